@@ -1,0 +1,2 @@
+//! The `toroni` program.
+fn main() {}

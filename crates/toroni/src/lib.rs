@@ -1,0 +1,1 @@
+//! Toroni: a message bus for the processes of one Linux machine, without a broker.

@@ -1,0 +1,1 @@
+//! Helpers of the tests that drive the `toroni` program as its users do.
