@@ -1,0 +1,341 @@
+//! One error enum per operation. Each message says what happened and what to do.
+
+use crate::settings::InvalidSetting;
+use std::io;
+use std::path::PathBuf;
+
+/// A handle was used in a child made by `fork`. The participant it stands for is the parent; the
+/// child has to open the bus anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "this handle was made before fork() and belongs to the parent process: open the bus again in the child"
+)]
+pub struct Forked;
+
+/// Why a bus could not be opened or created, or a publisher or subscriber not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The name of the bus cannot be a directory's.
+    #[error(
+        "the bus name {name:?} is not usable: take 1 to 64 of the characters A-Z a-z 0-9 . _ - and do not start with a dot"
+    )]
+    InvalidName {
+        /// The name that was given.
+        name: String,
+    },
+    /// A setting is outside its range.
+    #[error(transparent)]
+    InvalidSetting(#[from] InvalidSetting),
+    /// There is no such bus, and it was not to be created.
+    #[error(
+        "there is no bus at {path}: create it with `toroni create`, or open it without require_existing"
+    )]
+    NotFound {
+        /// Its directory.
+        path: PathBuf,
+    },
+    /// There is such a bus already, and a new one was wanted.
+    #[error("there is already a bus at {path}: open it, or remove it with `toroni clean`")]
+    AlreadyExists {
+        /// Its directory.
+        path: PathBuf,
+    },
+    /// The kernel refused access.
+    #[error("no permission to {action} {path}: {hint}")]
+    PermissionDenied {
+        /// What was tried, as a verb: `open for publishing`, …
+        action: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// What to do about it.
+        hint: String,
+    },
+    /// The file system has too little room for the bus.
+    #[error(
+        "no room in {path}: the bus needs {wanted} bytes, {available} are available: choose a smaller capacity, or enlarge the file system (Docker: --shm-size)"
+    )]
+    NoSpace {
+        /// Bytes the bus needs.
+        wanted: u64,
+        /// Bytes the file system has left.
+        available: u64,
+        /// Directory of the bus.
+        path: PathBuf,
+    },
+    /// The file system cannot be written.
+    #[error("{path} is on a read-only file system: mount it writable, or set TORONI_DIR")]
+    ReadOnly {
+        /// The file or directory.
+        path: PathBuf,
+    },
+    /// A file of the directory is no part of a bus.
+    #[error(
+        "{path} is not a part of a Toroni bus ({what}): choose another name, or remove the directory"
+    )]
+    NotABus {
+        /// The file.
+        path: PathBuf,
+        /// What does not fit.
+        what: String,
+    },
+    /// The layout has another version.
+    #[error(
+        "{path} has layout version {found}, this library knows {supported}: use the same release of Toroni everywhere, or remove the bus"
+    )]
+    VersionMismatch {
+        /// The file.
+        path: PathBuf,
+        /// Version in the header.
+        found: u32,
+        /// Version of this library.
+        supported: u32,
+    },
+    /// The bus was made on a machine of the other byte order.
+    #[error(
+        "{path} was written on a machine of the other byte order: a bus belongs to one kind of machine"
+    )]
+    EndiannessMismatch {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The bus was made for another processor architecture, page size or C library.
+    #[error("{path} was made for {property} {found}, this process has {here}: {hint}")]
+    PlatformMismatch {
+        /// The file.
+        path: PathBuf,
+        /// `architecture`, `page size`, …
+        property: &'static str,
+        /// Value in the header.
+        found: String,
+        /// Value of this process.
+        here: String,
+        /// What to do about it.
+        hint: &'static str,
+    },
+    /// A file is smaller than its header says.
+    #[error(
+        "{path} has {found} bytes, its header asks for {wanted}: it was truncated; remove the bus with `toroni clean`"
+    )]
+    Truncated {
+        /// The file.
+        path: PathBuf,
+        /// Its real size.
+        found: u64,
+        /// The size it must have.
+        wanted: u64,
+    },
+    /// The files of the directory come from different buses.
+    #[error(
+        "{path} belongs to another bus than the file ring beside it: remove the directory and create the bus again"
+    )]
+    ForeignFile {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The bus exists with another value of a required setting.
+    #[error(
+        "the bus at {path} has {setting} {found}, but {wanted} is required: adapt the requirement, or create the bus anew"
+    )]
+    SettingMismatch {
+        /// Directory of the bus.
+        path: PathBuf,
+        /// Name of the setting.
+        setting: &'static str,
+        /// What the bus has.
+        found: String,
+        /// What was required.
+        wanted: String,
+    },
+    /// A robust mutex cannot be shared with this process.
+    #[error(
+        "the bus at {path} uses the lock kind `robust`, which does not work across {boundary}: share the PID namespace and C library (Kubernetes: shareProcessNamespace: true), or create the bus with the lock kind `lease`"
+    )]
+    RobustLockRefused {
+        /// Directory of the bus.
+        path: PathBuf,
+        /// `PID namespaces`, `C libraries`, …
+        boundary: &'static str,
+    },
+    /// The multicast notifier cannot reach this process.
+    #[error(
+        "the bus at {path} wakes its subscribers by UDP multicast, which does not cross network namespaces: share the network namespace, or create the bus with the notifier `futex`"
+    )]
+    NetworkNamespace {
+        /// Directory of the bus.
+        path: PathBuf,
+    },
+    /// All slots for publishing participants are taken.
+    #[error(
+        "all {limit} publishing participants of the bus are taken: close some, or create the bus with a larger max_publishers"
+    )]
+    TooManyPublishers {
+        /// Slots of the bus.
+        limit: u32,
+    },
+    /// All slots for subscribers are taken.
+    #[error(
+        "all {limit} subscribers of the bus are taken: close some, or create the bus with a larger max_subscribers"
+    )]
+    TooManySubscribers {
+        /// Slots of the bus.
+        limit: u32,
+    },
+    /// A start position that no record starts at.
+    #[error(
+        "no message starts at position {position}: take positions only from messages of this bus"
+    )]
+    NotAPosition {
+        /// The position that was given.
+        position: u64,
+    },
+    /// A start position beyond the end of the stream.
+    #[error(
+        "position {position} is beyond the end of the stream at {end}: it may be from an earlier bus of this name"
+    )]
+    PositionAhead {
+        /// The position that was given.
+        position: u64,
+        /// Where the stream ends.
+        end: u64,
+    },
+    /// A start position whose message is no longer in the ring.
+    #[error(
+        "position {position} is no longer in the ring, whose oldest message is at {oldest}: start at the oldest"
+    )]
+    PositionLost {
+        /// The position that was given.
+        position: u64,
+        /// Position of the oldest message.
+        oldest: u64,
+    },
+    /// Shared memory holds something that no correct process writes.
+    #[error(transparent)]
+    Corrupt(#[from] Corrupt),
+    /// The bus was removed while this handle was open.
+    #[error("the bus at {path} was removed: open it again")]
+    Unlinked {
+        /// Directory of the bus.
+        path: PathBuf,
+    },
+    /// The handle is the parent's.
+    #[error(transparent)]
+    Forked(#[from] Forked),
+    /// The caller is inside `publish_with` of the same bus.
+    #[error(
+        "inside publish_with this thread holds the writer lock: do not touch the bus in the closure"
+    )]
+    Reentrant,
+    /// Any other answer of the operating system.
+    #[error("cannot {action} {path}: {source}")]
+    Os {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+/// Shared memory holds something that no correct process writes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the shared memory of the bus is corrupt ({what}, value {value:#x} at position {position}): remove the bus with `toroni clean` and create it again"
+)]
+pub struct Corrupt {
+    /// Which word is wrong.
+    pub what: &'static str,
+    /// Its value.
+    pub value: u64,
+    /// Where in the stream, or 0.
+    pub position: u64,
+}
+
+/// Why a message was not published. Nothing of it is visible to anybody.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PublishError {
+    /// The message, or batch, is larger than the bus can carry.
+    #[error(
+        "{length} bytes are too long, the bus carries at most {limit}: split the message, or create the bus with a larger capacity"
+    )]
+    TooLong {
+        /// Bytes of the message, or of the whole batch as records.
+        length: u64,
+        /// The most that would be accepted in its place.
+        limit: u64,
+    },
+    /// `try_publish`: a gating subscriber is too slow, the ring is full.
+    #[error("the ring is full: a subscriber has not yet read its oldest messages")]
+    Full,
+    /// `try_publish`: another publisher is at work.
+    #[error("another publisher holds the writer lock: try again")]
+    Busy,
+    /// `publish_timeout`: the time is over.
+    #[error(
+        "the message could not be published in time: a subscriber is slow, or a publisher is stopped"
+    )]
+    Timeout,
+    /// The thread holds the writer lock, inside `publish_with`.
+    #[error(
+        "inside publish_with this thread holds the writer lock: do not touch the bus in the closure"
+    )]
+    Reentrant,
+    /// This thread would wait for a subscriber that only this thread can serve.
+    #[error(
+        "the ring is full because of a subscriber that this very thread reads: receive first, or let it join without gating"
+    )]
+    WouldWaitForItself,
+    /// The bus was removed.
+    #[error("the bus was removed: open it again")]
+    Unlinked,
+    /// The handle is the parent's.
+    #[error(transparent)]
+    Forked(#[from] Forked),
+    /// Shared memory holds something that no correct process writes.
+    #[error(transparent)]
+    Corrupt(#[from] Corrupt),
+    /// Any other answer of the operating system.
+    #[error("cannot {action}: {source}")]
+    Os {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+/// Why no message was received.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReceiveError {
+    /// Messages were overwritten before this subscriber read them. It has been moved to the oldest
+    /// intact message and goes on there with the next call.
+    #[error(
+        "{lost_messages} messages ({lost_bytes} bytes) were overwritten before they were read: read faster, enlarge the ring, or choose the policy `Wait`"
+    )]
+    Lapped {
+        /// Messages of the whole bus that were missed, whatever their topics.
+        lost_messages: u64,
+        /// Bytes of the stream that were missed.
+        lost_bytes: u64,
+    },
+    /// The bus was removed; what it still held has been read.
+    #[error("the bus was removed: open it again")]
+    Unlinked,
+    /// The handle is the parent's.
+    #[error(transparent)]
+    Forked(#[from] Forked),
+    /// Shared memory holds something that no correct process writes.
+    #[error(transparent)]
+    Corrupt(#[from] Corrupt),
+    /// Any other answer of the operating system.
+    #[error("cannot {action}: {source}")]
+    Os {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+}

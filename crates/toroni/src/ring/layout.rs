@@ -1,0 +1,268 @@
+//! Every byte that processes share, drawn once: the three files of a bus, their offsets, version
+//! and checks.
+//!
+//! ```text
+//!  ring                          publishers                    readers
+//!  +-------------------------+ 0 +---------------------------+ +---------------------------+
+//!  | Header (never changes)  |   | FileHeader                | | FileHeader                |
+//!  +-------------------------+ 1 | page                      | | ReadersControl, one page  |
+//!  | Control: lock, tail,    |   +---------------------------+ +---------------------------+
+//!  | reserved, wake, waits,  |   | PublisherSlot 0           | | ReaderSlot 0              |
+//!  | budget, blocks index    |   | PublisherSlot 1 …         | | ReaderSlot 1 …            |
+//!  +-------------------------+ 2 +---------------------------+ +---------------------------+
+//!  | topic table             |
+//!  +-------------------------+ data_offset
+//!  | the stream: capacity    |   mapped twice in a row, so that no record wraps
+//!  +-------------------------+
+//! ```
+//!
+//! A page of this drawing is [`PAGE`] bytes, whatever the machine's page size. Integers are in the
+//! byte order of the machine, which the header states.
+//!
+//! # Synchronisation
+//!
+//! | label | release | acquire | what becomes visible |
+//! |---|---|---|---|
+//! | COMMIT | writer: header word of a record | reader: the same word | the record, its successor's 0, the blocks index |
+//! | TAIL | writer: `tail` | joining reader, next writer | everything before `tail` |
+//! | RESERVE | writer: fence before the first byte | reader: fence after its copy | `reserved` |
+//! | INDEX | writer: `position` of an entry | reader: the same word | the entry's `sequence` |
+//! | LOCK | unlock | lock | all that the previous owner wrote |
+//! | JOIN | reader: fence after `joins` | writer: fence before its scan | the new reader's slot |
+//! | SLEEP | reader: fence after `sleeps`/`arms` | writer: fence after unlock | that somebody must be woken |
+//! | SPACE | publisher: fence after `waits` | reader: fence after its position | that a publisher waits for room |
+//! | TOPIC | writer: `topics` | everyone: the same word | the table's entries below the count |
+
+use super::position::to_index;
+use crate::sync::{AtomicU32, AtomicU64};
+
+/// The unit of the drawing above, in bytes.
+pub(crate) const PAGE: usize = 4096;
+/// First eight bytes of each file.
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"TORONI\0\x01");
+/// Raised with every change of this file that an older process would misread.
+pub(crate) const LAYOUT_VERSION: u32 = 1;
+/// Reads as another number on a machine of the other byte order.
+pub(crate) const ENDIANNESS: u32 = 0x0102_0304;
+/// Blocks of a ring, whatever its capacity: the grain of the index, of `reserved` and of the look
+/// for slow readers.
+pub(crate) const BLOCKS: u64 = 64;
+/// Every position, record and header word is a multiple of this.
+pub(crate) const ALIGNMENT: u64 = 8;
+
+/// Offset of [`Control`] in `ring`.
+pub(crate) const CONTROL_OFFSET: usize = PAGE;
+/// Offset of the topic table in `ring`.
+pub(crate) const TABLE_OFFSET: usize = 2 * PAGE;
+/// Offset of [`ReadersControl`] in `readers`: within the first page, behind its [`FileHeader`].
+pub(crate) const READERS_CONTROL_OFFSET: usize = 128;
+/// Offset of the first slot in `publishers` and in `readers`.
+pub(crate) const SLOTS_OFFSET: usize = PAGE;
+/// Bytes of a slot, in both files.
+pub(crate) const SLOT_BYTES: usize = 128;
+/// Lease byte of slot `n` is `LEASE_OFFSET + n`: beyond any size a file can have, since locks do not
+/// need the bytes that they cover.
+pub(crate) const LEASE_OFFSET: u64 = 1 << 40;
+/// Byte of `ring` on which every handle holds a shared lock, and `clean` an exclusive one.
+pub(crate) const BUS_LOCK_OFFSET: u64 = LEASE_OFFSET - 1;
+
+/// A cache line of its own for what one side writes and the other polls: two of the processor's 64
+/// bytes, because adjacent lines are fetched in pairs.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub(crate) struct Line<T>(pub(crate) T);
+
+/// The words of `ring` that change, at [`CONTROL_OFFSET`]. Writers write them; readers map them
+/// read-only.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Control {
+    /// Writer lock and the end of the stream.
+    pub(crate) commit: Line<Commit>,
+    /// Bytes of the stream up to which writers may have begun to write: everything before
+    /// `reserved - capacity` may be overwritten.
+    pub(crate) reserved: Line<AtomicU64>,
+    /// Futex word of sleeping readers; raised before each wake.
+    pub(crate) wake: Line<AtomicU32>,
+    /// How often a publisher announced that it waits for room. Only grows.
+    pub(crate) waits: Line<AtomicU64>,
+    /// What the policy `Bounded` has spent.
+    pub(crate) budget: Line<Budget>,
+    /// The process-shared robust mutex, for buses of that lock kind.
+    pub(crate) mutex: Line<[AtomicU64; 8]>,
+    /// Number of names in the topic table.
+    pub(crate) topics: Line<AtomicU32>,
+    /// Where the stream ended when the last handle closed, for buses on a disk.
+    pub(crate) clean_close: Line<CleanClose>,
+    /// One entry a block.
+    pub(crate) index: [BlockEntry; to_index(BLOCKS)],
+}
+
+/// The writer lock and what only its owner changes.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(crate) struct Commit {
+    /// The `lease` lock's futex word; see `shm/lock.rs`.
+    pub(crate) lock: AtomicU32,
+    pub(crate) _unused: AtomicU32,
+    /// Position at which the next record starts.
+    pub(crate) tail: AtomicU64,
+    /// Number of the message that will start at `tail`.
+    pub(crate) sequence: AtomicU64,
+}
+
+/// State of the policy `Bounded`; changed under the writer lock. Times are CLOCK_MONOTONIC in ns.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(crate) struct Budget {
+    pub(crate) interval_start_ns: AtomicU64,
+    pub(crate) spent_ns: AtomicU64,
+    /// End of the latest slice already charged: concurrent waiters pay for each instant once.
+    pub(crate) charged_until_ns: AtomicU64,
+}
+
+/// The mark of a clean close.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(crate) struct CleanClose {
+    pub(crate) position: AtomicU64,
+    pub(crate) sequence: AtomicU64,
+    /// 1 when the two words above stand for a state that was written back to the disk.
+    pub(crate) valid: AtomicU64,
+}
+
+/// The first record that starts at or after the first byte of a block.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(crate) struct BlockEntry {
+    /// Position of that record, or [`NO_ENTRY`] while the entry changes.
+    pub(crate) position: AtomicU64,
+    /// Its sequence number.
+    pub(crate) sequence: AtomicU64,
+}
+
+/// Position of an index entry that is being changed, or was never set.
+pub(crate) const NO_ENTRY: u64 = u64::MAX;
+
+/// The words of `readers` that are not a slot's. Readers write them; publishers map this page
+/// read-only and survive its loss.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(crate) struct ReadersControl {
+    /// How often a reader went to sleep on the futex. Only grows: a reader that dies asleep leaves
+    /// nothing to clean up.
+    pub(crate) sleeps: Line<AtomicU64>,
+    /// How often a reader armed its descriptor. Only grows.
+    pub(crate) arms: Line<AtomicU64>,
+    /// Futex word of publishers that wait for room; raised before each wake.
+    pub(crate) space: Line<AtomicU32>,
+    /// How often a reader joined, or changed what it gates.
+    pub(crate) joins: Line<AtomicU64>,
+    /// Slots `0 .. slots_used` have been claimed at some time; the rest need no look.
+    pub(crate) slots_used: Line<AtomicU32>,
+}
+
+/// A slot that nobody uses.
+pub(crate) const SLOT_FREE: u32 = 0;
+/// A slot whose owner is at work, if its lease is held.
+pub(crate) const SLOT_ACTIVE: u32 = 1;
+
+/// One publishing participant: an opened bus that publishes.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub(crate) struct PublisherSlot {
+    /// Raised by each claim; its low bits stand in the lock word.
+    pub(crate) generation: AtomicU32,
+    pub(crate) state: AtomicU32,
+    pub(crate) pid: AtomicU32,
+    pub(crate) _unused: AtomicU32,
+    /// Inode of the PID namespace in which `pid` has a meaning.
+    pub(crate) pid_namespace: AtomicU64,
+    /// CLOCK_REALTIME of the claim, ns.
+    pub(crate) started_ns: AtomicU64,
+    pub(crate) messages: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    /// Waits for room, and how long they took in all.
+    pub(crate) waits: AtomicU64,
+    pub(crate) waited_ns: AtomicU64,
+    /// Waits that ended at the policy's limit.
+    pub(crate) overwrites: AtomicU64,
+    /// Wake-ups sent.
+    pub(crate) wakes: AtomicU64,
+    /// UTF-8, padded with 0.
+    pub(crate) name: [AtomicU64; 5],
+}
+
+/// One subscriber.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub(crate) struct ReaderSlot {
+    /// Raised by each claim.
+    pub(crate) generation: AtomicU32,
+    pub(crate) state: AtomicU32,
+    /// Everything before it has been read.
+    pub(crate) position: AtomicU64,
+    pub(crate) pid: AtomicU32,
+    /// [`READER_GATES`], [`READER_HAS_SOCKET`].
+    pub(crate) flags: AtomicU32,
+    pub(crate) pid_namespace: AtomicU64,
+    pub(crate) started_ns: AtomicU64,
+    pub(crate) received: AtomicU64,
+    pub(crate) lost_messages: AtomicU64,
+    pub(crate) lapses: AtomicU64,
+    /// How often this slot's descriptor was armed: another value than last time means it wants a
+    /// datagram.
+    pub(crate) arms: AtomicU32,
+    pub(crate) _unused: AtomicU32,
+    /// UTF-8, padded with 0.
+    pub(crate) name: [AtomicU64; 6],
+}
+
+/// Publishers wait for this reader.
+pub(crate) const READER_GATES: u32 = 1;
+/// This reader has bound `sockets/<slot>.<generation>`.
+pub(crate) const READER_HAS_SOCKET: u32 = 2;
+
+// Loom's atomics are larger than the words they stand for; the drawing holds for the real ones.
+#[cfg(not(loom))]
+const _: () = {
+    use core::mem::{offset_of, size_of};
+    assert!(size_of::<Control>() <= PAGE);
+    assert!(offset_of!(Control, commit) == 0);
+    assert!(offset_of!(Control, reserved) == 128);
+    assert!(offset_of!(Control, wake) == 256);
+    assert!(offset_of!(Control, waits) == 384);
+    assert!(offset_of!(Control, budget) == 512);
+    assert!(offset_of!(Control, mutex) == 640);
+    assert!(offset_of!(Control, topics) == 768);
+    assert!(offset_of!(Control, clean_close) == 896);
+    assert!(offset_of!(Control, index) == 1024);
+    assert!(offset_of!(Commit, tail) == 8 && offset_of!(Commit, sequence) == 16);
+    assert!(size_of::<BlockEntry>() == 16);
+    assert!(READERS_CONTROL_OFFSET + size_of::<ReadersControl>() <= PAGE);
+    assert!(size_of::<PublisherSlot>() == SLOT_BYTES);
+    assert!(size_of::<ReaderSlot>() == SLOT_BYTES);
+};
+
+impl Default for Control {
+    /// The words of an empty bus.
+    fn default() -> Self {
+        let control = Self {
+            commit: Line::default(),
+            reserved: Line::default(),
+            wake: Line::default(),
+            waits: Line::default(),
+            budget: Line::default(),
+            mutex: Line::default(),
+            topics: Line::default(),
+            clean_close: Line::default(),
+            index: core::array::from_fn(|_| BlockEntry {
+                position: AtomicU64::new(NO_ENTRY),
+                sequence: AtomicU64::new(0),
+            }),
+        };
+        control.index[0].position.store(0, crate::sync::Ordering::Relaxed);
+        control.reserved.0.store(ALIGNMENT, crate::sync::Ordering::Relaxed);
+        control
+    }
+}

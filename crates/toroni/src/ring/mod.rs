@@ -1,0 +1,7 @@
+//! The byte ring, over memory that it is given.
+//!
+//! It does not map memory, notify, allocate or read a clock; it waits for nothing but the writer
+//! lock, which its caller holds for it. Loom and Miri run it on plain memory.
+
+pub(crate) mod layout;
+pub(crate) mod position;
