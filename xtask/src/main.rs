@@ -1,2 +1,62 @@
-//! The developer's commands.
-fn main() {}
+//! The developer's commands. `cargo xtask --help` lists them; CONTRIBUTING.md says how long each
+//! takes and when it is worth its time.
+
+mod check;
+mod command;
+mod crash;
+mod deny;
+mod directions;
+mod loom;
+mod metadata;
+mod msrv;
+mod mutants;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::command::Failure;
+
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask", about = "The developer's commands of Toroni")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Everything that each change must pass: format, lints, MSRV, documentation, tests, licences
+    Check(check::Options),
+    /// Who may use whom: the rules of xtask/src/directions/rules.rs against the sources
+    Directions,
+    /// No dependency, and no call of ours, needs a newer Rust than Cargo.toml states
+    Msrv,
+    /// Licences, sources and duplicates of all dependencies (cargo-deny with deny.toml)
+    Deny(deny::Options),
+    /// Kills real processes with SIGKILL at every crash point and checks what the others see
+    Crash(crash::Options),
+    /// The loom models: every interleaving that the memory model allows, within their bounds
+    Loom(loom::Options),
+    /// Breaks the protocol in each known way and demands that a test notices
+    Mutants(mutants::Options),
+}
+
+fn main() -> ExitCode {
+    let outcome: Result<(), Failure> = match Arguments::parse().task {
+        Task::Check(options) => check::run(&options),
+        Task::Directions => directions::run(),
+        Task::Msrv => msrv::run(),
+        Task::Deny(options) => deny::run(&options),
+        Task::Crash(options) => crash::run(&options),
+        Task::Loom(options) => loom::run(&options),
+        Task::Mutants(options) => mutants::run(&options),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("xtask: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}

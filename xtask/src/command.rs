@@ -1,0 +1,111 @@
+//! Starting cargo and friends: every command is shown before it runs, so that a developer can
+//! repeat a single one by hand.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Why a task stopped, as one line for a person.
+#[derive(Debug)]
+pub(crate) struct Failure(pub(crate) String);
+
+impl fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// `cargo` with these arguments, from the root of the workspace.
+pub(crate) fn cargo<I: IntoIterator<Item: AsRef<OsStr>>>(arguments: I) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).current_dir(crate::metadata::root());
+    command
+}
+
+/// Whether the program is there and answers.
+pub(crate) fn answers(command: &mut Command) -> bool {
+    command.output().is_ok_and(|output| output.status.success())
+}
+
+/// Shows the command, runs it with this terminal, and fails if it fails.
+pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
+    println!("$ {}", shown(command));
+    let status = command
+        .status()
+        .map_err(|error| Failure(format!("cannot start `{}`: {error}", shown(command))))?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(Failure(format!("`{}` ended with {status}", shown(command))))
+}
+
+/// The command as a person would type it: variables that were set for it, program, arguments.
+pub(crate) fn shown(command: &Command) -> String {
+    let mut words = Vec::new();
+    for (name, value) in command.get_envs() {
+        if let Some(value) = value {
+            words.push(format!("{}={}", name.display(), quoted(value)));
+        }
+    }
+    let program = std::path::Path::new(command.get_program());
+    words.push(program.file_name().unwrap_or(program.as_os_str()).display().to_string());
+    words.extend(command.get_args().map(quoted));
+    words.join(" ")
+}
+
+fn quoted(word: &OsStr) -> String {
+    let word = word.to_string_lossy();
+    let plain = |c: char| c.is_alphanumeric() || "-_=/.,:+@".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.into_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// The steps of a task with their times, printed as one table at the end.
+#[derive(Default)]
+pub(crate) struct Steps(Vec<(String, Duration, String)>);
+
+impl Steps {
+    /// Runs one step under its title. What it returns is printed in the table.
+    pub(crate) fn step(
+        &mut self,
+        title: &str,
+        step: impl FnOnce() -> Result<String, Failure>,
+    ) -> Result<(), Failure> {
+        println!("\n== {title}");
+        let start = Instant::now();
+        let remark =
+            step().map_err(|failure| Failure(format!("step \"{title}\" failed: {failure}")))?;
+        self.0.push((title.to_owned(), start.elapsed(), remark));
+        Ok(())
+    }
+
+    /// The table.
+    pub(crate) fn print(&self) {
+        println!("\n== done");
+        for (title, time, remark) in &self.0 {
+            println!("{:>7.1} s  {title:<34} {remark}", time.as_secs_f64());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_shown_as_it_would_be_typed() {
+        let mut command = Command::new("/usr/bin/cargo");
+        command.env("RUSTFLAGS", "--cfg loom").args(["test", "-p", "toroni", "it's"]);
+        assert_eq!(shown(&command), r"RUSTFLAGS='--cfg loom' cargo test -p toroni 'it'\''s'");
+    }
+
+    #[test]
+    fn a_command_that_fails_is_a_failure() {
+        assert!(run(&mut Command::new("false")).is_err());
+        assert!(run(&mut Command::new("/no/such/program")).is_err());
+        assert!(run(&mut Command::new("true")).is_ok());
+    }
+}

@@ -1,0 +1,54 @@
+//! `cargo xtask deny`: licences, sources and duplicate versions of all dependencies, by `cargo-deny`.
+//!
+//! cargo-deny itself takes minutes to build, therefore `cargo xtask check` uses it where it is
+//! installed and otherwise says, in its table, that this step was left out.
+
+use std::process::Command;
+
+use clap::Args;
+
+use crate::command::{Failure, answers, cargo, run as run_command};
+
+/// Pinned: the newest one may need a newer Rust than ours.
+const VERSION: &str = "0.20.2";
+
+#[derive(Args, Default)]
+pub(crate) struct Options {
+    /// Build and install cargo-deny first if it is missing
+    #[arg(long)]
+    install: bool,
+    /// Also look for known vulnerabilities (fetches the RustSec database)
+    #[arg(long)]
+    advisories: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    if !options.install && !installed() {
+        return Err(Failure(
+            "cargo-deny is not installed: run `cargo xtask deny --install`".to_owned(),
+        ));
+    }
+    check(options).map(drop)
+}
+
+/// Checks, or says why not; the answer is for the table of `cargo xtask check`.
+pub(crate) fn check(options: &Options) -> Result<String, Failure> {
+    if !installed() {
+        if !options.install {
+            let remark = "LEFT OUT: no cargo-deny (`cargo xtask deny --install`)";
+            println!("{remark}");
+            return Ok(remark.to_owned());
+        }
+        run_command(&mut cargo(["install", "cargo-deny", "--locked", "--version", VERSION]))?;
+    }
+    let mut command = cargo(["deny", "--all-features", "check", "bans", "licenses", "sources"]);
+    if options.advisories {
+        command.arg("advisories");
+    }
+    run_command(&mut command)?;
+    Ok(String::new())
+}
+
+fn installed() -> bool {
+    answers(Command::new("cargo-deny").arg("--version"))
+}

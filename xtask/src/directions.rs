@@ -1,0 +1,269 @@
+//! The directions of the architecture, checked: who may use whom. `rules.rs` states them.
+
+mod lexer;
+mod members;
+mod rules;
+mod source;
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use self::rules::{BOTTOM, LAYERS, RESERVED, UNSAFE};
+use self::source::{Named, Source};
+use crate::command::Failure;
+use crate::metadata;
+
+/// One line that breaks a rule.
+#[derive(Debug, PartialEq, Eq)]
+struct Violation {
+    file: PathBuf,
+    line: usize,
+    rule: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}:{}: {}", self.file.display(), self.line, self.rule)
+    }
+}
+
+/// Checks crates and modules of this workspace.
+pub(crate) fn run() -> Result<(), Failure> {
+    let mut violations = members::check(&metadata::members()?.packages);
+    violations.extend(check_library(&metadata::root().join("crates/toroni/src"))?);
+    if violations.is_empty() {
+        println!("all directions hold");
+        return Ok(());
+    }
+    let lines: Vec<String> = violations.iter().map(ToString::to_string).collect();
+    Err(Failure(format!(
+        "directions (xtask/src/directions/rules.rs) broken:\n{}",
+        lines.join("\n")
+    )))
+}
+
+/// All `.rs` files below a folder, in order.
+pub(crate) fn rust_files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let cannot = |error| Failure(format!("cannot list {}: {error}", folder.display()));
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).map_err(cannot)? {
+        let path = entry.map_err(cannot)?.path();
+        if path.is_dir() {
+            files.extend(rust_files(&path)?);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn check_library(folder: &Path) -> Result<Vec<Violation>, Failure> {
+    let mut texts = Vec::new();
+    for file in rust_files(folder)? {
+        let text = fs::read_to_string(&file)
+            .map_err(|error| Failure(format!("cannot read {}: {error}", file.display())))?;
+        texts.push((file.strip_prefix(folder).unwrap_or(&file).to_path_buf(), text));
+    }
+    let mut violations = check_files(&texts);
+    let shown = folder.strip_prefix(metadata::root()).unwrap_or(folder);
+    violations.iter_mut().for_each(|violation| violation.file = shown.join(&violation.file));
+    Ok(violations)
+}
+
+/// Checks files given by their path below `src` and their text.
+fn check_files(files: &[(PathBuf, String)]) -> Vec<Violation> {
+    let sources: Vec<(&Path, Vec<String>, Source)> = files
+        .iter()
+        .map(|(file, text)| {
+            let module = module_of(file);
+            let source = Source::read(text, &module);
+            (file.as_path(), module, source)
+        })
+        .collect();
+    let test_modules: Vec<Vec<String>> =
+        sources.iter().flat_map(|(_, _, source)| source.test_modules.clone()).collect();
+    let mut violations = Vec::new();
+    for (file, module, source) in &sources {
+        let test_file = test_modules.iter().any(|test| module.starts_with(test));
+        check_source(file, module, source, test_file, &mut violations);
+    }
+    violations
+}
+
+/// `ring/mod.rs` and `ring.rs` are `["ring"]`, `lib.rs` is `[]`.
+fn module_of(file: &Path) -> Vec<String> {
+    let mut module: Vec<String> = file
+        .with_extension("")
+        .components()
+        .map(|component| component.as_os_str().to_string_lossy().into_owned())
+        .collect();
+    if module.last().is_some_and(|last| last == "mod" || last == "lib") {
+        module.pop();
+    }
+    module
+}
+
+fn check_source(
+    file: &Path,
+    module: &[String],
+    source: &Source,
+    test_file: bool,
+    violations: &mut Vec<Violation>,
+) {
+    let mut add = |line, rule| violations.push(Violation { file: file.to_path_buf(), line, rule });
+    for named in &source.paths {
+        let in_test = test_file || named.in_test;
+        broken_by(named, file, module, in_test).into_iter().for_each(|rule| add(named.line, rule));
+    }
+    for (line, in_test) in &source.unsafe_lines {
+        let allowed = test_file || *in_test || listed(file, UNSAFE);
+        if !allowed {
+            add(*line, format!("`unsafe` stands only in {}", UNSAFE.join(", ")));
+        }
+    }
+}
+
+/// The rules that one path breaks.
+fn broken_by(named: &Named, file: &Path, module: &[String], in_test: bool) -> Vec<String> {
+    let mut broken = Vec::new();
+    let path = named.segments.join("::");
+    if !in_test {
+        for reserved in RESERVED {
+            if names_any(&named.segments, reserved.paths) && !listed(file, reserved.only) {
+                broken.push(format!("`{path}` is named only in {}", reserved.only.join(", ")));
+            }
+        }
+    }
+    let Some(own) = module.first() else { return broken };
+    let Some(layer) = LAYERS.iter().find(|layer| layer.module == own) else {
+        broken.push(format!("`{own}` is in no layer: add it to the table"));
+        return broken;
+    };
+    if !in_test && names_any(&named.segments, layer.ignorant_of) {
+        broken.push(format!("`{own}` does not know `{path}`"));
+    }
+    let target = match named.segments.as_slice() {
+        [root, target, ..] if root == "crate" && !named.is_macro => target,
+        _ => return broken,
+    };
+    let below = named.segments.get(1..).unwrap_or_default();
+    if target != own && !BOTTOM.contains(&target.as_str()) && !names_any(below, layer.uses) {
+        broken.push(format!("`{own}` must not use `{path}`"));
+    }
+    broken
+}
+
+fn names_any(segments: &[String], prefixes: &[&str]) -> bool {
+    prefixes.iter().any(|prefix| {
+        let mut given = segments.iter();
+        prefix.split("::").all(|wanted| given.next().is_some_and(|segment| segment == wanted))
+    })
+}
+
+fn listed(file: &Path, names: &[&str]) -> bool {
+    let file = file.to_string_lossy();
+    names.iter().any(|name| *name == file || (name.ends_with('/') && file.starts_with(name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_workspace_keeps_the_directions() {
+        if let Err(failure) = run() {
+            panic!("{failure}");
+        }
+    }
+
+    /// The rules that these files break, as `file:line: rule`.
+    fn broken(files: &[(&str, &str)]) -> Vec<String> {
+        let files: Vec<(PathBuf, String)> =
+            files.iter().map(|(file, text)| (PathBuf::from(file), (*text).to_owned())).collect();
+        check_files(&files).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_layer_that_looks_up_is_found_with_its_line() {
+        assert_eq!(
+            broken(&[("ring/writer.rs", "//! Text.\n\nuse crate::shm::Lock;\n")]),
+            ["ring/writer.rs:3: `ring` must not use `crate::shm::Lock`"]
+        );
+        assert_eq!(
+            broken(&[("topic/name.rs", "fn f() { super::super::ring::x() }")]),
+            ["topic/name.rs:1: `topic` must not use `crate::ring::x`"]
+        );
+        assert_eq!(
+            broken(&[("notify/mod.rs", "use crate::{sync::fence, bus::Bus};")]),
+            ["notify/mod.rs:1: `notify` must not use `crate::bus::Bus`"]
+        );
+    }
+
+    #[test]
+    fn a_part_of_a_layer_can_be_allowed_by_itself() {
+        assert!(broken(&[("shm/segment.rs", "use crate::ring::layout::Header;")]).is_empty());
+        assert_eq!(broken(&[("shm/segment.rs", "use crate::ring::reader::Reader;")]).len(), 1);
+        assert_eq!(broken(&[("shm/segment.rs", "use crate::ring;")]).len(), 1);
+    }
+
+    #[test]
+    fn looking_down_is_allowed() {
+        let files = [
+            (
+                "bus/mod.rs",
+                "use crate::{topic::Topic, ring::Writer, shm::Segment, notify::Waiter};",
+            ),
+            ("ring/reader.rs", "use crate::sync::fence; use super::copy::copy; crate::point!(A);"),
+            ("lib.rs", "pub use bus::Bus; pub use crate::topic::Topic;"),
+        ];
+        assert!(broken(&files).is_empty());
+    }
+
+    #[test]
+    fn what_a_layer_is_ignorant_of_is_found() {
+        assert_eq!(
+            broken(&[("ring/slots.rs", "let now = std::time::Instant::now();")]),
+            ["ring/slots.rs:1: `ring` does not know `std::time::Instant::now`"]
+        );
+        assert!(broken(&[("ring/slots.rs", "use std::time::Duration;")]).is_empty());
+        let test = "#[cfg(test)] mod tests { use std::thread; }";
+        assert!(broken(&[("ring/slots.rs", test)]).is_empty());
+    }
+
+    #[test]
+    fn atomics_are_chosen_in_one_file_only() {
+        let text = "use core::sync::atomic::AtomicU64;";
+        assert_eq!(
+            broken(&[("shm/lock.rs", text)]),
+            ["shm/lock.rs:1: `core::sync::atomic::AtomicU64` is named only in sync.rs"]
+        );
+        assert!(broken(&[("sync.rs", text)]).is_empty());
+        assert_eq!(broken(&[("bus/mod.rs", "use std::sync::{Arc, atomic};")]).len(), 1);
+        assert_eq!(broken(&[("ring/reader.rs", "loom::model(|| {})")]).len(), 1);
+        assert!(
+            broken(&[("ring/reader.rs", "#[cfg(all(test, loom))] use loom::model;")]).is_empty()
+        );
+    }
+
+    #[test]
+    fn unsafe_stands_in_few_files_and_in_tests() {
+        let text = "fn f() {\n    unsafe { g() }\n}";
+        assert_eq!(broken(&[("bus/mod.rs", text)]).len(), 1);
+        assert!(broken(&[("bus/mod.rs", text)])[0].starts_with("bus/mod.rs:2: `unsafe`"));
+        assert!(broken(&[("shm/segment.rs", text), ("ring/copy.rs", text)]).is_empty());
+        let declared = ("bus/mod.rs", "#[cfg(test)]\nmod tests;");
+        assert!(broken(&[declared, ("bus/tests.rs", text)]).is_empty());
+        assert_eq!(broken(&[("bus/mod.rs", "mod tests;"), ("bus/tests.rs", text)]).len(), 1);
+        assert!(broken(&[("bus/mod.rs", "// unsafe\nlet x = \"unsafe\";")]).is_empty());
+    }
+
+    #[test]
+    fn a_module_that_no_rule_names_is_found() {
+        assert_eq!(
+            broken(&[("util.rs", "use std::fs;")]),
+            ["util.rs:1: `util` is in no layer: add it to the table"]
+        );
+    }
+}

@@ -1,0 +1,85 @@
+//! The directions between crates, from `cargo metadata`.
+
+use super::Violation;
+use super::rules::{CRATES, Crate};
+use crate::metadata::{Dependency, Package};
+
+/// Checks the members of the workspace against the table.
+pub(super) fn check(members: &[Package]) -> Vec<Violation> {
+    members.iter().flat_map(|package| check_package(package, members)).collect()
+}
+
+fn check_package(package: &Package, members: &[Package]) -> Vec<Violation> {
+    let violation = |rule| Violation { file: package.manifest_path.clone(), line: 1, rule };
+    let Some(rules) = CRATES.iter().find(|rules| rules.name == package.name) else {
+        let rule = format!("the crate `{}` has no rules: add it to the table", package.name);
+        return vec![violation(rule)];
+    };
+    let broken = package.dependencies.iter().filter(|dependency| {
+        let is_member = members.iter().any(|member| member.name == dependency.name);
+        if is_member {
+            !rules.members.contains(&dependency.name.as_str())
+        } else {
+            is_foreign_and_forbidden(rules, dependency)
+        }
+    });
+    broken
+        .map(|dependency| {
+            violation(format!("`{}` must not depend on `{}`", package.name, dependency.name))
+        })
+        .collect()
+}
+
+/// What only tests and build scripts use costs the users nothing.
+fn is_foreign_and_forbidden(rules: &Crate, dependency: &Dependency) -> bool {
+    let normal = dependency.kind.is_none();
+    normal && rules.foreign.is_some_and(|allowed| !allowed.contains(&dependency.name.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn package(name: &str, dependencies: &[(&str, Option<&str>)]) -> Package {
+        let dependencies = dependencies
+            .iter()
+            .map(|(name, kind)| Dependency {
+                name: (*name).to_owned(),
+                kind: kind.map(str::to_owned),
+            })
+            .collect();
+        Package {
+            name: name.to_owned(),
+            version: "0.1.0".to_owned(),
+            rust_version: None,
+            dependencies,
+            manifest_path: format!("{name}/Cargo.toml").into(),
+        }
+    }
+
+    fn broken(packages: &[Package]) -> Vec<String> {
+        check(packages).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_crate_that_looks_up_is_found_even_if_only_its_tests_do() {
+        let members =
+            [package("toroni", &[("toroni-cli", Some("dev"))]), package("toroni-cli", &[])];
+        assert_eq!(
+            broken(&members),
+            ["toroni/Cargo.toml:1: `toroni` must not depend on `toroni-cli`"]
+        );
+    }
+
+    #[test]
+    fn the_library_takes_no_new_foreign_crate_unnoticed() {
+        let members =
+            [package("toroni", &[("libc", None), ("rand", None), ("quick", Some("dev"))])];
+        assert_eq!(broken(&members), ["toroni/Cargo.toml:1: `toroni` must not depend on `rand`"]);
+    }
+
+    #[test]
+    fn a_crate_without_rules_is_found() {
+        assert_eq!(broken(&[package("util", &[])]).len(), 1);
+    }
+}

@@ -1,0 +1,92 @@
+//! The rules: who may use whom. Read this file; the rest of this folder only applies it.
+//!
+//! ```text
+//!   crates                 modules of crates/toroni/src
+//!
+//!   toroni-cli   bench …                bus
+//!         \       /             /     /     \     \
+//!          toroni            topic  ring    shm  notify
+//!                                     ^------'            shm sees ring::layout only
+//!                              sync  error  crash         the bottom: everyone may use it
+//! ```
+
+/// What one crate of the workspace may depend on.
+pub(super) struct Crate {
+    pub(super) name: &'static str,
+    /// Members of the workspace that it may name, in any `[…dependencies]` table.
+    pub(super) members: &'static [&'static str],
+    /// Foreign crates that it may name in `[dependencies]`; `None` is any.
+    pub(super) foreign: Option<&'static [&'static str]>,
+}
+
+/// Every member of the workspace stands here.
+pub(super) const CRATES: &[Crate] = &[
+    // Whoever uses the bus pays for each of these: a new one wants an entry in docs/decisions.md.
+    Crate {
+        name: "toroni",
+        members: &[],
+        foreign: Some(&["libc", "rustix", "thiserror", "tokio", "loom"]),
+    },
+    Crate { name: "toroni-cli", members: &["toroni"], foreign: None },
+    // Drives the program as its users do; the library is for what only a process can show.
+    Crate { name: "system-tests", members: &["toroni"], foreign: None },
+    Crate { name: "xtask", members: &[], foreign: None },
+];
+
+/// What one module directly below `crates/toroni/src` may name.
+pub(super) struct Layer {
+    pub(super) module: &'static str,
+    /// Modules of this crate, besides itself and [`BOTTOM`]. `ring::layout` allows just that part.
+    pub(super) uses: &'static [&'static str],
+    /// Foreign paths that it must not name, because it does not know that such things exist.
+    pub(super) ignorant_of: &'static [&'static str],
+}
+
+/// Modules that every layer may use.
+pub(super) const BOTTOM: &[&str] = &["sync", "error", "crash"];
+
+/// Mapping memory, files, sockets, threads, clocks: the world outside of plain computation.
+const THE_SYSTEM: &[&str] = &[
+    "rustix",
+    "libc",
+    "tokio",
+    "std::fs",
+    "std::io",
+    "std::net",
+    "std::os",
+    "std::process",
+    "std::thread",
+    "std::time::Instant",
+    "std::time::SystemTime",
+];
+
+/// Every module of the library stands here; `lib.rs` is the front and may name all of them.
+pub(super) const LAYERS: &[Layer] = &[
+    Layer { module: "sync", uses: &[], ignorant_of: &[] },
+    Layer { module: "error", uses: &[], ignorant_of: &[] },
+    Layer { module: "crash", uses: &[], ignorant_of: &[] },
+    // Names and patterns: it does not know where bytes live.
+    Layer { module: "topic", uses: &[], ignorant_of: THE_SYSTEM },
+    // Works on memory that it is given: loom and Miri run it on plain memory.
+    Layer { module: "ring", uses: &[], ignorant_of: THE_SYSTEM },
+    // Makes and maps the files, so it must know their sizes and headers, and nothing of records.
+    Layer { module: "shm", uses: &["ring::layout"], ignorant_of: &["tokio"] },
+    // Wakes and waits: it does not know what a message is.
+    Layer { module: "notify", uses: &[], ignorant_of: &["tokio"] },
+    // The only one that joins layers.
+    Layer { module: "bus", uses: &["topic", "ring", "shm", "notify"], ignorant_of: &[] },
+];
+
+/// Paths that only some files may name: elsewhere loom could not follow what happens.
+pub(super) struct Reserved {
+    pub(super) paths: &'static [&'static str],
+    pub(super) only: &'static [&'static str],
+}
+
+/// See [`Reserved`]. Tests are free.
+pub(super) const RESERVED: &[Reserved] =
+    &[Reserved { paths: &["std::sync::atomic", "core::sync::atomic", "loom"], only: &["sync.rs"] }];
+
+/// Files that may contain `unsafe`; a name that ends in `/` is a whole folder. Tests are free.
+pub(super) const UNSAFE: &[&str] =
+    &["ring/copy.rs", "ring/layout.rs", "ring/memory.rs", "shm/", "notify/", "crash.rs"];

@@ -1,0 +1,61 @@
+//! What `cargo metadata` says about this workspace, reduced to what the tasks ask for.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::command::{Failure, cargo};
+
+/// The workspace and, where asked for, all packages that it builds with.
+#[derive(Deserialize)]
+pub(crate) struct Metadata {
+    pub(crate) packages: Vec<Package>,
+    pub(crate) target_directory: PathBuf,
+}
+
+/// One crate.
+#[derive(Deserialize)]
+pub(crate) struct Package {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) rust_version: Option<String>,
+    pub(crate) dependencies: Vec<Dependency>,
+    pub(crate) manifest_path: PathBuf,
+}
+
+/// One line of a `[dependencies]` table.
+#[derive(Clone, Deserialize)]
+pub(crate) struct Dependency {
+    pub(crate) name: String,
+    /// `None` is a normal dependency, else `dev` or `build`.
+    pub(crate) kind: Option<String>,
+}
+
+/// The members of the workspace; needs no network.
+pub(crate) fn members() -> Result<Metadata, Failure> {
+    read(&["metadata", "--format-version=1", "--no-deps"])
+}
+
+/// The members and every package that is built for Linux on this kind of machine.
+pub(crate) fn everything() -> Result<Metadata, Failure> {
+    let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    read(&["metadata", "--format-version=1", "--locked", "--filter-platform", &platform])
+}
+
+/// The folder of the workspace.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
+}
+
+fn read(arguments: &[&str]) -> Result<Metadata, Failure> {
+    let mut command = cargo(arguments);
+    let output = command
+        .output()
+        .map_err(|error| Failure(format!("cannot start cargo metadata: {error}")))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(Failure(format!("cargo metadata failed: {said}")));
+    }
+    serde_json::from_slice(&output.stdout)
+        .map_err(|error| Failure(format!("cargo metadata printed something unexpected: {error}")))
+}
