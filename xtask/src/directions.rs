@@ -113,6 +113,11 @@ fn check_source(
     violations: &mut Vec<Violation>,
 ) {
     let mut add = |line, rule| violations.push(Violation { file: file.to_path_buf(), line, rule });
+    if let Some(own) = module.first()
+        && !LAYERS.iter().any(|layer| layer.module == own)
+    {
+        add(1, format!("`{own}` is in no layer: add it to the table"));
+    }
     for named in &source.paths {
         let in_test = test_file || named.in_test;
         broken_by(named, file, module, in_test).into_iter().for_each(|rule| add(named.line, rule));
@@ -137,10 +142,7 @@ fn broken_by(named: &Named, file: &Path, module: &[String], in_test: bool) -> Ve
         }
     }
     let Some(own) = module.first() else { return broken };
-    let Some(layer) = LAYERS.iter().find(|layer| layer.module == own) else {
-        broken.push(format!("`{own}` is in no layer: add it to the table"));
-        return broken;
-    };
+    let Some(layer) = LAYERS.iter().find(|layer| layer.module == own) else { return broken };
     if !in_test && names_any(&named.segments, layer.ignorant_of) {
         broken.push(format!("`{own}` does not know `{path}`"));
     }
@@ -262,7 +264,7 @@ mod tests {
     #[test]
     fn a_module_that_no_rule_names_is_found() {
         assert_eq!(
-            broken(&[("util.rs", "use std::fs;")]),
+            broken(&[("util.rs", "use std::fs;\nuse std::io;")]),
             ["util.rs:1: `util` is in no layer: add it to the table"]
         );
     }
