@@ -16,6 +16,8 @@ mod error;
 pub(crate) mod ring;
 mod settings;
 pub(crate) mod sync;
+pub(crate) mod topic;
 
 pub use error::{Corrupt, Forked, OpenError, PublishError, ReceiveError};
 pub use settings::{InvalidSetting, LockKind, NotifyKind, Policy};
+pub use topic::{Pattern, PatternError, Topic, TopicError};

@@ -1,0 +1,20 @@
+//! Topics: what a message is about, and who asked for it.
+//!
+//! ```text
+//!   publisher                       ring segment                        subscriber
+//!   Topic ── Mirror::append ──►  topic table  ── Mirror::sync ──►  names by id
+//!     │                                                                 │
+//!     └── Tag + Extensions ───►    record     ──── decode ──►  Interest::answer
+//! ```
+//!
+//! - `name`: a topic, parsed once.
+//! - `pattern`: what a subscriber asks for.
+//!
+//! Nothing here maps memory, waits or reads a clock: the memory is handed in, and so is the time.
+
+mod name;
+mod pattern;
+
+pub use name::{Topic, TopicError};
+pub(crate) use pattern::PatternSet;
+pub use pattern::{Pattern, PatternError};
