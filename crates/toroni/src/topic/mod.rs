@@ -9,9 +9,11 @@
 //!
 //! - `name`: a topic, parsed once.
 //! - `pattern`: what a subscriber asks for.
+//! - `frame`: the layout of a record, drawn.
 //!
 //! Nothing here maps memory, waits or reads a clock: the memory is handed in, and so is the time.
 
+pub(crate) mod frame;
 mod name;
 mod pattern;
 

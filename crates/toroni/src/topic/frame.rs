@@ -1,0 +1,528 @@
+//! The layout of a record: what stands between the ring and a message.
+//!
+//! ```text
+//!  byte 0               4          5               8                          8 + length
+//!       +---------------+----------+---------------+------------+---------+-------+
+//!       | length (u32)  | flags    | topic id      | extensions | payload | zero  |
+//!       |               | (u8)     | (u24)         | 0 … 280    |         | 0 … 7 |
+//!       +---------------+----------+---------------+------------+---------+-------+
+//!       |<-------- header word, one u64 ---------->|<----- length ------->|
+//!  bits 0             31 32      39 40           63
+//! ```
+//!
+//! The header is one word, which commits the record: 0 means "the stream ends here", and the flags
+//! of a record are never 0. Bits are those of the word; the bytes are where a little-endian machine
+//! has them. `length` counts the extensions and the payload. A record begins, and its padding ends,
+//! at a multiple of 8.
+//!
+//! ```text
+//!  flag bits   7          6          5          4          3           2 … 0
+//!            +----------+----------+----------+----------+-----------+-------+
+//!            | reserved | INLINE_  | ORIGIN   | TIME-    | TO_DES-   | KIND  |
+//!            | 0        | TOPIC    |          | STAMP    | CENDANTS  |       |
+//!            +----------+----------+----------+----------+-----------+-------+
+//! ```
+//!
+//! KIND is 1 for a message. 0 never occurs, so that no header word is 0. The network is to have 2
+//! (abort), 3 (loss) and 4 (control); 5 to 7 are free.
+//!
+//! The extensions stand in this order, each there if its flag is set, each a multiple of 8 bytes
+//! long, so that the payload is as aligned as the record:
+//!
+//! ```text
+//!  TIMESTAMP     | CLOCK_REALTIME, ns (u64, little-endian)      |           8 bytes
+//!  ORIGIN        | identity of the first publisher, opaque                | 16 bytes
+//!  INLINE_TOPIC  | length 1 … 255 (u8) | name | zeros to a multiple of 8  | 8 … 256 bytes
+//! ```
+//!
+//! A record with an inline topic has the topic id 0xFF_FFFF, and no other has.
+
+use super::name::{self, TopicError};
+use crate::error::Corrupt;
+
+/// The size of the header word in bytes.
+pub(crate) const HEADER_BYTES: u64 = 8;
+
+/// What the position and the size of every record is a multiple of, in bytes.
+pub(crate) const RECORD_ALIGNMENT: u64 = 8;
+
+/// The most bytes that extensions take before the payload.
+pub(crate) const MAX_EXTENSIONS_BYTES: usize =
+    TIMESTAMP_BYTES + ORIGIN_BYTES + MAX_INLINE_TOPIC_BYTES;
+
+/// The bytes a record takes in the ring: header, extensions and payload (`length`), padding.
+#[inline]
+pub(crate) const fn record_size(length: u32) -> u64 {
+    // Widened first: the largest length rounded up does not fit into 32 bits.
+    HEADER_BYTES + (length as u64).next_multiple_of(RECORD_ALIGNMENT)
+}
+
+/// The index of a name in the topic table: 24 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct TopicId(u32);
+
+impl TopicId {
+    /// Stands in the header of records that carry their topic's name; never in the table.
+    pub(crate) const INLINE: Self = Self(0xFF_FFFF);
+
+    /// The id of entry `index` of the table, if there can be such an entry.
+    #[inline]
+    pub(crate) const fn new(index: u32) -> Option<Self> {
+        if index < Self::INLINE.0 { Some(Self(index)) } else { None }
+    }
+
+    /// The index of the entry in the table.
+    #[inline]
+    pub(crate) const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What the header says besides the length: flags and topic id. The ring takes it for a number
+/// that is not 0.
+///
+/// One that was read from memory may hold any bits until [`decode`] has accepted it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tag(u32);
+
+impl Tag {
+    /// The tag of a message.
+    ///
+    /// # Panics
+    ///
+    /// If `topic` is [`TopicId::INLINE`] and there is no inline topic, or the other way round.
+    #[inline]
+    pub(crate) const fn message(
+        topic: TopicId,
+        to_descendants: bool,
+        extensions: &Extensions<'_>,
+    ) -> Self {
+        assert!((topic.0 == TopicId::INLINE.0) == extensions.inline_topic.is_some());
+        let descendants = if to_descendants { TO_DESCENDANTS } else { 0 };
+        let flags = KIND_MESSAGE | descendants | extensions.flags();
+        Self(flags as u32 | topic.0 << TOPIC_ID_SHIFT)
+    }
+
+    /// The tag in the upper half of a header word.
+    #[inline]
+    pub(crate) const fn from_raw(raw: u32) -> Self {
+        Self(raw)
+    }
+
+    /// The number that the ring stores; not 0 for a tag that was made by [`Tag::message`].
+    #[inline]
+    pub(crate) const fn raw(self) -> u32 {
+        self.0
+    }
+
+    /// The topic's id, or [`TopicId::INLINE`].
+    #[inline]
+    pub(crate) const fn topic(self) -> TopicId {
+        TopicId(self.0 >> TOPIC_ID_SHIFT)
+    }
+
+    /// Whether the message was posted to the topic's descendants too.
+    #[inline]
+    pub(crate) const fn is_to_descendants(self) -> bool {
+        self.flags() & TO_DESCENDANTS != 0
+    }
+
+    #[inline]
+    const fn flags(self) -> u8 {
+        self.0.to_le_bytes()[0]
+    }
+}
+
+/// The header word of a record, taken apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// Bytes of extensions and payload.
+    pub(crate) length: u32,
+    pub(crate) tag: Tag,
+}
+
+impl Header {
+    #[inline]
+    pub(crate) const fn to_word(self) -> u64 {
+        self.length as u64 | (self.tag.0 as u64) << TAG_SHIFT
+    }
+
+    /// Takes any word apart; whether it is one that [`Header::to_word`] gives is for [`decode`].
+    #[inline]
+    #[allow(clippy::cast_possible_truncation, reason = "each half of the word is taken on purpose")]
+    pub(crate) const fn from_word(word: u64) -> Self {
+        Self { length: word as u32, tag: Tag((word >> TAG_SHIFT) as u32) }
+    }
+}
+
+/// What a record may carry between its header and its payload.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Extensions<'a> {
+    /// When the message was published: CLOCK_REALTIME in nanoseconds.
+    pub(crate) timestamp_ns: Option<u64>,
+    /// Who published the message first, where it came through a network; opaque.
+    pub(crate) origin: Option<[u8; ORIGIN_BYTES]>,
+    /// The topic, where the table has no room for it. Always a valid topic.
+    pub(crate) inline_topic: Option<&'a str>,
+}
+
+impl Extensions<'_> {
+    /// How many bytes [`Extensions::encode`] writes: a multiple of 8.
+    #[inline]
+    pub(crate) const fn encoded_length(&self) -> usize {
+        let timestamp = if self.timestamp_ns.is_some() { TIMESTAMP_BYTES } else { 0 };
+        let origin = if self.origin.is_some() { ORIGIN_BYTES } else { 0 };
+        let topic = match self.inline_topic {
+            Some(name) => inline_topic_bytes(name.len()),
+            None => 0,
+        };
+        timestamp + origin + topic
+    }
+
+    /// Writes the extensions to the front of `buffer`; returns how many bytes they are.
+    ///
+    /// # Panics
+    ///
+    /// If the inline topic is empty or longer than a topic may be.
+    pub(crate) fn encode(&self, buffer: &mut [u8; MAX_EXTENSIONS_BYTES]) -> usize {
+        let mut offset = 0;
+        if let Some(timestamp_ns) = self.timestamp_ns {
+            buffer[..TIMESTAMP_BYTES].copy_from_slice(&timestamp_ns.to_le_bytes());
+            offset = TIMESTAMP_BYTES;
+        }
+        if let Some(origin) = &self.origin {
+            buffer[offset..][..ORIGIN_BYTES].copy_from_slice(origin);
+            offset += ORIGIN_BYTES;
+        }
+        if let Some(name) = self.inline_topic {
+            let length = u8::try_from(name.len()).expect("topics are at most 255 bytes long");
+            assert!(length > 0, "topics are not empty");
+            let field = &mut buffer[offset..][..inline_topic_bytes(name.len())];
+            field[0] = length;
+            field[1..][..name.len()].copy_from_slice(name.as_bytes());
+            field[1 + name.len()..].fill(0);
+            offset += field.len();
+        }
+        offset
+    }
+
+    #[inline]
+    const fn flags(&self) -> u8 {
+        let timestamp = if self.timestamp_ns.is_some() { TIMESTAMP } else { 0 };
+        let origin = if self.origin.is_some() { ORIGIN } else { 0 };
+        let topic = if self.inline_topic.is_some() { INLINE_TOPIC } else { 0 };
+        timestamp | origin | topic
+    }
+}
+
+/// Reads the extensions of a record from `bytes`, a private copy of what follows the header: all
+/// `length` bytes, or at least the first [`MAX_EXTENSIONS_BYTES`] of them.
+///
+/// Returns them and the offset of the payload in `bytes`. Without extensions, `bytes` is not
+/// looked at. The topic id is not looked up: the table may not have it.
+#[inline]
+pub(crate) fn decode(tag: Tag, bytes: &[u8]) -> Result<(Extensions<'_>, usize), FrameError> {
+    if tag.flags() & !TO_DESCENDANTS == KIND_MESSAGE && tag.topic().0 != TopicId::INLINE.0 {
+        const NONE: Extensions<'_> =
+            Extensions { timestamp_ns: None, origin: None, inline_topic: None };
+        return Ok((NONE, 0));
+    }
+    decode_extensions(tag, bytes)
+}
+
+/// Why the bytes of a record make no sense: memory is corrupt, or was written by something else.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum FrameError {
+    #[error("a record is of the unknown kind {kind}: the bus is corrupt, create it anew")]
+    UnknownKind { kind: u8 },
+
+    #[error("a record has the unknown flags {flags:#04x}: the bus is corrupt, create it anew")]
+    UnknownFlags { flags: u8 },
+
+    #[error(
+        "a record's extensions take {wanted} bytes, but it has only {available}: the bus is \
+         corrupt, create it anew"
+    )]
+    Truncated { wanted: usize, available: usize },
+
+    #[error(
+        "a record has the topic id {topic:#08x} and {}: the bus is corrupt, create it anew",
+        if *.has_name { "a name too" } else { "no name" }
+    )]
+    InlineMismatch { topic: u32, has_name: bool },
+
+    #[error("a record's inline topic is none: {0}; the bus is corrupt, create it anew")]
+    InlineTopic(#[source] TopicError),
+}
+
+/// For the callers of the bus. The position is that of whoever knows where the record stands.
+impl From<FrameError> for Corrupt {
+    fn from(error: FrameError) -> Self {
+        let (what, value) = match error {
+            FrameError::UnknownKind { kind } => ("kind of a record", kind.into()),
+            FrameError::UnknownFlags { flags } => ("flags of a record", flags.into()),
+            FrameError::Truncated { wanted, .. } => {
+                ("length of a record's extensions", wanted as u64)
+            }
+            FrameError::InlineMismatch { topic, .. } => ("inline topic's id", topic.into()),
+            FrameError::InlineTopic(_) => ("inline topic of a record", 0),
+        };
+        Self { what, value, position: 0 }
+    }
+}
+
+const KIND: u8 = 0b0000_0111;
+const KIND_MESSAGE: u8 = 1;
+const TO_DESCENDANTS: u8 = 1 << 3;
+const TIMESTAMP: u8 = 1 << 4;
+const ORIGIN: u8 = 1 << 5;
+const INLINE_TOPIC: u8 = 1 << 6;
+const RESERVED: u8 = 1 << 7;
+
+const TAG_SHIFT: u32 = 32;
+const TOPIC_ID_SHIFT: u32 = 8;
+
+const TIMESTAMP_BYTES: usize = 8;
+const ORIGIN_BYTES: usize = 16;
+const MAX_INLINE_TOPIC_BYTES: usize = inline_topic_bytes(super::Topic::MAX_BYTES);
+
+/// The length byte, the name, and the padding.
+const fn inline_topic_bytes(name_length: usize) -> usize {
+    (1 + name_length).next_multiple_of(8)
+}
+
+const _: () = {
+    assert!(KIND | TO_DESCENDANTS | TIMESTAMP | ORIGIN | INLINE_TOPIC | RESERVED == 0xFF);
+    assert!(KIND & KIND_MESSAGE == KIND_MESSAGE && KIND_MESSAGE != 0);
+    assert!(
+        KIND.count_ones()
+            + (TO_DESCENDANTS | TIMESTAMP | ORIGIN | INLINE_TOPIC | RESERVED).count_ones()
+            == u8::BITS
+    );
+    assert!(TopicId::INLINE.0 == u32::MAX >> TOPIC_ID_SHIFT);
+    assert!(TAG_SHIFT + TOPIC_ID_SHIFT == 40);
+    assert!(TIMESTAMP_BYTES.is_multiple_of(8) && ORIGIN_BYTES.is_multiple_of(8));
+    assert!(MAX_INLINE_TOPIC_BYTES == 256);
+    assert!(MAX_EXTENSIONS_BYTES == 280);
+    assert!(super::Topic::MAX_BYTES == u8::MAX as usize);
+    assert!(record_size(0) == 8 && record_size(1) == 16 && record_size(8) == 16);
+    assert!(record_size(u32::MAX) == (1 << 32) + 8);
+};
+
+#[inline(never)]
+fn decode_extensions(tag: Tag, bytes: &[u8]) -> Result<(Extensions<'_>, usize), FrameError> {
+    let flags = tag.flags();
+    if flags & KIND != KIND_MESSAGE {
+        return Err(FrameError::UnknownKind { kind: flags & KIND });
+    }
+    if flags & RESERVED != 0 {
+        return Err(FrameError::UnknownFlags { flags: flags & RESERVED });
+    }
+    let has_name = flags & INLINE_TOPIC != 0;
+    if has_name != (tag.topic() == TopicId::INLINE) {
+        return Err(FrameError::InlineMismatch { topic: tag.topic().0, has_name });
+    }
+
+    let mut extensions = Extensions::default();
+    let mut offset = 0;
+    if flags & TIMESTAMP != 0 {
+        extensions.timestamp_ns = Some(u64::from_le_bytes(*take(bytes, &mut offset)?));
+    }
+    if flags & ORIGIN != 0 {
+        extensions.origin = Some(*take::<ORIGIN_BYTES>(bytes, &mut offset)?);
+    }
+    if has_name {
+        let truncated = |wanted| FrameError::Truncated { wanted, available: bytes.len() };
+        let length = usize::from(*bytes.get(offset).ok_or_else(|| truncated(offset + 1))?);
+        let end = offset + inline_topic_bytes(length);
+        let field = bytes.get(offset..end).ok_or_else(|| truncated(end))?;
+        let topic = name::check_bytes(&field[1..=length]).map_err(FrameError::InlineTopic)?;
+        extensions.inline_topic = Some(topic);
+        offset = end;
+    }
+    Ok((extensions, offset))
+}
+
+/// The `N` bytes at `offset`, which moves behind them.
+fn take<'a, const N: usize>(
+    bytes: &'a [u8],
+    offset: &mut usize,
+) -> Result<&'a [u8; N], FrameError> {
+    let rest = bytes.get(*offset..).and_then(<[u8]>::first_chunk);
+    *offset += N;
+    rest.ok_or(FrameError::Truncated { wanted: *offset, available: bytes.len() })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::topic::Topic;
+
+    fn id(index: u32) -> TopicId {
+        TopicId::new(index).unwrap()
+    }
+
+    #[test]
+    fn headers_have_the_documented_bits() {
+        let extensions = Extensions::default();
+        let header =
+            Header { length: 0x89AB_CDEF, tag: Tag::message(id(0x12_3456), false, &extensions) };
+        assert_eq!(header.to_word(), 0x1234_5601_89AB_CDEF);
+        let header = Header { length: 3, tag: Tag::message(id(0), true, &extensions) };
+        assert_eq!(header.to_word(), 0x0000_0009_0000_0003);
+        let all = Extensions {
+            timestamp_ns: Some(1),
+            origin: Some([7; 16]),
+            inline_topic: Some("plant/boiler"),
+        };
+        let header = Header { length: 0, tag: Tag::message(TopicId::INLINE, true, &all) };
+        assert_eq!(header.to_word(), 0xFFFF_FF79_0000_0000);
+    }
+
+    #[test]
+    fn extensions_have_the_documented_bytes() {
+        let all = Extensions {
+            timestamp_ns: Some(0x0102_0304_0506_0708),
+            origin: Some([7; 16]),
+            inline_topic: Some("plant/boiler"),
+        };
+        let mut buffer = [0xEE; MAX_EXTENSIONS_BYTES];
+        assert_eq!(all.encode(&mut buffer), 40);
+        assert_eq!(buffer[..8], [8, 7, 6, 5, 4, 3, 2, 1]);
+        assert_eq!(buffer[8..24], [7; 16]);
+        assert_eq!(&buffer[24..40], b"\x0cplant/boiler\0\0\0");
+        assert_eq!(buffer[40], 0xEE);
+    }
+
+    #[test]
+    fn topic_ids_leave_the_inline_id_out() {
+        assert_eq!(TopicId::new(0xFF_FFFE).map(TopicId::index), Some(0xFF_FFFE));
+        assert_eq!(TopicId::new(0xFF_FFFF), None);
+        assert_eq!(TopicId::new(u32::MAX), None);
+    }
+
+    #[test]
+    fn refuses_unknown_kinds_and_flags() {
+        for kind in [0, 2, 3, 4, 5, 6, 7] {
+            assert_eq!(
+                decode(Tag::from_raw(u32::from(kind)), &[0; 280]),
+                Err(FrameError::UnknownKind { kind })
+            );
+        }
+        assert_eq!(
+            decode(Tag::from_raw(0x81), &[0; 280]),
+            Err(FrameError::UnknownFlags { flags: 0x80 })
+        );
+    }
+
+    #[test]
+    fn the_inline_id_and_the_inline_name_go_together() {
+        assert_eq!(
+            decode(Tag::from_raw(0xFFFF_FF01), b"\x01a\0\0\0\0\0\0"),
+            Err(FrameError::InlineMismatch { topic: 0xFF_FFFF, has_name: false })
+        );
+        assert_eq!(
+            decode(Tag::from_raw(0x0000_0541), b"\x01a\0\0\0\0\0\0"),
+            Err(FrameError::InlineMismatch { topic: 5, has_name: true })
+        );
+    }
+
+    #[test]
+    fn checks_inline_topics() {
+        let tag = Tag::from_raw(0xFFFF_FF41);
+        let (extensions, offset) = decode(tag, b"\x01a\0\0\0\0\0\0payload").unwrap();
+        assert_eq!((extensions.inline_topic, offset), (Some("a"), 8));
+        assert_eq!(
+            decode(tag, b"\0a\0\0\0\0\0\0"),
+            Err(FrameError::InlineTopic(TopicError::Empty))
+        );
+        assert_eq!(
+            decode(tag, b"\x02a*\0\0\0\0\0").unwrap_err(),
+            FrameError::InlineTopic(TopicError::ReservedCharacter {
+                name: "a*".into(),
+                character: '*',
+                offset: 1
+            })
+        );
+        assert_eq!(
+            decode(tag, b"\xffa\0\0\0\0\0\0"),
+            Err(FrameError::Truncated { wanted: 256, available: 8 })
+        );
+        assert_eq!(decode(tag, b""), Err(FrameError::Truncated { wanted: 1, available: 0 }));
+    }
+
+    fn topics() -> impl Strategy<Value = String> {
+        "[a-z]{1,8}(/[a-z]{1,8}){0,3}|[x]{240,255}"
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_is_decoded(
+            index in 0..0xFF_FFFFu32,
+            length: u32,
+            to_descendants: bool,
+            timestamp_ns: Option<u64>,
+            origin: Option<[u8; 16]>,
+            topic in proptest::option::of(topics()),
+        ) {
+            let extensions =
+                Extensions { timestamp_ns, origin, inline_topic: topic.as_deref() };
+            let topic_id = if topic.is_some() { TopicId::INLINE } else { id(index) };
+            let tag = Tag::message(topic_id, to_descendants, &extensions);
+            let header = Header { length, tag };
+            prop_assert_eq!(Header::from_word(header.to_word()), header);
+            prop_assert_ne!(tag.raw(), 0);
+            prop_assert_eq!(Tag::from_raw(tag.raw()), tag);
+            prop_assert_eq!(tag.topic(), topic_id);
+            prop_assert_eq!(tag.is_to_descendants(), to_descendants);
+
+            let mut buffer = [0xEE; MAX_EXTENSIONS_BYTES];
+            let size = extensions.encode(&mut buffer);
+            prop_assert_eq!(size, extensions.encoded_length());
+            prop_assert_eq!(size % 8, 0);
+            prop_assert!(buffer[size..].iter().all(|byte| *byte == 0xEE));
+            prop_assert_eq!(decode(tag, &buffer), Ok((extensions, size)));
+            prop_assert_eq!(decode(tag, &buffer[..size]), Ok((extensions, size)));
+            for cut in 0..size {
+                let is_truncated =
+                    matches!(decode(tag, &buffer[..cut]), Err(FrameError::Truncated { .. }));
+                prop_assert!(is_truncated);
+            }
+        }
+
+        /// Any word and any bytes give an answer within bounds.
+        #[test]
+        fn never_panics_on_what_memory_holds(
+            raw: u32,
+            plausible: bool,
+            first: u8,
+            mut bytes in proptest::collection::vec(any::<u8>(), 0..300),
+        ) {
+            // Half of the cases get past the checks of the tag, and have letters for a name.
+            let raw = if plausible { 0xFFFF_FF41 | (raw & 0x38) } else { raw };
+            if plausible {
+                bytes.iter_mut().for_each(|byte| *byte = b'a' + *byte % 26);
+                if let Some(byte) = bytes.first_mut() {
+                    *byte = first;
+                }
+            }
+            let tag = Tag::from_raw(raw);
+            if let Ok((extensions, offset)) = decode(tag, &bytes) {
+                prop_assert_eq!(offset, extensions.encoded_length());
+                prop_assert!(offset <= bytes.len());
+                prop_assert!(extensions.inline_topic.is_none_or(|name| Topic::new(name).is_ok()));
+                prop_assert_eq!(Tag::message(tag.topic(), tag.is_to_descendants(), &extensions), tag);
+            }
+        }
+
+        #[test]
+        fn record_sizes_are_aligned_and_hold_the_record(length: u32) {
+            let size = record_size(length);
+            prop_assert_eq!(size % RECORD_ALIGNMENT, 0);
+            let needed = HEADER_BYTES + u64::from(length);
+            prop_assert!((needed..needed + 8).contains(&size));
+        }
+    }
+}
