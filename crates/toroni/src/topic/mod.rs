@@ -10,12 +10,14 @@
 //! - `name`: a topic, parsed once.
 //! - `pattern`: what a subscriber asks for.
 //! - `frame`: the layout of a record, drawn.
+//! - `table`: the interned names, so that a record carries three bytes in place of a name.
 //!
 //! Nothing here maps memory, waits or reads a clock: the memory is handed in, and so is the time.
 
 pub(crate) mod frame;
 mod name;
 mod pattern;
+pub(crate) mod table;
 
 pub use name::{Topic, TopicError};
 pub(crate) use pattern::PatternSet;

@@ -1,0 +1,562 @@
+//! The topic table: interned names in the ring segment, so that a record carries an id of three
+//! bytes in place of a name.
+//!
+//! ```text
+//!            entry 0                  entry 1           entry 2              the end
+//!            +-----------------------+----------------+--------------------+- - - - - -
+//!    words   | length | name | zeros | length | name  | length | name  | … | anything
+//!            +-----------------------+----------------+--------------------+- - - - - -
+//!            0        1       multiple of 8
+//!    count   3
+//! ```
+//!
+//! The table only grows. An entry is the length of the name (one byte, 1 to 255), the name, and
+//! zeros to the next multiple of 8; its id is its index. An entry is never changed after `count`
+//! covers it.
+//!
+//! Synchronisation, label TOPIC: the writer stores an entry's bytes, then `count` with release; a
+//! reader that loads `count` with acquire sees the bytes of every entry below it, whoever wrote
+//! them (each writer has seen the entries before its own). A record names an id only after TOPIC,
+//! and commits after that: whoever has seen a valid record finds its topic in the table.
+//!
+//! A writer that dies before TOPIC leaves `count` as it was, and the next one writes over its
+//! bytes.
+
+use std::collections::HashMap;
+
+use super::frame::TopicId;
+use super::name::{self, Topic, TopicError};
+use crate::crash::{self, CrashPoint};
+use crate::error::Corrupt;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// The table's memory, wherever it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TableMemory<'a> {
+    /// The number of complete entries.
+    pub(crate) count: &'a AtomicU32,
+    /// The entries, one behind the other; what follows the last means nothing.
+    pub(crate) words: &'a [AtomicU64],
+}
+
+/// What this process knows of the table: a checked, private copy.
+///
+/// It holds at most what the table can hold, two words of 64 bits or more per name on top. One
+/// mirror belongs to one table for life.
+#[derive(Debug, Default)]
+pub(crate) struct Mirror {
+    names: Vec<Topic>,
+    ids: HashMap<Topic, TopicId>,
+    /// Where the next entry starts, in words.
+    end: usize,
+}
+
+/// What became of a topic that was to get an id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Appended {
+    /// It is new in the table.
+    Added(TopicId),
+    /// It was there already; another process may have added it in the meantime.
+    Existing(TopicId),
+    /// There is no room for the name, or no id: records carry the name inline.
+    Full,
+}
+
+/// What is wrong with the table's bytes.
+///
+/// What was copied before the fault stays known; the answer stays the same as long as the bytes do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum TableError {
+    #[error(
+        "the topic table claims {count} entries and can hold {limit}: the bus is corrupt, create \
+         it anew"
+    )]
+    TooMany { count: u32, limit: u32 },
+
+    #[error(
+        "the topic table claims {count} entries and had {known} before: the bus is corrupt, create \
+         it anew"
+    )]
+    Shrunk { count: u32, known: u32 },
+
+    #[error(
+        "entry {index} of the topic table takes {wanted} words and {available} are left: the bus \
+         is corrupt, create it anew"
+    )]
+    Truncated { index: u32, wanted: usize, available: usize },
+
+    #[error(
+        "entry {index} of the topic table is no topic: {fault}; the bus is corrupt, create it anew"
+    )]
+    Name {
+        index: u32,
+        #[source]
+        fault: TopicError,
+    },
+
+    #[error(
+        "entries {first} and {index} of the topic table are both {name}: the bus is corrupt, \
+         create it anew"
+    )]
+    Duplicate { first: u32, index: u32, name: Topic },
+}
+
+impl Mirror {
+    /// Catches up with the table. Costs one load when nothing is new, else time in proportion to
+    /// what is new: at most the size of the table.
+    #[inline]
+    pub(crate) fn sync(&mut self, memory: TableMemory<'_>) -> Result<(), TableError> {
+        let count = memory.count.load(Ordering::Acquire); // TOPIC
+        if count == self.count() { Ok(()) } else { self.catch_up(memory, count) }
+    }
+
+    /// How many topics are known: their ids are those below.
+    #[inline]
+    pub(crate) fn count(&self) -> u32 {
+        u32::try_from(self.names.len()).expect("there are fewer entries than topic ids")
+    }
+
+    /// The id of `name`, if it is known.
+    pub(crate) fn lookup(&self, name: &str) -> Option<TopicId> {
+        self.ids.get(name).copied()
+    }
+
+    /// The topic with this id, if it is known.
+    #[inline]
+    pub(crate) fn name(&self, id: TopicId) -> Option<&Topic> {
+        self.names.get(id.index())
+    }
+
+    /// The topics in the order of their ids.
+    pub(crate) fn names(&self) -> &[Topic] {
+        &self.names
+    }
+
+    /// Gives `topic` an id, unless it has one.
+    ///
+    /// The caller holds the writer lock. It has called [`Mirror::sync`] before it took the lock,
+    /// unless it likes to keep the others waiting while this mirror catches up.
+    pub(crate) fn append(
+        &mut self,
+        memory: TableMemory<'_>,
+        topic: &Topic,
+    ) -> Result<Appended, TableError> {
+        self.sync(memory)?;
+        if let Some(id) = self.lookup(topic.as_str()) {
+            return Ok(Appended::Existing(id));
+        }
+        let Some(id) = TopicId::new(self.count()) else { return Ok(Appended::Full) };
+        let Some(end) = write_entry(memory.words, self.end, topic) else {
+            return Ok(Appended::Full);
+        };
+        crash::point(CrashPoint::TopicAppend);
+        memory.count.store(self.count() + 1, Ordering::Release); // TOPIC
+        self.learn(topic.clone(), id, end);
+        Ok(Appended::Added(id))
+    }
+
+    #[cold]
+    fn catch_up(&mut self, memory: TableMemory<'_>, count: u32) -> Result<(), TableError> {
+        let limit = memory.most_entries();
+        if count > limit {
+            return Err(TableError::TooMany { count, limit });
+        }
+        if count < self.count() {
+            return Err(TableError::Shrunk { count, known: self.count() });
+        }
+        // Each round takes at least a word of what is left, or ends with an error.
+        while self.count() < count {
+            let index = self.count();
+            let id = TopicId::new(index).expect("`most_entries` leaves an id for each");
+            let (name, end) = read_entry(memory.words, self.end, index)?;
+            if let Some(first) = self.ids.get(&name) {
+                let first = u32::try_from(first.index()).expect("ids have 24 bits");
+                return Err(TableError::Duplicate { first, index, name });
+            }
+            self.learn(name, id, end);
+        }
+        Ok(())
+    }
+
+    fn learn(&mut self, topic: Topic, id: TopicId, end: usize) {
+        self.names.push(topic.clone());
+        self.ids.insert(topic, id);
+        self.end = end;
+    }
+}
+
+impl TableMemory<'_> {
+    /// The most entries there can be: each takes a word and an id.
+    fn most_entries(&self) -> u32 {
+        let ids = TopicId::INLINE.index();
+        u32::try_from(self.words.len().min(ids)).expect("ids have 24 bits")
+    }
+}
+
+/// For the callers of the bus; the value is the number of the entry, or the count.
+impl From<TableError> for Corrupt {
+    fn from(error: TableError) -> Self {
+        let (what, value) = match error {
+            TableError::TooMany { count, .. } | TableError::Shrunk { count, .. } => {
+                ("count of the topic table", count)
+            }
+            TableError::Truncated { index, .. } => ("length of a topic table's entry", index),
+            TableError::Name { index, .. } => ("name in a topic table's entry", index),
+            TableError::Duplicate { index, .. } => ("repeated topic table entry", index),
+        };
+        Self { what, value: value.into(), position: 0 }
+    }
+}
+
+/// The most words an entry takes.
+const MAX_ENTRY_WORDS: usize = entry_words(Topic::MAX_BYTES);
+
+/// How many words the entry of a name takes: the length byte, the name, and padding.
+const fn entry_words(name_length: usize) -> usize {
+    (1 + name_length).div_ceil(WORD_BYTES)
+}
+
+const WORD_BYTES: usize = size_of::<u64>();
+
+const _: () = assert!(MAX_ENTRY_WORDS == 32 && entry_words(1) == 1 && entry_words(7) == 1);
+
+/// Writes the bytes of an entry, which nobody looks at before `count` covers it. Returns where it
+/// ends, or nothing if it does not fit.
+fn write_entry(words: &[AtomicU64], start: usize, topic: &Topic) -> Option<usize> {
+    let name = topic.as_str().as_bytes();
+    let end = start + entry_words(name.len());
+    let entry = words.get(start..end)?;
+
+    let mut bytes = [0; MAX_ENTRY_WORDS * WORD_BYTES];
+    bytes[0] = u8::try_from(name.len()).expect("topics are at most 255 bytes long");
+    bytes[1..=name.len()].copy_from_slice(name);
+    let (chunks, _) = bytes.as_chunks();
+    for (word, chunk) in entry.iter().zip(chunks) {
+        word.store(u64::from_ne_bytes(*chunk), Ordering::Relaxed);
+    }
+    Some(end)
+}
+
+/// Copies an entry out and checks every byte of the copy. Returns where the entry ends, too.
+fn read_entry(words: &[AtomicU64], start: usize, index: u32) -> Result<(Topic, usize), TableError> {
+    let left = words.get(start..).unwrap_or_default();
+    let truncated = |wanted| TableError::Truncated { index, wanted, available: left.len() };
+
+    // The length is believed as it is now: if it changes below, the check of the name is no worse.
+    let first = left.first().ok_or_else(|| truncated(1))?.load(Ordering::Relaxed);
+    let length = usize::from(first.to_ne_bytes()[0]);
+    let size = entry_words(length);
+    let entry = left.get(..size).ok_or_else(|| truncated(size))?;
+
+    let mut bytes = [0; MAX_ENTRY_WORDS * WORD_BYTES];
+    let (chunks, _) = bytes.as_chunks_mut();
+    for (chunk, word) in chunks.iter_mut().zip(entry) {
+        *chunk = word.load(Ordering::Relaxed).to_ne_bytes();
+    }
+    let name = name::check_bytes(&bytes[1..=length]).and_then(Topic::new);
+    let name = name.map_err(|fault| TableError::Name { index, fault })?;
+    Ok((name, start + size))
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A table of its own.
+    struct Memory {
+        count: AtomicU32,
+        words: Vec<AtomicU64>,
+    }
+
+    impl Memory {
+        fn new(words: usize) -> Self {
+            // What nobody wrote yet means nothing.
+            let words = (0..words).map(|_| AtomicU64::new(0xEEEE_EEEE_EEEE_EEEE)).collect();
+            Self { count: AtomicU32::new(0), words }
+        }
+
+        fn with_bytes(count: u32, bytes: &[u8]) -> Self {
+            let words = bytes
+                .chunks(8)
+                .map(|chunk| {
+                    let mut word = [0; 8];
+                    word[..chunk.len()].copy_from_slice(chunk);
+                    AtomicU64::new(u64::from_ne_bytes(word))
+                })
+                .collect();
+            Self { count: AtomicU32::new(count), words }
+        }
+
+        fn get(&self) -> TableMemory<'_> {
+            TableMemory { count: &self.count, words: &self.words }
+        }
+
+        fn bytes(&self) -> Vec<u8> {
+            self.words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()).collect()
+        }
+    }
+
+    fn topic(name: &str) -> Topic {
+        Topic::new(name).unwrap()
+    }
+
+    fn id(index: u32) -> TopicId {
+        TopicId::new(index).unwrap()
+    }
+
+    fn names(mirror: &Mirror) -> Vec<&str> {
+        mirror.names().iter().map(Topic::as_str).collect()
+    }
+
+    #[test]
+    fn entries_have_the_documented_bytes() {
+        let memory = Memory::new(5);
+        let mut mirror = Mirror::default();
+        mirror.append(memory.get(), &topic("plant/x")).unwrap();
+        mirror.append(memory.get(), &topic("plant/xy")).unwrap();
+        mirror.append(memory.get(), &topic("a")).unwrap();
+        assert_eq!(&memory.bytes()[..8], b"\x07plant/x");
+        assert_eq!(&memory.bytes()[8..24], b"\x08plant/xy\0\0\0\0\0\0\0");
+        assert_eq!(&memory.bytes()[24..32], b"\x01a\0\0\0\0\0\0");
+        assert_eq!(memory.count.load(Ordering::Relaxed), 3);
+    }
+
+    #[test]
+    fn mirrors_see_what_others_append() {
+        let memory = Memory::new(64);
+        let (mut one, mut other) = (Mirror::default(), Mirror::default());
+        assert_eq!(one.append(memory.get(), &topic("a")), Ok(Appended::Added(id(0))));
+        assert_eq!(other.append(memory.get(), &topic("b/c")), Ok(Appended::Added(id(1))));
+        assert_eq!(one.lookup("b/c"), None);
+        assert_eq!(one.name(id(1)), None);
+        assert_eq!(one.sync(memory.get()), Ok(()));
+        assert_eq!(one.lookup("b/c"), Some(id(1)));
+        assert_eq!(one.name(id(1)), Some(&topic("b/c")));
+        assert_eq!(one.name(TopicId::INLINE), None);
+        assert_eq!(one.lookup("b"), None);
+        assert_eq!(one.append(memory.get(), &topic("b/c")), Ok(Appended::Existing(id(1))));
+        assert_eq!(memory.count.load(Ordering::Relaxed), 2);
+    }
+
+    /// Two publishers want the same new topic; the second one to get the lock finds it.
+    #[test]
+    fn looks_again_before_it_appends() {
+        let memory = Memory::new(64);
+        let (mut one, mut other) = (Mirror::default(), Mirror::default());
+        assert_eq!(one.lookup("a"), None);
+        assert_eq!(other.lookup("a"), None);
+        assert_eq!(one.append(memory.get(), &topic("a")), Ok(Appended::Added(id(0))));
+        assert_eq!(other.append(memory.get(), &topic("a")), Ok(Appended::Existing(id(0))));
+    }
+
+    #[test]
+    fn is_full_at_the_last_word_and_stays_usable() {
+        let memory = Memory::new(MAX_ENTRY_WORDS + 1);
+        let mut mirror = Mirror::default();
+        let longest = topic(&"x".repeat(255));
+        assert_eq!(mirror.append(memory.get(), &longest), Ok(Appended::Added(id(0))));
+        assert_eq!(mirror.append(memory.get(), &topic("12345678")), Ok(Appended::Full));
+        assert_eq!(mirror.append(memory.get(), &topic("1234567")), Ok(Appended::Added(id(1))));
+        assert_eq!(mirror.append(memory.get(), &topic("a")), Ok(Appended::Full));
+        assert_eq!(mirror.append(memory.get(), &longest), Ok(Appended::Existing(id(0))));
+        let mut other = Mirror::default();
+        assert_eq!(other.sync(memory.get()), Ok(()));
+        assert_eq!(names(&other), names(&mirror));
+
+        let nothing = Memory::new(0);
+        assert_eq!(Mirror::default().append(nothing.get(), &topic("a")), Ok(Appended::Full));
+    }
+
+    /// Died before TOPIC: nobody sees the entry, and the next one takes its place.
+    #[test]
+    fn a_half_appended_entry_is_written_over() {
+        let memory = Memory::new(64);
+        let (mut one, mut other) = (Mirror::default(), Mirror::default());
+        one.append(memory.get(), &topic("a")).unwrap();
+        write_entry(&memory.words, one.end, &topic("a/rather/long/name")).unwrap();
+        drop(one);
+
+        assert_eq!(other.sync(memory.get()), Ok(()));
+        assert_eq!(names(&other), ["a"]);
+        assert_eq!(other.append(memory.get(), &topic("b")), Ok(Appended::Added(id(1))));
+        assert_eq!(other.append(memory.get(), &topic("c")), Ok(Appended::Added(id(2))));
+        let mut third = Mirror::default();
+        assert_eq!(third.sync(memory.get()), Ok(()));
+        assert_eq!(names(&third), ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn refuses_impossible_counts() {
+        let memory = Memory::with_bytes(3, b"\x01a\0\0\0\0\0\0\x01b\0\0\0\0\0\0");
+        let mut mirror = Mirror::default();
+        let too_many = Err(TableError::TooMany { count: 3, limit: 2 });
+        assert_eq!(mirror.sync(memory.get()), too_many);
+        memory.count.store(u32::MAX, Ordering::Relaxed);
+        let too_many = TableError::TooMany { count: u32::MAX, limit: 2 };
+        assert_eq!(mirror.append(memory.get(), &topic("c")), Err(too_many));
+        memory.count.store(2, Ordering::Relaxed);
+        assert_eq!(mirror.sync(memory.get()), Ok(()));
+        memory.count.store(1, Ordering::Relaxed);
+        assert_eq!(mirror.sync(memory.get()), Err(TableError::Shrunk { count: 1, known: 2 }));
+        assert_eq!(names(&mirror), ["a", "b"]);
+    }
+
+    #[test]
+    fn refuses_impossible_entries() {
+        let sync = |count, bytes: &[u8]| {
+            let memory = Memory::with_bytes(count, bytes);
+            let mut mirror = Mirror::default();
+            let error = mirror.sync(memory.get()).unwrap_err();
+            assert_eq!(mirror.sync(memory.get()), Err(error.clone()));
+            assert!(names(&mirror).len() < count as usize);
+            error
+        };
+        let fault = |index, fault| TableError::Name { index, fault };
+        assert_eq!(sync(1, b"\0a\0\0\0\0\0\0"), fault(0, TopicError::Empty));
+        assert_eq!(
+            sync(2, b"\x01a\0\0\0\0\0\0\x02b\xff\0\0\0\0\0"),
+            fault(1, TopicError::NotUtf8 { valid_up_to: 1 })
+        );
+        assert_eq!(
+            sync(1, b"\x02/a\0\0\0\0\0"),
+            fault(0, TopicError::LeadingSlash { name: "/a".into() })
+        );
+        assert_eq!(
+            sync(1, b"\x08abcdefg"),
+            TableError::Truncated { index: 0, wanted: 2, available: 1 }
+        );
+        assert_eq!(
+            sync(2, b"\x08abcdefgh\0\0\0\0\0\0\0"),
+            TableError::Truncated { index: 1, wanted: 1, available: 0 }
+        );
+        assert_eq!(
+            sync(3, b"\x01a\0\0\0\0\0\0\x01b\0\0\0\0\0\0\x01a\0\0\0\0\0\0"),
+            TableError::Duplicate { first: 0, index: 2, name: topic("a") }
+        );
+    }
+
+    proptest! {
+        /// Several processes against one list of names, some of them dying before TOPIC.
+        #[test]
+        fn behaves_like_a_list(
+            size in 0..60usize,
+            steps in proptest::collection::vec(
+                (0..3usize, "[ab]{1,2}(/[ab]{1,9}){0,2}", proptest::bool::weighted(0.2)),
+                0..40,
+            ),
+        ) {
+            let memory = Memory::new(size);
+            let mut mirrors = [Mirror::default(), Mirror::default(), Mirror::default()];
+            let mut model: Vec<Topic> = Vec::new();
+            let mut used = 0;
+            for (process, name, dies) in steps {
+                let name = topic(&name);
+                let mirror = &mut mirrors[process];
+                let known = model.iter().position(|other| *other == name);
+                let room = entry_words(name.as_str().len()) <= size - used;
+                if dies {
+                    prop_assert_eq!(mirror.sync(memory.get()), Ok(()));
+                    prop_assert_eq!(write_entry(&memory.words, mirror.end, &name).is_some(), room);
+                    *mirror = Mirror::default();
+                    continue;
+                }
+                let next = id(u32::try_from(model.len()).unwrap());
+                let expected = match known {
+                    Some(index) => Appended::Existing(id(u32::try_from(index).unwrap())),
+                    None if room => Appended::Added(next),
+                    None => Appended::Full,
+                };
+                prop_assert_eq!(mirror.append(memory.get(), &name), Ok(expected));
+                if let Appended::Added(_) = expected {
+                    used += entry_words(name.as_str().len());
+                    model.push(name);
+                }
+            }
+            for mut mirror in mirrors {
+                prop_assert_eq!(mirror.sync(memory.get()), Ok(()));
+                prop_assert_eq!(mirror.names(), &model[..]);
+                for (index, name) in model.iter().enumerate() {
+                    let index = id(u32::try_from(index).unwrap());
+                    prop_assert_eq!(mirror.lookup(name.as_str()), Some(index));
+                    prop_assert_eq!(mirror.name(index), Some(name));
+                }
+            }
+        }
+
+        /// Whatever the bytes and the count, the answer is an error or valid names, in bounds.
+        #[test]
+        fn never_panics_on_what_memory_holds(
+            count in prop_oneof![0..8u32, any::<u32>()],
+            bytes in proptest::collection::vec(prop_oneof![0..10u8, b'a'..=b'e', any::<u8>()], 0..200),
+        ) {
+            let memory = Memory::with_bytes(count, &bytes);
+            let mut mirror = Mirror::default();
+            if mirror.sync(memory.get()).is_ok() {
+                prop_assert_eq!(mirror.count(), count);
+                let _ = mirror.append(memory.get(), &topic("z"));
+            }
+            for name in mirror.names() {
+                prop_assert!(name::check(name.as_str()).is_ok());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(loom)]
+mod models {
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+
+    /// Two writers take turns under a lock while a reader catches up: it sees a prefix of what they
+    /// wrote, and the topic of every record that it can see.
+    #[test]
+    fn loom_readers_see_whole_entries() {
+        loom::model(|| {
+            struct Shared {
+                count: AtomicU32,
+                words: [AtomicU64; 3],
+                lock: loom::sync::Mutex<()>,
+                // The id + 1 of the last record, published as COMMIT does.
+                record: AtomicU32,
+            }
+            fn memory(shared: &Shared) -> TableMemory<'_> {
+                TableMemory { count: &shared.count, words: &shared.words }
+            }
+            let shared = Arc::new(Shared {
+                count: AtomicU32::new(0),
+                words: [AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)],
+                lock: loom::sync::Mutex::new(()),
+                record: AtomicU32::new(0),
+            });
+            let writers = ["a", "b/c/d/e/f"].map(|name| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    let _guard = shared.lock.lock().unwrap();
+                    let topic = Topic::new(name).unwrap();
+                    let appended = Mirror::default().append(memory(&shared), &topic).unwrap();
+                    let Appended::Added(id) = appended else { panic!("{appended:?}") };
+                    let record = u32::try_from(id.index()).unwrap() + 1;
+                    shared.record.store(record, Ordering::Release);
+                })
+            });
+
+            let mut mirror = Mirror::default();
+            mirror.sync(memory(&shared)).unwrap();
+            let record = shared.record.load(Ordering::Acquire);
+            mirror.sync(memory(&shared)).unwrap();
+            assert!(mirror.count() >= record);
+            for topic in mirror.names() {
+                assert!(["a", "b/c/d/e/f"].contains(&topic.as_str()));
+            }
+            for writer in writers {
+                writer.join().unwrap();
+            }
+        });
+    }
+}
