@@ -1,6 +1,7 @@
 //! One error enum per operation. Each message says what happened and what to do.
 
 use crate::settings::InvalidSetting;
+use crate::topic::{PatternError, TopicError};
 use std::io;
 use std::path::PathBuf;
 
@@ -27,6 +28,12 @@ pub enum OpenError {
     /// A setting is outside its range.
     #[error(transparent)]
     InvalidSetting(#[from] InvalidSetting),
+    /// The topic is malformed.
+    #[error(transparent)]
+    Topic(#[from] TopicError),
+    /// The pattern is malformed.
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
     /// There is no such bus, and it was not to be created.
     #[error(
         "there is no bus at {path}: create it with `toroni create`, or open it without require_existing"

@@ -5,3 +5,10 @@
 
 pub(crate) mod layout;
 pub(crate) mod position;
+
+pub(crate) mod backpressure;
+mod copy;
+pub(crate) mod memory;
+pub(crate) mod reader;
+pub(crate) mod slots;
+pub(crate) mod writer;

@@ -60,6 +60,10 @@ impl Shape {
     }
 }
 
+/// No stream gets this far (see above); a word that says so is corrupt, and arithmetic below it
+/// cannot overflow.
+pub(crate) const LARGEST_POSITION: u64 = 1 << 62;
+
 /// A count of bytes or words in memory. Exact: only 64-bit targets are supported.
 #[inline]
 pub(crate) const fn to_index(count: u64) -> usize {

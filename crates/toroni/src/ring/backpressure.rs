@@ -1,0 +1,212 @@
+//! The slow-reader policies: may a writer go on, and if not, how long may it wait?
+//!
+//! Pure decisions over times that the caller hands in (CLOCK_MONOTONIC, ns); the caller does the
+//! waiting, without the lock.
+
+use super::layout::Budget;
+use crate::settings::Policy;
+use crate::sync::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A waiter looks again after this at the latest, whoever should have woken it.
+pub(crate) const SLICE_NS: u64 = 1_000_000;
+
+/// What the last look at the reader slots showed; private to one publishing participant. Positions
+/// only grow, so an old minimum stays true until a reader joins.
+#[derive(Debug)]
+pub(crate) struct Horizon {
+    minimum: AtomicU64,
+    joins: AtomicU64,
+}
+
+impl Default for Horizon {
+    fn default() -> Self {
+        // No joins counter starts at this: the first question always leads to a look.
+        Self { minimum: AtomicU64::new(0), joins: AtomicU64::new(u64::MAX) }
+    }
+}
+
+impl Horizon {
+    /// Whether `reserved` may become `wanted` without a new look at the slots.
+    pub(crate) fn covers(&self, wanted: u64, capacity: u64, joins: u64) -> bool {
+        self.joins.load(Ordering::Relaxed) == joins
+            && wanted <= self.minimum.load(Ordering::Relaxed).saturating_add(capacity)
+    }
+
+    /// Remembers a look: `joins` as read before it.
+    pub(crate) fn learn(&self, minimum: u64, joins: u64) {
+        self.minimum.store(minimum, Ordering::Relaxed);
+        self.joins.store(joins, Ordering::Relaxed);
+    }
+}
+
+/// What a writer without room does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Wait so many ns at the most, then look again.
+    Wait(u64),
+    /// Go on; who has not read its messages by now loses them.
+    Overwrite,
+    /// Return to the caller without publishing.
+    GiveUp,
+}
+
+/// One publish's patience with slow readers.
+#[derive(Clone, Debug)]
+pub(crate) struct Patience {
+    policy: Policy,
+    /// The caller's own limit; `Some(0)` never waits.
+    give_up_after_ns: Option<u64>,
+    started_ns: Option<u64>,
+}
+
+impl Patience {
+    pub(crate) fn new(policy: Policy, give_up_after: Option<Duration>) -> Self {
+        Self { policy, give_up_after_ns: give_up_after.map(as_ns), started_ns: None }
+    }
+
+    /// When the waiting began, if it has.
+    pub(crate) fn started_ns(&self) -> Option<u64> {
+        self.started_ns
+    }
+
+    /// Decides at `now_ns`, under the writer lock, which guards `budget`.
+    pub(crate) fn judge(&mut self, now_ns: u64, budget: &Budget) -> Verdict {
+        let waited = now_ns.saturating_sub(*self.started_ns.get_or_insert(now_ns));
+        let allowed = match self.policy {
+            Policy::Overwrite => 0,
+            Policy::Wait { limit: None } => SLICE_NS,
+            Policy::Wait { limit: Some(limit) } => as_ns(limit).saturating_sub(waited),
+            Policy::Bounded { budget: most, per } => {
+                open_interval(budget, now_ns, as_ns(per));
+                as_ns(most).saturating_sub(budget.spent_ns.load(Ordering::Relaxed))
+            }
+        };
+        if allowed == 0 {
+            return Verdict::Overwrite;
+        }
+        let patience = self.give_up_after_ns.map_or(u64::MAX, |most| most.saturating_sub(waited));
+        if patience == 0 {
+            return Verdict::GiveUp;
+        }
+        let slice = allowed.min(patience).min(SLICE_NS);
+        if matches!(self.policy, Policy::Bounded { .. }) {
+            charge(budget, now_ns, slice);
+        }
+        Verdict::Wait(slice)
+    }
+}
+
+/// Opens a new interval if the last one is over, or lies in the future (another clock, or a hostile
+/// hand).
+fn open_interval(budget: &Budget, now_ns: u64, per_ns: u64) {
+    let start = budget.interval_start_ns.load(Ordering::Relaxed);
+    if start > now_ns || now_ns - start >= per_ns {
+        budget.interval_start_ns.store(now_ns, Ordering::Relaxed);
+        budget.spent_ns.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Charges a slice that begins now; what another waiter has already been charged for is free.
+fn charge(budget: &Budget, now_ns: u64, slice_ns: u64) {
+    let until = now_ns.saturating_add(slice_ns);
+    let charged = budget.charged_until_ns.load(Ordering::Relaxed);
+    // Nobody is charged for more than one slice ahead.
+    let charged = if charged > now_ns.saturating_add(SLICE_NS) { now_ns } else { charged };
+    let fresh = until.saturating_sub(charged.max(now_ns));
+    let spent = budget.spent_ns.load(Ordering::Relaxed);
+    budget.spent_ns.store(spent.saturating_add(fresh), Ordering::Relaxed);
+    budget.charged_until_ns.store(until.max(charged), Ordering::Relaxed);
+}
+
+/// Nanoseconds, at most 584 years.
+pub(crate) fn as_ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn ms(count: u64) -> Duration {
+        Duration::from_millis(count)
+    }
+
+    #[test]
+    fn wait_waits_to_its_limit_and_no_longer() {
+        let budget = Budget::default();
+        let mut patience = Patience::new(Policy::Wait { limit: Some(ms(100)) }, None);
+        assert_eq!(patience.judge(5 * MS, &budget), Verdict::Wait(MS));
+        assert_eq!(patience.judge(104 * MS + MS / 2, &budget), Verdict::Wait(MS / 2));
+        assert_eq!(patience.judge(105 * MS, &budget), Verdict::Overwrite);
+    }
+
+    #[test]
+    fn wait_without_limit_never_overwrites() {
+        let mut patience = Patience::new(Policy::Wait { limit: None }, None);
+        let budget = Budget::default();
+        assert_eq!(patience.judge(0, &budget), Verdict::Wait(MS));
+        assert_eq!(patience.judge(u64::MAX, &budget), Verdict::Wait(MS));
+    }
+
+    #[test]
+    fn the_caller_may_be_less_patient() {
+        let budget = Budget::default();
+        let policy = Policy::Wait { limit: Some(ms(100)) };
+        assert_eq!(Patience::new(policy, Some(ms(0))).judge(0, &budget), Verdict::GiveUp);
+        let mut short = Patience::new(policy, Some(ms(2)));
+        assert_eq!(short.judge(0, &budget), Verdict::Wait(MS));
+        assert_eq!(short.judge(2 * MS, &budget), Verdict::GiveUp);
+        let mut overwriter = Patience::new(Policy::Overwrite, Some(ms(0)));
+        assert_eq!(overwriter.judge(0, &budget), Verdict::Overwrite, "it never has to give up");
+    }
+
+    #[test]
+    fn bounded_spends_its_budget_once_an_interval() {
+        let budget = Budget::default();
+        let policy = Policy::Bounded { budget: ms(3), per: ms(1000) };
+        let mut now = 2000 * MS;
+        let mut waited = 0;
+        for _ in 0..5000 {
+            match Patience::new(policy, None).judge(now, &budget) {
+                Verdict::Wait(slice) => {
+                    waited += slice;
+                    now += slice;
+                }
+                Verdict::Overwrite => now += MS,
+                Verdict::GiveUp => unreachable!("no limit of the caller's"),
+            }
+        }
+        // 5,000 steps of 1 ms: five intervals.
+        assert_eq!(waited, 5 * 3 * MS);
+    }
+
+    #[test]
+    fn concurrent_waiters_are_charged_once() {
+        let budget = Budget::default();
+        let policy = Policy::Bounded { budget: ms(3), per: ms(1000) };
+        let (mut one, mut two) = (Patience::new(policy, None), Patience::new(policy, None));
+        for step in 0..3 {
+            let now = 2000 * MS + step * MS;
+            assert_eq!(one.judge(now, &budget), Verdict::Wait(MS));
+            if step < 2 {
+                assert_eq!(two.judge(now, &budget), Verdict::Wait(MS));
+            }
+        }
+        assert_eq!(budget.spent_ns.load(Ordering::Relaxed), 3 * MS);
+        assert_eq!(one.judge(2003 * MS, &budget), Verdict::Overwrite);
+    }
+
+    #[test]
+    fn an_interval_in_the_future_is_replaced() {
+        let budget = Budget::default();
+        budget.interval_start_ns.store(u64::MAX, Ordering::Relaxed);
+        budget.spent_ns.store(u64::MAX, Ordering::Relaxed);
+        budget.charged_until_ns.store(u64::MAX, Ordering::Relaxed);
+        let policy = Policy::Bounded { budget: ms(3), per: ms(1000) };
+        assert_eq!(Patience::new(policy, None).judge(7 * MS, &budget), Verdict::Wait(MS));
+        assert_eq!(budget.spent_ns.load(Ordering::Relaxed), MS);
+    }
+}

@@ -1,0 +1,167 @@
+//! The one racy copy: between the ring, which other processes may write at the same time, and memory
+//! of this process.
+//!
+//! # Why not `memcpy`
+//!
+//! A reader copies a record first and asks afterwards whether a writer has begun to overwrite it
+//! (seqlock; H.-J. Boehm, "Can seqlocks get along with programming language memory models?", MSPC
+//! 2012). A plain read that races with a write is undefined behaviour even if its result is thrown
+//! away, so every access to the ring is a relaxed atomic one of a whole word. Torn *records* are found
+//! by validation; torn *words* cannot exist.
+//!
+//! The word loop says exactly that in Rust, but compilers do not vectorise atomics. Where it is
+//! worth it, a block of assembly does the same: it is specified as one relaxed atomic access for each
+//! aligned 8-byte word, in any order. On x86-64 this is what the instructions do: an aligned 8-byte
+//! part of a 16-byte access to cached memory is never torn (Intel SDM vol. 3A §9.1.1 guarantees 8-byte
+//! words, and processors with AVX the whole aligned 16 bytes). Records are 8-byte aligned, so each
+//! half of an unaligned `movups` is such a word. Ordering comes from the fences at the call sites.
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// Words that the assembly moves in one turn: two cache lines.
+const TURN: usize = 16;
+
+/// Copies words of the ring, from word number `first` on, to `into`. `ring` is a power of two long;
+/// the numbering wraps.
+#[inline]
+pub(crate) fn load(ring: &[AtomicU64], first: usize, into: &mut [u64]) {
+    let first = first & (ring.len() - 1);
+    let turns = if into.len() < TURN { 0 } else { bulk_turns(ring, first, into.len()) };
+    if turns > 0 {
+        // SAFETY: `bulk_turns` checked that `first + turns * TURN` words lie within `ring`; `into`
+        // has at least as many; they cannot overlap, since `into` is borrowed mutably.
+        unsafe {
+            bulk_copy(ring.as_ptr().add(first).cast::<u64>(), into.as_mut_ptr(), turns);
+        }
+    }
+    let mask = ring.len() - 1;
+    for (index, word) in into.iter_mut().enumerate().skip(turns * TURN) {
+        *word = ring[(first + index) & mask].load(Ordering::Relaxed);
+    }
+}
+
+/// Copies bytes to the ring, from word number `first` on; the rest of the last word becomes 0.
+#[inline]
+pub(crate) fn store(ring: &[AtomicU64], first: usize, from: &[u8]) {
+    let first = first & (ring.len() - 1);
+    let words = from.len() / 8;
+    let turns = if words < TURN { 0 } else { bulk_turns(ring, first, words) };
+    if turns > 0 {
+        // SAFETY: `bulk_turns` checked that `first + turns * TURN` words lie within `ring`; `from`
+        // has at least as many bytes; it is not the ring, which nobody borrows as bytes. The ring's
+        // words are atomics, which may be written through a shared reference.
+        unsafe {
+            let to = ring.as_ptr().add(first).cast::<u64>().cast_mut();
+            bulk_copy(from.as_ptr().cast::<u64>(), to, turns);
+        }
+    }
+    let mask = ring.len() - 1;
+    let (whole, rest) = from.as_chunks::<8>();
+    for (index, bytes) in whole.iter().enumerate().skip(turns * TURN) {
+        ring[(first + index) & mask].store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+    }
+    if !rest.is_empty() {
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        ring[(first + words) & mask].store(u64::from_ne_bytes(last), Ordering::Relaxed);
+    }
+}
+
+/// How many turns of [`bulk_copy`] can be made for `words` words without wrapping: all or none.
+#[inline]
+fn bulk_turns(ring: &[AtomicU64], first: usize, words: usize) -> usize {
+    let bulk = cfg!(all(target_arch = "x86_64", not(loom), not(miri)));
+    if bulk && first + words <= ring.len() { words / TURN } else { 0 }
+}
+
+/// Copies `turns * TURN` words as relaxed atomic accesses; see the top of this file.
+///
+/// # Safety
+/// Both ranges are mapped, the target is writable, and they do not overlap. `turns` is not 0.
+#[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
+#[inline]
+unsafe fn bulk_copy(from: *const u64, to: *mut u64, turns: usize) {
+    // SAFETY: touches the two ranges of the caller's promise and the registers it names. No
+    // `readonly`/`pure`/`nomem`, so the compiler keeps it in place among fences and atomics.
+    unsafe {
+        core::arch::asm!(
+            "2:",
+            "movups {a}, [{from}]",
+            "movups {b}, [{from} + 16]",
+            "movups {c}, [{from} + 32]",
+            "movups {d}, [{from} + 48]",
+            "movups {e}, [{from} + 64]",
+            "movups {f}, [{from} + 80]",
+            "movups {g}, [{from} + 96]",
+            "movups {h}, [{from} + 112]",
+            "movups [{to}], {a}",
+            "movups [{to} + 16], {b}",
+            "movups [{to} + 32], {c}",
+            "movups [{to} + 48], {d}",
+            "movups [{to} + 64], {e}",
+            "movups [{to} + 80], {f}",
+            "movups [{to} + 96], {g}",
+            "movups [{to} + 112], {h}",
+            "add {from}, 128",
+            "add {to}, 128",
+            "dec {turns}",
+            "jnz 2b",
+            from = inout(reg) from => _,
+            to = inout(reg) to => _,
+            turns = inout(reg) turns => _,
+            a = out(xmm_reg) _,
+            b = out(xmm_reg) _,
+            c = out(xmm_reg) _,
+            d = out(xmm_reg) _,
+            e = out(xmm_reg) _,
+            f = out(xmm_reg) _,
+            g = out(xmm_reg) _,
+            h = out(xmm_reg) _,
+            options(nostack),
+        );
+    }
+}
+
+/// Never called: [`bulk_turns`] answers 0 here.
+///
+/// # Safety
+/// None is needed.
+#[cfg(not(all(target_arch = "x86_64", not(loom), not(miri))))]
+unsafe fn bulk_copy(_: *const u64, _: *mut u64, _: usize) {
+    unreachable!("bulk_turns answers 0 on this target");
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn words(count: usize) -> Vec<AtomicU64> {
+        (0..count).map(|_| AtomicU64::new(u64::MAX)).collect()
+    }
+
+    #[test]
+    fn every_length_and_offset_comes_back() {
+        let size = if cfg!(miri) { 16 } else { 64 };
+        let ring = words(size);
+        for first in 0..size {
+            for length in 0..=(size * 8 - 8) {
+                let bytes: Vec<u8> = (1..=u8::MAX).cycle().skip(first).take(length).collect();
+                ring[(first + length.div_ceil(8)) & (size - 1)].store(42, Ordering::Relaxed);
+                store(&ring, first, &bytes);
+                assert_eq!(
+                    ring[(first + length.div_ceil(8)) & (size - 1)].load(Ordering::Relaxed),
+                    42,
+                    "wrote behind its range at {first}, {length} bytes"
+                );
+                let mut back = vec![0; length.div_ceil(8)];
+                load(&ring, first, &mut back);
+                let back: Vec<u8> = back.iter().flat_map(|word| word.to_ne_bytes()).collect();
+                assert_eq!(&back[..length], &bytes[..]);
+                assert!(back[length..].iter().all(|byte| *byte == 0), "padding is 0");
+                if cfg!(miri) && length > 40 {
+                    break;
+                }
+            }
+        }
+    }
+}

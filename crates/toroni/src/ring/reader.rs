@@ -1,0 +1,255 @@
+//! A reader's place in the stream: advance, detect that a writer overtook, resume.
+//!
+//! Reading never writes to `ring` and waits for nobody.
+
+use super::layout::{ALIGNMENT, BLOCKS};
+use super::memory::{Mark, Ring};
+use super::position::{LARGEST_POSITION, record_bytes, to_index};
+use super::writer::{length_of, newest_mark, tag_of};
+use crate::crash::{self, CrashPoint};
+use crate::error::Corrupt;
+use crate::sync::Ordering;
+
+/// Where a reader stands: before the record at `position`, which has number `sequence`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cursor {
+    pub(crate) position: u64,
+    pub(crate) sequence: u64,
+}
+
+/// A record that was seen complete, before its bytes were copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) position: u64,
+    pub(crate) sequence: u64,
+    /// Flags and topic.
+    pub(crate) tag: u32,
+    /// Extensions and payload, in bytes.
+    pub(crate) length: u32,
+}
+
+impl Seen {
+    /// Position of the record behind it.
+    #[inline]
+    pub(crate) fn next_position(&self) -> u64 {
+        self.position + record_bytes(self.length)
+    }
+
+    /// Position of its first byte behind the header.
+    #[inline]
+    pub(crate) fn body(&self) -> u64 {
+        self.position + ALIGNMENT
+    }
+}
+
+/// Why a reader cannot go on from where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Interrupted {
+    /// A writer overtook; [`Cursor::resume`] tells what was lost.
+    Lapped,
+    Corrupt(Corrupt),
+}
+
+impl Cursor {
+    /// Looks at the record before which the cursor stands; `None` if there is none yet.
+    ///
+    /// What it returns was valid when looked at; bytes copied afterwards need [`Self::confirm`].
+    #[inline]
+    pub(crate) fn look(&self, ring: Ring<'_>) -> Result<Option<Seen>, Interrupted> {
+        // COMMIT
+        let word = ring.word(self.position).load(Ordering::Acquire);
+        #[cfg(toroni_mutant = "zero_before_validation")]
+        if word == 0 {
+            return Ok(None);
+        }
+        // Before anything is believed, the 0 too: a lapped reader may stand on payload bytes that
+        // are 0, and would sleep for ever.
+        #[cfg(not(toroni_mutant = "cache_before_validation"))]
+        if !ring.is_intact(self.position) {
+            return Err(Interrupted::Lapped);
+        }
+        if word == 0 {
+            return Ok(None);
+        }
+        let seen = Seen {
+            position: self.position,
+            sequence: self.sequence,
+            tag: tag_of(word),
+            length: length_of(word),
+        };
+        if seen.tag == 0 || record_bytes(seen.length) > ring.shape().largest_record() {
+            return Err(self.corrupt(ring, word));
+        }
+        Ok(Some(seen))
+    }
+
+    #[cold]
+    fn corrupt(&self, ring: Ring<'_>, value: u64) -> Interrupted {
+        if !ring.is_intact(self.position) {
+            return Interrupted::Lapped;
+        }
+        Interrupted::Corrupt(Corrupt { what: "record header", value, position: self.position })
+    }
+
+    /// Copies the record's extensions and payload to `into`, which becomes as long as they are in
+    /// words, and asks whether they are what was committed.
+    #[inline]
+    pub(crate) fn copy(
+        &self,
+        ring: Ring<'_>,
+        seen: &Seen,
+        into: &mut Vec<u64>,
+    ) -> Result<(), Interrupted> {
+        let words = to_index(record_bytes(seen.length) / 8 - 1);
+        // Grows only: what is behind the length is not cleared for each message.
+        if into.len() < words {
+            into.resize(words, 0);
+        }
+        ring.load(seen.body(), &mut into[..words]);
+        crash::point(CrashPoint::ReaderMidCopy);
+        if ring.is_intact(seen.position) { Ok(()) } else { Err(Interrupted::Lapped) }
+    }
+
+    /// Goes behind `seen`.
+    #[inline]
+    pub(crate) fn advance(&mut self, seen: &Seen) {
+        self.position = seen.next_position();
+        self.sequence += 1;
+    }
+
+    /// Moves a lapped cursor to the oldest intact record, or, with `margin`, to the oldest that is at
+    /// least so many bytes away from being overwritten. Returns the messages and bytes that were
+    /// skipped.
+    pub(crate) fn resume(&mut self, ring: Ring<'_>, margin: u64) -> Result<(u64, u64), Corrupt> {
+        let to = find(ring, |tail, reserved| {
+            let safe = ring.shape().oldest(reserved).saturating_add(margin).min(tail);
+            oldest_mark(ring, safe, tail)
+        })?;
+        // A cursor never goes back; `find` is at or behind what has just been overwritten.
+        let lost =
+            (to.sequence.saturating_sub(self.sequence), to.position.saturating_sub(self.position));
+        *self = Self { position: to.position, sequence: to.sequence };
+        Ok(lost)
+    }
+
+    /// The end of the stream.
+    pub(crate) fn at_end(ring: Ring<'_>) -> Result<Self, Corrupt> {
+        let mark =
+            find(ring, |tail, reserved| walk(ring, newest_mark(ring, tail, reserved)?, tail).ok())?;
+        Ok(Self { position: mark.position, sequence: mark.sequence })
+    }
+
+    /// The oldest record that is intact.
+    pub(crate) fn at_oldest(ring: Ring<'_>) -> Result<Self, Corrupt> {
+        let mark =
+            find(ring, |tail, reserved| oldest_mark(ring, ring.shape().oldest(reserved), tail))?;
+        Ok(Self { position: mark.position, sequence: mark.sequence })
+    }
+
+    /// The record at `position`.
+    pub(crate) fn at(ring: Ring<'_>, position: u64) -> Result<Self, NoSuchStart> {
+        let tail = ring.control.commit.0.tail.load(Ordering::Acquire);
+        if position > tail {
+            return Err(NoSuchStart::Ahead { end: tail });
+        }
+        if !position.is_multiple_of(ALIGNMENT) {
+            return Err(NoSuchStart::NotAPosition);
+        }
+        for _ in 0..ATTEMPTS {
+            let reserved = ring.control.reserved.0.load(Ordering::Relaxed);
+            let Some(mark) = newest_mark(ring, position, reserved) else {
+                // Before the oldest entry: whole records may be there, but none that can be found.
+                let oldest = Self::at_oldest(ring).map_err(NoSuchStart::Corrupt)?;
+                if oldest.position <= position {
+                    continue;
+                }
+                return Err(NoSuchStart::Lost { oldest: oldest.position });
+            };
+            match walk(ring, mark, position) {
+                Ok(at) => return Ok(Self { position: at.position, sequence: at.sequence }),
+                Err(Interrupted::Lapped) => {}
+                Err(Interrupted::Corrupt(corrupt)) => {
+                    // Tells "no record starts there" apart from a stream that is broken.
+                    return Err(if corrupt.what == PASSED {
+                        NoSuchStart::NotAPosition
+                    } else {
+                        NoSuchStart::Corrupt(corrupt)
+                    });
+                }
+            }
+        }
+        Err(NoSuchStart::Corrupt(unstable(ring)))
+    }
+}
+
+/// Why no reader can start at a position.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum NoSuchStart {
+    NotAPosition,
+    Ahead { end: u64 },
+    Lost { oldest: u64 },
+    Corrupt(Corrupt),
+}
+
+/// Under full load a look at the index can be overtaken by a writer. One lap of the ring takes
+/// thousands of times longer than one look, so this many in a row mean that the words are wrong.
+const ATTEMPTS: u32 = 1000;
+
+/// A record that spans the position that was looked for.
+const PASSED: &str = "position within a record";
+
+/// Repeats `look`, which gets a tail and the `reserved` of that time, until it finds a mark that is
+/// still intact afterwards.
+fn find(ring: Ring<'_>, look: impl Fn(u64, u64) -> Option<Mark>) -> Result<Mark, Corrupt> {
+    for _ in 0..ATTEMPTS {
+        // TAIL: the entries up to this tail are visible.
+        let tail = ring.control.commit.0.tail.load(Ordering::Acquire);
+        let reserved = ring.control.reserved.0.load(Ordering::Relaxed);
+        if tail > LARGEST_POSITION {
+            break;
+        }
+        if let Some(mark) = look(tail, reserved)
+            && ring.is_intact(mark.position)
+        {
+            return Ok(mark);
+        }
+        crate::sync::pause();
+    }
+    Err(unstable(ring))
+}
+
+#[cold]
+fn unstable(ring: Ring<'_>) -> Corrupt {
+    let position = ring.control.reserved.0.load(Ordering::Relaxed);
+    let value = ring.control.commit.0.tail.load(Ordering::Relaxed);
+    Corrupt { what: "blocks index or tail", value, position }
+}
+
+/// The oldest entry from `oldest` to `newest`.
+fn oldest_mark(ring: Ring<'_>, oldest: u64, newest: u64) -> Option<Mark> {
+    (0..BLOCKS)
+        .filter_map(|block| ring.mark(block))
+        .filter(|mark| (oldest..=newest).contains(&mark.position))
+        .min_by_key(|mark| mark.position)
+}
+
+/// Counts records from `mark` to `target`.
+fn walk(ring: Ring<'_>, mark: Mark, target: u64) -> Result<Mark, Interrupted> {
+    let mut cursor = Cursor { position: mark.position, sequence: mark.sequence };
+    // Bounded: each step is at least a word, and no two intact records are further apart.
+    while cursor.position < target && cursor.position - mark.position <= ring.shape().capacity() {
+        match cursor.look(ring)? {
+            Some(seen) => cursor.advance(&seen),
+            None => {
+                let position = cursor.position;
+                let corrupt = Corrupt { what: "end of the stream", value: target, position };
+                return Err(Interrupted::Corrupt(corrupt));
+            }
+        }
+    }
+    if cursor.position != target {
+        let corrupt = Corrupt { what: PASSED, value: cursor.position, position: target };
+        return Err(Interrupted::Corrupt(corrupt));
+    }
+    Ok(Mark { position: cursor.position, sequence: cursor.sequence })
+}

@@ -1,0 +1,140 @@
+//! Reader slots: what a subscriber tells publishers, and what publishers make of it.
+
+use super::layout::{READER_GATES, ReaderSlot, ReadersControl, SLOT_ACTIVE, SLOT_FREE};
+use crate::crash::{self, CrashPoint};
+use crate::sync::{AtomicU64, Ordering, fence};
+
+/// Who owns a slot, for people who look.
+#[derive(Clone, Debug)]
+pub(crate) struct Identity {
+    pub(crate) pid: u32,
+    pub(crate) pid_namespace: u64,
+    /// CLOCK_REALTIME, ns.
+    pub(crate) started_ns: u64,
+    pub(crate) name: String,
+}
+
+/// Prepares a slot whose lease the caller holds, and returns its new generation. Nobody waits for it
+/// yet.
+pub(crate) fn claim(slot: &ReaderSlot, identity: &Identity) -> u32 {
+    slot.state.store(SLOT_FREE, Ordering::Relaxed);
+    let generation = slot.generation.load(Ordering::Relaxed).wrapping_add(1);
+    slot.generation.store(generation, Ordering::Release);
+    slot.flags.store(0, Ordering::Relaxed);
+    slot.pid.store(identity.pid, Ordering::Relaxed);
+    slot.pid_namespace.store(identity.pid_namespace, Ordering::Relaxed);
+    slot.started_ns.store(identity.started_ns, Ordering::Relaxed);
+    slot.received.store(0, Ordering::Relaxed);
+    slot.lost_messages.store(0, Ordering::Relaxed);
+    slot.lapses.store(0, Ordering::Relaxed);
+    store_name(&slot.name, &identity.name);
+    crash::point(CrashPoint::ReaderMidClaim);
+    generation
+}
+
+/// Makes a claimed slot count. The caller looks at `reserved` afterwards: a writer that raised it
+/// before it saw this slot has lapped it already.
+pub(crate) fn activate(
+    control: &ReadersControl,
+    number: u32,
+    slot: &ReaderSlot,
+    position: u64,
+    flags: u32,
+) {
+    slot.position.store(position, Ordering::Relaxed);
+    slot.flags.store(flags, Ordering::Relaxed);
+    slot.state.store(SLOT_ACTIVE, Ordering::Release);
+    control.slots_used.0.fetch_max(number + 1, Ordering::Release);
+    control.joins.0.fetch_add(1, Ordering::Release);
+    // JOIN
+    fence(Ordering::SeqCst);
+    crash::point(CrashPoint::ReaderAfterClaim);
+}
+
+/// Gives a slot up, before its lease.
+pub(crate) fn free(control: &ReadersControl, slot: &ReaderSlot) {
+    slot.state.store(SLOT_FREE, Ordering::Release);
+    control.joins.0.fetch_add(1, Ordering::Release);
+    crash::point(CrashPoint::ReaderMidLeave);
+}
+
+/// A slot as a publisher sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SlotView {
+    pub(crate) number: u32,
+    pub(crate) generation: u32,
+    pub(crate) state: u32,
+    pub(crate) flags: u32,
+    pub(crate) position: u64,
+}
+
+/// The reader for which a writer has to wait first: of all that gate, the one furthest behind.
+///
+/// Positions that no reader can have are ignored (a reader may write what it likes). A reader that
+/// has already been lapped gates nobody until it shows a valid position again: else a stopped one
+/// would cost the policy's limit at every block.
+pub(crate) fn slowest(
+    slots: impl Iterator<Item = SlotView>,
+    tail: u64,
+    reserved: u64,
+    capacity: u64,
+) -> Option<SlotView> {
+    slots
+        .filter(|slot| slot.state == SLOT_ACTIVE && slot.flags & READER_GATES != 0)
+        .filter(|slot| slot.position <= tail && slot.position.is_multiple_of(8))
+        .filter(|slot| slot.position.saturating_add(capacity) >= reserved)
+        .min_by_key(|slot| slot.position)
+}
+
+/// Writes a name, cut to what fits at a character's boundary, padded with 0.
+pub(crate) fn store_name(words: &[AtomicU64], name: &str) {
+    let mut end = name.len().min(words.len() * 8);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    let mut bytes = name.as_bytes()[..end].iter().copied();
+    for word in words {
+        let next = core::array::from_fn(|_| bytes.next().unwrap_or(0));
+        word.store(u64::from_ne_bytes(next), Ordering::Relaxed);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn view(number: u32, position: u64) -> SlotView {
+        SlotView { number, generation: 1, state: SLOT_ACTIVE, flags: READER_GATES, position }
+    }
+
+    #[test]
+    fn the_slowest_gates() {
+        let slots = [view(0, 800), view(1, 160), view(2, 400)];
+        assert_eq!(slowest(slots.into_iter(), 1000, 1024, 1024).unwrap().number, 1);
+    }
+
+    #[test]
+    fn impossible_positions_are_ignored() {
+        for bad in [view(1, 1008), view(1, u64::MAX - 7), view(1, 161)] {
+            let slots = [view(0, 800), bad];
+            assert_eq!(slowest(slots.into_iter(), 1000, 1024, 1024).unwrap().number, 0);
+        }
+    }
+
+    #[test]
+    fn lapped_free_and_non_gating_readers_gate_nobody() {
+        let lapped = view(0, 160);
+        let free = SlotView { state: SLOT_FREE, ..view(1, 800) };
+        let watcher = SlotView { flags: 0, ..view(2, 800) };
+        assert_eq!(slowest([lapped, free, watcher].into_iter(), 1200, 1200, 1024), None);
+    }
+
+    #[test]
+    fn names_are_cut_at_characters() {
+        let words: Vec<AtomicU64> = (0..2).map(|_| AtomicU64::new(u64::MAX)).collect();
+        store_name(&words, "fünfzehn Zeichä€");
+        let bytes: Vec<u8> =
+            words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()).collect();
+        assert_eq!(std::str::from_utf8(&bytes).unwrap().trim_end_matches('\0'), "fünfzehn Zeich");
+    }
+}

@@ -1,0 +1,342 @@
+//! Reserve, copy, commit, recover: what the owner of the writer lock does.
+
+use super::layout::{ALIGNMENT, NO_ENTRY};
+use super::memory::{Mark, Ring};
+use super::position::{LARGEST_POSITION, record_bytes};
+use crate::crash::{self, CrashPoint};
+use crate::error::Corrupt;
+use crate::sync::{AtomicU64, Ordering, fence};
+
+/// The end of the stream in the hands of the writer lock's owner. Whoever holds the lock makes one,
+/// and drops it before unlocking.
+pub(crate) struct Session<'a> {
+    ring: Ring<'a>,
+    tail: u64,
+    sequence: u64,
+}
+
+/// A record to be written: header and up to two parts behind it.
+#[derive(Clone, Copy)]
+pub(crate) struct Record<'a> {
+    /// Flags and topic: the header's upper half, never 0.
+    pub(crate) tag: u32,
+    /// Multiple of 8 bytes.
+    pub(crate) extensions: &'a [u8],
+    pub(crate) payload: &'a [u8],
+}
+
+impl Record<'_> {
+    /// Length as the header states it; the caller has checked it against the largest record.
+    #[inline]
+    fn length(&self) -> u32 {
+        #[expect(clippy::cast_possible_truncation, reason = "a largest record fits u32")]
+        let length = (self.extensions.len() + self.payload.len()) as u32;
+        length
+    }
+
+    /// Bytes of the stream that it takes.
+    #[inline]
+    pub(crate) fn bytes(&self) -> u64 {
+        record_bytes(self.length())
+    }
+}
+
+/// The header word: length in the low half, tag in the high half. 0 is no record.
+#[inline]
+pub(crate) const fn header(length: u32, tag: u32) -> u64 {
+    (tag as u64) << 32 | length as u64
+}
+
+impl<'a> Session<'a> {
+    /// Takes over the stream's end, and repairs what a dead owner left. `owner_died` is what the lock
+    /// reports; it may also have died without that, when nobody saw its lock.
+    #[inline]
+    pub(crate) fn begin(ring: Ring<'a>, owner_died: bool) -> Result<Self, Corrupt> {
+        let tail = ring.control.commit.0.tail.load(Ordering::Relaxed);
+        let sequence = ring.control.commit.0.sequence.load(Ordering::Relaxed);
+        let mut session = Self { ring, tail, sequence };
+        if owner_died || ring.word(tail).load(Ordering::Relaxed) != 0 || tail > LARGEST_POSITION {
+            session.recover()?;
+        }
+        crash::point(CrashPoint::AfterLock);
+        Ok(session)
+    }
+
+    #[inline]
+    pub(crate) fn tail(&self) -> u64 {
+        self.tail
+    }
+
+    #[inline]
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Whether `bytes` more fit without raising `reserved`: the common case.
+    #[inline]
+    pub(crate) fn fits(&self, bytes: u64) -> bool {
+        self.tail + bytes + ALIGNMENT <= self.ring.control.reserved.0.load(Ordering::Relaxed)
+    }
+
+    /// What `reserved` has to become for `bytes` more. Overwrites everything before the result
+    /// minus the capacity, once [`Self::reserve`]d.
+    pub(crate) fn wanted(&self, bytes: u64) -> u64 {
+        self.ring.shape().round_up_to_block(self.tail + bytes + ALIGNMENT)
+    }
+
+    /// Raises `reserved` to `wanted`. The policy has agreed.
+    pub(crate) fn reserve(&mut self, wanted: u64) {
+        let reserved = &self.ring.control.reserved.0;
+        assert!(wanted.is_multiple_of(ALIGNMENT), "I1");
+        if wanted > reserved.load(Ordering::Relaxed) {
+            reserved.store(wanted, Ordering::Relaxed);
+        }
+        // A second writer that finds the room already reserved needs the fence as well; in here it
+        // would have none.
+        #[cfg(toroni_mutant = "fence_inside_if")]
+        fence(Ordering::Release);
+        crash::point(CrashPoint::AfterReserve);
+    }
+
+    /// RESERVE: whoever sees a byte that is written from here on also sees `reserved`. Pairs with
+    /// the acquire fence of [`Ring::is_intact`].
+    #[inline]
+    fn fence_reserved(&self) {
+        debug_assert!(
+            self.tail + ALIGNMENT <= self.ring.control.reserved.0.load(Ordering::Relaxed)
+        );
+        #[cfg(not(toroni_mutant = "fence_inside_if"))]
+        fence(Ordering::Release);
+    }
+
+    /// Writes and commits one record, for which there is room.
+    #[inline]
+    pub(crate) fn write(&mut self, record: Record<'_>) {
+        let bytes = record.bytes();
+        self.fence_reserved();
+        self.write_parts(self.tail, &record);
+        self.end_stream_at(self.tail + bytes);
+        self.mark_blocks(self.tail, bytes, self.sequence + 1);
+        self.commit(header(record.length(), record.tag), bytes, 1);
+    }
+
+    /// Writes one record of `length` bytes behind its extensions, whose payload `fill` writes in
+    /// place, and commits it. If `fill` unwinds, nothing becomes visible.
+    pub(crate) fn write_with<R>(
+        &mut self,
+        tag: u32,
+        extensions: &[u8],
+        length: u32,
+        fill: impl FnOnce(&'a [AtomicU64]) -> R,
+    ) -> R {
+        #[expect(clippy::cast_possible_truncation, reason = "at most MAX_EXTENSIONS_BYTES")]
+        let whole = extensions.len() as u32 + length;
+        let bytes = record_bytes(whole);
+        self.fence_reserved();
+        let payload = self.tail + ALIGNMENT + extensions.len() as u64;
+        self.ring.store(self.tail + ALIGNMENT, extensions);
+        if !length.is_multiple_of(8) {
+            // The padding behind the payload: what `fill` does not reach must not be left over from
+            // an older message.
+            self.ring.word(payload + u64::from(length)).store(0, Ordering::Relaxed);
+        }
+        let result = fill(self.ring.words_from(payload));
+        self.end_stream_at(self.tail + bytes);
+        self.mark_blocks(self.tail, bytes, self.sequence + 1);
+        self.commit(header(whole, tag), bytes, 1);
+        result
+    }
+
+    /// Writes records under one commit: readers see all of them or none. `bytes` is their sum, for
+    /// which there is room.
+    pub(crate) fn write_batch<'r>(
+        &mut self,
+        records: impl Iterator<Item = Record<'r>>,
+        bytes: u64,
+    ) {
+        self.fence_reserved();
+        let mut first = 0;
+        let mut position = self.tail;
+        let mut count = 0;
+        for record in records {
+            let word = header(record.length(), record.tag);
+            self.write_parts(position, &record);
+            if count == 0 {
+                first = word;
+            } else {
+                self.ring.word(position).store(word, Ordering::Relaxed);
+            }
+            count += 1;
+            self.mark_blocks(position, record.bytes(), self.sequence + count);
+            position += record.bytes();
+        }
+        assert_eq!(position, self.tail + bytes, "the batch is what room was made for");
+        if count > 0 {
+            self.end_stream_at(position);
+            self.commit(first, bytes, count);
+        }
+    }
+
+    #[inline]
+    fn write_parts(&self, position: u64, record: &Record<'_>) {
+        let mut at = position + ALIGNMENT;
+        if !record.extensions.is_empty() {
+            self.ring.store(at, record.extensions);
+            at += record.extensions.len() as u64;
+        }
+        #[cfg(feature = "crash-points")]
+        {
+            let half = record.payload.len() / 2;
+            self.ring.store(at, &record.payload[..half]);
+            crash::point(CrashPoint::MidCopy);
+        }
+        self.ring.store(at, record.payload);
+    }
+
+    /// The new end of the stream: a reader that gets this far finds 0 until the next commit.
+    #[inline]
+    fn end_stream_at(&self, position: u64) {
+        self.ring.word(position).store(0, Ordering::Relaxed);
+        crash::point(CrashPoint::AfterEndWord);
+    }
+
+    /// Points the index entries of all blocks that begin within the record of `bytes` bytes at
+    /// `position`, or right behind it, at the record that follows, which has number `next_sequence`.
+    #[inline]
+    fn mark_blocks(&self, position: u64, bytes: u64, next_sequence: u64) {
+        let shape = self.ring.shape();
+        let (first, last) = (shape.block(position), shape.block(position + bytes));
+        if first != last {
+            self.mark_each_block(first, last, position + bytes, next_sequence);
+        }
+    }
+
+    #[cold]
+    fn mark_each_block(&self, first: u64, last: u64, position: u64, sequence: u64) {
+        for block in first + 1..=last {
+            let entry = self.ring.entry(block);
+            // Trusts what a writer that died before its commit left there.
+            #[cfg(toroni_mutant = "stale_index_entry")]
+            if (self.tail + 1..NO_ENTRY).contains(&entry.position.load(Ordering::Relaxed)) {
+                continue;
+            }
+            // See `Ring::mark`: the old pair must not be read half and half with the new one.
+            entry.position.store(NO_ENTRY, Ordering::Relaxed);
+            fence(Ordering::Release);
+            entry.sequence.store(sequence, Ordering::Relaxed);
+            crash::point(CrashPoint::MidIndex);
+            // INDEX
+            entry.position.store(position, Ordering::Release);
+        }
+        crash::point(CrashPoint::AfterIndex);
+    }
+
+    #[inline]
+    fn commit(&mut self, header: u64, bytes: u64, count: u64) {
+        // COMMIT: the one store that makes it all visible.
+        self.ring.word(self.tail).store(header, Ordering::Release);
+        crash::point(CrashPoint::AfterCommit);
+        self.tail += bytes;
+        self.sequence += count;
+        self.store_end();
+    }
+
+    #[inline]
+    fn store_end(&self) {
+        let commit = &self.ring.control.commit.0;
+        commit.sequence.store(self.sequence, Ordering::Relaxed);
+        crash::point(CrashPoint::BetweenSequenceAndTail);
+        // TAIL
+        commit.tail.store(self.tail, Ordering::Release);
+        debug_assert!(
+            self.tail + ALIGNMENT <= self.ring.control.reserved.0.load(Ordering::Relaxed),
+            "I1"
+        );
+    }
+
+    /// Rolls the stream's end forward over what a dead owner committed (invariant I4).
+    ///
+    /// Sequence and tail may be a half-updated pair, so both are counted anew from the newest entry
+    /// of the index. Before its commit a dead owner leaves nothing: the word at the tail is 0 still,
+    /// and the next record overwrites all it wrote, including entries of the index that point beyond
+    /// the tail. `reserved` stays: readers may have seen it.
+    #[cold]
+    fn recover(&mut self) -> Result<(), Corrupt> {
+        #[cfg(toroni_mutant = "recovery_lowers_reserved")]
+        {
+            let lowered = self.ring.shape().round_up_to_block(self.tail + ALIGNMENT);
+            self.ring.control.reserved.0.store(lowered, Ordering::Relaxed);
+        }
+        let end = self.find_end()?;
+        // Goes on behind what is already there, as if the stream ended at the stored tail.
+        #[cfg(toroni_mutant = "no_roll_forward")]
+        let end = Mark { position: self.tail, ..end };
+        self.tail = end.position;
+        self.sequence = end.sequence;
+        let commit = &self.ring.control.commit.0;
+        commit.sequence.store(self.sequence, Ordering::Relaxed);
+        crash::point(CrashPoint::MidRecovery);
+        commit.tail.store(self.tail, Ordering::Release);
+        Ok(())
+    }
+
+    /// Counts records from the newest index entry to the first 0.
+    fn find_end(&self) -> Result<Mark, Corrupt> {
+        let shape = self.ring.shape();
+        let reserved = self.ring.control.reserved.0.load(Ordering::Relaxed);
+        let corrupt = |what, value, position| Err(Corrupt { what, value, position });
+        if !self.tail.is_multiple_of(ALIGNMENT)
+            || self.tail > LARGEST_POSITION
+            || self.tail + ALIGNMENT > reserved
+        {
+            return corrupt("tail", self.tail, reserved);
+        }
+        let Some(mut at) = newest_mark(self.ring, self.tail, reserved) else {
+            return corrupt("blocks index", 0, self.tail);
+        };
+        // Steps are bounded: each is at least a word, and none goes beyond `reserved`, which is at
+        // most a capacity away from a valid entry.
+        loop {
+            let word = self.ring.word(at.position).load(Ordering::Relaxed);
+            if word == 0 {
+                break;
+            }
+            let bytes = record_bytes(length_of(word));
+            if tag_of(word) == 0
+                || bytes > shape.largest_record()
+                || at.position + bytes + ALIGNMENT > reserved
+            {
+                return corrupt("record header", word, at.position);
+            }
+            at = Mark { position: at.position + bytes, sequence: at.sequence + 1 };
+        }
+        if at.position < self.tail {
+            return corrupt("end of the stream", at.position, self.tail);
+        }
+        Ok(at)
+    }
+}
+
+/// Length of extensions and payload that a header word states.
+#[inline]
+pub(crate) const fn length_of(word: u64) -> u32 {
+    #[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
+    let length = word as u32;
+    length
+}
+
+/// The tag that a header word states.
+#[inline]
+pub(crate) const fn tag_of(word: u64) -> u32 {
+    (word >> 32) as u32
+}
+
+/// The newest entry of the index that is not beyond `target` and whose record is intact while
+/// `reserved` stands. There always is one if `target` is a tail: the entry of its block.
+pub(crate) fn newest_mark(ring: Ring<'_>, target: u64, reserved: u64) -> Option<Mark> {
+    let oldest = ring.shape().oldest(reserved);
+    (0..super::layout::BLOCKS)
+        .filter_map(|block| ring.mark(block))
+        .filter(|mark| (oldest..=target).contains(&mark.position))
+        .max_by_key(|mark| mark.position)
+}
