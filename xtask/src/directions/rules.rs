@@ -64,7 +64,12 @@ const THE_SYSTEM: &[&str] = &[
 /// Every module of the library stands here; `lib.rs` is the front and may name all of them.
 pub(super) const LAYERS: &[Layer] = &[
     Layer { module: "sync", uses: &[], ignorant_of: &[] },
-    Layer { module: "error", uses: &[], ignorant_of: &[] },
+    // Carries what was wrong with a name, so that a user sees one error per operation.
+    Layer {
+        module: "error",
+        uses: &["topic::TopicError", "topic::PatternError"],
+        ignorant_of: &[],
+    },
     // Checks a size against what the layout can hold, in one place.
     Layer { module: "settings", uses: &["ring::layout"], ignorant_of: THE_SYSTEM },
     Layer { module: "crash", uses: &[], ignorant_of: &[] },
