@@ -19,26 +19,23 @@ const LIBRARY_FEATURES: &[&str] = &["tokio", "crash-points"];
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let mut steps = Steps::default();
-    steps.step("format", || cargo_step(&["fmt", "--all", "--check"]))?;
-    steps.step("lints: default features", || cargo_step(&clippy(&["--workspace"])))?;
+    steps.step("format", || cargo_step(&["fmt", "--all", "--check"]));
+    steps.step("lints: default features", || cargo_step(&clippy(&["--workspace"])));
     for feature in LIBRARY_FEATURES {
-        steps.step(&format!("lints: feature {feature}"), || {
-            cargo_step(&clippy(&["-p", "toroni", "--features", feature]))
-        })?;
+        let selection = ["-p", "toroni", "--features", feature];
+        steps.step(&format!("lints: feature {feature}"), || cargo_step(&clippy(&selection)));
     }
-    steps
-        .step("lints: all features", || cargo_step(&clippy(&["--workspace", "--all-features"])))?;
-    steps.step("minimum supported Rust version", msrv::check)?;
-    steps.step("documentation", documentation)?;
-    steps.step("licences and sources", || deny::check(&deny::Options::default()))?;
+    steps.step("lints: all features", || cargo_step(&clippy(&["--workspace", "--all-features"])));
+    steps.step("minimum supported Rust version", msrv::check);
+    steps.step("documentation", documentation);
+    steps.step("licences and sources", || deny::check(&deny::Options::default()));
     if !options.no_test {
-        steps.step("tests", || cargo_step(&["test", "--workspace", "--locked"]))?;
+        steps.step("tests", || cargo_step(&["test", "--workspace", "--locked", "--no-fail-fast"]));
         steps.step("tests: feature tokio", || {
             cargo_step(&["test", "-p", "toroni", "--features", "tokio", "--locked", "tokio"])
-        })?;
+        });
     }
-    steps.print();
-    Ok(())
+    steps.finish()
 }
 
 fn clippy<'a>(selection: &[&'a str]) -> Vec<&'a str> {

@@ -63,31 +63,45 @@ fn quoted(word: &OsStr) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// The steps of a task with their times, printed as one table at the end.
+/// The steps of a task. One that fails does not keep the others from telling what they find.
 #[derive(Default)]
-pub(crate) struct Steps(Vec<(String, Duration, String)>);
+pub(crate) struct Steps(Vec<Step>);
+
+struct Step {
+    title: String,
+    time: Duration,
+    outcome: Result<String, Failure>,
+}
 
 impl Steps {
-    /// Runs one step under its title. What it returns is printed in the table.
-    pub(crate) fn step(
-        &mut self,
-        title: &str,
-        step: impl FnOnce() -> Result<String, Failure>,
-    ) -> Result<(), Failure> {
+    /// Runs one step under its title. What it returns is printed in the table at the end.
+    pub(crate) fn step(&mut self, title: &str, step: impl FnOnce() -> Result<String, Failure>) {
         println!("\n== {title}");
         let start = Instant::now();
-        let remark =
-            step().map_err(|failure| Failure(format!("step \"{title}\" failed: {failure}")))?;
-        self.0.push((title.to_owned(), start.elapsed(), remark));
-        Ok(())
+        let outcome = step();
+        if let Err(failure) = &outcome {
+            println!("FAILED: {failure}");
+        }
+        self.0.push(Step { title: title.to_owned(), time: start.elapsed(), outcome });
     }
 
-    /// The table.
-    pub(crate) fn print(&self) {
+    /// Prints the table; an error if any step failed.
+    pub(crate) fn finish(self) -> Result<(), Failure> {
         println!("\n== done");
-        for (title, time, remark) in &self.0 {
+        for Step { title, time, outcome } in &self.0 {
+            let remark = outcome.as_deref().unwrap_or("FAILED");
             println!("{:>7.1} s  {title:<34} {remark}", time.as_secs_f64());
         }
+        let failed: Vec<String> = self
+            .0
+            .into_iter()
+            .filter(|step| step.outcome.is_err())
+            .map(|step| step.title)
+            .collect();
+        if failed.is_empty() {
+            return Ok(());
+        }
+        Err(Failure(format!("failed: {}", failed.join(", "))))
     }
 }
 
@@ -107,5 +121,18 @@ mod tests {
         assert!(run(&mut Command::new("false")).is_err());
         assert!(run(&mut Command::new("/no/such/program")).is_err());
         assert!(run(&mut Command::new("true")).is_ok());
+    }
+
+    #[test]
+    fn a_step_that_fails_is_named_and_the_next_one_runs() {
+        let mut steps = Steps::default();
+        let mut ran = false;
+        steps.step("first", || Err(Failure("broken".to_owned())));
+        steps.step("second", || {
+            ran = true;
+            Ok(String::new())
+        });
+        assert!(ran);
+        assert_eq!(steps.finish().unwrap_err().0, "failed: first");
     }
 }

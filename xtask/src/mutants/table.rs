@@ -71,7 +71,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "cache_before_validation",
         mistake: "a lapped reader fills its topic cache from payload it took for a header",
-        checker: Checker::Tests(""),
+        checker: Checker::Tests("ring::"),
     },
     Mutant {
         name: "lease_through_own_description",
