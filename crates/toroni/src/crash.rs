@@ -1,8 +1,8 @@
 //! The named steps at which a process can die, for tests that kill it there.
 //!
-//! Without the feature `crash-points` a [`point`] is nothing at all. With it, the environment
+//! Without the feature `crash-points` a `point` is nothing at all. With it, the environment
 //! variable `TORONI_CRASH=<name>[:<n>]` kills this process with SIGKILL when it reaches the step of
-//! that name for the n-th time (1 if not given). To add a step: add it to the enum, call [`point`]
+//! that name for the n-th time (1 if not given). To add a step: add it to the enum, call `point`
 //! where it happens, and the system tests walk it.
 
 macro_rules! crash_points {
