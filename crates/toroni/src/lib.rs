@@ -13,6 +13,7 @@ compile_error!(
 
 pub mod crash;
 mod error;
+pub(crate) mod notify;
 pub(crate) mod ring;
 mod settings;
 pub(crate) mod sync;

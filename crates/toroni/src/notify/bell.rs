@@ -1,0 +1,267 @@
+//! The counters by which sleepers are found, and the decision whether to wake: no system calls.
+//!
+//! # Why no wake-up is lost
+//!
+//! A subscriber reads its token `w` from `wake`, raises `sleeps` to `n`, fences, looks, and sleeps
+//! while `wake` is `w`. A publisher commits, fences, loads `sleeps`. If the look misses the commit,
+//! the subscriber's fence comes first in the order of all such fences, so the publisher loads some
+//! `s ≥ n`. Then either
+//! - `s` differs from what this publisher answered last: it raises `wake` and wakes; or
+//! - `s` has been answered: by somebody who loaded `s` *before* raising `wake`. That load follows the
+//!   subscriber's `n`, which follows its token, so `wake` is past `w` and the sleep is over or does
+//!   not begin.
+//!
+//! Hence a publisher must note the count that it loaded before the wake, never a newer one. With
+//! datagrams the same holds: "raise `wake`" is "send", and the token is the empty queue.
+
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// The words over which subscribers and publishers agree.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bell<'a> {
+    /// Futex word, raised before each wake. Subscribers can only read it.
+    pub(crate) wake: &'a AtomicU32,
+    /// How often a subscriber went to sleep on `wake`. Publishers can only read it.
+    pub(crate) sleeps: &'a AtomicU64,
+    /// How often a subscriber armed its descriptor. Publishers can only read it.
+    pub(crate) arms: &'a AtomicU64,
+}
+
+/// Raises a counter of sleepers, and fences: what is looked at afterwards is newer than every commit
+/// whose publisher did not see the raise.
+#[inline]
+pub(super) fn announce(counter: &AtomicU64) {
+    // Release: whoever sees the count sees the token taken, or the queue emptied, and the slot's
+    // word raised. Acquire: later raises carry the earlier ones along.
+    counter.fetch_add(1, Ordering::AcqRel);
+    fence(Ordering::SeqCst); // SLEEP
+}
+
+/// The count up to which the threads of one publisher have woken everybody.
+///
+/// Starts at 0: it has woken nobody, though many may sleep already.
+#[derive(Debug)]
+pub(crate) struct Answered(AtomicU64);
+
+impl Answered {
+    pub(crate) fn nobody() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// The count to answer, if somebody went to sleep since the last answer. To be called behind the
+    /// fence that follows the commit (SLEEP).
+    ///
+    /// Any difference counts, not only growth: a counter that was damaged must not silence this
+    /// publisher until it has caught up again.
+    #[inline]
+    pub(crate) fn unanswered(&self, counter: &AtomicU64) -> Option<u64> {
+        let count = counter.load(Ordering::Acquire);
+        (count != self.0.load(Ordering::Acquire)).then_some(count)
+    }
+
+    /// Notes an answer, when its wake-ups have been sent. Threads that overtake one another may set
+    /// it back; that costs a wake too many.
+    pub(crate) fn answer(&self, count: u64) {
+        self.0.store(count, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_sleep_is_answered_once() {
+        let counter = AtomicU64::new(0);
+        let answered = Answered::nobody();
+        assert_eq!(answered.unanswered(&counter), None);
+        announce(&counter);
+        announce(&counter);
+        assert_eq!(answered.unanswered(&counter), Some(2));
+        answered.answer(2);
+        assert_eq!(answered.unanswered(&counter), None);
+        announce(&counter);
+        assert_eq!(answered.unanswered(&counter), Some(3));
+    }
+
+    #[test]
+    fn a_new_publisher_wakes_those_who_sleep_already() {
+        let counter = AtomicU64::new(7);
+        assert_eq!(Answered::nobody().unanswered(&counter), Some(7));
+    }
+
+    #[test]
+    fn a_counter_set_back_still_counts() {
+        let counter = AtomicU64::new(7);
+        let answered = Answered::nobody();
+        answered.answer(7);
+        counter.store(1, Ordering::Relaxed);
+        assert_eq!(answered.unanswered(&counter), Some(1));
+    }
+}
+
+/// Run with `RUSTFLAGS="--cfg loom" cargo test -p toroni --lib --release loom_`. A lost wake-up is a
+/// thread that sleeps for ever, which loom reports as a deadlock.
+#[cfg(test)]
+#[cfg(loom)]
+mod model {
+    use super::*;
+    use loom::sync::{Arc, Condvar, Mutex};
+    use loom::thread;
+
+    /// The kernel's part of a futex: compare and sleep are one step, as its lock of the hash bucket
+    /// makes them; the publisher raises the word outside of that lock.
+    struct Kernel {
+        bucket: Mutex<u64>,
+        woken: Condvar,
+    }
+
+    impl Kernel {
+        fn wait(&self, word: &AtomicU32, token: u32) {
+            let mut wakes = self.bucket.lock().unwrap();
+            if word.load(Ordering::Relaxed) != token {
+                return;
+            }
+            let before = *wakes;
+            while *wakes == before {
+                wakes = self.woken.wait(wakes).unwrap();
+            }
+        }
+
+        fn wake_all(&self) {
+            *self.bucket.lock().unwrap() += 1;
+            self.woken.notify_all();
+        }
+    }
+
+    struct Bus {
+        records: [AtomicU32; 2],
+        wake: AtomicU32,
+        sleeps: AtomicU64,
+        kernel: Kernel,
+    }
+
+    impl Bus {
+        fn new() -> Arc<Self> {
+            Arc::new(Self {
+                records: [AtomicU32::new(0), AtomicU32::new(0)],
+                wake: AtomicU32::new(0),
+                sleeps: AtomicU64::new(0),
+                kernel: Kernel { bucket: Mutex::new(0), woken: Condvar::new() },
+            })
+        }
+
+        fn receive(&self, record: usize) {
+            while self.records[record].load(Ordering::Acquire) == 0 {
+                let token = self.wake.load(Ordering::Acquire);
+                announce(&self.sleeps);
+                if self.records[record].load(Ordering::Acquire) != 0 {
+                    return;
+                }
+                self.kernel.wait(&self.wake, token);
+            }
+        }
+
+        fn publish(&self, record: usize, answered: &Answered, mutant: Mutant) {
+            self.records[record].store(1, Ordering::Release); // COMMIT
+            if mutant != Mutant::NoFence {
+                fence(Ordering::SeqCst); // SLEEP
+            }
+            if let Some(mut count) = answered.unanswered(&self.sleeps) {
+                self.wake.fetch_add(1, Ordering::Release);
+                self.kernel.wake_all();
+                if mutant == Mutant::NewerCount {
+                    count = self.sleeps.load(Ordering::Acquire);
+                }
+                answered.answer(count);
+            }
+        }
+    }
+
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum Mutant {
+        None,
+        NoFence,
+        NewerCount,
+    }
+
+    /// One publisher, two records in turn; one subscriber that sleeps before each.
+    fn one_publisher(mutant: Mutant) {
+        loom::model(move || {
+            let bus = Bus::new();
+            let publisher = thread::spawn({
+                let bus = Arc::clone(&bus);
+                move || {
+                    let answered = Answered::nobody();
+                    bus.publish(0, &answered, mutant);
+                    bus.publish(1, &answered, mutant);
+                }
+            });
+            bus.receive(0);
+            bus.receive(1);
+            publisher.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn loom_no_lost_wake_up() {
+        one_publisher(Mutant::None);
+    }
+
+    /// Two threads of one publisher share what they answered.
+    #[test]
+    fn loom_no_lost_wake_up_between_threads() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(|| {
+            let bus = Bus::new();
+            let answered = Arc::new(Answered::nobody());
+            let publishers: Vec<_> = [0, 1]
+                .map(|record| {
+                    let (bus, answered) = (Arc::clone(&bus), Arc::clone(&answered));
+                    thread::spawn(move || bus.publish(record, &answered, Mutant::None))
+                })
+                .into();
+            bus.receive(1);
+            bus.receive(0);
+            for publisher in publishers {
+                publisher.join().unwrap();
+            }
+        });
+    }
+
+    /// Two subscribers, one publisher: one subscriber's answered sleep must not hide the other's.
+    #[test]
+    fn loom_no_lost_wake_up_of_two_sleepers() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(|| {
+            let bus = Bus::new();
+            let subscribers: Vec<_> = [0, 1]
+                .map(|record| {
+                    let bus = Arc::clone(&bus);
+                    thread::spawn(move || bus.receive(record))
+                })
+                .into();
+            let answered = Answered::nobody();
+            bus.publish(0, &answered, Mutant::None);
+            bus.publish(1, &answered, Mutant::None);
+            for subscriber in subscribers {
+                subscriber.join().unwrap();
+            }
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "deadlock")]
+    fn loom_finds_the_missing_fence() {
+        one_publisher(Mutant::NoFence);
+    }
+
+    #[test]
+    #[should_panic(expected = "deadlock")]
+    fn loom_finds_the_count_loaded_after_the_wake() {
+        one_publisher(Mutant::NewerCount);
+    }
+}

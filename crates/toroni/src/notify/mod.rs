@@ -1,0 +1,45 @@
+//! How publishers wake subscribers that sleep: a futex, datagram sockets, or UDP multicast.
+//!
+//! ```text
+//!  subscriber                                   publisher
+//!  arm: token, count + 1, fence   (SLEEP)       COMMIT, unlock, fence   (SLEEP)
+//!  look again: nothing?                         Wakers::notify: counts as last answered?
+//!  wait: futex or poll                          yes: two loads and compares, no system call
+//!                                               no:  wake all who may sleep, note the counts
+//! ```
+//!
+//! Whether anybody sleeps is told by counters that only grow ([`Bell`]). A publisher compares them
+//! with what it answered last, so a subscriber that dies asleep costs each publisher one wake and
+//! leaves nothing to clean up. `bell.rs` has the argument why no wake-up is lost, and the model that
+//! checks it.
+//!
+//! This module does not know what a message is, where the words lie, or who is alive: they are
+//! handed in with each call. No wait here is the last resort: callers look again after 50 ms at the
+//! latest, because a publisher may die between its commit and its wake.
+
+mod bell;
+
+pub(crate) use bell::{Answered, Bell};
+
+use crate::sync::AtomicU32;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+/// A subscriber's side: goes to sleep without missing the wake-up.
+///
+/// The order is the contract: [`arm`](Self::arm), look at the ring once more, and only if there is
+/// nothing [`wait`](Self::wait). Whoever armed and found something simply goes on: there is nothing
+/// to undo, an unused arming costs each publisher at most one wake.
+pub(crate) trait Waiter: Send {
+    /// Announces the sleep. Wake-ups for commits that the following look does not see will end the
+    /// wait. Ends with a full fence. `slot_arms` is the word `arms` of the subscriber's own slot.
+    fn arm(&mut self, bell: Bell<'_>, slot_arms: &AtomicU32);
+
+    /// Sleeps until woken, until the time is over, or until a signal arrives. Which of them is not
+    /// told: the caller has to look in any case.
+    fn wait(&self, bell: Bell<'_>, timeout: Option<Duration>) -> io::Result<()>;
+
+    /// What an event loop can poll for reading, if there is such a thing.
+    fn fd(&self) -> Option<BorrowedFd<'_>>;
+}
