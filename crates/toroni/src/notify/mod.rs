@@ -18,8 +18,26 @@
 //! latest, because a publisher may die between its commit and its wake.
 
 mod bell;
+#[cfg(test)]
+mod conformance;
+#[cfg(not(loom))]
+mod datagram;
+#[cfg(not(loom))]
+pub(crate) mod futex;
+#[cfg(not(loom))]
+mod multicast;
+#[cfg(not(loom))]
+mod wakers;
 
 pub(crate) use bell::{Answered, Bell};
+#[cfg(not(loom))]
+pub(crate) use datagram::{ArmedSlot, Mailbox, Post};
+#[cfg(not(loom))]
+pub(crate) use futex::FutexWaiter;
+#[cfg(not(loom))]
+pub(crate) use multicast::{MulticastReceiver, MulticastSender};
+#[cfg(not(loom))]
+pub(crate) use wakers::Wakers;
 
 use crate::sync::AtomicU32;
 use std::io;
@@ -42,4 +60,34 @@ pub(crate) trait Waiter: Send {
 
     /// What an event loop can poll for reading, if there is such a thing.
     fn fd(&self) -> Option<BorrowedFd<'_>>;
+}
+
+/// Waits until `descriptor` is readable; as [`Waiter::wait`].
+#[cfg(not(loom))]
+fn wait_readable(descriptor: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<()> {
+    use rustix::event::{PollFd, PollFlags, poll};
+    use rustix::io::Errno;
+
+    let timeout = timeout.and_then(|timeout| timeout.try_into().ok());
+    let mut watched = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
+    match poll(&mut watched, timeout.as_ref()) {
+        // Returns at once, always: without an error the caller would spin.
+        Ok(_) if watched[0].revents().contains(PollFlags::NVAL) => Err(Errno::BADF.into()),
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Empties a socket's queue. Ends after a thousand datagrams, more than a queue holds: a flood must
+/// not keep the subscriber here, and what is left merely wakes it once more.
+#[cfg(not(loom))]
+fn drain(socket: BorrowedFd<'_>) {
+    use rustix::net::{RecvFlags, recv};
+
+    let mut byte = [0_u8; 1];
+    for _ in 0..1000 {
+        if recv(socket, &mut byte, RecvFlags::DONTWAIT).is_err() {
+            return;
+        }
+    }
 }

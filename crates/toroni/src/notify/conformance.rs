@@ -1,0 +1,643 @@
+//! One suite for all notifiers, between threads and between real processes.
+//!
+//! A process is this test binary, run again with [`CHILD`] in its environment; both ends map the same
+//! two files, and subscribers map `ring` read-only, as they do on a bus. Waits have a time-out far
+//! beyond what a wake takes, so that a lost wake-up shows as a time-out instead of being repaired by
+//! the next look.
+
+#![cfg(not(loom))]
+
+use super::*;
+use crate::ring::layout::Line;
+use crate::sync::{AtomicU64, Ordering, fence};
+use rustix::fs::{Mode, OFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::AtomicU32 as Serial;
+use std::thread;
+use std::time::Instant;
+
+/// Names the role of a child process: `<role> <kind> <directory> <group> <argument>`.
+const CHILD: &str = "TORONI_NOTIFY_CHILD";
+/// The time-out of a wait that must be ended by a wake.
+const NEVER: Duration = Duration::from_secs(10);
+/// A wait that took this long was not ended by a wake, however loaded the machine is.
+const LOST: Duration = Duration::from_secs(7);
+const SLOTS: usize = 16;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Futex,
+    Datagram,
+    Multicast,
+}
+
+macro_rules! conformance {
+    ($($module:ident: $kind:expr;)*) => {
+        $(mod $module {
+            conformance!(@tests $kind,
+                wakes_a_sleeper
+                wakes_sleepers_of_before_the_publisher
+                ping_pong_of_threads
+                ping_pong_of_processes
+                wakes_many_threads_at_once
+                wakes_many_processes_at_once
+                two_publishers_each_wake
+                a_killed_sleeper_costs_one_wake
+                needless_wakes_do_no_harm
+                a_signal_ends_the_wait
+                nobody_asleep_no_system_call
+                idle_costs_no_processor
+            );
+        })*
+    };
+    (@tests $kind:expr, $($test:ident)*) => {
+        $(#[test] fn $test() { super::$test($kind) })*
+    };
+}
+
+conformance! {
+    futex: super::Kind::Futex;
+    datagram: super::Kind::Datagram;
+    multicast: super::Kind::Multicast;
+}
+
+fn wakes_a_sleeper(kind: Kind) {
+    let stage = Stage::new(kind);
+    thread::scope(|scope| {
+        let sleeper = scope.spawn(|| stage.subscriber(0).receive(0, 0));
+        stage.until_announced(1);
+        assert_eq!(stage.publish(&stage.wakers(), 0, 7), 1);
+        assert_eq!(sleeper.join().unwrap(), 7);
+    });
+}
+
+fn wakes_sleepers_of_before_the_publisher(kind: Kind) {
+    let stage = Stage::new(kind);
+    thread::scope(|scope| {
+        let sleeper = scope.spawn(|| stage.subscriber(0).receive(0, 0));
+        stage.until_announced(1);
+        thread::sleep(Duration::from_millis(10));
+        // A publisher that has come only now knows nothing of the past.
+        assert_eq!(stage.publish(&stage.wakers(), 0, 1), 1);
+        assert_eq!(sleeper.join().unwrap(), 1);
+    });
+}
+
+const ROUNDS: u64 = 3000;
+
+/// Each side sleeps in each round, unless the answer overtakes it; jitter moves the wake across all
+/// steps of falling asleep.
+fn play(stage: &Stage, slot: u32, listen: usize, answer: usize, begins: bool) {
+    let (wakers, mut subscriber) = (stage.wakers(), stage.subscriber(slot));
+    let mut jitter = Jitter(0x9E37_79B9 + u64::from(slot));
+    for round in 1..=ROUNDS {
+        if begins {
+            jitter.spin();
+            stage.publish(&wakers, answer, round);
+        }
+        assert_eq!(subscriber.receive(listen, round - 1), round);
+        if !begins {
+            jitter.spin();
+            stage.publish(&wakers, answer, round);
+        }
+    }
+}
+
+fn ping_pong_of_threads(kind: Kind) {
+    let stage = Stage::new(kind);
+    thread::scope(|scope| {
+        scope.spawn(|| play(&stage, 1, 0, 1, false));
+        play(&stage, 0, 1, 0, true);
+    });
+}
+
+fn ping_pong_of_processes(kind: Kind) {
+    let stage = Stage::new(kind);
+    let mut child = stage.spawn("play", 1);
+    play(&stage, 0, 1, 0, true);
+    child.succeeds();
+}
+
+fn wakes_many_threads_at_once(kind: Kind) {
+    let stage = Stage::new(kind);
+    thread::scope(|scope| {
+        let sleepers: Vec<_> = (0..12)
+            .map(|slot| {
+                let stage = &stage;
+                scope.spawn(move || stage.subscriber(slot).receive(0, 0))
+            })
+            .collect();
+        stage.until_announced(12);
+        let expected = if kind == Kind::Datagram { 12 } else { 1 };
+        assert_eq!(stage.publish(&stage.wakers(), 0, 1), expected);
+        for sleeper in sleepers {
+            assert_eq!(sleeper.join().unwrap(), 1);
+        }
+    });
+}
+
+fn wakes_many_processes_at_once(kind: Kind) {
+    let stage = Stage::new(kind);
+    let mut sleepers: Vec<_> = (0..6).map(|slot| stage.spawn("receive", slot)).collect();
+    stage.until_announced(6);
+    stage.publish(&stage.wakers(), 0, 1);
+    for sleeper in &mut sleepers {
+        sleeper.succeeds();
+    }
+}
+
+fn two_publishers_each_wake(kind: Kind) {
+    let stage = Stage::new(kind);
+    let publishers = [stage.wakers(), stage.wakers()];
+    thread::scope(|scope| {
+        let sleeper = scope.spawn(|| {
+            let mut subscriber = stage.subscriber(0);
+            for value in 0..100 {
+                assert_eq!(subscriber.receive(0, value), value + 1);
+            }
+        });
+        for value in 0..100 {
+            // What one has answered is none of the other's business.
+            stage.until_announced(value + 1);
+            assert!(stage.publish(&publishers[to_usize(value) % 2], 0, value + 1) <= 1);
+        }
+        sleeper.join().unwrap();
+    });
+}
+
+fn a_killed_sleeper_costs_one_wake(kind: Kind) {
+    let stage = Stage::new(kind);
+    let wakers = stage.wakers();
+    let mut victim = stage.spawn("receive", 0);
+    stage.until_announced(1);
+    victim.kill();
+    thread::scope(|scope| {
+        let survivor = scope.spawn(|| {
+            let mut subscriber = stage.subscriber(1);
+            (subscriber.receive(0, 0), subscriber.receive(0, 1))
+        });
+        stage.until_announced(2);
+        assert!(stage.publish(&wakers, 0, 1) <= 2);
+        stage.until_announced(3);
+        assert_eq!(stage.publish(&wakers, 0, 2), 1, "the dead one is not woken again");
+        assert_eq!(survivor.join().unwrap(), (1, 2));
+    });
+    stage.publish(&wakers, 0, 3);
+    for value in 4..1000 {
+        assert_eq!(stage.publish(&wakers, 0, value), 0);
+    }
+}
+
+fn needless_wakes_do_no_harm(kind: Kind) {
+    let stage = Stage::new(kind);
+    let over = &stage.ring.records[9].0;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let wakers = stage.wakers();
+            while over.load(Ordering::Relaxed) == 0 {
+                for slot in 0..2 {
+                    stage.readers.slots[slot].arms.fetch_add(1, Ordering::Relaxed);
+                }
+                stage.readers.arms.0.fetch_add(1, Ordering::Relaxed);
+                stage.readers.sleeps.0.fetch_add(1, Ordering::Relaxed);
+                stage.notify(&wakers);
+            }
+        });
+        let partner = scope.spawn(|| play(&stage, 1, 0, 1, false));
+        let result = std::panic::catch_unwind(|| play(&stage, 0, 1, 0, true));
+        over.store(1, Ordering::Relaxed);
+        partner.join().unwrap();
+        result.unwrap();
+    });
+}
+
+fn a_signal_ends_the_wait(kind: Kind) {
+    extern "C" fn nothing(_: libc::c_int) {}
+    // SAFETY: an all-zero sigaction is valid: no flags, so system calls are not restarted, and an
+    // empty mask. The handler does nothing, and nothing else in these tests uses SIGURG, which is
+    // ignored by default.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
+        assert_eq!(libc::sigaction(libc::SIGURG, &raw const action, std::ptr::null_mut()), 0);
+    }
+    let stage = Stage::new(kind);
+    let (thread_id, of_sleeper) = std::sync::mpsc::channel();
+    thread::scope(|scope| {
+        let sleeper = scope.spawn(|| {
+            let mut subscriber = stage.subscriber(0);
+            thread_id.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
+            let started = Instant::now();
+            subscriber.nap(NEVER).unwrap();
+            started.elapsed()
+        });
+        let target = of_sleeper.recv().unwrap();
+        stage.until_announced(1);
+        while !sleeper.is_finished() {
+            // SAFETY: takes numbers only; a thread that has ended is refused.
+            unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), target, libc::SIGURG) };
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert!(sleeper.join().unwrap() < LOST);
+    });
+}
+
+fn nobody_asleep_no_system_call(kind: Kind) {
+    let stage = Stage::new(kind);
+    stage.spawn("silent", 0).succeeds();
+}
+
+fn idle_costs_no_processor(kind: Kind) {
+    use rustix::time::{ClockId, clock_gettime};
+    let processor_time = || {
+        let time = clock_gettime(ClockId::ThreadCPUTime);
+        Duration::try_from(time).unwrap()
+    };
+    let stage = Stage::new(kind);
+    let mut subscriber = stage.subscriber(0);
+    // On a loaded machine a nap's processor time is mostly what others did to the caches: the best of
+    // a few tries counts. Whoever polls is above the bound in all of them.
+    let share = |subscriber: &mut Subscriber<'_>| {
+        let (started, before) = (Instant::now(), processor_time());
+        for _ in 0..10 {
+            subscriber.nap(Duration::from_millis(50)).unwrap();
+        }
+        let elapsed = started.elapsed();
+        assert!(elapsed >= Duration::from_millis(499), "a nap ended by itself: {elapsed:?}");
+        (processor_time() - before).as_secs_f64() / elapsed.as_secs_f64()
+    };
+    let shares: Vec<_> = (0..4).map(|_| share(&mut subscriber)).collect();
+    assert!(shares.iter().any(|share| *share < 0.001), "shares of a core: {shares:?}");
+}
+
+/// The other ends. Does nothing unless another test runs it in a process of its own.
+#[test]
+fn child() {
+    let Ok(role) = std::env::var(CHILD) else { return };
+    let words: Vec<_> = role.split(' ').collect();
+    let [role, kind, directory, group, argument] = words[..] else { panic!("{words:?}") };
+    let kind = match kind {
+        "Futex" => Kind::Futex,
+        "Datagram" => Kind::Datagram,
+        "Multicast" => Kind::Multicast,
+        other => panic!("{other}"),
+    };
+    let stage = Stage::open(Path::new(directory), kind, group.parse().unwrap());
+    let slot = argument.parse().unwrap();
+    match role {
+        "play" => play(&stage, slot, 0, 1, false),
+        "receive" => assert_eq!(stage.subscriber(slot).receive(0, 0), 1),
+        "silent" => notify_where_system_calls_kill(stage, slot),
+        "scarce" => deliver_with_few_descriptors(&stage),
+        other => panic!("{other}"),
+    }
+}
+
+/// In seccomp's strict mode a thread dies with any system call but read, write and exit.
+fn notify_where_system_calls_kill(stage: Stage, slot: u32) {
+    // The thread can neither unmap nor free when it ends: what it uses has to stay.
+    let stage: &'static Stage = Box::leak(Box::new(stage));
+    let wakers: &'static Wakers = Box::leak(Box::new(stage.wakers()));
+    let mut subscriber = stage.subscriber(slot);
+    subscriber.nap(Duration::from_millis(1)).unwrap();
+    assert_eq!(stage.publish(wakers, 0, 1), 1);
+    thread::spawn(move || {
+        // SAFETY: takes numbers only, and binds this thread alone.
+        let strict = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_STRICT) };
+        let mut sent = 0;
+        for value in 2..1000 {
+            sent += stage.publish(wakers, 0, value);
+        }
+        let verdict = if strict == 0 && sent == 0 { 1 } else { 2 };
+        stage.ring.records[1].0.store(verdict, Ordering::Release);
+        // SAFETY: ends this thread, whose stack holds nothing that another one waits for.
+        unsafe { libc::syscall(libc::SYS_exit, 0) };
+    });
+    let started = Instant::now();
+    while stage.ring.records[1].0.load(Ordering::Acquire) == 0 && started.elapsed() < LOST {
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(stage.ring.records[1].0.load(Ordering::Acquire), 1);
+    // Not by return: the runtime would look for the result of the thread.
+    std::process::exit(0);
+}
+
+#[test]
+fn few_descriptors_suffice() {
+    Stage::new(Kind::Datagram).spawn("scarce", 0).succeeds();
+}
+
+fn deliver_with_few_descriptors(stage: &Stage) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let mut subscribers: Vec<_> = (0..12).map(|slot| stage.subscriber(slot)).collect();
+    let wakers = stage.wakers();
+    for subscriber in &mut subscribers {
+        subscriber.arm();
+    }
+    // The next descriptor's number is the count of those that are open; three more may be.
+    let next = rustix::io::dup(stage.sockets.as_fd()).unwrap();
+    let limit = u64::try_from(std::os::fd::AsRawFd::as_raw_fd(&next)).unwrap() + 3;
+    drop(next);
+    setrlimit(
+        Resource::Nofile,
+        Rlimit { current: Some(limit), maximum: getrlimit(Resource::Nofile).maximum },
+    )
+    .unwrap();
+    assert_eq!(stage.publish(&wakers, 0, 1), 12);
+    for subscriber in &mut subscribers {
+        subscriber.sleep(NEVER).unwrap();
+    }
+    assert_eq!(stage.publish(&wakers, 0, 2), 0, "all have been answered");
+}
+
+/// Two files that stand for a bus.
+struct Stage {
+    kind: Kind,
+    group: SocketAddrV4,
+    sockets: OwnedFd,
+    ring: &'static RingWords,
+    ring_read_only: &'static RingWords,
+    readers: &'static ReaderWords,
+    place: Place,
+}
+
+#[repr(C)]
+struct RingWords {
+    wake: Line<AtomicU32>,
+    records: [Line<AtomicU64>; 10],
+}
+
+#[repr(C)]
+struct ReaderWords {
+    sleeps: Line<AtomicU64>,
+    arms: Line<AtomicU64>,
+    slots: [SlotWords; SLOTS],
+}
+
+#[repr(C)]
+struct SlotWords {
+    generation: AtomicU32,
+    arms: AtomicU32,
+    has_socket: AtomicU32,
+}
+
+impl Stage {
+    fn new(kind: Kind) -> Self {
+        let place = Place::new();
+        for (name, length) in
+            [("ring", size_of::<RingWords>()), ("readers", size_of::<ReaderWords>())]
+        {
+            let file = std::fs::File::create(place.path.join(name)).unwrap();
+            file.set_len(u64::try_from(length).unwrap()).unwrap();
+        }
+        std::fs::create_dir(place.path.join("sockets")).unwrap();
+        // Another group for each test and process, or they would wake one another.
+        let id = (std::process::id() << 8) ^ place.number;
+        let [a, b, c, d] = id.to_le_bytes();
+        let port = 49152 | (u16::from_le_bytes([c, d]) & 0x3FFF);
+        let group = SocketAddrV4::new(Ipv4Addr::new(239, 255, a, b), port);
+        Self::in_place(place, kind, group)
+    }
+
+    fn open(path: &Path, kind: Kind, group: SocketAddrV4) -> Self {
+        let place = Place { path: path.to_owned(), number: 0, ours: false };
+        Self::in_place(place, kind, group)
+    }
+
+    fn in_place(place: Place, kind: Kind, group: SocketAddrV4) -> Self {
+        let read_write = ProtFlags::READ | ProtFlags::WRITE;
+        Self {
+            kind,
+            group,
+            sockets: place.sockets(),
+            ring: map(&place.path.join("ring"), read_write),
+            ring_read_only: map(&place.path.join("ring"), ProtFlags::READ),
+            readers: map(&place.path.join("readers"), read_write),
+            place,
+        }
+    }
+
+    fn wakers(&self) -> Wakers {
+        if self.kind == Kind::Multicast {
+            Wakers::with_group(MulticastSender::connect(self.group).unwrap())
+        } else {
+            Wakers::with_sockets(Post::new(self.sockets.as_fd(), 16).unwrap())
+        }
+    }
+
+    fn subscriber(&self, slot: u32) -> Subscriber<'_> {
+        let words = &self.readers.slots[slot as usize];
+        let generation = words.generation.fetch_add(1, Ordering::Relaxed) + 1;
+        let waiter: Box<dyn Waiter> = match self.kind {
+            Kind::Futex => Box::new(FutexWaiter::default()),
+            Kind::Datagram => {
+                let mode = Mode::from_raw_mode(0o666);
+                Box::new(Mailbox::bind(self.sockets.as_fd(), slot, generation, mode).unwrap())
+            }
+            Kind::Multicast => Box::new(MulticastReceiver::join(self.group).unwrap()),
+        };
+        assert_eq!(waiter.fd().is_some(), self.kind != Kind::Futex);
+        if self.kind == Kind::Datagram {
+            words.has_socket.store(1, Ordering::Release);
+        }
+        Subscriber { stage: self, waiter, words }
+    }
+
+    fn publish(&self, wakers: &Wakers, record: usize, value: u64) -> usize {
+        self.ring.records[record].0.store(value, Ordering::Release); // COMMIT
+        self.notify(wakers)
+    }
+
+    fn notify(&self, wakers: &Wakers) -> usize {
+        fence(Ordering::SeqCst); // SLEEP
+        wakers.notify(self.bell(self.ring), |armed| {
+            for (slot, words) in (0..).zip(&self.readers.slots) {
+                if words.has_socket.load(Ordering::Acquire) == 1 {
+                    let generation = words.generation.load(Ordering::Acquire);
+                    let arms = words.arms.load(Ordering::Acquire);
+                    armed.push(ArmedSlot { slot, generation, arms });
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn bell(&self, ring: &'static RingWords) -> Bell<'static> {
+        let (sleeps, arms) = (&self.readers.sleeps.0, &self.readers.arms.0);
+        Bell { wake: &ring.wake.0, sleeps, arms }
+    }
+
+    /// Waits until sleeps have been announced `count` times in all.
+    fn until_announced(&self, count: u64) {
+        let counter =
+            if self.kind == Kind::Futex { &self.readers.sleeps.0 } else { &self.readers.arms.0 };
+        let started = Instant::now();
+        while counter.load(Ordering::Acquire) < count {
+            assert!(started.elapsed() < Duration::from_secs(60), "no sleep number {count}");
+            thread::sleep(Duration::from_micros(100));
+        }
+    }
+
+    fn spawn(&self, role: &str, argument: u32) -> Other {
+        let (kind, path, group) = (self.kind, self.place.path.display(), self.group);
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "notify::conformance::child", "--nocapture"])
+            .env(CHILD, format!("{role} {kind:?} {path} {group} {argument}"))
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        Other(child)
+    }
+}
+
+struct Subscriber<'a> {
+    stage: &'a Stage,
+    waiter: Box<dyn Waiter>,
+    words: &'a SlotWords,
+}
+
+impl Subscriber<'_> {
+    /// The value of a record once it is not `old` any more.
+    fn receive(&mut self, record: usize, old: u64) -> u64 {
+        let record = &self.stage.ring_read_only.records[record].0;
+        loop {
+            let value = record.load(Ordering::Acquire);
+            if value != old {
+                return value;
+            }
+            self.arm();
+            let value = record.load(Ordering::Acquire);
+            if value != old {
+                return value;
+            }
+            let started = Instant::now();
+            self.sleep(NEVER).unwrap();
+            assert!(started.elapsed() < LOST, "a wake-up was lost");
+        }
+    }
+
+    fn nap(&mut self, timeout: Duration) -> io::Result<()> {
+        self.arm();
+        self.sleep(timeout)
+    }
+
+    fn arm(&mut self) {
+        self.waiter.arm(self.stage.bell(self.stage.ring_read_only), &self.words.arms);
+    }
+
+    fn sleep(&self, timeout: Duration) -> io::Result<()> {
+        self.waiter.wait(self.stage.bell(self.stage.ring_read_only), Some(timeout))
+    }
+}
+
+impl Drop for Subscriber<'_> {
+    fn drop(&mut self) {
+        self.words.has_socket.store(0, Ordering::Release);
+    }
+}
+
+/// A child process, ended with the test at the latest.
+struct Other(Child);
+
+impl Other {
+    fn succeeds(&mut self) {
+        let started = Instant::now();
+        let status = loop {
+            if let Some(status) = self.0.try_wait().unwrap() {
+                break status;
+            }
+            assert!(started.elapsed() < Duration::from_secs(60), "a child does not end");
+            thread::sleep(Duration::from_millis(1));
+        };
+        assert!(status.success(), "{status}");
+    }
+
+    fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A directory of its own, removed at the end by whoever made it.
+pub(super) struct Place {
+    pub(super) path: PathBuf,
+    number: u32,
+    ours: bool,
+}
+
+impl Place {
+    pub(super) fn new() -> Self {
+        static SERIAL: Serial = Serial::new(0);
+        let number = SERIAL.fetch_add(1, Ordering::Relaxed);
+        let name = format!("toroni-test-{}-notify-{number}", std::process::id());
+        let path = Path::new("/dev/shm").join(name);
+        std::fs::create_dir(&path).unwrap();
+        Self { path, number, ours: true }
+    }
+
+    fn sockets(&self) -> OwnedFd {
+        open_directory(&self.path.join("sockets"))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.ours {
+            let _ = std::fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+pub(super) fn open_directory(path: &Path) -> OwnedFd {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty()).unwrap()
+}
+
+/// Maps a file as a `T`, which consists of atomics only, for the rest of the process.
+fn map<T>(path: &Path, protection: ProtFlags) -> &'static T {
+    let mut options = std::fs::OpenOptions::new();
+    let file = options.read(true).write(protection.contains(ProtFlags::WRITE)).open(path).unwrap();
+    assert!(usize::try_from(file.metadata().unwrap().len()).unwrap() >= size_of::<T>());
+    // SAFETY: a new mapping at an address of the kernel's choice, never unmapped; page-aligned and as
+    // long as a `T`, for which any bytes are valid; the others that change it do so atomically.
+    unsafe {
+        let start = rustix::mm::mmap(
+            std::ptr::null_mut(),
+            size_of::<T>(),
+            protection,
+            MapFlags::SHARED,
+            &file,
+            0,
+        );
+        &*start.unwrap().cast::<T>()
+    }
+}
+
+/// Short, repeatable delays.
+struct Jitter(u64);
+
+impl Jitter {
+    fn spin(&mut self) {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        for _ in 0..self.0 % 2048 {
+            core::hint::spin_loop();
+        }
+    }
+}
+
+fn to_usize(value: u64) -> usize {
+    usize::try_from(value).unwrap()
+}

@@ -1,0 +1,581 @@
+//! Waking by Unix datagrams: one socket a subscriber, `sockets/<slot>.<generation>`, that any event
+//! loop can poll.
+//!
+//! The directory is writable for every subscriber, so its content is not trusted. Nothing here
+//! follows a symbolic link, opens anything that could block, or changes the mode of what is no
+//! socket. Names are made of two integers and reached through `/proc/self/fd`, which also lifts the
+//! limit of 107 bytes on a socket's path.
+
+use super::{Answered, Bell, Waiter, bell, drain, wait_readable};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, chmod, fstat, openat, unlinkat};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, connect, send,
+    socket_with,
+};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// A subscriber's socket. Dropped, it removes its file.
+#[derive(Debug)]
+pub(crate) struct Mailbox {
+    socket: OwnedFd,
+    directory: OwnedFd,
+    name: String,
+    abandoned: bool,
+}
+
+impl Mailbox {
+    /// Binds the socket of a slot whose lease the caller holds; `mode` says who may wake it.
+    ///
+    /// Holding the lease, it may remove what stands under the slot's name: sockets of dead owners.
+    pub(crate) fn bind(
+        sockets_dir: BorrowedFd<'_>,
+        slot: u32,
+        generation: u32,
+        mode: Mode,
+    ) -> io::Result<Self> {
+        let directory = reopen(sockets_dir)?;
+        let name = file_name(slot, generation);
+        remove_leftovers(directory.as_fd(), slot);
+        let socket = unix_socket()?;
+        let address = SocketAddrUnix::new(format!("{}/{name}", path_of(&directory)))?;
+        bind(&socket, &address).map_err(|error| explain("bind", &name, error))?;
+        let mailbox = Self { socket, directory, name, abandoned: false };
+        // Only now: `bind` applies the umask, which also masks the entries of an access control list.
+        mailbox.set_mode(mode)?;
+        Ok(mailbox)
+    }
+
+    /// Leaves the file where it is. For the child of a `fork`, whose parent goes on using it.
+    pub(crate) fn abandon(&mut self) {
+        self.abandoned = true;
+    }
+
+    fn set_mode(&self, mode: Mode) -> io::Result<()> {
+        // Not by name: somebody may have put a symbolic link in its place meanwhile, and have us
+        // open a file of ours to everybody.
+        let file = open_socket(self.directory.as_fd(), &self.name)
+            .and_then(|file| match fstat(&file)?.st_nlink {
+                1 => Ok(file),
+                _ => Err(Errno::MLINK),
+            })
+            .map_err(|error| explain("find again", &self.name, error))?;
+        chmod(path_of(&file), mode).map_err(|error| explain("chmod", &self.name, error))
+    }
+}
+
+impl Waiter for Mailbox {
+    fn arm(&mut self, bell: Bell<'_>, slot_arms: &AtomicU32) {
+        drain(self.socket.as_fd());
+        // Before the common count, whose acquirer reads this word.
+        slot_arms.fetch_add(1, Ordering::Release);
+        bell::announce(bell.arms);
+    }
+
+    fn wait(&self, _bell: Bell<'_>, timeout: Option<Duration>) -> io::Result<()> {
+        wait_readable(self.socket.as_fd(), timeout)
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
+    }
+}
+
+impl Drop for Mailbox {
+    fn drop(&mut self) {
+        if !self.abandoned {
+            // If it is gone already, all the better.
+            let _ = unlinkat(&self.directory, &self.name, AtFlags::empty());
+        }
+    }
+}
+
+/// An active slot that has a socket, as a publisher read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ArmedSlot {
+    pub(crate) slot: u32,
+    pub(crate) generation: u32,
+    /// How often its descriptor has been armed.
+    pub(crate) arms: u32,
+}
+
+/// A publisher's connections to the sockets of subscribers.
+#[derive(Debug)]
+pub(crate) struct Post {
+    directory: OwnedFd,
+    /// Slots from here on do not exist, whatever somebody claims to have read.
+    max_subscribers: u32,
+    round: Mutex<Round>,
+}
+
+/// What one thread at a time uses when it delivers.
+#[derive(Debug, Default)]
+struct Round {
+    /// Indexed by slot, at most `max_subscribers` long.
+    addressees: Vec<Option<Addressee>>,
+    /// Kept for its memory.
+    armed: Vec<ArmedSlot>,
+}
+
+#[derive(Debug)]
+struct Addressee {
+    generation: u32,
+    /// The arming that has been answered.
+    answered: Option<u32>,
+    /// `None` before the first datagram, and when nobody is there.
+    socket: Option<OwnedFd>,
+    /// It was in the latest list.
+    listed: bool,
+}
+
+/// How a delivery to one slot ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Sent,
+    /// It needs nothing: it has a datagram already, or there is nobody.
+    Settled,
+    /// No memory or descriptors at the moment: the next message tries again.
+    Postponed,
+}
+
+impl Post {
+    /// Sends to sockets in `sockets_dir`; keeps at most `max_subscribers` connections.
+    pub(crate) fn new(sockets_dir: BorrowedFd<'_>, max_subscribers: u32) -> io::Result<Self> {
+        Ok(Self { directory: reopen(sockets_dir)?, max_subscribers, round: Mutex::default() })
+    }
+
+    /// Sends one datagram to every slot that was armed since it was last sent one. Returns how many
+    /// were sent.
+    pub(super) fn deliver(
+        &self,
+        answered: &Answered,
+        arms: &AtomicU64,
+        list_armed: &mut dyn FnMut(&mut Vec<ArmedSlot>) -> io::Result<()>,
+    ) -> usize {
+        if answered.unanswered(arms).is_none() {
+            return 0;
+        }
+        // A panic of `list_armed` leaves at worst a stale list, which is cleared next.
+        let mut round = self.round.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another thread may have answered meanwhile. The count comes before the list.
+        let Some(count) = answered.unanswered(arms) else { return 0 };
+        let mut armed = std::mem::take(&mut round.armed);
+        armed.clear();
+        let outcomes = list_armed(&mut armed).map(|()| {
+            round.forget_others(&armed);
+            let (mut sent, mut postponed) = (0, false);
+            for slot in &armed {
+                match self.deliver_to(&mut round, *slot) {
+                    Outcome::Sent => sent += 1,
+                    Outcome::Settled => {}
+                    Outcome::Postponed => postponed = true,
+                }
+            }
+            (sent, postponed)
+        });
+        round.armed = armed;
+        // Unanswered, the count brings the next message here again.
+        let (sent, postponed) = outcomes.unwrap_or((0, true));
+        if !postponed {
+            answered.answer(count);
+        }
+        sent
+    }
+
+    fn deliver_to(&self, round: &mut Round, armed: ArmedSlot) -> Outcome {
+        if armed.slot >= self.max_subscribers {
+            return Outcome::Settled;
+        }
+        let addressee = round.addressee(armed);
+        if addressee.answered == Some(armed.arms) {
+            return Outcome::Settled;
+        }
+        let mut result = self.send_to(addressee, armed);
+        if let Err(Errno::MFILE | Errno::NFILE) = result {
+            // Out of descriptors: give back those that only save time, and try once more.
+            for known in round.addressees.iter_mut().flatten() {
+                known.socket = None;
+            }
+            result = self.send_to(round.addressee(armed), armed);
+        }
+        let addressee = round.addressee(armed);
+        let outcome = match result {
+            Ok(()) => Outcome::Sent,
+            // Its queue has a datagram in it, so it is awake or about to be.
+            Err(Errno::AGAIN) => Outcome::Settled,
+            Err(Errno::NOBUFS | Errno::NOMEM | Errno::INTR | Errno::MFILE | Errno::NFILE) => {
+                return Outcome::Postponed;
+            }
+            // Gone, no socket, or not for us: nothing to do until it arms again.
+            Err(_) => {
+                addressee.socket = None;
+                Outcome::Settled
+            }
+        };
+        addressee.answered = Some(armed.arms);
+        outcome
+    }
+
+    /// A connection whose peer is gone is made once anew: the same slot may have bound again.
+    fn send_to(&self, addressee: &mut Addressee, armed: ArmedSlot) -> Result<(), Errno> {
+        if let Some(socket) = &addressee.socket {
+            match send_byte(socket) {
+                Err(Errno::CONNREFUSED | Errno::NOTCONN | Errno::CONNRESET) => {}
+                result => return result,
+            }
+        }
+        let name = file_name(armed.slot, armed.generation);
+        let socket = unix_socket()?;
+        let file = open_socket(self.directory.as_fd(), &name)?;
+        connect(&socket, &SocketAddrUnix::new(path_of(&file))?)?;
+        send_byte(addressee.socket.insert(socket))
+    }
+}
+
+impl Round {
+    /// The addressee of a slot; a new one if the slot has another owner by now.
+    fn addressee(&mut self, armed: ArmedSlot) -> &mut Addressee {
+        let index = armed.slot as usize;
+        if self.addressees.len() <= index {
+            self.addressees.resize_with(index + 1, || None);
+        }
+        let entry = &mut self.addressees[index];
+        if entry.as_ref().is_some_and(|known| known.generation != armed.generation) {
+            *entry = None;
+        }
+        entry.get_or_insert(Addressee {
+            generation: armed.generation,
+            answered: None,
+            socket: None,
+            listed: true,
+        })
+    }
+
+    /// Closes the connections to slots that are not in the list any more.
+    fn forget_others(&mut self, armed: &[ArmedSlot]) {
+        for addressee in self.addressees.iter_mut().flatten() {
+            addressee.listed = false;
+        }
+        for slot in armed {
+            if let Some(Some(addressee)) = self.addressees.get_mut(slot.slot as usize) {
+                addressee.listed = true;
+            }
+        }
+        for entry in &mut self.addressees {
+            if entry.as_ref().is_some_and(|addressee| !addressee.listed) {
+                *entry = None;
+            }
+        }
+    }
+}
+
+fn file_name(slot: u32, generation: u32) -> String {
+    format!("{slot}.{generation}")
+}
+
+/// The name under which the kernel shows an open file.
+fn path_of(file: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
+}
+
+fn unix_socket() -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)
+}
+
+fn send_byte(socket: &OwnedFd) -> Result<(), Errno> {
+    send(socket, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL).map(|_| ())
+}
+
+/// A handle of its own on the directory: the caller may close its one.
+fn reopen(directory: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat(directory, ".", flags, Mode::empty())
+}
+
+/// Opens what is a socket by name, and nothing else. O_PATH has no side effects: a FIFO does not
+/// block, a device does nothing.
+fn open_socket(directory: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = openat(directory, name, flags, Mode::empty())?;
+    match FileType::from_raw_mode(fstat(&file)?.st_mode) {
+        FileType::Socket => Ok(file),
+        _ => Err(Errno::NOTSOCK),
+    }
+}
+
+/// Removes everything that stands under names of `slot`, whatever it is; what resists is left to the
+/// bind, which then names it.
+fn remove_leftovers(directory: BorrowedFd<'_>, slot: u32) {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(entries) = openat(directory, ".", flags, Mode::empty()).and_then(Dir::new) else {
+        return;
+    };
+    let prefix = format!("{slot}.");
+    for entry in entries.flatten() {
+        if entry.file_name().to_bytes().starts_with(prefix.as_bytes())
+            && unlinkat(directory, entry.file_name(), AtFlags::empty()) == Err(Errno::ISDIR)
+        {
+            let _ = unlinkat(directory, entry.file_name(), AtFlags::REMOVEDIR);
+        }
+    }
+}
+
+fn explain(action: &str, name: &str, error: Errno) -> io::Error {
+    let hint = match error {
+        Errno::ADDRINUSE => "something that cannot be removed has its name: remove it by hand",
+        Errno::ACCESS | Errno::PERM => {
+            "subscribers need write access to the directory sockets of the bus"
+        }
+        Errno::NOENT => "it was removed, or /proc is not mounted",
+        Errno::ROFS => "the directory of the bus is read-only",
+        _ => "another program meddles with the directory sockets of the bus",
+    };
+    io::Error::new(
+        io::Error::from(error).kind(),
+        format!("cannot {action} the socket sockets/{name}: {error} ({hint})"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::conformance::{Place, open_directory};
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
+    use std::os::unix::net::{UnixDatagram, UnixListener};
+    use std::path::Path;
+
+    const MODE: Mode = Mode::from_bits_retain(0o666);
+
+    fn arm_of(mailbox: &mut Mailbox, arms: &AtomicU32) {
+        let (wake, sleeps, all) = (AtomicU32::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        mailbox.arm(Bell { wake: &wake, sleeps: &sleeps, arms: &all }, arms);
+    }
+
+    fn is_woken(mailbox: &Mailbox) -> bool {
+        let (wake, count) = (AtomicU32::new(0), AtomicU64::new(0));
+        let mut byte = [0];
+        mailbox
+            .wait(Bell { wake: &wake, sleeps: &count, arms: &count }, Some(Duration::ZERO))
+            .unwrap();
+        rustix::net::recv(&mailbox.socket, &mut byte, rustix::net::RecvFlags::DONTWAIT).is_ok()
+    }
+
+    /// Delivers to `slots` as if each had just armed.
+    fn deliver(post: &Post, slots: &[ArmedSlot]) -> usize {
+        let (answered, arms) = (Answered::nobody(), AtomicU64::new(1));
+        let sent = post.deliver(&answered, &arms, &mut |armed| {
+            armed.extend_from_slice(slots);
+            Ok(())
+        });
+        assert_eq!(answered.unanswered(&arms), None);
+        sent
+    }
+
+    fn armed(slot: u32, generation: u32, arms: u32) -> ArmedSlot {
+        ArmedSlot { slot, generation, arms }
+    }
+
+    fn make_fifo(path: &Path) {
+        use rustix::fs::{CWD, mknodat};
+        mknodat(CWD, path, FileType::Fifo, MODE, 0).unwrap();
+    }
+
+    #[test]
+    fn binding_sets_the_mode_and_dropping_removes_the_file() {
+        let place = Place::new();
+        let directory = open_directory(&place.path);
+        let path = place.path.join("3.9");
+        let mailbox = Mailbox::bind(directory.as_fd(), 3, 9, MODE).unwrap();
+        let metadata = fs::metadata(&path).unwrap();
+        assert!(metadata.file_type().is_socket());
+        assert_eq!(metadata.mode() & 0o7777, 0o666);
+        drop(mailbox);
+        assert!(!path.exists());
+        let mut mailbox = Mailbox::bind(directory.as_fd(), 3, 9, MODE).unwrap();
+        mailbox.abandon();
+        drop(mailbox);
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn whatever_stands_under_the_name_is_replaced() {
+        let place = Place::new();
+        let directory = open_directory(&place.path);
+        let victim = place.path.join("victim");
+        fs::write(&victim, b"secret").unwrap();
+        fs::set_permissions(&victim, fs::Permissions::from_mode(0o600)).unwrap();
+        let name = place.path.join("0.1");
+        let plants: [&dyn Fn(); 5] = [
+            &|| drop(UnixDatagram::bind(&name).unwrap()),
+            &|| make_fifo(&name),
+            &|| symlink(&victim, &name).unwrap(),
+            &|| fs::create_dir(&name).unwrap(),
+            &|| fs::write(&name, b"").unwrap(),
+        ];
+        for plant in plants {
+            plant();
+            let mailbox = Mailbox::bind(directory.as_fd(), 0, 1, MODE).unwrap();
+            let post = Post::new(directory.as_fd(), 1).unwrap();
+            assert_eq!(deliver(&post, &[armed(0, 1, 1)]), 1);
+            assert!(is_woken(&mailbox));
+        }
+        assert_eq!(fs::metadata(&victim).unwrap().mode() & 0o7777, 0o600);
+        assert_eq!(fs::read(&victim).unwrap(), b"secret");
+    }
+
+    #[test]
+    fn what_cannot_be_replaced_is_named() {
+        let place = Place::new();
+        let directory = open_directory(&place.path);
+        fs::create_dir_all(place.path.join("0.1/full")).unwrap();
+        let error = Mailbox::bind(directory.as_fd(), 0, 1, MODE).unwrap_err().to_string();
+        assert!(error.contains("sockets/0.1") && error.contains("remove it by hand"), "{error}");
+    }
+
+    #[test]
+    fn sockets_of_dead_owners_go_and_those_of_other_slots_stay() {
+        let place = Place::new();
+        let directory = open_directory(&place.path);
+        for name in ["1.1", "1.2", "11.1", "2.1"] {
+            drop(UnixDatagram::bind(place.path.join(name)).unwrap());
+        }
+        let _mailbox = Mailbox::bind(directory.as_fd(), 1, 3, MODE).unwrap();
+        let mut names: Vec<_> =
+            fs::read_dir(&place.path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["1.3", "11.1", "2.1"]);
+    }
+
+    #[test]
+    fn no_symbolic_link_is_followed_while_the_mode_is_set() {
+        let place = Place::new();
+        let directory = open_directory(&place.path);
+        let victim = place.path.join("victim");
+        fs::write(&victim, b"").unwrap();
+        fs::set_permissions(&victim, fs::Permissions::from_mode(0o600)).unwrap();
+        let mailbox = Mailbox::bind(directory.as_fd(), 0, 1, MODE).unwrap();
+        let name = place.path.join("0.1");
+        fs::remove_file(&name).unwrap();
+        symlink(&victim, &name).unwrap();
+        mailbox.set_mode(MODE).unwrap_err();
+        fs::remove_file(&name).unwrap();
+        fs::hard_link(&victim, &name).unwrap();
+        mailbox.set_mode(MODE).unwrap_err();
+        assert_eq!(fs::metadata(&victim).unwrap().mode() & 0o7777, 0o600);
+    }
+
+    #[test]
+    fn the_post_passes_by_what_is_no_mailbox() {
+        let place = Place::new();
+        let directory = open_directory(&place.path);
+        let at = |name: &str| place.path.join(name);
+        make_fifo(&at("0.1"));
+        let elsewhere = UnixDatagram::bind(at("elsewhere")).unwrap();
+        symlink(at("elsewhere"), at("1.1")).unwrap();
+        fs::create_dir(at("2.1")).unwrap();
+        let _stream = UnixListener::bind(at("3.1")).unwrap();
+        fs::write(at("4.1"), b"").unwrap();
+        drop(UnixDatagram::bind(at("5.1")).unwrap());
+        let mailbox = Mailbox::bind(directory.as_fd(), 7, 1, MODE).unwrap();
+        let post = Post::new(directory.as_fd(), 8).unwrap();
+        // Slot 6 has no file; slot 8 and the last are beyond the limit.
+        let slots: Vec<_> = (0..=8).chain([u32::MAX]).map(|slot| armed(slot, 1, 1)).collect();
+        assert_eq!(deliver(&post, &slots), 1);
+        assert!(is_woken(&mailbox));
+        elsewhere.set_nonblocking(true).unwrap();
+        elsewhere.recv(&mut [0]).unwrap_err();
+        assert!(post.round.lock().unwrap().addressees.len() <= 8);
+    }
+
+    #[test]
+    fn one_datagram_for_each_arming() {
+        let place = Place::new();
+        let directory = open_directory(&place.path);
+        let mut mailbox = Mailbox::bind(directory.as_fd(), 0, 1, MODE).unwrap();
+        let post = Post::new(directory.as_fd(), 1).unwrap();
+        assert_eq!(deliver(&post, &[armed(0, 1, 1)]), 1);
+        assert_eq!(deliver(&post, &[armed(0, 1, 1)]), 0);
+        assert_eq!(deliver(&post, &[armed(0, 1, 2)]), 1);
+        let arms = AtomicU32::new(2);
+        arm_of(&mut mailbox, &arms);
+        assert_eq!(arms.load(Ordering::Relaxed), 3);
+        assert!(!is_woken(&mailbox), "arming empties the queue");
+        assert_eq!(deliver(&post, &[armed(0, 1, 3)]), 1);
+        assert!(is_woken(&mailbox));
+    }
+
+    #[test]
+    fn a_full_queue_needs_nothing_and_holds_up_nobody() {
+        let place = Place::new();
+        let directory = open_directory(&place.path);
+        let mut stuck = Mailbox::bind(directory.as_fd(), 0, 1, MODE).unwrap();
+        let other = Mailbox::bind(directory.as_fd(), 1, 1, MODE).unwrap();
+        let post = Post::new(directory.as_fd(), 2).unwrap();
+        // Far more than net.unix.max_dgram_qlen and a socket's buffer hold.
+        for arms in 0..5000 {
+            let sent = deliver(&post, &[armed(0, 1, arms), armed(1, 1, arms)]);
+            assert!(is_woken(&other));
+            assert!(sent == 2 || (sent == 1 && arms > 0), "{sent} at {arms}");
+        }
+        arm_of(&mut stuck, &AtomicU32::new(0));
+        assert_eq!(deliver(&post, &[armed(0, 1, 6000)]), 1);
+    }
+
+    #[test]
+    fn the_next_owner_of_a_slot_is_reached() {
+        let place = Place::new();
+        let directory = open_directory(&place.path);
+        let post = Post::new(directory.as_fd(), 1).unwrap();
+        let first = Mailbox::bind(directory.as_fd(), 0, 1, MODE).unwrap();
+        assert_eq!(deliver(&post, &[armed(0, 1, 1)]), 1);
+        drop(first);
+        // Even with the same count of armings, and even bound again under the same generation.
+        let second = Mailbox::bind(directory.as_fd(), 0, 2, MODE).unwrap();
+        assert_eq!(deliver(&post, &[armed(0, 2, 1)]), 1);
+        assert!(is_woken(&second));
+        drop(second);
+        let third = Mailbox::bind(directory.as_fd(), 0, 2, MODE).unwrap();
+        assert_eq!(deliver(&post, &[armed(0, 2, 2)]), 1);
+        assert!(is_woken(&third));
+    }
+
+    #[test]
+    fn connections_to_those_who_left_are_closed() {
+        let place = Place::new();
+        let directory = open_directory(&place.path);
+        let post = Post::new(directory.as_fd(), 2).unwrap();
+        let _both = [0, 1].map(|slot| Mailbox::bind(directory.as_fd(), slot, 1, MODE).unwrap());
+        assert_eq!(deliver(&post, &[armed(0, 1, 1), armed(1, 1, 1)]), 2);
+        assert_eq!(deliver(&post, &[armed(1, 1, 2)]), 1);
+        let round = post.round.lock().unwrap();
+        assert!(round.addressees[0].is_none() && round.addressees[1].is_some());
+    }
+
+    #[test]
+    fn a_list_that_cannot_be_read_is_asked_for_again() {
+        let place = Place::new();
+        let directory = open_directory(&place.path);
+        let post = Post::new(directory.as_fd(), 1).unwrap();
+        let (answered, arms) = (Answered::nobody(), AtomicU64::new(1));
+        let sent = post.deliver(&answered, &arms, &mut |_| Err(Errno::IO.into()));
+        assert_eq!((sent, answered.unanswered(&arms)), (0, Some(1)));
+    }
+
+    #[test]
+    fn paths_may_be_longer_than_an_address() {
+        let place = Place::new();
+        let deep = place.path.join("d".repeat(200));
+        fs::create_dir(&deep).unwrap();
+        let directory = open_directory(&deep);
+        let mailbox = Mailbox::bind(directory.as_fd(), 0, 1, MODE).unwrap();
+        let post = Post::new(directory.as_fd(), 1).unwrap();
+        assert_eq!(deliver(&post, &[armed(0, 1, 1)]), 1);
+        assert!(is_woken(&mailbox));
+    }
+}

@@ -1,0 +1,78 @@
+//! Waking by futex: one word for all, no descriptors, works on a read-only mapping.
+
+use super::{Bell, Waiter, bell};
+use crate::sync::{AtomicU32, Ordering};
+use rustix::io::Errno;
+use rustix::thread::futex;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+/// Sleeps on [`Bell::wake`].
+#[derive(Debug, Default)]
+pub(crate) struct FutexWaiter {
+    /// Value of `wake` when the sleep was announced.
+    token: u32,
+}
+
+impl Waiter for FutexWaiter {
+    fn arm(&mut self, bell: Bell<'_>, _slot_arms: &AtomicU32) {
+        self.token = bell.wake.load(Ordering::Acquire);
+        bell::announce(bell.sleeps);
+    }
+
+    fn wait(&self, bell: Bell<'_>, timeout: Option<Duration>) -> io::Result<()> {
+        wait_while(bell.wake, self.token, timeout)
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+/// Sleeps while `word` is `value`: until a wake, the time-out, a signal, or no reason at all. The word
+/// may lie in a read-only mapping.
+pub(crate) fn wait_while(
+    word: &AtomicU32,
+    value: u32,
+    timeout: Option<Duration>,
+) -> io::Result<()> {
+    // A time-out beyond what the kernel can count is none.
+    let timeout = timeout.and_then(|timeout| timeout.try_into().ok());
+    // Not PRIVATE: the sleepers are in other processes.
+    match futex::wait(word, futex::Flags::empty(), value, timeout.as_ref()) {
+        Ok(()) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Wakes everybody who sleeps on `word`. The caller has changed the word before.
+pub(crate) fn wake_all(word: &AtomicU32) {
+    // It can only fail if the word is not mapped, and then nobody sleeps on it.
+    let _ = futex::wake(word, futex::Flags::empty(), i32::MAX.unsigned_abs());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    #[test]
+    fn a_changed_word_does_not_sleep() {
+        let started = Instant::now();
+        wait_while(&AtomicU32::new(1), 0, Some(Duration::from_secs(60))).unwrap();
+        assert!(started.elapsed() < Duration::from_secs(30));
+    }
+
+    #[test]
+    fn the_time_out_ends_the_sleep() {
+        let started = Instant::now();
+        wait_while(&AtomicU32::new(0), 0, Some(Duration::from_millis(20))).unwrap();
+        assert!(started.elapsed() >= Duration::from_millis(20));
+    }
+
+    #[test]
+    fn a_time_out_without_end_is_accepted() {
+        wait_while(&AtomicU32::new(1), 0, Some(Duration::MAX)).unwrap();
+    }
+}

@@ -1,0 +1,159 @@
+//! Waking by UDP multicast on the loopback interface, the Toroni paper's notification (§3.2.4).
+//!
+//! One datagram reaches every subscriber of the network namespace; its content is ignored. It never
+//! leaves the machine: interface and membership are 127.0.0.1, and its time to live is 0.
+
+use super::{Answered, Bell, Waiter, bell, drain, wait_readable};
+use crate::sync::{AtomicU32, AtomicU64};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SendFlags, SocketFlags, SocketType, bind, connect, send, socket_with, sockopt,
+};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+/// A subscriber's membership in the group.
+#[derive(Debug)]
+pub(crate) struct MulticastReceiver {
+    socket: OwnedFd,
+}
+
+impl MulticastReceiver {
+    /// Joins `group` on the loopback interface.
+    pub(crate) fn join(group: SocketAddrV4) -> io::Result<Self> {
+        let socket = udp_socket().map_err(|error| explain("open a UDP socket", group, error))?;
+        // All subscribers bind the same address, and each gets its own copy.
+        sockopt::set_socket_reuseaddr(&socket, true)
+            .and_then(|()| {
+                sockopt::set_ip_add_membership(&socket, group.ip(), &Ipv4Addr::LOCALHOST)
+            })
+            // Bound to the group, not to any address: else what is sent to the port of this machine
+            // would wake, too.
+            .and_then(|()| bind(&socket, &group))
+            .and_then(|()| refuse_other_memberships(&socket))
+            .map_err(|error| explain("join", group, error))?;
+        Ok(Self { socket })
+    }
+}
+
+impl Waiter for MulticastReceiver {
+    fn arm(&mut self, bell: Bell<'_>, _slot_arms: &AtomicU32) {
+        drain(self.socket.as_fd());
+        bell::announce(bell.arms);
+    }
+
+    fn wait(&self, _bell: Bell<'_>, timeout: Option<Duration>) -> io::Result<()> {
+        wait_readable(self.socket.as_fd(), timeout)
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
+    }
+}
+
+/// A publisher's socket, connected to the group.
+#[derive(Debug)]
+pub(crate) struct MulticastSender {
+    socket: OwnedFd,
+}
+
+impl MulticastSender {
+    /// Opens a socket that sends to `group` on the loopback interface only.
+    pub(crate) fn connect(group: SocketAddrV4) -> io::Result<Self> {
+        let socket = udp_socket().map_err(|error| explain("open a UDP socket", group, error))?;
+        sockopt::set_ip_multicast_if(&socket, &Ipv4Addr::LOCALHOST)
+            .and_then(|()| sockopt::set_ip_multicast_loop(&socket, true))
+            .and_then(|()| sockopt::set_ip_multicast_ttl(&socket, 0))
+            .and_then(|()| connect(&socket, &group))
+            .map_err(|error| explain("send to", group, error))?;
+        Ok(Self { socket })
+    }
+
+    /// Sends one datagram if somebody armed its descriptor since the last answer. Returns how many
+    /// were sent.
+    pub(super) fn deliver(&self, answered: &Answered, arms: &AtomicU64) -> usize {
+        let Some(count) = answered.unanswered(arms) else { return 0 };
+        match send(&self.socket, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            Ok(_) => {
+                answered.answer(count);
+                1
+            }
+            // Passes: the next message tries again.
+            Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS | Errno::NOMEM) => 0,
+            // Does not pass soon, as when `lo` went down: do not pay for the failing call with each
+            // message. The subscribers arm again within 50 ms, which leads here again.
+            Err(_) => {
+                answered.answer(count);
+                0
+            }
+        }
+    }
+}
+
+fn udp_socket() -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)
+}
+
+/// By default a socket also gets what arrives at other interfaces because of somebody else's
+/// membership; a datagram from the network must not wake this subscriber.
+fn refuse_other_memberships(socket: &OwnedFd) -> Result<(), Errno> {
+    let off: libc::c_int = 0;
+    let length: libc::socklen_t = libc::c_int::BITS / 8;
+    // SAFETY: the pointer and the length describe `off`, which outlives the call; the descriptor is
+    // open because `socket` owns it.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_IP,
+            libc::IP_MULTICAST_ALL,
+            (&raw const off).cast(),
+            length,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::INVAL))
+    }
+}
+
+fn explain(action: &str, group: SocketAddrV4, error: Errno) -> io::Error {
+    let hint = match error {
+        Errno::NODEV | Errno::NETUNREACH | Errno::NETDOWN | Errno::ADDRNOTAVAIL => {
+            "the loopback interface is down: `ip link set lo up`, or create the bus with the notifier `futex`"
+        }
+        Errno::ADDRINUSE => {
+            "another program holds the port for itself: create the bus with another group"
+        }
+        Errno::ACCESS | Errno::PERM => {
+            "a firewall or sandbox forbids it: create the bus with the notifier `futex`"
+        }
+        _ => "create the bus with the notifier `futex`",
+    };
+    io::Error::new(
+        io::Error::from(error).kind(),
+        format!("cannot {action} {group} on 127.0.0.1: {error} ({hint})"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_is_no_group_is_refused_with_the_reason() {
+        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 50_000);
+        let error = MulticastReceiver::join(address).unwrap_err().to_string();
+        assert!(error.contains("cannot join 127.0.0.1:50000"), "{error}");
+    }
+
+    #[test]
+    fn a_missing_interface_names_the_way_out() {
+        let group = SocketAddrV4::new(Ipv4Addr::new(239, 255, 0, 1), 50_000);
+        let error = explain("join", group, Errno::NODEV).to_string();
+        assert!(error.contains("ip link set lo up"), "{error}");
+    }
+}

@@ -1,0 +1,79 @@
+//! The publisher's side of all notifiers: a test that costs two loads, and behind it the wakes.
+
+use super::{Answered, ArmedSlot, Bell, MulticastSender, Post, futex};
+use crate::sync::Ordering;
+use std::io;
+
+/// Wakes subscribers, however they sleep. One for each publishing participant; its threads share it.
+///
+/// Sleepers on the futex are found by [`Bell::sleeps`], those behind a descriptor by [`Bell::arms`],
+/// on every bus: a counter that the bus's notifier does not use stays as it is, and costs nothing.
+#[derive(Debug)]
+pub(crate) struct Wakers {
+    sleeps: Answered,
+    arms: Answered,
+    descriptors: Descriptors,
+}
+
+/// How those are reached who wait at a descriptor.
+#[derive(Debug)]
+enum Descriptors {
+    Sockets(Post),
+    Group(MulticastSender),
+}
+
+impl Wakers {
+    /// For the notifiers `Futex` and `Datagram`, which differ only in how subscribers wait.
+    pub(crate) fn with_sockets(post: Post) -> Self {
+        Self::new(Descriptors::Sockets(post))
+    }
+
+    /// For the notifier `Multicast`.
+    pub(crate) fn with_group(sender: MulticastSender) -> Self {
+        Self::new(Descriptors::Group(sender))
+    }
+
+    fn new(descriptors: Descriptors) -> Self {
+        Self { sleeps: Answered::nobody(), arms: Answered::nobody(), descriptors }
+    }
+
+    /// Wakes all who may sleep. To be called after the commit, the unlock, and the fence behind it.
+    ///
+    /// `armed` appends the active slots that have a socket; it is called only if a descriptor was
+    /// armed since the last time. Returns how many wake-ups were sent: one for the futex, one for
+    /// each datagram; 0 without any system call when nobody went to sleep since the last call.
+    ///
+    /// A wake-up that cannot be sent is no error of the publisher: its subscriber looks again soon.
+    #[inline]
+    pub(crate) fn notify(
+        &self,
+        bell: Bell<'_>,
+        mut armed: impl FnMut(&mut Vec<ArmedSlot>) -> io::Result<()>,
+    ) -> usize {
+        if self.sleeps.unanswered(bell.sleeps).is_none()
+            && self.arms.unanswered(bell.arms).is_none()
+        {
+            return 0;
+        }
+        self.wake(bell, &mut armed)
+    }
+
+    #[cold]
+    fn wake(
+        &self,
+        bell: Bell<'_>,
+        armed: &mut dyn FnMut(&mut Vec<ArmedSlot>) -> io::Result<()>,
+    ) -> usize {
+        let mut sent = 0;
+        if let Some(count) = self.sleeps.unanswered(bell.sleeps) {
+            bell.wake.fetch_add(1, Ordering::Release);
+            futex::wake_all(bell.wake);
+            self.sleeps.answer(count);
+            sent += 1;
+        }
+        sent + match &self.descriptors {
+            Descriptors::Sockets(post) => post.deliver(&self.arms, bell.arms, armed),
+            Descriptors::Group(sender) => sender.deliver(&self.arms, bell.arms),
+        }
+    }
+}
