@@ -20,5 +20,6 @@ pub(crate) mod sync;
 pub(crate) mod topic;
 
 pub use error::{Corrupt, Forked, OpenError, PublishError, ReceiveError};
+pub use ring::racy::{RacyBytes, RacyBytesMut};
 pub use settings::{InvalidSetting, LockKind, NotifyKind, Policy};
 pub use topic::{Pattern, PatternError, Topic, TopicError};

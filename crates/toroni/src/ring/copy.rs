@@ -67,6 +67,76 @@ pub(crate) fn store(ring: &[AtomicU64], first: usize, from: &[u8]) {
     }
 }
 
+/// Copies bytes of `words`, from byte number `offset` on, to `into`. Does not wrap.
+pub(crate) fn load_bytes(words: &[AtomicU64], offset: usize, into: &mut [u8]) {
+    let mut at = offset;
+    let (head, rest) = into.split_at_mut(into.len().min(offset.next_multiple_of(8) - offset));
+    for byte in head {
+        *byte = words[at / 8].load(Ordering::Relaxed).to_ne_bytes()[at % 8];
+        at += 1;
+    }
+    for chunk in rest.chunks_mut(8) {
+        let bytes = words[at / 8].load(Ordering::Relaxed).to_ne_bytes();
+        chunk.copy_from_slice(&bytes[..chunk.len()]);
+        at += 8;
+    }
+}
+
+/// Copies bytes to `words`, from byte number `offset` on; what is beside them in their words stays.
+/// Does not wrap. Only the owner of the writer lock.
+pub(crate) fn store_bytes(words: &[AtomicU64], offset: usize, from: &[u8]) {
+    let mut at = offset;
+    let (head, rest) = from.split_at(from.len().min(offset.next_multiple_of(8) - offset));
+    let (whole, tail) = rest.as_chunks::<8>();
+    let patch = |at: usize, bytes: &[u8]| {
+        if !bytes.is_empty() {
+            let mut word = words[at / 8].load(Ordering::Relaxed).to_ne_bytes();
+            word[at % 8..][..bytes.len()].copy_from_slice(bytes);
+            words[at / 8].store(u64::from_ne_bytes(word), Ordering::Relaxed);
+        }
+    };
+    patch(at, head);
+    at += head.len();
+    for bytes in whole {
+        words[at / 8].store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+        at += 8;
+    }
+    patch(at, tail);
+}
+
+/// Private memory for a copied record: whole words, read as bytes.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch(Vec<u64>);
+
+impl Scratch {
+    /// The first `words` words, to be written. Grows, and never shrinks: a subscriber needs its
+    /// largest message's size again.
+    #[inline]
+    pub(crate) fn words(&mut self, words: usize) -> &mut [u64] {
+        if self.0.len() < words {
+            self.grow(words);
+        }
+        &mut self.0[..words]
+    }
+
+    #[cold]
+    fn grow(&mut self, words: usize) {
+        self.0.resize(words.next_power_of_two(), 0);
+    }
+
+    /// The first `length` bytes.
+    ///
+    /// # Panics
+    /// If it has never been so large.
+    #[inline]
+    pub(crate) fn bytes(&self, length: usize) -> &[u8] {
+        assert!(length <= self.0.len() * 8);
+        // SAFETY: the vector holds at least `length` initialised bytes, borrowed as long as the
+        // result; bytes have no alignment and no invalid values.
+        unsafe { core::slice::from_raw_parts(self.0.as_ptr().cast(), length) }
+    }
+}
+
 /// How many turns of [`bulk_copy`] can be made for `words` words without wrapping: all or none.
 #[inline]
 fn bulk_turns(ring: &[AtomicU64], first: usize, words: usize) -> usize {

@@ -7,8 +7,9 @@ pub(crate) mod layout;
 pub(crate) mod position;
 
 pub(crate) mod backpressure;
-mod copy;
+pub(crate) mod copy;
 pub(crate) mod memory;
+pub(crate) mod racy;
 pub(crate) mod reader;
 pub(crate) mod slots;
 pub(crate) mod writer;

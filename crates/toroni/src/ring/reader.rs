@@ -2,6 +2,7 @@
 //!
 //! Reading never writes to `ring` and waits for nobody.
 
+use super::copy::Scratch;
 use super::layout::{ALIGNMENT, BLOCKS};
 use super::memory::{Mark, Ring};
 use super::position::{LARGEST_POSITION, record_bytes, to_index};
@@ -91,21 +92,17 @@ impl Cursor {
         Interrupted::Corrupt(Corrupt { what: "record header", value, position: self.position })
     }
 
-    /// Copies the record's extensions and payload to `into`, which becomes as long as they are in
-    /// words, and asks whether they are what was committed.
+    /// Copies the record's extensions and payload to `into`, and asks whether they are what was
+    /// committed.
     #[inline]
     pub(crate) fn copy(
         &self,
         ring: Ring<'_>,
         seen: &Seen,
-        into: &mut Vec<u64>,
+        into: &mut Scratch,
     ) -> Result<(), Interrupted> {
         let words = to_index(record_bytes(seen.length) / 8 - 1);
-        // Grows only: what is behind the length is not cleared for each message.
-        if into.len() < words {
-            into.resize(words, 0);
-        }
-        ring.load(seen.body(), &mut into[..words]);
+        ring.load(seen.body(), into.words(words));
         crash::point(CrashPoint::ReaderMidCopy);
         if ring.is_intact(seen.position) { Ok(()) } else { Err(Interrupted::Lapped) }
     }

@@ -1,0 +1,182 @@
+//! Access in place to bytes of the ring that another process may write at the same time.
+//!
+//! A plain `&[u8]` over such bytes is undefined behaviour, whatever is validated later: the compiler
+//! may read them twice, or keep what it read. So these views copy in and out by relaxed words, and
+//! hand out a slice only against a promise.
+
+use super::copy;
+use crate::sync::{AtomicU64, Ordering};
+
+/// The bytes of a message where they lie in shared memory, for reading.
+///
+/// What is read counts only if the view is validated afterwards.
+#[derive(Clone, Copy)]
+pub struct RacyBytes<'a> {
+    words: &'a [AtomicU64],
+    length: usize,
+}
+
+impl<'a> RacyBytes<'a> {
+    /// The first `length` bytes of `words`; `None` if there are not so many.
+    pub(crate) fn new(words: &'a [AtomicU64], length: usize) -> Option<Self> {
+        (length.div_ceil(8) <= words.len())
+            .then(|| Self { words: &words[..length.div_ceil(8)], length })
+    }
+
+    /// Number of bytes.
+    #[must_use]
+    pub fn len(self) -> usize {
+        self.length
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.length == 0
+    }
+
+    /// The byte at `offset`, if it is one of them.
+    #[must_use]
+    pub fn get(self, offset: usize) -> Option<u8> {
+        (offset < self.length)
+            .then(|| self.words[offset / 8].load(Ordering::Relaxed).to_ne_bytes()[offset % 8])
+    }
+
+    /// Copies bytes from `offset` on into all of `into`.
+    ///
+    /// # Panics
+    /// If there are fewer, as with a slice.
+    pub fn copy_to(self, offset: usize, into: &mut [u8]) {
+        assert!(
+            offset.checked_add(into.len()).is_some_and(|end| end <= self.length),
+            "{} bytes at {offset} of {}",
+            into.len(),
+            self.length
+        );
+        copy::load_bytes(self.words, offset, into);
+    }
+
+    /// All bytes, copied.
+    #[must_use]
+    pub fn to_vec(self) -> Vec<u8> {
+        let mut bytes = vec![0; self.length];
+        self.copy_to(0, &mut bytes);
+        bytes
+    }
+
+    /// The bytes as a slice, without a copy.
+    ///
+    /// # Safety
+    /// No publisher writes these bytes while the slice lives. That holds if this subscriber gates,
+    /// the policy of the bus is `Wait { limit: None }`, and every publisher keeps to the protocol.
+    #[must_use]
+    pub unsafe fn as_slice(self) -> &'a [u8] {
+        // SAFETY: `words` holds at least `length` bytes and lives for 'a; that nobody writes them is
+        // the caller's promise.
+        unsafe { core::slice::from_raw_parts(self.words.as_ptr().cast(), self.length) }
+    }
+}
+
+/// The bytes of a message that is being published, where they will be read, for writing.
+///
+/// They hold what an older message left there, until they are written.
+pub struct RacyBytesMut<'a> {
+    words: &'a [AtomicU64],
+    length: usize,
+}
+
+impl<'a> RacyBytesMut<'a> {
+    /// The first `length` bytes of `words`; `None` if there are not so many. The caller owns the
+    /// writer lock.
+    pub(crate) fn new(words: &'a [AtomicU64], length: usize) -> Option<Self> {
+        (length.div_ceil(8) <= words.len())
+            .then(|| Self { words: &words[..length.div_ceil(8)], length })
+    }
+
+    /// Number of bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Writes `bytes` from `offset` on.
+    ///
+    /// # Panics
+    /// If they do not fit, as with a slice.
+    pub fn write(&mut self, offset: usize, bytes: &[u8]) {
+        assert!(
+            offset.checked_add(bytes.len()).is_some_and(|end| end <= self.length),
+            "{} bytes at {offset} of {}",
+            bytes.len(),
+            self.length
+        );
+        copy::store_bytes(self.words, offset, bytes);
+    }
+
+    /// Sets every byte to `value`.
+    pub fn fill(&mut self, value: u8) {
+        for word in &self.words[..self.length / 8] {
+            word.store(u64::from_ne_bytes([value; 8]), Ordering::Relaxed);
+        }
+        let whole = self.length / 8 * 8;
+        self.write(whole, &[value; 8][..self.length - whole]);
+    }
+
+    /// The bytes as a slice, without a copy.
+    ///
+    /// # Safety
+    /// A subscriber that is so slow that this message overwrites what it reads does so at the same
+    /// time, with relaxed atomic loads, and throws the result away. The language calls even that a
+    /// data race with plain writes; the processors that Rust runs on do not mind. Use it where you
+    /// accept that, or where no subscriber is ever lapped (policy `Wait { limit: None }`).
+    pub unsafe fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: `words` holds at least `length` bytes, which only the owner of the writer lock
+        // writes; the rest is the caller's promise.
+        unsafe {
+            core::slice::from_raw_parts_mut(self.words.as_ptr().cast_mut().cast(), self.length)
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_go_in_and_out_at_any_offset() {
+        let words: Vec<AtomicU64> = (0..8).map(|_| AtomicU64::new(u64::MAX)).collect();
+        for length in 0..=61 {
+            for offset in 0..=length {
+                let mut view = RacyBytesMut::new(&words, length).unwrap();
+                view.fill(7);
+                let bytes: Vec<u8> = (1..=u8::MAX).take(length - offset).collect();
+                view.write(offset, &bytes);
+                let read = RacyBytes::new(&words, length).unwrap();
+                assert_eq!(read.len(), length);
+                let mut expected = vec![7; offset];
+                expected.extend(&bytes);
+                assert_eq!(read.to_vec(), expected);
+                let mut part = vec![0; length - offset];
+                read.copy_to(offset, &mut part);
+                assert_eq!(part, bytes);
+                assert_eq!(read.get(length), None);
+                assert_eq!(read.get(offset), expected.get(offset).copied());
+                // SAFETY: only this thread uses the words.
+                assert_eq!(unsafe { read.as_slice() }, expected);
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "9 bytes at 0 of 8")]
+    fn writing_beyond_the_end_panics() {
+        let words = [AtomicU64::new(0), AtomicU64::new(0)];
+        RacyBytesMut::new(&words, 8).unwrap().write(0, &[0; 9]);
+    }
+}
