@@ -76,6 +76,59 @@ pub enum OpenError {
         /// The file or directory.
         path: PathBuf,
     },
+    /// A directory that must be there is not.
+    #[error("there is no directory {path}: create it, or set TORONI_DIR to one that exists")]
+    MissingDirectory {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// Something else stands where a directory must be.
+    #[error("{path} is not a directory: remove it, choose another bus name, or set TORONI_DIR")]
+    NotADirectory {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A symbolic link stands where a bus or one of its files must be. It is not followed: in a
+    /// directory that everybody can write, anybody can place one.
+    #[error("{path} is a symbolic link, which is not followed: mount or make the directory itself")]
+    Symlink {
+        /// The link.
+        path: PathBuf,
+    },
+    /// The file system knows no access control lists, which permissions by group need.
+    #[error(
+        "the file system of {path} has no POSIX access control lists, which --writers and --readers need: mount it with them, or set permissions by --mode"
+    )]
+    AclsUnsupported {
+        /// The file.
+        path: PathBuf,
+    },
+    /// There is no such group on this machine.
+    #[error(
+        "there is no group {name:?} on this machine: give the name or number of an existing one"
+    )]
+    UnknownGroup {
+        /// The name that was given.
+        name: String,
+    },
+    /// Memory could not be locked.
+    #[error(
+        "cannot lock {wanted} bytes of {path} in memory, the limit of this process is {limit}: raise it (ulimit -l, LimitMEMLOCK=), or open the bus without mlock"
+    )]
+    MemoryLock {
+        /// Bytes to be locked.
+        wanted: u64,
+        /// The limit RLIMIT_MEMLOCK, in bytes.
+        limit: u64,
+        /// The file.
+        path: PathBuf,
+    },
+    /// Another process removes, or checks, this very bus.
+    #[error("another process is removing or checking the bus at {path}: try again")]
+    Busy {
+        /// Directory of the bus.
+        path: PathBuf,
+    },
     /// A file of the directory is no part of a bus.
     #[error(
         "{path} is not a part of a Toroni bus ({what}): choose another name, or remove the directory"
@@ -132,6 +185,16 @@ pub enum OpenError {
         /// The size it must have.
         wanted: u64,
     },
+    /// The header is not what any release writes: its checksum or a value in it is wrong.
+    #[error(
+        "the header of {path} is damaged ({what}): remove the bus with `toroni clean NAME` and create it again"
+    )]
+    HeaderDamaged {
+        /// The file.
+        path: PathBuf,
+        /// What does not fit.
+        what: String,
+    },
     /// The files of the directory come from different buses.
     #[error(
         "{path} belongs to another bus than the file ring beside it: remove the directory and create the bus again"
@@ -163,6 +226,22 @@ pub enum OpenError {
         path: PathBuf,
         /// `PID namespaces`, `C libraries`, …
         boundary: &'static str,
+    },
+    /// A robust mutex in a file on a disk would come back locked after a reboot.
+    #[error(
+        "{path} is on a disk, where the lock kind `robust` does not work: create the bus with the lock kind `lease`, or in /dev/shm"
+    )]
+    RobustOnDisk {
+        /// Directory of the bus.
+        path: PathBuf,
+    },
+    /// A bus on a disk was used before a reboot, and nobody who may write it has checked it since.
+    #[error(
+        "the bus at {path} was last used before this machine booted: open it once for publishing, which checks what is left of it"
+    )]
+    NotCheckedSinceBoot {
+        /// Directory of the bus.
+        path: PathBuf,
     },
     /// The multicast notifier cannot reach this process.
     #[error(

@@ -16,6 +16,7 @@ mod error;
 pub(crate) mod notify;
 pub(crate) mod ring;
 mod settings;
+pub(crate) mod shm;
 pub(crate) mod sync;
 pub(crate) mod topic;
 

@@ -4,7 +4,7 @@
 //! ```text
 //!  ring                          publishers                    readers
 //!  +-------------------------+ 0 +---------------------------+ +---------------------------+
-//!  | Header (never changes)  |   | FileHeader                | | FileHeader                |
+//!  | RawHeader               |   | RawFileHeader             | | RawFileHeader             |
 //!  +-------------------------+ 1 | page                      | | ReadersControl, one page  |
 //!  | Control: lock, tail,    |   +---------------------------+ +---------------------------+
 //!  | reserved, wake, waits,  |   | PublisherSlot 0           | | ReaderSlot 0              |
@@ -38,8 +38,8 @@ use crate::sync::{AtomicU32, AtomicU64};
 
 /// The unit of the drawing above, in bytes.
 pub(crate) const PAGE: usize = 4096;
-/// First eight bytes of each file.
-pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"TORONI\0\x01");
+/// First eight bytes of each file, the same in both byte orders.
+pub(crate) const MAGIC: [u8; 8] = *b"TORONI\0\x01";
 /// Raised with every change of this file that an older process would misread.
 pub(crate) const LAYOUT_VERSION: u32 = 1;
 /// Reads as another number on a machine of the other byte order.
@@ -54,7 +54,7 @@ pub(crate) const ALIGNMENT: u64 = 8;
 pub(crate) const CONTROL_OFFSET: usize = PAGE;
 /// Offset of the topic table in `ring`.
 pub(crate) const TABLE_OFFSET: usize = 2 * PAGE;
-/// Offset of [`ReadersControl`] in `readers`: within the first page, behind its [`FileHeader`].
+/// Offset of [`ReadersControl`] in `readers`: within the first page, behind its [`RawFileHeader`].
 pub(crate) const READERS_CONTROL_OFFSET: usize = 128;
 /// Offset of the first slot in `publishers` and in `readers`.
 pub(crate) const SLOTS_OFFSET: usize = PAGE;
@@ -65,6 +65,88 @@ pub(crate) const SLOT_BYTES: usize = 128;
 pub(crate) const LEASE_OFFSET: u64 = 1 << 40;
 /// Byte of `ring` on which every handle holds a shared lock, and `clean` an exclusive one.
 pub(crate) const BUS_LOCK_OFFSET: u64 = LEASE_OFFSET - 1;
+
+/// `kind` of the file `ring`.
+pub(crate) const KIND_RING: u32 = 1;
+/// `kind` of the file `publishers`.
+pub(crate) const KIND_PUBLISHERS: u32 = 2;
+/// `kind` of the file `readers`.
+pub(crate) const KIND_READERS: u32 = 3;
+
+/// The first bytes of each file. Never changes. Read and written as bytes, see `shm/header.rs`.
+#[repr(C)]
+pub(crate) struct RawFileHeader {
+    /// [`MAGIC`].
+    pub(crate) magic: [u8; 8],
+    /// [`ENDIANNESS`]; stands before everything that depends on it.
+    pub(crate) endianness: u32,
+    /// [`LAYOUT_VERSION`]; the fields up to here have their place in every version.
+    pub(crate) version: u32,
+    /// Number of the machine in the ELF format, such as 62 for x86-64.
+    pub(crate) architecture: u32,
+    /// The machine's page size.
+    pub(crate) page_bytes: u32,
+    /// [`KIND_RING`], [`KIND_PUBLISHERS`] or [`KIND_READERS`].
+    pub(crate) kind: u32,
+    /// Slots of the file; 0 in `ring`.
+    pub(crate) slots: u32,
+    /// Random; the same in the three files of a bus.
+    pub(crate) bus_id: [u8; 16],
+    /// FNV-1a, 64 bits, of the header without this field and without `home`.
+    pub(crate) checksum: u64,
+    pub(crate) _unused: u64,
+}
+
+/// The first bytes of `ring`. Never changes, but for `home`.
+#[repr(C)]
+pub(crate) struct RawHeader {
+    pub(crate) file: RawFileHeader,
+    /// Size of `ring`, of its stream, of its topic table, and where the stream starts.
+    pub(crate) file_bytes: u64,
+    pub(crate) capacity: u64,
+    pub(crate) topic_table_bytes: u64,
+    pub(crate) data_offset: u64,
+    pub(crate) max_publishers: u32,
+    pub(crate) max_subscribers: u32,
+    /// Lock kind, notifier and policy: numbers given by `shm/header.rs`.
+    pub(crate) lock: u32,
+    pub(crate) notify: u32,
+    pub(crate) policy: u32,
+    /// [`FLAG_PERSISTENT`], [`FLAG_HUGE_PAGES`].
+    pub(crate) flags: u32,
+    /// Limit or budget of the policy, and its interval.
+    pub(crate) policy_ns: u64,
+    pub(crate) policy_per_ns: u64,
+    /// Multicast group, or 0, and its port.
+    pub(crate) group_address: u32,
+    pub(crate) group_port: u32,
+    /// Permissions asked for at creation, each [`UNSET`] if it was not.
+    pub(crate) mode: u32,
+    pub(crate) writers_gid: u32,
+    pub(crate) readers_gid: u32,
+    pub(crate) _unused: u32,
+    /// CLOCK_REALTIME, ns.
+    pub(crate) created_ns: u64,
+    /// C library of the creator, such as `glibc 2.36`, padded with 0.
+    pub(crate) libc: [u8; 32],
+    pub(crate) home: RawHome,
+}
+
+/// Which boot and namespaces the bus belongs to. Rewritten, in one write, after a reboot.
+#[repr(C)]
+pub(crate) struct RawHome {
+    pub(crate) boot_id: [u8; 16],
+    /// Inodes of the creator's namespaces, 0 if unknown.
+    pub(crate) pid_namespace: u64,
+    pub(crate) net_namespace: u64,
+}
+
+/// `clean` never removes the bus.
+pub(crate) const FLAG_PERSISTENT: u32 = 1;
+/// The stream starts at a multiple of 2 MiB.
+pub(crate) const FLAG_HUGE_PAGES: u32 = 2;
+/// A permission that was not asked for.
+pub(crate) const UNSET: u32 = u32::MAX;
 
 /// A cache line of its own for what one side writes and the other polls: two of the processor's 64
 /// bytes, because adjacent lines are fetched in pairs.
@@ -227,6 +309,10 @@ pub(crate) const READER_HAS_SOCKET: u32 = 2;
 #[cfg(not(loom))]
 const _: () = {
     use core::mem::{offset_of, size_of};
+    assert!(size_of::<RawFileHeader>() == 64);
+    assert!(offset_of!(RawFileHeader, endianness) == 8 && offset_of!(RawFileHeader, version) == 12);
+    assert!(size_of::<RawFileHeader>() <= READERS_CONTROL_OFFSET);
+    assert!(size_of::<RawHeader>() == 232 && offset_of!(RawHeader, home) == 200);
     assert!(size_of::<Control>() <= PAGE);
     assert!(offset_of!(Control, commit) == 0);
     assert!(offset_of!(Control, reserved) == 128);
@@ -244,6 +330,36 @@ const _: () = {
     assert!(size_of::<ReaderSlot>() == SLOT_BYTES);
 };
 
+impl Control {
+    /// Makes the bus an empty one. Only while nobody else uses it.
+    pub(crate) fn reset(&self) {
+        use crate::sync::Ordering::Relaxed;
+        let Self { commit, reserved, wake, waits, budget, mutex, topics, clean_close, index } =
+            self;
+        commit.0.lock.store(0, Relaxed);
+        commit.0.tail.store(0, Relaxed);
+        commit.0.sequence.store(0, Relaxed);
+        reserved.0.store(ALIGNMENT, Relaxed);
+        wake.0.store(0, Relaxed);
+        waits.0.store(0, Relaxed);
+        budget.0.interval_start_ns.store(0, Relaxed);
+        budget.0.spent_ns.store(0, Relaxed);
+        budget.0.charged_until_ns.store(0, Relaxed);
+        for word in &mutex.0 {
+            word.store(0, Relaxed);
+        }
+        topics.0.store(0, Relaxed);
+        clean_close.0.position.store(0, Relaxed);
+        clean_close.0.sequence.store(0, Relaxed);
+        clean_close.0.valid.store(0, Relaxed);
+        for entry in index {
+            entry.position.store(NO_ENTRY, Relaxed);
+            entry.sequence.store(0, Relaxed);
+        }
+        index[0].position.store(0, Relaxed);
+    }
+}
+
 impl Default for Control {
     /// The words of an empty bus.
     fn default() -> Self {
@@ -256,13 +372,9 @@ impl Default for Control {
             mutex: Line::default(),
             topics: Line::default(),
             clean_close: Line::default(),
-            index: core::array::from_fn(|_| BlockEntry {
-                position: AtomicU64::new(NO_ENTRY),
-                sequence: AtomicU64::new(0),
-            }),
+            index: core::array::from_fn(|_| BlockEntry::default()),
         };
-        control.index[0].position.store(0, crate::sync::Ordering::Relaxed);
-        control.reserved.0.store(ALIGNMENT, crate::sync::Ordering::Relaxed);
+        control.reset();
         control
     }
 }

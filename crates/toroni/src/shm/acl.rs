@@ -1,0 +1,398 @@
+//! Who may do what with a bus: file modes and POSIX access control lists.
+//!
+//! The two roles of a bus need different things of each of its parts:
+//!
+//! | part | publishers | subscribers |
+//! |---|---|---|
+//! | directory | `r-x` | `r-x` |
+//! | `ring` | `rw-` | `r--` |
+//! | `publishers` | `rw-` | `---` |
+//! | `readers` | `r--` | `rw-` |
+//! | `sockets/` | `--x` | `rwx` |
+//!
+//! Groups get these by entries of an access control list, written as the extended attribute that the
+//! kernel reads (acl(5), include/uapi/linux/posix_acl_xattr.h): no library, no program is needed.
+
+use super::directory::failed;
+use super::mapping::Protection;
+use crate::error::OpenError;
+use rustix::fs::{Mode, XattrFlags};
+use rustix::io::Errno;
+use std::ffi::{CStr, CString};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Who may use a new bus. By default, what the umask leaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Permissions {
+    /// For owner, group and others, as in `chmod`: who may write is a publisher and subscriber, who
+    /// may only read is a subscriber. The owner always is both.
+    pub(crate) mode: Option<u32>,
+    /// Number of the group of publishers.
+    pub(crate) writers: Option<u32>,
+    /// Number of the group of subscribers.
+    pub(crate) readers: Option<u32>,
+}
+
+/// A part of a bus that has permissions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Directory,
+    Ring,
+    Publishers,
+    Readers,
+    Sockets,
+}
+
+impl Permissions {
+    /// The mode to create a part with. What is to be set by [`apply`](Self::apply) starts with
+    /// nothing for others, so that nobody slips in before.
+    pub(crate) fn first_mode(&self, part: Part) -> Mode {
+        let for_all = if part.is_directory() { 0o777 } else { 0o666 };
+        Mode::from_raw_mode(if self.by_umask() { for_all } else { for_all & 0o700 })
+    }
+
+    /// Gives a part its permissions. `path` is for messages.
+    pub(crate) fn apply(&self, part: impl AsFd, of: Part, path: &Path) -> Result<(), OpenError> {
+        if self.by_umask() {
+            return Ok(());
+        }
+        let (owner, group, others) = self.classes(of);
+        let mode = owner << 6 | group << 3 | others;
+        rustix::fs::fchmod(&part, Mode::from_raw_mode(mode))
+            .map_err(|errno| failed("set the permissions of", path, errno))?;
+        if self.writers.is_none() && self.readers.is_none() {
+            return Ok(());
+        }
+        let list = encode(owner, group, others, &self.groups(of));
+        rustix::fs::fsetxattr(&part, XATTR, &list, XattrFlags::empty()).map_err(|errno| match errno
+        {
+            Errno::OPNOTSUPP => OpenError::AclsUnsupported { path: path.to_owned() },
+            errno => failed("set the access control list of", path, errno),
+        })
+    }
+
+    fn by_umask(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Permissions of owner, group and others.
+    fn classes(&self, part: Part) -> (u32, u32, u32) {
+        let owner = if part.is_directory() { 7 } else { 6 };
+        let mode = self.mode.unwrap_or(0);
+        let class = |bits: u32| {
+            let subscriber = if bits & 4 != 0 { part.for_readers() } else { 0 };
+            let publisher = if bits & 6 == 6 { part.for_writers() } else { 0 };
+            subscriber | publisher
+        };
+        (owner, class(mode >> 3), class(mode))
+    }
+
+    /// Permissions of the named groups, in the order of their numbers, each once.
+    fn groups(&self, part: Part) -> Vec<(u32, u32)> {
+        let writers = self.writers.map(|group| (group, part.for_writers()));
+        let readers = self.readers.map(|group| (group, part.for_readers()));
+        let mut groups: Vec<_> = writers.into_iter().chain(readers).collect();
+        groups.sort_unstable();
+        if let [(first, one), (second, other)] = groups[..]
+            && first == second
+        {
+            groups = vec![(first, one | other)];
+        }
+        groups
+    }
+}
+
+/// Number of a group, given by name or number.
+pub(crate) fn group_number(group: &str) -> Result<u32, OpenError> {
+    let unknown = || OpenError::UnknownGroup { name: group.to_owned() };
+    if let Ok(number) = group.parse() {
+        // The last one means "none" to the kernel.
+        return if number == u32::MAX { Err(unknown()) } else { Ok(number) };
+    }
+    let name = CString::new(group).map_err(|_| unknown())?;
+    look_up_group(|entry, buffer, length, found| {
+        // SAFETY: valid pointers with the lengths that are given.
+        unsafe { libc::getgrnam_r(name.as_ptr(), entry, buffer, length, found) }
+    })
+    .map(|(number, _)| number)
+    .ok_or_else(unknown)
+}
+
+/// Who could do what was refused, and what to do about it: a hint for an error message.
+pub(super) fn who_may(path: &Path, role: &str, protection: Protection) -> String {
+    let (wanted, access) = match protection {
+        Protection::Read => (4, "read"),
+        Protection::Write => (6, "read and write"),
+    };
+    let mut holders = Vec::new();
+    if let Ok(metadata) = path.metadata() {
+        holders.push(format!("its owner, {}", user(metadata.uid())));
+        let list = read(path);
+        let by_mode = (metadata.gid(), metadata.mode() >> 3 & 7);
+        let groups = if list.is_empty() { vec![by_mode] } else { list };
+        let may = groups.into_iter().filter(|(_, bits)| bits & wanted == wanted);
+        holders.extend(may.map(|(number, _)| format!("the members of {}", group(number))));
+    }
+    let holders = match &holders[..] {
+        [] => String::new(),
+        some => format!(", as {} may", some.join(" and ")),
+    };
+    format!(
+        "{role} must be able to {access} it{holders}; this process runs as {}: join such a group and log in again, or let the owner create the bus anew for your groups (toroni create --writers GROUP --readers GROUP)",
+        user(rustix::process::geteuid().as_raw())
+    )
+}
+
+/// As [`who_may`], where no role is known.
+pub(super) fn who_is(path: &Path) -> String {
+    let owner = path
+        .metadata()
+        .map(|metadata| format!("it belongs to {}, ", user(metadata.uid())))
+        .unwrap_or_default();
+    let own = user(rustix::process::geteuid().as_raw());
+    format!("{owner}this process runs as {own}: ask the owner, or set TORONI_DIR to another place")
+}
+
+const XATTR: &CStr = c"system.posix_acl_access";
+const VERSION: u32 = 2;
+const USER_OBJ: u16 = 0x01;
+const GROUP_OBJ: u16 = 0x04;
+const GROUP: u16 = 0x08;
+const MASK: u16 = 0x10;
+const OTHER: u16 = 0x20;
+const NO_ID: u32 = u32::MAX;
+const ENTRY_BYTES: usize = 8;
+
+impl Part {
+    fn is_directory(self) -> bool {
+        matches!(self, Self::Directory | Self::Sockets)
+    }
+
+    fn for_writers(self) -> u32 {
+        match self {
+            Self::Directory => 5,
+            Self::Ring | Self::Publishers => 6,
+            Self::Readers => 4,
+            Self::Sockets => 1,
+        }
+    }
+
+    fn for_readers(self) -> u32 {
+        match self {
+            Self::Directory => 5,
+            Self::Ring => 4,
+            Self::Publishers => 0,
+            Self::Readers => 6,
+            Self::Sockets => 7,
+        }
+    }
+}
+
+/// The attribute's bytes: a version, and entries of tag, permissions and id, all little-endian and
+/// in the order that the kernel demands.
+fn encode(owner: u32, group: u32, others: u32, groups: &[(u32, u32)]) -> Vec<u8> {
+    let mask = groups.iter().fold(group, |mask, (_, bits)| mask | bits);
+    let mut bytes = VERSION.to_le_bytes().to_vec();
+    let mut entry = |tag: u16, bits: u32, id: u32| {
+        bytes.extend(tag.to_le_bytes());
+        bytes.extend(u16::try_from(bits).unwrap_or(0).to_le_bytes());
+        bytes.extend(id.to_le_bytes());
+    };
+    entry(USER_OBJ, owner, NO_ID);
+    entry(GROUP_OBJ, group, NO_ID);
+    for (id, bits) in groups {
+        entry(GROUP, *bits, *id);
+    }
+    entry(MASK, mask, NO_ID);
+    entry(OTHER, others, NO_ID);
+    bytes
+}
+
+/// The named groups of a file's list and their permissions.
+fn read(path: &Path) -> Vec<(u32, u32)> {
+    let mut bytes = [0_u8; 1024];
+    let length = rustix::fs::lgetxattr(path, XATTR, &mut bytes).unwrap_or(0);
+    let Some(entries) = bytes[..length].get(4..) else { return Vec::new() };
+    entries
+        .chunks_exact(ENTRY_BYTES)
+        .filter(|entry| u16::from_le_bytes([entry[0], entry[1]]) == GROUP)
+        .map(|entry| {
+            let id = u32::from_le_bytes([entry[4], entry[5], entry[6], entry[7]]);
+            (id, u32::from(u16::from_le_bytes([entry[2], entry[3]])))
+        })
+        .collect()
+}
+
+fn user(number: u32) -> String {
+    let mut buffer = vec![0; LOOK_UP_BYTES];
+    // SAFETY: `zeroed` is a valid passwd: null pointers and zeros.
+    let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
+    let mut found = std::ptr::null_mut();
+    // SAFETY: valid pointers with the lengths that are given.
+    let name = unsafe {
+        libc::getpwuid_r(
+            number,
+            &raw mut entry,
+            buffer.as_mut_ptr(),
+            LOOK_UP_BYTES,
+            &raw mut found,
+        );
+        // Its name lies in `buffer`.
+        (!found.is_null()).then(|| CStr::from_ptr(entry.pw_name).to_string_lossy().into_owned())
+    };
+    format!("user {}", name.map_or_else(|| number.to_string(), |name| format!("{name} ({number})")))
+}
+
+fn group(number: u32) -> String {
+    let name = look_up_group(|entry, buffer, length, found| {
+        // SAFETY: valid pointers with the lengths that are given.
+        unsafe { libc::getgrgid_r(number, entry, buffer, length, found) }
+    });
+    let name = name.map(|(_, name)| format!("{name} ({number})"));
+    format!("group {}", name.unwrap_or_else(|| number.to_string()))
+}
+
+/// Large enough for a group of some thousand members.
+const LOOK_UP_BYTES: usize = 256 << 10;
+
+fn look_up_group(
+    ask: impl FnOnce(*mut libc::group, *mut libc::c_char, usize, *mut *mut libc::group) -> libc::c_int,
+) -> Option<(u32, String)> {
+    let mut buffer = vec![0; LOOK_UP_BYTES];
+    // SAFETY: `zeroed` is a valid group: null pointers and zeros.
+    let mut entry: libc::group = unsafe { std::mem::zeroed() };
+    let mut found = std::ptr::null_mut();
+    ask(&raw mut entry, buffer.as_mut_ptr(), LOOK_UP_BYTES, &raw mut found);
+    if found.is_null() {
+        return None;
+    }
+    // SAFETY: found, so the name is a string within `buffer`.
+    let name = unsafe { CStr::from_ptr(entry.gr_name) }.to_string_lossy().into_owned();
+    Some((entry.gr_gid, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shm::testing::TempDir;
+    use std::fs::{File, Permissions as FilePermissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    const WRITERS: u32 = 61001;
+    const READERS: u32 = 61002;
+    const STRANGERS: u32 = 61003;
+
+    fn is_root() -> bool {
+        rustix::process::geteuid().is_root()
+    }
+
+    /// Whether a user of this group, and of no other, may open the path.
+    fn may(group: u32, path: &Path, flags: libc::c_int) -> bool {
+        let path = CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
+        // SAFETY: the child makes system calls only.
+        match unsafe { libc::fork() } {
+            0 => unsafe {
+                // SAFETY: as above; `path` was made before the fork.
+                let dropped = libc::setgroups(0, std::ptr::null()) == 0
+                    && libc::setgid(group) == 0
+                    && libc::setuid(61009) == 0;
+                let opened = libc::open(path.as_ptr(), flags) >= 0;
+                libc::_exit(if !dropped { 2 } else { i32::from(!opened) })
+            },
+            child => {
+                let mut status = 0;
+                // SAFETY: our child, and room for its status.
+                unsafe { libc::waitpid(child, &raw mut status, 0) };
+                assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) != 2, "{status}");
+                libc::WEXITSTATUS(status) == 0
+            }
+        }
+    }
+
+    fn file(directory: &TempDir, part: Part, permissions: Permissions) -> std::path::PathBuf {
+        directory.path().to_owned().metadata().unwrap();
+        std::fs::set_permissions(directory.path(), FilePermissions::from_mode(0o755)).unwrap();
+        let path = directory.path().join("part");
+        permissions.apply(File::create(&path).unwrap(), part, &path).unwrap();
+        path
+    }
+
+    #[test]
+    fn groups_get_what_their_role_needs() {
+        if !is_root() {
+            return eprintln!("skipped: only root can become other users");
+        }
+        let permissions =
+            Permissions { writers: Some(WRITERS), readers: Some(READERS), mode: None };
+        for (part, group, read, write) in [
+            (Part::Ring, WRITERS, true, true),
+            (Part::Ring, READERS, true, false),
+            (Part::Publishers, WRITERS, true, true),
+            (Part::Publishers, READERS, false, false),
+            (Part::Readers, WRITERS, true, false),
+            (Part::Readers, READERS, true, true),
+            (Part::Ring, STRANGERS, false, false),
+            (Part::Publishers, STRANGERS, false, false),
+            (Part::Readers, STRANGERS, false, false),
+        ] {
+            let directory = TempDir::new();
+            let path = file(&directory, part, permissions);
+            assert_eq!(may(group, &path, libc::O_RDONLY), read, "{part:?} {group}");
+            assert_eq!(may(group, &path, libc::O_RDWR), write, "{part:?} {group}");
+        }
+    }
+
+    #[test]
+    fn one_group_can_have_both_roles() {
+        let permissions =
+            Permissions { writers: Some(WRITERS), readers: Some(WRITERS), mode: None };
+        for part in [Part::Ring, Part::Publishers, Part::Readers] {
+            let directory = TempDir::new();
+            let path = file(&directory, part, permissions);
+            assert_eq!(read(&path), [(WRITERS, 6)]);
+            assert!(!is_root() || may(WRITERS, &path, libc::O_RDWR));
+        }
+    }
+
+    #[test]
+    fn a_mode_gives_roles_to_classes() {
+        let mode = |mode, part| {
+            let directory = TempDir::new();
+            let permissions = Permissions { mode: Some(mode), ..Permissions::default() };
+            let path = file(&directory, part, permissions);
+            path.metadata().unwrap().permissions().mode() & 0o777
+        };
+        assert_eq!(mode(0o600, Part::Readers), 0o600);
+        assert_eq!(mode(0o664, Part::Ring), 0o664);
+        assert_eq!(mode(0o664, Part::Publishers), 0o660);
+        assert_eq!(mode(0o664, Part::Readers), 0o666);
+        assert_eq!(mode(0o640, Part::Directory), 0o750);
+        assert_eq!(mode(0o640, Part::Sockets), 0o770);
+    }
+
+    #[test]
+    fn groups_are_found_by_name_and_number() {
+        assert_eq!(group_number("root").unwrap(), 0);
+        assert_eq!(group_number("61001").unwrap(), 61001);
+        for unknown in ["no such group", "", "4294967295", "a\0b"] {
+            let error = group_number(unknown).unwrap_err();
+            assert!(matches!(error, OpenError::UnknownGroup { .. }), "{unknown:?}");
+        }
+        assert_eq!(group(0), "group root (0)");
+        assert_eq!(user(0), "user root (0)");
+        assert_eq!(user(61009), "user 61009");
+    }
+
+    #[test]
+    fn the_hint_names_groups() {
+        let directory = TempDir::new();
+        let permissions = Permissions { writers: Some(0), readers: Some(READERS), mode: None };
+        let path = file(&directory, Part::Ring, permissions);
+        let hint = who_may(&path, "a publisher", Protection::Write);
+        assert!(hint.contains("group root (0)"), "{hint}");
+        assert!(!hint.contains("61002"), "{hint}");
+        assert!(who_may(&path, "any", Protection::Read).contains("group 61002"));
+    }
+}

@@ -1,0 +1,385 @@
+//! The directory of a bus, and how its files are opened.
+//!
+//! In `/dev/shm` everybody may place anything under any name. So no symbolic link is followed below
+//! the root, only regular files are taken for files (a FIFO would block the opener), and whatever
+//! is done to a file of a bus is done relative to a descriptor of its directory.
+
+use super::acl;
+use super::mapping::Protection;
+use crate::error::OpenError;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
+use rustix::io::Errno;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where buses are if nobody says otherwise.
+pub(crate) const DEFAULT_ROOT: &str = "/dev/shm/toroni";
+const LONGEST_NAME: usize = 64;
+
+/// The directory of all buses: `explicit`, or `$TORONI_DIR`, or [`DEFAULT_ROOT`].
+pub(crate) fn root(explicit: Option<&Path>) -> PathBuf {
+    let from_environment = || std::env::var_os("TORONI_DIR").filter(|dir| !dir.is_empty());
+    explicit.map_or_else(
+        || from_environment().map_or_else(|| PathBuf::from(DEFAULT_ROOT), PathBuf::from),
+        Path::to_owned,
+    )
+}
+
+/// Whether `name` can be a bus: 1 to 64 of `A-Z a-z 0-9 . _ -`, with no dot in front.
+pub(crate) fn check_name(name: &str) -> Result<(), OpenError> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    if (1..=LONGEST_NAME).contains(&name.len()) && !name.starts_with('.') && name.bytes().all(fits)
+    {
+        return Ok(());
+    }
+    Err(OpenError::InvalidName { name: name.to_owned() })
+}
+
+/// A file of a bus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BusFile {
+    /// Header, control words, topic table and stream.
+    Ring,
+    /// Leases and slots of publishers.
+    Publishers,
+    /// Leases and slots of subscribers.
+    Readers,
+}
+
+impl BusFile {
+    /// Its name in the directory.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Ring => "ring",
+            Self::Publishers => "publishers",
+            Self::Readers => "readers",
+        }
+    }
+}
+
+/// Name of the directory of the subscribers' sockets.
+pub(crate) const SOCKETS: &str = "sockets";
+
+/// An opened directory of a bus. Clones share it.
+#[derive(Clone)]
+pub(crate) struct BusDirectory(Arc<Inner>);
+
+struct Inner {
+    root: OwnedFd,
+    name: String,
+    path: PathBuf,
+    fd: OwnedFd,
+    identity: (u64, u64),
+}
+
+impl BusDirectory {
+    /// Opens `root/name`, which exists.
+    pub(crate) fn open(root: &Path, name: &str) -> Result<Self, OpenError> {
+        check_name(name)?;
+        let path = absolute(root).join(name);
+        let root = match open_root(root) {
+            Err(OpenError::MissingDirectory { .. }) => return Err(OpenError::NotFound { path }),
+            answer => answer?,
+        };
+        Self::open_at(root, name.to_owned(), path)
+    }
+
+    /// As [`open`](Self::open), below an opened root, and for any name.
+    pub(super) fn open_at(root: OwnedFd, name: String, path: PathBuf) -> Result<Self, OpenError> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(&root, &*name, flags, Mode::empty()).map_err(|errno| {
+            if errno == Errno::NOENT {
+                return OpenError::NotFound { path: path.clone() };
+            }
+            let is_link = rustix::fs::statat(&root, &*name, AtFlags::SYMLINK_NOFOLLOW)
+                .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink);
+            failed("open", &path, if is_link { Errno::LOOP } else { errno })
+        })?;
+        let stat = rustix::fs::fstat(&fd).map_err(|errno| failed("open", &path, errno))?;
+        Ok(Self(Arc::new(Inner { root, name, path, fd, identity: identity(&stat) })))
+    }
+
+    /// Its absolute path, for messages and for `toroni info`; not for opening.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0.path
+    }
+
+    /// Name of the bus.
+    pub(crate) fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// A descriptor of the directory (O_PATH).
+    pub(crate) fn dirfd(&self) -> BorrowedFd<'_> {
+        self.0.fd.as_fd()
+    }
+
+    /// A descriptor of the directory that this one lies in (O_PATH).
+    pub(super) fn root(&self) -> BorrowedFd<'_> {
+        self.0.root.as_fd()
+    }
+
+    /// Opens a file, with a description of its own.
+    pub(crate) fn open_file(
+        &self,
+        file: BusFile,
+        protection: Protection,
+    ) -> Result<OwnedFd, OpenError> {
+        let path = self.0.path.join(file.name());
+        let answer = open_regular(self.dirfd(), file.name(), protection);
+        answer.map_err(|errno| match errno {
+            Errno::NOENT => OpenError::NotFound { path: self.0.path.clone() },
+            Errno::ACCESS | Errno::PERM => self.denied(file, protection, path),
+            Errno::NODEV | Errno::NXIO | Errno::ISDIR => {
+                OpenError::NotABus { path, what: "it is not a regular file".to_owned() }
+            }
+            errno => failed("open", &path, errno),
+        })
+    }
+
+    /// A descriptor of the directory of sockets (O_PATH).
+    pub(crate) fn open_sockets(&self) -> Result<OwnedFd, OpenError> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat(self.dirfd(), SOCKETS, flags, Mode::empty())
+            .map_err(|errno| failed("open", &self.0.path.join(SOCKETS), errno))
+    }
+
+    /// Whether the path of the directory still leads to it. `clean` takes the name away first.
+    pub(super) fn is_still_named(&self) -> bool {
+        still_names(self.root(), &self.0.name, self.0.identity)
+    }
+
+    fn denied(&self, file: BusFile, protection: Protection, path: PathBuf) -> OpenError {
+        let (action, role) = match (file, protection) {
+            (BusFile::Ring, Protection::Read) => ("open", "every process of a bus"),
+            (BusFile::Readers, Protection::Write) => {
+                ("open for receiving", "a subscriber, in the group given by --readers,")
+            }
+            _ => ("open for publishing", "a publisher, in the group given by --writers,"),
+        };
+        let hint = acl::who_may(&path, role, protection);
+        OpenError::PermissionDenied { action, path, hint }
+    }
+}
+
+impl fmt::Debug for BusDirectory {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("BusDirectory").field(&self.0.path).finish()
+    }
+}
+
+/// Opens the root (O_PATH). A root that somebody chose may be a link; the default may not, anybody
+/// can place one there.
+pub(super) fn open_root(root: &Path) -> Result<OwnedFd, OpenError> {
+    let mut flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    if root == Path::new(DEFAULT_ROOT) {
+        flags |= OFlags::NOFOLLOW;
+    }
+    rustix::fs::open(root, flags, Mode::empty()).map_err(|errno| match errno {
+        Errno::NOENT => OpenError::MissingDirectory { path: root.to_owned() },
+        errno => failed("open", root, errno),
+    })
+}
+
+/// As [`open_root`], and makes the directory if it is missing: the default one with mode 1777, for
+/// all users; another with what the umask leaves.
+pub(super) fn open_or_create_root(root: &Path) -> Result<OwnedFd, OpenError> {
+    match open_root(root) {
+        Err(OpenError::MissingDirectory { .. }) => {}
+        answer => return answer,
+    }
+    let answer = if root == Path::new(DEFAULT_ROOT) {
+        create_for_all(root)
+    } else {
+        rustix::fs::mkdir(root, Mode::from_raw_mode(0o777))
+    };
+    match answer {
+        Ok(()) | Err(Errno::EXIST) => open_root(root),
+        Err(Errno::NOENT) => {
+            Err(OpenError::MissingDirectory { path: root.parent().unwrap_or(root).to_owned() })
+        }
+        Err(errno) => Err(failed("create", root, errno)),
+    }
+}
+
+/// Under another name first: nobody meets the directory before everybody may write it.
+fn create_for_all(root: &Path) -> Result<(), Errno> {
+    let temporary = root.with_file_name(format!(".toroni.{}", random_name()));
+    rustix::fs::mkdir(&temporary, Mode::from_raw_mode(0o700))?;
+    let finish = || {
+        rustix::fs::chmod(&temporary, Mode::from_raw_mode(0o1777))?;
+        let cwd = rustix::fs::CWD;
+        rustix::fs::renameat_with(cwd, &temporary, cwd, root, RenameFlags::NOREPLACE)
+    };
+    finish().inspect_err(|_| {
+        let _ = rustix::fs::rmdir(&temporary);
+    })
+}
+
+/// Opens a regular file below `directory`, and nothing else.
+pub(super) fn open_regular(
+    directory: BorrowedFd<'_>,
+    name: &str,
+    protection: Protection,
+) -> Result<OwnedFd, Errno> {
+    let access = match protection {
+        Protection::Read => OFlags::RDONLY,
+        Protection::Write => OFlags::RDWR,
+    };
+    // NONBLOCK: a FIFO in the place of a file must not hold the opener.
+    let flags = access | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let fd = rustix::fs::openat(directory, name, flags, Mode::empty())?;
+    if FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode) == FileType::RegularFile {
+        Ok(fd)
+    } else {
+        Err(Errno::NODEV)
+    }
+}
+
+/// What tells one file from all others that exist at the same time.
+pub(super) fn identity(stat: &Stat) -> (u64, u64) {
+    (stat.st_dev, stat.st_ino)
+}
+
+/// Whether `name` in `directory` is the file of this identity. If that cannot be said, because
+/// permissions have changed, it counts as such.
+pub(super) fn still_names(directory: BorrowedFd<'_>, name: &str, wanted: (u64, u64)) -> bool {
+    match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => identity(&stat) == wanted,
+        Err(errno) => !matches!(errno, Errno::NOENT | Errno::NOTDIR),
+    }
+}
+
+/// Whether the file system keeps its files over a reboot.
+pub(super) fn is_on_disk(file: impl AsFd) -> io::Result<bool> {
+    // From linux/magic.h: tmpfs, ramfs, hugetlbfs.
+    const IN_MEMORY: [i64; 3] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6];
+    let kind = rustix::fs::fstatfs(file)?.f_type;
+    Ok(!IN_MEMORY.iter().any(|memory| i128::from(*memory) == i128::from(kind)))
+}
+
+/// The error for an answer of the operating system, where no better one is known.
+pub(super) fn failed(action: &'static str, path: &Path, error: impl Into<io::Error>) -> OpenError {
+    let source = error.into();
+    let path = path.to_owned();
+    match source.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => {
+            OpenError::PermissionDenied { hint: acl::who_is(&path), action, path }
+        }
+        Some(libc::EROFS) => OpenError::ReadOnly { path },
+        Some(libc::ELOOP) => OpenError::Symlink { path },
+        Some(libc::ENOTDIR) => OpenError::NotADirectory { path },
+        _ => OpenError::Os { action, path, source },
+    }
+}
+
+/// 64 random bits, as a part of a file name.
+pub(super) fn random_name() -> String {
+    format!("{:016x}", u64::from_ne_bytes(random()))
+}
+
+/// Random bytes of the kernel.
+pub(super) fn random<const LENGTH: usize>() -> [u8; LENGTH] {
+    let mut bytes = [0; LENGTH];
+    // SAFETY: room for LENGTH bytes.
+    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), LENGTH, 0) };
+    // Up to 256 bytes come in one piece, once the machine's pool is filled (random(7)).
+    assert_eq!(usize::try_from(got).ok(), Some(LENGTH), "getrandom works");
+    bytes
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shm::testing::TempDir;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn names_are_those_of_plain_files() {
+        for name in ["a", "demo", "Plant_7.b-2", &"x".repeat(64)] {
+            assert!(check_name(name).is_ok(), "{name}");
+        }
+        for name in ["", ".", "..", ".hidden", "a/b", "a b", "ä", "a\0", &"x".repeat(65)] {
+            assert!(matches!(check_name(name), Err(OpenError::InvalidName { .. })), "{name}");
+        }
+    }
+
+    #[test]
+    fn each_obstacle_has_its_error() {
+        let root = TempDir::new();
+        let open = |name| BusDirectory::open(root.path(), name).unwrap_err();
+        assert!(matches!(open("none"), OpenError::NotFound { .. }));
+        std::fs::write(root.path().join("file"), b"").unwrap();
+        assert!(matches!(open("file"), OpenError::NotADirectory { .. }));
+        std::fs::create_dir(root.path().join("real")).unwrap();
+        symlink("real", root.path().join("link")).unwrap();
+        assert!(matches!(open("link"), OpenError::Symlink { .. }));
+        let missing = root.path().join("no/where");
+        assert!(matches!(
+            open_or_create_root(&missing).unwrap_err(),
+            OpenError::MissingDirectory { path } if path == root.path().join("no")
+        ));
+        assert!(matches!(
+            BusDirectory::open(&missing, "bus").unwrap_err(),
+            OpenError::NotFound { .. }
+        ));
+        assert!(matches!(
+            BusDirectory::open(&root.path().join("file"), "bus").unwrap_err(),
+            OpenError::NotADirectory { .. }
+        ));
+    }
+
+    #[test]
+    fn only_regular_files_are_opened() {
+        let root = TempDir::new();
+        let bus = root.bus();
+        for file in [BusFile::Ring, BusFile::Publishers, BusFile::Readers] {
+            bus.open_file(file, Protection::Write).unwrap();
+            std::fs::remove_file(bus.path().join(file.name())).unwrap();
+        }
+        symlink("/dev/zero", bus.path().join("ring")).unwrap();
+        let fifo = bus.path().join("readers");
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, FileType::Fifo, Mode::from_raw_mode(0o666), 0)
+            .unwrap();
+        std::fs::create_dir(bus.path().join("publishers")).unwrap();
+        let open = |file| bus.open_file(file, Protection::Read).unwrap_err();
+        assert!(matches!(open(BusFile::Ring), OpenError::Symlink { .. }));
+        assert!(matches!(open(BusFile::Readers), OpenError::NotABus { .. }));
+        assert!(matches!(open(BusFile::Publishers), OpenError::NotABus { .. }));
+    }
+
+    #[test]
+    fn the_root_for_all_is_sticky() {
+        let directory = TempDir::new();
+        let root = directory.path().join("root");
+        create_for_all(&root).unwrap();
+        assert_eq!(root.metadata().unwrap().permissions().mode() & 0o7777, 0o1777);
+        assert_eq!(create_for_all(&root), Err(Errno::EXIST));
+        assert_eq!(directory.names(), ["root"]);
+    }
+
+    #[test]
+    fn a_taken_name_is_seen() {
+        let root = TempDir::new();
+        let bus = root.bus();
+        assert!(bus.is_still_named());
+        std::fs::rename(bus.path(), root.path().join("other")).unwrap();
+        assert!(!bus.is_still_named());
+        std::fs::create_dir(bus.path()).unwrap();
+        assert!(!bus.is_still_named());
+    }
+
+    #[test]
+    fn tmpfs_is_no_disk() {
+        let root = TempDir::new();
+        assert!(!is_on_disk(std::fs::File::open(root.path()).unwrap()).unwrap());
+        assert!(is_on_disk(std::fs::File::open("/").unwrap()).unwrap());
+    }
+}

@@ -1,0 +1,119 @@
+//! Files and directories that are not complete yet, and vanish if they never become so.
+
+use super::acl::{Part, Permissions};
+use super::directory::{BusFile, SOCKETS, failed, random_name};
+use crate::error::OpenError;
+use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+/// A directory under construction; removed by the drop unless `fd` is taken out.
+pub(super) struct Draft<'a> {
+    pub(super) root: &'a OwnedFd,
+    pub(super) name: String,
+    pub(super) fd: Option<OwnedFd>,
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        let Some(fd) = self.fd.take() else { return };
+        for file in [BusFile::Ring, BusFile::Publishers, BusFile::Readers] {
+            let _ = rustix::fs::unlinkat(&fd, file.name(), AtFlags::empty());
+        }
+        let _ = rustix::fs::unlinkat(&fd, SOCKETS, AtFlags::REMOVEDIR);
+        let _ = rustix::fs::unlinkat(self.root, &*self.name, AtFlags::REMOVEDIR);
+    }
+}
+
+/// A file that gets its name when it is complete.
+pub(super) struct DraftFile<'a> {
+    directory: BorrowedFd<'a>,
+    file: BusFile,
+    pub(super) fd: OwnedFd,
+    /// Where the file system has no files without names.
+    temporary: Option<String>,
+}
+
+impl<'a> DraftFile<'a> {
+    pub(super) fn new(
+        directory: BorrowedFd<'a>,
+        file: BusFile,
+        permissions: &Permissions,
+    ) -> Result<Self, Errno> {
+        let mode = permissions.first_mode(part(file));
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        match rustix::fs::openat(directory, ".", flags | OFlags::TMPFILE, mode) {
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
+                let name = format!(".{}.{}", file.name(), random_name());
+                let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+                let fd = rustix::fs::openat(directory, &*name, flags, mode)?;
+                Ok(Self { directory, file, fd, temporary: Some(name) })
+            }
+            answer => Ok(Self { directory, file, fd: answer?, temporary: None }),
+        }
+    }
+
+    /// Another description of the same file.
+    pub(super) fn reopen(&self) -> Result<OwnedFd, OpenError> {
+        rustix::fs::open(self.own_path(), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+            .map_err(|errno| failed("create", Path::new(self.file.name()), errno))
+    }
+
+    /// Gives the file its name, if nobody else has it.
+    pub(super) fn link(&self) -> Result<(), Errno> {
+        let name = self.file.name();
+        if let Some(temporary) = &self.temporary {
+            let (from, to) = (self.directory, self.directory);
+            return rustix::fs::renameat_with(from, &**temporary, to, name, RenameFlags::NOREPLACE);
+        }
+        let cwd = rustix::fs::CWD;
+        let follow = AtFlags::SYMLINK_FOLLOW;
+        rustix::fs::linkat(cwd, self.own_path(), self.directory, name, follow)
+    }
+
+    fn own_path(&self) -> String {
+        format!("/proc/self/fd/{}", self.fd.as_raw_fd())
+    }
+}
+
+impl Drop for DraftFile<'_> {
+    fn drop(&mut self) {
+        if let Some(temporary) = &self.temporary {
+            let _ = rustix::fs::unlinkat(self.directory, &**temporary, AtFlags::empty());
+        }
+    }
+}
+
+/// Gives a file its full size, with memory or disk space behind every byte.
+pub(super) fn reserve(fd: BorrowedFd<'_>, bytes: u64) -> Result<(), Errno> {
+    match rustix::fs::fallocate(fd, FallocateFlags::empty(), 0, bytes) {
+        Err(Errno::OPNOTSUPP) => {}
+        answer => return answer,
+    }
+    // Not every file system can; all can be written.
+    let zeros = vec![0; 1 << 20];
+    let mut written = 0;
+    while written < bytes {
+        let rest = usize::try_from(bytes - written).unwrap_or(usize::MAX).min(zeros.len());
+        match rustix::io::pwrite(fd, &zeros[..rest], written)? {
+            0 => return Err(Errno::NOSPC),
+            length => written += length as u64,
+        }
+    }
+    Ok(())
+}
+
+/// Bytes that are left, if the file system has a limit.
+pub(super) fn available(place: impl AsFd) -> Option<u64> {
+    let room = rustix::fs::fstatvfs(place).ok()?;
+    (room.f_blocks > 0).then(|| room.f_bavail.saturating_mul(room.f_frsize))
+}
+
+pub(super) fn part(file: BusFile) -> Part {
+    match file {
+        BusFile::Ring => Part::Ring,
+        BusFile::Publishers => Part::Publishers,
+        BusFile::Readers => Part::Readers,
+    }
+}

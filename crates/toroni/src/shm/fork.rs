@@ -1,0 +1,312 @@
+//! What `fork` must not duplicate.
+//!
+//! A child made by `fork` shares its parent's open file descriptions: while it lives, the parent's
+//! leases would stay held after the parent's death. So a handler runs in each child, before `fork`
+//! returns there: it replaces every descriptor that carries a lock, and from then on all handles of
+//! the parent answer [`Forked`].
+//!
+//! A child made by a raw `clone` runs no handlers and keeps the leases alive; this cannot be seen
+//! from here and is documented.
+
+use super::registry::{Entry, Registry};
+use crate::error::{Forked, OpenError};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::Once;
+// Not from `crate::sync`: no model looks at these.
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+
+/// In which process, counted by forks, something was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ForkStamp(u32);
+
+impl ForkStamp {
+    /// The present process.
+    pub(crate) fn now() -> Self {
+        install_handlers();
+        Self(FORKS.load(Ordering::Relaxed))
+    }
+
+    /// Whether this is still the process of the stamp. One relaxed load: only the forking thread
+    /// lives on in a child, and it ran the handler itself.
+    #[inline]
+    pub(crate) fn check(self) -> Result<(), Forked> {
+        if FORKS.load(Ordering::Relaxed) == self.0 { Ok(()) } else { Err(Forked) }
+    }
+}
+
+/// A descriptor that carries locks and therefore must not live on in a child. There it becomes a
+/// descriptor of nothing (an eventfd), so that its number is not given to something else and closed
+/// again by the drop of this.
+#[derive(Debug)]
+pub(crate) struct ParentOnlyFd {
+    fd: RawFd,
+    entry: &'static Entry<Descriptor>,
+}
+
+impl ParentOnlyFd {
+    /// Opens with `open`. No `fork` happens between the opening and the registration.
+    pub(crate) fn open(
+        open: impl FnOnce() -> Result<OwnedFd, OpenError>,
+    ) -> Result<Self, OpenError> {
+        install_handlers();
+        let entry = DESCRIPTORS.take();
+        let registered = {
+            let _no_fork = NoFork::enter();
+            open().and_then(|fd| {
+                let stat = rustix::fs::fstat(&fd).map_err(|errno| OpenError::Os {
+                    action: "look at",
+                    path: format!("/proc/self/fd/{}", fd.as_raw_fd()).into(),
+                    source: errno.into(),
+                })?;
+                let fd = fd.into_raw_fd();
+                entry.value.device.store(stat.st_dev, Ordering::Relaxed);
+                entry.value.inode.store(stat.st_ino, Ordering::Relaxed);
+                entry.value.fd.store(fd, Ordering::Release);
+                Ok(fd)
+            })
+        };
+        match registered {
+            Ok(fd) => Ok(Self { fd, entry }),
+            Err(error) => {
+                entry.give_back();
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether the descriptor still stands for the file it was opened on. `false` after a
+    /// `close_range` by code that knows nothing of this library.
+    pub(crate) fn is_intact(&self) -> bool {
+        self.entry.value.matches(self.fd)
+    }
+}
+
+impl AsFd for ParentOnlyFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: opened in `open` and closed only by the drop of self; in a child the same number
+        // stands for its replacement.
+        unsafe { BorrowedFd::borrow_raw(self.fd) }
+    }
+}
+
+impl AsRawFd for ParentOnlyFd {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd
+    }
+}
+
+impl Drop for ParentOnlyFd {
+    fn drop(&mut self) {
+        let _no_fork = NoFork::enter();
+        self.entry.value.fd.store(NONE, Ordering::Release);
+        // SAFETY: ours, see `as_fd`; nothing uses it after this. An error means that it was closed
+        // behind our back, which changes nothing here.
+        unsafe { libc::close(self.fd) };
+        self.entry.give_back();
+    }
+}
+
+static FORKS: AtomicU32 = AtomicU32::new(0);
+static DESCRIPTORS: Registry<Descriptor> = Registry::new();
+/// Held while descriptors are opened and closed, and during `fork`.
+static GATE: AtomicBool = AtomicBool::new(false);
+const NONE: RawFd = -1;
+/// A `fork` in a signal handler may have interrupted the very thread that holds the gate: it goes on
+/// after this many looks, with a descriptor at most that the child keeps.
+const LONGEST_WAIT_LOOKS: u32 = 100_000;
+
+#[derive(Debug)]
+pub(crate) struct Descriptor {
+    fd: AtomicI32,
+    device: AtomicU64,
+    inode: AtomicU64,
+}
+
+impl std::fmt::Debug for Entry<Descriptor> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.value.fmt(formatter)
+    }
+}
+
+impl Default for Descriptor {
+    fn default() -> Self {
+        Self { fd: AtomicI32::new(NONE), device: AtomicU64::new(0), inode: AtomicU64::new(0) }
+    }
+}
+
+impl Descriptor {
+    /// Async-signal-safe.
+    fn matches(&self, fd: RawFd) -> bool {
+        let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
+        // SAFETY: `stat` has room for the answer.
+        if unsafe { libc::fstat(fd, stat.as_mut_ptr()) } != 0 {
+            return false;
+        }
+        // SAFETY: fstat succeeded and filled it.
+        let stat = unsafe { stat.assume_init() };
+        stat.st_dev == self.device.load(Ordering::Relaxed)
+            && stat.st_ino == self.inode.load(Ordering::Relaxed)
+    }
+}
+
+struct NoFork;
+
+impl NoFork {
+    fn enter() -> Self {
+        close_gate(u32::MAX);
+        Self
+    }
+}
+
+impl Drop for NoFork {
+    fn drop(&mut self) {
+        GATE.store(false, Ordering::Release);
+    }
+}
+
+fn close_gate(looks: u32) {
+    for look in 0..looks {
+        if GATE.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            return;
+        }
+        // The holder is in two or three system calls.
+        if look < 100 { std::hint::spin_loop() } else { std::thread::yield_now() }
+    }
+}
+
+fn install_handlers() {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
+        // SAFETY: the three functions live as long as the program and are async-signal-safe.
+        let answer = unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+        assert_eq!(answer, 0, "pthread_atfork: out of memory");
+    });
+}
+
+extern "C" fn before() {
+    close_gate(LONGEST_WAIT_LOOKS);
+}
+
+extern "C" fn in_parent() {
+    GATE.store(false, Ordering::Release);
+}
+
+/// Only async-signal-safe calls: the child of a process with threads may do nothing else.
+extern "C" fn in_child() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+    for entry in DESCRIPTORS.iter() {
+        let fd = entry.value.fd.load(Ordering::Acquire);
+        // Not ours any more if somebody closed it behind our back and its number is used again.
+        if fd != NONE && entry.value.matches(fd) {
+            replace(fd);
+        }
+    }
+    GATE.store(false, Ordering::Release);
+}
+
+fn replace(fd: RawFd) {
+    // SAFETY: creates a descriptor.
+    let mut nothing = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
+    if nothing < 0 {
+        // No descriptor left: this one makes room.
+        // SAFETY: registered, hence ours; its number is filled again below.
+        nothing = unsafe {
+            libc::close(fd);
+            libc::eventfd(0, libc::EFD_CLOEXEC)
+        };
+    }
+    if nothing >= 0 && nothing != fd {
+        // SAFETY: `fd` is registered, hence ours; `nothing` was created above.
+        unsafe {
+            libc::dup3(nothing, fd, libc::O_CLOEXEC);
+            libc::close(nothing);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shm::testing::{TempDir, in_fork, in_own_process};
+
+    fn locked(directory: &TempDir) -> ParentOnlyFd {
+        let path = directory.path().join("file");
+        ParentOnlyFd::open(|| Ok(std::fs::File::create(path).unwrap().into())).unwrap()
+    }
+
+    #[test]
+    fn a_stamp_knows_its_process() {
+        in_own_process("shm::fork::tests::a_stamp_knows_its_process", || {
+            let stamp = ForkStamp::now();
+            assert_eq!(stamp.check(), Ok(()));
+            in_fork(move || {
+                assert_eq!(stamp.check(), Err(Forked));
+                assert_eq!(ForkStamp::now().check(), Ok(()));
+            });
+            assert_eq!(stamp.check(), Ok(()));
+        });
+    }
+
+    #[test]
+    fn the_child_has_a_descriptor_of_nothing() {
+        in_own_process("shm::fork::tests::the_child_has_a_descriptor_of_nothing", || {
+            let directory = TempDir::new();
+            let fd = locked(&directory);
+            assert!(fd.is_intact());
+            let raw = fd.as_raw_fd();
+            in_fork(move || {
+                assert!(!fd.is_intact());
+                let link = std::fs::read_link(format!("/proc/self/fd/{raw}")).unwrap();
+                assert_eq!(link.to_str(), Some("anon_inode:[eventfd]"));
+                drop(fd);
+                assert!(std::fs::read_link(format!("/proc/self/fd/{raw}")).is_err());
+            });
+        });
+    }
+
+    #[test]
+    fn the_child_leaves_a_number_that_is_used_again() {
+        let name = "shm::fork::tests::the_child_leaves_a_number_that_is_used_again";
+        in_own_process(name, || {
+            let directory = TempDir::new();
+            let fd = locked(&directory);
+            let raw = fd.as_raw_fd();
+            // What daemonising code does, and then opens something that gets this number.
+            // SAFETY: the test's own descriptors.
+            unsafe {
+                let other = libc::open(c"/dev/zero".as_ptr(), libc::O_RDONLY);
+                libc::dup3(other, raw, libc::O_CLOEXEC);
+            }
+            assert!(!fd.is_intact());
+            in_fork(move || {
+                let link = std::fs::read_link(format!("/proc/self/fd/{raw}")).unwrap();
+                assert_eq!(link.to_str(), Some("/dev/zero"));
+                std::mem::forget(fd);
+            });
+        });
+    }
+
+    #[test]
+    fn forks_amid_openings_leak_nothing() {
+        in_own_process("shm::fork::tests::forks_amid_openings_leak_nothing", || {
+            let directory = TempDir::new();
+            let stop = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    while !stop.load(Ordering::Relaxed) {
+                        drop(locked(&directory));
+                    }
+                });
+                for _ in 0..50 {
+                    in_fork(|| {
+                        let own = directory.path().join("file");
+                        for link in std::fs::read_dir("/proc/self/fd").unwrap().flatten() {
+                            assert_ne!(std::fs::read_link(link.path()).ok(), Some(own.clone()));
+                        }
+                    });
+                }
+                stop.store(true, Ordering::Relaxed);
+            });
+        });
+    }
+}

@@ -1,0 +1,536 @@
+//! The headers: written once at creation, and checked whole before anything else is believed.
+
+use super::acl::Permissions;
+use super::directory::{BusFile, random};
+use super::encoding::{
+    array, get_u32, get_u64, lock_from_word, lock_to_word, notify_from_words, notify_to_words,
+    policy_from_words, policy_to_words, put_u32, put_u64,
+};
+use super::mapping::HUGE_PAGE;
+use super::platform::{self, Home};
+use crate::error::OpenError;
+use crate::ring::layout::{
+    ENDIANNESS, FLAG_HUGE_PAGES, FLAG_PERSISTENT, KIND_PUBLISHERS, KIND_READERS, KIND_RING,
+    LAYOUT_VERSION, MAGIC, RawFileHeader, RawHeader, RawHome, SLOT_BYTES, SLOTS_OFFSET,
+    TABLE_OFFSET, UNSET,
+};
+use crate::settings::{LockKind, NotifyKind, Settings};
+use std::mem::{offset_of, size_of};
+use std::path::Path;
+
+/// Bytes of the header of `ring`.
+pub(crate) const HEADER_BYTES: usize = size_of::<RawHeader>();
+/// Bytes of the header of `publishers` and of `readers`.
+pub(crate) const FILE_HEADER_BYTES: usize = size_of::<RawFileHeader>();
+
+/// What `ring` says of its bus. Every value is within its range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// How the bus was created.
+    pub(crate) settings: Settings,
+    /// Who was to use it.
+    pub(crate) permissions: Permissions,
+    /// Random; the same in the three files of a bus.
+    pub(crate) bus_id: [u8; 16],
+    /// CLOCK_REALTIME of the creation, ns.
+    pub(crate) created_ns: u64,
+    /// C library of the creator.
+    pub(crate) libc: String,
+    /// Boot and namespaces of the creator.
+    pub(crate) home: Home,
+}
+
+impl Header {
+    /// The header of a new bus, made here and now.
+    pub(crate) fn new(settings: &Settings, permissions: &Permissions) -> Self {
+        Self {
+            settings: *settings,
+            permissions: *permissions,
+            bus_id: random(),
+            created_ns: platform::realtime_ns(),
+            libc: platform::libc_name(),
+            home: Home::here(),
+        }
+    }
+
+    /// Where the stream starts in `ring`. A multiple of the page size.
+    pub(crate) fn data_offset(&self) -> u64 {
+        data_offset(&self.settings)
+    }
+
+    /// Size of `ring`.
+    pub(crate) fn ring_bytes(&self) -> u64 {
+        self.data_offset() + self.settings.capacity
+    }
+
+    /// Size of a file.
+    pub(crate) fn file_bytes(&self, file: BusFile) -> u64 {
+        match file {
+            BusFile::Ring => self.ring_bytes(),
+            file => SLOTS_OFFSET as u64 + u64::from(self.slots(file)) * SLOT_BYTES as u64,
+        }
+    }
+
+    /// Slots of a file.
+    pub(crate) fn slots(&self, file: BusFile) -> u32 {
+        match file {
+            BusFile::Ring => 0,
+            BusFile::Publishers => self.settings.max_publishers,
+            BusFile::Readers => self.settings.max_subscribers,
+        }
+    }
+
+    /// Whether this process may take the robust mutex of the bus, if it has one: a mutex of another
+    /// C library has another form, and its owner's thread id means another thread in another PID
+    /// namespace. `path` is the directory's.
+    pub(crate) fn check_robust(&self, path: &Path) -> Result<(), OpenError> {
+        if self.settings.lock != LockKind::Robust {
+            return Ok(());
+        }
+        let refused =
+            |boundary| Err(OpenError::RobustLockRefused { path: path.to_owned(), boundary });
+        // 0 is "unknown", for want of /proc, and equals nothing.
+        if self.home.pid_namespace == 0 || self.home.pid_namespace != Home::here().pid_namespace {
+            return refused("PID namespaces");
+        }
+        if self.libc != platform::libc_name() {
+            return refused("C libraries");
+        }
+        Ok(())
+    }
+
+    /// Whether the multicast notifier of the bus, if it has one, reaches this process. `path` is the
+    /// directory's.
+    pub(crate) fn check_network(&self, path: &Path) -> Result<(), OpenError> {
+        if matches!(self.settings.notify, NotifyKind::Multicast { .. })
+            && self.home.net_namespace != Home::here().net_namespace
+        {
+            return Err(OpenError::NetworkNamespace { path: path.to_owned() });
+        }
+        Ok(())
+    }
+
+    /// The first bytes of `ring`.
+    pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        self.put_file_header(BusFile::Ring, &mut bytes);
+        let settings = &self.settings;
+        let (policy, policy_ns, policy_per_ns) = policy_to_words(settings.policy);
+        let (notify, group) = notify_to_words(settings.notify);
+        let flags = if settings.persistent { FLAG_PERSISTENT } else { 0 }
+            | if settings.huge_pages { FLAG_HUGE_PAGES } else { 0 };
+        put_u64(&mut bytes, offset_of!(RawHeader, file_bytes), self.ring_bytes());
+        put_u64(&mut bytes, offset_of!(RawHeader, capacity), settings.capacity);
+        put_u64(&mut bytes, offset_of!(RawHeader, topic_table_bytes), settings.topic_table_bytes);
+        put_u64(&mut bytes, offset_of!(RawHeader, data_offset), self.data_offset());
+        put_u32(&mut bytes, offset_of!(RawHeader, max_publishers), settings.max_publishers);
+        put_u32(&mut bytes, offset_of!(RawHeader, max_subscribers), settings.max_subscribers);
+        put_u32(&mut bytes, offset_of!(RawHeader, lock), lock_to_word(settings.lock));
+        put_u32(&mut bytes, offset_of!(RawHeader, notify), notify);
+        put_u32(&mut bytes, offset_of!(RawHeader, policy), policy);
+        put_u32(&mut bytes, offset_of!(RawHeader, flags), flags);
+        put_u64(&mut bytes, offset_of!(RawHeader, policy_ns), policy_ns);
+        put_u64(&mut bytes, offset_of!(RawHeader, policy_per_ns), policy_per_ns);
+        let (address, port) =
+            group.map_or((0, 0), |group| (group.ip().to_bits(), u32::from(group.port())));
+        put_u32(&mut bytes, offset_of!(RawHeader, group_address), address);
+        put_u32(&mut bytes, offset_of!(RawHeader, group_port), port);
+        let Permissions { mode, writers, readers } = self.permissions;
+        put_u32(&mut bytes, offset_of!(RawHeader, mode), mode.unwrap_or(UNSET));
+        put_u32(&mut bytes, offset_of!(RawHeader, writers_gid), writers.unwrap_or(UNSET));
+        put_u32(&mut bytes, offset_of!(RawHeader, readers_gid), readers.unwrap_or(UNSET));
+        put_u64(&mut bytes, offset_of!(RawHeader, created_ns), self.created_ns);
+        for (place, byte) in
+            bytes[offset_of!(RawHeader, libc)..][..LIBC_BYTES].iter_mut().zip(self.libc.bytes())
+        {
+            *place = byte;
+        }
+        bytes[HOME_OFFSET..].copy_from_slice(&self.home.encode());
+        put_checksum(&mut bytes[..HOME_OFFSET]);
+        bytes
+    }
+
+    /// The first bytes of `publishers` or `readers`.
+    pub(crate) fn encode_file(&self, file: BusFile) -> [u8; FILE_HEADER_BYTES] {
+        let mut bytes = [0; FILE_HEADER_BYTES];
+        self.put_file_header(file, &mut bytes);
+        put_checksum(&mut bytes);
+        bytes
+    }
+
+    /// Reads the first bytes of `ring`, a file of `file_bytes` bytes. `path` is the file's.
+    pub(crate) fn decode(bytes: &[u8], file_bytes: u64, path: &Path) -> Result<Self, OpenError> {
+        check_common(bytes, file_bytes, HEADER_BYTES, KIND_RING, path)?;
+        check_checksum(&bytes[..HOME_OFFSET], path)?;
+        let damaged = |what: String| OpenError::HeaderDamaged { path: path.to_owned(), what };
+        let word = |offset| get_u32(bytes, offset);
+        let unless_unset = |offset| Some(word(offset)).filter(|value| *value != UNSET);
+        let flags = word(offset_of!(RawHeader, flags));
+        let settings = Settings {
+            capacity: get_u64(bytes, offset_of!(RawHeader, capacity)),
+            topic_table_bytes: get_u64(bytes, offset_of!(RawHeader, topic_table_bytes)),
+            max_publishers: word(offset_of!(RawHeader, max_publishers)),
+            max_subscribers: word(offset_of!(RawHeader, max_subscribers)),
+            policy: policy_from_words(bytes).ok_or_else(|| damaged("unknown policy".to_owned()))?,
+            lock: lock_from_word(word(offset_of!(RawHeader, lock)))
+                .ok_or_else(|| damaged("unknown lock kind".to_owned()))?,
+            notify: notify_from_words(bytes)
+                .ok_or_else(|| damaged("unknown notifier".to_owned()))?,
+            persistent: flags & FLAG_PERSISTENT != 0,
+            huge_pages: flags & FLAG_HUGE_PAGES != 0,
+        };
+        settings.validate().map_err(|invalid| damaged(invalid.to_string()))?;
+        let libc = &bytes[offset_of!(RawHeader, libc)..][..LIBC_BYTES];
+        let header = Self {
+            settings,
+            permissions: Permissions {
+                mode: unless_unset(offset_of!(RawHeader, mode)),
+                writers: unless_unset(offset_of!(RawHeader, writers_gid)),
+                readers: unless_unset(offset_of!(RawHeader, readers_gid)),
+            },
+            bus_id: array(bytes, offset_of!(RawFileHeader, bus_id)),
+            created_ns: get_u64(bytes, offset_of!(RawHeader, created_ns)),
+            libc: String::from_utf8_lossy(libc).trim_end_matches('\0').to_owned(),
+            home: Home::decode(&array(bytes, HOME_OFFSET)),
+        };
+        for (what, offset, wanted) in [
+            ("start of the stream", offset_of!(RawHeader, data_offset), header.data_offset()),
+            ("size", offset_of!(RawHeader, file_bytes), header.ring_bytes()),
+        ] {
+            let found = get_u64(bytes, offset);
+            if found != wanted {
+                return Err(damaged(format!("{what} {found}, expected {wanted}")));
+            }
+        }
+        check_size(file_bytes, header.ring_bytes(), path)?;
+        if file_bytes > header.ring_bytes() {
+            return Err(damaged(format!(
+                "the file has {file_bytes} bytes, expected {}",
+                header.ring_bytes()
+            )));
+        }
+        Ok(header)
+    }
+
+    /// Checks the first bytes of `publishers` or `readers`, a file of `file_bytes` bytes, which must
+    /// belong to the bus of this header. `path` is the file's.
+    pub(crate) fn check_file(
+        &self,
+        file: BusFile,
+        bytes: &[u8],
+        file_bytes: u64,
+        path: &Path,
+    ) -> Result<(), OpenError> {
+        check_common(bytes, file_bytes, FILE_HEADER_BYTES, kind(file), path)?;
+        check_checksum(&bytes[..FILE_HEADER_BYTES], path)?;
+        if array(bytes, offset_of!(RawFileHeader, bus_id)) != self.bus_id {
+            return Err(OpenError::ForeignFile { path: path.to_owned() });
+        }
+        let slots = get_u32(bytes, offset_of!(RawFileHeader, slots));
+        if slots != self.slots(file) {
+            let what = format!("{slots} slots, ring says {}", self.slots(file));
+            return Err(OpenError::HeaderDamaged { path: path.to_owned(), what });
+        }
+        check_size(file_bytes, self.file_bytes(file), path)
+    }
+
+    fn put_file_header(&self, file: BusFile, bytes: &mut [u8]) {
+        bytes[..MAGIC.len()].copy_from_slice(&MAGIC);
+        put_u32(bytes, offset_of!(RawFileHeader, endianness), ENDIANNESS);
+        put_u32(bytes, offset_of!(RawFileHeader, version), LAYOUT_VERSION);
+        put_u32(bytes, offset_of!(RawFileHeader, architecture), platform::ARCHITECTURE);
+        put_u32(bytes, offset_of!(RawFileHeader, page_bytes), platform::page_bytes());
+        put_u32(bytes, offset_of!(RawFileHeader, kind), kind(file));
+        put_u32(bytes, offset_of!(RawFileHeader, slots), self.slots(file));
+        bytes[offset_of!(RawFileHeader, bus_id)..][..16].copy_from_slice(&self.bus_id);
+    }
+}
+
+/// Size of all three files of a bus.
+pub(crate) fn bus_bytes(settings: &Settings) -> u64 {
+    let slots = u64::from(settings.max_publishers) + u64::from(settings.max_subscribers);
+    data_offset(settings) + settings.capacity + 2 * SLOTS_OFFSET as u64 + slots * SLOT_BYTES as u64
+}
+
+/// Offset in `ring` of the part that is rewritten after a reboot.
+pub(super) const HOME_OFFSET: usize = offset_of!(RawHeader, home);
+
+const LIBC_BYTES: usize = offset_of!(RawHeader, home) - offset_of!(RawHeader, libc);
+const CHECKSUM_OFFSET: usize = offset_of!(RawFileHeader, checksum);
+
+fn data_offset(settings: &Settings) -> u64 {
+    let page_bytes = u64::from(platform::page_bytes());
+    let unit = if settings.huge_pages { page_bytes.max(HUGE_PAGE as u64) } else { page_bytes };
+    (TABLE_OFFSET as u64 + settings.topic_table_bytes).next_multiple_of(unit)
+}
+
+fn kind(file: BusFile) -> u32 {
+    match file {
+        BusFile::Ring => KIND_RING,
+        BusFile::Publishers => KIND_PUBLISHERS,
+        BusFile::Readers => KIND_READERS,
+    }
+}
+
+/// The checks that need no knowledge of the file, in the order in which each makes the next
+/// meaningful.
+fn check_common(
+    bytes: &[u8],
+    file_bytes: u64,
+    wanted_bytes: usize,
+    wanted_kind: u32,
+    path: &Path,
+) -> Result<(), OpenError> {
+    let path = path.to_owned();
+    if bytes.len() >= MAGIC.len() && bytes[..MAGIC.len()] != MAGIC {
+        return Err(OpenError::NotABus { path, what: "its first bytes are others".to_owned() });
+    }
+    if bytes.len() < wanted_bytes {
+        return Err(OpenError::Truncated { path, found: file_bytes, wanted: wanted_bytes as u64 });
+    }
+    let word = |offset| get_u32(bytes, offset);
+    if word(offset_of!(RawFileHeader, endianness)) != ENDIANNESS {
+        return Err(OpenError::EndiannessMismatch { path });
+    }
+    let version = word(offset_of!(RawFileHeader, version));
+    if version != LAYOUT_VERSION {
+        return Err(OpenError::VersionMismatch { path, found: version, supported: LAYOUT_VERSION });
+    }
+    let architecture = word(offset_of!(RawFileHeader, architecture));
+    if architecture != platform::ARCHITECTURE {
+        return Err(OpenError::PlatformMismatch {
+            path,
+            property: "the architecture",
+            found: platform::architecture_name(architecture),
+            here: platform::architecture_name(platform::ARCHITECTURE),
+            hint: "a bus belongs to one kind of machine, create another one here",
+        });
+    }
+    let page_bytes = word(offset_of!(RawFileHeader, page_bytes));
+    if page_bytes != platform::page_bytes() {
+        return Err(OpenError::PlatformMismatch {
+            path,
+            property: "a page size of",
+            found: format!("{page_bytes} bytes"),
+            here: format!("{} bytes", platform::page_bytes()),
+            hint: "remove the bus with `toroni clean NAME` and create it again",
+        });
+    }
+    let kind = word(offset_of!(RawFileHeader, kind));
+    if kind != wanted_kind {
+        let what = format!("it is a file of kind {kind}, not {wanted_kind}");
+        return Err(OpenError::NotABus { path, what });
+    }
+    Ok(())
+}
+
+fn check_size(found: u64, wanted: u64, path: &Path) -> Result<(), OpenError> {
+    if found < wanted {
+        return Err(OpenError::Truncated { path: path.to_owned(), found, wanted });
+    }
+    Ok(())
+}
+
+fn check_checksum(bytes: &[u8], path: &Path) -> Result<(), OpenError> {
+    if get_u64(bytes, CHECKSUM_OFFSET) == checksum(bytes) {
+        return Ok(());
+    }
+    Err(OpenError::HeaderDamaged { path: path.to_owned(), what: "wrong checksum".to_owned() })
+}
+
+fn put_checksum(bytes: &mut [u8]) {
+    let sum = checksum(bytes);
+    put_u64(bytes, CHECKSUM_OFFSET, sum);
+}
+
+/// FNV-1a over all but the checksum itself: against accidents, not against writers.
+fn checksum(bytes: &[u8]) -> u64 {
+    let field = CHECKSUM_OFFSET..CHECKSUM_OFFSET + 8;
+    bytes
+        .iter()
+        .enumerate()
+        .filter(|(place, _)| !field.contains(place))
+        .fold(0xcbf2_9ce4_8422_2325, |sum: u64, (_, byte)| {
+            (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        })
+}
+
+impl Home {
+    /// The bytes at [`HOME_OFFSET`].
+    pub(super) fn encode(&self) -> [u8; size_of::<RawHome>()] {
+        let mut bytes = [0; size_of::<RawHome>()];
+        bytes[..16].copy_from_slice(&self.boot_id);
+        put_u64(&mut bytes, offset_of!(RawHome, pid_namespace), self.pid_namespace);
+        put_u64(&mut bytes, offset_of!(RawHome, net_namespace), self.net_namespace);
+        bytes
+    }
+
+    fn decode(bytes: &[u8; size_of::<RawHome>()]) -> Self {
+        Self {
+            boot_id: array(bytes, offset_of!(RawHome, boot_id)),
+            pid_namespace: get_u64(bytes, offset_of!(RawHome, pid_namespace)),
+            net_namespace: get_u64(bytes, offset_of!(RawHome, net_namespace)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Policy;
+    use crate::shm::testing::small;
+    use std::net::{Ipv4Addr, SocketAddrV4};
+    use std::time::Duration;
+
+    fn header(settings: Settings) -> Header {
+        Header::new(&settings, &Permissions::default())
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Header, OpenError> {
+        let file_bytes = header(small()).ring_bytes();
+        Header::decode(bytes, file_bytes, Path::new("ring"))
+    }
+
+    #[test]
+    fn what_is_encoded_is_decoded() {
+        let base = small();
+        let limit = Duration::from_millis(7);
+        let group = SocketAddrV4::new(Ipv4Addr::new(239, 255, 1, 2), 5000);
+        for settings in [
+            base,
+            Settings { policy: Policy::Wait { limit: None }, ..base },
+            Settings { policy: Policy::Wait { limit: Some(limit) }, ..base },
+            Settings { policy: Policy::Overwrite, lock: LockKind::Robust, ..base },
+            Settings { policy: Policy::Bounded { budget: limit, per: limit * 2 }, ..base },
+            Settings { notify: NotifyKind::Datagram, persistent: true, ..base },
+            Settings { notify: NotifyKind::Multicast { group: None }, ..base },
+            Settings { notify: NotifyKind::Multicast { group: Some(group) }, ..base },
+            Settings { huge_pages: true, capacity: 2 << 20, ..base },
+        ] {
+            for permissions in [
+                Permissions::default(),
+                Permissions { mode: Some(0o640), writers: Some(7), readers: Some(0) },
+            ] {
+                let header = Header::new(&settings, &permissions);
+                let decoded =
+                    Header::decode(&header.encode(), header.ring_bytes(), Path::new("ring"));
+                assert_eq!(decoded.unwrap(), header);
+            }
+        }
+    }
+
+    #[test]
+    fn each_mismatch_has_its_error() {
+        let good = header(small()).encode();
+        let with = |offset: usize, change: &dyn Fn(u32) -> u32| {
+            let mut bytes = good;
+            put_u32(&mut bytes, offset, change(get_u32(&good, offset)));
+            decode(&bytes).unwrap_err()
+        };
+        use OpenError as E;
+        assert!(matches!(with(0, &|magic| magic + 1), E::NotABus { .. }));
+        assert!(matches!(
+            with(offset_of!(RawFileHeader, endianness), &u32::swap_bytes),
+            E::EndiannessMismatch { .. }
+        ));
+        assert!(matches!(
+            with(offset_of!(RawFileHeader, version), &|_| 77),
+            E::VersionMismatch { found: 77, supported: LAYOUT_VERSION, .. }
+        ));
+        assert!(matches!(
+            with(offset_of!(RawFileHeader, architecture), &|_| 40),
+            E::PlatformMismatch { property: "the architecture", .. }
+        ));
+        assert!(matches!(
+            with(offset_of!(RawFileHeader, page_bytes), &|_| 16384),
+            E::PlatformMismatch { property: "a page size of", .. }
+        ));
+        assert!(matches!(
+            with(offset_of!(RawFileHeader, kind), &|_| KIND_READERS),
+            E::NotABus { .. }
+        ));
+        assert!(matches!(
+            with(offset_of!(RawHeader, capacity), &|capacity| capacity * 2),
+            E::HeaderDamaged { what, .. } if what.contains("checksum")
+        ));
+        for length in 0..good.len() {
+            assert!(matches!(decode(&good[..length]), Err(E::Truncated { .. })), "{length}");
+        }
+        let file_bytes = header(small()).ring_bytes();
+        let path = Path::new("ring");
+        assert!(matches!(
+            Header::decode(&good, file_bytes - 1, path),
+            Err(E::Truncated { found, wanted, .. }) if found + 1 == wanted
+        ));
+        assert!(matches!(
+            Header::decode(&good, file_bytes + 1, path),
+            Err(E::HeaderDamaged { .. })
+        ));
+    }
+
+    /// Every field with hostile values and a checksum that fits: an error, or settings in range.
+    #[test]
+    fn any_value_is_survived() {
+        let good = header(small()).encode();
+        let hostile = [0, 1, 2, 3, 4, 255, 1 << 16, 1 << 31, u32::MAX - 7, u32::MAX];
+        for offset in (0..HOME_OFFSET).step_by(4) {
+            for low in hostile {
+                for high in hostile {
+                    let mut bytes = good;
+                    put_u32(&mut bytes, offset, low);
+                    if offset + 8 <= HOME_OFFSET {
+                        put_u32(&mut bytes, offset + 4, high);
+                    }
+                    put_checksum(&mut bytes[..HOME_OFFSET]);
+                    for file_bytes in [0, 4096, u64::MAX] {
+                        if let Ok(header) = Header::decode(&bytes, file_bytes, Path::new("ring")) {
+                            header.settings.validate().unwrap();
+                            assert_eq!(header.ring_bytes(), file_bytes);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn files_of_another_bus_are_refused() {
+        let (ours, other) = (header(small()), header(small()));
+        let bytes = other.encode_file(BusFile::Readers);
+        let file_bytes = ours.file_bytes(BusFile::Readers);
+        let path = Path::new("readers");
+        let check = |header: &Header, file| header.check_file(file, &bytes, file_bytes, path);
+        check(&other, BusFile::Readers).unwrap();
+        assert!(matches!(check(&ours, BusFile::Readers), Err(OpenError::ForeignFile { .. })));
+        assert!(matches!(check(&other, BusFile::Publishers), Err(OpenError::NotABus { .. })));
+        assert!(matches!(
+            other.check_file(BusFile::Readers, &bytes, file_bytes - 1, path),
+            Err(OpenError::Truncated { .. })
+        ));
+    }
+
+    #[test]
+    fn a_robust_lock_stays_at_home() {
+        let path = Path::new("bus");
+        let refused = |header: &Header| header.check_robust(path).is_err();
+        let robust = header(Settings { lock: LockKind::Robust, ..small() });
+        assert!(!refused(&robust));
+        let other = Home { pid_namespace: 1, ..robust.home };
+        assert!(refused(&Header { home: other, ..robust.clone() }));
+        assert!(refused(&Header { libc: "glibc 2.0".to_owned(), ..robust.clone() }));
+        assert!(!refused(&Header { home: other, ..header(small()) }));
+    }
+
+    #[test]
+    fn multicast_stays_in_its_network() {
+        let path = Path::new("bus");
+        let notify = NotifyKind::Multicast { group: None };
+        let header = header(Settings { notify, ..small() });
+        header.check_network(path).unwrap();
+        let home = Home { net_namespace: 1, ..header.home };
+        assert!(matches!(
+            Header { home, ..header }.check_network(path),
+            Err(OpenError::NetworkNamespace { .. })
+        ));
+    }
+}

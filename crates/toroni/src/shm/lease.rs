@@ -1,0 +1,281 @@
+//! Who is alive, answered by the kernel.
+//!
+//! A participant holds a write lock of its own open file description on the lease byte of its slot.
+//! The kernel drops it when the process ends, however it ends: no heartbeat, no process id, and it
+//! works across threads, containers and PID namespaces.
+//!
+//! Rules that every user of a lease keeps:
+//!
+//! - Leases are tested through a [`LeaseTester`] only, whose description holds none. A description
+//!   never reports its own locks: a thread that tested through its lease would find its own process
+//!   dead and take the lock from its living sibling.
+//! - Descriptions are opened, never duplicated: a duplicate would keep the lease alive.
+//! - The lease comes first and goes last: claim it, then write the slot; clear the slot, then drop it.
+//! - Death to freed lease takes some 2 ms for a small process and over 100 ms for one of a gigabyte:
+//!   the kernel tears the memory down before it closes files.
+
+use super::directory::{BusDirectory, BusFile};
+use super::fork::{ForkStamp, ParentOnlyFd};
+use super::mapping::Protection;
+use super::ofd::{self, Kind};
+use crate::error::OpenError;
+use crate::ring::layout::LEASE_OFFSET;
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// The lease of one slot, held until the drop.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    description: ParentOnlyFd,
+    slot: u32,
+    stamp: ForkStamp,
+}
+
+impl Lease {
+    /// Takes the lease of a slot of `publishers` or `readers`; `None` if somebody holds it.
+    pub(crate) fn try_claim(
+        directory: &BusDirectory,
+        file: BusFile,
+        slot: u32,
+    ) -> Result<Option<Self>, OpenError> {
+        let stamp = ForkStamp::now();
+        let description =
+            ParentOnlyFd::open(|| open_description(directory, file, Protection::Write))?;
+        let lease = Self { description, slot, stamp };
+        match ofd::try_lock(&lease.description, Kind::Exclusive, byte_of(slot)) {
+            Ok(true) => Ok(Some(lease)),
+            Ok(false) => Ok(None),
+            Err(source) => Err(OpenError::Os {
+                action: "take a lease in",
+                path: directory.path().join(file.name()),
+                source,
+            }),
+        }
+    }
+
+    /// The slot.
+    pub(crate) fn slot(&self) -> u32 {
+        self.slot
+    }
+
+    /// Whether the lease is still this process's. It is not after a `fork`, in the child, nor after
+    /// code that closes all descriptors, as daemons do. `tester` is one of the same file. Slow paths
+    /// ask this.
+    pub(crate) fn is_held_by_us(&self, tester: &LeaseTester) -> io::Result<bool> {
+        Ok(self.stamp.check().is_ok()
+            && self.description.is_intact()
+            // Not somebody else's, and yet somebody's.
+            && !ofd::is_refused(&self.description, Kind::Exclusive, byte_of(self.slot))?
+            && tester.is_held(self.slot)?)
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // In a child the description is the parent's; closing is all that it may do.
+        if self.stamp.check().is_ok() && self.description.is_intact() {
+            // The closing would do it too, unless a raw clone has a copy of the descriptor.
+            let _ = ofd::unlock(&self.description, byte_of(self.slot));
+        }
+    }
+}
+
+/// Tests leases of a file. Needs read permission only.
+#[derive(Debug)]
+pub(crate) struct LeaseTester(OwnedFd);
+
+impl LeaseTester {
+    /// A tester for `publishers` or `readers`.
+    pub(crate) fn open(directory: &BusDirectory, file: BusFile) -> Result<Self, OpenError> {
+        open_description(directory, file, Protection::Read).map(Self)
+    }
+
+    /// Whether anybody holds the lease of a slot.
+    pub(crate) fn is_held(&self, slot: u32) -> io::Result<bool> {
+        // What a read lock would meet: sees leases, which are write locks, and not the read locks
+        // that anybody may place who can read the file.
+        ofd::is_refused(&self.0, Kind::Shared, byte_of(slot))
+    }
+}
+
+fn byte_of(slot: u32) -> u64 {
+    LEASE_OFFSET + u64::from(slot)
+}
+
+#[cfg(not(toroni_mutant = "lease_through_own_description"))]
+fn open_description(
+    directory: &BusDirectory,
+    file: BusFile,
+    protection: Protection,
+) -> Result<OwnedFd, OpenError> {
+    directory.open_file(file, protection)
+}
+
+/// The mistake that the first rule above forbids: one description of each file for the whole process.
+/// A test must fail with it.
+#[cfg(toroni_mutant = "lease_through_own_description")]
+fn open_description(
+    directory: &BusDirectory,
+    file: BusFile,
+    _: Protection,
+) -> Result<OwnedFd, OpenError> {
+    use std::collections::HashMap;
+    use std::sync::Mutex;
+    static SHARED: Mutex<Option<HashMap<(u64, u64), OwnedFd>>> = Mutex::new(None);
+    let fresh = directory.open_file(file, Protection::Write)?;
+    let stat = rustix::fs::fstat(&fresh).map_err(io::Error::from);
+    let identity = super::directory::identity(&stat.expect("a mutant in a test"));
+    let mut shared = SHARED.lock().expect("a mutant in a test");
+    let description = shared.get_or_insert_default().entry(identity).or_insert(fresh);
+    Ok(description.try_clone().expect("a mutant in a test"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shm::testing::{
+        TempDir, child_task, eventually, in_fork, in_own_process, start_child,
+    };
+    use std::io::{BufRead, BufReader};
+
+    const FILE: BusFile = BusFile::Readers;
+
+    fn claim(bus: &BusDirectory, slot: u32) -> Option<Lease> {
+        Lease::try_claim(bus, FILE, slot).unwrap()
+    }
+
+    /// A thread tests the lease of its living sibling, through descriptors of the same process.
+    #[test]
+    fn a_lease_is_seen_within_its_own_process() {
+        let root = TempDir::new();
+        let bus = root.bus();
+        let lease = claim(&bus, 2).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let tester = LeaseTester::open(&bus, FILE).unwrap();
+                assert!(tester.is_held(2).unwrap(), "a living sibling was found dead");
+                assert!(!tester.is_held(1).unwrap());
+                assert!(claim(&bus, 2).is_none(), "the lease of a living sibling was taken");
+            });
+        });
+        drop(lease);
+        assert!(!LeaseTester::open(&bus, FILE).unwrap().is_held(2).unwrap());
+        assert!(claim(&bus, 2).is_some());
+    }
+
+    /// Why testers have descriptions of their own.
+    #[test]
+    fn a_description_never_reports_its_own_lock() {
+        let root = TempDir::new();
+        let bus = root.bus();
+        let own = bus.open_file(FILE, Protection::Write).unwrap();
+        assert!(ofd::try_lock(&own, Kind::Exclusive, byte_of(0)).unwrap());
+        assert!(!ofd::is_refused(&own, Kind::Shared, byte_of(0)).unwrap());
+        assert!(LeaseTester::open(&bus, FILE).unwrap().is_held(0).unwrap());
+    }
+
+    #[test]
+    fn read_locks_are_no_leases() {
+        let root = TempDir::new();
+        let bus = root.bus();
+        let reader = bus.open_file(FILE, Protection::Read).unwrap();
+        assert!(ofd::try_lock(&reader, Kind::Shared, byte_of(1)).unwrap());
+        assert!(!LeaseTester::open(&bus, FILE).unwrap().is_held(1).unwrap());
+    }
+
+    #[test]
+    fn own_leases_are_known() {
+        let root = TempDir::new();
+        let bus = root.bus();
+        let tester = LeaseTester::open(&bus, FILE).unwrap();
+        let lease = claim(&bus, 0).unwrap();
+        assert!(lease.is_held_by_us(&tester).unwrap());
+        ofd::unlock(&lease.description, byte_of(0)).unwrap();
+        assert!(!lease.is_held_by_us(&tester).unwrap());
+        let other = claim(&bus, 0).unwrap();
+        assert!(!lease.is_held_by_us(&tester).unwrap());
+        assert!(other.is_held_by_us(&tester).unwrap());
+        drop(lease);
+        assert!(other.is_held_by_us(&tester).unwrap());
+    }
+
+    #[test]
+    fn closing_all_descriptors_is_noticed() {
+        in_own_process("shm::lease::tests::closing_all_descriptors_is_noticed", || {
+            let root = TempDir::new();
+            let bus = root.bus();
+            let lease = claim(&bus, 0).unwrap();
+            // SAFETY: what daemonising code does; all handles of this process are leaked below.
+            unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
+            std::mem::forget(bus);
+            let bus = BusDirectory::open(root.path(), "bus").unwrap();
+            let tester = LeaseTester::open(&bus, FILE).unwrap();
+            assert!(!lease.is_held_by_us(&tester).unwrap());
+            std::mem::forget(lease);
+        });
+    }
+
+    #[test]
+    fn a_killed_process_frees_its_lease() {
+        let name = "shm::lease::tests::a_killed_process_frees_its_lease";
+        if let Some(root) = child_task() {
+            let bus = BusDirectory::open(root.as_ref(), "bus").unwrap();
+            let _lease = claim(&bus, 3).unwrap();
+            println!("claimed");
+            loop {
+                std::thread::park();
+            }
+        }
+        let root = TempDir::new();
+        let bus = root.bus();
+        let tester = LeaseTester::open(&bus, FILE).unwrap();
+        let mut child = start_child(name, root.path().to_str().unwrap());
+        let output = BufReader::new(child.stdout.take().unwrap());
+        assert!(output.lines().any(|line| line.unwrap().ends_with("claimed")));
+        assert!(tester.is_held(3).unwrap());
+        assert!(claim(&bus, 3).is_none());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        eventually(|| !tester.is_held(3).unwrap());
+        assert!(claim(&bus, 3).is_some());
+    }
+
+    #[test]
+    fn a_forked_child_does_not_keep_a_lease() {
+        in_own_process("shm::lease::tests::a_forked_child_does_not_keep_a_lease", || {
+            let root = TempDir::new();
+            let bus = root.bus();
+            let tester = LeaseTester::open(&bus, FILE).unwrap();
+            let lease = claim(&bus, 0).unwrap();
+            let done = std::io::pipe().unwrap();
+            // SAFETY: the child waits for the end of `done` and exits.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                drop(done.1);
+                std::io::Read::read(&mut { done.0 }, &mut [0]).unwrap();
+                // SAFETY: ends the child at once.
+                unsafe { libc::_exit(0) };
+            }
+            drop(lease);
+            assert!(!tester.is_held(0).unwrap(), "the child keeps it");
+            drop(done);
+            // SAFETY: our child.
+            unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+        });
+    }
+
+    #[test]
+    fn a_drop_in_a_forked_child_unlocks_nothing() {
+        in_own_process("shm::lease::tests::a_drop_in_a_forked_child_unlocks_nothing", || {
+            let root = TempDir::new();
+            let bus = root.bus();
+            let tester = LeaseTester::open(&bus, FILE).unwrap();
+            let mut lease = claim(&bus, 0);
+            in_fork(|| {
+                assert!(!lease.as_ref().unwrap().is_held_by_us(&tester).unwrap());
+                drop(lease.take());
+            });
+            assert!(lease.unwrap().is_held_by_us(&tester).unwrap());
+        });
+    }
+}

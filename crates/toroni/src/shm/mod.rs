@@ -1,0 +1,47 @@
+//! Files of a bus: made, opened, mapped, leased, and removed.
+//!
+//! This layer knows where each process's bytes come from and who is alive. It does not know what a
+//! message is, wakes nobody, and leaves the order of loads and stores to `ring`.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`directory`] | the directory of a bus and its files, opened safely |
+//! | [`create`] | making a bus, atomically |
+//! | [`header`] | the handshake: encoded once, checked at every opening |
+//! | [`ring_file`] | `ring` with its header and the lock that says "in use" |
+//! | [`segment`], [`participants`] | the mapped files |
+//! | [`mapping`], [`shareable`], [`guard`] | memory that others write, and may truncate |
+//! | [`lease`], [`fork`] | who is alive, and what a child of `fork` is not |
+//! | [`acl`] | who may do what |
+
+pub(crate) mod acl;
+pub(crate) mod create;
+pub(crate) mod directory;
+mod draft;
+mod encoding;
+pub(crate) mod fork;
+pub(crate) mod guard;
+pub(crate) mod header;
+pub(crate) mod lease;
+pub(crate) mod mapping;
+mod ofd;
+pub(crate) mod participants;
+pub(crate) mod platform;
+mod registry;
+pub(crate) mod ring_file;
+pub(crate) mod segment;
+pub(crate) mod shareable;
+pub(crate) mod snapshot;
+#[cfg(test)]
+pub(crate) mod testing;
+
+pub(crate) use acl::Permissions;
+pub(crate) use directory::{BusDirectory, BusFile};
+pub(crate) use fork::ForkStamp;
+pub(crate) use header::Header;
+pub(crate) use lease::{Lease, LeaseTester};
+pub(crate) use mapping::{MapOptions, Protection};
+pub(crate) use participants::{PublishersSegment, ReadersSegment};
+pub(crate) use ring_file::RingFile;
+pub(crate) use segment::RingSegment;
+pub(crate) use snapshot::{PublisherSnapshot, ReaderSnapshot};

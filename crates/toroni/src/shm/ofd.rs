@@ -1,0 +1,69 @@
+//! Open-file-description locks on single bytes (fcntl(2), "Open file description locks").
+//!
+//! The kernel drops such a lock when the last descriptor of its description is closed, however the
+//! process ends. A description never conflicts with itself: it neither sees nor refuses its own
+//! locks.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// Kinds of locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Any number of descriptions; needs one that can read.
+    Shared,
+    /// One description; needs one that can write.
+    Exclusive,
+}
+
+/// Takes the lock, or changes its kind, if no other description is in the way. Never waits.
+pub(super) fn try_lock(file: impl AsFd, kind: Kind, byte: u64) -> io::Result<bool> {
+    match call(file, libc::F_OFD_SETLK, kind.number(), byte) {
+        Ok(_) => Ok(true),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Gives the lock back.
+pub(super) fn unlock(file: impl AsFd, byte: u64) -> io::Result<()> {
+    call(file, libc::F_OFD_SETLK, libc::F_UNLCK, byte).map(|_| ())
+}
+
+/// Whether another description holds a lock that would refuse one of this kind. Works on any
+/// description, whatever it may read or write.
+pub(super) fn is_refused(file: impl AsFd, kind: Kind, byte: u64) -> io::Result<bool> {
+    let answer = call(file, libc::F_OFD_GETLK, kind.number(), byte)?;
+    Ok(i32::from(answer.l_type) != libc::F_UNLCK)
+}
+
+impl Kind {
+    fn number(self) -> i32 {
+        match self {
+            Self::Shared => libc::F_RDLCK,
+            Self::Exclusive => libc::F_WRLCK,
+        }
+    }
+}
+
+fn call(file: impl AsFd, command: i32, kind: i32, byte: u64) -> io::Result<libc::flock> {
+    let out_of_range = |_| io::Error::from(io::ErrorKind::InvalidInput);
+    // SAFETY: `zeroed` is a valid flock; `l_pid` must be 0.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = i16::try_from(kind).map_err(out_of_range)?;
+    lock.l_whence = i16::try_from(libc::SEEK_SET).map_err(out_of_range)?;
+    lock.l_start = i64::try_from(byte).map_err(out_of_range)?;
+    lock.l_len = 1;
+    loop {
+        // SAFETY: an open descriptor, and a flock that these commands read and write.
+        if unsafe { libc::fcntl(file.as_fd().as_raw_fd(), command, &raw mut lock) } == 0 {
+            return Ok(lock);
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! The files `publishers` and `readers`: slots, and the words beside them.
+
+use super::directory::{BusDirectory, BusFile, failed};
+use super::header::{FILE_HEADER_BYTES, Header};
+use super::mapping::{Mapping, Protection};
+use super::snapshot::{PublisherSnapshot, ReaderSnapshot, Snapshot};
+use crate::error::OpenError;
+use crate::ring::layout::{
+    PAGE, PublisherSlot, READERS_CONTROL_OFFSET, ReaderSlot, ReadersControl, SLOT_BYTES,
+    SLOTS_OFFSET,
+};
+use crate::ring::position::to_index;
+use crate::sync::AtomicU32;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// The file `readers`.
+///
+/// A subscriber maps all of it. A publisher maps the first page only, read-only and under guard, and
+/// reads the slots with one system call: any subscriber can truncate this file, and publishers must
+/// go on.
+#[derive(Debug)]
+pub(crate) struct ReadersSegment {
+    mapping: Mapping,
+    file: OwnedFd,
+    slots: u32,
+    was_damaged_before: bool,
+}
+
+impl ReadersSegment {
+    /// Opens and maps it: [`Protection::Write`] for a subscriber, [`Protection::Read`] for a
+    /// publisher. A publisher opens it whatever is in it, see [`was_damaged`](Self::was_damaged):
+    /// else a subscriber that spoilt it would lock new publishers out.
+    pub(crate) fn open(
+        directory: &BusDirectory,
+        header: &Header,
+        protection: Protection,
+    ) -> Result<Self, OpenError> {
+        let path = directory.path().join(BusFile::Readers.name());
+        let file = directory.open_file(BusFile::Readers, protection)?;
+        let checked = check(&file, header, BusFile::Readers, directory);
+        let (length, was_damaged_before) = match protection {
+            Protection::Read => (PAGE, checked.is_err()),
+            Protection::Write => {
+                checked?;
+                (to_index(header.file_bytes(BusFile::Readers)), false)
+            }
+        };
+        let mapping = Mapping::file(&file, length, protection)
+            .map_err(|error| failed("map", &path, error))?;
+        Ok(Self { mapping, file, slots: header.slots(BusFile::Readers), was_damaged_before })
+    }
+
+    /// The words that are not a slot's.
+    pub(crate) fn control(&self) -> &ReadersControl {
+        self.mapping.at(READERS_CONTROL_OFFSET).expect("within the page that is mapped")
+    }
+
+    /// Slots of the file, used or not.
+    pub(crate) fn slots(&self) -> u32 {
+        self.slots
+    }
+
+    /// A slot below [`slots`](Self::slots). For subscribers: nobody else has them mapped.
+    pub(crate) fn slot(&self, slot: u32) -> &ReaderSlot {
+        assert!(slot < self.slots, "slot {slot} of {}", self.slots);
+        self.mapping.at(offset_of_slot(slot)).expect("mapped whole, for a subscriber")
+    }
+
+    /// Reads slots `0 .. used` with one system call; `into[n]` is slot n. What `used` says, which is
+    /// another process's word, is bounded by the number of slots. What a truncated file lacks reads
+    /// as free slots.
+    pub(crate) fn scan(&self, used: u32, into: &mut Vec<ReaderSnapshot>) -> io::Result<()> {
+        read_slots(&self.file, used.min(self.slots), into)
+    }
+
+    /// Whether the file was truncated, or is not what `ring` says, so that what it says of the
+    /// subscribers is not to be relied on.
+    pub(crate) fn was_damaged(&self) -> bool {
+        self.was_damaged_before || self.mapping.was_damaged()
+    }
+}
+
+/// The file `publishers`, mapped whole and writable. Subscribers cannot open it.
+#[derive(Debug)]
+pub(crate) struct PublishersSegment {
+    mapping: Mapping,
+    slots: u32,
+}
+
+impl PublishersSegment {
+    /// Opens and maps it.
+    pub(crate) fn open(directory: &BusDirectory, header: &Header) -> Result<Self, OpenError> {
+        let path = directory.path().join(BusFile::Publishers.name());
+        let file = directory.open_file(BusFile::Publishers, Protection::Write)?;
+        check(&file, header, BusFile::Publishers, directory)?;
+        let length = to_index(header.file_bytes(BusFile::Publishers));
+        let mapping = Mapping::file(&file, length, Protection::Write)
+            .map_err(|error| failed("map", &path, error))?;
+        Ok(Self { mapping, slots: header.slots(BusFile::Publishers) })
+    }
+
+    /// Slots of the file, used or not.
+    pub(crate) fn slots(&self) -> u32 {
+        self.slots
+    }
+
+    /// A slot below [`slots`](Self::slots).
+    pub(crate) fn slot(&self, slot: u32) -> &PublisherSlot {
+        assert!(slot < self.slots, "slot {slot} of {}", self.slots);
+        self.mapping.at(offset_of_slot(slot)).expect("mapped whole")
+    }
+
+    /// Whether the file was truncated.
+    pub(crate) fn was_damaged(&self) -> bool {
+        self.mapping.was_damaged()
+    }
+}
+
+/// All slots of `readers`, for `toroni info`. Needs read permission.
+pub(crate) fn read_readers(
+    directory: &BusDirectory,
+    header: &Header,
+) -> Result<Vec<ReaderSnapshot>, OpenError> {
+    read_all(directory, header, BusFile::Readers)
+}
+
+/// All slots of `publishers`, for `toroni info`. Needs read permission.
+pub(crate) fn read_publishers(
+    directory: &BusDirectory,
+    header: &Header,
+) -> Result<Vec<PublisherSnapshot>, OpenError> {
+    read_all(directory, header, BusFile::Publishers)
+}
+
+/// Place of a slot in its file.
+pub(super) fn offset_of_slot(slot: u32) -> usize {
+    SLOTS_OFFSET + to_index(u64::from(slot)) * SLOT_BYTES
+}
+
+/// The states of all slots of a file, mapped writable: what `clean` frees.
+pub(super) fn state_of(mapping: &Mapping, file: BusFile, slot: u32) -> Option<&AtomicU32> {
+    let offset = offset_of_slot(slot);
+    match file {
+        BusFile::Ring => None,
+        BusFile::Publishers => mapping.at::<PublisherSlot>(offset).map(|slot| &slot.state),
+        BusFile::Readers => mapping.at::<ReaderSlot>(offset).map(|slot| &slot.state),
+    }
+}
+
+/// Checks that a file belongs to the bus of this header and is as large as it should be.
+pub(super) fn check(
+    fd: &OwnedFd,
+    header: &Header,
+    file: BusFile,
+    directory: &BusDirectory,
+) -> Result<(), OpenError> {
+    let path = directory.path().join(file.name());
+    let mut bytes = [0; FILE_HEADER_BYTES];
+    let length = rustix::io::pread(fd, &mut bytes, 0);
+    let length = length.map_err(|errno| failed("read", &path, errno))?;
+    let stat = rustix::fs::fstat(fd).map_err(|errno| failed("read", &path, errno))?;
+    let file_bytes = u64::try_from(stat.st_size).unwrap_or(0);
+    header.check_file(file, &bytes[..length], file_bytes, &path)
+}
+
+fn read_all<T: Snapshot>(
+    directory: &BusDirectory,
+    header: &Header,
+    file: BusFile,
+) -> Result<Vec<T>, OpenError> {
+    let fd = directory.open_file(file, Protection::Read)?;
+    check(&fd, header, file, directory)?;
+    let mut slots = Vec::new();
+    read_slots(&fd, header.slots(file), &mut slots)
+        .map_err(|error| failed("read", &directory.path().join(file.name()), error))?;
+    Ok(slots)
+}
+
+fn read_slots<T: Snapshot>(fd: impl AsFd, count: u32, into: &mut Vec<T>) -> io::Result<()> {
+    into.clear();
+    into.resize(to_index(u64::from(count)), T::default());
+    // Short when the file was truncated: the rest stays as it is, free.
+    rustix::io::pread(fd, T::bytes_of(into), SLOTS_OFFSET as u64)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ring::layout::{READER_GATES, SLOT_ACTIVE, SLOT_FREE};
+    use crate::shm::ring_file::RingFile;
+    use crate::shm::testing::TempDir;
+    use crate::sync::Ordering::Relaxed;
+
+    fn header(bus: &BusDirectory) -> Header {
+        RingFile::open(bus, Protection::Read).unwrap().header().clone()
+    }
+
+    #[test]
+    fn publishers_see_what_subscribers_write() {
+        let root = TempDir::new();
+        let bus = root.bus();
+        let header = header(&bus);
+        let subscriber = ReadersSegment::open(&bus, &header, Protection::Write).unwrap();
+        let publisher = ReadersSegment::open(&bus, &header, Protection::Read).unwrap();
+        subscriber.control().joins.0.store(3, Relaxed);
+        assert_eq!(publisher.control().joins.0.load(Relaxed), 3);
+        let slot = subscriber.slot(3);
+        slot.generation.store(9, Relaxed);
+        slot.state.store(SLOT_ACTIVE, Relaxed);
+        slot.position.store(1 << 40, Relaxed);
+        slot.flags.store(READER_GATES, Relaxed);
+        slot.name[0].store(u64::from_ne_bytes(*b"watcher\0"), Relaxed);
+        let mut seen = Vec::new();
+        publisher.scan(u32::MAX, &mut seen).unwrap();
+        assert_eq!(seen.len(), 4);
+        assert_eq!((seen[3].generation, seen[3].position), (9, 1 << 40));
+        assert_eq!((seen[3].state, seen[3].flags), (SLOT_ACTIVE, READER_GATES));
+        assert_eq!(seen[3].name(), "watcher");
+        assert_eq!(seen[0].state, SLOT_FREE);
+        publisher.scan(1, &mut seen).unwrap();
+        assert_eq!(seen.len(), 1);
+    }
+
+    #[test]
+    fn publishers_survive_the_truncation_of_readers() {
+        let root = TempDir::new();
+        let bus = root.bus();
+        let header = header(&bus);
+        let subscriber = ReadersSegment::open(&bus, &header, Protection::Write).unwrap();
+        let publisher = ReadersSegment::open(&bus, &header, Protection::Read).unwrap();
+        for slot in 0..4 {
+            subscriber.slot(slot).state.store(SLOT_ACTIVE, Relaxed);
+        }
+        let file = std::fs::File::options().write(true).open(bus.path().join("readers")).unwrap();
+        // In the middle of slot 1.
+        file.set_len((offset_of_slot(1) + 4) as u64).unwrap();
+        let mut seen = Vec::new();
+        publisher.scan(4, &mut seen).unwrap();
+        let states: Vec<_> = seen.iter().map(|slot| slot.state).collect();
+        assert_eq!(states, [SLOT_ACTIVE, SLOT_FREE, SLOT_FREE, SLOT_FREE]);
+        assert!(!publisher.was_damaged());
+        file.set_len(0).unwrap();
+        publisher.scan(4, &mut seen).unwrap();
+        assert!(seen.iter().all(|slot| slot.state == SLOT_FREE));
+        assert_eq!(publisher.control().sleeps.0.load(Relaxed), 0);
+        assert!(publisher.was_damaged());
+        // A new publisher goes to work, a new subscriber is told.
+        let newer = ReadersSegment::open(&bus, &header, Protection::Read).unwrap();
+        assert!(newer.was_damaged());
+        assert_eq!(newer.control().sleeps.0.load(Relaxed), 0);
+        assert!(matches!(
+            ReadersSegment::open(&bus, &header, Protection::Write),
+            Err(OpenError::Truncated { .. })
+        ));
+    }
+
+    #[test]
+    fn publishers_have_slots() {
+        let root = TempDir::new();
+        let bus = root.bus();
+        let header = header(&bus);
+        let segment = PublishersSegment::open(&bus, &header).unwrap();
+        segment.slot(2).messages.store(77, Relaxed);
+        for word in &segment.slot(2).name {
+            word.store(u64::MAX, Relaxed);
+        }
+        let seen = read_publishers(&bus, &header).unwrap();
+        assert_eq!((seen.len(), seen[2].messages), (4, 77));
+        assert_eq!(seen[2].name().chars().count(), 40);
+        assert_eq!(read_readers(&bus, &header).unwrap().len(), 4);
+    }
+
+    #[test]
+    fn files_of_another_bus_are_refused() {
+        let (one, two) = (TempDir::new(), TempDir::new());
+        let (bus, other) = (one.bus(), two.bus());
+        let header = header(&bus);
+        std::fs::copy(other.path().join("publishers"), bus.path().join("publishers")).unwrap();
+        assert!(matches!(
+            PublishersSegment::open(&bus, &header),
+            Err(OpenError::ForeignFile { .. })
+        ));
+    }
+}

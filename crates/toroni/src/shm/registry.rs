@@ -1,0 +1,117 @@
+//! A list that a signal handler and a fork handler may walk: no locks, no allocation while walking,
+//! nothing is ever freed.
+
+// Not from `crate::sync`: no model looks at these, and statics need `const fn new`.
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+/// Entries are taken and given back; the memory grows to the largest number ever taken at once, in
+/// chunks of 32.
+pub(super) struct Registry<T: 'static> {
+    newest: AtomicPtr<Chunk<T>>,
+}
+
+/// One entry. `value` keeps what its last owner left in it.
+pub(super) struct Entry<T> {
+    taken: AtomicBool,
+    pub(super) value: T,
+}
+
+struct Chunk<T: 'static> {
+    entries: [Entry<T>; 32],
+    older: Option<&'static Chunk<T>>,
+}
+
+impl<T: Default + Sync> Registry<T> {
+    pub(super) const fn new() -> Self {
+        Self { newest: AtomicPtr::new(std::ptr::null_mut()) }
+    }
+
+    /// An entry that nobody else has.
+    pub(super) fn take(&self) -> &'static Entry<T> {
+        loop {
+            let newest = self.newest();
+            if let Some(entry) = Self::walk(newest).find(|entry| entry.try_take()) {
+                return entry;
+            }
+            let chunk: &'static mut Chunk<T> = Box::leak(Box::new(Chunk {
+                entries: std::array::from_fn(|_| Entry {
+                    taken: AtomicBool::new(false),
+                    value: T::default(),
+                }),
+                older: newest,
+            }));
+            let expected =
+                newest.map_or(std::ptr::null_mut(), |chunk| std::ptr::from_ref(chunk).cast_mut());
+            // Release: walkers see the chunk's content. Whoever loses the race leaks an empty chunk
+            // no more: it frees it again.
+            let chunk = std::ptr::from_mut(chunk);
+            if self
+                .newest
+                .compare_exchange(expected, chunk, Ordering::Release, Ordering::Relaxed)
+                .is_err()
+            {
+                // SAFETY: made by Box::new above, and never shown to anybody.
+                drop(unsafe { Box::from_raw(chunk) });
+            }
+        }
+    }
+
+    /// All entries, taken or not. Async-signal-safe.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &'static Entry<T>> {
+        Self::walk(self.newest())
+    }
+
+    fn newest(&self) -> Option<&'static Chunk<T>> {
+        // SAFETY: null, or a chunk that was leaked in `take` and is never freed once it is here.
+        // Acquire pairs with the Release that put it here.
+        unsafe { self.newest.load(Ordering::Acquire).as_ref() }
+    }
+
+    fn walk(newest: Option<&'static Chunk<T>>) -> impl Iterator<Item = &'static Entry<T>> {
+        std::iter::successors(newest, |chunk| chunk.older).flat_map(|chunk| &chunk.entries)
+    }
+}
+
+impl<T> Entry<T> {
+    /// Lets another owner have it. The caller has made `value` harmless before.
+    pub(super) fn give_back(&self) {
+        self.taken.store(false, Ordering::Release);
+    }
+
+    fn try_take(&self) -> bool {
+        self.taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU32;
+
+    #[test]
+    fn entries_are_unique_and_come_back() {
+        static REGISTRY: Registry<AtomicU32> = Registry::new();
+        let takers: Vec<_> = (0..4)
+            .map(|_| {
+                std::thread::spawn(|| {
+                    (0..50)
+                        .map(|_| {
+                            let entry = REGISTRY.take();
+                            entry.value.fetch_add(1, Ordering::Relaxed);
+                            entry
+                        })
+                        .collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        let entries: Vec<_> = takers.into_iter().flat_map(|taker| taker.join().unwrap()).collect();
+        assert_eq!(entries.len(), 200);
+        assert!(entries.iter().all(|entry| entry.value.load(Ordering::Relaxed) == 1));
+        let before = REGISTRY.iter().count();
+        entries.iter().for_each(|entry| entry.give_back());
+        for _ in 0..200 {
+            REGISTRY.take();
+        }
+        assert_eq!(REGISTRY.iter().count(), before);
+    }
+}

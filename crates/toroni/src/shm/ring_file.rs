@@ -1,0 +1,203 @@
+//! The opened file `ring`: its header, and the lock that says "this bus is in use".
+
+use super::directory::{self, BusDirectory, BusFile, failed, identity, still_names};
+use super::fork::ParentOnlyFd;
+use super::header::{HEADER_BYTES, HOME_OFFSET, Header};
+use super::mapping::Protection;
+use super::ofd::{self, Kind};
+use super::platform::Home;
+use crate::error::OpenError;
+use crate::ring::layout::BUS_LOCK_OFFSET;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+/// The file `ring`, with the shared bus lock: as long as any process has one, `clean` does not remove
+/// the bus.
+#[derive(Debug)]
+pub(crate) struct RingFile {
+    file: ParentOnlyFd,
+    directory: BusDirectory,
+    identity: (u64, u64),
+    header: Header,
+    on_disk: bool,
+}
+
+/// Somebody who holds the lock exclusively removes the bus, or checks it after a reboot.
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+const WAIT_SLICE: Duration = Duration::from_millis(5);
+
+impl RingFile {
+    /// Opens the file, takes the lock, and reads and checks the header. `NotFound` if there is no
+    /// such file, or the directory has lost its name meanwhile.
+    pub(crate) fn open(
+        directory: &BusDirectory,
+        protection: Protection,
+    ) -> Result<Self, OpenError> {
+        let path = directory.path().join(BusFile::Ring.name());
+        let os = |action| {
+            let path = &path;
+            move |error: io::Error| failed(action, path, error)
+        };
+        let mut waited = Duration::ZERO;
+        let (file, identity) = loop {
+            let file = ParentOnlyFd::open(|| directory.open_file(BusFile::Ring, protection))?;
+            let stat = rustix::fs::fstat(&file).map_err(|errno| failed("open", &path, errno))?;
+            let locked = ofd::try_lock(&file, Kind::Shared, BUS_LOCK_OFFSET).map_err(os("lock"))?;
+            // Locked, and only then looked whether the name still leads here: whoever removes a bus
+            // has the lock exclusively while it takes the name away.
+            if locked && still_names(directory.dirfd(), BusFile::Ring.name(), identity(&stat)) {
+                break (file, identity(&stat));
+            }
+            if waited >= LONGEST_WAIT {
+                return Err(OpenError::Busy { path: directory.path().to_owned() });
+            }
+            if !locked {
+                std::thread::sleep(WAIT_SLICE);
+            }
+            waited += WAIT_SLICE;
+        };
+        if !directory.is_still_named() {
+            return Err(OpenError::NotFound { path: directory.path().to_owned() });
+        }
+        let header = read_header(file.as_fd(), directory)?;
+        let on_disk = directory::is_on_disk(&file).map_err(os("open"))?;
+        Ok(Self { file, directory: directory.clone(), identity, header, on_disk })
+    }
+
+    /// Its header.
+    pub(crate) fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The directory that it is in.
+    pub(crate) fn directory(&self) -> &BusDirectory {
+        &self.directory
+    }
+
+    /// Whether the file outlives a reboot.
+    pub(crate) fn is_on_disk(&self) -> bool {
+        self.on_disk
+    }
+
+    /// Whether the bus was removed, by `clean` or anybody else. Three system calls.
+    pub(crate) fn is_unlinked(&self) -> bool {
+        rustix::fs::fstat(&self.file).is_ok_and(|stat| stat.st_nlink == 0)
+            || !self.directory.is_still_named()
+            || !still_names(self.directory.dirfd(), BusFile::Ring.name(), self.identity)
+    }
+
+    /// Makes the shared lock exclusive, if no other handle of the bus is open, in this process or
+    /// elsewhere. For a file opened with [`Protection::Write`].
+    pub(crate) fn try_exclusive(&self) -> io::Result<bool> {
+        ofd::try_lock(&self.file, Kind::Exclusive, BUS_LOCK_OFFSET)
+    }
+
+    /// Makes the lock shared again.
+    pub(crate) fn back_to_shared(&self) -> io::Result<()> {
+        ofd::try_lock(&self.file, Kind::Shared, BUS_LOCK_OFFSET).map(|_| ())
+    }
+
+    /// Writes boot and namespaces of this process into the header. Only with the exclusive lock, and
+    /// for a file opened with [`Protection::Write`].
+    pub(super) fn adopt(&mut self) -> io::Result<()> {
+        let home = Home::here();
+        let bytes = home.encode();
+        if rustix::io::pwrite(&self.file, &bytes, HOME_OFFSET as u64)? != bytes.len() {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        rustix::fs::fsync(&self.file)?;
+        self.header.home = home;
+        Ok(())
+    }
+}
+
+impl AsFd for RingFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// Reads and checks the header of `ring` without any lock: enough to list a bus.
+pub(super) fn read_header(
+    file: BorrowedFd<'_>,
+    directory: &BusDirectory,
+) -> Result<Header, OpenError> {
+    let path = directory.path().join(BusFile::Ring.name());
+    let mut bytes = [0; HEADER_BYTES];
+    let length = rustix::io::pread(file, &mut bytes, 0);
+    let length = length.map_err(|errno| failed("read", &path, errno))?;
+    let stat = rustix::fs::fstat(file).map_err(|errno| failed("read", &path, errno))?;
+    Header::decode(&bytes[..length], u64::try_from(stat.st_size).unwrap_or(0), &path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shm::testing::{TempDir, in_fork, in_own_process};
+
+    fn open(bus: &BusDirectory) -> Result<RingFile, OpenError> {
+        RingFile::open(bus, Protection::Write)
+    }
+
+    #[test]
+    fn only_the_last_handle_can_be_exclusive() {
+        let root = TempDir::new();
+        let bus = root.bus();
+        let (first, second) = (open(&bus).unwrap(), open(&bus).unwrap());
+        assert!(!first.try_exclusive().unwrap());
+        drop(second);
+        assert!(first.try_exclusive().unwrap());
+        assert!(matches!(open(&bus), Err(OpenError::Busy { .. })));
+        first.back_to_shared().unwrap();
+        open(&bus).unwrap();
+    }
+
+    #[test]
+    fn a_removed_bus_is_noticed() {
+        let root = TempDir::new();
+        let bus = root.bus();
+        let ring = open(&bus).unwrap();
+        assert!(!ring.is_unlinked());
+        let elsewhere = root.path().join("elsewhere");
+        std::fs::rename(bus.path(), &elsewhere).unwrap();
+        assert!(ring.is_unlinked());
+        assert!(matches!(open(&bus), Err(OpenError::NotFound { .. })));
+        std::fs::rename(&elsewhere, bus.path()).unwrap();
+        assert!(!ring.is_unlinked());
+        std::fs::rename(bus.path().join("ring"), bus.path().join("x")).unwrap();
+        std::fs::write(bus.path().join("ring"), b"").unwrap();
+        assert!(ring.is_unlinked());
+        std::fs::remove_dir_all(root.path()).unwrap();
+        assert!(ring.is_unlinked());
+    }
+
+    #[test]
+    fn a_truncated_ring_is_refused() {
+        let root = TempDir::new();
+        let bus = root.bus();
+        let path = bus.path().join("ring");
+        let length = path.metadata().unwrap().len();
+        for cut in [length - 1, 100, 0] {
+            std::fs::File::options().write(true).open(&path).unwrap().set_len(cut).unwrap();
+            let found = open(&bus).unwrap_err();
+            assert!(matches!(found, OpenError::Truncated { found, .. } if found == cut));
+        }
+        std::fs::write(&path, b"some text that is no bus").unwrap();
+        assert!(matches!(open(&bus), Err(OpenError::NotABus { .. })));
+    }
+
+    #[test]
+    fn a_forked_child_does_not_hold_the_bus() {
+        in_own_process("shm::ring_file::tests::a_forked_child_does_not_hold_the_bus", || {
+            let root = TempDir::new();
+            let bus = root.bus();
+            let ring = open(&bus).unwrap();
+            in_fork(|| {
+                assert!(open(&bus).unwrap().header() == ring.header());
+                drop(ring);
+            });
+            assert!(open(&bus).unwrap().try_exclusive().unwrap());
+        });
+    }
+}

@@ -1,0 +1,274 @@
+//! The mapped file `ring`.
+
+use super::directory::{BusDirectory, failed};
+use super::header::Header;
+use super::mapping::{MapOptions, Mapping, Protection};
+use super::ring_file::RingFile;
+use crate::error::OpenError;
+use crate::ring::layout::{CONTROL_OFFSET, Control, TABLE_OFFSET};
+use crate::ring::position::to_index;
+use crate::settings::LockKind;
+use crate::sync::{AtomicU64, Ordering};
+use std::io;
+
+/// `ring`, mapped: read-only for subscribers, writable for publishers. The stream follows itself in
+/// memory once more, so that no record wraps.
+#[derive(Debug)]
+pub(crate) struct RingSegment {
+    mapping: Mapping,
+    file: RingFile,
+}
+
+impl RingSegment {
+    /// Opens and maps it.
+    pub(crate) fn open(
+        directory: &BusDirectory,
+        protection: Protection,
+        options: &MapOptions,
+    ) -> Result<Self, OpenError> {
+        Self::map(RingFile::open(directory, protection)?, protection, options)
+    }
+
+    /// What its header says. All of it was checked.
+    pub(crate) fn header(&self) -> &Header {
+        self.file.header()
+    }
+
+    /// The words that change.
+    pub(crate) fn control(&self) -> &Control {
+        self.mapping.at(CONTROL_OFFSET).expect("as large as the header says, which was checked")
+    }
+
+    /// The topic table.
+    pub(crate) fn table(&self) -> &[AtomicU64] {
+        let words = to_index(self.header().settings.topic_table_bytes / 8);
+        self.mapping.slice(TABLE_OFFSET, words).expect("as large as the header says")
+    }
+
+    /// The stream, twice in a row: 2 × capacity bytes.
+    pub(crate) fn words(&self) -> &[AtomicU64] {
+        let offset = to_index(self.header().data_offset());
+        let words = to_index(2 * self.header().settings.capacity / 8);
+        self.mapping.slice(offset, words).expect("as large as the header says")
+    }
+
+    /// Whether the bus was removed. For slow paths.
+    pub(crate) fn is_unlinked(&self) -> bool {
+        self.file.is_unlinked()
+    }
+
+    /// Whether the file was truncated and something was read, or written, where it had been.
+    pub(crate) fn was_damaged(&self) -> bool {
+        self.mapping.was_damaged()
+    }
+
+    /// The file and its lock.
+    pub(crate) fn file(&self) -> &RingFile {
+        &self.file
+    }
+
+    fn map(
+        file: RingFile,
+        protection: Protection,
+        options: &MapOptions,
+    ) -> Result<Self, OpenError> {
+        let header = file.header();
+        let directory = file.directory().path();
+        if file.is_on_disk()
+            && protection == Protection::Write
+            && header.settings.lock == LockKind::Robust
+        {
+            return Err(OpenError::RobustOnDisk { path: directory.to_owned() });
+        }
+        let path = directory.join("ring");
+        let prefix = to_index(header.data_offset());
+        let capacity = to_index(header.settings.capacity);
+        let mapping = Mapping::twice(&file, prefix, capacity, protection)
+            .map_err(|error| failed("map", &path, error))?;
+        if options.huge_pages || header.settings.huge_pages {
+            mapping.ask_for_huge_pages(prefix);
+        }
+        if options.mlock {
+            mapping.lock(prefix + capacity).map_err(|error| match error.raw_os_error() {
+                Some(libc::EPERM | libc::ENOMEM | libc::EAGAIN) => OpenError::MemoryLock {
+                    wanted: header.ring_bytes(),
+                    limit: rustix::process::getrlimit(rustix::process::Resource::Memlock)
+                        .current
+                        .unwrap_or(u64::MAX),
+                    path: path.clone(),
+                },
+                _ => failed("lock in memory", &path, error),
+            })?;
+        }
+        // Locked pages are there, but those of the second copy are not in the page tables.
+        if options.prefault || options.mlock {
+            mapping.prefault().map_err(|error| failed("prefault", &path, error))?;
+        }
+        Ok(Self { mapping, file })
+    }
+}
+
+/// For buses on a disk, whose pages are written back in any order.
+///
+/// While anybody publishes, the mark of a clean close is absent. The last publisher to leave writes
+/// everything back and then sets it. After a crash of the machine there is no mark, and the ring
+/// holds pages of any age: it starts empty. All of it is a no-op in memory.
+impl RingSegment {
+    /// Whether the bus was last used before this machine booted. Then nothing in it may be believed
+    /// before [`clean_close`](Self::clean_close) was looked at, under the exclusive lock of
+    /// [`file`](Self::file), and [`adopt`](Self::adopt) called.
+    pub(crate) fn boot_changed(&self) -> bool {
+        self.file.is_on_disk()
+            && self.header().home.boot_id != super::platform::Home::here().boot_id
+    }
+
+    /// Position and sequence at the end of the stream, if everything before was written back and
+    /// nothing has been written since.
+    pub(crate) fn clean_close(&self) -> Option<(u64, u64)> {
+        let mark = &self.control().clean_close.0;
+        (mark.valid.load(Ordering::Relaxed) == 1)
+            .then(|| (mark.position.load(Ordering::Relaxed), mark.sequence.load(Ordering::Relaxed)))
+    }
+
+    /// Takes the mark away, on the disk too. Before the first write of a publisher.
+    pub(crate) fn mark_in_use(&self) -> io::Result<()> {
+        if !self.file.is_on_disk() {
+            return Ok(());
+        }
+        self.control().clean_close.0.valid.store(0, Ordering::Relaxed);
+        self.mapping.write_back(0, self.prefix())
+    }
+
+    /// Writes everything back and then sets the mark. Only under the exclusive lock.
+    pub(crate) fn mark_clean_close(&self, position: u64, sequence: u64) -> io::Result<()> {
+        if !self.file.is_on_disk() {
+            return Ok(());
+        }
+        let capacity = to_index(self.header().settings.capacity);
+        self.mapping.write_back(0, self.prefix() + capacity)?;
+        let mark = &self.control().clean_close.0;
+        mark.position.store(position, Ordering::Relaxed);
+        mark.sequence.store(sequence, Ordering::Relaxed);
+        mark.valid.store(1, Ordering::Relaxed);
+        self.mapping.write_back(0, self.prefix())
+    }
+
+    /// Makes the bus one of this boot: its header names this boot from now on. Only under the
+    /// exclusive lock, and after the content was verified or thrown away
+    /// ([`Control::reset`]).
+    pub(crate) fn adopt(&mut self) -> io::Result<()> {
+        self.mapping.write_back(0, self.prefix())?;
+        self.file.adopt()
+    }
+
+    fn prefix(&self) -> usize {
+        to_index(self.header().data_offset())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Settings;
+    use crate::shm::acl::Permissions;
+    use crate::shm::create;
+    use crate::shm::header::HOME_OFFSET;
+    use crate::shm::testing::{TempDir, small};
+    use std::os::unix::fs::FileExt;
+
+    fn open(bus: &BusDirectory, protection: Protection) -> RingSegment {
+        RingSegment::open(bus, protection, &MapOptions::default()).unwrap()
+    }
+
+    #[test]
+    fn both_roles_see_the_same_ring() {
+        let root = TempDir::new();
+        let bus = root.bus();
+        let writer = open(&bus, Protection::Write);
+        let reader = open(&bus, Protection::Read);
+        assert_eq!(writer.header(), reader.header());
+        assert_eq!(reader.control().reserved.0.load(Ordering::Relaxed), 8);
+        writer.control().commit.0.tail.store(64, Ordering::Relaxed);
+        assert_eq!(reader.control().commit.0.tail.load(Ordering::Relaxed), 64);
+        assert_eq!(reader.table().len(), 4096 / 8);
+        let words = reader.words().len();
+        assert_eq!(words, 2 * 65536 / 8);
+        writer.words()[words / 2 - 1].store(5, Ordering::Relaxed);
+        writer.words()[words / 2].store(6, Ordering::Relaxed);
+        assert_eq!(reader.words()[words - 1].load(Ordering::Relaxed), 5);
+        assert_eq!(reader.words()[0].load(Ordering::Relaxed), 6);
+    }
+
+    #[test]
+    fn every_option_maps() {
+        let root = TempDir::new();
+        let settings = Settings { huge_pages: true, capacity: 2 << 20, ..small() };
+        let bus = create::create(root.path(), "huge", &settings, &Permissions::default()).unwrap();
+        for protection in [Protection::Read, Protection::Write] {
+            let options = MapOptions { huge_pages: true, prefault: true, mlock: true };
+            let segment = RingSegment::open(&bus, protection, &options).unwrap();
+            assert!(segment.header().data_offset().is_multiple_of(2 << 20));
+            assert_eq!(segment.words()[0].load(Ordering::Relaxed), 0);
+        }
+    }
+
+    #[test]
+    fn truncation_is_survived_and_reported() {
+        let root = TempDir::new();
+        let bus = root.bus();
+        let segment = open(&bus, Protection::Read);
+        let file = std::fs::File::options().write(true).open(bus.path().join("ring")).unwrap();
+        file.set_len(0).unwrap();
+        assert_eq!(segment.control().reserved.0.load(Ordering::Relaxed), 0);
+        assert_eq!(segment.words()[segment.words().len() - 1].load(Ordering::Relaxed), 0);
+        assert!(segment.was_damaged());
+    }
+
+    #[test]
+    fn memory_needs_no_marks() {
+        let root = TempDir::new();
+        let segment = open(&root.bus(), Protection::Write);
+        segment.mark_clean_close(8, 1).unwrap();
+        assert_eq!(segment.clean_close(), None);
+        assert!(!segment.boot_changed());
+    }
+
+    /// On the disk that has the target directory, if it is one.
+    #[test]
+    fn a_disk_remembers_its_boot_and_its_clean_close() {
+        let root = TempDir::below("/var/tmp");
+        let bus = root.bus();
+        let mut segment = open(&bus, Protection::Write);
+        if !segment.file().is_on_disk() {
+            return eprintln!("skipped: /var/tmp is in memory");
+        }
+        segment.mark_clean_close(72, 3).unwrap();
+        drop(segment);
+        segment = open(&bus, Protection::Write);
+        assert_eq!(segment.clean_close(), Some((72, 3)));
+        segment.mark_in_use().unwrap();
+        assert_eq!(segment.clean_close(), None);
+        assert!(!segment.boot_changed());
+        let file = std::fs::File::options().write(true).open(bus.path().join("ring")).unwrap();
+        file.write_all_at(&[7; 16], HOME_OFFSET as u64).unwrap();
+        segment = open(&bus, Protection::Write);
+        assert!(segment.boot_changed());
+        assert!(segment.file().try_exclusive().unwrap());
+        segment.adopt().unwrap();
+        segment.file().back_to_shared().unwrap();
+        assert!(!segment.boot_changed());
+        assert!(!open(&bus, Protection::Read).boot_changed());
+    }
+
+    #[test]
+    fn robust_is_refused_on_disks() {
+        let root = TempDir::below("/var/tmp");
+        if !open(&root.bus(), Protection::Read).file().is_on_disk() {
+            return eprintln!("skipped: /var/tmp is in memory");
+        }
+        let settings = Settings { lock: LockKind::Robust, ..small() };
+        let created = create::create(root.path(), "robust", &settings, &Permissions::default());
+        assert!(matches!(created, Err(OpenError::RobustOnDisk { .. })));
+        assert_eq!(root.names(), ["bus"]);
+    }
+}

@@ -1,0 +1,28 @@
+//! What may live in memory that other processes write.
+
+use crate::ring::layout::{Control, PublisherSlot, ReaderSlot, ReadersControl};
+use crate::sync::{AtomicU32, AtomicU64};
+
+/// A type that a [`Mapping`](super::mapping::Mapping) hands out by reference.
+///
+/// # Safety
+///
+/// - Every bit pattern is a value: another process may have written anything.
+/// - Every field is an atomic, or an array or structure of such: another process may write at any
+///   time, and a plain load beside its store would be undefined behaviour.
+/// - `repr(C)` or `repr(transparent)`: all processes agree on the places of the fields.
+/// - No destructor: nobody owns the memory.
+pub(crate) unsafe trait Shareable: Sync {}
+
+// SAFETY: an atomic integer; every bit pattern is one.
+unsafe impl Shareable for AtomicU32 {}
+// SAFETY: an atomic integer; every bit pattern is one.
+unsafe impl Shareable for AtomicU64 {}
+// SAFETY: repr(C), of nothing but atomics and padding that is never read.
+unsafe impl Shareable for Control {}
+// SAFETY: repr(C), of nothing but atomics and padding that is never read.
+unsafe impl Shareable for ReadersControl {}
+// SAFETY: repr(C), of nothing but atomics.
+unsafe impl Shareable for PublisherSlot {}
+// SAFETY: repr(C), of nothing but atomics.
+unsafe impl Shareable for ReaderSlot {}

@@ -1,0 +1,142 @@
+//! Copies of slots, as they were at one moment.
+//!
+//! Each word is one that some process wrote; words of one slot may be of different moments, and all
+//! of it may be nonsense: nothing but messages for people and bounded decisions may depend on it.
+
+use crate::ring::layout::{PublisherSlot, ReaderSlot};
+use std::mem::{offset_of, size_of, size_of_val};
+
+/// A copy of a [`ReaderSlot`], of the same layout. Its number is its place in the list; whether its
+/// owner lives is what a [`LeaseTester`](super::lease::LeaseTester) says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct ReaderSnapshot {
+    pub(crate) generation: u32,
+    pub(crate) state: u32,
+    pub(crate) position: u64,
+    pub(crate) pid: u32,
+    pub(crate) flags: u32,
+    pub(crate) pid_namespace: u64,
+    pub(crate) started_ns: u64,
+    pub(crate) received: u64,
+    pub(crate) lost_messages: u64,
+    pub(crate) lapses: u64,
+    pub(crate) arms: u32,
+    pub(crate) _unused: u32,
+    pub(crate) name: [u64; 6],
+    pub(crate) _padding: u64,
+}
+
+/// A copy of a [`PublisherSlot`], of the same layout. As [`ReaderSnapshot`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct PublisherSnapshot {
+    pub(crate) generation: u32,
+    pub(crate) state: u32,
+    pub(crate) pid: u32,
+    pub(crate) _unused: u32,
+    pub(crate) pid_namespace: u64,
+    pub(crate) started_ns: u64,
+    pub(crate) messages: u64,
+    pub(crate) bytes: u64,
+    pub(crate) waits: u64,
+    pub(crate) waited_ns: u64,
+    pub(crate) overwrites: u64,
+    pub(crate) wakes: u64,
+    pub(crate) name: [u64; 5],
+    pub(crate) _padding: u64,
+}
+
+impl ReaderSnapshot {
+    /// What its owner calls itself; unprintable bytes are replaced.
+    pub(crate) fn name(&self) -> String {
+        printable(&self.name)
+    }
+}
+
+impl PublisherSnapshot {
+    /// What its owner calls itself; unprintable bytes are replaced.
+    pub(crate) fn name(&self) -> String {
+        printable(&self.name)
+    }
+}
+
+/// The words of a slot for a name: as much of it as there is room for, cut between characters,
+/// padded with 0.
+pub(crate) fn name_words<const WORDS: usize>(name: &str) -> [u64; WORDS] {
+    let mut room = WORDS * 8;
+    while !name.is_char_boundary(room.min(name.len())) {
+        room -= 1;
+    }
+    let name = &name.as_bytes()[..room.min(name.len())];
+    std::array::from_fn(|word| {
+        let byte = |index: usize| name.get(word * 8 + index).copied().unwrap_or(0);
+        u64::from_ne_bytes(std::array::from_fn(byte))
+    })
+}
+
+/// A copy of a slot, as bytes to be read into.
+///
+/// # Safety
+///
+/// `repr(C)`, of integers only and without padding: any bytes make a value.
+pub(super) unsafe trait Snapshot: Copy + Default {
+    fn bytes_of(slots: &mut [Self]) -> &mut [u8] {
+        let length = size_of_val(slots);
+        // SAFETY: the memory of `slots`, borrowed as long; the trait's promise makes any bytes that
+        // are written there values, and all bytes initialised.
+        unsafe { std::slice::from_raw_parts_mut(slots.as_mut_ptr().cast::<u8>(), length) }
+    }
+}
+
+// SAFETY: repr(C), of u32 and u64, without padding: see the sizes below.
+unsafe impl Snapshot for ReaderSnapshot {}
+// SAFETY: as above.
+unsafe impl Snapshot for PublisherSnapshot {}
+
+#[cfg(not(loom))]
+const _: () = {
+    assert!(size_of::<ReaderSnapshot>() == size_of::<ReaderSlot>());
+    assert!(size_of::<PublisherSnapshot>() == size_of::<PublisherSlot>());
+    assert!(offset_of!(ReaderSnapshot, position) == offset_of!(ReaderSlot, position));
+    assert!(offset_of!(ReaderSnapshot, flags) == offset_of!(ReaderSlot, flags));
+    assert!(offset_of!(ReaderSnapshot, arms) == offset_of!(ReaderSlot, arms));
+    assert!(offset_of!(ReaderSnapshot, name) == offset_of!(ReaderSlot, name));
+    assert!(offset_of!(PublisherSnapshot, pid) == offset_of!(PublisherSlot, pid));
+    assert!(offset_of!(PublisherSnapshot, waits) == offset_of!(PublisherSlot, waits));
+    assert!(offset_of!(PublisherSnapshot, name) == offset_of!(PublisherSlot, name));
+};
+
+fn printable(words: &[u64]) -> String {
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    // Control characters could steer the terminal of whoever looks at it.
+    String::from_utf8_lossy(&bytes[..end])
+        .chars()
+        .map(|char| if char.is_control() { char::REPLACEMENT_CHARACTER } else { char })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_cut_between_characters() {
+        for (name, read) in [
+            ("", ""),
+            ("boiler", "boiler"),
+            ("twenty-four characters..", "twenty-four characters.."),
+            ("twenty-four characters..and more", "twenty-four characters.."),
+            ("twenty-three characters\u{e4}", "twenty-three characters"),
+        ] {
+            assert_eq!(printable(&name_words::<3>(name)), read);
+        }
+    }
+
+    #[test]
+    fn names_cannot_steer_terminals() {
+        assert_eq!(printable(&name_words::<2>("a\u{1b}[2Jb\n")), "a\u{fffd}[2Jb\u{fffd}");
+        assert_eq!(printable(&[u64::MAX]).chars().count(), 8);
+    }
+}
