@@ -78,4 +78,24 @@ pub(super) const MUTANTS: &[Mutant] = &[
         mistake: "a lease is tested through a description that holds leases, which never sees them",
         checker: Checker::Tests("shm::"),
     },
+    Mutant {
+        name: "token_after_announcement",
+        mistake: "a subscriber takes the value to sleep on after it announced the sleep",
+        checker: Checker::Loom("notify::"),
+    },
+    Mutant {
+        name: "answer_of_a_newer_count",
+        mistake: "a publisher counts sleepers as woken who came after its wake",
+        checker: Checker::Loom("notify::"),
+    },
+    Mutant {
+        name: "socket_drained_after_announcement",
+        mistake: "a subscriber throws away the datagram that answered its sleep",
+        checker: Checker::Tests("notify::"),
+    },
+    Mutant {
+        name: "group_drained_after_announcement",
+        mistake: "a subscriber throws away the multicast datagram that answered its sleep",
+        checker: Checker::Tests("notify::"),
+    },
 ];

@@ -1,7 +1,7 @@
 //! Waking by futex: one word for all, no descriptors, works on a read-only mapping.
 
-use super::{Bell, Waiter, bell};
-use crate::sync::{AtomicU32, Ordering};
+use super::{Bell, Waiter};
+use crate::sync::AtomicU32;
 use rustix::io::Errno;
 use rustix::thread::futex;
 use std::io;
@@ -17,8 +17,7 @@ pub(crate) struct FutexWaiter {
 
 impl Waiter for FutexWaiter {
     fn arm(&mut self, bell: Bell<'_>, _slot_arms: &AtomicU32) {
-        self.token = bell.wake.load(Ordering::Acquire);
-        bell::announce(bell.sleeps);
+        self.token = bell.announce_sleep();
     }
 
     fn wait(&self, bell: Bell<'_>, timeout: Option<Duration>) -> io::Result<()> {

@@ -3,7 +3,7 @@
 //! One datagram reaches every subscriber of the network namespace; its content is ignored. It never
 //! leaves the machine: interface and membership are 127.0.0.1, and its time to live is 0.
 
-use super::{Answered, Bell, Waiter, bell, drain, wait_readable};
+use super::{Answered, Bell, Waiter, drain, wait_readable};
 use crate::sync::{AtomicU32, AtomicU64};
 use rustix::io::Errno;
 use rustix::net::{
@@ -40,8 +40,11 @@ impl MulticastReceiver {
 
 impl Waiter for MulticastReceiver {
     fn arm(&mut self, bell: Bell<'_>, _slot_arms: &AtomicU32) {
+        #[cfg(not(toroni_mutant = "group_drained_after_announcement"))]
         drain(self.socket.as_fd());
-        bell::announce(bell.arms);
+        bell.announce_arming();
+        #[cfg(toroni_mutant = "group_drained_after_announcement")]
+        drain(self.socket.as_fd());
     }
 
     fn wait(&self, _bell: Bell<'_>, timeout: Option<Duration>) -> io::Result<()> {

@@ -1,7 +1,6 @@
 //! The publisher's side of all notifiers: a test that costs two loads, and behind it the wakes.
 
 use super::{Answered, ArmedSlot, Bell, MulticastSender, Post, futex};
-use crate::sync::Ordering;
 use std::io;
 
 /// Wakes subscribers, however they sleep. One for each publishing participant; its threads share it.
@@ -64,16 +63,11 @@ impl Wakers {
         bell: Bell<'_>,
         armed: &mut dyn FnMut(&mut Vec<ArmedSlot>) -> io::Result<()>,
     ) -> usize {
-        let mut sent = 0;
-        if let Some(count) = self.sleeps.unanswered(bell.sleeps) {
-            bell.wake.fetch_add(1, Ordering::Release);
-            futex::wake_all(bell.wake);
-            self.sleeps.answer(count);
-            sent += 1;
-        }
-        sent + match &self.descriptors {
-            Descriptors::Sockets(post) => post.deliver(&self.arms, bell.arms, armed),
-            Descriptors::Group(sender) => sender.deliver(&self.arms, bell.arms),
-        }
+        let woken = bell.wake_sleepers(&self.sleeps, futex::wake_all);
+        woken
+            + match &self.descriptors {
+                Descriptors::Sockets(post) => post.deliver(&self.arms, bell.arms, armed),
+                Descriptors::Group(sender) => sender.deliver(&self.arms, bell.arms),
+            }
     }
 }
