@@ -390,7 +390,9 @@ mod tests {
     use crate::shm::participants::{read_publishers, read_readers};
     #[cfg(feature = "crash-points")]
     use crate::shm::testing::child_task;
-    use crate::shm::testing::{TempDir, in_own_process, names, small};
+    use crate::shm::testing::{
+        TempDir, in_fork, in_own_process, mount_tmpfs, names, own_mounts, small,
+    };
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     const COMPLETE: [&str; 4] = ["publishers", "readers", "ring", "sockets"];
@@ -492,6 +494,89 @@ mod tests {
         assert!(
             matches!(error, OpenError::NoSpace { wanted, .. } if wanted == bus_bytes(&settings))
         );
+    }
+
+    #[test]
+    fn file_systems_that_are_full_or_read_only() {
+        in_own_process("shm::create::tests::file_systems_that_are_full_or_read_only", || {
+            if !own_mounts() {
+                return eprintln!("skipped: mounting needs root");
+            }
+            let root = TempDir::new();
+            // Room for a bus is 88 KiB; inodes are for the root, the bus, and one to five of its files.
+            for inodes in 2..7 {
+                let _mount = mount_tmpfs(root.path(), &format!("size=1m,nr_inodes={inodes}"), 0);
+                let answer = make(&root, &small());
+                assert!(
+                    matches!(answer, Err(OpenError::NoSpace { .. })) == (inodes < 6),
+                    "{inodes}"
+                );
+                assert_eq!(root.names().len(), usize::from(inodes == 6));
+            }
+            let _mount = mount_tmpfs(root.path(), "size=64k", 0);
+            assert!(matches!(
+                make(&root, &small()),
+                Err(OpenError::NoSpace { available: 65536, .. })
+            ));
+            assert!(root.names().is_empty());
+            std::fs::create_dir(root.path().join("bus")).unwrap();
+            assert!(matches!(make(&root, &small()), Err(OpenError::NoSpace { .. })));
+            assert!(names(&root.path().join("bus")).is_empty());
+            let _mount = mount_tmpfs(root.path(), "", libc::MS_RDONLY);
+            assert!(matches!(make(&root, &small()), Err(OpenError::ReadOnly { .. })));
+        });
+    }
+
+    /// What each role can open, of a bus made for two groups.
+    #[test]
+    fn strangers_stay_out() {
+        in_own_process("shm::create::tests::strangers_stay_out", || {
+            if !rustix::process::geteuid().is_root() {
+                return eprintln!("skipped: only root can become other users");
+            }
+            let root = TempDir::new();
+            let permissions =
+                Permissions { mode: None, writers: Some(61001), readers: Some(61002) };
+            create(root.path(), "bus", &small(), &permissions).unwrap();
+            use Protection::{Read, Write};
+            for (group, can) in [
+                (61001, [true, true, true, false]),
+                (61002, [true, false, false, true]),
+                (61003, [false; 4]),
+            ] {
+                in_fork(|| {
+                    // SAFETY: the rest of this child is another user.
+                    unsafe {
+                        assert_eq!(libc::setgroups(0, std::ptr::null()), 0);
+                        assert_eq!(libc::setgid(group), 0);
+                        assert_eq!(libc::setuid(61009), 0);
+                    }
+                    let bus = BusDirectory::open(root.path(), "bus").unwrap();
+                    let could = [
+                        (BusFile::Ring, Read),
+                        (BusFile::Ring, Write),
+                        (BusFile::Publishers, Write),
+                        (BusFile::Readers, Write),
+                    ]
+                    .map(|(file, protection)| {
+                        match bus.open_file(file, protection) {
+                            Ok(_) => true,
+                            Err(OpenError::PermissionDenied { hint, .. }) => {
+                                assert!(hint.contains("61009"), "{hint}");
+                                false
+                            }
+                            Err(error) => panic!("{error}"),
+                        }
+                    });
+                    assert_eq!(could, can);
+                    let socket = bus.path().join("sockets/1.1");
+                    let bound = std::os::unix::net::UnixDatagram::bind(socket);
+                    assert_eq!(bound.is_ok(), can[3]);
+                    assert!(std::fs::File::create(bus.path().join("x")).is_err());
+                });
+                let _ = std::fs::remove_file(root.path().join("bus/sockets/1.1"));
+            }
+        });
     }
 
     #[test]

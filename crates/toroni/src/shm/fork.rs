@@ -8,6 +8,7 @@
 //! A child made by a raw `clone` runs no handlers and keeps the leases alive; this cannot be seen
 //! from here and is documented.
 
+use super::ofd;
 use super::registry::{Entry, Registry};
 use crate::error::{Forked, OpenError};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
@@ -40,6 +41,7 @@ impl ForkStamp {
 #[derive(Debug)]
 pub(crate) struct ParentOnlyFd {
     fd: RawFd,
+    stamp: ForkStamp,
     entry: &'static Entry<Descriptor>,
 }
 
@@ -48,7 +50,7 @@ impl ParentOnlyFd {
     pub(crate) fn open(
         open: impl FnOnce() -> Result<OwnedFd, OpenError>,
     ) -> Result<Self, OpenError> {
-        install_handlers();
+        let stamp = ForkStamp::now();
         let entry = DESCRIPTORS.take();
         let registered = {
             let _no_fork = NoFork::enter();
@@ -66,7 +68,7 @@ impl ParentOnlyFd {
             })
         };
         match registered {
-            Ok(fd) => Ok(Self { fd, entry }),
+            Ok(fd) => Ok(Self { fd, stamp, entry }),
             Err(error) => {
                 entry.give_back();
                 Err(error)
@@ -98,6 +100,12 @@ impl AsRawFd for ParentOnlyFd {
 impl Drop for ParentOnlyFd {
     fn drop(&mut self) {
         let _no_fork = NoFork::enter();
+        // Closing gives the locks back only when no copy is left, and there may be one for a moment:
+        // `posix_spawn` runs no handlers, its child has all descriptors until it executes. In a child
+        // the locks are the parent's.
+        if self.stamp.check().is_ok() && self.is_intact() {
+            let _ = ofd::unlock_all(&*self);
+        }
         self.entry.value.fd.store(NONE, Ordering::Release);
         // SAFETY: ours, see `as_fd`; nothing uses it after this. An error means that it was closed
         // behind our back, which changes nothing here.

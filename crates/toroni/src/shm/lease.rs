@@ -23,7 +23,7 @@ use crate::ring::layout::LEASE_OFFSET;
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// The lease of one slot, held until the drop.
+/// The lease of one slot, held until the drop; in a forked child the drop only closes.
 #[derive(Debug)]
 pub(crate) struct Lease {
     description: ParentOnlyFd,
@@ -67,16 +67,6 @@ impl Lease {
             // Not somebody else's, and yet somebody's.
             && !ofd::is_refused(&self.description, Kind::Exclusive, byte_of(self.slot))?
             && tester.is_held(self.slot)?)
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        // In a child the description is the parent's; closing is all that it may do.
-        if self.stamp.check().is_ok() && self.description.is_intact() {
-            // The closing would do it too, unless a raw clone has a copy of the descriptor.
-            let _ = ofd::unlock(&self.description, byte_of(self.slot));
-        }
     }
 }
 

@@ -13,8 +13,10 @@
 //! | [`mapping`], [`shareable`], [`guard`] | memory that others write, and may truncate |
 //! | [`lease`], [`fork`] | who is alive, and what a child of `fork` is not |
 //! | [`acl`] | who may do what |
+//! | [`clean`] | what the dead left behind |
 
 pub(crate) mod acl;
+pub(crate) mod clean;
 pub(crate) mod create;
 pub(crate) mod directory;
 mod draft;

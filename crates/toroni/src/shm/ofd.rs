@@ -18,7 +18,7 @@ pub(super) enum Kind {
 
 /// Takes the lock, or changes its kind, if no other description is in the way. Never waits.
 pub(super) fn try_lock(file: impl AsFd, kind: Kind, byte: u64) -> io::Result<bool> {
-    match call(file, libc::F_OFD_SETLK, kind.number(), byte) {
+    match call(file, libc::F_OFD_SETLK, kind.number(), byte, 1) {
         Ok(_) => Ok(true),
         Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
             Ok(false)
@@ -29,13 +29,18 @@ pub(super) fn try_lock(file: impl AsFd, kind: Kind, byte: u64) -> io::Result<boo
 
 /// Gives the lock back.
 pub(super) fn unlock(file: impl AsFd, byte: u64) -> io::Result<()> {
-    call(file, libc::F_OFD_SETLK, libc::F_UNLCK, byte).map(|_| ())
+    call(file, libc::F_OFD_SETLK, libc::F_UNLCK, byte, 1).map(|_| ())
+}
+
+/// Gives all locks of the description back.
+pub(super) fn unlock_all(file: impl AsFd) -> io::Result<()> {
+    call(file, libc::F_OFD_SETLK, libc::F_UNLCK, 0, TO_THE_END).map(|_| ())
 }
 
 /// Whether another description holds a lock that would refuse one of this kind. Works on any
 /// description, whatever it may read or write.
 pub(super) fn is_refused(file: impl AsFd, kind: Kind, byte: u64) -> io::Result<bool> {
-    let answer = call(file, libc::F_OFD_GETLK, kind.number(), byte)?;
+    let answer = call(file, libc::F_OFD_GETLK, kind.number(), byte, 1)?;
     Ok(i32::from(answer.l_type) != libc::F_UNLCK)
 }
 
@@ -48,14 +53,23 @@ impl Kind {
     }
 }
 
-fn call(file: impl AsFd, command: i32, kind: i32, byte: u64) -> io::Result<libc::flock> {
+/// As a length: all bytes that there can be.
+const TO_THE_END: i64 = 0;
+
+fn call(
+    file: impl AsFd,
+    command: i32,
+    kind: i32,
+    byte: u64,
+    length: i64,
+) -> io::Result<libc::flock> {
     let out_of_range = |_| io::Error::from(io::ErrorKind::InvalidInput);
     // SAFETY: `zeroed` is a valid flock; `l_pid` must be 0.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = i16::try_from(kind).map_err(out_of_range)?;
     lock.l_whence = i16::try_from(libc::SEEK_SET).map_err(out_of_range)?;
     lock.l_start = i64::try_from(byte).map_err(out_of_range)?;
-    lock.l_len = 1;
+    lock.l_len = length;
     loop {
         // SAFETY: an open descriptor, and a flock that these commands read and write.
         if unsafe { libc::fcntl(file.as_fd().as_raw_fd(), command, &raw mut lock) } == 0 {

@@ -138,13 +138,23 @@ pub(super) fn offset_of_slot(slot: u32) -> usize {
     SLOTS_OFFSET + to_index(u64::from(slot)) * SLOT_BYTES
 }
 
-/// The states of all slots of a file, mapped writable: what `clean` frees.
+/// The state of a slot in a file that is mapped whole: what `clean` looks at and frees.
 pub(super) fn state_of(mapping: &Mapping, file: BusFile, slot: u32) -> Option<&AtomicU32> {
     let offset = offset_of_slot(slot);
     match file {
         BusFile::Ring => None,
         BusFile::Publishers => mapping.at::<PublisherSlot>(offset).map(|slot| &slot.state),
         BusFile::Readers => mapping.at::<ReaderSlot>(offset).map(|slot| &slot.state),
+    }
+}
+
+/// As [`state_of`], the generation of a slot.
+pub(super) fn generation_of(mapping: &Mapping, file: BusFile, slot: u32) -> Option<&AtomicU32> {
+    let offset = offset_of_slot(slot);
+    match file {
+        BusFile::Ring => None,
+        BusFile::Publishers => mapping.at::<PublisherSlot>(offset).map(|slot| &slot.generation),
+        BusFile::Readers => mapping.at::<ReaderSlot>(offset).map(|slot| &slot.generation),
     }
 }
 

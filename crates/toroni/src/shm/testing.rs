@@ -120,6 +120,43 @@ pub(crate) fn in_fork(test: impl FnOnce()) {
     }
 }
 
+/// Gives this process mounts of its own; `false` if that needs more rights than it has. For tests
+/// that are [`in_own_process`].
+pub(crate) fn own_mounts() -> bool {
+    // SAFETY: changes what this process sees, and nothing else.
+    unsafe {
+        libc::unshare(libc::CLONE_NEWNS) == 0
+            && libc::mount(
+                c"none".as_ptr(),
+                c"/".as_ptr(),
+                std::ptr::null(),
+                libc::MS_REC | libc::MS_PRIVATE,
+                std::ptr::null(),
+            ) == 0
+    }
+}
+
+/// A mounted tmpfs, until the drop.
+pub(crate) struct Mount(std::ffi::CString);
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // SAFETY: a string that lives until the call returns.
+        unsafe { libc::umount2(self.0.as_ptr(), libc::MNT_DETACH) };
+    }
+}
+
+/// Mounts a tmpfs; `options` as for mount(8), with `ro` by its flag.
+pub(crate) fn mount_tmpfs(path: &Path, options: &str, flags: libc::c_ulong) -> Mount {
+    let path = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+    let options = std::ffi::CString::new(options).unwrap();
+    let kind = c"tmpfs".as_ptr();
+    // SAFETY: strings that live until the call returns.
+    let answer = unsafe { libc::mount(kind, path.as_ptr(), kind, flags, options.as_ptr().cast()) };
+    assert_eq!(answer, 0, "mount: {}", std::io::Error::last_os_error());
+    Mount(path)
+}
+
 /// Waits for `condition`, for ten seconds at most.
 pub(crate) fn eventually(condition: impl FnMut() -> bool) {
     let mut condition = condition;
