@@ -5,6 +5,7 @@
 //! is done to a file of a bus is done relative to a descriptor of its directory.
 
 use super::acl;
+use super::fork::ParentOnlyFd;
 use super::mapping::Protection;
 use crate::error::OpenError;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
@@ -128,16 +129,18 @@ impl BusDirectory {
         file: BusFile,
         protection: Protection,
     ) -> Result<OwnedFd, OpenError> {
-        let path = self.0.path.join(file.name());
-        let answer = open_regular(self.dirfd(), file.name(), protection);
-        answer.map_err(|errno| match errno {
-            Errno::NOENT => OpenError::NotFound { path: self.0.path.clone() },
-            Errno::ACCESS | Errno::PERM => self.denied(file, protection, path),
-            Errno::NODEV | Errno::NXIO | Errno::ISDIR => {
-                OpenError::NotABus { path, what: "it is not a regular file".to_owned() }
-            }
-            errno => failed("open", &path, errno),
-        })
+        open_regular(self.dirfd(), file.name(), protection)
+            .map_err(|errno| self.refused(file, protection, errno))
+    }
+
+    /// As [`open_file`](Self::open_file), for a description that is to carry locks.
+    pub(super) fn open_for_locks(
+        &self,
+        file: BusFile,
+        protection: Protection,
+    ) -> Result<ParentOnlyFd, OpenError> {
+        ParentOnlyFd::open(|| open_regular(self.dirfd(), file.name(), protection))
+            .map_err(|errno| self.refused(file, protection, errno))
     }
 
     /// A descriptor of the directory of sockets (O_PATH).
@@ -150,6 +153,18 @@ impl BusDirectory {
     /// Whether the path of the directory still leads to it. `clean` takes the name away first.
     pub(super) fn is_still_named(&self) -> bool {
         still_names(self.root(), &self.0.name, self.0.identity)
+    }
+
+    fn refused(&self, file: BusFile, protection: Protection, errno: Errno) -> OpenError {
+        let path = self.0.path.join(file.name());
+        match errno {
+            Errno::NOENT => OpenError::NotFound { path: self.0.path.clone() },
+            Errno::ACCESS | Errno::PERM => self.denied(file, protection, path),
+            Errno::NODEV | Errno::NXIO | Errno::ISDIR => {
+                OpenError::NotABus { path, what: "it is not a regular file".to_owned() }
+            }
+            errno => failed("open", &path, errno),
+        }
     }
 
     fn denied(&self, file: BusFile, protection: Protection, path: PathBuf) -> OpenError {

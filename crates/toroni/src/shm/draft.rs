@@ -1,28 +1,56 @@
 //! Files and directories that are not complete yet, and vanish if they never become so.
 
 use super::acl::{Part, Permissions};
-use super::directory::{BusFile, SOCKETS, failed, random_name};
-use crate::error::OpenError;
+use super::directory::{BusFile, SOCKETS, random_name};
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::path::Path;
 
-/// A directory under construction; removed by the drop unless `fd` is taken out.
+/// The directory `.<bus>.<random>` under construction; removed by the drop unless it got its name.
 pub(super) struct Draft<'a> {
-    pub(super) root: &'a OwnedFd,
-    pub(super) name: String,
-    pub(super) fd: Option<OwnedFd>,
+    root: &'a OwnedFd,
+    name: Option<String>,
+    fd: Result<OwnedFd, Errno>,
+}
+
+impl<'a> Draft<'a> {
+    pub(super) fn new(
+        root: &'a OwnedFd,
+        bus: &str,
+        permissions: &Permissions,
+    ) -> Result<Self, Errno> {
+        let name = format!(".{bus}.{}", random_name());
+        rustix::fs::mkdirat(root, &*name, permissions.first_mode(Part::Directory))?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(root, &*name, flags, Mode::empty());
+        Ok(Self { root, name: Some(name), fd })
+    }
+
+    pub(super) fn fd(&self) -> Result<BorrowedFd<'_>, Errno> {
+        self.fd.as_ref().map(AsFd::as_fd).map_err(|errno| *errno)
+    }
+
+    /// Gives the directory its name, if nobody else has it.
+    pub(super) fn rename_to(mut self, bus: &str) -> Result<(), Errno> {
+        if let Some(name) = &self.name {
+            let root = self.root;
+            rustix::fs::renameat_with(root, &**name, root, bus, RenameFlags::NOREPLACE)?;
+        }
+        self.name = None;
+        Ok(())
+    }
 }
 
 impl Drop for Draft<'_> {
     fn drop(&mut self) {
-        let Some(fd) = self.fd.take() else { return };
-        for file in [BusFile::Ring, BusFile::Publishers, BusFile::Readers] {
-            let _ = rustix::fs::unlinkat(&fd, file.name(), AtFlags::empty());
+        let Some(name) = &self.name else { return };
+        if let Ok(fd) = &self.fd {
+            for file in [BusFile::Ring, BusFile::Publishers, BusFile::Readers] {
+                let _ = rustix::fs::unlinkat(fd, file.name(), AtFlags::empty());
+            }
+            let _ = rustix::fs::unlinkat(fd, SOCKETS, AtFlags::REMOVEDIR);
         }
-        let _ = rustix::fs::unlinkat(&fd, SOCKETS, AtFlags::REMOVEDIR);
-        let _ = rustix::fs::unlinkat(self.root, &*self.name, AtFlags::REMOVEDIR);
+        let _ = rustix::fs::unlinkat(self.root, &**name, AtFlags::REMOVEDIR);
     }
 }
 
@@ -55,9 +83,8 @@ impl<'a> DraftFile<'a> {
     }
 
     /// Another description of the same file.
-    pub(super) fn reopen(&self) -> Result<OwnedFd, OpenError> {
+    pub(super) fn reopen(&self) -> Result<OwnedFd, Errno> {
         rustix::fs::open(self.own_path(), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
-            .map_err(|errno| failed("create", Path::new(self.file.name()), errno))
     }
 
     /// Gives the file its name, if nobody else has it.

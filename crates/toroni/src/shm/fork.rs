@@ -10,7 +10,8 @@
 
 use super::ofd;
 use super::registry::{Entry, Registry};
-use crate::error::{Forked, OpenError};
+use crate::error::Forked;
+use rustix::io::Errno;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::Once;
 // Not from `crate::sync`: no model looks at these.
@@ -46,20 +47,15 @@ pub(crate) struct ParentOnlyFd {
 }
 
 impl ParentOnlyFd {
-    /// Opens with `open`. No `fork` happens between the opening and the registration.
-    pub(crate) fn open(
-        open: impl FnOnce() -> Result<OwnedFd, OpenError>,
-    ) -> Result<Self, OpenError> {
+    /// Opens with `open`, which makes a system call or two and nothing else: no `fork` happens between
+    /// the opening and the registration, other threads' forks wait for it.
+    pub(crate) fn open(open: impl FnOnce() -> Result<OwnedFd, Errno>) -> Result<Self, Errno> {
         let stamp = ForkStamp::now();
         let entry = DESCRIPTORS.take();
         let registered = {
             let _no_fork = NoFork::enter();
             open().and_then(|fd| {
-                let stat = rustix::fs::fstat(&fd).map_err(|errno| OpenError::Os {
-                    action: "look at",
-                    path: format!("/proc/self/fd/{}", fd.as_raw_fd()).into(),
-                    source: errno.into(),
-                })?;
+                let stat = rustix::fs::fstat(&fd)?;
                 let fd = fd.into_raw_fd();
                 entry.value.device.store(stat.st_dev, Ordering::Relaxed);
                 entry.value.inode.store(stat.st_ino, Ordering::Relaxed);

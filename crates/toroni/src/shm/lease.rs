@@ -39,8 +39,7 @@ impl Lease {
         slot: u32,
     ) -> Result<Option<Self>, OpenError> {
         let stamp = ForkStamp::now();
-        let description =
-            ParentOnlyFd::open(|| open_description(directory, file, Protection::Write))?;
+        let description = description_for_lease(directory, file)?;
         let lease = Self { description, slot, stamp };
         match ofd::try_lock(&lease.description, Kind::Exclusive, byte_of(slot)) {
             Ok(true) => Ok(Some(lease)),
@@ -77,7 +76,7 @@ pub(crate) struct LeaseTester(OwnedFd);
 impl LeaseTester {
     /// A tester for `publishers` or `readers`.
     pub(crate) fn open(directory: &BusDirectory, file: BusFile) -> Result<Self, OpenError> {
-        open_description(directory, file, Protection::Read).map(Self)
+        description_for_tester(directory, file).map(Self)
     }
 
     /// Whether anybody holds the lease of a slot.
@@ -93,31 +92,50 @@ fn byte_of(slot: u32) -> u64 {
 }
 
 #[cfg(not(toroni_mutant = "lease_through_own_description"))]
-fn open_description(
+fn description_for_lease(
     directory: &BusDirectory,
     file: BusFile,
-    protection: Protection,
-) -> Result<OwnedFd, OpenError> {
-    directory.open_file(file, protection)
+) -> Result<ParentOnlyFd, OpenError> {
+    directory.open_for_locks(file, Protection::Write)
 }
+
+#[cfg(not(toroni_mutant = "lease_through_own_description"))]
+fn description_for_tester(directory: &BusDirectory, file: BusFile) -> Result<OwnedFd, OpenError> {
+    directory.open_file(file, Protection::Read)
+}
+
+#[cfg(toroni_mutant = "lease_through_own_description")]
+use mutant::{description_for_lease, description_for_tester};
 
 /// The mistake that the first rule above forbids: one description of each file for the whole process.
 /// A test must fail with it.
 #[cfg(toroni_mutant = "lease_through_own_description")]
-fn open_description(
-    directory: &BusDirectory,
-    file: BusFile,
-    _: Protection,
-) -> Result<OwnedFd, OpenError> {
+mod mutant {
+    use super::*;
     use std::collections::HashMap;
     use std::sync::Mutex;
+
     static SHARED: Mutex<Option<HashMap<(u64, u64), OwnedFd>>> = Mutex::new(None);
-    let fresh = directory.open_file(file, Protection::Write)?;
-    let stat = rustix::fs::fstat(&fresh).map_err(io::Error::from);
-    let identity = super::directory::identity(&stat.expect("a mutant in a test"));
-    let mut shared = SHARED.lock().expect("a mutant in a test");
-    let description = shared.get_or_insert_default().entry(identity).or_insert(fresh);
-    Ok(description.try_clone().expect("a mutant in a test"))
+
+    pub(super) fn description_for_lease(
+        directory: &BusDirectory,
+        file: BusFile,
+    ) -> Result<ParentOnlyFd, OpenError> {
+        let shared = description_for_tester(directory, file)?;
+        Ok(ParentOnlyFd::open(|| Ok(shared)).expect("a mutant in a test"))
+    }
+
+    pub(super) fn description_for_tester(
+        directory: &BusDirectory,
+        file: BusFile,
+    ) -> Result<OwnedFd, OpenError> {
+        let fresh = directory.open_file(file, Protection::Write)?;
+        let stat = rustix::fs::fstat(&fresh).expect("a mutant in a test");
+        let mut shared = SHARED.lock().expect("a mutant in a test");
+        let identity = super::super::directory::identity(&stat);
+        let shared = shared.get_or_insert_default().entry(identity).or_insert(fresh);
+        Ok(shared.try_clone().expect("a mutant in a test"))
+    }
 }
 
 #[cfg(test)]

@@ -128,11 +128,13 @@ impl Mapping {
     }
 
     /// The value at `offset`. `None` if it is not within the mapping, or not aligned.
+    #[inline]
     pub(crate) fn at<T: Shareable>(&self, offset: usize) -> Option<&T> {
         self.slice(offset, 1)?.first()
     }
 
     /// `count` values in a row. `None` if they are not within the mapping, or not aligned.
+    #[inline]
     pub(crate) fn slice<T: Shareable>(&self, offset: usize, count: usize) -> Option<&[T]> {
         let end = size_of::<T>().checked_mul(count)?.checked_add(offset)?;
         if end > self.length

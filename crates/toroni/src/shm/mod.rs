@@ -13,7 +13,7 @@
 //! | [`mapping`], [`shareable`], [`guard`] | memory that others write, and may truncate |
 //! | [`lease`], [`fork`] | who is alive, and what a child of `fork` is not |
 //! | [`acl`] | who may do what |
-//! | [`clean`] | what the dead left behind |
+//! | [`list`], [`clean`] | the buses that are there, and what the dead left behind |
 
 pub(crate) mod acl;
 pub(crate) mod clean;
@@ -25,12 +25,14 @@ pub(crate) mod fork;
 pub(crate) mod guard;
 pub(crate) mod header;
 pub(crate) mod lease;
+pub(crate) mod list;
 pub(crate) mod mapping;
 mod ofd;
 pub(crate) mod participants;
 pub(crate) mod platform;
 mod registry;
 pub(crate) mod ring_file;
+mod rubbish;
 pub(crate) mod segment;
 pub(crate) mod shareable;
 pub(crate) mod snapshot;

@@ -52,6 +52,7 @@ impl ReadersSegment {
     }
 
     /// The words that are not a slot's.
+    #[inline]
     pub(crate) fn control(&self) -> &ReadersControl {
         self.mapping.at(READERS_CONTROL_OFFSET).expect("within the page that is mapped")
     }
@@ -62,6 +63,7 @@ impl ReadersSegment {
     }
 
     /// A slot below [`slots`](Self::slots). For subscribers: nobody else has them mapped.
+    #[inline]
     pub(crate) fn slot(&self, slot: u32) -> &ReaderSlot {
         assert!(slot < self.slots, "slot {slot} of {}", self.slots);
         self.mapping.at(offset_of_slot(slot)).expect("mapped whole, for a subscriber")
@@ -106,6 +108,7 @@ impl PublishersSegment {
     }
 
     /// A slot below [`slots`](Self::slots).
+    #[inline]
     pub(crate) fn slot(&self, slot: u32) -> &PublisherSlot {
         assert!(slot < self.slots, "slot {slot} of {}", self.slots);
         self.mapping.at(offset_of_slot(slot)).expect("mapped whole")

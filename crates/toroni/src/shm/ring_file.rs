@@ -41,7 +41,7 @@ impl RingFile {
         };
         let mut waited = Duration::ZERO;
         let (file, identity) = loop {
-            let file = ParentOnlyFd::open(|| directory.open_file(BusFile::Ring, protection))?;
+            let file = directory.open_for_locks(BusFile::Ring, protection)?;
             let stat = rustix::fs::fstat(&file).map_err(|errno| failed("open", &path, errno))?;
             let locked = ofd::try_lock(&file, Kind::Shared, BUS_LOCK_OFFSET).map_err(os("lock"))?;
             // Locked, and only then looked whether the name still leads here: whoever removes a bus

@@ -30,22 +30,26 @@ impl RingSegment {
     }
 
     /// What its header says. All of it was checked.
+    #[inline]
     pub(crate) fn header(&self) -> &Header {
         self.file.header()
     }
 
     /// The words that change.
+    #[inline]
     pub(crate) fn control(&self) -> &Control {
         self.mapping.at(CONTROL_OFFSET).expect("as large as the header says, which was checked")
     }
 
     /// The topic table.
+    #[inline]
     pub(crate) fn table(&self) -> &[AtomicU64] {
         let words = to_index(self.header().settings.topic_table_bytes / 8);
         self.mapping.slice(TABLE_OFFSET, words).expect("as large as the header says")
     }
 
     /// The stream, twice in a row: 2 × capacity bytes.
+    #[inline]
     pub(crate) fn words(&self) -> &[AtomicU64] {
         let offset = to_index(self.header().data_offset());
         let words = to_index(2 * self.header().settings.capacity / 8);
@@ -58,6 +62,7 @@ impl RingSegment {
     }
 
     /// Whether the file was truncated and something was read, or written, where it had been.
+    #[inline]
     pub(crate) fn was_damaged(&self) -> bool {
         self.mapping.was_damaged()
     }

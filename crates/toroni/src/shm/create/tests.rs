@@ -1,0 +1,248 @@
+use super::*;
+use crate::shm::participants::{read_publishers, read_readers};
+#[cfg(feature = "crash-points")]
+use crate::shm::testing::child_task;
+use crate::shm::testing::{
+    TempDir, in_fork, in_own_process, mount_tmpfs, names, own_mounts, small,
+};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+const COMPLETE: [&str; 4] = ["publishers", "readers", "ring", "sockets"];
+
+fn make(root: &TempDir, settings: &Settings) -> Result<BusDirectory, OpenError> {
+    create(root.path(), "bus", settings, &Permissions::default())
+}
+
+fn open_or_make(root: &TempDir) -> (BusDirectory, RingFile, bool) {
+    open_or_create(root.path(), "bus", &small(), &Permissions::default()).unwrap()
+}
+
+#[test]
+fn a_bus_is_complete_and_paid_for() {
+    let root = TempDir::new();
+    let bus = make(&root, &small()).unwrap();
+    assert_eq!(root.names(), ["bus"]);
+    assert_eq!(names(bus.path()), COMPLETE);
+    for file in [BusFile::Ring, BusFile::Publishers, BusFile::Readers] {
+        let metadata = bus.path().join(file.name()).metadata().unwrap();
+        assert!(metadata.blocks() * 512 >= metadata.len(), "{file:?} has holes");
+    }
+    let (_, ring) = open(root.path(), "bus").unwrap();
+    assert_eq!(ring.header().settings, small());
+    assert_eq!(read_readers(&bus, ring.header()).unwrap().len(), 4);
+    assert_eq!(read_publishers(&bus, ring.header()).unwrap().len(), 4);
+}
+
+#[test]
+fn the_existing_bus_wins() {
+    let root = TempDir::new();
+    let (_, first, made) = open_or_make(&root);
+    assert!(made);
+    assert!(matches!(make(&root, &small()), Err(OpenError::AlreadyExists { .. })));
+    let larger = Settings { capacity: 128 << 10, ..small() };
+    let (_, second, made) =
+        open_or_create(root.path(), "bus", &larger, &Permissions::default()).unwrap();
+    assert!(!made);
+    assert_eq!(first.header(), second.header());
+    assert_eq!(root.names(), ["bus"]);
+}
+
+#[test]
+fn of_many_creators_one_wins() {
+    for in_place in [false, true] {
+        let root = TempDir::new();
+        if in_place {
+            std::fs::create_dir(root.path().join("bus")).unwrap();
+        }
+        let start = std::sync::Barrier::new(8);
+        let makers: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8)
+                .map(|_| {
+                    scope.spawn(|| {
+                        start.wait();
+                        let (_, ring, made) = open_or_make(&root);
+                        (ring.header().bus_id, made)
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(makers.iter().filter(|(_, made)| *made).count(), 1, "{makers:?}");
+        assert!(makers.iter().all(|(id, _)| *id == makers[0].0));
+        assert_eq!(root.names(), ["bus"]);
+        assert_eq!(names(&root.path().join("bus")), COMPLETE);
+    }
+}
+
+#[test]
+fn a_full_file_system_is_an_error_with_numbers() {
+    let root = TempDir::new();
+    let settings = Settings { capacity: 1 << 40, ..small() };
+    let Err(OpenError::NoSpace { wanted, available, path }) = make(&root, &settings) else {
+        panic!("a terabyte in /dev/shm");
+    };
+    assert!(wanted > 1 << 40 && available > 0 && available < wanted);
+    assert_eq!(path, root.path().join("bus"));
+    assert!(root.names().is_empty());
+}
+
+#[test]
+fn file_systems_that_are_full_or_read_only() {
+    in_own_process("shm::create::tests::file_systems_that_are_full_or_read_only", || {
+        if !own_mounts() {
+            return eprintln!("skipped: mounting needs root");
+        }
+        let root = TempDir::new();
+        // Room for a bus is 88 KiB; inodes are for the root, the bus, and one to five of its files.
+        for inodes in 2..7 {
+            let _mount = mount_tmpfs(root.path(), &format!("size=1m,nr_inodes={inodes}"), 0);
+            let answer = make(&root, &small());
+            assert!(matches!(answer, Err(OpenError::NoSpace { .. })) == (inodes < 6), "{inodes}");
+            assert_eq!(root.names().len(), usize::from(inodes == 6));
+        }
+        let _mount = mount_tmpfs(root.path(), "size=64k", 0);
+        assert!(matches!(make(&root, &small()), Err(OpenError::NoSpace { available: 65536, .. })));
+        assert!(root.names().is_empty());
+        std::fs::create_dir(root.path().join("bus")).unwrap();
+        assert!(matches!(make(&root, &small()), Err(OpenError::NoSpace { .. })));
+        assert!(names(&root.path().join("bus")).is_empty());
+        let _mount = mount_tmpfs(root.path(), "", libc::MS_RDONLY);
+        assert!(matches!(make(&root, &small()), Err(OpenError::ReadOnly { .. })));
+    });
+}
+
+/// What each role can open, of a bus made for two groups.
+#[test]
+fn strangers_stay_out() {
+    in_own_process("shm::create::tests::strangers_stay_out", || {
+        if !rustix::process::geteuid().is_root() {
+            return eprintln!("skipped: only root can become other users");
+        }
+        let root = TempDir::new();
+        let permissions = Permissions { mode: None, writers: Some(61001), readers: Some(61002) };
+        create(root.path(), "bus", &small(), &permissions).unwrap();
+        use Protection::{Read, Write};
+        for (group, can) in [
+            (61001, [true, true, true, false]),
+            (61002, [true, false, false, true]),
+            (61003, [false; 4]),
+        ] {
+            in_fork(|| {
+                // SAFETY: the rest of this child is another user.
+                unsafe {
+                    assert_eq!(libc::setgroups(0, std::ptr::null()), 0);
+                    assert_eq!(libc::setgid(group), 0);
+                    assert_eq!(libc::setuid(61009), 0);
+                }
+                let bus = BusDirectory::open(root.path(), "bus").unwrap();
+                let could = [
+                    (BusFile::Ring, Read),
+                    (BusFile::Ring, Write),
+                    (BusFile::Publishers, Write),
+                    (BusFile::Readers, Write),
+                ]
+                .map(|(file, protection)| match bus.open_file(file, protection) {
+                    Ok(_) => true,
+                    Err(OpenError::PermissionDenied { hint, .. }) => {
+                        assert!(hint.contains("61009"), "{hint}");
+                        false
+                    }
+                    Err(error) => panic!("{error}"),
+                });
+                assert_eq!(could, can);
+                let socket = bus.path().join("sockets/1.1");
+                let bound = std::os::unix::net::UnixDatagram::bind(socket);
+                assert_eq!(bound.is_ok(), can[3]);
+                assert!(std::fs::File::create(bus.path().join("x")).is_err());
+            });
+            let _ = std::fs::remove_file(root.path().join("bus/sockets/1.1"));
+        }
+    });
+}
+
+#[test]
+fn an_empty_directory_becomes_a_bus() {
+    let root = TempDir::new();
+    let path = root.path().join("bus");
+    std::fs::create_dir(&path).unwrap();
+    assert!(matches!(open(root.path(), "bus"), Err(OpenError::NotFound { .. })));
+    let bus = make(&root, &small()).unwrap();
+    assert_eq!(names(&path), COMPLETE);
+    assert!(matches!(make(&root, &small()), Err(OpenError::AlreadyExists { .. })));
+    drop(bus);
+
+    // Its creator died after `ring`.
+    let ring = path.join("ring");
+    std::fs::set_permissions(&ring, std::fs::Permissions::from_mode(0o640)).unwrap();
+    for file in ["publishers", "readers"] {
+        std::fs::remove_file(path.join(file)).unwrap();
+    }
+    std::fs::remove_dir(path.join("sockets")).unwrap();
+    let (bus, ring, made) = open_or_make(&root);
+    assert!(!made);
+    assert_eq!(names(&path), COMPLETE);
+    read_readers(&bus, ring.header()).unwrap();
+    let mode = |name| path.join(name).metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode("readers"), mode("sockets")), (0o640, 0o750));
+}
+
+#[test]
+fn directories_of_others_are_left_alone() {
+    let root = TempDir::new();
+    let path = root.path().join("bus");
+    std::fs::create_dir(&path).unwrap();
+    std::fs::write(path.join("letter.txt"), b"dear").unwrap();
+    assert!(matches!(make(&root, &small()), Err(OpenError::NotABus { .. })));
+    assert_eq!(names(&path), ["letter.txt"]);
+    std::fs::remove_dir_all(&path).unwrap();
+    std::fs::write(&path, b"").unwrap();
+    assert!(matches!(make(&root, &small()), Err(OpenError::NotADirectory { .. })));
+}
+
+#[test]
+fn the_umask_counts_unless_a_mode_is_given() {
+    in_own_process("shm::create::tests::the_umask_counts_unless_a_mode_is_given", || {
+        rustix::process::umask(Mode::from_raw_mode(0o027));
+        let root = TempDir::new();
+        let bus = make(&root, &small()).unwrap();
+        let permissions = Permissions { mode: Some(0o666), ..Permissions::default() };
+        let open = create(root.path(), "open", &small(), &permissions).unwrap();
+        let mode = |bus: &BusDirectory, name| {
+            bus.path().join(name).metadata().unwrap().permissions().mode() & 0o777
+        };
+        for (name, by_umask, given) in [
+            ("", 0o750, 0o755),
+            ("ring", 0o640, 0o666),
+            ("publishers", 0o640, 0o666),
+            ("readers", 0o640, 0o666),
+            ("sockets", 0o750, 0o777),
+        ] {
+            assert_eq!(mode(&bus, name), by_umask, "{name}");
+            assert_eq!(mode(&open, name), given, "{name}");
+        }
+    });
+}
+
+#[test]
+#[cfg(feature = "crash-points")]
+fn a_creator_that_dies_leaves_no_bus() {
+    let name = "shm::create::tests::a_creator_that_dies_leaves_no_bus";
+    if let Some(root) = child_task() {
+        let _ = create(root.as_ref(), "bus", &small(), &Permissions::default());
+        return;
+    }
+    for point in [CrashPoint::MidCreation, CrashPoint::BeforeRename] {
+        let root = TempDir::new();
+        let status = std::process::Command::new(std::env::current_exe().unwrap())
+            .args([name, "--exact"])
+            .env("TORONI_TEST_CHILD", root.path())
+            .env("TORONI_CRASH", point.name())
+            .stdout(std::process::Stdio::null())
+            .status()
+            .unwrap();
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9));
+        let left = root.names();
+        assert!(left.len() == 1 && left[0].starts_with(".bus."), "{left:?}");
+        assert!(open_or_make(&root).2);
+    }
+}

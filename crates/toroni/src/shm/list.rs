@@ -1,0 +1,67 @@
+//! The buses that are there.
+
+use super::create::entries;
+use super::directory::{BusDirectory, BusFile, check_name, failed, open_root};
+use super::header::Header;
+use super::mapping::Protection;
+use super::ofd::{self, Kind};
+use super::ring_file::read_header;
+use crate::error::OpenError;
+use crate::ring::layout::BUS_LOCK_OFFSET;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// A bus, as `toroni ls` shows it.
+#[derive(Debug)]
+pub(crate) struct BusEntry {
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+    /// Its header, or why it cannot be opened.
+    pub(crate) header: Result<Header, OpenError>,
+    /// Whether any process has it open; `None` if that cannot be seen.
+    pub(crate) is_held: Option<bool>,
+}
+
+/// The buses below `root`, by name. A root that is not there has none.
+pub(crate) fn list(root: &Path) -> Result<Vec<BusEntry>, OpenError> {
+    let Some((root_fd, mut names)) = open_and_list(root)? else { return Ok(Vec::new()) };
+    names.retain(|name| check_name(name).is_ok());
+    names.sort();
+    let mut buses = Vec::new();
+    for name in names {
+        let Ok(directory) = open_below(&root_fd, root, &name) else { continue };
+        let path = directory.path().to_owned();
+        let (header, is_held) = match directory.open_file(BusFile::Ring, Protection::Read) {
+            Err(OpenError::NotFound { .. }) => continue,
+            Err(error) => (Err(error), None),
+            Ok(ring) => (
+                read_header(ring.as_fd(), &directory),
+                ofd::is_refused(&ring, Kind::Exclusive, BUS_LOCK_OFFSET).ok(),
+            ),
+        };
+        buses.push(BusEntry { name, path, header, is_held });
+    }
+    Ok(buses)
+}
+
+/// The root and the names in it; `None` if it is not there.
+pub(super) fn open_and_list(root: &Path) -> Result<Option<(OwnedFd, Vec<String>)>, OpenError> {
+    match open_root(root) {
+        Ok(fd) => {
+            let names = entries(fd.as_fd()).map_err(|error| failed("list", root, error))?;
+            Ok(Some((fd, names)))
+        }
+        Err(OpenError::MissingDirectory { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// A directory in the root, whatever its name.
+pub(super) fn open_below(
+    root: &OwnedFd,
+    path: &Path,
+    name: &str,
+) -> Result<BusDirectory, OpenError> {
+    let root = root.try_clone().map_err(|error| failed("open", path, error))?;
+    BusDirectory::open_at(root, name.to_owned(), path.join(name))
+}
