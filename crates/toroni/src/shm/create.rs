@@ -15,6 +15,7 @@ use super::directory::{
 use super::draft::{Draft, DraftFile, available, part, reserve};
 use super::fork::ParentOnlyFd;
 use super::header::{Header, bus_bytes};
+use super::lock;
 use super::mapping::{Mapping, Protection};
 use super::ofd::{self, Kind};
 use super::ring_file::RingFile;
@@ -260,6 +261,7 @@ impl Order<'_> {
                 Mapping::file(fd, CONTROL_OFFSET + PAGE, Protection::Write).map_err(os)?;
             if let Some(control) = mapping.at::<Control>(CONTROL_OFFSET) {
                 control.reset();
+                lock::initialize(header.settings.lock, control).map_err(os)?;
             }
             &header.encode()
         } else {

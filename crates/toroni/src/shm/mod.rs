@@ -11,6 +11,7 @@
 //! | [`ring_file`] | `ring` with its header and the lock that says "in use" |
 //! | [`segment`], [`participants`] | the mapped files |
 //! | [`mapping`], [`shareable`], [`guard`] | memory that others write, and may truncate |
+//! | [`lock`] | one writer at a time |
 //! | [`lease`], [`fork`] | who is alive, and what a child of `fork` is not |
 //! | [`acl`] | who may do what |
 //! | [`list`], [`clean`] | the buses that are there, and what the dead left behind |
@@ -26,6 +27,7 @@ pub(crate) mod guard;
 pub(crate) mod header;
 pub(crate) mod lease;
 pub(crate) mod list;
+pub(crate) mod lock;
 pub(crate) mod mapping;
 mod ofd;
 pub(crate) mod participants;
@@ -38,14 +40,3 @@ pub(crate) mod shareable;
 pub(crate) mod snapshot;
 #[cfg(test)]
 pub(crate) mod testing;
-
-pub(crate) use acl::Permissions;
-pub(crate) use directory::{BusDirectory, BusFile};
-pub(crate) use fork::ForkStamp;
-pub(crate) use header::Header;
-pub(crate) use lease::{Lease, LeaseTester};
-pub(crate) use mapping::{MapOptions, Protection};
-pub(crate) use participants::{PublishersSegment, ReadersSegment};
-pub(crate) use ring_file::RingFile;
-pub(crate) use segment::RingSegment;
-pub(crate) use snapshot::{PublisherSnapshot, ReaderSnapshot};

@@ -6,7 +6,8 @@ use super::mapping::{MapOptions, Mapping, Protection};
 use super::ring_file::RingFile;
 use crate::error::OpenError;
 use crate::ring::layout::{CONTROL_OFFSET, Control, TABLE_OFFSET};
-use crate::ring::position::to_index;
+use crate::ring::memory::Ring;
+use crate::ring::position::{Shape, to_index};
 use crate::settings::LockKind;
 use crate::sync::{AtomicU64, Ordering};
 use std::io;
@@ -39,6 +40,18 @@ impl RingSegment {
     #[inline]
     pub(crate) fn control(&self) -> &Control {
         self.mapping.at(CONTROL_OFFSET).expect("as large as the header says, which was checked")
+    }
+
+    /// The ring, for its readers and writers.
+    #[inline]
+    pub(crate) fn ring(&self) -> Ring<'_> {
+        Ring::new(self.control(), self.words(), self.shape()).expect("mapped twice in a row")
+    }
+
+    /// Its shape.
+    #[inline]
+    pub(crate) fn shape(&self) -> Shape {
+        Shape::new(self.header().settings.capacity).expect("checked with the header")
     }
 
     /// The topic table.
