@@ -11,7 +11,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, chmod, fstat, openat, unlinkat};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, connect, send,
+    AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, connect, send, sendto,
     socket_with,
 };
 use std::io;
@@ -53,6 +53,16 @@ impl Mailbox {
     /// Leaves the file where it is. For the child of a `fork`, whose parent goes on using it.
     pub(crate) fn abandon(&mut self) {
         self.abandoned = true;
+    }
+
+    /// Makes the socket readable, as a publisher would.
+    pub(crate) fn nudge(&self) {
+        if let Ok(address) =
+            SocketAddrUnix::new(format!("{}/{}", path_of(&self.directory), self.name))
+        {
+            // A full queue is readable already.
+            let _ = sendto(&self.socket, &[0], SendFlags::DONTWAIT, &address);
+        }
     }
 
     fn set_mode(&self, mode: Mode) -> io::Result<()> {

@@ -18,6 +18,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct MulticastReceiver {
     socket: OwnedFd,
+    group: SocketAddrV4,
 }
 
 impl MulticastReceiver {
@@ -34,7 +35,15 @@ impl MulticastReceiver {
             .and_then(|()| bind(&socket, &group))
             .and_then(|()| refuse_other_memberships(&socket))
             .map_err(|error| explain("join", group, error))?;
-        Ok(Self { socket })
+        Ok(Self { socket, group })
+    }
+
+    /// Makes the socket readable, and those of all other subscribers, as a publisher would.
+    pub(crate) fn nudge(&self) {
+        if let Ok(sender) = MulticastSender::connect(self.group) {
+            // A full queue is readable already.
+            let _ = send(&sender.socket, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        }
     }
 }
 
