@@ -376,6 +376,11 @@ pub enum PublishError {
     /// The bus was removed.
     #[error("the bus was removed: open it again")]
     Unlinked,
+    /// Others would take this process for dead.
+    #[error(
+        "the descriptor by which others see that this process lives was closed (close_range in daemonising code?): open the bus after daemonising"
+    )]
+    LeaseLost,
     /// The handle is the parent's.
     #[error(transparent)]
     Forked(#[from] Forked),
@@ -390,6 +395,16 @@ pub enum PublishError {
         /// The system's answer.
         source: io::Error,
     },
+}
+
+/// Why a burst ended early.
+#[derive(Debug, thiserror::Error)]
+#[error("{published} messages of the burst were published, then: {source}")]
+pub struct BurstError {
+    /// Messages from the front of the burst that are published.
+    pub published: usize,
+    /// Why the next one was not.
+    pub source: PublishError,
 }
 
 /// Why no message was received.

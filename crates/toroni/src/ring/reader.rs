@@ -107,6 +107,19 @@ impl Cursor {
         if ring.is_intact(seen.position) { Ok(()) } else { Err(Interrupted::Lapped) }
     }
 
+    /// As [`Self::copy`], but only the first bytes, at most `limit`, a multiple of 8.
+    pub(crate) fn copy_front(
+        &self,
+        ring: Ring<'_>,
+        seen: &Seen,
+        limit: usize,
+        into: &mut Scratch,
+    ) -> Result<(), Interrupted> {
+        let words = to_index(record_bytes(seen.length) / 8 - 1).min(limit / 8);
+        ring.load(seen.body(), into.words(words));
+        if ring.is_intact(seen.position) { Ok(()) } else { Err(Interrupted::Lapped) }
+    }
+
     /// Goes behind `seen`.
     #[inline]
     pub(crate) fn advance(&mut self, seen: &Seen) {

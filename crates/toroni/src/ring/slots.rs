@@ -66,6 +66,8 @@ pub(crate) struct SlotView {
     pub(crate) state: u32,
     pub(crate) flags: u32,
     pub(crate) position: u64,
+    /// How often its descriptor was armed.
+    pub(crate) arms: u32,
 }
 
 /// The reader for which a writer has to wait first: of all that gate, the one furthest behind.
@@ -104,7 +106,14 @@ mod tests {
     use super::*;
 
     fn view(number: u32, position: u64) -> SlotView {
-        SlotView { number, generation: 1, state: SLOT_ACTIVE, flags: READER_GATES, position }
+        SlotView {
+            number,
+            generation: 1,
+            state: SLOT_ACTIVE,
+            flags: READER_GATES,
+            position,
+            arms: 0,
+        }
     }
 
     #[test]
