@@ -1,0 +1,130 @@
+//! Buses as files: which there are, and how to clean up after the dead.
+
+use crate::error::OpenError;
+use crate::shm::directory::{self, BusFile};
+use crate::shm::{clean, list};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// The directory of buses where none is given: `$TORONI_DIR`, or `/dev/shm/toroni`.
+#[must_use]
+pub fn default_directory() -> PathBuf {
+    directory::root(None)
+}
+
+/// A bus in a directory of buses.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct BusEntry {
+    /// Its name.
+    pub name: String,
+    /// Its directory.
+    pub path: PathBuf,
+    /// Bytes of its ring, if its header can be read.
+    pub capacity: Option<u64>,
+    /// Whether any process has it open; `None` if this process cannot see that.
+    pub in_use: Option<bool>,
+    /// Whether [`clean`] leaves it alone.
+    pub persistent: bool,
+    /// Why it cannot be opened.
+    pub problem: Option<String>,
+}
+
+/// The buses below `root` (default: [`default_directory`]), by name. A directory that is not there has
+/// none.
+///
+/// # Errors
+/// [`OpenError::PermissionDenied`], [`OpenError::Os`].
+pub fn list(root: Option<&Path>) -> Result<Vec<BusEntry>, OpenError> {
+    let buses = list::list(&directory::root(root))?;
+    Ok(buses
+        .into_iter()
+        .map(|bus| {
+            let settings = bus.header.as_ref().ok().map(|header| header.settings);
+            BusEntry {
+                name: bus.name,
+                path: bus.path,
+                capacity: settings.map(|settings| settings.capacity),
+                in_use: bus.is_held,
+                persistent: settings.is_some_and(|settings| settings.persistent),
+                problem: bus.header.err().map(|error| error.to_string()),
+            }
+        })
+        .collect())
+}
+
+/// What [`clean`] did, or would do.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct CleanReport {
+    /// In the order in which it was done.
+    pub actions: Vec<CleanAction>,
+    /// What was left alone, and why.
+    pub skipped: Vec<(PathBuf, String)>,
+}
+
+/// One thing that was cleaned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CleanAction {
+    /// A slot whose owner died.
+    FreeSlot {
+        /// The bus.
+        bus: String,
+        /// `publishers` or `readers`.
+        file: &'static str,
+        /// The slot.
+        slot: u32,
+    },
+    /// The socket of a subscriber that died.
+    RemoveSocket(PathBuf),
+    /// A bus that nobody has open.
+    RemoveBus(PathBuf),
+    /// A bus whose creator, or cleaner, died half-way.
+    RemoveLeftover(PathBuf),
+}
+
+impl fmt::Display for CleanAction {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FreeSlot { bus, file, slot } => {
+                write!(formatter, "free slot {slot} of {file} in bus {bus}: its owner died")
+            }
+            Self::RemoveSocket(path) => {
+                write!(formatter, "remove socket {}: its owner died", path.display())
+            }
+            Self::RemoveBus(path) => {
+                write!(formatter, "remove bus {}: nobody has it open", path.display())
+            }
+            Self::RemoveLeftover(path) => {
+                write!(formatter, "remove leftover {}: whoever made it died", path.display())
+            }
+        }
+    }
+}
+
+/// Frees slots and sockets of dead participants, and removes buses that nobody has open, unless they
+/// are persistent: of one bus, or of all below `root` (default: [`default_directory`]). With `dry_run`
+/// only reports.
+///
+/// # Errors
+/// [`OpenError::NotFound`] if `name` is no bus; [`OpenError::PermissionDenied`], [`OpenError::Os`].
+pub fn clean(
+    root: Option<&Path>,
+    name: Option<&str>,
+    dry_run: bool,
+) -> Result<CleanReport, OpenError> {
+    let report = clean::clean(&directory::root(root), name, dry_run)?;
+    let slots = report.freed_slots.into_iter().map(|freed| CleanAction::FreeSlot {
+        bus: freed.bus,
+        file: BusFile::name(freed.file),
+        slot: freed.slot,
+    });
+    let actions = slots
+        .chain(report.removed_sockets.into_iter().map(CleanAction::RemoveSocket))
+        .chain(report.removed_buses.into_iter().map(CleanAction::RemoveBus))
+        .chain(report.removed_leftovers.into_iter().map(CleanAction::RemoveLeftover))
+        .collect();
+    let skipped = report.skipped.into_iter().map(|skipped| (skipped.path, skipped.why)).collect();
+    Ok(CleanReport { actions, skipped })
+}

@@ -1,0 +1,99 @@
+//! The slot of a publishing participant, and how it knows which others are dead.
+
+use crate::crash::{self, CrashPoint};
+use crate::error::OpenError;
+use crate::ring::layout::{PublisherSlot, SLOT_ACTIVE, SLOT_FREE};
+use crate::ring::slots::{Identity, store_name};
+use crate::shm::directory::{BusDirectory, BusFile};
+use crate::shm::header::Header;
+use crate::shm::lease::{Lease, LeaseTester};
+use crate::shm::lock::Owner;
+use crate::shm::participants::PublishersSegment;
+use crate::sync::Ordering;
+
+/// A slot of `publishers` that this process owns, by its lease.
+pub(super) struct PublisherClaim {
+    segment: PublishersSegment,
+    lease: Lease,
+    leases: LeaseTester,
+    generation: u32,
+    slots: u32,
+}
+
+impl PublisherClaim {
+    /// Takes a free slot, or that of a dead participant. The lease first, then the new generation:
+    /// from then on a lock word with the old one is a dead owner's.
+    pub(super) fn new(
+        directory: &BusDirectory,
+        header: &Header,
+        identity: &Identity,
+    ) -> Result<Self, OpenError> {
+        let segment = PublishersSegment::open(directory, header)?;
+        let leases = LeaseTester::open(directory, BusFile::Publishers)?;
+        let slots = header.settings.max_publishers;
+        for number in 0..slots {
+            if matches!(leases.is_held(number), Ok(true)) {
+                continue;
+            }
+            let Some(lease) = Lease::try_claim(directory, BusFile::Publishers, number)? else {
+                continue;
+            };
+            let generation = write_slot(segment.slot(number), identity);
+            return Ok(Self { segment, lease, leases, generation, slots });
+        }
+        Err(OpenError::TooManyPublishers { limit: slots })
+    }
+
+    pub(super) fn owner(&self) -> Owner {
+        Owner::new(self.lease.slot(), self.generation)
+    }
+
+    #[inline]
+    pub(super) fn slot(&self) -> &PublisherSlot {
+        self.segment.slot(self.lease.slot())
+    }
+
+    /// Whether others see that this process lives.
+    pub(super) fn is_alive(&self) -> bool {
+        // If the kernel does not answer, nothing is known, and nothing is done about it.
+        self.lease.is_held_by_us(&self.leases).unwrap_or(true)
+    }
+
+    /// Whether the owner that a lock word names is dead, or never was.
+    pub(super) fn is_dead(&self, owner: Owner) -> bool {
+        let Some(number) = owner.slot().filter(|number| *number < self.slots) else {
+            return true;
+        };
+        let is_of =
+            |slot: &PublisherSlot| owner.has_generation(slot.generation.load(Ordering::Acquire));
+        let slot = self.segment.slot(number);
+        if !is_of(slot) {
+            return true;
+        }
+        matches!(self.leases.is_held(number), Ok(false))
+    }
+
+    /// Frees the slot; its lease goes with the drop, afterwards.
+    pub(super) fn leave(&self) {
+        self.slot().state.store(SLOT_FREE, Ordering::Release);
+        crash::point(CrashPoint::PublisherMidLeave);
+    }
+}
+
+/// Makes the slot this participant's, and returns its generation.
+fn write_slot(slot: &PublisherSlot, identity: &Identity) -> u32 {
+    let generation = slot.generation.load(Ordering::Relaxed).wrapping_add(1);
+    slot.generation.store(generation, Ordering::Release);
+    crash::point(CrashPoint::PublisherMidClaim);
+    slot.pid.store(identity.pid, Ordering::Relaxed);
+    slot.pid_namespace.store(identity.pid_namespace, Ordering::Relaxed);
+    slot.started_ns.store(identity.started_ns, Ordering::Relaxed);
+    for counter in
+        [&slot.messages, &slot.bytes, &slot.waits, &slot.waited_ns, &slot.overwrites, &slot.wakes]
+    {
+        counter.store(0, Ordering::Relaxed);
+    }
+    store_name(&slot.name, &identity.name);
+    slot.state.store(SLOT_ACTIVE, Ordering::Release);
+    generation
+}

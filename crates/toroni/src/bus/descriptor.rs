@@ -1,0 +1,53 @@
+//! What a subscriber gives to an event loop: the socket of its slot, or the bus's multicast group.
+
+use crate::notify::{Bell, Mailbox, MulticastReceiver, Waiter};
+use crate::sync::AtomicU32;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+pub(super) enum Descriptor {
+    Mailbox(Mailbox),
+    Group(MulticastReceiver),
+}
+
+impl Descriptor {
+    /// Makes the descriptor readable, as a publisher would.
+    pub(super) fn nudge(&self) {
+        match self {
+            Self::Mailbox(mailbox) => mailbox.nudge(),
+            Self::Group(group) => group.nudge(),
+        }
+    }
+
+    /// Leaves behind what belongs to the parent process, in the child of a `fork`.
+    pub(super) fn abandon(&mut self) {
+        if let Self::Mailbox(mailbox) = self {
+            mailbox.abandon();
+        }
+    }
+
+    fn waiter(&self) -> &dyn Waiter {
+        match self {
+            Self::Mailbox(mailbox) => mailbox,
+            Self::Group(group) => group,
+        }
+    }
+}
+
+impl Waiter for Descriptor {
+    fn arm(&mut self, bell: Bell<'_>, slot_arms: &AtomicU32) {
+        match self {
+            Self::Mailbox(mailbox) => mailbox.arm(bell, slot_arms),
+            Self::Group(group) => group.arm(bell, slot_arms),
+        }
+    }
+
+    fn wait(&self, bell: Bell<'_>, timeout: Option<Duration>) -> io::Result<()> {
+        self.waiter().wait(bell, timeout)
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.waiter().fd()
+    }
+}

@@ -1,0 +1,302 @@
+//! The facade: opens the segments and joins the layers. Nothing else knows them all, and nothing here
+//! is unsafe.
+//!
+//! - `config`: how a bus is opened or created.
+//! - `publisher`, `publishing`: one topic's face, and the participant behind all of them; `claim` is its
+//!   slot, `held` knows who is inside a closure under the lock.
+//! - `subscriber`, `subscribing`, `message`: receiving; `pace` decides how to wait, `descriptor` is for
+//!   event loops, `local` finds threads that would wait for themselves.
+//! - `router`, `stream`: many handlers behind one subscriber; async.
+//! - `stats`, `admin`: for people who look, and clean up.
+
+pub mod admin;
+mod claim;
+mod clock;
+mod config;
+mod descriptor;
+mod held;
+mod local;
+mod message;
+mod pace;
+mod publisher;
+mod publishing;
+mod router;
+mod stats;
+#[cfg(feature = "tokio")]
+mod stream;
+mod subscriber;
+mod subscribing;
+
+pub use config::BusConfig;
+pub use message::{Borrowed, Message};
+pub use pace::WaitStrategy;
+pub use publisher::Publisher;
+pub use router::Router;
+pub use stats::{BusStats, LockOwner, PublisherStats, SubscriberSlotStats, TopicStats};
+pub use subscriber::{Subscriber, SubscriberStats};
+pub use subscribing::SubscriberBuilder;
+
+use crate::error::OpenError;
+use crate::notify::{MulticastSender, Post, Wakers};
+use crate::ring::slots::Identity;
+use crate::settings::LockKind;
+use crate::shm::acl::{Permissions, group_number};
+use crate::shm::create;
+use crate::shm::directory::{self, BusDirectory, BusFile};
+use crate::shm::fork::ForkStamp;
+use crate::shm::lease::LeaseTester;
+use crate::shm::mapping::{MapOptions, Protection};
+use crate::shm::participants::ReadersSegment;
+use crate::shm::platform::Home;
+use crate::shm::ring_file::RingFile;
+use crate::shm::segment::RingSegment;
+use crate::topic::Topic;
+use publishing::{Parts, Publishing};
+use std::fmt;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use subscribing::Subscribing;
+
+/// An opened bus.
+///
+/// Cheap to clone, and shared freely among threads. It costs no thread and no processor time. What it
+/// needs for publishing, or for subscribing, it opens when it is first asked for a publisher or a
+/// subscriber, so that a process needs only the permissions for what it does.
+///
+/// See the [crate's documentation](crate) for an example.
+#[derive(Clone)]
+pub struct Bus(Arc<Opened>);
+
+struct Opened {
+    directory: BusDirectory,
+    /// Holds the shared lock that tells `clean` that the bus is in use.
+    file: RingFile,
+    stamp: ForkStamp,
+    home: Home,
+    options: MapOptions,
+    participant_name: String,
+    timestamps: bool,
+    publishing: Mutex<Option<Arc<Publishing>>>,
+    subscribing: Mutex<Option<Arc<Subscribing>>>,
+}
+
+/// Identity of a bus: random, new with each creation.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct BusId([u8; 16]);
+
+/// Where a subscriber begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Start {
+    /// With the first message published after it subscribed. The default.
+    #[default]
+    Latest,
+    /// With the oldest message that is still in the ring.
+    Oldest,
+    /// With the message at this position: [`Message::position`], or [`Message::next_position`] of the
+    /// last one that was dealt with.
+    Position(u64),
+}
+
+/// Whether a bus may, or must, exist already.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Existence {
+    Either,
+    New,
+    Existing,
+}
+
+impl Bus {
+    /// Opens the bus of that name with the default configuration, and creates it if it is not there.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open(name: &str) -> Result<Self, OpenError> {
+        BusConfig::new().open(name)
+    }
+
+    fn with_config(
+        name: &str,
+        config: &BusConfig,
+        existence: Existence,
+    ) -> Result<Self, OpenError> {
+        let root = directory::root(config.root.as_deref());
+        let group = |name: &Option<String>| name.as_deref().map(group_number).transpose();
+        let permissions = Permissions {
+            mode: config.mode,
+            writers: group(&config.writers)?,
+            readers: group(&config.readers)?,
+        };
+        let settings = &config.settings;
+        let (directory, file) = match existence {
+            Existence::Existing => create::open(&root, name)?,
+            Existence::New => {
+                create::create(&root, name, settings, &permissions)?;
+                create::open(&root, name)?
+            }
+            Existence::Either => {
+                let (directory, file, _) =
+                    create::open_or_create(&root, name, settings, &permissions)?;
+                (directory, file)
+            }
+        };
+        config.check_required(directory.path(), &file.header().settings)?;
+        let options = MapOptions {
+            huge_pages: settings.huge_pages,
+            prefault: config.prefault,
+            mlock: config.lock_memory,
+        };
+        Ok(Self(Arc::new(Opened {
+            directory,
+            file,
+            stamp: ForkStamp::now(),
+            home: Home::here(),
+            options,
+            participant_name: config.participant_name.clone().unwrap_or_else(program_name),
+            timestamps: config.timestamps,
+            publishing: Mutex::new(None),
+            subscribing: Mutex::new(None),
+        })))
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.0.directory.name()
+    }
+
+    /// Its directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.0.directory.path()
+    }
+
+    /// Its identity.
+    #[must_use]
+    pub fn id(&self) -> BusId {
+        BusId(self.0.file.header().bus_id)
+    }
+
+    /// A publisher on a topic, which is a path like `plant/boiler/temperature`.
+    ///
+    /// # Errors
+    /// [`OpenError::Topic`], [`OpenError::PermissionDenied`], [`OpenError::TooManyPublishers`],
+    /// [`OpenError::RobustLockRefused`]; see [`OpenError`].
+    pub fn publisher(&self, topic: &str) -> Result<Publisher, OpenError> {
+        let topic = Topic::new(topic)?;
+        Publisher::new(self.clone(), self.publishing()?, topic, self.0.timestamps)
+    }
+
+    /// A subscriber to the topics that match a pattern: `*` stands for one segment of a topic, `**` for
+    /// any number, none included.
+    ///
+    /// # Errors
+    /// See [`SubscriberBuilder::build`].
+    pub fn subscribe(&self, pattern: &str) -> Result<Subscriber, OpenError> {
+        self.subscriber().pattern(pattern).build()
+    }
+
+    /// A subscriber with options.
+    pub fn subscriber(&self) -> SubscriberBuilder {
+        SubscriberBuilder::new(self.clone())
+    }
+
+    /// A router: one subscriber with many handlers.
+    ///
+    /// # Errors
+    /// See [`SubscriberBuilder::build`].
+    pub fn router(&self) -> Result<Router, OpenError> {
+        Ok(Router::new(self.subscriber().build()?))
+    }
+
+    /// The publishing participant, opened with the first call.
+    fn publishing(&self) -> Result<Arc<Publishing>, OpenError> {
+        self.0.stamp.check()?;
+        let mut publishing = self.0.publishing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(publishing) = &*publishing {
+            return Ok(publishing.clone());
+        }
+        let opened = Arc::new(self.open_publishing()?);
+        *publishing = Some(opened.clone());
+        Ok(opened)
+    }
+
+    fn open_publishing(&self) -> Result<Publishing, OpenError> {
+        let directory = &self.0.directory;
+        let ring = RingSegment::open(directory, Protection::Write, &self.0.options)?;
+        let header = ring.header();
+        if header.settings.lock == LockKind::Robust {
+            header.check_robust(directory.path())?;
+        }
+        header.check_network(directory.path())?;
+        let failed =
+            |action, source| OpenError::Os { action, path: directory.path().to_owned(), source };
+        let wakers = match header.settings.notify.multicast_group(&header.bus_id) {
+            Some(group) => Wakers::with_group(
+                MulticastSender::connect(group)
+                    .map_err(|error| failed("reach the multicast group of", error))?,
+            ),
+            None => {
+                let sockets = directory.open_sockets()?;
+                let post = Post::new(sockets.as_fd(), header.settings.max_subscribers)
+                    .map_err(|error| failed("open the sockets of", error))?;
+                Wakers::with_sockets(post)
+            }
+        };
+        let readers = ReadersSegment::open(directory, header, Protection::Read)?;
+        let reader_leases = LeaseTester::open(directory, BusFile::Readers)?;
+        let claim = claim::PublisherClaim::new(directory, header, &self.identity())?;
+        Ok(Publishing::new(Parts { ring, readers, reader_leases, claim, wakers }))
+    }
+
+    /// The subscribing role, opened with the first call.
+    fn subscribing(&self) -> Result<Arc<Subscribing>, OpenError> {
+        self.0.stamp.check()?;
+        let mut subscribing = self.0.subscribing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(subscribing) = &*subscribing {
+            return Ok(subscribing.clone());
+        }
+        let opened = Arc::new(Subscribing::open(&self.0.directory, &self.0.options)?);
+        *subscribing = Some(opened.clone());
+        Ok(opened)
+    }
+
+    fn participant_name(&self) -> &str {
+        &self.0.participant_name
+    }
+
+    fn identity(&self) -> Identity {
+        Identity {
+            pid: std::process::id(),
+            pid_namespace: self.0.home.pid_namespace,
+            started_ns: clock::realtime_ns(),
+            name: self.0.participant_name.clone(),
+        }
+    }
+}
+
+fn program_name() -> String {
+    std::env::current_exe()
+        .ok()
+        .and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
+        .unwrap_or_else(|| "unknown".to_owned())
+}
+
+impl fmt::Debug for Bus {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Bus").field("path", &self.path()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for BusId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for BusId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "BusId({self})")
+    }
+}

@@ -1,0 +1,332 @@
+//! Publishing on a topic.
+
+use super::Bus;
+use super::clock;
+use super::publishing::{Publishing, Terms};
+use crate::error::{BurstError, OpenError, PublishError};
+use crate::ring::layout::ALIGNMENT;
+use crate::ring::position::record_bytes;
+use crate::ring::racy::RacyBytesMut;
+use crate::ring::writer::Record;
+use crate::settings::{InvalidSetting, Policy};
+use crate::shm::lock::Effort;
+use crate::topic::Topic;
+use crate::topic::frame::{Extensions, MAX_EXTENSIONS_BYTES, Tag, TopicId};
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Publishes messages on one topic of a bus.
+///
+/// Cheap to clone, and shared freely among threads: all publishers of one [`Bus`] are one participant.
+///
+/// What happens when a subscriber is slow is the bus's [`Policy`]; the calls named `try_…` and
+/// `…_timeout` wait less.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let directory = std::env::temp_dir().join(format!("toroni-doc-publisher-{}", std::process::id()));
+/// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
+/// let publisher = bus.publisher("plant/boiler/temperature")?;
+/// publisher.publish(b"351.2")?;
+/// publisher.publish_batch(&["351.3", "351.4"])?;
+/// # drop((publisher, bus));
+/// # std::fs::remove_dir_all(directory)?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Publisher {
+    bus: Bus,
+    publishing: Arc<Publishing>,
+    topic: Topic,
+    /// `None` where the table of topics is full: the name travels with each message.
+    id: Option<TopicId>,
+    to_descendants: bool,
+    timestamps: bool,
+    policy: Policy,
+    largest_record: u64,
+}
+
+impl Publisher {
+    pub(super) fn new(
+        bus: Bus,
+        publishing: Arc<Publishing>,
+        topic: Topic,
+        timestamps: bool,
+    ) -> Result<Self, OpenError> {
+        let id = publishing.intern(&topic).map_err(|error| match error {
+            PublishError::Reentrant => OpenError::Reentrant,
+            PublishError::Forked(forked) => forked.into(),
+            PublishError::Corrupt(corrupt) => corrupt.into(),
+            other => OpenError::Os {
+                action: "enter the topic in",
+                path: bus.path().to_owned(),
+                source: std::io::Error::other(other),
+            },
+        })?;
+        let policy = publishing.bus_policy();
+        let largest_record = publishing.largest_record();
+        Ok(Self {
+            bus,
+            publishing,
+            topic,
+            id,
+            to_descendants: false,
+            timestamps,
+            policy,
+            largest_record,
+        })
+    }
+
+    /// The topic.
+    #[must_use]
+    pub fn topic(&self) -> &Topic {
+        &self.topic
+    }
+
+    /// The bus.
+    #[must_use]
+    pub fn bus(&self) -> &Bus {
+        &self.bus
+    }
+
+    /// Bytes of the largest message that this publisher can publish.
+    #[must_use]
+    pub fn largest_message(&self) -> u64 {
+        let mut buffer = [0; MAX_EXTENSIONS_BYTES];
+        let (_, extensions) = self.frame(self.to_descendants, &mut buffer);
+        self.largest_record - ALIGNMENT - extensions.len() as u64
+    }
+
+    /// Makes every call of this handle post to the topic and to everything below it: to subscribers of
+    /// `plant/boiler` too, where the topic is `plant`.
+    #[must_use]
+    pub fn to_descendants(mut self, to_descendants: bool) -> Self {
+        self.to_descendants = to_descendants;
+        self
+    }
+
+    /// Makes this handle less patient with slow subscribers than the bus's policy.
+    ///
+    /// # Errors
+    /// If `policy` could wait longer than the bus's, or is not the same kind or `Overwrite`.
+    pub fn with_policy(mut self, policy: Policy) -> Result<Self, InvalidSetting> {
+        let bus = self.publishing.bus_policy();
+        let shorter = match (policy, bus) {
+            (Policy::Overwrite, _) => true,
+            (Policy::Wait { limit: Some(mine) }, Policy::Wait { limit }) => {
+                limit.is_none_or(|limit| mine <= limit)
+            }
+            _ => policy == bus,
+        };
+        if !shorter {
+            return Err(InvalidSetting {
+                setting: "policy",
+                value: format!("{policy:?}"),
+                rule: format!("the bus's, {bus:?}, or a shorter one of its kind, or Overwrite"),
+            });
+        }
+        self.policy = policy;
+        Ok(self)
+    }
+
+    /// Publishes a message of any bytes, from none to [`Self::largest_message`]. Waits for the other
+    /// publishers, and for slow subscribers as the policy says.
+    ///
+    /// # Errors
+    /// See [`PublishError`]. Nothing is published then.
+    #[inline]
+    pub fn publish(&self, payload: &[u8]) -> Result<(), PublishError> {
+        self.publish_on(payload, self.to_descendants, Effort::Until(None))
+    }
+
+    /// As [`Self::publish`], and never waits.
+    ///
+    /// # Errors
+    /// [`PublishError::Full`] where `publish` would wait for a subscriber, [`PublishError::Busy`] where
+    /// it would wait for another publisher; see [`PublishError`].
+    #[inline]
+    pub fn try_publish(&self, payload: &[u8]) -> Result<(), PublishError> {
+        self.publish_on(payload, self.to_descendants, Effort::Try)
+    }
+
+    /// As [`Self::publish`], and waits no longer than `timeout`.
+    ///
+    /// # Errors
+    /// [`PublishError::Timeout`] after that time; see [`PublishError`].
+    pub fn publish_timeout(&self, payload: &[u8], timeout: Duration) -> Result<(), PublishError> {
+        let deadline = Instant::now().checked_add(timeout);
+        self.publish_on(payload, self.to_descendants, Effort::Until(deadline))
+    }
+
+    /// As [`Self::publish`], to the topic and everything below it.
+    ///
+    /// # Errors
+    /// See [`PublishError`].
+    pub fn publish_to_descendants(&self, payload: &[u8]) -> Result<(), PublishError> {
+        self.publish_on(payload, true, Effort::Until(None))
+    }
+
+    /// Publishes messages that become visible together: all or none, in a row.
+    ///
+    /// # Errors
+    /// [`PublishError::TooLong`] if their records are together larger than the largest record; see
+    /// [`PublishError`].
+    pub fn publish_batch<T: AsRef<[u8]>>(&self, payloads: &[T]) -> Result<(), PublishError> {
+        let mut buffer = [0; MAX_EXTENSIONS_BYTES];
+        let (tag, extensions) = self.frame(self.to_descendants, &mut buffer);
+        let bytes = payloads
+            .iter()
+            .map(|payload| stream_bytes(extensions.len() as u64 + payload.as_ref().len() as u64))
+            .fold(0, u64::saturating_add);
+        if bytes > self.largest_record {
+            return Err(PublishError::TooLong { length: bytes, limit: self.largest_record });
+        }
+        if payloads.is_empty() {
+            return Ok(());
+        }
+        let records =
+            payloads.iter().map(|payload| Record { tag, extensions, payload: payload.as_ref() });
+        let terms = Terms { policy: self.policy, effort: Effort::Until(None) };
+        self.publishing.publish_batch(records, payloads.len() as u64, bytes, &terms)
+    }
+
+    /// Publishes messages one by one, each visible at once, but takes the writer lock once for all
+    /// that there is room for, and wakes sleeping subscribers at the end. Other publishers wait
+    /// meanwhile; where it has to wait for subscribers itself, others may come in between.
+    ///
+    /// # Errors
+    /// [`BurstError`] says how many were published before the error. None were if one is too long.
+    pub fn burst<T: AsRef<[u8]>>(&self, payloads: &[T]) -> Result<(), BurstError> {
+        let mut buffer = [0; MAX_EXTENSIONS_BYTES];
+        let (tag, extensions) = self.frame(self.to_descendants, &mut buffer);
+        for payload in payloads {
+            self.check_length(extensions.len(), payload.as_ref().len())
+                .map_err(|source| BurstError { published: 0, source })?;
+        }
+        let records =
+            payloads.iter().map(|payload| Record { tag, extensions, payload: payload.as_ref() });
+        let terms = Terms { policy: self.policy, effort: Effort::Until(None) };
+        self.publishing
+            .burst(records, &terms)
+            .map_err(|(published, source)| BurstError { published, source })
+    }
+
+    /// Publishes a message of `length` bytes that `fill` writes where subscribers will read it.
+    ///
+    /// `fill` runs under the writer lock: it should be short, and must not touch the bus, which is an
+    /// error ([`PublishError::Reentrant`]). If it panics, nothing is published.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = std::env::temp_dir().join(format!("toroni-doc-with-{}", std::process::id()));
+    /// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
+    /// # let publisher = bus.publisher("camera/frame")?;
+    /// publisher.publish_with(1920 * 1080, |frame| frame.fill(128))?;
+    /// # drop((publisher, bus));
+    /// # std::fs::remove_dir_all(directory)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// See [`PublishError`].
+    pub fn publish_with<R>(
+        &self,
+        length: usize,
+        fill: impl FnOnce(&mut RacyBytesMut<'_>) -> R,
+    ) -> Result<R, PublishError> {
+        let mut buffer = [0; MAX_EXTENSIONS_BYTES];
+        let (tag, extensions) = self.frame(self.to_descendants, &mut buffer);
+        let bytes = self.check_length(extensions.len(), length)?;
+        let terms = Terms { policy: self.policy, effort: Effort::Until(None) };
+        let payload_length = u32::try_from(length).unwrap_or(u32::MAX);
+        self.publishing.publish_with(tag, extensions, payload_length, bytes, &terms, |words| {
+            let mut view =
+                RacyBytesMut::new(words, length).expect("the double mapping holds any record");
+            fill(&mut view)
+        })
+    }
+
+    #[inline]
+    fn publish_on(
+        &self,
+        payload: &[u8],
+        to_descendants: bool,
+        effort: Effort,
+    ) -> Result<(), PublishError> {
+        let terms = Terms { policy: self.policy, effort };
+        if let Some(id) = self.id
+            && !self.timestamps
+        {
+            self.check_length(0, payload.len())?;
+            let tag = Tag::message(id, to_descendants, &Extensions::default()).raw();
+            return self.publishing.publish(Record { tag, extensions: &[], payload }, &terms);
+        }
+        self.publish_extended(payload, to_descendants, &terms)
+    }
+
+    #[cold]
+    fn publish_extended(
+        &self,
+        payload: &[u8],
+        to_descendants: bool,
+        terms: &Terms,
+    ) -> Result<(), PublishError> {
+        let mut buffer = [0; MAX_EXTENSIONS_BYTES];
+        let (tag, extensions) = self.frame(to_descendants, &mut buffer);
+        self.check_length(extensions.len(), payload.len())?;
+        self.publishing.publish(Record { tag, extensions, payload }, terms)
+    }
+
+    /// Tag and extensions of a message that is published now.
+    fn frame<'b>(
+        &self,
+        to_descendants: bool,
+        buffer: &'b mut [u8; MAX_EXTENSIONS_BYTES],
+    ) -> (u32, &'b [u8]) {
+        let extensions = Extensions {
+            timestamp_ns: self.timestamps.then(clock::realtime_ns),
+            origin: None,
+            inline_topic: self.id.is_none().then(|| self.topic.as_str()),
+        };
+        let length = extensions.encode(buffer);
+        let id = self.id.unwrap_or(TopicId::INLINE);
+        (Tag::message(id, to_descendants, &extensions).raw(), &buffer[..length])
+    }
+
+    /// Bytes that the record takes in the stream, if it is not too long.
+    #[inline]
+    fn check_length(&self, extensions: usize, payload: usize) -> Result<u64, PublishError> {
+        let bytes = stream_bytes(extensions as u64 + payload as u64);
+        if bytes > self.largest_record {
+            return Err(self.too_long(extensions, payload));
+        }
+        Ok(bytes)
+    }
+
+    #[cold]
+    fn too_long(&self, extensions: usize, payload: usize) -> PublishError {
+        let limit = self.largest_record - ALIGNMENT - extensions as u64;
+        PublishError::TooLong { length: payload as u64, limit }
+    }
+}
+
+/// As [`record_bytes`], for lengths that may be beyond any record's.
+#[inline]
+fn stream_bytes(length: u64) -> u64 {
+    u32::try_from(length).map_or(u64::MAX / 4, record_bytes)
+}
+
+impl fmt::Debug for Publisher {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Publisher")
+            .field("bus", &self.bus.name())
+            .field("topic", &self.topic.as_str())
+            .field("to_descendants", &self.to_descendants)
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
+}

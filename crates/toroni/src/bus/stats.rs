@@ -1,0 +1,372 @@
+//! A snapshot of a bus, for people who look: `toroni info`, `toroni topics`.
+
+use super::{Bus, BusId, clock};
+use crate::error::OpenError;
+use crate::ring::layout::{Control, READER_GATES, SLOT_ACTIVE};
+use crate::ring::reader::Cursor;
+use crate::settings::{LockKind, NotifyKind, Policy};
+use crate::shm::directory::{BusDirectory, BusFile, SOCKETS};
+use crate::shm::header::Header;
+use crate::shm::lease::LeaseTester;
+use crate::shm::lock;
+use crate::shm::mapping::{MapOptions, Protection};
+use crate::shm::participants::{read_publishers, read_readers};
+use crate::shm::platform::Home;
+use crate::shm::segment::RingSegment;
+use crate::sync::Ordering;
+use crate::topic::frame::{MAX_EXTENSIONS_BYTES, Tag, TopicId, decode};
+use crate::topic::table::{Mirror, TableMemory};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+/// What a bus looked like at one moment. Positions and sizes are in bytes.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct BusStats {
+    /// Its name.
+    pub name: String,
+    /// Its directory.
+    pub path: PathBuf,
+    /// Its identity.
+    pub id: BusId,
+    /// Size of the ring.
+    pub capacity: u64,
+    /// Size of the table of topics.
+    pub topic_table_bytes: u64,
+    /// What publishers do about slow subscribers.
+    pub policy: Policy,
+    /// How writers exclude one another.
+    pub lock: LockKind,
+    /// How sleeping subscribers are woken.
+    pub notify: NotifyKind,
+    /// Whether it outlives a clean-up.
+    pub persistent: bool,
+    /// Whether its directory is on a file system that outlives a reboot.
+    pub on_disk: bool,
+    /// When it was created.
+    pub created: SystemTime,
+    /// Slots for publishing participants.
+    pub max_publishers: u32,
+    /// Slots for subscribers.
+    pub max_subscribers: u32,
+    /// Bytes published since it was created: where the next message will start.
+    pub tail: u64,
+    /// Messages published since it was created.
+    pub sequence: u64,
+    /// Position of the oldest message that can still be read.
+    pub oldest_position: u64,
+    /// Names in the table of topics.
+    pub topics: u32,
+    /// Who holds the writer lock, if anybody does at this moment.
+    pub lock_owner: Option<LockOwner>,
+    /// The publishing participants; `None` if this process may not look at them.
+    pub publishers: Option<Vec<PublisherStats>>,
+    /// The subscribers; `None` if this process may not look at them.
+    pub subscribers: Option<Vec<SubscriberSlotStats>>,
+    /// Names of the files in `sockets/`, each `<slot>.<generation>`.
+    pub sockets: Vec<String>,
+}
+
+/// The owner of the writer lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LockOwner {
+    /// Its slot among the publishers; `None` for the lock kind `robust`.
+    pub slot: Option<u32>,
+    /// Its process, where it is known; for `robust`, its thread. A number of its own PID namespace.
+    pub pid: Option<u32>,
+    /// Whether it lives; `None` if this process cannot tell.
+    pub alive: Option<bool>,
+    /// Whether it is stopped (SIGSTOP): not dead, and yet everybody waits for it.
+    pub stopped: bool,
+}
+
+/// A publishing participant.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PublisherStats {
+    /// Its slot.
+    pub slot: u32,
+    /// What it calls itself.
+    pub name: String,
+    /// Its process, in its own PID namespace.
+    pub pid: u32,
+    /// Whether that is this process's namespace, too.
+    pub same_pid_namespace: bool,
+    /// Whether it lives: its lease is held.
+    pub alive: bool,
+    /// When it opened the bus for publishing.
+    pub started: SystemTime,
+    /// Messages it published.
+    pub messages: u64,
+    /// Bytes of the stream that they took.
+    pub bytes: u64,
+    /// How often it waited for slow subscribers, and for how long in all.
+    pub waits: u64,
+    /// See `waits`.
+    pub waited: Duration,
+    /// How often it overwrote what a slow subscriber had not read.
+    pub overwrites: u64,
+    /// Wake-ups it sent.
+    pub wakes: u64,
+}
+
+/// A subscriber.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SubscriberSlotStats {
+    /// Its slot.
+    pub slot: u32,
+    /// What it calls itself.
+    pub name: String,
+    /// Its process, in its own PID namespace.
+    pub pid: u32,
+    /// Whether that is this process's namespace, too.
+    pub same_pid_namespace: bool,
+    /// Whether it lives: its lease is held.
+    pub alive: bool,
+    /// Whether publishers wait for it.
+    pub gating: bool,
+    /// When it subscribed.
+    pub started: SystemTime,
+    /// Up to where it has read, as far as it told: at least once a block, and whenever it has read all.
+    pub position: u64,
+    /// From there to the end of the stream.
+    pub lag_bytes: u64,
+    /// Messages it received.
+    pub received: u64,
+    /// Messages of the bus that it lost.
+    pub lost_messages: u64,
+    /// How often it lost some.
+    pub lapses: u64,
+    /// Whether it has been overtaken by writers since it last told its position.
+    pub lapsed_now: bool,
+}
+
+/// What the ring holds of one topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TopicStats {
+    /// The topic.
+    pub name: String,
+    /// Its messages that can still be read; 0 for a topic that has not been used for long.
+    pub messages: u64,
+    /// Bytes of their payloads.
+    pub bytes: u64,
+}
+
+impl Bus {
+    /// Takes a snapshot. It disturbs nobody, and needs no more than permission to read `ring`; what else
+    /// this process may not read is `None`.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn stats(&self) -> Result<BusStats, OpenError> {
+        self.0.stamp.check()?;
+        let directory = &self.0.directory;
+        let ring = RingSegment::open(directory, Protection::Read, &MapOptions::default())?;
+        let header = ring.header();
+        let settings = header.settings;
+        let control = ring.control();
+        let tail = control.commit.0.tail.load(Ordering::Acquire);
+        let reserved = control.reserved.0.load(Ordering::Relaxed);
+        let here = Home::here().pid_namespace;
+        let publishers = visible(read_participating_publishers(directory, header, here))?;
+        let limits = Limits { tail, reserved, capacity: settings.capacity };
+        let subscribers = visible(read_subscribers(directory, header, here, &limits))?;
+        Ok(BusStats {
+            name: self.name().to_owned(),
+            path: self.path().to_owned(),
+            id: self.id(),
+            capacity: settings.capacity,
+            topic_table_bytes: settings.topic_table_bytes,
+            policy: settings.policy,
+            lock: settings.lock,
+            notify: settings.notify,
+            persistent: settings.persistent,
+            on_disk: ring.file().is_on_disk(),
+            created: clock::from_ns(header.created_ns),
+            max_publishers: settings.max_publishers,
+            max_subscribers: settings.max_subscribers,
+            tail,
+            sequence: control.commit.0.sequence.load(Ordering::Relaxed),
+            oldest_position: Cursor::at_oldest(ring.ring())?.position,
+            topics: control.topics.0.load(Ordering::Acquire),
+            lock_owner: lock_owner(settings.lock, control, publishers.as_deref()),
+            publishers,
+            subscribers,
+            sockets: sockets(directory),
+        })
+    }
+
+    /// The topics of the bus, by name, with what the ring holds of each.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn topics(&self) -> Result<Vec<TopicStats>, OpenError> {
+        self.0.stamp.check()?;
+        let ring = RingSegment::open(&self.0.directory, Protection::Read, &MapOptions::default())?;
+        let mut mirror = Mirror::default();
+        let mut counts = BTreeMap::<String, (u64, u64)>::new();
+        let end = Cursor::at_end(ring.ring())?.position;
+        let mut cursor = Cursor::at_oldest(ring.ring())?;
+        let mut scratch = crate::ring::copy::Scratch::default();
+        while cursor.position < end {
+            // A writer may overtake; what it overwrites is no longer in the ring.
+            let Ok(Some(seen)) = cursor.look(ring.ring()) else {
+                cursor.resume(ring.ring(), 0)?;
+                continue;
+            };
+            if cursor.copy_front(ring.ring(), &seen, MAX_EXTENSIONS_BYTES, &mut scratch).is_err() {
+                continue;
+            }
+            cursor.advance(&seen);
+            let tag = Tag::from_raw(seen.tag);
+            let front = (seen.length as usize).min(MAX_EXTENSIONS_BYTES);
+            let Ok((extensions, offset)) = decode(tag, scratch.bytes(front)) else { continue };
+            if tag.topic() != TopicId::INLINE && mirror.name(tag.topic()).is_none() {
+                mirror.sync(table(&ring)).map_err(crate::error::Corrupt::from)?;
+            }
+            let name = match extensions.inline_topic {
+                Some(name) => name,
+                None => mirror.name(tag.topic()).map_or("", |topic| topic.as_str()),
+            };
+            let count = match counts.get_mut(name) {
+                Some(count) => count,
+                None => counts.entry(name.to_owned()).or_default(),
+            };
+            count.0 += 1;
+            count.1 += u64::from(seen.length).saturating_sub(offset as u64);
+        }
+        mirror.sync(table(&ring)).map_err(crate::error::Corrupt::from)?;
+        for topic in mirror.names() {
+            counts.entry(topic.as_str().to_owned()).or_default();
+        }
+        let topics = counts.into_iter();
+        Ok(topics.map(|(name, (messages, bytes))| TopicStats { name, messages, bytes }).collect())
+    }
+}
+
+fn table(ring: &RingSegment) -> TableMemory<'_> {
+    TableMemory { count: &ring.control().topics.0, words: ring.table() }
+}
+
+struct Limits {
+    tail: u64,
+    reserved: u64,
+    capacity: u64,
+}
+
+fn read_participating_publishers(
+    directory: &BusDirectory,
+    header: &Header,
+    here: u64,
+) -> Result<Vec<PublisherStats>, OpenError> {
+    let leases = LeaseTester::open(directory, BusFile::Publishers)?;
+    let slots = (0..).zip(read_publishers(directory, header)?);
+    Ok(slots
+        .filter(|(_, slot)| slot.state == SLOT_ACTIVE)
+        .map(|(number, slot)| PublisherStats {
+            slot: number,
+            name: slot.name(),
+            pid: slot.pid,
+            same_pid_namespace: slot.pid_namespace == here,
+            alive: leases.is_held(number).unwrap_or(false),
+            started: clock::from_ns(slot.started_ns),
+            messages: slot.messages,
+            bytes: slot.bytes,
+            waits: slot.waits,
+            waited: Duration::from_nanos(slot.waited_ns),
+            overwrites: slot.overwrites,
+            wakes: slot.wakes,
+        })
+        .collect())
+}
+
+fn read_subscribers(
+    directory: &BusDirectory,
+    header: &Header,
+    here: u64,
+    limits: &Limits,
+) -> Result<Vec<SubscriberSlotStats>, OpenError> {
+    let leases = LeaseTester::open(directory, BusFile::Readers)?;
+    let slots = (0..).zip(read_readers(directory, header)?);
+    Ok(slots
+        .filter(|(_, slot)| slot.state == SLOT_ACTIVE)
+        .map(|(number, slot)| SubscriberSlotStats {
+            slot: number,
+            name: slot.name(),
+            pid: slot.pid,
+            same_pid_namespace: slot.pid_namespace == here,
+            alive: leases.is_held(number).unwrap_or(false),
+            gating: slot.flags & READER_GATES != 0,
+            started: clock::from_ns(slot.started_ns),
+            position: slot.position,
+            lag_bytes: limits.tail.saturating_sub(slot.position),
+            received: slot.received,
+            lost_messages: slot.lost_messages,
+            lapses: slot.lapses,
+            lapsed_now: slot.position.saturating_add(limits.capacity) < limits.reserved,
+        })
+        .collect())
+}
+
+/// `None` for what this process may not read.
+fn visible<T>(answer: Result<T, OpenError>) -> Result<Option<T>, OpenError> {
+    match answer {
+        Ok(value) => Ok(Some(value)),
+        Err(OpenError::PermissionDenied { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn lock_owner(
+    kind: LockKind,
+    control: &Control,
+    publishers: Option<&[PublisherStats]>,
+) -> Option<LockOwner> {
+    match kind {
+        LockKind::Lease => {
+            let slot = lock::lease_owner(control)?.slot();
+            let owner = publishers
+                .and_then(|publishers| publishers.iter().find(|one| Some(one.slot) == slot));
+            let pid = owner.map(|owner| owner.pid);
+            let near = owner.is_some_and(|owner| owner.same_pid_namespace);
+            Some(LockOwner {
+                slot,
+                pid,
+                alive: publishers.map(|_| owner.is_some_and(|owner| owner.alive)),
+                stopped: near && pid.is_some_and(is_stopped),
+            })
+        }
+        LockKind::Robust => {
+            let pid = lock::robust_owner(control)?;
+            let alive = std::path::Path::new("/proc").join(pid.to_string()).exists();
+            Some(LockOwner {
+                slot: None,
+                pid: Some(pid),
+                alive: Some(alive),
+                stopped: is_stopped(pid),
+            })
+        }
+    }
+}
+
+/// Whether a process is stopped: state `T` in `/proc/<pid>/stat` (proc(5)), behind the name in
+/// parentheses, which may hold anything.
+fn is_stopped(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
+        stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
+    })
+}
+
+fn sockets(directory: &BusDirectory) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(directory.path().join(SOCKETS)) else {
+        return Vec::new();
+    };
+    let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names
+}

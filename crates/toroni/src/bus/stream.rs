@@ -1,0 +1,72 @@
+//! Receiving in async code, on a tokio runtime.
+
+use super::descriptor::Descriptor;
+use super::subscriber::Body;
+use super::{Message, Subscriber};
+use crate::error::ReceiveError;
+use std::io;
+use std::os::fd::OwnedFd;
+use tokio::net::{UdpSocket, UnixDatagram};
+
+/// The subscriber's descriptor, registered with the runtime, which has a duplicate of its own: it may
+/// close that when it likes.
+pub(super) enum Readiness {
+    Mailbox(UnixDatagram),
+    Group(UdpSocket),
+}
+
+impl Subscriber {
+    /// As [`Subscriber::receive`], without blocking the thread. Cancel-safe: a message is taken only by
+    /// a call that returns it.
+    ///
+    /// # Errors
+    /// See [`ReceiveError`].
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with I/O enabled, at the first call.
+    pub async fn receive_async(&mut self) -> Result<Message<'_>, ReceiveError> {
+        let failed = |source| ReceiveError::Os { action: "wait for a message", source };
+        if self.readiness.is_none() {
+            let descriptor = self.fd().map_err(|error| failed(io::Error::other(error)))?;
+            let descriptor = descriptor.try_clone_to_owned().map_err(failed)?;
+            self.readiness = Some(self.register(descriptor).map_err(failed)?);
+        }
+        let seen = loop {
+            if let Some(seen) = self.try_next(Body::Whole)? {
+                break seen;
+            }
+            if let Some(readiness) = &self.readiness {
+                readiness.wait().await.map_err(failed)?;
+            }
+        };
+        Ok(self.message(seen))
+    }
+
+    fn register(&self, descriptor: OwnedFd) -> io::Result<Readiness> {
+        match self.descriptor() {
+            Some(Descriptor::Group(_)) => {
+                UdpSocket::from_std(descriptor.into()).map(Readiness::Group)
+            }
+            _ => UnixDatagram::from_std(descriptor.into()).map(Readiness::Mailbox),
+        }
+    }
+}
+
+impl Readiness {
+    /// Waits for a datagram and takes it: an empty queue is how the runtime learns that the descriptor
+    /// is no longer readable. What a datagram announces is found by the look that follows.
+    async fn wait(&self) -> io::Result<()> {
+        let mut byte = [0];
+        match self {
+            Self::Mailbox(socket) => {
+                socket.readable().await?;
+                while socket.try_recv(&mut byte).is_ok() {}
+            }
+            Self::Group(socket) => {
+                socket.readable().await?;
+                while socket.try_recv(&mut byte).is_ok() {}
+            }
+        }
+        Ok(())
+    }
+}

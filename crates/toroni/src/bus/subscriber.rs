@@ -1,0 +1,575 @@
+//! Receiving: one reader of the bus's stream, which passes on what matches its patterns.
+
+use super::descriptor::Descriptor;
+use super::local::LocalReader;
+use super::message::{Borrowed, Message};
+use super::pace::{Pace, Step, WaitStrategy};
+use super::subscribing::{ReaderClaim, Subscribing};
+use crate::crash::{self, CrashPoint};
+use crate::error::{Corrupt, OpenError, ReceiveError};
+use crate::notify::{FutexWaiter, Waiter, futex};
+use crate::ring::copy::Scratch;
+use crate::ring::reader::{Cursor, Interrupted, Seen};
+use crate::settings::{NotifyKind, Policy};
+use crate::shm::fork::ForkStamp;
+use crate::sync::{Ordering, fence};
+use crate::topic::Pattern;
+use crate::topic::frame::{MAX_EXTENSIONS_BYTES, Tag, TopicId, decode};
+use crate::topic::interest::Interest;
+use crate::topic::table::Mirror;
+use std::fmt;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Whoever should wake a subscriber may have died before it did so: it looks again after this.
+const SLEEP: Duration = Duration::from_millis(50);
+/// After some time without any message it looks half as often: a sleep of 50 ms can cost more than
+/// 0.1 % of a core by itself, on a virtual machine.
+const LONG_SLEEP: Duration = Duration::from_millis(100);
+const SLEEPS_UNTIL_LONG: u32 = 20;
+
+/// Receives the messages of a bus that match its patterns, in the one order of the bus.
+///
+/// It holds a slot of the bus until dropped. If it gates (the default), publishers wait for it as the
+/// bus's [`Policy`] says; what it misses nevertheless it is told exactly
+/// ([`ReceiveError::Lapped`]).
+///
+/// It belongs to one thread at a time. After `fork`, the child's handle answers
+/// [`ReceiveError::Forked`].
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let directory = std::env::temp_dir().join(format!("toroni-doc-subscriber-{}", std::process::id()));
+/// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
+/// let mut subscriber = bus.subscribe("plant/**")?;
+/// bus.publisher("plant/boiler/temperature")?.publish(b"351.2")?;
+/// let message = subscriber.receive()?;
+/// assert_eq!(message.topic(), "plant/boiler/temperature");
+/// assert_eq!(message.payload(), b"351.2");
+/// # drop((subscriber, bus));
+/// # std::fs::remove_dir_all(directory)?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Subscriber {
+    subscribing: Arc<Subscribing>,
+    claim: ReaderClaim,
+    local: Arc<LocalReader>,
+    stamp: ForkStamp,
+    cursor: Cursor,
+    /// The position in the slot, and the one at which to write it again.
+    published: u64,
+    publish_at: u64,
+    /// The count of `waits` up to which this reader has woken publishers that wait for room.
+    answered_waits: u64,
+    interest: Interest,
+    mirror: Mirror,
+    scratch: Scratch,
+    pace: Pace,
+    strategy: WaitStrategy,
+    futex: FutexWaiter,
+    descriptor: Option<Descriptor>,
+    /// Bytes from the writers' `reserved` that a lapped reader keeps when it resumes.
+    margin: u64,
+    counts: SubscriberStats,
+    #[cfg(feature = "tokio")]
+    pub(super) readiness: Option<super::stream::Readiness>,
+}
+
+/// What a subscriber has seen since it subscribed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SubscriberStats {
+    /// Messages passed on to the caller.
+    pub received: u64,
+    /// Messages of the whole bus that were overwritten before this subscriber read them.
+    pub lost_messages: u64,
+    /// How often that happened.
+    pub lapses: u64,
+}
+
+impl Subscriber {
+    pub(super) fn new(
+        subscribing: Arc<Subscribing>,
+        claim: ReaderClaim,
+        cursor: Cursor,
+        interest: Interest,
+        strategy: WaitStrategy,
+    ) -> Result<Self, OpenError> {
+        let header = subscribing.ring.header();
+        let capacity = header.settings.capacity;
+        // Right behind a writer that waits for nobody, a reader is lapped again at once.
+        let margin = if header.settings.policy == Policy::Overwrite { capacity / 4 } else { 0 };
+        let local = LocalReader::register(header.bus_id, claim.number(), claim.generation());
+        let notify = header.settings.notify;
+        let mut subscriber = Self {
+            claim,
+            local,
+            stamp: ForkStamp::now(),
+            cursor,
+            published: cursor.position,
+            publish_at: cursor.position + subscribing.ring.shape().block_bytes(),
+            answered_waits: 0,
+            interest,
+            mirror: Mirror::default(),
+            scratch: Scratch::default(),
+            pace: Pace::default(),
+            strategy,
+            futex: FutexWaiter::default(),
+            descriptor: None,
+            margin,
+            counts: SubscriberStats::default(),
+            #[cfg(feature = "tokio")]
+            readiness: None,
+            subscribing,
+        };
+        if notify != NotifyKind::Futex {
+            subscriber.enable_fd()?;
+        }
+        Ok(subscriber)
+    }
+
+    /// Receives the next message, and waits for it.
+    ///
+    /// # Errors
+    /// See [`ReceiveError`]. After [`ReceiveError::Lapped`] the next call goes on behind the loss.
+    #[inline]
+    pub fn receive(&mut self) -> Result<Message<'_>, ReceiveError> {
+        let seen = loop {
+            match self.next(Body::Whole)? {
+                Some(seen) => break seen,
+                None => self.wait(None)?,
+            }
+        };
+        Ok(self.message(seen))
+    }
+
+    /// Receives the next message, if there is one.
+    ///
+    /// `None` means that all has been read. If this subscriber has a descriptor, it also means that the
+    /// descriptor will become readable with the next message: receive until `None`, then poll.
+    ///
+    /// # Errors
+    /// See [`ReceiveError`].
+    #[inline]
+    pub fn try_receive(&mut self) -> Result<Option<Message<'_>>, ReceiveError> {
+        let seen = self.try_next(Body::Whole)?;
+        Ok(seen.map(|seen| self.message(seen)))
+    }
+
+    /// Receives the next message, and waits for it no longer than `timeout`; then `None`.
+    ///
+    /// # Errors
+    /// See [`ReceiveError`].
+    pub fn receive_timeout(
+        &mut self,
+        timeout: Duration,
+    ) -> Result<Option<Message<'_>>, ReceiveError> {
+        let Some(deadline) = Instant::now().checked_add(timeout) else {
+            return self.receive().map(Some);
+        };
+        let seen = loop {
+            match self.next(Body::Whole)? {
+                Some(seen) => break seen,
+                None if Instant::now() >= deadline => return Ok(None),
+                None => self.wait(Some(deadline))?,
+            }
+        };
+        Ok(Some(self.message(seen)))
+    }
+
+    /// Looks at the next message in place, without a copy, if there is one. The next call goes on
+    /// behind it.
+    ///
+    /// A publisher may overwrite the bytes while they are read: nothing read counts unless
+    /// [`Borrowed::validate`] succeeds afterwards.
+    ///
+    /// # Errors
+    /// See [`ReceiveError`].
+    pub fn borrow(&mut self) -> Result<Option<Borrowed<'_>>, ReceiveError> {
+        // What the previous call returned may have been in place; it is done with now.
+        self.count_position();
+        let Some(seen) = self.try_next(Body::Extensions)? else { return Ok(None) };
+        let front = to_usize(seen.length).min(MAX_EXTENSIONS_BYTES);
+        let (extensions, offset) = decode(Tag::from_raw(seen.tag), self.scratch.bytes(front))
+            .map_err(|error| corrupt_at(error.into(), &seen))?;
+        let ring = self.subscribing.ring.ring();
+        Ok(Some(Borrowed::new(ring, &self.mirror, seen, extensions, offset)?))
+    }
+
+    /// Adds a pattern. A message that matches several is received once.
+    ///
+    /// # Errors
+    /// [`OpenError::Pattern`] if it is malformed.
+    pub fn add_pattern(&mut self, pattern: &str) -> Result<(), OpenError> {
+        self.interest.add(Pattern::new(pattern)?);
+        Ok(())
+    }
+
+    /// A descriptor that is readable when there may be messages, for `poll`, `epoll`, or any event
+    /// loop; made at the first call.
+    ///
+    /// The contract: call [`Self::try_receive`] until it answers `None`, then wait for the descriptor
+    /// to be readable, and so on. It stays readable until then; do not read from it. If a publisher is
+    /// killed between publishing and waking, the descriptor becomes readable with the next message.
+    ///
+    /// # Errors
+    /// [`OpenError::Os`] if there are no descriptors left.
+    pub fn fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
+        self.enable_fd()?;
+        Ok((*self).as_fd())
+    }
+
+    /// Makes the descriptor, so that [`AsFd`] and [`AsRawFd`] have one to return.
+    ///
+    /// # Errors
+    /// As [`Self::fd`].
+    pub fn enable_fd(&mut self) -> Result<(), OpenError> {
+        if self.descriptor.is_none() {
+            self.descriptor = Some(self.subscribing.open_descriptor(&self.claim)?);
+            self.arm_descriptor();
+            // A loop that polls first would not hear of what came before.
+            if let Some(descriptor) = &self.descriptor
+                && !matches!(self.cursor.look(self.subscribing.ring.ring()), Ok(None))
+            {
+                descriptor.nudge();
+            }
+        }
+        Ok(())
+    }
+
+    /// Position of the next message that this subscriber looks at, in bytes since the bus was created:
+    /// a start for another subscriber ([`Start::Position`](crate::Start::Position)).
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.cursor.position
+    }
+
+    /// Bytes of the stream that it has not read yet.
+    #[must_use]
+    pub fn lag_bytes(&self) -> u64 {
+        let tail = self.subscribing.ring.control().commit.0.tail.load(Ordering::Acquire);
+        tail.saturating_sub(self.cursor.position)
+    }
+
+    /// What it has seen so far.
+    #[must_use]
+    pub fn stats(&self) -> SubscriberStats {
+        self.counts
+    }
+
+    /// Number of its slot, as `toroni info` shows it.
+    #[must_use]
+    pub fn slot(&self) -> u32 {
+        self.claim.number()
+    }
+
+    /// Copies the next message that is for this subscriber to `scratch`.
+    #[inline]
+    fn next(&mut self, body: Body) -> Result<Option<Seen>, ReceiveError> {
+        self.stamp.check()?;
+        self.next_mine(body)
+    }
+
+    /// As [`Self::next`]; if there is none, arms the descriptor, if there is one, and looks once more.
+    #[inline]
+    pub(super) fn try_next(&mut self, body: Body) -> Result<Option<Seen>, ReceiveError> {
+        match self.next(body)? {
+            Some(seen) => return Ok(Some(seen)),
+            None if self.descriptor.is_some() => return self.arm_and_look(body),
+            None => {}
+        }
+        if let Step::Pause(count) = self.pace.empty(WaitStrategy::Spin) {
+            pause(count);
+        }
+        Ok(None)
+    }
+
+    #[cold]
+    fn arm_and_look(&mut self, body: Body) -> Result<Option<Seen>, ReceiveError> {
+        self.publish_position();
+        self.arm_descriptor();
+        crash::point(CrashPoint::ReaderBeforeSleep);
+        self.pace.slept();
+        let seen = self.next(body)?;
+        if seen.is_none() {
+            self.check_slowly()?;
+        }
+        Ok(seen)
+    }
+
+    /// Tells publishers, once a block, how far this subscriber has come.
+    #[inline]
+    fn count_position(&mut self) {
+        if self.cursor.position >= self.publish_at {
+            self.publish_position();
+        }
+    }
+
+    #[inline]
+    fn next_mine(&mut self, body: Body) -> Result<Option<Seen>, ReceiveError> {
+        loop {
+            let ring = self.subscribing.ring.ring();
+            let seen = match self.cursor.look(ring) {
+                Ok(Some(seen)) => seen,
+                Ok(None) => {
+                    self.caught_up();
+                    return Ok(None);
+                }
+                Err(interrupted) => return Err(self.interrupted(interrupted)),
+            };
+            if self.pace.is_idle() {
+                self.pace.found();
+            }
+            // Only now, behind the validation in `look`: bytes of a payload, taken for a topic id,
+            // must not get into the cache.
+            let tag = Tag::from_raw(seen.tag);
+            let mine = match self.interest.answer(tag.topic(), tag.is_to_descendants()) {
+                Some(mine) => mine,
+                None => match self.decide(&seen) {
+                    Ok(mine) => mine,
+                    Err(interrupted) => {
+                        if matches!(interrupted, Interrupted::Corrupt(_)) {
+                            self.cursor.advance(&seen);
+                        }
+                        return Err(self.interrupted(interrupted));
+                    }
+                },
+            };
+            if mine {
+                let ring = self.subscribing.ring.ring();
+                let copied = match body {
+                    Body::Whole => self.cursor.copy(ring, &seen, &mut self.scratch),
+                    Body::Extensions => {
+                        self.cursor.copy_front(ring, &seen, MAX_EXTENSIONS_BYTES, &mut self.scratch)
+                    }
+                };
+                if let Err(interrupted) = copied {
+                    return Err(self.interrupted(interrupted));
+                }
+                self.cursor.advance(&seen);
+                self.counts.received += 1;
+                // A copy no longer needs the ring; what is read in place is counted with the next call.
+                if matches!(body, Body::Whole) {
+                    self.count_position();
+                }
+                return Ok(Some(seen));
+            }
+            self.cursor.advance(&seen);
+            self.count_position();
+        }
+    }
+
+    #[inline]
+    fn caught_up(&mut self) {
+        self.local.note_thread();
+        if self.cursor.position != self.published {
+            self.publish_position();
+        }
+    }
+
+    /// Whether a message is for this subscriber, where the cache does not tell.
+    #[cold]
+    fn decide(&mut self, seen: &Seen) -> Result<bool, Interrupted> {
+        let tag = Tag::from_raw(seen.tag);
+        let corrupt = |error| Interrupted::Corrupt(corrupt_in(error, seen));
+        if tag.topic() != TopicId::INLINE {
+            let sync = self.mirror.sync(self.subscribing.table());
+            sync.map_err(|error| corrupt(error.into()))?;
+            let known = self.interest.fill(tag.topic(), tag.is_to_descendants(), &self.mirror);
+            return known.ok_or_else(|| {
+                Interrupted::Corrupt(Corrupt {
+                    what: "topic id",
+                    value: u64::from(seen.tag),
+                    position: seen.position,
+                })
+            });
+        }
+        let ring = self.subscribing.ring.ring();
+        self.cursor.copy_front(ring, seen, MAX_EXTENSIONS_BYTES, &mut self.scratch)?;
+        let front = to_usize(seen.length).min(MAX_EXTENSIONS_BYTES);
+        let (extensions, _) =
+            decode(tag, self.scratch.bytes(front)).map_err(|error| corrupt(error.into()))?;
+        let topic = extensions.inline_topic.unwrap_or_default();
+        Ok(self.interest.answer_inline(topic, tag.is_to_descendants()))
+    }
+
+    /// The message that [`Self::next`] copied.
+    #[inline]
+    pub(super) fn message(&self, seen: Seen) -> Message<'_> {
+        Message::new(&self.mirror, seen, self.scratch.bytes(to_usize(seen.length)))
+    }
+
+    #[cold]
+    fn interrupted(&mut self, interrupted: Interrupted) -> ReceiveError {
+        match interrupted {
+            Interrupted::Corrupt(corrupt) => corrupt.into(),
+            Interrupted::Lapped => {
+                match self.cursor.resume(self.subscribing.ring.ring(), self.margin) {
+                    Err(corrupt) => corrupt.into(),
+                    Ok((lost_messages, lost_bytes)) => {
+                        self.counts.lapses += 1;
+                        self.counts.lost_messages += lost_messages;
+                        self.publish_position();
+                        ReceiveError::Lapped { lost_messages, lost_bytes }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Writes position and counts to the slot, and wakes publishers that wait for room.
+    #[cold]
+    fn publish_position(&mut self) {
+        self.local.note_thread();
+        let slot = self.claim.slot();
+        self.published = self.cursor.position;
+        self.publish_at =
+            self.cursor.position.saturating_add(self.subscribing.ring.shape().block_bytes());
+        slot.received.store(self.counts.received, Ordering::Relaxed);
+        slot.lost_messages.store(self.counts.lost_messages, Ordering::Relaxed);
+        slot.lapses.store(self.counts.lapses, Ordering::Relaxed);
+        slot.position.store(self.cursor.position, Ordering::Release);
+        // SPACE
+        fence(Ordering::SeqCst);
+        let waits = self.subscribing.ring.control().waits.0.load(Ordering::Acquire);
+        if waits != self.answered_waits {
+            self.answered_waits = waits;
+            let space = &self.subscribing.readers.control().space.0;
+            space.fetch_add(1, Ordering::Release);
+            futex::wake_all(space);
+        }
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(super) fn descriptor(&self) -> Option<&Descriptor> {
+        self.descriptor.as_ref()
+    }
+
+    fn arm_descriptor(&mut self) {
+        let bell = self.subscribing.bell();
+        if let Some(descriptor) = &mut self.descriptor {
+            descriptor.arm(bell, &self.claim.slot().arms);
+        }
+    }
+
+    /// Does what the strategy says after an empty look.
+    fn wait(&mut self, deadline: Option<Instant>) -> Result<(), ReceiveError> {
+        match self.pace.empty(self.strategy) {
+            Step::Pause(count) => pause(count),
+            Step::Yield => std::thread::yield_now(),
+            Step::Sleep => return self.sleep(deadline),
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn sleep(&mut self, deadline: Option<Instant>) -> Result<(), ReceiveError> {
+        self.publish_position();
+        let by_descriptor = self.subscribing.ring.header().settings.notify != NotifyKind::Futex;
+        let bell = self.subscribing.bell();
+        let arms = &self.claim.slot().arms;
+        match &mut self.descriptor {
+            Some(descriptor) if by_descriptor => descriptor.arm(bell, arms),
+            _ => self.futex.arm(bell, arms),
+        }
+        crash::point(CrashPoint::ReaderBeforeSleep);
+        if matches!(self.cursor.look(self.subscribing.ring.ring()), Ok(None)) {
+            let slice = if self.pace.sleeps() < SLEEPS_UNTIL_LONG { SLEEP } else { LONG_SLEEP };
+            let slice = match deadline {
+                None => slice,
+                Some(deadline) => slice.min(deadline.saturating_duration_since(Instant::now())),
+            };
+            let waited = match &self.descriptor {
+                Some(descriptor) if by_descriptor => descriptor.wait(bell, Some(slice)),
+                _ => self.futex.wait(bell, Some(slice)),
+            };
+            waited.map_err(|source| ReceiveError::Os { action: "wait for a message", source })?;
+            crash::point(CrashPoint::ReaderAsleep);
+            self.check_slowly()?;
+        }
+        self.pace.slept();
+        Ok(())
+    }
+
+    /// What is asked now and then: after a sleep, or when drained.
+    fn check_slowly(&self) -> Result<(), ReceiveError> {
+        self.stamp.check()?;
+        if self.subscribing.ring.is_unlinked()
+            && matches!(self.cursor.look(self.subscribing.ring.ring()), Ok(None))
+        {
+            return Err(ReceiveError::Unlinked);
+        }
+        Ok(())
+    }
+}
+
+/// How much of a message is copied.
+#[derive(Clone, Copy)]
+pub(super) enum Body {
+    Whole,
+    /// As many bytes as extensions can have.
+    Extensions,
+}
+
+#[inline]
+fn pause(count: u32) {
+    for _ in 0..count {
+        crate::sync::pause();
+    }
+}
+
+#[inline]
+fn to_usize(length: u32) -> usize {
+    length as usize
+}
+
+fn corrupt_in(corrupt: Corrupt, seen: &Seen) -> Corrupt {
+    Corrupt { position: seen.position, ..corrupt }
+}
+
+fn corrupt_at(corrupt: Corrupt, seen: &Seen) -> ReceiveError {
+    corrupt_in(corrupt, seen).into()
+}
+
+impl AsFd for Subscriber {
+    /// # Panics
+    /// If the descriptor was not made yet, by [`Subscriber::fd`] or [`Subscriber::enable_fd`].
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        let descriptor = self.descriptor.as_ref().and_then(Waiter::fd);
+        descriptor.expect("the subscriber has no descriptor: call enable_fd() first")
+    }
+}
+
+impl AsRawFd for Subscriber {
+    /// # Panics
+    /// As [`AsFd::as_fd`] does.
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
+
+impl fmt::Debug for Subscriber {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Subscriber")
+            .field("slot", &self.claim.number())
+            .field("position", &self.cursor.position)
+            .field("patterns", self.interest.patterns())
+            .field("counts", &self.counts)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Subscriber {
+    fn drop(&mut self) {
+        if self.stamp.check().is_ok() {
+            // The socket before the slot, whose next owner makes its own.
+            self.descriptor = None;
+            self.claim.leave(self.subscribing.readers.control());
+        } else if let Some(descriptor) = &mut self.descriptor {
+            descriptor.abandon();
+        }
+    }
+}

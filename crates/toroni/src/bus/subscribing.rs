@@ -1,0 +1,253 @@
+//! The subscribing role: what all subscribers of one opened bus share, and how one is made.
+
+use super::clock;
+use super::descriptor::Descriptor;
+use super::{Bus, Start, Subscriber, WaitStrategy};
+use crate::error::OpenError;
+use crate::notify::{Bell, Mailbox, MulticastReceiver};
+use crate::ring::layout::{READER_GATES, READER_HAS_SOCKET, ReaderSlot, ReadersControl};
+use crate::ring::reader::{Cursor, NoSuchStart};
+use crate::ring::slots::{self, Identity};
+use crate::shm::directory::{BusDirectory, BusFile};
+use crate::shm::lease::{Lease, LeaseTester};
+use crate::shm::mapping::{MapOptions, Protection};
+use crate::shm::participants::ReadersSegment;
+use crate::shm::segment::RingSegment;
+use crate::sync::Ordering;
+use crate::topic::interest::Interest;
+use crate::topic::table::TableMemory;
+use crate::topic::{Pattern, PatternSet};
+use rustix::fs::Mode;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+/// Read-only access to the ring, read-write access to the readers' slots.
+pub(super) struct Subscribing {
+    pub(super) ring: RingSegment,
+    pub(super) readers: ReadersSegment,
+    directory: BusDirectory,
+    leases: LeaseTester,
+}
+
+impl Subscribing {
+    pub(super) fn open(directory: &BusDirectory, options: &MapOptions) -> Result<Self, OpenError> {
+        let ring = RingSegment::open(directory, Protection::Read, options)?;
+        ring.header().check_network(directory.path())?;
+        let readers = ReadersSegment::open(directory, ring.header(), Protection::Write)?;
+        let leases = LeaseTester::open(directory, BusFile::Readers)?;
+        Ok(Self { ring, readers, directory: directory.clone(), leases })
+    }
+
+    /// The words by which subscribers and publishers find each other.
+    pub(super) fn bell(&self) -> Bell<'_> {
+        let readers = self.readers.control();
+        Bell { wake: &self.ring.control().wake.0, sleeps: &readers.sleeps.0, arms: &readers.arms.0 }
+    }
+
+    /// The names of topics.
+    pub(super) fn table(&self) -> TableMemory<'_> {
+        TableMemory { count: &self.ring.control().topics.0, words: self.ring.table() }
+    }
+
+    /// Binds the socket of a slot, or joins the group of the bus.
+    pub(super) fn open_descriptor(&self, claim: &ReaderClaim) -> Result<Descriptor, OpenError> {
+        let header = self.ring.header();
+        let failed = |action, source| OpenError::Os {
+            action,
+            path: self.directory.path().to_owned(),
+            source,
+        };
+        if let Some(group) = header.settings.notify.multicast_group(&header.bus_id) {
+            return MulticastReceiver::join(group)
+                .map(Descriptor::Group)
+                .map_err(|error| failed("join the multicast group of", error));
+        }
+        let sockets = self.directory.open_sockets()?;
+        // For whoever may enter the directory of the sockets.
+        let mode = Mode::from_raw_mode(0o666);
+        let mailbox = Mailbox::bind(sockets.as_fd(), claim.number(), claim.generation(), mode)
+            .map_err(|error| failed("make a socket in", error))?;
+        // Behind the bind: a publisher that sees the flag finds the socket.
+        claim.slot().flags.fetch_or(READER_HAS_SOCKET, Ordering::Release);
+        Ok(Descriptor::Mailbox(mailbox))
+    }
+
+    /// Takes a free slot, or that of a dead subscriber.
+    fn claim(self: &Arc<Self>, identity: &Identity) -> Result<ReaderClaim, OpenError> {
+        let limit = self.ring.header().settings.max_subscribers;
+        for number in 0..limit {
+            // Saves the opening of a descriptor for each slot that is taken.
+            if matches!(self.leases.is_held(number), Ok(true)) {
+                continue;
+            }
+            let Some(lease) = Lease::try_claim(&self.directory, BusFile::Readers, number)? else {
+                continue;
+            };
+            let slot = self.readers.slot(number);
+            let generation = slots::claim(slot, identity);
+            return Ok(ReaderClaim { subscribing: self.clone(), lease, generation });
+        }
+        Err(OpenError::TooManySubscribers { limit })
+    }
+}
+
+/// A slot that this process owns, by its lease.
+pub(super) struct ReaderClaim {
+    subscribing: Arc<Subscribing>,
+    lease: Lease,
+    generation: u32,
+}
+
+impl ReaderClaim {
+    pub(super) fn number(&self) -> u32 {
+        self.lease.slot()
+    }
+
+    pub(super) fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    pub(super) fn slot(&self) -> &ReaderSlot {
+        self.subscribing.readers.slot(self.lease.slot())
+    }
+
+    /// Frees the slot; its lease goes with the drop, afterwards.
+    pub(super) fn leave(&self, control: &ReadersControl) {
+        slots::free(control, self.slot());
+    }
+}
+
+/// Makes a subscriber with options; from [`Bus::subscriber`].
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let directory = std::env::temp_dir().join(format!("toroni-doc-builder-{}", std::process::id()));
+/// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
+/// use toroni::{Start, WaitStrategy};
+///
+/// bus.publisher("plant/pump")?.publish(b"on")?;
+/// let mut subscriber = bus
+///     .subscriber()
+///     .pattern("plant/**")
+///     .pattern("alarm/*")
+///     .start(Start::Oldest)
+///     .gating(false)
+///     .wait(WaitStrategy::Block)
+///     .build()?;
+/// assert_eq!(subscriber.receive()?.payload(), b"on");
+/// # drop((subscriber, bus));
+/// # std::fs::remove_dir_all(directory)?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until build()"]
+pub struct SubscriberBuilder {
+    bus: Bus,
+    patterns: Vec<String>,
+    start: Start,
+    gating: bool,
+    name: Option<String>,
+    wait: WaitStrategy,
+}
+
+impl SubscriberBuilder {
+    pub(super) fn new(bus: Bus) -> Self {
+        Self {
+            bus,
+            patterns: Vec::new(),
+            start: Start::default(),
+            gating: true,
+            name: None,
+            wait: WaitStrategy::default(),
+        }
+    }
+
+    /// Adds a pattern. Without any, the subscriber receives nothing.
+    pub fn pattern(mut self, pattern: impl Into<String>) -> Self {
+        self.patterns.push(pattern.into());
+        self
+    }
+
+    /// Where to begin. Default: [`Start::Latest`].
+    pub fn start(mut self, start: Start) -> Self {
+        self.start = start;
+        self
+    }
+
+    /// Whether publishers wait for this subscriber as the policy says. Default: yes. Turn it off for
+    /// those who only watch, and would rather lose messages than slow anybody.
+    pub fn gating(mut self, gating: bool) -> Self {
+        self.gating = gating;
+        self
+    }
+
+    /// How it appears in `toroni info`; at most 48 bytes are kept. Default: the participant's name.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// How its blocking calls wait. Default: [`WaitStrategy::Backoff`].
+    pub fn wait(mut self, wait: WaitStrategy) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// Subscribes. Receives what is published from now on, or from the start that was asked for.
+    ///
+    /// # Errors
+    /// [`OpenError::Pattern`], [`OpenError::TooManySubscribers`], [`OpenError::PermissionDenied`], the
+    /// errors of [`Start::Position`]; see [`OpenError`].
+    pub fn build(self) -> Result<Subscriber, OpenError> {
+        let mut patterns = PatternSet::default();
+        for pattern in &self.patterns {
+            patterns.push(Pattern::new(pattern)?);
+        }
+        let subscribing = self.bus.subscribing()?;
+        let identity = Identity {
+            name: self.name.unwrap_or_else(|| self.bus.participant_name().to_owned()),
+            started_ns: clock::realtime_ns(),
+            ..self.bus.identity()
+        };
+        let claim = subscribing.claim(&identity)?;
+        let flags = if self.gating { READER_GATES } else { 0 };
+        let cursor = join(&subscribing, &claim, self.start, flags)?;
+        Subscriber::new(subscribing, claim, cursor, Interest::new(patterns), self.wait)
+    }
+}
+
+/// Finds the start and makes the slot count from there. If a writer laps the subscriber at that very
+/// moment, the search starts over.
+fn join(
+    subscribing: &Subscribing,
+    claim: &ReaderClaim,
+    start: Start,
+    flags: u32,
+) -> Result<Cursor, OpenError> {
+    let ring = subscribing.ring.ring();
+    loop {
+        let cursor = match start {
+            Start::Latest => Cursor::at_end(ring)?,
+            Start::Oldest => Cursor::at_oldest(ring)?,
+            Start::Position(position) => {
+                Cursor::at(ring, position).map_err(|error| match error {
+                    NoSuchStart::NotAPosition => OpenError::NotAPosition { position },
+                    NoSuchStart::Ahead { end } => OpenError::PositionAhead { position, end },
+                    NoSuchStart::Lost { oldest } => OpenError::PositionLost { position, oldest },
+                    NoSuchStart::Corrupt(corrupt) => corrupt.into(),
+                })?
+            }
+        };
+        slots::activate(
+            subscribing.readers.control(),
+            claim.number(),
+            claim.slot(),
+            cursor.position,
+            flags,
+        );
+        if ring.is_intact(cursor.position) {
+            return Ok(cursor);
+        }
+    }
+}

@@ -1,0 +1,557 @@
+//! The bus in one process: what publishers and subscribers promise each other.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod common;
+
+use common::Fixture;
+use std::io;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+use toroni::{
+    BusConfig, LockKind, NotifyKind, OpenError, Policy, PublishError, ReceiveError, Start,
+    Subscriber, WaitStrategy,
+};
+
+fn received(subscriber: &mut Subscriber) -> Vec<Vec<u8>> {
+    let mut messages = Vec::new();
+    while let Some(message) = subscriber.try_receive().unwrap() {
+        messages.push(message.payload().to_vec());
+    }
+    messages
+}
+
+#[test]
+fn a_message_arrives_with_all_it_says() {
+    for lock in [LockKind::Lease, LockKind::Robust] {
+        let fixture = Fixture::new();
+        let bus = fixture.config().lock(lock).open("b").unwrap();
+        let mut subscriber = bus.subscribe("plant/**").unwrap();
+        let publisher = bus.publisher("plant/boiler/temperature").unwrap();
+        publisher.publish(b"351.2").unwrap();
+        let message = subscriber.receive().unwrap();
+        assert_eq!(message.topic(), "plant/boiler/temperature");
+        assert_eq!(message.payload(), b"351.2");
+        assert_eq!((message.sequence(), message.position()), (0, 0));
+        assert_eq!(message.next_position(), 16);
+        assert!(message.timestamp().is_none() && !message.to_descendants());
+        assert!(subscriber.try_receive().unwrap().is_none());
+    }
+}
+
+#[test]
+fn every_size_from_nothing_to_the_largest() {
+    let fixture = Fixture::new();
+    let bus = fixture.config().capacity(64 << 10).open("b").unwrap();
+    let publisher = bus.publisher("t").unwrap();
+    let mut subscriber = bus.subscribe("t").unwrap();
+    let largest = usize::try_from(publisher.largest_message()).unwrap();
+    assert_eq!(largest, (32 << 10) - 8);
+    let bytes: Vec<u8> = (0..=u8::MAX).cycle().take(largest).collect();
+    for size in (0..300).chain([1023, 1024, 1025, 4096, largest - 1, largest]) {
+        publisher.publish(&bytes[..size]).unwrap();
+        assert_eq!(subscriber.receive().unwrap().payload(), &bytes[..size], "{size}");
+    }
+    let error = publisher.publish(&vec![0; largest + 1]).unwrap_err();
+    assert!(
+        matches!(error, PublishError::TooLong { length, limit }
+            if length == largest as u64 + 1 && limit == largest as u64),
+        "{error}"
+    );
+    assert!(subscriber.try_receive().unwrap().is_none());
+}
+
+#[test]
+fn patterns_filter_and_descendants_are_reached() {
+    let fixture = Fixture::new();
+    let bus = fixture.open();
+    let mut all = bus.subscribe("**").unwrap();
+    let mut boiler =
+        bus.subscriber().pattern("plant/boiler/*").pattern("plant/boiler/**").build().unwrap();
+    let mut other = bus.subscribe("plants/**").unwrap();
+    bus.publisher("plant/boiler/t").unwrap().publish(b"1").unwrap();
+    bus.publisher("plant/boiler").unwrap().publish(b"2").unwrap();
+    bus.publisher("plant").unwrap().publish(b"3").unwrap();
+    bus.publisher("plant").unwrap().publish_to_descendants(b"4").unwrap();
+    bus.publisher("plant").unwrap().to_descendants(true).publish_batch(&["5", "6"]).unwrap();
+    assert_eq!(received(&mut all), [b"1", b"2", b"3", b"4", b"5", b"6"]);
+    assert_eq!(received(&mut boiler), [b"1", b"2", b"4", b"5", b"6"]);
+    assert!(received(&mut other).is_empty());
+    other.add_pattern("plant/pump").unwrap();
+    bus.publisher("plant/pump").unwrap().publish(b"7").unwrap();
+    bus.publisher("plant").unwrap().publish_to_descendants(b"8").unwrap();
+    assert_eq!(received(&mut other), [b"7", b"8"]);
+}
+
+#[test]
+fn a_full_topic_table_refuses_no_topic() {
+    let fixture = Fixture::new();
+    let bus = fixture.config().topic_table_bytes(4096).open("b").unwrap();
+    let mut all = bus.subscribe("long/**").unwrap();
+    let mut one = bus.subscribe("long/*/599").unwrap();
+    let filler = "x".repeat(40);
+    for number in 0..600 {
+        let topic = format!("long/{filler}/{number}");
+        bus.publisher(&topic).unwrap().publish(topic.as_bytes()).unwrap();
+        let message = all.receive().unwrap();
+        assert_eq!((message.topic(), message.payload()), (&*topic, topic.as_bytes()));
+    }
+    assert!(bus.stats().unwrap().topics < 100, "the table was to be too small");
+    let last = one.try_receive().unwrap().unwrap();
+    assert_eq!(last.topic(), format!("long/{filler}/599"));
+    assert_eq!(bus.topics().unwrap().iter().map(|topic| topic.messages).sum::<u64>(), 600);
+}
+
+#[test]
+fn batches_are_all_or_nothing() {
+    let fixture = Fixture::new();
+    let bus = fixture.config().capacity(64 << 10).open("b").unwrap();
+    let publisher = bus.publisher("t").unwrap();
+    let mut subscriber = bus.subscribe("t").unwrap();
+    publisher.publish_batch::<&[u8]>(&[]).unwrap();
+    publisher.publish_batch(&["a", "", "ccc"]).unwrap();
+    assert_eq!(received(&mut subscriber), [&b"a"[..], b"", b"ccc"]);
+    let half = vec![1_u8; 20_000];
+    assert!(matches!(
+        publisher.publish_batch(&[&half, &half]),
+        Err(PublishError::TooLong { limit: 32768, .. })
+    ));
+    assert!(received(&mut subscriber).is_empty());
+}
+
+#[test]
+fn bursts_pass_the_ring_many_times() {
+    let fixture = Fixture::new();
+    let bus = fixture.config().capacity(64 << 10).open("b").unwrap();
+    let publisher = bus.publisher("t").unwrap();
+    let mut subscriber = bus.subscribe("t").unwrap();
+    let messages: Vec<[u8; 8]> = (0..50_000_u64).map(u64::to_le_bytes).collect();
+    std::thread::scope(|scope| {
+        scope.spawn(|| publisher.burst(&messages).unwrap());
+        for expected in &messages {
+            assert_eq!(subscriber.receive().unwrap().payload(), expected);
+        }
+    });
+    let too_long = vec![0; 1 << 20];
+    let error = publisher.burst(&[&b"short"[..], &too_long]).unwrap_err();
+    assert_eq!(error.published, 0);
+    assert!(received(&mut subscriber).is_empty());
+}
+
+#[test]
+fn in_place_both_ways() {
+    let fixture = Fixture::new();
+    let bus = fixture.config().timestamps(true).open("b").unwrap();
+    let publisher = bus.publisher("frame").unwrap();
+    let mut subscriber = bus.subscribe("frame").unwrap();
+    let answer = publisher
+        .publish_with(13, |frame| {
+            frame.fill(7);
+            frame.write(3, b"abc");
+            frame.len()
+        })
+        .unwrap();
+    assert_eq!(answer, 13);
+    let borrowed = subscriber.borrow().unwrap().unwrap();
+    assert_eq!(borrowed.topic(), "frame");
+    assert_eq!(borrowed.payload().to_vec(), b"\x07\x07\x07abc\x07\x07\x07\x07\x07\x07\x07");
+    assert!(borrowed.timestamp().unwrap().elapsed().unwrap() < Duration::from_secs(60));
+    borrowed.validate().unwrap();
+    assert!(subscriber.borrow().unwrap().is_none());
+}
+
+#[test]
+fn a_borrow_that_was_overtaken_does_not_count() {
+    let fixture = Fixture::new();
+    let bus = fixture.config().capacity(64 << 10).policy(Policy::Overwrite).open("b").unwrap();
+    let publisher = bus.publisher("t").unwrap();
+    let mut subscriber = bus.subscribe("t").unwrap();
+    publisher.publish(&[1; 1000]).unwrap();
+    let borrowed = subscriber.borrow().unwrap().unwrap();
+    borrowed.validate().unwrap();
+    for _ in 0..70 {
+        publisher.publish(&[2; 1000]).unwrap();
+    }
+    assert!(matches!(borrowed.validate(), Err(ReceiveError::Lapped { lost_messages: 1, .. })));
+}
+
+#[test]
+fn a_panic_in_place_publishes_nothing_and_unlocks() {
+    for lock in [LockKind::Lease, LockKind::Robust] {
+        let fixture = Fixture::new();
+        let bus = fixture.config().lock(lock).open("b").unwrap();
+        let publisher = bus.publisher("t").unwrap();
+        let mut subscriber = bus.subscribe("t").unwrap();
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            publisher.publish_with(8, |_| panic!("on purpose"))
+        }));
+        assert!(outcome.is_err());
+        publisher.publish(b"after").unwrap();
+        assert_eq!(received(&mut subscriber), [b"after"]);
+    }
+}
+
+#[test]
+fn the_bus_inside_publish_with_is_an_error_and_no_deadlock() {
+    for lock in [LockKind::Lease, LockKind::Robust] {
+        let fixture = Fixture::new();
+        let bus = fixture.config().lock(lock).open("b").unwrap();
+        let again = fixture.config().open("b").unwrap();
+        let publisher = bus.publisher("t").unwrap();
+        let other_handle = again.publisher("t").unwrap();
+        let errors = publisher
+            .publish_with(1, |_| {
+                let topic = bus.publisher("new/topic").unwrap_err();
+                (publisher.publish(b"x"), other_handle.publish(b"x"), topic)
+            })
+            .unwrap();
+        assert!(
+            matches!(
+                errors,
+                (Err(PublishError::Reentrant), Err(PublishError::Reentrant), OpenError::Reentrant)
+            ),
+            "{errors:?}"
+        );
+        publisher.publish(b"after").unwrap();
+    }
+}
+
+#[test]
+fn starts_are_exact() {
+    let fixture = Fixture::new();
+    let bus = fixture.config().capacity(64 << 10).open("b").unwrap();
+    let publisher = bus.publisher("t").unwrap();
+    let mut positions = Vec::new();
+    {
+        let mut subscriber = bus.subscribe("t").unwrap();
+        for number in 0..10_u8 {
+            publisher.publish(&[number]).unwrap();
+            positions.push(subscriber.receive().unwrap().position());
+        }
+    }
+    let start = |start| bus.subscriber().pattern("**").start(start).build();
+    assert!(received(&mut start(Start::Latest).unwrap()).is_empty());
+    assert_eq!(received(&mut start(Start::Oldest).unwrap()).len(), 10);
+    let mut middle = start(Start::Position(positions[4])).unwrap();
+    assert_eq!(middle.receive().unwrap().sequence(), 4);
+    assert_eq!(received(&mut middle).len(), 5);
+    let end = middle.position();
+    assert!(received(&mut start(Start::Position(end)).unwrap()).is_empty());
+    let error = start(Start::Position(positions[4] + 8)).unwrap_err();
+    assert!(matches!(error, OpenError::NotAPosition { .. }), "{error}");
+    let error = start(Start::Position(end + 8)).unwrap_err();
+    assert!(matches!(error, OpenError::PositionAhead { .. }), "{error}");
+    drop(middle);
+    for _ in 0..100 {
+        publisher.publish(&[0; 1000]).unwrap();
+    }
+    let error = start(Start::Position(positions[4])).unwrap_err();
+    assert!(
+        matches!(error, OpenError::PositionLost { position, oldest } if oldest > position),
+        "{error}"
+    );
+}
+
+#[test]
+fn losses_are_told_exactly() {
+    let fixture = Fixture::new();
+    let bus = fixture.config().capacity(64 << 10).policy(Policy::Overwrite).open("b").unwrap();
+    let publisher = bus.publisher("t").unwrap();
+    let mut slow = bus.subscribe("t").unwrap();
+    let mut next = 0_u32;
+    for round in 0..50_u32 {
+        for _ in 0..(round * 37 % 400) {
+            publisher.publish(&[&next.to_le_bytes()[..], &[0; 200]].concat()).unwrap();
+            next += 1;
+        }
+        let mut expected =
+            u32::try_from(slow.stats().received + slow.stats().lost_messages).unwrap();
+        loop {
+            match slow.try_receive() {
+                Ok(None) => break,
+                Ok(Some(message)) => {
+                    let bytes: [u8; 4] = message.payload()[..4].try_into().unwrap();
+                    assert_eq!(u32::from_le_bytes(bytes), expected);
+                    assert_eq!(message.sequence(), u64::from(expected));
+                    expected += 1;
+                }
+                Err(ReceiveError::Lapped { lost_messages, lost_bytes }) => {
+                    assert!(lost_messages > 0 && lost_bytes == lost_messages * 216);
+                    expected += u32::try_from(lost_messages).unwrap();
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert_eq!(expected, next, "received and lost make all");
+    }
+    assert!(slow.stats().lapses > 5);
+}
+
+#[test]
+fn a_full_ring_is_full_at_once_and_in_time() {
+    let fixture = Fixture::new();
+    let forever = Policy::Wait { limit: None };
+    let bus = fixture.config().capacity(64 << 10).policy(forever).open("b").unwrap();
+    let publisher = bus.publisher("t").unwrap();
+    let subscriber = bus.subscribe("t").unwrap();
+    let filled = std::iter::repeat_with(|| publisher.try_publish(&[0; 1000]))
+        .take_while(Result::is_ok)
+        .count();
+    assert!((63..=65).contains(&filled), "{filled} messages of 1,008 bytes in 64 KiB");
+    assert!(matches!(publisher.try_publish(&[0; 1000]), Err(PublishError::Full)));
+    let began = Instant::now();
+    let answer = publisher.publish_timeout(&[0; 1000], Duration::from_millis(30));
+    assert!(matches!(answer, Err(PublishError::Timeout)));
+    assert!(began.elapsed() >= Duration::from_millis(30));
+    let hasty = publisher.clone().with_policy(Policy::Overwrite).unwrap();
+    hasty.publish(&[0; 1000]).unwrap();
+    drop(subscriber);
+    publisher.try_publish(&[0; 1000]).unwrap();
+}
+
+#[test]
+fn watchers_do_not_gate() {
+    let fixture = Fixture::new();
+    let forever = Policy::Wait { limit: None };
+    let bus = fixture.config().capacity(64 << 10).policy(forever).open("b").unwrap();
+    let publisher = bus.publisher("t").unwrap();
+    let mut watcher = bus.subscriber().pattern("t").gating(false).build().unwrap();
+    for _ in 0..200 {
+        publisher.try_publish(&[0; 1000]).unwrap();
+    }
+    let Err(ReceiveError::Lapped { lost_messages, .. }) = watcher.try_receive() else { panic!() };
+    assert_eq!(lost_messages + received(&mut watcher).len() as u64, 200);
+}
+
+#[test]
+fn waiting_for_oneself_is_an_error() {
+    let fixture = Fixture::new();
+    let forever = Policy::Wait { limit: None };
+    let bus = fixture.config().capacity(64 << 10).policy(forever).open("b").unwrap();
+    let publisher = bus.publisher("t").unwrap();
+    let mut subscriber = bus.subscribe("t").unwrap();
+    assert!(subscriber.try_receive().unwrap().is_none());
+    let error = (0..100).find_map(|_| publisher.publish(&[0; 1000]).err()).unwrap();
+    assert!(matches!(error, PublishError::WouldWaitForItself), "{error}");
+    assert!(received(&mut subscriber).len() > 50);
+    publisher.publish(b"goes on").unwrap();
+}
+
+#[test]
+fn policies_are_only_shortened() {
+    let fixture = Fixture::new();
+    let bus = fixture.open();
+    let publisher = bus.publisher("t").unwrap();
+    let wait = |millis| Policy::Wait { limit: Some(Duration::from_millis(millis)) };
+    assert!(publisher.clone().with_policy(wait(99)).is_ok());
+    assert!(publisher.clone().with_policy(wait(101)).is_err());
+    assert!(publisher.clone().with_policy(Policy::Wait { limit: None }).is_err());
+    assert!(publisher.clone().with_policy(Policy::Overwrite).is_ok());
+}
+
+#[test]
+fn each_strategy_and_notifier_waits_and_wakes() {
+    let kinds = [NotifyKind::Futex, NotifyKind::Datagram, NotifyKind::Multicast { group: None }];
+    for notify in kinds {
+        let fixture = Fixture::new();
+        let bus = fixture.config().notify(notify).open("b").unwrap();
+        let publisher = bus.publisher("t").unwrap();
+        let echo = bus.publisher("echo").unwrap();
+        for wait in
+            [WaitStrategy::Block, WaitStrategy::Backoff, WaitStrategy::Yield, WaitStrategy::Spin]
+        {
+            let mut there = bus.subscriber().pattern("t").wait(wait).build().unwrap();
+            let mut back = bus.subscriber().pattern("echo").wait(wait).build().unwrap();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    for _ in 0..100 {
+                        let number = there.receive().unwrap().payload().to_vec();
+                        echo.publish(&number).unwrap();
+                    }
+                });
+                for number in 0..100_u8 {
+                    publisher.publish(&[number]).unwrap();
+                    assert_eq!(back.receive().unwrap().payload(), [number]);
+                }
+            });
+        }
+        let mut quiet = bus.subscribe("t").unwrap();
+        assert!(quiet.receive_timeout(Duration::from_millis(120)).unwrap().is_none());
+    }
+}
+
+fn is_readable(subscriber: &Subscriber, timeout: Duration) -> bool {
+    let timeout = rustix::time::Timespec {
+        tv_sec: i64::try_from(timeout.as_secs()).unwrap(),
+        tv_nsec: timeout.subsec_nanos().into(),
+    };
+    let mut watched =
+        [rustix::event::PollFd::from_borrowed_fd(subscriber.as_fd(), rustix::event::PollFlags::IN)];
+    rustix::event::poll(&mut watched, Some(&timeout)).map_err(io::Error::from).unwrap() > 0
+}
+
+#[test]
+fn a_descriptor_tells_of_messages_before_and_after() {
+    for notify in [NotifyKind::Futex, NotifyKind::Multicast { group: None }] {
+        let fixture = Fixture::new();
+        let bus = fixture.config().notify(notify).open("b").unwrap();
+        let publisher = bus.publisher("t").unwrap();
+        let mut subscriber = bus.subscribe("t").unwrap();
+        publisher.publish(b"before").unwrap();
+        subscriber.enable_fd().unwrap();
+        assert!(is_readable(&subscriber, Duration::from_secs(10)), "{notify:?}");
+        assert_eq!(received(&mut subscriber), [b"before"]);
+        assert!(!is_readable(&subscriber, Duration::ZERO), "drained and armed");
+        for number in 0..50_u8 {
+            publisher.publish(&[number]).unwrap();
+            assert!(is_readable(&subscriber, Duration::from_secs(10)), "{notify:?} {number}");
+            assert_eq!(received(&mut subscriber), [[number]]);
+        }
+    }
+}
+
+#[test]
+fn routers_call_handlers_in_order() {
+    let fixture = Fixture::new();
+    let bus = fixture.open();
+    let (sender, calls) = std::sync::mpsc::channel();
+    let mut router = bus.router().unwrap();
+    for (name, pattern) in [("one", "plant/**"), ("two", "**"), ("three", "plant/boiler")] {
+        let sender = sender.clone();
+        router
+            .on(pattern, move |message| {
+                sender.send(format!("{name} {}", message.topic())).unwrap();
+            })
+            .unwrap();
+    }
+    bus.publisher("plant/boiler").unwrap().publish(b"x").unwrap();
+    bus.publisher("other").unwrap().publish(b"x").unwrap();
+    bus.publisher("plant").unwrap().publish_to_descendants(b"x").unwrap();
+    assert_eq!(router.poll().unwrap(), 3);
+    let calls: Vec<String> = calls.try_iter().collect();
+    assert_eq!(
+        calls,
+        [
+            "one plant/boiler",
+            "two plant/boiler",
+            "three plant/boiler",
+            "two other",
+            "one plant",
+            "two plant",
+            "three plant",
+        ]
+    );
+    assert!(!router.run_once(Duration::from_millis(1)).unwrap());
+    assert!(router.on("bad/*x", |_| {}).is_err());
+}
+
+#[test]
+fn limits_are_errors_with_numbers() {
+    let fixture = Fixture::new();
+    let bus = fixture.config().max_subscribers(2).max_publishers(1).open("b").unwrap();
+    let first = bus.subscribe("t").unwrap();
+    let _second = bus.subscribe("t").unwrap();
+    let error = bus.subscribe("t").unwrap_err();
+    assert!(matches!(error, OpenError::TooManySubscribers { limit: 2 }), "{error}");
+    drop(first);
+    let _third = bus.subscribe("t").unwrap();
+    let publisher = bus.publisher("t").unwrap();
+    let again = fixture.config().open("b").unwrap();
+    let error = again.publisher("t").unwrap_err();
+    assert!(matches!(error, OpenError::TooManyPublishers { limit: 1 }), "{error}");
+    drop((publisher, bus));
+    again.publisher("t").unwrap();
+}
+
+#[test]
+fn openings_are_what_they_say() {
+    let fixture = Fixture::new();
+    let config = fixture.config();
+    assert!(matches!(config.open_existing("b"), Err(OpenError::NotFound { .. })));
+    let bus = config.create("b").unwrap();
+    assert!(matches!(config.create("b"), Err(OpenError::AlreadyExists { .. })));
+    assert_eq!(config.open_existing("b").unwrap().id(), bus.id());
+    let other = config.clone().capacity(1 << 20);
+    assert_eq!(other.open("b").unwrap().stats().unwrap().capacity, 4 << 20);
+    let error = other.require_capacity().open("b").unwrap_err();
+    assert!(matches!(error, OpenError::SettingMismatch { setting: "capacity", .. }), "{error}");
+    assert!(matches!(config.open("../b"), Err(OpenError::InvalidName { .. })));
+    assert!(matches!(bus.publisher("a//b"), Err(OpenError::Topic(_))));
+    assert!(matches!(bus.subscribe("a*"), Err(OpenError::Pattern(_))));
+    let error = BusConfig::new().directory(fixture.path()).capacity(5).open("c").unwrap_err();
+    assert!(matches!(error, OpenError::InvalidSetting(_)), "{error}");
+}
+
+#[test]
+fn a_removed_bus_says_so() {
+    let fixture = Fixture::new();
+    let bus = fixture.config().capacity(64 << 10).open("b").unwrap();
+    let publisher = bus.publisher("t").unwrap();
+    let mut subscriber = bus.subscribe("t").unwrap();
+    publisher.publish(b"last").unwrap();
+    std::fs::remove_dir_all(bus.path()).unwrap();
+    assert_eq!(subscriber.receive().unwrap().payload(), b"last");
+    assert!(matches!(subscriber.receive(), Err(ReceiveError::Unlinked)));
+    let error = (0..1000).find_map(|_| publisher.publish(&[0; 1000]).err()).unwrap();
+    assert!(matches!(error, PublishError::Unlinked), "{error}");
+}
+
+#[test]
+fn stats_show_everybody() {
+    let fixture = Fixture::new();
+    let bus = fixture.config().participant_name("tester").open("b").unwrap();
+    let publisher = bus.publisher("t").unwrap();
+    let mut subscriber =
+        bus.subscriber().pattern("t").name("watcher").gating(false).build().unwrap();
+    subscriber.enable_fd().unwrap();
+    publisher.burst(&["a", "b", "c"]).unwrap();
+    received(&mut subscriber);
+    let stats = bus.stats().unwrap();
+    assert_eq!((stats.sequence, stats.tail, stats.topics), (3, 48, 1));
+    assert_eq!(stats.lock_owner, None);
+    let publishers = stats.publishers.unwrap();
+    assert_eq!(publishers.len(), 1);
+    assert_eq!((publishers[0].name.as_str(), publishers[0].messages), ("tester", 3));
+    assert_eq!(publishers[0].pid, std::process::id());
+    assert!(publishers[0].alive && publishers[0].same_pid_namespace);
+    let subscribers = stats.subscribers.unwrap();
+    assert_eq!((subscribers[0].name.as_str(), subscribers[0].received), ("watcher", 3));
+    assert!(!subscribers[0].gating && subscribers[0].alive && subscribers[0].lag_bytes == 0);
+    assert_eq!(stats.sockets, ["0.1"]);
+    drop((publisher, subscriber));
+    let stats = fixture.config().open("b").unwrap().stats().unwrap();
+    assert!(stats.subscribers.unwrap().is_empty() && stats.sockets.is_empty());
+    drop(bus);
+    let stats = fixture.config().open("b").unwrap().stats().unwrap();
+    assert!(stats.publishers.unwrap().is_empty());
+}
+
+#[test]
+fn threads_share_one_participant() {
+    let fixture = Fixture::new();
+    let bus = fixture.open();
+    let mut subscriber = bus.subscribe("**").unwrap();
+    let publisher = bus.publisher("t").unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4_u8 {
+            let publisher = publisher.clone();
+            scope.spawn(move || {
+                for number in 0..20_000_u32 {
+                    let mut bytes = vec![thread];
+                    bytes.extend(number.to_le_bytes());
+                    publisher.publish(&bytes).unwrap();
+                }
+            });
+        }
+        let mut next = [0_u32; 4];
+        for sequence in 0..80_000_u64 {
+            let message = subscriber.receive().unwrap();
+            assert_eq!(message.sequence(), sequence);
+            let (thread, number) = message.payload().split_at(1);
+            let number = u32::from_le_bytes(number.try_into().unwrap());
+            assert_eq!(number, next[usize::from(thread[0])]);
+            next[usize::from(thread[0])] += 1;
+        }
+    });
+    assert_eq!(bus.stats().unwrap().publishers.unwrap()[0].messages, 80_000);
+}
