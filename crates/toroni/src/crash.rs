@@ -53,13 +53,15 @@ crash_points! {
     MidClean = "mid-clean", "A removed bus has lost its name; its files still exist.";
 }
 
-/// Dies here, if the environment asks for it.
-#[cfg(not(feature = "crash-points"))]
+/// Dies here, if the environment, or a test within this process, asks for it.
 #[inline(always)]
-pub(crate) fn point(_: CrashPoint) {}
-
-#[cfg(feature = "crash-points")]
-pub(crate) use armed::point;
+pub(crate) fn point(here: CrashPoint) {
+    let _ = here;
+    #[cfg(all(test, not(loom)))]
+    rehearsal::point(here);
+    #[cfg(feature = "crash-points")]
+    armed::point(here);
+}
 
 #[cfg(feature = "crash-points")]
 mod armed {
@@ -87,7 +89,7 @@ mod armed {
     }
 
     /// Dies here, if the environment asks for it.
-    pub(crate) fn point(here: CrashPoint) {
+    pub(super) fn point(here: CrashPoint) {
         if let Some((wanted, count)) = PLAN.get_or_init(plan)
             && *wanted == here
             && REACHED.fetch_add(1, Ordering::Relaxed) + 1 == *count
@@ -99,6 +101,59 @@ mod armed {
             loop {
                 std::thread::park();
             }
+        }
+    }
+}
+
+/// Deaths within one process, for tests on plain memory: the thread leaves its work at a step by
+/// unwinding, and whatever it wrote so far stays.
+#[cfg(all(test, not(loom)))]
+pub(crate) mod rehearsal {
+    use super::CrashPoint;
+    use std::cell::RefCell;
+    use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+    /// Says of the steps reached so far whether the last of them is fatal.
+    type Fate = Box<dyn Fn(&[CrashPoint]) -> bool>;
+
+    struct Stage {
+        reached: Vec<CrashPoint>,
+        dies: Fate,
+    }
+
+    thread_local! {
+        static STAGE: RefCell<Option<Stage>> = const { RefCell::new(None) };
+    }
+
+    /// What the unwinding carries.
+    struct Died;
+
+    /// Does `work` until `dies` says so of the steps that it has reached. Returns these, and the
+    /// result if it lived. Must not be nested.
+    pub(crate) fn act<R>(
+        dies: impl Fn(&[CrashPoint]) -> bool + 'static,
+        work: impl FnOnce() -> R,
+    ) -> (Vec<CrashPoint>, Option<R>) {
+        STAGE.set(Some(Stage { reached: Vec::new(), dies: Box::new(dies) }));
+        let result = catch_unwind(AssertUnwindSafe(work));
+        let stage = STAGE.take().expect("rehearsals are not nested");
+        match result {
+            Ok(result) => (stage.reached, Some(result)),
+            Err(cause) if cause.is::<Died>() => (stage.reached, None),
+            Err(cause) => resume_unwind(cause),
+        }
+    }
+
+    pub(super) fn point(here: CrashPoint) {
+        let dies = STAGE.with_borrow_mut(|stage| {
+            stage.as_mut().is_some_and(|stage| {
+                stage.reached.push(here);
+                (stage.dies)(&stage.reached)
+            })
+        });
+        if dies {
+            // Unlike `panic!`, says nothing: this is no failure.
+            resume_unwind(Box::new(Died));
         }
     }
 }
