@@ -64,6 +64,9 @@ impl Shape {
 /// cannot overflow.
 pub(crate) const LARGEST_POSITION: u64 = 1 << 62;
 
+/// The bits that no position has: a record cannot start there.
+pub(crate) const MISPLACED: u64 = !(LARGEST_POSITION - 1) | (ALIGNMENT - 1);
+
 /// A count of bytes or words in memory. Exact: only 64-bit targets are supported.
 #[inline]
 pub(crate) const fn to_index(count: u64) -> usize {

@@ -124,7 +124,7 @@ impl Cursor {
     #[inline]
     pub(crate) fn advance(&mut self, seen: &Seen) {
         self.position = seen.next_position();
-        self.sequence += 1;
+        self.sequence = self.sequence.wrapping_add(1);
     }
 
     /// Moves a lapped cursor to the oldest intact record, or, with `margin`, to the oldest that is at

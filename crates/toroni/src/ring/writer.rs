@@ -2,7 +2,7 @@
 
 use super::layout::{ALIGNMENT, NO_ENTRY};
 use super::memory::{Mark, Ring};
-use super::position::{LARGEST_POSITION, record_bytes};
+use super::position::{MISPLACED, record_bytes};
 use crate::crash::{self, CrashPoint};
 use crate::error::Corrupt;
 use crate::sync::{AtomicU64, Ordering, fence};
@@ -55,7 +55,7 @@ impl<'a> Session<'a> {
         let tail = ring.control.commit.0.tail.load(Ordering::Relaxed);
         let sequence = ring.control.commit.0.sequence.load(Ordering::Relaxed);
         let mut session = Self { ring, tail, sequence };
-        if owner_died || ring.word(tail).load(Ordering::Relaxed) != 0 || tail > LARGEST_POSITION {
+        if owner_died || ring.word(tail).load(Ordering::Relaxed) != 0 || tail & MISPLACED != 0 {
             session.recover()?;
         }
         crash::point(CrashPoint::AfterLock);
@@ -116,7 +116,7 @@ impl<'a> Session<'a> {
         self.fence_reserved();
         self.write_parts(self.tail, &record);
         self.end_stream_at(self.tail + bytes);
-        self.mark_blocks(self.tail, bytes, self.sequence + 1);
+        self.mark_blocks(self.tail, bytes, self.sequence.wrapping_add(1));
         self.commit(header(record.length(), record.tag), bytes, 1);
     }
 
@@ -142,7 +142,7 @@ impl<'a> Session<'a> {
         }
         let result = fill(self.ring.words_from(payload));
         self.end_stream_at(self.tail + bytes);
-        self.mark_blocks(self.tail, bytes, self.sequence + 1);
+        self.mark_blocks(self.tail, bytes, self.sequence.wrapping_add(1));
         self.commit(header(whole, tag), bytes, 1);
         result
     }
@@ -167,7 +167,7 @@ impl<'a> Session<'a> {
                 self.ring.word(position).store(word, Ordering::Relaxed);
             }
             count += 1;
-            self.mark_blocks(position, record.bytes(), self.sequence + count);
+            self.mark_blocks(position, record.bytes(), self.sequence.wrapping_add(count));
             position += record.bytes();
         }
         assert_eq!(position, self.tail + bytes, "the batch is what room was made for");
@@ -237,7 +237,7 @@ impl<'a> Session<'a> {
         self.ring.word(self.tail).store(header, Ordering::Release);
         crash::point(CrashPoint::AfterCommit);
         self.tail += bytes;
-        self.sequence += count;
+        self.sequence = self.sequence.wrapping_add(count);
         self.store_end();
     }
 
@@ -285,10 +285,7 @@ impl<'a> Session<'a> {
         let shape = self.ring.shape();
         let reserved = self.ring.control.reserved.0.load(Ordering::Relaxed);
         let corrupt = |what, value, position| Err(Corrupt { what, value, position });
-        if !self.tail.is_multiple_of(ALIGNMENT)
-            || self.tail > LARGEST_POSITION
-            || self.tail + ALIGNMENT > reserved
-        {
+        if self.tail & MISPLACED != 0 || self.tail + ALIGNMENT > reserved {
             return corrupt("tail", self.tail, reserved);
         }
         let Some(mut at) = newest_mark(self.ring, self.tail, reserved) else {
@@ -308,7 +305,7 @@ impl<'a> Session<'a> {
             {
                 return corrupt("record header", word, at.position);
             }
-            at = Mark { position: at.position + bytes, sequence: at.sequence + 1 };
+            at = Mark { position: at.position + bytes, sequence: at.sequence.wrapping_add(1) };
         }
         if at.position < self.tail {
             return corrupt("end of the stream", at.position, self.tail);
