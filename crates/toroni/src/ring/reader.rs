@@ -156,18 +156,24 @@ impl Cursor {
         Ok(Self { position: mark.position, sequence: mark.sequence })
     }
 
-    /// The record at `position`.
+    /// The record at `position`, or the end of the stream.
     pub(crate) fn at(ring: Ring<'_>, position: u64) -> Result<Self, NoSuchStart> {
-        let tail = ring.control.commit.0.tail.load(Ordering::Acquire);
-        if position > tail {
-            return Err(NoSuchStart::Ahead { end: tail });
-        }
         if !position.is_multiple_of(ALIGNMENT) {
             return Err(NoSuchStart::NotAPosition);
         }
         for _ in 0..ATTEMPTS {
+            // TAIL
+            let tail = ring.control.commit.0.tail.load(Ordering::Acquire);
             let reserved = ring.control.reserved.0.load(Ordering::Relaxed);
-            let Some(mark) = newest_mark(ring, position, reserved) else {
+            if tail > LARGEST_POSITION {
+                break;
+            }
+            if position > tail.saturating_add(ring.shape().capacity()) {
+                return Err(NoSuchStart::Ahead { end: tail });
+            }
+            // The stream may go on behind `tail`: a message can be read before its writer has moved
+            // `tail`, which it never does if it dies in between.
+            let Some(mark) = newest_mark(ring, position.min(tail), reserved) else {
                 // Before the oldest entry: whole records may be there, but none that can be found.
                 let oldest = Self::at_oldest(ring).map_err(NoSuchStart::Corrupt)?;
                 if oldest.position <= position {
@@ -177,15 +183,14 @@ impl Cursor {
             };
             match walk(ring, mark, position) {
                 Ok(at) => return Ok(Self { position: at.position, sequence: at.sequence }),
-                Err(Interrupted::Lapped) => {}
-                Err(Interrupted::Corrupt(corrupt)) => {
-                    // Tells "no record starts there" apart from a stream that is broken.
-                    return Err(if corrupt.what == PASSED {
-                        NoSuchStart::NotAPosition
-                    } else {
-                        NoSuchStart::Corrupt(corrupt)
-                    });
+                Err(Astray::Lapped) => {}
+                Err(Astray::Passed) => return Err(NoSuchStart::NotAPosition),
+                Err(Astray::Ended(end)) if end >= tail => return Err(NoSuchStart::Ahead { end }),
+                Err(Astray::Ended(position)) => {
+                    let what = "end of the stream";
+                    return Err(NoSuchStart::Corrupt(Corrupt { what, value: tail, position }));
                 }
+                Err(Astray::Corrupt(corrupt)) => return Err(NoSuchStart::Corrupt(corrupt)),
             }
         }
         Err(NoSuchStart::Corrupt(unstable(ring)))
@@ -204,9 +209,6 @@ pub(crate) enum NoSuchStart {
 /// Under full load a look at the index can be overtaken by a writer. One lap of the ring takes
 /// thousands of times longer than one look, so this many in a row mean that the words are wrong.
 const ATTEMPTS: u32 = 1000;
-
-/// A record that spans the position that was looked for.
-const PASSED: &str = "position within a record";
 
 /// Repeats `look`, which gets a tail and the `reserved` of that time, until it finds a mark that is
 /// still intact afterwards.
@@ -243,23 +245,33 @@ fn oldest_mark(ring: Ring<'_>, oldest: u64, newest: u64) -> Option<Mark> {
         .min_by_key(|mark| mark.position)
 }
 
+/// Why counting records did not lead to a position.
+enum Astray {
+    Lapped,
+    /// A record spans it.
+    Passed,
+    /// The stream ends here, before it.
+    Ended(u64),
+    Corrupt(Corrupt),
+}
+
 /// Counts records from `mark` to `target`.
-fn walk(ring: Ring<'_>, mark: Mark, target: u64) -> Result<Mark, Interrupted> {
+fn walk(ring: Ring<'_>, mark: Mark, target: u64) -> Result<Mark, Astray> {
     let mut cursor = Cursor { position: mark.position, sequence: mark.sequence };
-    // Bounded: each step is at least a word, and no two intact records are further apart.
-    while cursor.position < target && cursor.position - mark.position <= ring.shape().capacity() {
-        match cursor.look(ring)? {
-            Some(seen) => cursor.advance(&seen),
-            None => {
-                let position = cursor.position;
-                let corrupt = Corrupt { what: "end of the stream", value: target, position };
-                return Err(Interrupted::Corrupt(corrupt));
-            }
+    while cursor.position < target {
+        // Bounded: each step is at least a word, and no two intact records are further apart.
+        if cursor.position - mark.position > ring.shape().capacity() {
+            return Err(Astray::Lapped);
+        }
+        match cursor.look(ring) {
+            Ok(Some(seen)) => cursor.advance(&seen),
+            Ok(None) => return Err(Astray::Ended(cursor.position)),
+            Err(Interrupted::Lapped) => return Err(Astray::Lapped),
+            Err(Interrupted::Corrupt(corrupt)) => return Err(Astray::Corrupt(corrupt)),
         }
     }
     if cursor.position != target {
-        let corrupt = Corrupt { what: PASSED, value: cursor.position, position: target };
-        return Err(Interrupted::Corrupt(corrupt));
+        return Err(Astray::Passed);
     }
     Ok(Mark { position: cursor.position, sequence: cursor.sequence })
 }
