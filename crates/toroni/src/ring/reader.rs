@@ -131,9 +131,8 @@ impl Cursor {
     /// least so many bytes away from being overwritten. Returns the messages and bytes that were
     /// skipped.
     pub(crate) fn resume(&mut self, ring: Ring<'_>, margin: u64) -> Result<(u64, u64), Corrupt> {
-        let to = find(ring, |tail, reserved| {
-            let safe = ring.shape().oldest(reserved).saturating_add(margin).min(tail);
-            oldest_mark(ring, safe, tail)
+        let to = find(ring, |tail, reserved, haste| {
+            first_mark(ring, margin.saturating_add(haste), tail, reserved)
         })?;
         // A cursor never goes back; `find` is at or behind what has just been overwritten.
         let lost =
@@ -144,15 +143,15 @@ impl Cursor {
 
     /// The end of the stream.
     pub(crate) fn at_end(ring: Ring<'_>) -> Result<Self, Corrupt> {
-        let mark =
-            find(ring, |tail, reserved| walk(ring, newest_mark(ring, tail, reserved)?, tail).ok())?;
+        let mark = find(ring, |tail, reserved, _| {
+            walk(ring, newest_mark(ring, tail, reserved)?, tail).ok()
+        })?;
         Ok(Self { position: mark.position, sequence: mark.sequence })
     }
 
     /// The oldest record that is intact.
     pub(crate) fn at_oldest(ring: Ring<'_>) -> Result<Self, Corrupt> {
-        let mark =
-            find(ring, |tail, reserved| oldest_mark(ring, ring.shape().oldest(reserved), tail))?;
+        let mark = find(ring, |tail, reserved, haste| first_mark(ring, haste, tail, reserved))?;
         Ok(Self { position: mark.position, sequence: mark.sequence })
     }
 
@@ -210,17 +209,22 @@ pub(crate) enum NoSuchStart {
 /// thousands of times longer than one look, so this many in a row mean that the words are wrong.
 const ATTEMPTS: u32 = 1000;
 
-/// Repeats `look`, which gets a tail and the `reserved` of that time, until it finds a mark that is
-/// still intact afterwards.
-fn find(ring: Ring<'_>, look: impl Fn(u64, u64) -> Option<Mark>) -> Result<Mark, Corrupt> {
-    for _ in 0..ATTEMPTS {
+/// Repeats `look`, which gets a tail, the `reserved` of that time, and haste, until it finds a mark
+/// that is still intact afterwards.
+///
+/// Haste is a number of bytes to stay away from what is overwritten next, 0 at first. In a small
+/// ring a fast writer takes the oldest block in the time of one look, every time; a block further
+/// for each attempt, and the reader is ahead of it.
+fn find(ring: Ring<'_>, look: impl Fn(u64, u64, u64) -> Option<Mark>) -> Result<Mark, Corrupt> {
+    for attempt in 0..ATTEMPTS {
         // TAIL: the entries up to this tail are visible.
         let tail = ring.control.commit.0.tail.load(Ordering::Acquire);
         let reserved = ring.control.reserved.0.load(Ordering::Relaxed);
         if tail > LARGEST_POSITION {
             break;
         }
-        if let Some(mark) = look(tail, reserved)
+        let haste = u64::from(attempt) * ring.shape().block_bytes();
+        if let Some(mark) = look(tail, reserved, haste)
             && ring.is_intact(mark.position)
         {
             return Ok(mark);
@@ -237,12 +241,15 @@ fn unstable(ring: Ring<'_>) -> Corrupt {
     Corrupt { what: "blocks index or tail", value, position }
 }
 
-/// The oldest entry from `oldest` to `newest`.
-fn oldest_mark(ring: Ring<'_>, oldest: u64, newest: u64) -> Option<Mark> {
+/// The oldest entry that is at least `margin` bytes away from being overwritten; with a margin
+/// larger than what is there, the newest.
+fn first_mark(ring: Ring<'_>, margin: u64, tail: u64, reserved: u64) -> Option<Mark> {
+    let safe = ring.shape().oldest(reserved).saturating_add(margin).min(tail);
     (0..BLOCKS)
         .filter_map(|block| ring.mark(block))
-        .filter(|mark| (oldest..=newest).contains(&mark.position))
+        .filter(|mark| (safe..=tail).contains(&mark.position))
         .min_by_key(|mark| mark.position)
+        .or_else(|| newest_mark(ring, tail, reserved))
 }
 
 /// Why counting records did not lead to a position.
