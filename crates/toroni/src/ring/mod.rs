@@ -13,3 +13,9 @@ pub(crate) mod racy;
 pub(crate) mod reader;
 pub(crate) mod slots;
 pub(crate) mod writer;
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests;

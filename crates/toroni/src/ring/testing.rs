@@ -1,0 +1,82 @@
+//! Rings on plain memory, for tests and models, and messages whose bytes say whose they are.
+
+use super::layout::{ALIGNMENT, BLOCKS, BlockEntry, Control, Line, NO_ENTRY};
+use super::memory::Ring;
+use super::position::{Shape, record_bytes, to_index};
+use super::writer::header;
+use crate::sync::AtomicU64;
+
+/// Owns what a bus maps: the control words, and the stream's bytes once.
+pub(super) struct Memory {
+    pub(super) control: Control,
+    pub(super) words: Vec<AtomicU64>,
+    shape: Shape,
+}
+
+impl Memory {
+    /// A new bus. `capacity` in bytes.
+    pub(super) fn new(capacity: u64) -> Self {
+        let shape = Shape::new(capacity).unwrap();
+        let words = (0..capacity / 8).map(|_| AtomicU64::new(0)).collect();
+        Self { control: Control::default(), words, shape }
+    }
+
+    /// A stream that begins at `start` and holds one message per length, of the stamps 0, 1, 2, …,
+    /// as a correct writer leaves it. Built without the code under test, and without stores: a model
+    /// starts at the step that it is about.
+    pub(super) fn laid(capacity: u64, start: u64, lengths: &[u32]) -> Self {
+        let shape = Shape::new(capacity).unwrap();
+        let place = |position: u64| to_index(position % capacity / 8);
+        let mut words = vec![0; to_index(capacity / 8)];
+        let mut starts = vec![start];
+        let mut position = start;
+        for (stamp, length) in (0..).zip(lengths) {
+            words[place(position)] = header(*length, tag(stamp));
+            for (at, word) in (1..).zip(body(stamp, *length).chunks(8)) {
+                let mut padded = [0; 8];
+                padded[..word.len()].copy_from_slice(word);
+                words[place(position + at * 8)] = u64::from_ne_bytes(padded);
+            }
+            position += record_bytes(*length);
+            starts.push(position);
+        }
+        words[place(position)] = 0;
+
+        let mut control = Control::default();
+        control.commit.0.tail = AtomicU64::new(position);
+        control.commit.0.sequence = AtomicU64::new(lengths.len() as u64);
+        control.reserved = Line(AtomicU64::new(shape.round_up_to_block(position + ALIGNMENT)));
+        control.index = core::array::from_fn(|_| entry(NO_ENTRY, 0));
+        for block in shape.block(start)..=shape.block(position) {
+            let first = starts.iter().position(|start| *start >= block * shape.block_bytes());
+            let first = first.unwrap();
+            control.index[to_index(block % BLOCKS)] = entry(starts[first], first as u64);
+        }
+        Self { control, words: words.into_iter().map(AtomicU64::new).collect(), shape }
+    }
+
+    pub(super) fn ring(&self) -> Ring<'_> {
+        Ring::new(&self.control, &self.words, self.shape).unwrap()
+    }
+
+    pub(super) fn shape(&self) -> Shape {
+        self.shape
+    }
+}
+
+fn entry(position: u64, sequence: u64) -> BlockEntry {
+    BlockEntry { position: AtomicU64::new(position), sequence: AtomicU64::new(sequence) }
+}
+
+/// The tag of the message with this stamp: a number that no other attempt to write carries, even one
+/// that was aborted.
+pub(super) fn tag(stamp: u64) -> u32 {
+    0x0100_0000 | u32::try_from(stamp & 0xFF_FFFF).unwrap()
+}
+
+/// The bytes of extensions and payload of the message with this stamp. Every word tells stamp and
+/// place, so that nothing torn goes unnoticed.
+pub(super) fn body(stamp: u64, length: u32) -> Vec<u8> {
+    let words = (1..).map(|place: u64| (stamp + 1) << 16 | place);
+    words.flat_map(u64::to_ne_bytes).take(to_index(length.into())).collect()
+}

@@ -1,0 +1,110 @@
+//! One writer that never waits, and readers on other threads: whatever the timing, what is confirmed
+//! is whole, and what is lost is counted.
+
+use super::super::copy::Scratch;
+use super::super::position::record_bytes;
+use super::super::reader::{Cursor, Interrupted};
+use super::super::testing::{Memory, body, tag};
+use super::super::writer::{Record, Session};
+use crate::sync::Ordering;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+
+/// The length of a message, which a reader can tell from its number.
+fn length(sequence: u64, longest: u32) -> u32 {
+    let part = u32::try_from(sequence * 7 % 64).unwrap();
+    if part == 63 { longest } else { part * (longest / 256) }
+}
+
+fn write_all(memory: &Memory, messages: u64, longest: u32) {
+    // Longer than any message, so that making them does not slow the writer down.
+    let bytes: Vec<Vec<u8>> = (0..64).map(|sequence| body(sequence, longest)).collect();
+    for sequence in 0..messages {
+        let mut session = Session::begin(memory.ring(), false).unwrap();
+        let payload = &bytes[usize::try_from(sequence % 64).unwrap()];
+        let payload = &payload[..usize::try_from(length(sequence, longest)).unwrap()];
+        let record = Record { tag: tag(sequence), extensions: &[], payload };
+        if !session.fits(record.bytes()) {
+            session.reserve(session.wanted(record.bytes()));
+        }
+        session.write(record);
+    }
+}
+
+/// Reads to the end of a stream of so many messages, and returns how many were read.
+fn read_all(memory: &Memory, messages: u64, longest: u32, margin: u64) -> u64 {
+    let ring = memory.ring();
+    let mut cursor = Cursor { position: 0, sequence: 0 };
+    let mut scratch = Scratch::default();
+    let (mut read, mut lost) = (0, 0);
+    while cursor.sequence < messages {
+        let step = cursor.look(ring).and_then(|seen| {
+            seen.map(|seen| cursor.copy(ring, &seen, &mut scratch).map(|()| seen)).transpose()
+        });
+        match step {
+            Ok(None) => crate::sync::pause(),
+            Ok(Some(seen)) => {
+                assert_eq!(seen.tag, tag(cursor.sequence));
+                assert_eq!(seen.length, length(cursor.sequence, longest));
+                let bytes = scratch.bytes(usize::try_from(seen.length).unwrap());
+                assert!(bytes == body(cursor.sequence % 64, seen.length), "torn: {cursor:?}");
+                cursor.advance(&seen);
+                read += 1;
+            }
+            Err(Interrupted::Lapped) => {
+                let (more, bytes) = cursor.resume(ring, margin).unwrap();
+                assert!(more > 0 && bytes >= more * 8);
+                lost += more;
+            }
+            Err(Interrupted::Corrupt(corrupt)) => panic!("{corrupt}"),
+        }
+    }
+    assert_eq!(read + lost, messages);
+    read
+}
+
+#[test]
+fn nothing_torn_is_believed_and_nothing_is_miscounted() {
+    let messages = if cfg!(miri) { 200 } else { 30_000 };
+    for (capacity, longest) in [(512, 248), (4096, 1000), (64 << 10, 4000)] {
+        let memory = Memory::new(capacity);
+        thread::scope(|scope| {
+            for margin in [0, capacity / 4] {
+                let memory = &memory;
+                scope.spawn(move || read_all(memory, messages, longest, margin));
+            }
+            write_all(&memory, messages, longest);
+        });
+    }
+}
+
+/// However fast the oldest messages vanish, there is a place to start, and nothing is called
+/// corrupt.
+#[test]
+fn joining_works_while_a_writer_laps_the_ring() {
+    let messages = if cfg!(miri) { 200 } else { 100_000 };
+    for (capacity, longest) in [(512, 248), (4096, 1000), (64 << 10, 16_000)] {
+        let memory = Memory::new(capacity);
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let ring = memory.ring();
+                while !done.load(Ordering::Relaxed) {
+                    for joined in [Cursor::at_oldest(ring), Cursor::at_end(ring)] {
+                        let mut cursor = joined.unwrap_or_else(|corrupt| panic!("{corrupt}"));
+                        if let Ok(Some(seen)) = cursor.look(ring) {
+                            assert_eq!(seen.tag, tag(seen.sequence), "its number is right");
+                            assert_eq!(
+                                seen.next_position() - seen.position,
+                                record_bytes(length(seen.sequence, longest))
+                            );
+                            cursor.advance(&seen);
+                        }
+                    }
+                }
+            });
+            write_all(&memory, messages, longest);
+            done.store(true, Ordering::Relaxed);
+        });
+    }
+}

@@ -1,0 +1,12 @@
+//! The ring on plain memory, against a model that says what it does in the most obvious way.
+
+mod deaths;
+mod hostile;
+mod join;
+mod load;
+mod model;
+mod property;
+mod resume;
+mod torn;
+mod world;
+mod write;

@@ -1,0 +1,199 @@
+//! Readers that are overtaken while they read: nothing that a writer has begun to overwrite is
+//! believed, whether that writer goes on, pauses or dies.
+
+use super::super::copy::Scratch;
+use super::super::memory::Ring;
+use super::super::reader::{Cursor, Interrupted};
+use super::super::testing::{Memory, body, tag};
+use super::super::writer::{Record, Session, header};
+use crate::crash::{CrashPoint, rehearsal};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::topic::frame::{Extensions, Tag, TopicId};
+use crate::topic::interest::Interest;
+use crate::topic::table::{Appended, Mirror, TableMemory};
+use crate::topic::{Pattern, Topic};
+
+const CAPACITY: u64 = 1024;
+const START: u64 = 3 * CAPACITY;
+
+/// A full ring whose oldest message, which the reader is about to read, is 120 bytes long.
+fn full() -> (Memory, Cursor) {
+    let memory = Memory::laid(CAPACITY, START, &[120, 200, 200, 200, 232]);
+    assert_eq!(memory.control.commit.0.tail.load(Ordering::Relaxed), START + CAPACITY - 32);
+    (memory, Cursor { position: START, sequence: 0 })
+}
+
+/// A writer of one message that dies at this step of it.
+fn dies(ring: Ring<'_>, at: CrashPoint, owner_died: bool, payload: &[u8]) {
+    let (reached, lived) = rehearsal::act(
+        move |reached| reached.last() == Some(&at),
+        || {
+            let mut session = Session::begin(ring, owner_died).unwrap();
+            let record = Record { tag: tag(99), extensions: &[], payload };
+            if !session.fits(record.bytes()) {
+                session.reserve(session.wanted(record.bytes()));
+            }
+            session.write(record);
+        },
+    );
+    assert!(lived.is_none(), "{at:?} is not among {reached:?}");
+}
+
+/// Why `reserved` exists: a writer copies over the oldest bytes and dies, or pauses, half-way. The
+/// end of the stream has not moved; the bytes have.
+#[test]
+fn a_half_copied_record_over_what_is_being_read() {
+    let (memory, reader) = full();
+    let ring = memory.ring();
+    let seen = reader.look(ring).unwrap().unwrap();
+    let mut scratch = Scratch::default();
+    reader.copy(ring, &seen, &mut scratch).unwrap();
+    assert_eq!(scratch.bytes(120), body(0, 120));
+
+    let tail = memory.control.commit.0.tail.load(Ordering::Relaxed);
+    dies(ring, CrashPoint::MidCopy, false, &[0xEE; 240]);
+    assert_eq!(memory.control.commit.0.tail.load(Ordering::Relaxed), tail);
+
+    assert_eq!(reader.copy(ring, &seen, &mut scratch), Err(Interrupted::Lapped));
+    let torn = scratch.bytes(120);
+    assert!(torn.contains(&0xEE) && torn.ends_with(&body(0, 120)[104..]), "it is torn indeed");
+    assert_eq!(reader.look(ring), Err(Interrupted::Lapped));
+
+    let mut reader = reader;
+    assert_eq!(reader.resume(ring, 0), Ok((2, 128 + 208)));
+    let seen = reader.look(ring).unwrap().unwrap();
+    reader.copy(ring, &seen, &mut scratch).unwrap();
+    assert_eq!(scratch.bytes(200), body(2, 200));
+}
+
+/// From the moment of the reservation on, before any byte is changed.
+#[test]
+fn a_reservation_alone_laps() {
+    let (memory, reader) = full();
+    dies(memory.ring(), CrashPoint::AfterReserve, false, &[0xEE; 240]);
+    assert_eq!(reader.look(memory.ring()), Err(Interrupted::Lapped));
+}
+
+/// Recovery must not give back what the dead writer reserved: its bytes are still there.
+#[test]
+fn recovery_does_not_make_overwritten_bytes_valid_again() {
+    let (memory, mut reader) = full();
+    let ring = memory.ring();
+    let seen = reader.look(ring).unwrap().unwrap();
+    dies(ring, CrashPoint::MidCopy, false, &[0xEE; 240]);
+    let reserved = memory.control.reserved.0.load(Ordering::Relaxed);
+    Session::begin(ring, true).unwrap();
+    assert_eq!(memory.control.reserved.0.load(Ordering::Relaxed), reserved);
+    let mut scratch = Scratch::default();
+    assert_eq!(reader.copy(ring, &seen, &mut scratch), Err(Interrupted::Lapped));
+
+    // Nor after a small message, which does not need all that room.
+    let mut session = Session::begin(ring, true).unwrap();
+    assert!(session.fits(16));
+    session.write(Record { tag: tag(5), extensions: &[], payload: &[1; 8] });
+    assert_eq!(reader.copy(ring, &seen, &mut scratch), Err(Interrupted::Lapped));
+    assert_eq!(reader.resume(ring, 0), Ok((2, 128 + 208)));
+}
+
+/// A lapped reader stands on payload bytes that are 0. "Nothing new" would let it sleep for ever.
+#[test]
+fn a_lapped_reader_does_not_believe_a_zero() {
+    for at in [CrashPoint::MidCopy, CrashPoint::AfterCommit] {
+        let (memory, reader) = full();
+        let ring = memory.ring();
+        dies(ring, at, false, &[0; 240]);
+        assert_eq!(ring.word(reader.position).load(Ordering::Relaxed), 0);
+        assert_eq!(reader.look(ring), Err(Interrupted::Lapped));
+    }
+}
+
+/// Nor does it call bytes corrupt that were never meant to be a header.
+#[test]
+fn a_lapped_reader_does_not_call_payload_corrupt() {
+    for word in [header(0, 0) | 5, header(u32::MAX, 1), u64::MAX] {
+        let (memory, reader) = full();
+        let ring = memory.ring();
+        let payload: Vec<u8> = word.to_ne_bytes().repeat(30);
+        dies(ring, CrashPoint::AfterCommit, false, &payload);
+        assert_eq!(ring.word(reader.position).load(Ordering::Relaxed), word);
+        assert_eq!(reader.look(ring), Err(Interrupted::Lapped));
+    }
+}
+
+/// A subscriber as the bus makes it, as far as one message goes.
+struct Subscriber<'a> {
+    cursor: Cursor,
+    interest: Interest,
+    mirror: Mirror,
+    table: TableMemory<'a>,
+    /// Topics for which it asked its patterns or its cache.
+    asked: Vec<TopicId>,
+}
+
+impl Subscriber<'_> {
+    /// Whether the next message is for it.
+    fn next(&mut self, ring: Ring<'_>) -> Result<Option<bool>, Interrupted> {
+        let Some(seen) = self.cursor.look(ring)? else { return Ok(None) };
+        let tag = Tag::from_raw(seen.tag);
+        self.asked.push(tag.topic());
+        let to_descendants = tag.is_to_descendants();
+        let mine = match self.interest.answer(tag.topic(), to_descendants) {
+            Some(mine) => mine,
+            None => {
+                self.mirror.sync(self.table).unwrap();
+                let filled = self.interest.fill(tag.topic(), to_descendants, &self.mirror);
+                filled.expect("whoever has seen a valid record finds its topic in the table")
+            }
+        };
+        self.cursor.copy(ring, &seen, &mut Scratch::default())?;
+        self.cursor.advance(&seen);
+        Ok(Some(mine))
+    }
+}
+
+/// A lapped reader must not ask its interests about payload that it takes for a header: the answer
+/// would be remembered for a topic that another message has, or the record called corrupt because
+/// its topic is not in the table.
+#[test]
+fn a_lapped_reader_does_not_fill_its_topic_cache() {
+    let count = AtomicU32::new(0);
+    let words: Vec<AtomicU64> = (0..16).map(|_| AtomicU64::new(0)).collect();
+    let table = TableMemory { count: &count, words: &words };
+    let mut publisher = Mirror::default();
+    let mut add = |name| match publisher.append(table, &Topic::new(name).unwrap()).unwrap() {
+        Appended::Added(id) => id,
+        other => panic!("{other:?}"),
+    };
+    let (wanted, other) = (add("wanted"), add("other"));
+    let later = TopicId::new(2).unwrap();
+
+    for forged in [wanted, later] {
+        let (memory, cursor) = full();
+        let ring = memory.ring();
+        let pattern = [Pattern::new("wanted").unwrap()];
+        let mut subscriber = Subscriber {
+            cursor,
+            interest: Interest::new(pattern.into_iter().collect()),
+            mirror: Mirror::default(),
+            table,
+            asked: Vec::new(),
+        };
+        let message = |topic| Tag::message(topic, false, &Extensions::default()).raw();
+        let payload: Vec<u8> = header(16, message(forged)).to_ne_bytes().repeat(30);
+        let mut session = Session::begin(ring, false).unwrap();
+        let record = Record { tag: message(other), extensions: &[], payload: &payload };
+        session.reserve(session.wanted(2 * record.bytes()));
+        session.write(record);
+
+        assert_eq!(subscriber.next(ring), Err(Interrupted::Lapped));
+        assert_eq!(subscriber.asked, [], "it was not asked about payload");
+        assert_eq!(subscriber.interest.answer(forged, false), None);
+
+        subscriber.cursor = Cursor::at_end(ring).unwrap();
+        for (topic, mine) in [(other, false), (wanted, true)] {
+            session.write(Record { tag: message(topic), extensions: &[], payload: &[7; 16] });
+            assert_eq!(subscriber.next(ring), Ok(Some(mine)));
+        }
+        assert_eq!(subscriber.asked, [other, wanted]);
+    }
+}

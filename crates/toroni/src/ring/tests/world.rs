@@ -1,0 +1,345 @@
+//! A ring and its model, kept side by side: every step is done by both and compared.
+
+use super::super::copy::Scratch;
+use super::super::layout::BLOCKS;
+use super::super::memory::Ring;
+use super::super::position::{Shape, record_bytes, to_index};
+use super::super::reader::{Cursor, Interrupted, NoSuchStart};
+use super::super::testing::{Memory, body, tag};
+use super::super::writer::{Record, Session};
+use super::model::Model;
+use crate::crash::{self, CrashPoint, rehearsal};
+use crate::sync::Ordering;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+pub(super) struct World {
+    pub(super) memory: Memory,
+    pub(super) model: Model,
+    stamp: u64,
+}
+
+/// What a writer does under the lock. Lengths are of extensions and payload together, in bytes.
+#[derive(Clone, Debug)]
+pub(super) enum Work {
+    Nothing,
+    /// Finds room, and then has nothing to write.
+    Reserve(u64),
+    One(u32),
+    /// Writes the payload in place, behind extensions of so many bytes.
+    InPlace(u32, usize),
+    /// The closure that writes in place unwinds half-way.
+    Unwind(u32),
+    Batch(Vec<u32>),
+}
+
+impl Work {
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Self::Nothing => 0,
+            Self::Reserve(bytes) => *bytes,
+            Self::One(length) | Self::InPlace(length, _) | Self::Unwind(length) => {
+                record_bytes(*length)
+            }
+            Self::Batch(lengths) => lengths.iter().copied().map(record_bytes).sum(),
+        }
+    }
+
+    fn lengths(&self) -> &[u32] {
+        match self {
+            Self::Nothing | Self::Reserve(_) => &[],
+            Self::One(length) | Self::InPlace(length, _) | Self::Unwind(length) => {
+                std::slice::from_ref(length)
+            }
+            Self::Batch(lengths) => lengths,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Reader {
+    pub(super) cursor: Cursor,
+    scratch: Scratch,
+}
+
+/// What a reader's step came to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Reading {
+    Message,
+    Nothing,
+    /// So many messages and bytes were skipped.
+    Lapped(u64, u64),
+}
+
+impl World {
+    pub(super) fn new(capacity: u64) -> Self {
+        let memory = Memory::new(capacity);
+        let model = Model::new(memory.shape());
+        Self { memory, model, stamp: 0 }
+    }
+
+    pub(super) fn ring(&self) -> Ring<'_> {
+        self.memory.ring()
+    }
+
+    pub(super) fn shape(&self) -> Shape {
+        self.memory.shape()
+    }
+
+    /// The longest extensions and payload of one record, in bytes.
+    pub(super) fn longest(&self) -> u32 {
+        u32::try_from(self.shape().largest_record() - 8).unwrap()
+    }
+
+    /// A writer that lives.
+    pub(super) fn write(&mut self, work: &Work) {
+        self.perform(work, false, never);
+    }
+
+    /// Writers that fill the stream with messages of one length until `bytes` more are in it.
+    pub(super) fn fill(&mut self, length: u32, bytes: u64) {
+        let until = self.model.end() + bytes;
+        while self.model.end() < until {
+            self.perform_unchecked(&Work::One(length), false, never);
+        }
+        self.check();
+    }
+
+    /// A writer that dies at the first step of this name, which it must reach.
+    pub(super) fn die_at(&mut self, work: &Work, owner_died: bool, step: CrashPoint) {
+        let reached = self.perform(work, owner_died, move |steps| steps.last() == Some(&step));
+        assert_eq!(reached.last(), Some(&step), "{reached:?}");
+    }
+
+    /// A writer that dies when `dies` says so of the steps that it has reached, which are returned.
+    /// `owner_died` is what the lock tells it of its predecessor.
+    pub(super) fn perform(
+        &mut self,
+        work: &Work,
+        owner_died: bool,
+        dies: impl Fn(&[CrashPoint]) -> bool + 'static,
+    ) -> Vec<CrashPoint> {
+        let reached = self.perform_unchecked(work, owner_died, dies);
+        self.check();
+        reached
+    }
+
+    fn perform_unchecked(
+        &mut self,
+        work: &Work,
+        owner_died: bool,
+        dies: impl Fn(&[CrashPoint]) -> bool + 'static,
+    ) -> Vec<CrashPoint> {
+        let first_stamp = self.stamp;
+        self.stamp += work.lengths().len() as u64;
+        let memory = &self.memory;
+        let model = &self.model;
+        let (reached, lived) = rehearsal::act(dies, || {
+            let mut session = Session::begin(memory.ring(), owner_died).unwrap();
+            assert_eq!(session.tail(), model.end(), "the next writer starts at the end");
+            assert_eq!(session.sequence(), model.count() as u64, "and counts on from there");
+            if !session.fits(work.bytes()) {
+                session.reserve(session.wanted(work.bytes()));
+            }
+            carry_out(&mut session, memory.ring(), work, first_stamp);
+        });
+        let passed = |point| reached.contains(&point);
+        if passed(CrashPoint::AfterLock) {
+            self.model.stored = self.model.count();
+        }
+        if passed(CrashPoint::AfterReserve) {
+            self.model.reserve(work.bytes());
+        }
+        if passed(CrashPoint::AfterCommit) {
+            for (stamp, length) in (first_stamp..).zip(work.lengths()) {
+                self.model.commit(*length, stamp);
+            }
+            if lived.is_some() {
+                self.model.stored = self.model.count();
+            }
+        }
+        reached
+    }
+
+    /// Compares the words that anybody may look at with the model.
+    pub(super) fn check(&self) {
+        let ring = self.ring();
+        let control = ring.control;
+        assert_eq!(control.reserved.0.load(Ordering::Relaxed), self.model.reserved, "reserved");
+        assert_eq!(control.commit.0.tail.load(Ordering::Relaxed), self.model.stored_end().position);
+        assert_eq!(ring.word(self.model.end()).load(Ordering::Relaxed), 0, "the end of the stream");
+        for (block, expected) in self.model.entries() {
+            assert_eq!(ring.mark(block), Some(expected), "entry of block {block}");
+        }
+        // The others are out of reach, or say the truth.
+        for mark in (0..BLOCKS).filter_map(|block| ring.mark(block)) {
+            if (self.model.oldest()..=self.model.end()).contains(&mark.position) {
+                assert_eq!(mark, self.model.first_from(mark.position));
+            }
+        }
+    }
+
+    /// A step of a reader that, if it was lapped, goes on `margin` bytes behind the oldest message.
+    pub(super) fn read(&self, reader: &mut Reader, margin: u64) -> Reading {
+        let ring = self.ring();
+        let cursor = reader.cursor;
+        let looked = cursor.look(ring);
+        if self.model.is_lapped(cursor.position) {
+            assert_eq!(looked, Err(Interrupted::Lapped), "at {cursor:?}");
+            let lost = reader.cursor.resume(ring, margin).unwrap();
+            let to = self.model.resumption(margin);
+            assert_eq!(
+                (reader.cursor.position, reader.cursor.sequence),
+                (to.position, to.sequence)
+            );
+            assert_eq!(lost, (to.sequence - cursor.sequence, to.position - cursor.position));
+            return Reading::Lapped(lost.0, lost.1);
+        }
+        let Some(expected) = self.model.message(cursor.sequence) else {
+            assert_eq!(looked, Ok(None), "at {cursor:?}");
+            return Reading::Nothing;
+        };
+        let seen = looked.unwrap().unwrap();
+        assert_eq!((seen.position, seen.sequence), (expected.start, cursor.sequence));
+        assert_eq!((seen.tag, seen.length), (expected.tag(), expected.length));
+        cursor.copy(ring, &seen, &mut reader.scratch).unwrap();
+        let mut body = expected.body();
+        body.resize(body.len().next_multiple_of(8), 0);
+        assert_eq!(reader.scratch.bytes(body.len()), body, "message {}", cursor.sequence);
+        reader.cursor.advance(&seen);
+        Reading::Message
+    }
+
+    /// Reads until nothing is left, and returns the number of messages.
+    pub(super) fn drain(&self, reader: &mut Reader) -> u64 {
+        (0..).find(|_| self.read(reader, 0) != Reading::Message).unwrap()
+    }
+
+    pub(super) fn join_oldest(&self) -> Reader {
+        let expected = self.model.first_from(self.model.oldest());
+        let cursor = Cursor::at_oldest(self.ring()).unwrap();
+        assert_eq!((cursor.position, cursor.sequence), (expected.position, expected.sequence));
+        Reader { cursor, scratch: Scratch::default() }
+    }
+
+    pub(super) fn join_end(&self) -> Reader {
+        let expected = self.model.stored_end();
+        let cursor = Cursor::at_end(self.ring()).unwrap();
+        assert_eq!((cursor.position, cursor.sequence), (expected.position, expected.sequence));
+        Reader { cursor, scratch: Scratch::default() }
+    }
+
+    pub(super) fn join_at(&self, position: u64) -> Option<Reader> {
+        let first = self.model.first_from(position);
+        let oldest = self.model.first_from(self.model.oldest()).position;
+        let expected = if !position.is_multiple_of(8) {
+            Err(NoSuchStart::NotAPosition)
+        } else if position > self.model.end() {
+            Err(NoSuchStart::Ahead { end: self.model.end() })
+        } else if position < oldest {
+            Err(NoSuchStart::Lost { oldest })
+        } else if position == first.position {
+            Ok(Cursor { position, sequence: first.sequence })
+        } else {
+            Err(NoSuchStart::NotAPosition)
+        };
+        let found = Cursor::at(self.ring(), position);
+        assert_eq!(found, expected, "position {position}");
+        Some(Reader { cursor: found.ok()?, scratch: Scratch::default() })
+    }
+}
+
+/// The writer lives.
+pub(super) fn never(_: &[CrashPoint]) -> bool {
+    false
+}
+
+/// It dies at the step of this number, counted from 1, if it has so many.
+pub(super) fn at_step(number: usize) -> impl Fn(&[CrashPoint]) -> bool + 'static {
+    move |steps| steps.len() == number
+}
+
+/// What one writer writes, once it has room.
+fn carry_out(session: &mut Session<'_>, ring: Ring<'_>, work: &Work, stamp: u64) {
+    match work {
+        Work::Nothing | Work::Reserve(_) => {}
+        Work::One(length) => {
+            let body = body(stamp, *length);
+            session.write(Record { tag: tag(stamp), extensions: &[], payload: &body });
+        }
+        Work::InPlace(length, extensions) => {
+            write_in_place(session, ring, &body(stamp, *length), *extensions, stamp, false);
+        }
+        Work::Unwind(length) => {
+            write_in_place(session, ring, &body(stamp, *length), 0, stamp, true);
+        }
+        Work::Batch(lengths) => {
+            let messages: Vec<(u32, Vec<u8>)> = (stamp..)
+                .zip(lengths)
+                .map(|(stamp, length)| (tag(stamp), body(stamp, *length)))
+                .collect();
+            let records = messages.iter().map(|(tag, body)| {
+                let (extensions, payload) = body.split_at(body.len().min(8) / 8 * 8);
+                Record { tag: *tag, extensions, payload }
+            });
+            session.write_batch(records, work.bytes());
+        }
+    }
+}
+
+fn write_in_place(
+    session: &mut Session<'_>,
+    ring: Ring<'_>,
+    body: &[u8],
+    extensions: usize,
+    stamp: u64,
+    unwinds: bool,
+) {
+    struct Unwound;
+
+    let (extensions, payload) = body.split_at(extensions.min(body.len()) / 8 * 8);
+    let length = u32::try_from(payload.len()).unwrap();
+    let place = session.tail() + 8 + extensions.len() as u64;
+    let fill = || {
+        session.write_with(tag(stamp), extensions, length, |words| {
+            if !payload.is_empty() {
+                assert!(std::ptr::eq(&raw const words[0], ring.word(place)), "its place in memory");
+            }
+            // By position: once in memory, a record may wrap.
+            let half = payload.len() / 16 * 8;
+            ring.store(place, &payload[..half]);
+            crash::point(CrashPoint::MidCopy);
+            if unwinds {
+                resume_unwind(Box::new(Unwound));
+            }
+            ring.store(place + half as u64, &payload[half..]);
+        });
+    };
+    match catch_unwind(AssertUnwindSafe(fill)) {
+        Ok(()) => assert!(!unwinds),
+        Err(cause) if cause.is::<Unwound>() => {}
+        Err(cause) => resume_unwind(cause),
+    }
+}
+
+/// Lengths around every boundary there is up to `longest`.
+pub(super) fn telling_lengths(shape: Shape, longest: u32) -> Vec<u32> {
+    let block = u32::try_from(shape.block_bytes()).unwrap();
+    let mut lengths: Vec<u32> = (0..40).collect();
+    for unit in [block, 2 * block, 5 * block, longest / 2, longest] {
+        lengths.extend(unit.saturating_sub(17)..=unit + 17);
+    }
+    lengths.retain(|length| *length <= longest);
+    lengths.sort_unstable();
+    lengths.dedup();
+    lengths
+}
+
+/// Smaller under Miri, which is hundreds of times slower.
+pub(super) fn scaled(count: usize) -> usize {
+    if cfg!(miri) { count.div_ceil(100) } else { count }
+}
+
+/// The number of words of the stream.
+pub(super) fn word_count(shape: Shape) -> usize {
+    to_index(shape.capacity() / 8)
+}

@@ -1,0 +1,196 @@
+//! Every size, batches, writing in place, and the index after each.
+
+use super::super::position::record_bytes;
+use super::super::reader::Cursor;
+use super::super::testing::{Memory, tag};
+use super::super::writer::{Record, Session};
+use super::world::{Reading, Work, World, never, scaled, telling_lengths};
+use crate::crash::CrashPoint;
+use crate::sync::Ordering;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+#[test]
+fn every_size_comes_back() {
+    for capacity in [512, 1024, 4096] {
+        let mut world = World::new(capacity);
+        let mut reader = world.join_end();
+        let step = if cfg!(miri) { 29 } else { 1 };
+        for length in (0..=world.longest()).step_by(step) {
+            world.write(&Work::One(length));
+            assert_eq!(world.read(&mut reader, 0), Reading::Message);
+            world.write(&Work::InPlace(length, 16));
+            assert_eq!(world.read(&mut reader, 0), Reading::Message);
+            assert_eq!(world.read(&mut reader, 0), Reading::Nothing);
+        }
+    }
+}
+
+#[test]
+fn sizes_around_blocks_come_back_from_a_larger_ring() {
+    let mut world = World::new(64 << 10);
+    let mut reader = world.join_end();
+    for length in telling_lengths(world.shape(), world.longest()) {
+        if cfg!(miri) && length % 16 != 1 {
+            continue;
+        }
+        world.write(&Work::One(length));
+        assert_eq!(world.read(&mut reader, 0), Reading::Message);
+    }
+}
+
+#[test]
+fn a_batch_comes_back_in_order() {
+    let mut world = World::new(1024);
+    let mut reader = world.join_end();
+    let batches: [&[u32]; 6] =
+        [&[], &[0], &[5, 0, 17], &[240, 240, 8], &[0; 64], &[1, 2, 3, 100, 200]];
+    for round in 0..scaled(40) {
+        let lengths = batches[round % batches.len()];
+        world.write(&Work::Batch(lengths.to_vec()));
+        assert_eq!(world.drain(&mut reader), lengths.len() as u64);
+        // Else every batch would start at the same place.
+        world.write(&Work::One(u32::try_from(round).unwrap()));
+        assert_eq!(world.drain(&mut reader), 1);
+    }
+}
+
+#[test]
+fn a_batch_may_be_as_large_as_a_record() {
+    let mut world = World::new(512);
+    let mut reader = world.join_end();
+    let lengths = vec![0, 24, 100, world.longest() - 8 - 32 - 112];
+    let bytes: u64 = lengths.iter().copied().map(record_bytes).sum();
+    assert_eq!(bytes, world.shape().largest_record());
+    for _ in 0..5 {
+        world.write(&Work::Batch(lengths.clone()));
+        assert_eq!(world.drain(&mut reader), 4);
+    }
+}
+
+/// In a block of 8 bytes every record crosses boundaries; in one of 16, half of them. `World`
+/// compares every entry with the model after each step.
+#[test]
+fn the_index_leads_to_the_first_record_of_each_block() {
+    for capacity in [512, 1024, 8192] {
+        let mut world = World::new(capacity);
+        let mut state = 1_u32;
+        for _ in 0..scaled(3000) {
+            state = state.wrapping_mul(1_103_515_245).wrapping_add(12345);
+            let longest = if state & 0x70_0000 == 0 { world.longest() } else { 40 };
+            world.write(&Work::One((state >> 8) % (longest + 1)));
+        }
+        world.join_oldest();
+        world.join_end();
+    }
+}
+
+#[test]
+fn a_record_over_many_blocks_is_the_entry_of_all_of_them() {
+    let mut world = World::new(1024);
+    world.write(&Work::One(5));
+    world.write(&Work::One(world.longest()));
+    let end = world.model.end();
+    assert_eq!(end, 16 + 512);
+    for block in 2..=end / 16 {
+        let mark = world.ring().mark(block).unwrap();
+        assert_eq!((mark.position, mark.sequence), (end, 2), "block {block}");
+    }
+    assert_eq!(world.ring().mark(1).unwrap().position, 16);
+    assert_eq!(world.ring().mark(end / 16 + 1), None);
+}
+
+#[test]
+fn each_message_of_a_batch_may_be_an_entry() {
+    let mut world = World::new(1024);
+    world.write(&Work::Batch(vec![8, 9, 16, 0, 40, 1]));
+    let starts = [0, 16, 40, 64, 72, 120, 136];
+    let entries = [0, 1, 2, 3, 3, 5, 5, 5, 6];
+    for (block, number) in (0..).zip(entries) {
+        let mark = world.ring().mark(block).unwrap();
+        assert_eq!((mark.position, mark.sequence), (starts[number], number as u64));
+    }
+}
+
+#[test]
+fn room_is_reserved_by_whole_blocks() {
+    let mut world = World::new(4096);
+    let reserves = |world: &mut World, length| {
+        world.perform(&Work::One(length), false, never).contains(&CrashPoint::AfterReserve)
+    };
+    assert!(reserves(&mut world, 0), "a new bus has room for its end alone");
+    // Of a block of 64 bytes 8 are taken and 8 are the end's.
+    assert!(!reserves(&mut world, 0));
+    assert!(!reserves(&mut world, 32));
+    assert_eq!(world.model.end(), 56, "the end's word is the last of the block");
+    assert_eq!(world.model.reserved, 64);
+    assert!(reserves(&mut world, 0));
+    assert_eq!(world.model.reserved, 128);
+    let longest = world.longest();
+    assert!(reserves(&mut world, longest));
+    assert_eq!(world.model.reserved, 64 + 2048 + 64);
+}
+
+#[test]
+fn room_that_nobody_used_stays_reserved() {
+    let mut world = World::new(1024);
+    let mut reader = world.join_end();
+    world.fill(24, 512);
+    world.write(&Work::Reserve(512));
+    assert_eq!(world.model.reserved, 512 + 512 + 16);
+    for _ in 0..8 {
+        world.write(&Work::One(24));
+    }
+    // 16 bytes at the start of the stream may be overwritten, though nobody did.
+    assert_eq!(world.read(&mut reader, 0), Reading::Lapped(1, 32));
+    assert_eq!(world.drain(&mut reader), 23);
+}
+
+#[test]
+fn a_closure_that_unwinds_leaves_nothing() {
+    for capacity in [512, 4096] {
+        let mut world = World::new(capacity);
+        let mut reader = world.join_end();
+        for round in 0..scaled(200) {
+            let length = u32::try_from(round * 31 % 248).unwrap();
+            let before = world.model.end();
+            world.write(&Work::Unwind(length));
+            assert_eq!(world.model.end(), before);
+            assert_eq!(world.read(&mut reader, 0), Reading::Nothing);
+            world.write(&Work::InPlace(length / 2, 8));
+            assert_eq!(world.drain(&mut reader), 1);
+        }
+    }
+}
+
+/// Two messages in one session: what `burst` does.
+#[test]
+fn a_writer_may_write_on_after_a_closure_unwound() {
+    let memory = Memory::new(512);
+    let ring = memory.ring();
+    let mut session = Session::begin(ring, false).unwrap();
+    session.reserve(session.wanted(200));
+    let unwound = catch_unwind(AssertUnwindSafe(|| {
+        session.write_with(tag(7), &[1; 8], 40, |_| resume_unwind(Box::new(())));
+    }));
+    assert!(unwound.is_err());
+    session.write(Record { tag: tag(8), extensions: &[], payload: b"still here" });
+    assert_eq!((session.tail(), session.sequence()), (24, 1));
+    let seen = Cursor { position: 0, sequence: 0 }.look(ring).unwrap().unwrap();
+    assert_eq!((seen.tag, seen.length), (tag(8), 10));
+}
+
+/// Bytes behind the payload are 0, whatever an older message, or the closure that does not fill it
+/// all, left there.
+#[test]
+fn padding_is_zero() {
+    let memory = Memory::new(512);
+    let ring = memory.ring();
+    memory.words[1..].iter().for_each(|word| word.store(u64::MAX, Ordering::Relaxed));
+    let mut session = Session::begin(ring, false).unwrap();
+    session.reserve(session.wanted(24));
+    session.write_with(1, &[], 9, |_| ());
+    assert_eq!(ring.word(8).load(Ordering::Relaxed), u64::MAX, "the closure's own");
+    assert_eq!(ring.word(16).load(Ordering::Relaxed), 0);
+    assert_eq!(ring.word(24).load(Ordering::Relaxed), 0);
+    assert_eq!(ring.word(32).load(Ordering::Relaxed), u64::MAX, "behind the end");
+}
