@@ -64,6 +64,7 @@ mod error;
 pub(crate) mod notify;
 pub(crate) mod ring;
 mod settings;
+#[cfg(not(loom))]
 pub(crate) mod shm;
 pub(crate) mod sync;
 pub(crate) mod topic;
