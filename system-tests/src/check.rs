@@ -1,0 +1,198 @@
+//! Whether what a subscriber received is what was published: whole, complete, once, in one order.
+
+use crate::payload::{Payload, decode};
+use std::collections::{BTreeMap, HashMap};
+
+/// Messages of a window, whose order is summed up in one number.
+pub const WINDOW: u64 = 4096;
+
+/// Checks messages one by one, and remembers little.
+#[derive(Debug, Default)]
+pub struct Stream {
+    next_sequence: Option<u64>,
+    next_counter: HashMap<u32, u64>,
+    /// Of each window: the sum of its order, and how many of its messages were seen.
+    windows: BTreeMap<u64, (u64, u64)>,
+    received: u64,
+    lost: u64,
+}
+
+impl Stream {
+    /// Takes the next message: its number in the bus and its bytes.
+    ///
+    /// # Errors
+    /// If it is torn, missing others before it, there twice, or out of order.
+    pub fn take(&mut self, sequence: u64, bytes: &[u8]) -> Result<Payload, String> {
+        let payload = decode(bytes).map_err(|error| format!("sequence {sequence}: {error}"))?;
+        if let Some(next) = self.next_sequence
+            && sequence != next
+        {
+            return Err(format!("sequence {sequence} where {next} should come"));
+        }
+        let Payload { worker, counter } = payload;
+        // Who was there from the beginning has seen every worker's first message.
+        let expected = self.next_counter.get(&worker).copied();
+        let expected = expected.or_else(|| (self.lost == 0 && self.starts_at_0()).then_some(0));
+        if let Some(expected) = expected
+            && (counter < expected || counter > expected && self.lost == 0)
+        {
+            return Err(format!(
+                "sequence {sequence}: message {counter} of worker {worker} where {expected} should come"
+            ));
+        }
+        self.next_counter.insert(worker, counter + 1);
+        self.next_sequence = Some(sequence + 1);
+        self.received += 1;
+        let (sum, seen) = self.windows.entry(sequence / WINDOW).or_default();
+        let word = u64::from(worker) << 44 ^ counter;
+        *sum = (sum.rotate_left(7) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        *seen += 1;
+        Ok(payload)
+    }
+
+    /// Takes the news that `messages` were lost here.
+    pub fn lose(&mut self, messages: u64) {
+        self.lost += messages;
+        if let Some(next) = &mut self.next_sequence {
+            *next += messages;
+        }
+    }
+
+    /// The number of the first message, if the stream begins in the middle.
+    pub fn start_at(&mut self, sequence: u64) {
+        self.next_sequence = Some(sequence);
+    }
+
+    /// Number of the message that should come next, if one came already.
+    #[must_use]
+    pub fn next_sequence(&self) -> Option<u64> {
+        self.next_sequence
+    }
+
+    /// Messages taken.
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Messages lost, as told.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// How many messages of each worker have come, or were lost, up to the last one that came.
+    #[must_use]
+    pub fn counts(&self) -> &HashMap<u32, u64> {
+        &self.next_counter
+    }
+
+    /// Sums of the order of all windows that were seen completely.
+    pub fn orders(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.windows
+            .iter()
+            .filter(|(_, (_, seen))| *seen == WINDOW)
+            .map(|(window, (sum, _))| (*window, *sum))
+    }
+
+    /// Sums of the order of windows that were seen completely, as far as not taken before.
+    pub fn take_orders(&mut self) -> Vec<(u64, u64)> {
+        let orders: Vec<_> = self.orders().collect();
+        for (window, _) in &orders {
+            self.windows.remove(window);
+        }
+        orders
+    }
+
+    fn starts_at_0(&self) -> bool {
+        self.next_sequence.is_none_or(|next| next == self.received)
+    }
+}
+
+/// The one order, as all subscribers tell it.
+#[derive(Debug, Default)]
+pub struct OneOrder {
+    windows: BTreeMap<u64, (u64, String)>,
+    compared: u64,
+}
+
+impl OneOrder {
+    /// Takes a window of a subscriber.
+    ///
+    /// # Errors
+    /// If another one saw it in another order.
+    pub fn take(&mut self, who: &str, window: u64, sum: u64) -> Result<(), String> {
+        match self.windows.get(&window) {
+            Some((known, other)) if *known != sum => {
+                Err(format!("{who} and {other} saw window {window} in different orders"))
+            }
+            Some(_) => {
+                self.compared += 1;
+                Ok(())
+            }
+            None => {
+                self.windows.insert(window, (sum, who.to_owned()));
+                Ok(())
+            }
+        }
+    }
+
+    /// How often a window was found to be as another subscriber saw it.
+    #[must_use]
+    pub fn compared(&self) -> u64 {
+        self.compared
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::payload::{HEAD, encode};
+
+    fn message(worker: u32, counter: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        encode(Payload { worker, counter }, HEAD, &mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn gaps_repetitions_and_late_beginnings_are_found() {
+        let mut stream = Stream::default();
+        assert!(stream.take(0, &message(1, 0)).is_ok());
+        assert!(stream.take(1, &message(2, 0)).is_ok());
+        assert!(stream.take(2, &message(1, 2)).is_err());
+        assert!(stream.take(2, &message(1, 0)).is_err());
+        assert!(stream.take(3, &message(1, 1)).is_err());
+        assert!(stream.take(2, &message(3, 1)).is_err());
+        assert!(stream.take(2, &message(1, 1)).is_ok());
+        stream.lose(10);
+        assert!(stream.take(13, &message(1, 9)).is_ok());
+        assert!(stream.take(14, &message(1, 8)).is_err());
+        assert_eq!((stream.received(), stream.lost()), (4, 10));
+
+        let mut late = Stream::default();
+        late.start_at(50);
+        assert!(late.take(50, &message(1, 30)).is_ok());
+        assert!(late.take(51, &message(1, 32)).is_err());
+    }
+
+    #[test]
+    fn another_order_of_the_same_messages_is_another_sum() {
+        let order = |swapped: bool| {
+            let mut stream = Stream::default();
+            for sequence in 0..WINDOW {
+                let worker = u32::from((sequence % 2 == 1) ^ (swapped && sequence / 2 == 7));
+                stream.take(sequence, &message(worker, sequence / 2)).unwrap();
+            }
+            let orders = stream.take_orders();
+            assert_eq!(orders.len(), 1);
+            orders[0]
+        };
+        let mut one = OneOrder::default();
+        let (window, sum) = order(false);
+        one.take("a", window, sum).unwrap();
+        one.take("b", window, sum).unwrap();
+        assert_eq!(one.compared(), 1);
+        assert!(one.take("c", window, order(true).1).is_err());
+    }
+}
