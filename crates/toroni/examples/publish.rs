@@ -1,0 +1,32 @@
+//! The shortest publisher: a message five times a second, until Ctrl-C.
+//!
+//! ```console
+//! $ cargo run -p toroni --example subscribe &
+//! $ cargo run -p toroni --example publish
+//! ```
+//!
+//! `TORONI_BUS` names the bus (`default`), `TORONI_DIR` the directory of buses.
+
+use std::env;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(signal_hook::consts::SIGINT, stop.clone())?;
+
+    let name = env::var("TORONI_BUS").unwrap_or_else(|_| "default".to_owned());
+    let bus = toroni::Bus::open(&name)?; // creates it if it is not there
+    let publisher = bus.publisher("hello/world")?;
+    for number in 1.. {
+        publisher.publish(format!("hello {number}").as_bytes())?;
+        std::thread::sleep(Duration::from_millis(200));
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    // The end of `main` drops the publisher and the bus: that gives their slot back. (A process that
+    // is killed loses it as well, and the next one finds it free.)
+    Ok(())
+}

@@ -1,0 +1,44 @@
+//! A router: one subscriber, and a handler for each kind of message.
+//!
+//! ```console
+//! $ cargo run -p toroni --example router &
+//! $ cargo run -p toroni --example publish
+//! $ cargo run -p toroni --example telemetry
+//! ```
+//!
+//! `TORONI_BUS` names the bus (`default`), `TORONI_DIR` the directory of buses.
+
+use std::env;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(signal_hook::consts::SIGINT, stop.clone())?;
+
+    let name = env::var("TORONI_BUS").unwrap_or_else(|_| "default".to_owned());
+    let mut router = toroni::Bus::open(&name)?.router()?;
+
+    router.on("hello/*", |message| {
+        println!("greeting: {}", String::from_utf8_lossy(message.payload()));
+    })?;
+    router.on("host/cpu/*", |message| {
+        // The last segment of the topic says which processor.
+        let processor = message.topic().rsplit('/').next().unwrap_or_default();
+        println!("processor {processor}: {}", String::from_utf8_lossy(message.payload()));
+    })?;
+    // A message is received once, and given to each handler that matches, in this order.
+    let count = Arc::new(AtomicU64::new(0));
+    let counted = count.clone();
+    router.on("**", move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+    })?;
+    router.on_lapped(|messages, _bytes| eprintln!("too slow: missed {messages} messages"));
+
+    while !stop.load(Ordering::Relaxed) {
+        router.run_once(Duration::from_millis(200))?;
+    }
+    println!("{} messages in all", count.load(Ordering::Relaxed));
+    Ok(())
+}

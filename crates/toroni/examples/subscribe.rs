@@ -1,0 +1,29 @@
+//! The shortest subscriber: prints what is published below `hello`, until Ctrl-C.
+//!
+//! ```console
+//! $ cargo run -p toroni --example subscribe &
+//! $ cargo run -p toroni --example publish
+//! ```
+//!
+//! `TORONI_BUS` names the bus (`default`), `TORONI_DIR` the directory of buses.
+
+use std::env;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(signal_hook::consts::SIGINT, stop.clone())?;
+
+    let name = env::var("TORONI_BUS").unwrap_or_else(|_| "default".to_owned());
+    let bus = toroni::Bus::open(&name)?; // creates it if it is not there
+    let mut subscriber = bus.subscribe("hello/**")?;
+    // `receive` would wait through a Ctrl-C; a time-out lets the loop look at the flag.
+    while !stop.load(Ordering::Relaxed) {
+        if let Some(message) = subscriber.receive_timeout(Duration::from_millis(200))? {
+            println!("{} {}", message.topic(), String::from_utf8_lossy(message.payload()));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,69 @@
+//! What the processors did in an interval, from `/proc/stat` (proc_stat(5)).
+
+use std::collections::HashMap;
+use std::{fs, io};
+
+/// Clock ticks since boot by state: user, nice, system, idle, iowait, irq, softirq, steal. The columns
+/// behind them, of guests, are contained in user and nice.
+type Ticks = [u64; 8];
+
+/// Remembers the last measurement of each processor.
+pub(crate) struct Meter(HashMap<String, Ticks>);
+
+impl Meter {
+    /// Begins the first interval.
+    pub(crate) fn start() -> io::Result<Self> {
+        Ok(Self(parse(&fs::read_to_string("/proc/stat")?).collect()))
+    }
+
+    /// Ends an interval: calls `publish` with the number of each processor and its shares.
+    pub(crate) fn measure<E: From<io::Error>>(
+        &mut self,
+        mut publish: impl FnMut(&str, &str) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for (number, now) in parse(&fs::read_to_string("/proc/stat")?) {
+            // A processor that was switched on a moment ago has no interval yet.
+            if let Some(before) = self.0.insert(number.clone(), now)
+                && let Some(shares) = shares(&before, &now)
+            {
+                publish(&number, &shares)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The lines `cpu0 …`, `cpu1 …`; the line `cpu …` is their sum.
+fn parse(stat: &str) -> impl Iterator<Item = (String, Ticks)> {
+    stat.lines().filter_map(|line| {
+        let mut columns = line.strip_prefix("cpu")?.split(' ');
+        let number = columns.next().filter(|number| !number.is_empty())?;
+        let mut ticks = Ticks::default();
+        for tick in &mut ticks {
+            *tick = columns.next()?.parse().ok()?;
+        }
+        Some((number.to_owned(), ticks))
+    })
+}
+
+/// `None` in an interval without any tick.
+fn shares(before: &Ticks, now: &Ticks) -> Option<String> {
+    let mut spent = Ticks::default();
+    for (spent, (before, now)) in spent.iter_mut().zip(before.iter().zip(now)) {
+        // The kernel's counts of idle and iowait may go back (proc_stat(5)).
+        *spent = now.saturating_sub(*before);
+    }
+    let [user, nice, system, idle, iowait, irq, softirq, steal] = spent;
+    let all: u64 = spent.iter().sum();
+    let percent = |ticks: u64| ticks as f64 * 100.0 / all as f64;
+    (all > 0).then(|| {
+        format!(
+            "busy {:.1} % user {:.1} % system {:.1} % iowait {:.1} % steal {:.1} %",
+            percent(all - idle - iowait),
+            percent(user + nice),
+            percent(system + irq + softirq),
+            percent(iowait),
+            percent(steal),
+        )
+    })
+}

@@ -1,0 +1,39 @@
+//! Receiving on a tokio runtime, beside a timer and Ctrl-C.
+//!
+//! ```console
+//! $ cargo run -p toroni --features tokio --example tokio &
+//! $ cargo run -p toroni --example publish
+//! ```
+//!
+//! `TORONI_BUS` names the bus (`default`), `TORONI_DIR` the directory of buses.
+
+use std::env;
+use std::time::Duration;
+use toroni::{Bus, ReceiveError};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let name = env::var("TORONI_BUS").unwrap_or_else(|_| "default".to_owned());
+    let mut subscriber = Bus::open(&name)?.subscribe("**")?;
+    let mut second = tokio::time::interval(Duration::from_secs(1));
+    // One future for the whole loop: a new one in each round could miss a signal between two.
+    let ctrl_c = tokio::signal::ctrl_c();
+    tokio::pin!(ctrl_c);
+
+    let mut count = 0;
+    loop {
+        // The branches that lose are dropped: `receive_async` loses no message by that.
+        tokio::select! {
+            received = subscriber.receive_async() => match received {
+                Ok(message) => {
+                    count += 1;
+                    println!("{} {}", message.topic(), String::from_utf8_lossy(message.payload()));
+                }
+                Err(lapped @ ReceiveError::Lapped { .. }) => eprintln!("{lapped}"),
+                Err(error) => return Err(error.into()),
+            },
+            _ = second.tick() => println!("tick: {count} messages"),
+            stopped = &mut ctrl_c => return Ok(stopped?),
+        }
+    }
+}
