@@ -17,7 +17,13 @@ pub(super) enum Readiness {
 
 impl Subscriber {
     /// As [`Subscriber::receive`], without blocking the thread. Cancel-safe: a message is taken only by
-    /// a call that returns it.
+    /// a call that returns it. Where messages come without end, it still lets other tasks run now and
+    /// then.
+    ///
+    /// It wakes as a descriptor does ([`Subscriber::fd`]): if a publisher is killed between publishing
+    /// and waking, its last message arrives with the next one; and while nothing is published, it does
+    /// not notice that the bus was removed. Where that matters, call it within a time-out, again and
+    /// again: each call looks at the bus.
     ///
     /// # Errors
     /// See [`ReceiveError`].
@@ -32,6 +38,8 @@ impl Subscriber {
             self.readiness = Some(self.register(descriptor).map_err(failed)?);
         }
         let seen = loop {
+            // A subscriber with much to read is always ready, and would keep its thread for itself.
+            tokio::task::coop::consume_budget().await;
             if let Some(seen) = self.try_next(Body::Whole)? {
                 break seen;
             }
