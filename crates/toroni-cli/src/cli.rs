@@ -1,0 +1,377 @@
+//! The command line: what each command takes, with an example for each.
+
+use crate::human::{parse_bytes, parse_interval, parse_mode, parse_rate};
+use crate::settings::{parse_lock, parse_notify, parse_policy};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+use toroni::{LockKind, NotifyKind, Policy, Start, WaitStrategy};
+
+/// A message bus for the processes of one Linux machine, without a broker.
+#[derive(Parser)]
+#[command(name = "toroni", version, propagate_version = true, arg_required_else_help = true)]
+#[command(after_help = "Examples:
+  toroni sub 'plant/**'                       print what is published below plant
+  toroni pub plant/boiler/temperature 351.2   publish a message
+
+Exit codes: 0 success, 1 failure, 2 wrong usage, 3 messages were lost under --strict.")]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Which bus.
+#[derive(Args, Clone)]
+pub(crate) struct Place {
+    /// Name of the bus
+    #[arg(long, global = true, value_name = "NAME", env = "TORONI_BUS", default_value = "default")]
+    pub(crate) bus: String,
+    /// Directory of all buses [default: /dev/shm/toroni]
+    #[arg(long, global = true, value_name = "DIR", env = "TORONI_DIR")]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Publish a message, or each line of standard input
+    #[command(name = "pub")]
+    Publish(Publish),
+    /// Print messages as they arrive
+    #[command(name = "sub", visible_alias = "echo")]
+    Subscribe(Subscribe),
+    /// Show rate, bandwidth and size per topic, live
+    Hz(Hz),
+    /// Create a bus with settings of your own
+    Create(Create),
+    /// List the buses
+    #[command(
+        name = "ls",
+        after_help = "Example:
+  toroni --dir /mnt/buses ls --json | jq -r .name"
+    )]
+    List(List),
+    /// Show one bus: its header, its participants, who lags, who lost what
+    #[command(after_help = "Example:
+  toroni info plant --json | jq '.subscribers[] | {name, pid, lag_bytes, lost_messages}'")]
+    Info(Info),
+    /// Show the topics of a bus, with counts within the retained ring
+    #[command(after_help = "Example:
+  toroni topics plant --json | jq -r 'select(.messages > 100) | .topic'")]
+    Topics(Info),
+    /// Free what the dead left behind; remove buses that nobody holds
+    Clean(Clean),
+    /// Print the completions for a shell
+    Completions(Completions),
+    /// Print a manual page
+    Man(Man),
+}
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  toroni pub plant/boiler/temperature 351.2
+  vmstat 1 | toroni pub host/vmstat                  each line is a message
+  toroni pub load/test --size 1KiB --repeat 100000 --rate 10k/s
+  toroni pub firmware --file image.bin --chunk 64KiB --wait-subscribers 1")]
+pub(crate) struct Publish {
+    /// Topic, as in plant/boiler/temperature
+    pub(crate) topic: String,
+    /// The message; without it, and without --size, --raw and --file, each line of standard input
+    #[arg(allow_negative_numbers = true, conflicts_with_all = ["size", "raw", "file"])]
+    pub(crate) message: Option<OsString>,
+    /// Publish the message so many times; needs MESSAGE or --size
+    #[arg(long, value_name = "N", conflicts_with_all = ["raw", "file"])]
+    pub(crate) repeat: Option<u64>,
+    /// Make messages of so many bytes, with a counter at their start
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, conflicts_with_all = ["raw", "file"])]
+    pub(crate) size: Option<u64>,
+    /// Messages per second, as in 500/s, 10k/s or 30/min [default: as fast as possible]
+    #[arg(long, value_name = "R/s", value_parser = parse_rate)]
+    pub(crate) rate: Option<f64>,
+    /// Publish so many messages at once: all of a batch become visible together
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) batch: u32,
+    /// Deliver to the subscribers of the topic and of everything below it
+    #[arg(long)]
+    pub(crate) to_descendants: bool,
+    /// Start when so many subscribers are on the bus
+    #[arg(long, value_name = "N")]
+    pub(crate) wait_subscribers: Option<u32>,
+    /// All of standard input is one message
+    #[arg(long, conflicts_with = "file")]
+    pub(crate) raw: bool,
+    /// Publish the content of a file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// Bytes of the file in a message
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, default_value = "64KiB", requires = "file")]
+    pub(crate) chunk: u64,
+    /// Stamp each message with the time
+    #[arg(long)]
+    pub(crate) timestamps: bool,
+    /// Name of this participant in `toroni info`
+    #[arg(long, value_name = "NAME", default_value = "toroni-pub")]
+    pub(crate) name: String,
+    /// Print a summary at the end as a JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  toroni sub                                         everything on the bus
+  toroni sub 'plant/**' '*/alarm'                    * is one segment, ** any number
+  toroni sub --json --from oldest --count 10 | jq .payload
+  toroni sub --strict > capture                      exit code 3 at the first loss
+
+Text is printed as topic, tab, payload. Exit codes: 0 ended normally, 1 --count was not reached,
+3 messages were lost under --strict.")]
+pub(crate) struct Subscribe {
+    /// What to print, as in plant/** [default: **]
+    #[arg(value_name = "PATTERN", hide_default_value = true, default_value = "**")]
+    pub(crate) patterns: Vec<String>,
+    /// End after so many messages
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<u64>,
+    /// How to print a message
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+    /// The same as --format json: one object a line
+    #[arg(long, conflicts_with = "format")]
+    pub(crate) json: bool,
+    /// Leave out the topic
+    #[arg(long)]
+    pub(crate) payload_only: bool,
+    /// Where to start: latest, oldest, or a position printed by --json
+    #[arg(long, value_name = "START", default_value = "latest", value_parser = parse_start)]
+    pub(crate) from: Start,
+    /// Never make a publisher wait; lose messages instead
+    #[arg(long)]
+    pub(crate) no_gate: bool,
+    /// End with exit code 3 at the first loss
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// How to wait for messages
+    #[arg(long, value_enum, default_value_t = Wait::Backoff)]
+    pub(crate) wait: Wait,
+    /// End after so many seconds without a message
+    #[arg(long, value_name = "S", value_parser = parse_interval)]
+    pub(crate) timeout: Option<Duration>,
+    /// Write a line to this inherited descriptor once subscribed
+    #[arg(long, value_name = "FD")]
+    pub(crate) ready_fd: Option<i32>,
+    /// Name of this participant in `toroni info`
+    #[arg(long, value_name = "NAME", default_value = "toroni-sub")]
+    pub(crate) name: String,
+}
+
+#[derive(Args)]
+#[command(after_help = "Example:
+  toroni hz 'plant/**' --interval 5
+
+It watches without gating: publishers never wait for it; what it missed is counted as lost.")]
+pub(crate) struct Hz {
+    /// What to count, as in plant/** [default: **]
+    #[arg(value_name = "PATTERN", hide_default_value = true, default_value = "**")]
+    pub(crate) patterns: Vec<String>,
+    /// Seconds between two reports
+    #[arg(long, value_name = "S", default_value = "1", value_parser = parse_interval)]
+    pub(crate) interval: Duration,
+    /// End after so many reports
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<u64>,
+    /// Print each report as a JSON object on a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  toroni create plant --capacity 64MiB --policy wait:forever
+  toroni create ticks --policy overwrite --readers traders --mode 0640
+  toroni create pod --lock lease --notify multicast:239.255.1.2:5000")]
+pub(crate) struct Create {
+    /// Name of the new bus
+    pub(crate) name: String,
+    /// Bytes of the ring: a power of two from 64KiB to 1TiB [default: 4MiB]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub(crate) capacity: Option<u64>,
+    /// Subscribers at the same time, at most 1024 [default: 128]
+    #[arg(long, value_name = "N")]
+    pub(crate) max_subscribers: Option<u32>,
+    /// Publishing processes at the same time, at most 1024 [default: 128]
+    #[arg(long, value_name = "N")]
+    pub(crate) max_publishers: Option<u32>,
+    /// When a subscriber is slow: wait[:LIMIT|:forever], overwrite, bounded:BUDGET/PER [default: wait:100ms]
+    #[arg(long, value_parser = parse_policy)]
+    pub(crate) policy: Option<Policy>,
+    /// How publishers exclude one another: lease (works across containers) or robust [default: lease]
+    #[arg(long, value_name = "KIND", value_parser = parse_lock)]
+    pub(crate) lock: Option<LockKind>,
+    /// Group that may publish, by name or number
+    #[arg(long, value_name = "GROUP")]
+    pub(crate) writers: Option<String>,
+    /// Group that may subscribe, by name or number
+    #[arg(long, value_name = "GROUP")]
+    pub(crate) readers: Option<String>,
+    /// File mode in octal [default: 0666 without the bits of the umask]
+    #[arg(long, value_parser = parse_mode)]
+    pub(crate) mode: Option<u32>,
+    /// Put the ring on huge pages
+    #[arg(long)]
+    pub(crate) huge_pages: bool,
+    /// How subscribers are woken: futex, datagram, multicast[:GROUP:PORT] [default: futex]
+    #[arg(long, value_name = "KIND", value_parser = parse_notify)]
+    pub(crate) notify: Option<NotifyKind>,
+    /// Never removed by `toroni clean`
+    #[arg(long)]
+    pub(crate) persistent: bool,
+    /// Bytes for the names of topics [default: 1MiB]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub(crate) topic_table: Option<u64>,
+    /// Print the new bus as a JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Options of the commands that only list something.
+#[derive(Args)]
+pub(crate) struct List {
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Options of the commands that look at one bus.
+#[derive(Args)]
+pub(crate) struct Info {
+    /// Name of the bus [default: that of --bus]
+    pub(crate) name: Option<String>,
+    /// Print JSON, one object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  toroni clean --dry-run        what would be removed
+  toroni clean plant            only the bus plant
+
+A bus that somebody holds, or that was created with --persistent, is never removed.")]
+pub(crate) struct Clean {
+    /// Only this bus [default: all of the directory]
+    pub(crate) name: Option<String>,
+    /// Show what would be done, and do nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  toroni completions bash > ~/.local/share/bash-completion/completions/toroni
+  toroni completions zsh > ~/.zfunc/_toroni
+  toroni completions fish > ~/.config/fish/completions/toroni.fish")]
+pub(crate) struct Completions {
+    /// Which shell
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  toroni man | man -l -
+  toroni man sub | man -l -
+  toroni man --to /usr/local/share/man/man1")]
+pub(crate) struct Man {
+    /// The command to describe [default: the program itself]
+    #[arg(conflicts_with = "to")]
+    pub(crate) command: Option<String>,
+    /// Write the pages of all commands into this directory
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) to: Option<PathBuf>,
+}
+
+/// How `sub` prints a message.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Topic, tab, payload, line feed
+    Text,
+    /// Topic, tab, payload in hexadecimal digits, line feed
+    Hex,
+    /// The payload and nothing else
+    Raw,
+    /// An object with topic, position, sequence, length and payload
+    Json,
+}
+
+/// How `sub` waits.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Wait {
+    /// Poll without a pause: lowest latency, a whole processor
+    Spin,
+    /// Poll, and let others run in between
+    Yield,
+    /// Poll for a short time, then sleep
+    Backoff,
+    /// Sleep at once
+    Block,
+}
+
+impl From<Wait> for WaitStrategy {
+    fn from(wait: Wait) -> Self {
+        match wait {
+            Wait::Spin => Self::Spin,
+            Wait::Yield => Self::Yield,
+            Wait::Backoff => Self::Backoff,
+            Wait::Block => Self::Block,
+        }
+    }
+}
+
+fn parse_start(text: &str) -> Result<Start, String> {
+    match text {
+        "latest" => Ok(Start::Latest),
+        "oldest" => Ok(Start::Oldest),
+        position => position
+            .parse()
+            .map(Start::Position)
+            .map_err(|_| "write latest, oldest, or the position of a message".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definitions_fit_together() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_shows_an_example() {
+        for command in Cli::command().get_subcommands().filter(|c| !c.is_hide_set()) {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let wanted = format!("toroni {}", command.get_name());
+            assert!(
+                help.starts_with("Example") && help.contains(command.get_name()),
+                "{wanted} has no example"
+            );
+        }
+    }
+
+    #[test]
+    fn starts_are_parsed() {
+        assert!(matches!(parse_start("latest"), Ok(Start::Latest)));
+        assert!(matches!(parse_start("oldest"), Ok(Start::Oldest)));
+        assert!(matches!(parse_start("4096"), Ok(Start::Position(4096))));
+        assert!(parse_start("-1").is_err());
+        assert!(parse_start("newest").is_err());
+    }
+}

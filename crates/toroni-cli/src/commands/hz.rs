@@ -1,0 +1,225 @@
+//! `toroni hz`: rate, bandwidth and size per topic, live.
+
+use crate::cli::{Hz, Place};
+use crate::failure::Failure;
+use crate::human::{self, as_f64};
+use crate::output::{Output, Table};
+use crate::stop::{Patience, Stop};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use toroni::{Message, ReceiveError, Subscriber};
+
+/// Messages between two looks at the clock while there is always one more.
+const MESSAGES_BETWEEN_LOOKS: u32 = 256;
+
+/// Topics with a line of their own; those that come later share one.
+const MOST_TOPICS: usize = 10_000;
+/// The line they share. No topic has this name: `*` is reserved.
+const OTHER_TOPICS: &str = "* (other topics)";
+
+/// Reports once per interval until a signal, the count, or nobody reads the output.
+pub(crate) fn run(place: &Place, arguments: &Hz) -> Result<(), Failure> {
+    let stop = Stop::install(Patience::ASecond)?;
+    let mut output = Output::new()?;
+    let bus = super::config(place).participant_name("toroni-hz").open(&place.bus)?;
+    let mut builder = bus.subscriber().gating(false).name("toroni-hz");
+    for pattern in &arguments.patterns {
+        builder = builder.pattern(pattern);
+    }
+    let mut subscriber = builder.build()?;
+
+    let mut counts = Counts::default();
+    let mut screen = Screen::default();
+    let mut started = Instant::now();
+    let mut reports = 0;
+    while arguments.count.is_none_or(|wanted| reports < wanted) {
+        counts.collect(&mut subscriber, started + arguments.interval, &stop, &output)?;
+        if stop.is_set() {
+            break;
+        }
+        let seconds = started.elapsed().as_secs_f64();
+        started = Instant::now();
+        if arguments.json {
+            output.json(&counts.json(seconds))?;
+        } else {
+            screen.show(&counts.text(seconds), &mut output)?;
+        }
+        output.flush()?;
+        counts.next_interval();
+        reports += 1;
+    }
+    output.flush()
+}
+
+/// What arrived on a topic, in this interval and since the start.
+#[derive(Default)]
+struct TopicCount {
+    messages: u64,
+    bytes: u64,
+    total_messages: u64,
+    total_bytes: u64,
+}
+
+#[derive(Default)]
+struct Counts {
+    topics: BTreeMap<String, TopicCount>,
+    lost_messages: u64,
+}
+
+impl Counts {
+    fn collect(
+        &mut self,
+        subscriber: &mut Subscriber,
+        until: Instant,
+        stop: &Stop,
+        output: &Output,
+    ) -> Result<(), Failure> {
+        while !stop.is_set() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            if self.take_some(subscriber)? {
+                continue;
+            }
+            output.check_reader()?;
+            match subscriber.receive_timeout(left.min(super::LOOK_UP_EVERY)) {
+                Ok(Some(message)) => self.add(&message),
+                Ok(None) => {}
+                Err(error) => self.add_loss(error)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// `false` if there was nothing more.
+    fn take_some(&mut self, subscriber: &mut Subscriber) -> Result<bool, Failure> {
+        for _ in 0..MESSAGES_BETWEEN_LOOKS {
+            match subscriber.try_receive() {
+                Ok(Some(message)) => self.add(&message),
+                Ok(None) => return Ok(false),
+                Err(error) => self.add_loss(error)?,
+            }
+        }
+        Ok(true)
+    }
+
+    fn add(&mut self, message: &Message<'_>) {
+        let mut name = message.topic();
+        // Not `entry`, which would need an owned name for every message.
+        if !self.topics.contains_key(name) {
+            if self.topics.len() >= MOST_TOPICS {
+                name = OTHER_TOPICS;
+            }
+            self.topics.entry(name.to_owned()).or_default();
+        }
+        if let Some(topic) = self.topics.get_mut(name) {
+            let bytes = u64::try_from(message.payload().len()).unwrap_or(u64::MAX);
+            topic.messages += 1;
+            topic.bytes += bytes;
+            topic.total_messages += 1;
+            topic.total_bytes += bytes;
+        }
+    }
+
+    fn add_loss(&mut self, error: ReceiveError) -> Result<(), Failure> {
+        let ReceiveError::Lapped { lost_messages, .. } = error else { return Err(error.into()) };
+        self.lost_messages += lost_messages;
+        Ok(())
+    }
+
+    fn next_interval(&mut self) {
+        self.lost_messages = 0;
+        for topic in self.topics.values_mut() {
+            topic.messages = 0;
+            topic.bytes = 0;
+        }
+    }
+
+    fn json(&self, seconds: f64) -> Value {
+        let topics: Vec<Value> = self
+            .topics
+            .iter()
+            .map(|(name, count)| {
+                json!({
+                    "topic": name,
+                    "messages": count.messages,
+                    "bytes": count.bytes,
+                    "messages_per_second": as_f64(count.messages) / seconds,
+                    "bytes_per_second": as_f64(count.bytes) / seconds,
+                    "mean_bytes": mean(count.bytes, count.messages),
+                    "total_messages": count.total_messages,
+                    "total_bytes": count.total_bytes,
+                })
+            })
+            .collect();
+        json!({ "seconds": seconds, "topics": topics, "lost_messages": self.lost_messages })
+    }
+
+    fn text(&self, seconds: f64) -> Vec<String> {
+        let mut table =
+            Table::new(&["TOPIC", ">RATE", ">BANDWIDTH", ">MEAN SIZE", ">MESSAGES", ">BYTES"]);
+        for (name, count) in &self.topics {
+            table.row(vec![
+                name.clone(),
+                human::per_second(as_f64(count.messages) / seconds),
+                human::bytes_per_second(as_f64(count.bytes) / seconds),
+                mean(count.bytes, count.messages)
+                    .and_then(human::to_u64)
+                    .map_or_else(|| "-".to_owned(), human::bytes),
+                human::count(count.total_messages),
+                human::bytes(count.total_bytes),
+            ]);
+        }
+        let mut lines: Vec<String> = table.render().lines().map(str::to_owned).collect();
+        if self.lost_messages > 0 {
+            lines.push(format!(
+                "too fast to watch: missed {} messages of the bus in {}",
+                human::count(self.lost_messages),
+                human::duration(Duration::from_secs_f64(seconds))
+            ));
+        }
+        lines
+    }
+}
+
+fn mean(bytes: u64, messages: u64) -> Option<f64> {
+    (messages > 0).then(|| as_f64(bytes) / as_f64(messages))
+}
+
+/// Reports one below the other, or on a terminal one in place of the other.
+#[derive(Default)]
+struct Screen {
+    lines_shown: usize,
+}
+
+impl Screen {
+    fn show(&mut self, lines: &[String], output: &mut Output) -> Result<(), Failure> {
+        if !output.is_terminal() {
+            for line in lines {
+                output.line(line)?;
+            }
+            return output.line("");
+        }
+        // Lines that scrolled away, or wrapped, cannot be written over: show only what fits.
+        let (columns, rows) = terminal_size();
+        if self.lines_shown > 0 {
+            output.bytes(format!("\x1b[{}A\x1b[J", self.lines_shown).as_bytes())?;
+        }
+        let fitting = lines.len().min(rows.saturating_sub(1).max(1));
+        for line in &lines[..fitting] {
+            let cut: String = line.chars().take(columns).collect();
+            output.line(&cut)?;
+        }
+        self.lines_shown = fitting;
+        Ok(())
+    }
+}
+
+fn terminal_size() -> (usize, usize) {
+    match rustix::termios::tcgetwinsize(rustix::stdio::stdout()) {
+        Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col.into(), size.ws_row.into()),
+        _ => (80, 24),
+    }
+}

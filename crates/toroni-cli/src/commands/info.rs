@@ -1,0 +1,242 @@
+//! `toroni info`: one bus, seen from outside.
+
+use crate::cli::{Info, Place};
+use crate::failure::Failure;
+use crate::output::{Output, Table};
+use crate::{human, settings};
+use serde_json::{Value, json};
+use std::time::{SystemTime, UNIX_EPOCH};
+use toroni::{BusStats, LockOwner, PublisherStats, SubscriberSlotStats};
+
+/// Prints the header of the bus and its participants.
+pub(crate) fn run(place: &Place, arguments: &Info) -> Result<(), Failure> {
+    let bus = super::open_existing(place, arguments.name.as_deref())?;
+    let stats = bus.stats()?;
+    let mut output = Output::new()?;
+    if arguments.json {
+        output.json(&full_json(&stats))?;
+    } else {
+        header_text(&stats, &mut output)?;
+        publishers_text(&stats, &mut output)?;
+        subscribers_text(&stats, &mut output)?;
+    }
+    output.flush()
+}
+
+/// What does not change while the bus lives, and how far its stream is.
+pub(crate) fn header_json(stats: &BusStats) -> Value {
+    json!({
+        "name": stats.name,
+        "path": stats.path.to_string_lossy(),
+        "id": stats.id.to_string(),
+        "capacity": stats.capacity,
+        "topic_table_bytes": stats.topic_table_bytes,
+        "policy": settings::policy(stats.policy),
+        "lock": settings::lock(stats.lock),
+        "notify": settings::notify(stats.notify),
+        "persistent": stats.persistent,
+        "on_disk": stats.on_disk,
+        "created": unix_seconds(stats.created),
+        "max_publishers": stats.max_publishers,
+        "max_subscribers": stats.max_subscribers,
+        "messages": stats.sequence,
+        "bytes": stats.tail,
+        "oldest_position": stats.oldest_position,
+        "topics": stats.topics,
+    })
+}
+
+fn full_json(stats: &BusStats) -> Value {
+    let mut object = header_json(stats);
+    object["lock_owner"] = stats.lock_owner.as_ref().map_or(Value::Null, |owner| {
+        json!({
+            "slot": owner.slot, "pid": owner.pid, "alive": owner.alive, "stopped": owner.stopped,
+        })
+    });
+    object["publishers"] = participants(stats.publishers.as_deref(), publisher_json);
+    object["subscribers"] = participants(stats.subscribers.as_deref(), subscriber_json);
+    object["sockets"] = json!(stats.sockets);
+    object
+}
+
+/// `null` where this process may not look.
+fn participants<T>(all: Option<&[T]>, one: fn(&T) -> Value) -> Value {
+    all.map_or(Value::Null, |all| all.iter().map(one).collect())
+}
+
+fn publisher_json(publisher: &PublisherStats) -> Value {
+    json!({
+        "slot": publisher.slot,
+        "name": publisher.name,
+        "pid": publisher.pid,
+        "same_pid_namespace": publisher.same_pid_namespace,
+        "alive": publisher.alive,
+        "started": unix_seconds(publisher.started),
+        "messages": publisher.messages,
+        "bytes": publisher.bytes,
+        "waits": publisher.waits,
+        "waited_seconds": publisher.waited.as_secs_f64(),
+        "overwrites": publisher.overwrites,
+        "wakes": publisher.wakes,
+    })
+}
+
+fn subscriber_json(subscriber: &SubscriberSlotStats) -> Value {
+    json!({
+        "slot": subscriber.slot,
+        "name": subscriber.name,
+        "pid": subscriber.pid,
+        "same_pid_namespace": subscriber.same_pid_namespace,
+        "alive": subscriber.alive,
+        "gating": subscriber.gating,
+        "started": unix_seconds(subscriber.started),
+        "position": subscriber.position,
+        "lag_bytes": subscriber.lag_bytes,
+        "received": subscriber.received,
+        "lost_messages": subscriber.lost_messages,
+        "lapses": subscriber.lapses,
+        "lapsed_now": subscriber.lapsed_now,
+    })
+}
+
+fn header_text(stats: &BusStats, output: &mut Output) -> Result<(), Failure> {
+    let retained = stats.tail.saturating_sub(stats.oldest_position);
+    let mut lines = vec![
+        ("bus", stats.name.clone()),
+        ("path", stats.path.to_string_lossy().into_owned()),
+        ("id", stats.id.to_string()),
+        ("created", format!("{} ago", age(stats.created))),
+        (
+            "ring",
+            format!(
+                "{}, {} of them retained",
+                human::bytes(stats.capacity),
+                human::bytes(retained)
+            ),
+        ),
+        (
+            "stream",
+            format!("{} messages, {}", human::count(stats.sequence), human::bytes(stats.tail)),
+        ),
+        ("topics", format!("{}, table of {}", stats.topics, human::bytes(stats.topic_table_bytes))),
+        ("policy", settings::policy(stats.policy)),
+        ("lock", format!("{}, {}", settings::lock(stats.lock), owner(stats.lock_owner.as_ref()))),
+        ("notifier", settings::notify(stats.notify)),
+    ];
+    if stats.persistent {
+        lines.push(("persistent", "yes: `toroni clean` leaves it alone".to_owned()));
+    }
+    if stats.on_disk {
+        lines.push(("on disk", "yes".to_owned()));
+    }
+    if !stats.sockets.is_empty() {
+        lines.push(("sockets", stats.sockets.join(", ")));
+    }
+    for (label, value) in lines {
+        output.line(&format!("{label:<11} {}", crate::output::printable(&value)))?;
+    }
+    Ok(())
+}
+
+fn publishers_text(stats: &BusStats, output: &mut Output) -> Result<(), Failure> {
+    let Some(publishers) = &stats.publishers else {
+        return output.line("\npublishers: not visible with the access of this process");
+    };
+    output.line(&format!("\npublishers  {} of {}", publishers.len(), stats.max_publishers))?;
+    let mut table = Table::new(&[
+        ">SLOT",
+        "NAME",
+        ">PID",
+        "STATE",
+        ">AGE",
+        ">MESSAGES",
+        ">BYTES",
+        ">WAITS",
+        ">WAITED",
+        ">OVERWRITES",
+    ]);
+    for publisher in publishers {
+        table.row(vec![
+            publisher.slot.to_string(),
+            publisher.name.clone(),
+            pid(publisher.pid, publisher.same_pid_namespace),
+            alive(publisher.alive),
+            age(publisher.started),
+            human::count(publisher.messages),
+            human::bytes(publisher.bytes),
+            human::count(publisher.waits),
+            human::duration(publisher.waited),
+            human::count(publisher.overwrites),
+        ]);
+    }
+    if table.is_empty() { Ok(()) } else { output.table(&table) }
+}
+
+fn subscribers_text(stats: &BusStats, output: &mut Output) -> Result<(), Failure> {
+    let Some(subscribers) = &stats.subscribers else {
+        return output.line("\nsubscribers: not visible with the access of this process");
+    };
+    output.line(&format!("\nsubscribers {} of {}", subscribers.len(), stats.max_subscribers))?;
+    let mut table = Table::new(&[
+        ">SLOT",
+        "NAME",
+        ">PID",
+        "STATE",
+        ">AGE",
+        "GATING",
+        ">LAG",
+        ">RECEIVED",
+        ">LOST",
+        ">LAPSES",
+    ]);
+    for subscriber in subscribers {
+        let state = if subscriber.alive && subscriber.lapsed_now {
+            "lapsed".to_owned()
+        } else {
+            alive(subscriber.alive)
+        };
+        table.row(vec![
+            subscriber.slot.to_string(),
+            subscriber.name.clone(),
+            pid(subscriber.pid, subscriber.same_pid_namespace),
+            state,
+            age(subscriber.started),
+            if subscriber.gating { "yes" } else { "no" }.to_owned(),
+            human::bytes(subscriber.lag_bytes),
+            human::count(subscriber.received),
+            human::count(subscriber.lost_messages),
+            human::count(subscriber.lapses),
+        ]);
+    }
+    if table.is_empty() { Ok(()) } else { output.table(&table) }
+}
+
+fn owner(owner: Option<&LockOwner>) -> String {
+    let Some(owner) = owner else { return "free".to_owned() };
+    let pid = owner.pid.map_or_else(|| "an unknown process".to_owned(), |pid| format!("pid {pid}"));
+    let slot = owner.slot.map_or_else(String::new, |slot| format!(" in slot {slot}"));
+    let state = match (owner.alive, owner.stopped) {
+        (Some(false), _) => ", which is dead: the next publisher takes over",
+        (_, true) => ", which is stopped: publishers wait until it goes on (kill -CONT) or ends",
+        (_, false) => "",
+    };
+    format!("held by {pid}{slot}{state}")
+}
+
+fn pid(pid: u32, same_namespace: bool) -> String {
+    // The number of another namespace means something else here.
+    if same_namespace { pid.to_string() } else { format!("{pid} (other namespace)") }
+}
+
+fn alive(alive: bool) -> String {
+    if alive { "alive" } else { "dead" }.to_owned()
+}
+
+fn age(since: SystemTime) -> String {
+    // A clock that was set back in between gives no age below 0.
+    human::duration(since.elapsed().unwrap_or_default())
+}
+
+fn unix_seconds(time: SystemTime) -> f64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}

@@ -1,0 +1,59 @@
+//! One file for each command. Each takes its arguments and returns when it has let go of the bus.
+
+mod clean;
+mod completions;
+mod create;
+mod hz;
+mod info;
+mod list;
+mod publish;
+mod subscribe;
+mod topics;
+
+use crate::cli::{Cli, Command, Place};
+use crate::failure::Failure;
+use clap::ArgMatches;
+use clap::parser::ValueSource;
+use std::time::Duration;
+use toroni::{Bus, BusConfig};
+
+/// How long a command sleeps at a time before it looks at the signals and at its output again. A
+/// blocked subscriber looks at the ring every 100 ms at the least, so this wakes nobody more often.
+const LOOK_UP_EVERY: Duration = Duration::from_millis(200);
+
+/// Does what the command line says.
+pub(crate) fn run(cli: Cli, matches: &ArgMatches) -> Result<(), Failure> {
+    let place = cli.place;
+    match cli.command {
+        Command::Publish(arguments) => publish::run(&place, arguments),
+        Command::Subscribe(arguments) => subscribe::run(&place, arguments),
+        Command::Hz(arguments) => hz::run(&place, &arguments),
+        Command::Create(arguments) => create::run(&place, arguments),
+        Command::List(arguments) => list::run(&place, &arguments),
+        Command::Info(arguments) => info::run(&place, &arguments),
+        Command::Topics(arguments) => topics::run(&place, &arguments),
+        Command::Clean(arguments) => {
+            // `--bus` has a default, and the environment may name a bus: only what stands on the
+            // command line narrows a clean.
+            let named = matches.subcommand_matches("clean").is_some_and(|matches| {
+                matches.value_source("bus") == Some(ValueSource::CommandLine)
+            });
+            clean::run(&place, &arguments, named)
+        }
+        Command::Completions(arguments) => completions::completions(&arguments),
+        Command::Man(arguments) => completions::man(&arguments),
+    }
+}
+
+/// The configuration to open a bus with, in the directory of the command line.
+fn config(place: &Place) -> BusConfig {
+    match &place.dir {
+        Some(directory) => BusConfig::new().directory(directory),
+        None => BusConfig::new(),
+    }
+}
+
+/// The bus a looking command names: it must exist.
+fn open_existing(place: &Place, name: Option<&str>) -> Result<Bus, Failure> {
+    Ok(config(place).open_existing(name.unwrap_or(&place.bus))?)
+}

@@ -1,0 +1,213 @@
+//! Where the messages of `toroni pub` come from.
+
+use crate::cli::Publish;
+use crate::failure::Failure;
+use crate::stop::Stop;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStringExt;
+
+const INPUT_BUFFER_BYTES: usize = 128 << 10;
+
+/// What [`Source::next`] came to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// There is a message.
+    Message,
+    /// That was all.
+    End,
+    /// A signal came first.
+    Interrupted,
+}
+
+/// Gives one message after another.
+pub(crate) enum Source {
+    /// The same message, `left` times.
+    Repeated { message: Vec<u8>, total: u64, left: u64 },
+    /// `size` bytes that start with a number, counted up.
+    Made { size: usize, total: u64, next: u64 },
+    /// Lines of standard input, without their line feeds.
+    Lines { input: BufReader<File>, limit: u64 },
+    /// All of standard input.
+    Whole { input: File, limit: u64, done: bool },
+    /// Pieces of a file.
+    Chunks { file: File, name: OsString, chunk: u64, total: u64 },
+}
+
+impl Source {
+    /// What the arguments ask for; `limit` is the longest message of the bus, in bytes.
+    pub(crate) fn new(arguments: &Publish, limit: u64) -> Result<Self, Failure> {
+        let total = arguments.repeat.unwrap_or(1);
+        if let Some(message) = &arguments.message {
+            return Ok(Self::Repeated { message: message.clone().into_vec(), total, left: total });
+        }
+        if let Some(size) = arguments.size {
+            check_length("--size", size, limit)?;
+            let size = usize::try_from(size).unwrap_or(usize::MAX);
+            return Ok(Self::Made { size, total, next: 0 });
+        }
+        if arguments.raw {
+            return Ok(Self::Whole { input: standard_input()?, limit, done: false });
+        }
+        let Some(path) = &arguments.file else {
+            let input = BufReader::with_capacity(INPUT_BUFFER_BYTES, standard_input()?);
+            return Ok(Self::Lines { input, limit });
+        };
+        if arguments.chunk == 0 {
+            return Err(Failure::Usage("--chunk must be at least 1 byte".to_owned()));
+        }
+        check_length("--chunk", arguments.chunk, limit)?;
+        let failed = |error| Failure::Failed(format!("cannot read {}: {error}", path.display()));
+        let file = File::open(path).map_err(failed)?;
+        // A pipe has no length: then the bar shows none either.
+        let total = file.metadata().map_err(failed)?.len().div_ceil(arguments.chunk);
+        Ok(Self::Chunks { file, name: path.clone().into(), chunk: arguments.chunk, total })
+    }
+
+    /// The next message, in place of what is in `into`.
+    pub(crate) fn next(&mut self, into: &mut Vec<u8>, stop: &Stop) -> Result<Next, Failure> {
+        into.clear();
+        if stop.is_set() {
+            return Ok(Next::Interrupted);
+        }
+        match self {
+            Self::Repeated { left: 0, .. } => Ok(Next::End),
+            Self::Repeated { message, left, .. } => {
+                *left -= 1;
+                into.extend_from_slice(message);
+                Ok(Next::Message)
+            }
+            Self::Made { total, next, .. } if next == total => Ok(Next::End),
+            Self::Made { size, next, .. } => {
+                make(*next, *size, into);
+                *next += 1;
+                Ok(Next::Message)
+            }
+            Self::Lines { input, limit } => next_line(input, *limit, into, stop),
+            Self::Whole { done: true, .. } => Ok(Next::End),
+            Self::Whole { input, limit, done } => {
+                *done = true;
+                read_all(input, *limit, into, stop)
+            }
+            Self::Chunks { file, name, chunk, .. } => {
+                let read = file.take(*chunk).read_to_end(into).map_err(|error| {
+                    Failure::Failed(format!("cannot read {}: {error}", name.display()))
+                })?;
+                Ok(if read > 0 { Next::Message } else { Next::End })
+            }
+        }
+    }
+
+    /// Messages in all, where that is known beforehand.
+    pub(crate) fn total_messages(&self) -> Option<u64> {
+        match self {
+            Self::Repeated { total, .. } | Self::Made { total, .. } => Some(*total),
+            Self::Chunks { total, .. } => Some(*total).filter(|total| *total > 0),
+            Self::Lines { .. } | Self::Whole { .. } => None,
+        }
+    }
+
+    /// Whether a signal is the usual way to end it.
+    pub(crate) fn is_endless(&self) -> bool {
+        matches!(self, Self::Lines { .. })
+    }
+}
+
+/// Descriptor 0 without the buffer of `io::stdin()`, in which bytes would wait unseen by poll.
+fn standard_input() -> Result<File, Failure> {
+    Ok(File::from(io::stdin().as_fd().try_clone_to_owned().map_err(of_input)?))
+}
+
+fn check_length(option: &str, length: u64, limit: u64) -> Result<(), Failure> {
+    if length <= limit {
+        return Ok(());
+    }
+    Err(Failure::Failed(format!(
+        "{option} {length}: the bus carries at most {limit} bytes a message; create one with a larger --capacity"
+    )))
+}
+
+/// The number in decimal digits, a space, then letters; cut at `size`.
+fn make(number: u64, size: usize, into: &mut Vec<u8>) {
+    into.extend_from_slice(number.to_string().as_bytes());
+    into.push(b' ');
+    into.truncate(size);
+    into.extend((b'a'..=b'z').cycle().take(size - into.len()));
+}
+
+fn next_line(
+    input: &mut BufReader<File>,
+    limit: u64,
+    into: &mut Vec<u8>,
+    stop: &Stop,
+) -> Result<Next, Failure> {
+    // One byte more than fits, so that the library refuses the line; and the line feed.
+    let most = usize::try_from(limit + 2).unwrap_or(usize::MAX);
+    loop {
+        if input.buffer().is_empty()
+            && !stop.wait_readable(input.get_ref().as_fd()).map_err(of_input)?
+        {
+            // A signal in the middle of a line: what is there of it is no message.
+            return Ok(Next::Interrupted);
+        }
+        let available = match input.fill_buf() {
+            Ok(available) => available,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(of_input(error)),
+        };
+        if available.is_empty() {
+            // The last line may lack its line feed.
+            return Ok(if into.is_empty() { Next::End } else { Next::Message });
+        }
+        let room = available.len().min(most - into.len());
+        let found = available[..room].iter().position(|byte| *byte == b'\n');
+        into.extend_from_slice(&available[..found.unwrap_or(room)]);
+        input.consume(found.map_or(room, |index| index + 1));
+        if found.is_some() || into.len() == most {
+            return Ok(Next::Message);
+        }
+    }
+}
+
+fn read_all(input: &File, limit: u64, into: &mut Vec<u8>, stop: &Stop) -> Result<Next, Failure> {
+    // One byte more than fits, so that the library refuses the message.
+    Stoppable { input, stop }.take(limit + 1).read_to_end(into).map_err(of_input)?;
+    // Half of the input is not the message.
+    Ok(if stop.is_set() { Next::Interrupted } else { Next::Message })
+}
+
+fn of_input(error: io::Error) -> Failure {
+    Failure::Failed(format!("cannot read standard input: {error}"))
+}
+
+/// Input that ends at a signal.
+struct Stoppable<'a> {
+    input: &'a File,
+    stop: &'a Stop,
+}
+
+impl Read for Stoppable<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.stop.wait_readable(self.input.as_fd())? { self.input.read(into) } else { Ok(0) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn made_messages_start_with_their_number() {
+        let mut message = Vec::new();
+        make(17, 8, &mut message);
+        assert_eq!(message, b"17 abcde");
+        message.clear();
+        make(1234, 2, &mut message);
+        assert_eq!(message, b"12");
+        message.clear();
+        make(5, 0, &mut message);
+        assert!(message.is_empty());
+    }
+}

@@ -1,0 +1,327 @@
+//! Sizes, rates and durations as people write and read them. Pure.
+
+use std::time::Duration;
+
+/// Bytes: `4096`, `64KiB`, `4M`, `1.5GiB` (powers of 1024), `10kB`, `1GB` (powers of 1000).
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
+    let (number, unit) = split_unit(text)?;
+    let factor: u64 = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        "t" | "tib" => 1 << 40,
+        "kb" => 1000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "tb" => 1_000_000_000_000,
+        _ => return Err(format!("{unit:?} is no unit of bytes: write 65536, 64KiB, 4MiB or 1GiB")),
+    };
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(factor).ok_or_else(|| format!("{text} is too large"));
+    }
+    let bytes = parse_number(number)? * as_f64(factor);
+    to_u64(bytes).ok_or_else(|| format!("{text} is too large"))
+}
+
+/// A duration with its unit: `250us`, `100ms`, `1.5s`, `2min`, `1h`; a bare 0 needs none.
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
+    let (number, unit) = split_unit(text)?;
+    let seconds_each = match unit {
+        "ns" => 1e-9,
+        "us" | "µs" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        "" if number == "0" => 1.0,
+        _ => {
+            return Err(format!(
+                "{text:?} is no duration: write a number and ns, us, ms, s, min or h"
+            ));
+        }
+    };
+    Duration::try_from_secs_f64(parse_number(number)? * seconds_each)
+        .map_err(|_| format!("{text} is too long"))
+}
+
+/// Seconds, as a bare number or with a unit.
+pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let bare = text.chars().all(|c| c.is_ascii_digit() || c == '.');
+    if bare { parse_duration(&format!("{text}s")) } else { parse_duration(text) }
+}
+
+/// Like [`parse_seconds`], and above 0.
+pub(crate) fn parse_interval(text: &str) -> Result<Duration, String> {
+    match parse_seconds(text)? {
+        Duration::ZERO => Err("an interval of 0 never ends: take at least 0.01".to_owned()),
+        interval => Ok(interval),
+    }
+}
+
+/// Events per second: `500`, `10k/s`, `2.5M/s`, `30/min`.
+pub(crate) fn parse_rate(text: &str) -> Result<f64, String> {
+    let (count, seconds) = match text.split_once('/') {
+        None | Some((_, "s")) => (text.split('/').next().unwrap_or(text), 1.0),
+        Some((count, "m" | "min")) => (count, 60.0),
+        Some((count, "h")) => (count, 3600.0),
+        Some((_, unit)) => {
+            return Err(format!("{unit:?} is no unit of a rate: write 500/s, 30/min or 10/h"));
+        }
+    };
+    let (number, unit) = split_unit(count)?;
+    let factor = match unit {
+        "" => 1.0,
+        "k" | "K" => 1e3,
+        "M" => 1e6,
+        "G" => 1e9,
+        _ => return Err(format!("{text:?} is no rate: write 500/s, 10k/s or 2M/s")),
+    };
+    let rate = parse_number(number)? * factor / seconds;
+    if rate > 0.0 { Ok(rate) } else { Err("a rate must be above 0".to_owned()) }
+}
+
+/// A number of file permissions, as `chmod` takes it: `0660`.
+pub(crate) fn parse_mode(text: &str) -> Result<u32, String> {
+    let digits = text.strip_prefix("0o").unwrap_or(text);
+    match u32::from_str_radix(digits, 8) {
+        Ok(mode) if mode <= 0o777 => Ok(mode),
+        _ => Err(format!("{text:?} is no file mode: write octal digits such as 0660")),
+    }
+}
+
+/// `4 MiB`, `1.53 KiB`, `17 B`.
+pub(crate) fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if count < 1024 {
+        return format!("{count} B");
+    }
+    let mut value = as_f64(count);
+    let mut unit = "B";
+    for next in UNITS {
+        // 1023.9 KiB would be shown as 1024 KiB.
+        if value < 1023.5 {
+            break;
+        }
+        value /= 1024.0;
+        unit = next;
+    }
+    format!("{} {unit}", three_digits(value))
+}
+
+/// `1.53 MB/s`: rates count in powers of 1000, as networks do.
+pub(crate) fn bytes_per_second(rate: f64) -> String {
+    scaled(rate, &["B/s", "kB/s", "MB/s", "GB/s", "TB/s"])
+}
+
+/// `72.1 M/s`.
+pub(crate) fn per_second(rate: f64) -> String {
+    scaled(rate, &["/s", "k/s", "M/s", "G/s"])
+}
+
+/// `8.21 µs`, `100 ms`, `2.5 s`.
+pub(crate) fn duration(value: Duration) -> String {
+    let seconds = value.as_secs_f64();
+    if value.is_zero() {
+        "0 s".to_owned()
+    } else if seconds < 0.999_5e-6 {
+        format!("{} ns", value.as_nanos())
+    } else if seconds < 0.999_5e-3 {
+        format!("{} µs", three_digits(seconds * 1e6))
+    } else if seconds < 0.999_5 {
+        format!("{} ms", three_digits(seconds * 1e3))
+    } else if seconds < 120.0 {
+        format!("{} s", three_digits(seconds))
+    } else if seconds < 2.0 * 3600.0 {
+        format!("{} min", three_digits(seconds / 60.0))
+    } else if seconds < 48.0 * 3600.0 {
+        format!("{} h", three_digits(seconds / 3600.0))
+    } else {
+        format!("{} d", three_digits(seconds / 86400.0))
+    }
+}
+
+/// `1,000,000`.
+pub(crate) fn count(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// For display and averages, where 53 bits are more than enough.
+pub(crate) fn as_f64(value: u64) -> f64 {
+    #[allow(clippy::cast_precision_loss, reason = "shown with three digits")]
+    let float = value as f64;
+    float
+}
+
+/// The nearest whole number; `None` if it is negative, no number, or too large.
+pub(crate) fn to_u64(value: f64) -> Option<u64> {
+    let rounded = value.round();
+    // 2^64 itself does not fit; every float below it does.
+    if !(0.0..18_446_744_073_709_551_616.0).contains(&rounded) {
+        return None;
+    }
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the range was checked above"
+    )]
+    let whole = rounded as u64;
+    Some(whole)
+}
+
+fn split_unit(text: &str) -> Result<(&str, &str), String> {
+    let text = text.trim();
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    if number.is_empty() {
+        return Err(format!("{text:?} does not start with a number"));
+    }
+    Ok((number, unit.trim_start()))
+}
+
+fn parse_number(text: &str) -> Result<f64, String> {
+    text.parse().map_err(|_| format!("{text:?} is not a number"))
+}
+
+fn scaled(mut value: f64, units: &[&str]) -> String {
+    let mut chosen = 0;
+    while value >= 999.5 && chosen + 1 < units.len() {
+        value /= 1000.0;
+        chosen += 1;
+    }
+    format!("{} {}", three_digits(value), units[chosen])
+}
+
+/// Three digits that mean something, without zeros behind the point.
+fn three_digits(value: f64) -> String {
+    let decimals = if value >= 99.95 {
+        0
+    } else if value >= 9.995 {
+        1
+    } else {
+        2
+    };
+    let text = format!("{value:.decimals$}");
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_parsed() {
+        for (text, value) in [
+            ("0", 0),
+            ("17", 17),
+            ("64KiB", 65536),
+            ("64k", 65536),
+            ("4MiB", 4 << 20),
+            ("4 MiB", 4 << 20),
+            ("1.5GiB", 3 << 29),
+            ("1T", 1 << 40),
+            ("10kB", 10_000),
+            ("2GB", 2_000_000_000),
+            ("18446744073709551615", u64::MAX),
+        ] {
+            assert_eq!(parse_bytes(text), Ok(value), "{text}");
+        }
+        for text in ["", "MiB", "-1", "4QiB", "1.2.3M", "18446744073709551616", "99999999999TiB"] {
+            assert!(parse_bytes(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_are_parsed() {
+        for (text, micros) in [
+            ("100ms", 100_000),
+            ("250us", 250),
+            ("250µs", 250),
+            ("1.5s", 1_500_000),
+            ("2min", 120_000_000),
+            ("1h", 3_600_000_000),
+            ("0", 0),
+        ] {
+            assert_eq!(parse_duration(text), Ok(Duration::from_micros(micros)), "{text}");
+        }
+        for text in ["", "5", "ms", "-1s", "1 fortnight", "99999999999999999999h"] {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
+        assert_eq!(parse_seconds("2.5"), Ok(Duration::from_millis(2500)));
+        assert_eq!(parse_seconds("20ms"), Ok(Duration::from_millis(20)));
+        assert!(parse_interval("0").is_err());
+    }
+
+    #[test]
+    fn rates_are_parsed() {
+        for (text, rate) in
+            [("500", 500.0), ("500/s", 500.0), ("10k/s", 1e4), ("2.5M", 2.5e6), ("30/min", 0.5)]
+        {
+            assert_eq!(parse_rate(text), Ok(rate), "{text}");
+        }
+        for text in ["", "0", "0/s", "-3", "5/fortnight", "5x/s", "/s"] {
+            assert!(parse_rate(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn modes_are_octal() {
+        assert_eq!(parse_mode("0660"), Ok(0o660));
+        assert_eq!(parse_mode("640"), Ok(0o640));
+        for text in ["", "0888", "rw-", "1777", "-1"] {
+            assert!(parse_mode(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_and_rates_are_shown_with_three_digits() {
+        assert_eq!(bytes(0), "0 B");
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes(4 << 20), "4 MiB");
+        assert_eq!(bytes(1536), "1.5 KiB");
+        assert_eq!(bytes((1 << 20) - 1), "1 MiB");
+        assert_eq!(bytes(u64::MAX), "16384 PiB");
+        assert_eq!(per_second(72_123_456.0), "72.1 M/s");
+        assert_eq!(per_second(0.0), "0 /s");
+        assert_eq!(per_second(999.7), "1 k/s");
+        assert_eq!(bytes_per_second(1_530_000.0), "1.53 MB/s");
+        assert_eq!(count(1_000_000), "1,000,000");
+        assert_eq!(count(999), "999");
+        assert_eq!(count(12_345), "12,345");
+    }
+
+    #[test]
+    fn durations_are_shown_with_a_fitting_unit() {
+        for (nanos, text) in [
+            (0, "0 s"),
+            (17, "17 ns"),
+            (8_210, "8.21 µs"),
+            (999_900, "1 ms"),
+            (100_000_000, "100 ms"),
+            (2_500_000_000, "2.5 s"),
+            (3_600_000_000_000, "60 min"),
+        ] {
+            assert_eq!(duration(Duration::from_nanos(nanos)), text);
+        }
+    }
+
+    #[test]
+    fn floats_become_whole_numbers_only_in_range() {
+        assert_eq!(to_u64(1.6), Some(2));
+        for value in [-1.0, f64::NAN, f64::INFINITY, 18_446_744_073_709_551_616.0] {
+            assert_eq!(to_u64(value), None);
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Standard output: buffered lines, JSON objects, tables.
+
+use crate::failure::Failure;
+use serde::Serialize;
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::fd::AsFd;
+
+/// Enough that a stream of small messages costs a system call per thousand.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// Standard output behind one buffer; what is left in it is written by [`Output::flush`].
+pub(crate) struct Output {
+    // Not `io::stdout()`, which looks for the end of the line in all that passes through.
+    writer: BufWriter<File>,
+    terminal: bool,
+}
+
+impl Output {
+    /// The standard output of this process.
+    pub(crate) fn new() -> Result<Self, Failure> {
+        let file = io::stdout()
+            .as_fd()
+            .try_clone_to_owned()
+            .map_err(|error| Failure::of_output(&error))?;
+        let terminal = io::stdout().is_terminal();
+        Ok(Self { writer: BufWriter::with_capacity(BUFFER_BYTES, File::from(file)), terminal })
+    }
+
+    /// Whether a person looks at it.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.terminal
+    }
+
+    /// Bytes as they are.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.writer.write_all(bytes).map_err(|error| Failure::of_output(&error))
+    }
+
+    /// A line of text.
+    pub(crate) fn line(&mut self, text: &str) -> Result<(), Failure> {
+        self.bytes(text.as_bytes())?;
+        self.bytes(b"\n")
+    }
+
+    /// One object on a line of its own.
+    pub(crate) fn json(&mut self, value: &impl Serialize) -> Result<(), Failure> {
+        serde_json::to_writer(&mut self.writer, value)
+            .map_err(|error| Failure::of_output(&error.into()))?;
+        self.bytes(b"\n")
+    }
+
+    /// A table with aligned columns, unless it has no rows.
+    pub(crate) fn table(&mut self, table: &Table) -> Result<(), Failure> {
+        self.bytes(table.render().as_bytes())
+    }
+
+    /// Writes what the buffer still holds.
+    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
+        self.writer.flush().map_err(|error| Failure::of_output(&error))
+    }
+
+    /// Ends the command if nobody reads its output any more: it would notice only when it writes.
+    pub(crate) fn check_reader(&self) -> Result<(), Failure> {
+        if crate::stop::is_hung_up(self.writer.get_ref()) {
+            Err(Failure::ClosedPipe)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Rows under a heading; numbers are aligned to the right.
+pub(crate) struct Table {
+    right: Vec<bool>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// Column titles; those that start with `>` are aligned to the right.
+    pub(crate) fn new(titles: &[&str]) -> Self {
+        let right = titles.iter().map(|title| title.starts_with('>')).collect();
+        let titles = titles.iter().map(|title| title.trim_start_matches('>').to_owned()).collect();
+        Self { right, rows: vec![titles] }
+    }
+
+    /// One more row.
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells.iter().map(|cell| printable(cell)).collect());
+    }
+
+    /// Whether there is nothing below the heading.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.len() == 1
+    }
+
+    /// All lines, each with its line feed.
+    pub(crate) fn render(&self) -> String {
+        let widths: Vec<usize> = (0..self.right.len())
+            .map(|column| {
+                self.rows
+                    .iter()
+                    .filter_map(|row| row.get(column))
+                    .map(|cell| cell.chars().count())
+                    .max()
+                    .unwrap_or(0)
+            })
+            .collect();
+        let mut text = String::new();
+        for row in &self.rows {
+            let mut line = String::new();
+            for (column, cell) in row.iter().enumerate() {
+                let width = widths.get(column).copied().unwrap_or(0);
+                if self.right.get(column).copied().unwrap_or(false) {
+                    line.push_str(&format!("{cell:>width$}  "));
+                } else {
+                    line.push_str(&format!("{cell:<width$}  "));
+                }
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// Names come from other processes: a terminal must not obey what is in them.
+pub(crate) fn printable(text: &str) -> String {
+    if !text.chars().any(char::is_control) {
+        return text.to_owned();
+    }
+    text.chars()
+        .map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() })
+        .collect()
+}
+
+/// Lowercase hexadecimal digits, two a byte.
+pub(crate) fn hex(bytes: &[u8], into: &mut String) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    into.reserve(bytes.len() * 2);
+    for byte in bytes {
+        into.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        into.push(char::from(DIGITS[usize::from(byte & 15)]));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_aligned() {
+        let mut table = Table::new(&["NAME", ">BYTES"]);
+        assert!(table.is_empty());
+        table.row(vec!["a".to_owned(), "1234567".to_owned()]);
+        table.row(vec!["längerer".to_owned(), "1".to_owned()]);
+        assert_eq!(table.render(), "NAME        BYTES\na         1234567\nlängerer        1\n");
+    }
+
+    #[test]
+    fn terminals_do_not_obey_names() {
+        assert_eq!(printable("plain"), "plain");
+        assert_eq!(printable("a\u{1b}[2Jb\n"), "a\\u{1b}[2Jb\\n");
+    }
+
+    #[test]
+    fn bytes_become_hexadecimal() {
+        let mut text = String::new();
+        hex(&[0x00, 0x7f, 0xff], &mut text);
+        assert_eq!(text, "007fff");
+    }
+}

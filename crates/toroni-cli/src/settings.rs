@@ -1,0 +1,132 @@
+//! The settings of a bus as words: `wait:100ms`, `bounded:10ms/1s`, `multicast:239.255.1.2:5000`.
+
+use crate::human;
+use std::net::SocketAddrV4;
+use toroni::{LockKind, NotifyKind, Policy};
+
+/// `wait`, `wait:LIMIT`, `wait:forever`, `overwrite`, `bounded:BUDGET/PER`.
+pub(crate) fn parse_policy(text: &str) -> Result<Policy, String> {
+    let (kind, detail) = split(text);
+    match (kind, detail) {
+        ("wait", None) => Ok(Policy::default()),
+        ("wait", Some("forever")) => Ok(Policy::Wait { limit: None }),
+        ("wait", Some(limit)) => Ok(Policy::Wait { limit: Some(human::parse_duration(limit)?) }),
+        ("overwrite", None) => Ok(Policy::Overwrite),
+        ("bounded", Some(detail)) => {
+            let (budget, per) = detail
+                .split_once('/')
+                .ok_or("write the budget and its interval: bounded:10ms/1s")?;
+            Ok(Policy::Bounded {
+                budget: human::parse_duration(budget)?,
+                per: human::parse_duration(per)?,
+            })
+        }
+        _ => Err("write wait, wait:100ms, wait:forever, overwrite or bounded:10ms/1s".to_owned()),
+    }
+}
+
+/// `lease` or `robust`.
+pub(crate) fn parse_lock(text: &str) -> Result<LockKind, String> {
+    match text {
+        "lease" => Ok(LockKind::Lease),
+        "robust" => Ok(LockKind::Robust),
+        _ => Err("write lease or robust".to_owned()),
+    }
+}
+
+/// `futex`, `datagram`, `multicast`, `multicast:GROUP:PORT`.
+pub(crate) fn parse_notify(text: &str) -> Result<NotifyKind, String> {
+    match split(text) {
+        ("futex", None) => Ok(NotifyKind::Futex),
+        ("datagram", None) => Ok(NotifyKind::Datagram),
+        ("multicast", None) => Ok(NotifyKind::Multicast { group: None }),
+        ("multicast", Some(group)) => {
+            let group: SocketAddrV4 = group.parse().map_err(|_| {
+                format!("{group:?} is not a group and port: write 239.255.1.2:5000")
+            })?;
+            Ok(NotifyKind::Multicast { group: Some(group) })
+        }
+        _ => Err("write futex, datagram, multicast or multicast:239.255.1.2:5000".to_owned()),
+    }
+}
+
+/// In the words that [`parse_policy`] takes.
+pub(crate) fn policy(policy: Policy) -> String {
+    let short = |duration| human::duration(duration).replace(' ', "");
+    match policy {
+        Policy::Wait { limit: None } => "wait:forever".to_owned(),
+        Policy::Wait { limit: Some(limit) } => format!("wait:{}", short(limit)),
+        Policy::Overwrite => "overwrite".to_owned(),
+        Policy::Bounded { budget, per } => format!("bounded:{}/{}", short(budget), short(per)),
+        // A policy of a later library.
+        other => format!("{other:?}"),
+    }
+}
+
+/// In the words that [`parse_lock`] takes.
+pub(crate) fn lock(lock: LockKind) -> String {
+    match lock {
+        LockKind::Lease => "lease".to_owned(),
+        LockKind::Robust => "robust".to_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
+/// In the words that [`parse_notify`] takes.
+pub(crate) fn notify(notify: NotifyKind) -> String {
+    match notify {
+        NotifyKind::Futex => "futex".to_owned(),
+        NotifyKind::Datagram => "datagram".to_owned(),
+        NotifyKind::Multicast { group: None } => "multicast".to_owned(),
+        NotifyKind::Multicast { group: Some(group) } => format!("multicast:{group}"),
+        other => format!("{other:?}"),
+    }
+}
+
+fn split(text: &str) -> (&str, Option<&str>) {
+    match text.split_once(':') {
+        Some((kind, detail)) => (kind, Some(detail)),
+        None => (text, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn policies_go_both_ways() {
+        for (text, value) in [
+            ("wait:100ms", Policy::default()),
+            ("wait:2s", Policy::Wait { limit: Some(Duration::from_secs(2)) }),
+            ("wait:forever", Policy::Wait { limit: None }),
+            ("overwrite", Policy::Overwrite),
+            (
+                "bounded:10ms/1s",
+                Policy::Bounded { budget: Duration::from_millis(10), per: Duration::from_secs(1) },
+            ),
+        ] {
+            assert_eq!(parse_policy(text), Ok(value));
+            assert_eq!(policy(value), text);
+        }
+        assert_eq!(parse_policy("wait"), Ok(Policy::default()));
+        for text in ["", "waits", "wait:", "wait:5", "overwrite:1s", "bounded", "bounded:1s"] {
+            assert!(parse_policy(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn locks_and_notifiers_go_both_ways() {
+        for text in ["lease", "robust"] {
+            assert_eq!(lock(parse_lock(text).unwrap()), text);
+        }
+        for text in ["futex", "datagram", "multicast", "multicast:239.255.1.2:5000"] {
+            assert_eq!(notify(parse_notify(text).unwrap()), text);
+        }
+        assert!(parse_lock("mutex").is_err());
+        for text in ["", "futex:1", "multicast:239.255.1.2", "multicast:[::1]:5"] {
+            assert!(parse_notify(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Ctrl-C and its relatives: a flag to look at between two steps, and a descriptor to wait on.
+
+use crate::failure::Failure;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// What happens to a command that does not end by itself after the signal.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// It may be blocked for long in a write to a full pipe, or in a publish that waits for a slow
+    /// subscriber. It holds nothing that the kernel does not give back: end it after a second.
+    ASecond,
+    /// It has things to remove, and never blocks for long: let it.
+    Unlimited,
+}
+
+/// Whether SIGINT, SIGTERM or SIGHUP arrived.
+pub(crate) struct Stop {
+    flag: Arc<AtomicBool>,
+    /// Reports a hang-up from the first signal on, for ever.
+    wake: OwnedFd,
+}
+
+impl Stop {
+    /// Handles the signals from now on.
+    pub(crate) fn install(patience: Patience) -> Result<Self, Failure> {
+        let failed = |error: io::Error| Failure::Failed(format!("cannot handle signals: {error}"));
+        let (wake, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+            .map_err(|e| failed(e.into()))?;
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
+        let flag = Arc::new(AtomicBool::new(false));
+        let raised = Arc::clone(&flag);
+        std::thread::Builder::new()
+            .name("signals".to_owned())
+            .spawn(move || {
+                if signals.forever().next().is_none() {
+                    return;
+                }
+                raised.store(true, Ordering::Relaxed);
+                drop(writer);
+                if patience == Patience::ASecond {
+                    end_soon(&mut signals);
+                }
+            })
+            .map_err(failed)?;
+        Ok(Self { flag, wake })
+    }
+
+    /// Whether to stop.
+    pub(crate) fn is_set(&self) -> bool {
+        self.flag.load(Ordering::Relaxed)
+    }
+
+    /// Waits; `false` if the signal cut it short.
+    pub(crate) fn sleep(&self, duration: Duration) -> bool {
+        let deadline = Instant::now() + duration;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if self.is_set() {
+                return false;
+            }
+            if left.is_zero() {
+                return true;
+            }
+            // An interruption or a failure to wait only means: look at the clock again.
+            let _ = poll(&mut [PollFd::new(&self.wake, PollFlags::IN)], timespec(left).as_ref());
+        }
+    }
+
+    /// Waits until `input` can be read (or is at its end); `false` if the signal came first.
+    pub(crate) fn wait_readable(&self, input: BorrowedFd<'_>) -> io::Result<bool> {
+        loop {
+            let mut fds =
+                [PollFd::new(&self.wake, PollFlags::IN), PollFd::new(&input, PollFlags::IN)];
+            match poll(&mut fds, None) {
+                Ok(_) => {}
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            }
+            if !fds[0].revents().is_empty() {
+                return Ok(false);
+            }
+            if !fds[1].revents().is_empty() {
+                return Ok(true);
+            }
+        }
+    }
+}
+
+/// Whether the reader of a pipe is gone, without writing to it.
+pub(crate) fn is_hung_up(output: impl AsFd) -> bool {
+    let mut fds = [PollFd::new(&output, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut fds, Some(&now)).is_ok()
+        && fds[0].revents().intersects(PollFlags::ERR | PollFlags::NVAL)
+}
+
+fn timespec(duration: Duration) -> Option<Timespec> {
+    Timespec::try_from(duration).ok()
+}
+
+fn end_soon(signals: &mut Signals) {
+    let deadline = Instant::now() + Duration::from_secs(1);
+    while Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(20));
+        if signals.pending().next().is_some() {
+            break;
+        }
+    }
+    let _ = writeln!(io::stderr(), "toroni: interrupted while it could not go on");
+    std::process::exit(1);
+}
