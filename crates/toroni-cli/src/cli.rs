@@ -61,6 +61,12 @@ pub(crate) enum Command {
     #[command(after_help = "Example:
   toroni topics plant --json | jq -r 'select(.messages > 100) | .topic'")]
     Topics(Info),
+    /// Check this machine, and say how to mend each finding
+    #[command(after_help = "Example:
+  toroni doctor --json | jq 'select(.status != \"ok\")'
+
+Exit code 1 if a check fails; warnings do not count.")]
+    Doctor(List),
     /// Free what the dead left behind; remove buses that nobody holds
     Clean(Clean),
     /// Print the completions for a shell

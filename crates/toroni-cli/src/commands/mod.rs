@@ -3,6 +3,7 @@
 mod clean;
 mod completions;
 mod create;
+mod doctor;
 mod hz;
 mod info;
 mod list;
@@ -32,6 +33,7 @@ pub(crate) fn run(cli: Cli, matches: &ArgMatches) -> Result<(), Failure> {
         Command::List(arguments) => list::run(&place, &arguments),
         Command::Info(arguments) => info::run(&place, &arguments),
         Command::Topics(arguments) => topics::run(&place, &arguments),
+        Command::Doctor(arguments) => doctor::run(&place, &arguments),
         Command::Clean(arguments) => {
             // `--bus` has a default, and the environment may name a bus: only what stands on the
             // command line narrows a clean.
