@@ -12,6 +12,7 @@ use toroni::{LockKind, NotifyKind, Policy, Start, WaitStrategy};
 #[derive(Parser)]
 #[command(name = "toroni", version, propagate_version = true, arg_required_else_help = true)]
 #[command(after_help = "Examples:
+  toroni demo                                 see it at work
   toroni sub 'plant/**'                       print what is published below plant
   toroni pub plant/boiler/temperature 351.2   publish a message
 
@@ -36,6 +37,8 @@ pub(crate) struct Place {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
+    /// Start publishers and subscribers, kill one, and check what arrived
+    Demo(Demo),
     /// Publish a message, or each line of standard input
     #[command(name = "pub")]
     Publish(Publish),
@@ -73,6 +76,46 @@ Exit code 1 if a check fails; warnings do not count.")]
     Completions(Completions),
     /// Print a manual page
     Man(Man),
+    /// A publishing process of the demo
+    #[command(hide = true)]
+    DemoPublisher(DemoChild),
+    /// A subscribing process of the demo
+    #[command(hide = true)]
+    DemoSubscriber(DemoChild),
+}
+
+#[derive(Args)]
+#[command(after_help = "Example:
+  toroni demo --publishers 2 --subscribers 6 --messages 5000000
+
+All subscribers must see one identical order and lose nothing, although one publisher more than asked
+for is killed with SIGKILL on the way. The bus is the demo's own and is removed at the end.")]
+pub(crate) struct Demo {
+    /// Publishing processes that survive
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) publishers: u16,
+    /// Subscribing processes
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) subscribers: u16,
+    /// Messages of all surviving publishers together
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) messages: u64,
+    /// Bytes of a message, at least 16: publisher, number and time stand in them
+    #[arg(long, value_name = "BYTES", default_value = "16", value_parser = parse_bytes)]
+    pub(crate) size: u64,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct DemoChild {
+    /// Number of the process within its kind
+    #[arg(long)]
+    pub(crate) index: u16,
+    /// Bytes of a message
+    #[arg(long)]
+    pub(crate) size: u64,
 }
 
 #[derive(Args)]

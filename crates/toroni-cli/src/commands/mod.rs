@@ -3,6 +3,7 @@
 mod clean;
 mod completions;
 mod create;
+mod demo;
 mod doctor;
 mod hz;
 mod info;
@@ -26,6 +27,9 @@ const LOOK_UP_EVERY: Duration = Duration::from_millis(200);
 pub(crate) fn run(cli: Cli, matches: &ArgMatches) -> Result<(), Failure> {
     let place = cli.place;
     match cli.command {
+        Command::Demo(arguments) => demo::run(&place, &arguments),
+        Command::DemoPublisher(arguments) => demo::publisher::run(&place, &arguments),
+        Command::DemoSubscriber(arguments) => demo::subscriber::run(&place, &arguments),
         Command::Publish(arguments) => publish::run(&place, arguments),
         Command::Subscribe(arguments) => subscribe::run(&place, arguments),
         Command::Hz(arguments) => hz::run(&place, &arguments),

@@ -1,0 +1,184 @@
+//! The processes of a demo: started, spoken with, ended and reaped.
+
+use super::protocol::{Order, Report};
+use crate::cli::Place;
+use crate::failure::Failure;
+use crate::stop::Stop;
+use std::fmt;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Longer than any healthy process of a demo is silent, on a busy machine as well.
+const LONGEST_SILENCE: Duration = Duration::from_secs(60);
+
+/// Which process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Publisher(u16),
+    Victim,
+    Subscriber(u16),
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Publisher(index) => write!(f, "publisher {index}"),
+            Self::Victim => f.write_str("the publisher that is to be killed"),
+            Self::Subscriber(index) => write!(f, "subscriber {index}"),
+        }
+    }
+}
+
+/// What a process said, or that it says nothing more.
+pub(super) enum Event {
+    Said(Role, Report),
+    Ended(Role),
+}
+
+/// All processes; none outlives it.
+pub(super) struct Family {
+    members: Vec<Member>,
+    events: Receiver<Event>,
+    sender: Sender<Event>,
+}
+
+struct Member {
+    role: Role,
+    process: Child,
+    orders: Option<ChildStdin>,
+    listener: Option<JoinHandle<()>>,
+}
+
+impl Family {
+    pub(super) fn new() -> Self {
+        let (sender, events) = channel();
+        Self { members: Vec::new(), events, sender }
+    }
+
+    /// Starts this program once more, as one of its processes.
+    pub(super) fn start(
+        &mut self,
+        role: Role,
+        index: u16,
+        size: u64,
+        place: &Place,
+    ) -> Result<(), Failure> {
+        let failed =
+            |error: std::io::Error| Failure::Failed(format!("cannot start {role}: {error}"));
+        let program = std::env::current_exe().map_err(failed)?;
+        let mut command = Command::new(program);
+        command.args(["--bus", &place.bus]);
+        if let Some(directory) = &place.dir {
+            command.arg("--dir").arg(directory);
+        }
+        command.arg(match role {
+            Role::Subscriber(_) => "demo-subscriber",
+            Role::Publisher(_) | Role::Victim => "demo-publisher",
+        });
+        command.args(["--index", &index.to_string(), "--size", &size.to_string()]);
+        // A group of its own: Ctrl-C reaches only the demo, which then ends the others in order.
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+        let mut process = command.spawn().map_err(failed)?;
+        let orders = process.stdin.take();
+        let reports = process.stdout.take();
+        let sender = self.sender.clone();
+        // Reaped from here on, whatever happens next.
+        self.members.push(Member { role, process, orders, listener: None });
+        let listener = std::thread::Builder::new()
+            .name(role.to_string())
+            .spawn(move || {
+                for line in reports.into_iter().flat_map(|pipe| BufReader::new(pipe).lines()) {
+                    // What cannot be read is as good as the end: half a line of a killed process.
+                    let Ok(line) = line else { break };
+                    let Ok(report) = serde_json::from_str(&line) else { break };
+                    if sender.send(Event::Said(role, report)).is_err() {
+                        return;
+                    }
+                }
+                let _ = sender.send(Event::Ended(role));
+            })
+            .map_err(failed)?;
+        if let Some(member) = self.members.last_mut() {
+            member.listener = Some(listener);
+        }
+        Ok(())
+    }
+
+    /// The next thing that any of them says. Fails at a signal, and when all are silent for long.
+    pub(super) fn next(&self, stop: &Stop) -> Result<Event, Failure> {
+        let deadline = Instant::now() + LONGEST_SILENCE;
+        loop {
+            if stop.is_set() {
+                return Err(Failure::Failed("interrupted".to_owned()));
+            }
+            match self.events.recv_timeout(Duration::from_millis(50)) {
+                Ok(event) => return Ok(event),
+                Err(RecvTimeoutError::Timeout) if Instant::now() < deadline => {}
+                Err(_) => {
+                    return Err(Failure::Failed(format!(
+                        "no process of the demo said anything for {} s",
+                        LONGEST_SILENCE.as_secs()
+                    )));
+                }
+            }
+        }
+    }
+
+    /// Gives an order to one publisher.
+    pub(super) fn order(&mut self, role: Role, order: &Order) -> Result<(), Failure> {
+        let failed =
+            |error: std::io::Error| Failure::Failed(format!("{role} takes no orders: {error}"));
+        let mut line = serde_json::to_vec(order).map_err(|error| failed(error.into()))?;
+        line.push(b'\n');
+        match self.members.iter_mut().find(|member| member.role == role) {
+            Some(Member { orders: Some(pipe), .. }) => pipe.write_all(&line).map_err(failed),
+            _ => Err(failed(std::io::ErrorKind::NotConnected.into())),
+        }
+    }
+
+    /// Kills one with SIGKILL; it is dead and reaped when this returns.
+    pub(super) fn kill(&mut self, role: Role) -> Result<(), Failure> {
+        let failed =
+            |error: std::io::Error| Failure::Failed(format!("cannot kill {role}: {error}"));
+        for member in self.members.iter_mut().filter(|member| member.role == role) {
+            member.process.kill().map_err(failed)?;
+            member.process.wait().map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Lets all leave, and fails if one of them ended badly.
+    pub(super) fn leave(&mut self, killed: Role) -> Result<(), Failure> {
+        for member in &mut self.members {
+            member.orders = None;
+        }
+        for member in self.members.iter_mut().filter(|member| member.role != killed) {
+            let status = member.process.wait().map_err(|error| {
+                Failure::Failed(format!("cannot wait for {}: {error}", member.role))
+            })?;
+            if !status.success() {
+                return Err(Failure::Failed(format!("{} ended with {status}", member.role)));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Family {
+    fn drop(&mut self) {
+        for member in &mut self.members {
+            // Fails only for those that have been reaped.
+            let _ = member.process.kill();
+        }
+        for member in &mut self.members {
+            let _ = member.process.wait();
+            if let Some(listener) = member.listener.take() {
+                let _ = listener.join();
+            }
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! `toroni demo`: real processes, one of them killed, and the proof that it harmed nobody.
+//!
+//! Two phases. In the *flood* all publishers publish as fast as they can; in its middle one more
+//! publisher is killed with SIGKILL, and none of the others finishes before it is dead. In the
+//! *pace* the survivors publish at a low, steady rate: only then is latency the time that a message
+//! takes, and not the time that it stands in the queue.
+
+mod family;
+mod payload;
+mod protocol;
+pub(crate) mod publisher;
+mod report;
+pub(crate) mod subscriber;
+mod verdict;
+
+use crate::cli::{Demo, Place};
+use crate::failure::Failure;
+use crate::progress::Progress;
+use crate::stop::{Patience, Stop};
+use family::{Event, Family, Role};
+use protocol::{Order, Phase, Report};
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use toroni::{Policy, PublishError, Publisher, admin};
+
+/// The smallest ring of the demo; larger messages get a larger one.
+const RING_BYTES: u64 = 4 << 20;
+/// Messages per second of all publishers together in the paced phase, and how many.
+const PACED_PER_SECOND: u64 = 2000;
+const PACED_MESSAGES: u64 = 2000;
+
+/// Runs the demo; fails if a check does.
+pub(crate) fn run(place: &Place, arguments: &Demo) -> Result<(), Failure> {
+    let least = payload::HEADER_BYTES;
+    if usize::try_from(arguments.size).is_ok_and(|size| size < least) {
+        return Err(Failure::Usage(format!(
+            "--size {}: at least {least} bytes, for the publisher, the number and the time",
+            arguments.size
+        )));
+    }
+    let stop = Stop::install(Patience::Unlimited)?;
+    let (mut bus, control) = DemoBus::create(place, arguments.size)?;
+    // Declared after the bus, and so dropped before it: nobody holds it when it is removed.
+    let mut demo = Running { family: Family::new(), control, stop: &stop, arguments };
+    let outcome = demo.run(&bus.place)?;
+    drop(demo);
+    bus.remove()?;
+
+    let checks = verdict::judge(&outcome);
+    let passed = checks.iter().all(|check| check.passed);
+    report::print(arguments, &outcome, &checks)?;
+    if passed { Ok(()) } else { Err(Failure::Failed("a check of the demo failed".to_owned())) }
+}
+
+/// What the demo saw.
+struct Outcome {
+    /// Messages that each survivor published in the flood, and in the pace.
+    flooded: Vec<u64>,
+    paced: Vec<u64>,
+    /// What the victim said it had published before it was killed.
+    victim_confirmed: u64,
+    /// Earliest start of a publisher in the flood.
+    started_ns: u64,
+    /// What each subscriber saw.
+    flood: Vec<Phase>,
+    pace: Vec<Phase>,
+}
+
+struct Running<'a> {
+    family: Family,
+    control: Publisher,
+    stop: &'a Stop,
+    arguments: &'a Demo,
+}
+
+impl Running<'_> {
+    fn run(&mut self, place: &Place) -> Result<Outcome, Failure> {
+        let Demo { publishers, subscribers, messages, size, .. } = *self.arguments;
+        // Subscribers first: what is published after that, they all see.
+        for index in 0..subscribers {
+            self.family.start(Role::Subscriber(index), index, size, place)?;
+        }
+        self.wait_until_ready(subscribers)?;
+        for index in 0..publishers {
+            self.family.start(Role::Publisher(index), index, size, place)?;
+        }
+        self.family.start(Role::Victim, publishers, size, place)?;
+        self.wait_until_ready(publishers + 1)?;
+
+        let flooded = shares(messages, publishers);
+        let paced = shares(PACED_MESSAGES.min(messages), publishers);
+        let (started_ns, victim_confirmed) = self.flood(&flooded)?;
+        let flood = self.end_phase(protocol::FLOOD_MARK)?;
+        self.pace(&paced)?;
+        let pace = self.end_phase(protocol::PACE_MARK)?;
+        self.family.leave(Role::Victim)?;
+        Ok(Outcome { flooded, paced, victim_confirmed, started_ns, flood, pace })
+    }
+
+    fn wait_until_ready(&mut self, count: u16) -> Result<(), Failure> {
+        for _ in 0..count {
+            match self.family.next(self.stop)? {
+                Event::Said(_, Report::Ready) => {}
+                event => return Err(unexpected(&event)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns when the first publisher started, and what the victim had confirmed.
+    fn flood(&mut self, shares: &[u64]) -> Result<(u64, u64), Failure> {
+        let total: u64 = shares.iter().sum();
+        let report_every = (total / 100).max(1);
+        for (role, share) in publishers(shares) {
+            // The last quarter, or at least the last message, comes after the victim's death.
+            let hold_at = share.checked_sub((share / 4).max(1));
+            self.family.order(role, &Order::Flood { messages: share, report_every, hold_at })?;
+        }
+        self.family.order(
+            Role::Victim,
+            &Order::Flood { messages: u64::MAX >> 16, report_every, hold_at: None },
+        )?;
+
+        let mut progress = Progress::new(Some(total));
+        let mut sent = vec![0; shares.len()];
+        let mut held = vec![false; shares.len()];
+        let mut victim_confirmed = 0;
+        let mut victim_alive = true;
+        let mut started_ns = u64::MAX;
+        let mut running = shares.len();
+        while running > 0 || victim_alive {
+            match self.family.next(self.stop)? {
+                Event::Said(Role::Publisher(index), Report::Sent { messages, holding }) => {
+                    sent[usize::from(index)] = messages;
+                    held[usize::from(index)] |= holding;
+                }
+                Event::Said(Role::Publisher(index), Report::Flooded { started_ns: at }) => {
+                    sent[usize::from(index)] = shares[usize::from(index)];
+                    held[usize::from(index)] = true;
+                    started_ns = started_ns.min(at);
+                    running -= 1;
+                }
+                Event::Said(Role::Victim, Report::Sent { messages, .. }) => {
+                    victim_confirmed = messages;
+                }
+                Event::Ended(Role::Victim) if !victim_alive => {}
+                event => return Err(unexpected(&event)),
+            }
+            let done: u64 = sent.iter().sum();
+            progress.set(done);
+            // The victim started last: let it have a say. Who waits for its death waits no longer.
+            let in_the_middle = done >= total / 2 && victim_confirmed > total / 32;
+            let at_the_latest = held.iter().all(|held| *held) && victim_confirmed > 0;
+            if victim_alive && (in_the_middle || at_the_latest) {
+                self.family.kill(Role::Victim)?;
+                victim_alive = false;
+                for (role, _) in publishers(shares) {
+                    self.family.order(role, &Order::Proceed)?;
+                }
+            }
+        }
+        Ok((started_ns, victim_confirmed))
+    }
+
+    fn pace(&mut self, shares: &[u64]) -> Result<(), Failure> {
+        let publishers_count = u64::try_from(shares.len()).unwrap_or(1);
+        let turn_ns = 1_000_000_000 / PACED_PER_SECOND;
+        for (turn, (role, messages)) in (0..).zip(publishers(shares)) {
+            let (interval_ns, offset_ns) = (turn_ns * publishers_count, turn_ns * turn);
+            self.family.order(role, &Order::Pace { messages, interval_ns, offset_ns })?;
+        }
+        let mut running = shares.len();
+        while running > 0 {
+            match self.family.next(self.stop)? {
+                Event::Said(Role::Publisher(_), Report::Paced) => running -= 1,
+                Event::Ended(Role::Victim) => {}
+                // What it said before it was killed may be read late.
+                Event::Said(Role::Victim, _) => {}
+                event => return Err(unexpected(&event)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Publishes the mark: everything was published before it, so whoever receives it, has all.
+    fn end_phase(&mut self, mark: &[u8]) -> Result<Vec<Phase>, Failure> {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while let Err(error) = self.control.publish_timeout(mark, Duration::from_millis(100)) {
+            if !matches!(error, PublishError::Timeout) || Instant::now() >= deadline {
+                return Err(error.into());
+            }
+            if self.stop.is_set() {
+                return Err(Failure::Failed("interrupted".to_owned()));
+            }
+        }
+        let mut phases = Vec::new();
+        while phases.len() < usize::from(self.arguments.subscribers) {
+            match self.family.next(self.stop)? {
+                Event::Said(Role::Subscriber(_), Report::Phase(phase)) => phases.push(*phase),
+                Event::Said(Role::Victim, _) | Event::Ended(Role::Victim) => {}
+                // After the last phase they leave one by one.
+                Event::Ended(Role::Subscriber(_)) if mark == protocol::PACE_MARK => {}
+                event => return Err(unexpected(&event)),
+            }
+        }
+        Ok(phases)
+    }
+}
+
+fn unexpected(event: &Event) -> Failure {
+    Failure::Failed(match event {
+        Event::Ended(role) => format!("{role} ended too early"),
+        Event::Said(role, report) => format!("{role} said {report:?} out of turn"),
+    })
+}
+
+fn publishers(shares: &[u64]) -> impl Iterator<Item = (Role, u64)> {
+    (0..).map(Role::Publisher).zip(shares.iter().copied())
+}
+
+/// `total` in `parts` parts that differ by 1 at most.
+fn shares(total: u64, parts: u16) -> Vec<u64> {
+    let parts = u64::from(parts);
+    (0..parts).map(|part| total / parts + u64::from(part < total % parts)).collect()
+}
+
+/// The demo's own bus; removed when dropped, whatever happened.
+struct DemoBus {
+    /// Where the processes find it.
+    place: Place,
+    path: PathBuf,
+    removed: bool,
+}
+
+impl DemoBus {
+    /// The bus, and the demo's own publisher on it, which must go before the bus can be removed.
+    fn create(place: &Place, size: u64) -> Result<(Self, Publisher), Failure> {
+        let name = format!("demo-{}", std::process::id());
+        let place = Place { bus: name, dir: place.dir.clone() };
+        let wanted = size.saturating_mul(8).checked_next_power_of_two().unwrap_or(u64::MAX);
+        let bus = super::config(&place)
+            .participant_name("demo")
+            .capacity(wanted.max(RING_BYTES))
+            // Nothing may be lost: a publisher waits as long as the slowest subscriber lives.
+            .policy(Policy::Wait { limit: None })
+            .create(&place.bus)?;
+        let path = bus.path().to_path_buf();
+        let guard = Self { place, path, removed: false };
+        let control = bus.publisher(protocol::CONTROL_TOPIC)?;
+        Ok((guard, control))
+    }
+
+    fn remove(&mut self) -> Result<(), Failure> {
+        self.removed = true;
+        admin::clean(self.place.dir.as_deref(), Some(&self.place.bus), false)?;
+        if self.path.exists() {
+            return Err(Failure::Failed(format!(
+                "{} could not be removed: see `toroni info {}`, then `toroni clean {}`",
+                self.path.display(),
+                self.place.bus,
+                self.place.bus
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for DemoBus {
+    fn drop(&mut self) {
+        if !self.removed
+            && let Err(failure) = self.remove()
+            && let (_, Some(text)) = failure.report()
+        {
+            let _ = writeln!(std::io::stderr(), "toroni: {text}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_add_up() {
+        assert_eq!(shares(10, 3), [4, 3, 3]);
+        assert_eq!(shares(1, 3), [1, 0, 0]);
+        assert_eq!(shares(1_000_000, 7).iter().sum::<u64>(), 1_000_000);
+    }
+}

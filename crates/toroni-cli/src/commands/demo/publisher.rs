@@ -1,0 +1,113 @@
+//! A publishing process of the demo.
+
+use super::payload::{self, Header};
+use super::protocol::{Order, Parent, Report, now_ns};
+use crate::cli::{DemoChild, Place};
+use crate::failure::Failure;
+use std::time::Duration;
+use toroni::Publisher;
+
+/// Messages and bytes of one burst: large enough to share the lock among many, small enough that
+/// the other publishers get their turn.
+const BURST_MESSAGES: usize = 64;
+const BURST_BYTES: usize = 64 << 10;
+
+/// Follows the demo's orders until it closes the stream.
+pub(crate) fn run(place: &Place, arguments: &DemoChild) -> Result<(), Failure> {
+    let mut parent = Parent::bind()?;
+    let bus = crate::commands::config(place)
+        .participant_name(format!("demo-publisher-{}", arguments.index))
+        .open_existing(&place.bus)?;
+    let publisher = bus.publisher(&format!("demo/publisher/{}", arguments.index))?;
+    let size = usize::try_from(arguments.size).unwrap_or(0);
+    let length = (BURST_BYTES / size.max(1)).clamp(1, BURST_MESSAGES);
+    let mut process = Process {
+        publisher,
+        index: arguments.index,
+        number: 0,
+        burst: vec![vec![0; size]; length],
+    };
+
+    parent.report(&Report::Ready)?;
+    while let Some(order) = parent.order()? {
+        match order {
+            Order::Flood { messages, report_every, hold_at } => {
+                process.flood(messages, report_every.max(1), hold_at, &mut parent)?;
+            }
+            Order::Pace { messages, interval_ns, offset_ns } => {
+                process.pace(messages, interval_ns, offset_ns)?;
+                parent.report(&Report::Paced)?;
+            }
+            Order::Proceed => {}
+        }
+    }
+    Ok(())
+}
+
+struct Process {
+    publisher: Publisher,
+    index: u16,
+    /// Of the next message.
+    number: u64,
+    burst: Vec<Vec<u8>>,
+}
+
+impl Process {
+    fn flood(
+        &mut self,
+        messages: u64,
+        report_every: u64,
+        mut hold_at: Option<u64>,
+        parent: &mut Parent,
+    ) -> Result<(), Failure> {
+        let started_ns = now_ns();
+        let mut sent = 0;
+        let mut next_report = 0;
+        while sent < messages {
+            if hold_at.is_some_and(|hold| sent >= hold) {
+                parent.report(&Report::Sent { messages: sent, holding: true })?;
+                if parent.order()?.is_none() {
+                    return Ok(());
+                }
+                hold_at = None;
+            }
+            let stretch = hold_at.unwrap_or(messages).min(messages) - sent;
+            sent += self.publish_burst(stretch)?;
+            if sent >= next_report {
+                parent.report(&Report::Sent { messages: sent, holding: false })?;
+                next_report = sent + report_every;
+            }
+        }
+        parent.report(&Report::Flooded { started_ns })
+    }
+
+    /// One burst of at most `most` messages; the first carries its time. Returns how many.
+    fn publish_burst(&mut self, most: u64) -> Result<u64, Failure> {
+        let mut time_ns = now_ns();
+        let mut count = 0;
+        for message in self.burst.iter_mut().take(usize::try_from(most).unwrap_or(usize::MAX)) {
+            payload::write(Header { publisher: self.index, number: self.number, time_ns }, message);
+            time_ns = 0;
+            self.number += 1;
+            count += 1;
+        }
+        self.publisher.burst(&self.burst[..count])?;
+        Ok(u64::try_from(count).unwrap_or(0))
+    }
+
+    fn pace(&mut self, messages: u64, interval_ns: u64, offset_ns: u64) -> Result<(), Failure> {
+        let started_ns = now_ns() + offset_ns;
+        for turn in 0..messages {
+            let due_ns = started_ns + turn * interval_ns;
+            std::thread::sleep(Duration::from_nanos(due_ns.saturating_sub(now_ns())));
+            let message = &mut self.burst[0];
+            payload::write(
+                Header { publisher: self.index, number: self.number, time_ns: now_ns() },
+                message,
+            );
+            self.publisher.publish(message)?;
+            self.number += 1;
+        }
+        Ok(())
+    }
+}

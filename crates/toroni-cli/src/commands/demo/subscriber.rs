@@ -1,0 +1,152 @@
+//! A subscribing process of the demo: looks at every message, and condenses what it saw.
+
+use super::payload;
+use super::protocol::{CONTROL_TOPIC, FLOOD_MARK, PACE_MARK, Parent, Phase, Report, now_ns};
+use crate::cli::{DemoChild, Place};
+use crate::failure::Failure;
+use hdrhistogram::Histogram;
+use std::hash::{DefaultHasher, Hasher};
+use toroni::{Message, ReceiveError, Subscriber};
+
+/// Indices beyond it are no publisher's of the demo.
+const MOST_PUBLISHERS: usize = 65;
+
+/// Receives until the mark of the last phase.
+pub(crate) fn run(place: &Place, arguments: &DemoChild) -> Result<(), Failure> {
+    let parent = Parent::bind()?;
+    let bus = crate::commands::config(place).open_existing(&place.bus)?;
+    let mut subscriber = bus
+        .subscriber()
+        .pattern("demo/**")
+        .name(format!("demo-subscriber-{}", arguments.index))
+        .build()?;
+    let mut witness = Witness::new(usize::try_from(arguments.size).unwrap_or(0))?;
+    parent.report(&Report::Ready)?;
+    for mark in [FLOOD_MARK, PACE_MARK] {
+        witness.watch_until(&mut subscriber, mark)?;
+        parent.report(&Report::Phase(Box::new(witness.end_phase())))?;
+    }
+    Ok(())
+}
+
+struct Witness {
+    size: usize,
+    hasher: DefaultHasher,
+    seen: Phase,
+    next_sequence: Option<u64>,
+    next_numbers: Vec<u64>,
+    latencies: Histogram<u64>,
+}
+
+impl Witness {
+    fn new(size: usize) -> Result<Self, Failure> {
+        Ok(Self {
+            size,
+            // Its keys are constant: all processes of this program hash alike.
+            hasher: DefaultHasher::new(),
+            seen: Phase::default(),
+            next_sequence: None,
+            next_numbers: Vec::new(),
+            latencies: new_histogram()?,
+        })
+    }
+
+    fn watch_until(&mut self, subscriber: &mut Subscriber, mark: &[u8]) -> Result<(), Failure> {
+        loop {
+            match subscriber.try_receive() {
+                Ok(Some(message)) => {
+                    if self.look_at(&message, mark) {
+                        return Ok(());
+                    }
+                    continue;
+                }
+                Ok(None) => {}
+                Err(error) => self.note_loss(error)?,
+            }
+            let waits_since_ns = now_ns();
+            match subscriber.receive() {
+                Ok(message) => {
+                    // The wait for the first message is no wait of the bus.
+                    if self.next_sequence.is_some() {
+                        let waited_ns = now_ns().saturating_sub(waits_since_ns);
+                        self.seen.longest_wait_ns = self.seen.longest_wait_ns.max(waited_ns);
+                    }
+                    if self.look_at(&message, mark) {
+                        return Ok(());
+                    }
+                }
+                Err(error) => self.note_loss(error)?,
+            }
+        }
+    }
+
+    /// Whether it is the mark.
+    fn look_at(&mut self, message: &Message<'_>, mark: &[u8]) -> bool {
+        let (topic, bytes, sequence) = (message.topic(), message.payload(), message.sequence());
+        self.hasher.write(topic.as_bytes());
+        self.hasher.write_u8(0xFF);
+        self.hasher.write(bytes);
+        self.hasher.write_u64(sequence);
+        if self.next_sequence.is_some_and(|expected| expected != sequence) {
+            self.seen.sequence_errors += 1;
+        }
+        self.next_sequence = Some(sequence + 1);
+        if topic == CONTROL_TOPIC {
+            return bytes == mark;
+        }
+        self.seen.messages += 1;
+        let header = payload::read(bytes, self.size);
+        match header.map(|header| (header, usize::from(header.publisher))) {
+            Some((header, index)) if index < MOST_PUBLISHERS => {
+                self.count(index, header.number);
+                if header.time_ns != 0 {
+                    self.latencies.saturating_record(now_ns().saturating_sub(header.time_ns));
+                }
+            }
+            _ => self.seen.torn += 1,
+        }
+        false
+    }
+
+    fn count(&mut self, publisher: usize, number: u64) {
+        if publisher >= self.next_numbers.len() {
+            self.next_numbers.resize(publisher + 1, 0);
+            self.seen.counts.resize(publisher + 1, 0);
+            self.seen.disorders.resize(publisher + 1, 0);
+        }
+        self.seen.counts[publisher] += 1;
+        if self.next_numbers[publisher] != number {
+            self.seen.disorders[publisher] += 1;
+        }
+        self.next_numbers[publisher] = number + 1;
+    }
+
+    fn note_loss(&mut self, error: ReceiveError) -> Result<(), Failure> {
+        let ReceiveError::Lapped { lost_messages, .. } = error else { return Err(error.into()) };
+        self.seen.lost_messages += lost_messages;
+        // The sequence goes on behind the gap, which is counted already.
+        self.next_sequence = None;
+        Ok(())
+    }
+
+    /// Counts and hash go on; times start anew.
+    fn end_phase(&mut self) -> Phase {
+        self.seen.ended_ns = now_ns();
+        self.seen.hash = self.hasher.finish();
+        let mut phase = self.seen.clone();
+        phase.latencies = self
+            .latencies
+            .iter_recorded()
+            .map(|value| (value.value_iterated_to(), value.count_at_value()))
+            .collect();
+        self.latencies.reset();
+        self.seen.longest_wait_ns = 0;
+        phase
+    }
+}
+
+/// For latencies from a nanosecond to a minute, with three digits.
+pub(super) fn new_histogram() -> Result<Histogram<u64>, Failure> {
+    Histogram::new_with_bounds(1, 60_000_000_000, 3)
+        .map_err(|error| Failure::Failed(format!("cannot make a histogram: {error}")))
+}

@@ -1,0 +1,193 @@
+//! Judges what the processes of a demo saw. Pure.
+
+use super::Outcome;
+use super::protocol::Phase;
+use crate::human;
+use serde::Serialize;
+
+/// One promise, and whether it was kept.
+#[derive(Debug, Serialize)]
+pub(super) struct Check {
+    pub(super) promise: &'static str,
+    pub(super) passed: bool,
+    pub(super) detail: String,
+}
+
+/// All promises of the bus that the demo tests.
+pub(super) fn judge(outcome: &Outcome) -> Vec<Check> {
+    vec![
+        one_order(outcome),
+        complete(outcome),
+        victim(outcome),
+        nothing_lost(outcome),
+        whole(outcome),
+    ]
+}
+
+fn one_order(outcome: &Outcome) -> Check {
+    let agree = |phases: &[Phase]| {
+        phases
+            .windows(2)
+            .all(|two| two[0].hash == two[1].hash && two[0].messages == two[1].messages)
+            && !phases.is_empty()
+    };
+    let passed = agree(&outcome.flood) && agree(&outcome.pace);
+    let detail = match outcome.pace.first() {
+        Some(phase) if passed => format!(
+            "{} subscribers, {} messages each, hash {:016x}",
+            outcome.pace.len(),
+            human::count(phase.messages),
+            phase.hash
+        ),
+        _ => {
+            let hashes: Vec<String> = outcome
+                .pace
+                .iter()
+                .map(|phase| format!("{:016x} of {}", phase.hash, phase.messages))
+                .collect();
+            format!("the subscribers disagree: {}", hashes.join(", "))
+        }
+    };
+    Check { promise: "one identical order", passed, detail }
+}
+
+fn complete(outcome: &Outcome) -> Check {
+    let mut wrong = Vec::new();
+    for (name, phases, both) in [("flood", &outcome.flood, false), ("pace", &outcome.pace, true)] {
+        for (subscriber, phase) in phases.iter().enumerate() {
+            for (publisher, flooded) in outcome.flooded.iter().enumerate() {
+                let paced = outcome.paced.get(publisher).copied().unwrap_or(0);
+                let wanted = flooded + if both { paced } else { 0 };
+                let found = phase.counts.get(publisher).copied().unwrap_or(0);
+                let disorder = phase.disorders.get(publisher).copied().unwrap_or(0);
+                if found != wanted || disorder > 0 {
+                    wrong.push(format!(
+                        "{name}: subscriber {subscriber} has {found} of {wanted} of publisher \
+                         {publisher}, {disorder} out of turn"
+                    ));
+                }
+            }
+        }
+    }
+    let total: u64 = outcome.flooded.iter().chain(&outcome.paced).sum();
+    Check {
+        promise: "survivors complete",
+        passed: wrong.is_empty(),
+        detail: if wrong.is_empty() {
+            format!(
+                "all {} messages of {} publishers, each in its order",
+                human::count(total),
+                outcome.flooded.len()
+            )
+        } else {
+            wrong.join("; ")
+        },
+    }
+}
+
+fn victim(outcome: &Outcome) -> Check {
+    let index = outcome.flooded.len();
+    let count = |phase: &Phase| phase.counts.get(index).copied().unwrap_or(0);
+    let seen: Vec<u64> = outcome.flood.iter().chain(&outcome.pace).map(count).collect();
+    let disorder: u64 = outcome.pace.iter().filter_map(|phase| phase.disorders.get(index)).sum();
+    let same = seen.windows(2).all(|two| two[0] == two[1]);
+    let enough = seen.iter().all(|seen| *seen >= outcome.victim_confirmed);
+    let first = seen.first().copied().unwrap_or(0);
+    let passed = same && enough && disorder == 0 && first > 0;
+    let detail = if passed {
+        format!(
+            "SIGKILL after {} messages: all of them arrived, and none behind a gap",
+            human::count(first)
+        )
+    } else {
+        format!(
+            "subscribers saw {seen:?} messages, {disorder} out of turn, of {} confirmed",
+            outcome.victim_confirmed
+        )
+    };
+    Check { promise: "the victim's prefix", passed, detail }
+}
+
+fn nothing_lost(outcome: &Outcome) -> Check {
+    let lost: u64 = outcome.pace.iter().map(|phase| phase.lost_messages).sum();
+    let gaps: u64 = outcome.pace.iter().map(|phase| phase.sequence_errors).sum();
+    Check {
+        promise: "nothing lost",
+        passed: lost == 0 && gaps == 0,
+        detail: if lost == 0 && gaps == 0 {
+            "no subscriber was told of a loss, no sequence number is missing".to_owned()
+        } else {
+            format!("{lost} messages lost, {gaps} gaps in the sequence")
+        },
+    }
+}
+
+fn whole(outcome: &Outcome) -> Check {
+    let torn: u64 = outcome.pace.iter().map(|phase| phase.torn).sum();
+    Check {
+        promise: "nothing torn",
+        passed: torn == 0,
+        detail: if torn == 0 {
+            "every message has the bytes that were published".to_owned()
+        } else {
+            format!("{torn} messages have bytes that nobody published together")
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn phase(counts: &[u64]) -> Phase {
+        Phase {
+            messages: counts.iter().sum(),
+            hash: 7,
+            counts: counts.to_vec(),
+            disorders: vec![0; counts.len()],
+            ..Phase::default()
+        }
+    }
+
+    fn good() -> Outcome {
+        Outcome {
+            flooded: vec![50, 50],
+            paced: vec![2, 2],
+            victim_confirmed: 20,
+            started_ns: 0,
+            flood: vec![phase(&[50, 50, 24]), phase(&[50, 50, 24])],
+            pace: vec![phase(&[52, 52, 24]), phase(&[52, 52, 24])],
+        }
+    }
+
+    fn failed(outcome: &Outcome) -> Vec<&'static str> {
+        judge(outcome).iter().filter(|check| !check.passed).map(|check| check.promise).collect()
+    }
+
+    #[test]
+    fn a_good_run_passes() {
+        assert!(failed(&good()).is_empty());
+    }
+
+    #[test]
+    fn each_broken_promise_is_found() {
+        type Break = fn(&mut Outcome);
+        let cases: [(Break, &str); 10] = [
+            (|o| o.flood[1].hash = 8, "one identical order"),
+            (|o| o.pace[0].hash = 8, "one identical order"),
+            (|o| o.pace[0].messages -= 1, "one identical order"),
+            (|o| o.flood[0].counts[0] = 49, "survivors complete"),
+            (|o| o.pace[1].disorders[1] = 1, "survivors complete"),
+            (|o| o.victim_confirmed = 25, "the victim's prefix"),
+            (|o| o.pace[1].disorders[2] = 1, "the victim's prefix"),
+            (|o| o.pace[1].lost_messages = 1, "nothing lost"),
+            (|o| o.pace[1].sequence_errors = 1, "nothing lost"),
+            (|o| o.pace[1].torn = 1, "nothing torn"),
+        ];
+        for (index, (break_it, promise)) in cases.into_iter().enumerate() {
+            let mut outcome = good();
+            break_it(&mut outcome);
+            assert_eq!(failed(&outcome), [promise], "case {index}");
+        }
+    }
+}
