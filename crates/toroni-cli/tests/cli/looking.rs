@@ -1,0 +1,254 @@
+//! Creating, listing, looking and cleaning.
+
+use crate::support::{Buses, json_lines};
+use serde_json::Value;
+
+#[test]
+fn created_as_asked_for() {
+    let buses = Buses::new();
+    let created = buses.succeed(&[
+        "create",
+        "plant",
+        "--capacity",
+        "1MiB",
+        "--max-subscribers",
+        "7",
+        "--max-publishers",
+        "5",
+        "--policy",
+        "bounded:10ms/1s",
+        "--lock",
+        "robust",
+        "--notify",
+        "multicast:239.255.1.2:5000",
+        "--persistent",
+        "--topic-table",
+        "64KiB",
+        "--mode",
+        "0640",
+        "--json",
+    ]);
+    let created = &json_lines(created.as_bytes())[0];
+    let info = buses.info("plant");
+    for (field, value) in [
+        ("name", Value::from("plant")),
+        ("capacity", (1 << 20).into()),
+        ("max_subscribers", 7.into()),
+        ("max_publishers", 5.into()),
+        ("policy", "bounded:10ms/1s".into()),
+        ("lock", "robust".into()),
+        ("notify", "multicast:239.255.1.2:5000".into()),
+        ("persistent", true.into()),
+        ("topic_table_bytes", (64 << 10).into()),
+    ] {
+        assert_eq!(created[field], value, "{field}");
+        assert_eq!(info[field], value, "{field}");
+    }
+    let ring = std::fs::metadata(buses.path().join("plant/ring")).unwrap();
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&ring.permissions()) & 0o777, 0o640);
+}
+
+#[test]
+fn created_once() {
+    let buses = Buses::new();
+    assert!(buses.succeed(&["create", "b"]).starts_with("Created "));
+    let again = buses.run(&["create", "b"]);
+    assert_eq!(again.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&again.stderr).contains("already"));
+}
+
+#[test]
+fn wrong_settings_are_wrong_usage() {
+    let buses = Buses::new();
+    for arguments in [
+        &["create", "b", "--capacity", "100000"][..],
+        &["create", "b", "--capacity", "many"],
+        &["create", "b", "--policy", "sometimes"],
+        &["create", "b", "--mode", "0999"],
+        &["create", "../b"],
+        &["create", ".b"],
+        &["create"],
+        &["pub"],
+        &["pub", "t", "--repeat", "3"],
+        &["pub", "t", "x", "--size", "3"],
+        &["pub", "t", "x", "--rate", "0"],
+        &["sub", "--format", "xml"],
+        &["sub", "--from", "yesterday"],
+        &["hz", "--interval", "0"],
+        &["demo", "--size", "15"],
+        &["demo", "--publishers", "0"],
+        &["nonsense"],
+        &[],
+    ] {
+        let output = buses.run_with_input(arguments, b"");
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
+        assert!(!output.stderr.is_empty());
+        assert!(output.stdout.is_empty());
+    }
+    assert!(buses.entries().is_empty());
+}
+
+#[test]
+fn what_is_not_there_is_not_made_by_looking() {
+    let buses = Buses::new();
+    for arguments in [&["info"][..], &["info", "x"], &["topics", "x"], &["clean", "x"]] {
+        let output = buses.run(arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).starts_with("toroni: there is no bus"));
+    }
+    assert_eq!(buses.succeed(&["ls"]), "");
+    assert!(buses.entries().is_empty());
+}
+
+#[test]
+fn listed_with_their_state() {
+    let buses = Buses::new();
+    buses.succeed(&["create", "idle"]);
+    buses.succeed(&["create", "kept", "--persistent", "--capacity", "64KiB"]);
+    let _subscriber = buses.subscribe(&["--bus", "busy"]);
+    let listed = json_lines(buses.succeed(&["ls", "--json"]).as_bytes());
+    let state = |name: &str| {
+        let bus = listed.iter().find(|bus| bus["name"] == name).unwrap();
+        (bus["in_use"].as_bool().unwrap(), bus["persistent"].as_bool().unwrap())
+    };
+    assert_eq!(listed.len(), 3);
+    assert_eq!(state("idle"), (false, false));
+    assert_eq!(state("kept"), (false, true));
+    assert_eq!(state("busy"), (true, false));
+    let text = buses.succeed(&["ls"]);
+    assert_eq!(text.lines().count(), 4);
+    assert!(text.starts_with("NAME "));
+}
+
+#[test]
+fn participants_are_shown() {
+    let buses = Buses::new();
+    let subscriber = buses.subscribe(&["--name", "my-subscriber"]);
+    let mut command = buses.command(&["pub", "t", "--name", "my-publisher"]);
+    let mut publisher =
+        crate::support::Process::start(command.stdin(std::process::Stdio::piped()), &["pub"]);
+    let mut input = publisher.child.stdin.take().unwrap();
+    std::io::Write::write_all(&mut input, b"hello\n").unwrap();
+    crate::support::wait_until("it published", || buses.info("default")["messages"] == 1);
+    let info = buses.info("default");
+    let one = |kind: &str| {
+        let all = info[kind].as_array().unwrap();
+        assert_eq!(all.len(), 1, "{info}");
+        all[0].clone()
+    };
+    assert_eq!(one("publishers")["name"], "my-publisher");
+    assert_eq!(one("publishers")["pid"], publisher.child.id());
+    assert_eq!(one("publishers")["alive"], true);
+    assert_eq!(one("subscribers")["name"], "my-subscriber");
+    assert_eq!(one("subscribers")["pid"], subscriber.child.id());
+    assert_eq!(one("subscribers")["gating"], true);
+    let text = buses.succeed(&["info"]);
+    assert!(text.contains("my-publisher") && text.contains("my-subscriber"), "{text}");
+    assert!(text.contains("policy      wait:100ms"), "{text}");
+    drop(input);
+    assert!(publisher.wait().success());
+}
+
+#[test]
+fn topics_are_counted() {
+    let buses = Buses::new();
+    buses.succeed(&["pub", "b", "xyz", "--repeat", "3"]);
+    buses.succeed(&["pub", "a/c", "x"]);
+    let topics = json_lines(buses.succeed(&["topics", "default", "--json"]).as_bytes());
+    let found: Vec<_> = topics
+        .iter()
+        .map(|t| (t["topic"].as_str().unwrap(), t["messages"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(found, [("a/c", 1), ("b", 3)]);
+    assert!(buses.succeed(&["topics"]).starts_with("TOPIC "));
+}
+
+#[test]
+fn cleaning_spares_the_held_and_the_persistent() {
+    let buses = Buses::new();
+    buses.succeed(&["create", "idle"]);
+    buses.succeed(&["create", "kept", "--persistent"]);
+    let subscriber = buses.subscribe(&["--bus", "busy"]);
+    let dry = buses.succeed(&["clean", "--dry-run"]);
+    assert!(dry.contains("would") && dry.contains("idle"), "{dry}");
+    assert_eq!(buses.entries(), ["busy", "idle", "kept"]);
+    buses.succeed(&["clean", "kept"]);
+    assert_eq!(buses.entries(), ["busy", "idle", "kept"]);
+    let done = json_lines(buses.succeed(&["clean", "--json"]).as_bytes());
+    assert!(done.iter().any(|line| line["done"] == true), "{done:?}");
+    assert_eq!(buses.entries(), ["busy", "kept"]);
+    drop(subscriber);
+    buses.succeed(&["clean", "busy"]);
+    assert_eq!(buses.entries(), ["kept"]);
+}
+
+#[test]
+fn cleaning_one_bus_leaves_the_others() {
+    let buses = Buses::new();
+    for name in ["a", "b", "c"] {
+        buses.succeed(&["create", name]);
+    }
+    buses.succeed(&["clean", "a"]);
+    assert_eq!(buses.entries(), ["b", "c"]);
+    buses.succeed(&["--bus", "b", "clean"]);
+    assert_eq!(buses.entries(), ["c"]);
+    buses.succeed(&["clean"]);
+    assert!(buses.entries().is_empty());
+}
+
+#[test]
+fn rates_are_reported() {
+    let buses = Buses::new();
+    let mut hz = buses.start(&["hz", "a/**", "--interval", "0.2", "--json"]);
+    crate::support::wait_until("it watches", || {
+        buses.entries() == ["default"] && buses.subscriber_count("default") == 1
+    });
+    buses.succeed(&["pub", "a/b", "--size", "10", "--repeat", "50"]);
+    buses.succeed(&["pub", "other", "x"]);
+    let mut total = 0;
+    while total < 50 {
+        let report = json_lines(hz.line().as_bytes()).remove(0);
+        assert!(report["seconds"].as_f64().unwrap() > 0.0);
+        assert_eq!(report["lost_messages"], 0);
+        for topic in report["topics"].as_array().unwrap() {
+            assert_eq!(topic["topic"], "a/b");
+            total = topic["total_messages"].as_u64().unwrap();
+            assert_eq!(topic["total_bytes"], total * 10);
+        }
+    }
+    hz.signal(rustix::process::Signal::INT);
+    assert_eq!(hz.finish().status.code(), Some(0));
+    let text = buses.succeed(&["hz", "--count", "1", "--interval", "0.01"]);
+    assert!(text.starts_with("TOPIC "), "{text}");
+}
+
+#[test]
+fn the_doctor_checks_and_leaves_nothing() {
+    let buses = Buses::new();
+    let output = buses.run(&["doctor", "--json"]);
+    let findings = json_lines(&output.stdout);
+    assert!(findings.len() > 10);
+    let mut failed = false;
+    for finding in &findings {
+        let status = finding["status"].as_str().unwrap();
+        assert!(["ok", "warn", "fail"].contains(&status));
+        assert_eq!(finding["remedy"].is_null(), status == "ok", "{finding}");
+        failed |= status == "fail";
+    }
+    assert_eq!(output.status.code(), Some(i32::from(failed)));
+    let message = findings.iter().find(|finding| finding["check"] == "a message").unwrap();
+    assert_eq!(message["status"], "ok", "{message}");
+    assert!(buses.entries().is_empty());
+    let text = buses.run(&["doctor"]);
+    assert_eq!(text.status.code(), Some(i32::from(failed)));
+}
+
+#[test]
+fn the_doctor_fails_where_no_bus_can_be() {
+    let buses = Buses::new();
+    let file = buses.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let output = buses.run(&["--dir", file.to_str().unwrap(), "doctor"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("FAIL"));
+}

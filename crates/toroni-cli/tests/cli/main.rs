@@ -1,0 +1,12 @@
+//! The program as its users meet it: every command as a real process, on buses of its own.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod demo;
+mod formats;
+mod help;
+mod looking;
+mod losses;
+mod publish;
+mod stopping;
+mod support;

@@ -1,0 +1,126 @@
+//! Signals and closed pipes end a command, and leave nothing behind.
+
+use crate::support::{Buses, Process, wait_until};
+use rustix::process::Signal;
+use std::io::BufRead;
+use std::process::{Command, Stdio};
+
+#[test]
+fn a_signal_ends_a_subscriber() {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let buses = Buses::new();
+        let mut subscriber = buses.subscribe(&[]);
+        buses.succeed(&["pub", "t", "one"]);
+        assert_eq!(subscriber.line(), "t\tone\n");
+        assert_eq!(buses.subscriber_count("default"), 1);
+        subscriber.signal(signal);
+        assert_eq!(subscriber.wait().code(), Some(0), "{signal:?}");
+        assert_eq!(buses.subscriber_count("default"), 0);
+        let sockets = buses.info("default")["sockets"].as_array().unwrap().len();
+        assert_eq!(sockets, 0);
+    }
+}
+
+#[test]
+fn a_subscriber_that_still_wanted_messages_failed() {
+    let buses = Buses::new();
+    let subscriber = buses.subscribe(&["--count", "3"]);
+    subscriber.signal(Signal::INT);
+    assert_eq!(subscriber.finish().status.code(), Some(1));
+}
+
+#[test]
+fn a_closed_pipe_is_a_normal_end() {
+    let buses = Buses::new();
+    let mut subscriber = buses.subscribe(&[]);
+    buses.succeed(&["pub", "t", "--size", "100", "--repeat", "1000"]);
+    subscriber.line();
+    drop(subscriber.stdout.take());
+    // Nothing more is published: it notices nevertheless.
+    let output = subscriber.finish();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(output.stderr.is_empty(), "{output:?}");
+    assert_eq!(buses.subscriber_count("default"), 0);
+}
+
+#[test]
+fn a_closed_pipe_ends_what_prints_much() {
+    let buses = Buses::new();
+    buses.succeed(&["pub", "t", "--size", "1000", "--repeat", "2000"]);
+    for arguments in [&["sub", "--from", "oldest"][..], &["completions", "bash"], &["ls"]] {
+        let mut process = buses.start(arguments);
+        drop(process.stdout.take());
+        let output = process.finish();
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {output:?}");
+        assert!(output.stderr.is_empty(), "{arguments:?}: {output:?}");
+    }
+}
+
+#[test]
+fn a_signal_ends_a_publisher() {
+    let buses = Buses::new();
+    let mut subscriber = buses.subscribe(&[]);
+    let mut command = buses.command(&["pub", "t"]);
+    let publisher = Process::start(command.stdin(Stdio::piped()), &["pub"]);
+    wait_until("it publishes", || {
+        buses.info("default")["publishers"].as_array().is_some_and(|all| !all.is_empty())
+    });
+    publisher.signal(Signal::INT);
+    // That is how one ends typing messages.
+    assert_eq!(publisher.finish().status.code(), Some(0));
+
+    let endless = buses.start(&["pub", "t", "x", "--repeat", "1000000", "--rate", "100"]);
+    subscriber.line();
+    endless.signal(Signal::TERM);
+    let output = endless.finish();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("interrupted after"), "{output:?}");
+    assert_eq!(buses.info("default")["publishers"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn a_signal_ends_a_publisher_that_waits_for_ever() {
+    let buses = Buses::new();
+    buses.succeed(&["create", "default", "--capacity", "64KiB", "--policy", "wait:forever"]);
+    let subscriber = buses.subscribe(&[]);
+    subscriber.signal(Signal::STOP);
+    let publisher = buses.start(&["pub", "t", "--size", "1000", "--repeat", "1000"]);
+    wait_until("the ring is full", || buses.info("default")["messages"].as_u64() > Some(40));
+    publisher.signal(Signal::INT);
+    assert_eq!(publisher.finish().status.code(), Some(1));
+}
+
+#[test]
+fn an_inherited_descriptor_gets_a_line() {
+    let buses = Buses::new();
+    let program = env!("CARGO_BIN_EXE_toroni");
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "exec \"$0\" sub --ready-fd 7 7>&2 2>/dev/null", program])
+        .env("TORONI_DIR", buses.path())
+        .env_remove("TORONI_BUS")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut subscriber = Process::start(&mut command, &["sh"]);
+    let ready = subscriber.stderr.as_mut().unwrap();
+    let mut line = String::new();
+    ready.read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    line.clear();
+    // It closed the descriptor; it still runs.
+    assert_eq!(ready.read_line(&mut line).unwrap(), 0);
+    assert_eq!(buses.subscriber_count("default"), 1);
+    buses.succeed(&["pub", "t", "after"]);
+    assert_eq!(subscriber.line(), "t\tafter\n");
+}
+
+#[test]
+fn a_descriptor_that_is_not_there_is_refused() {
+    let buses = Buses::new();
+    for number in ["9", "0", "-1", "100000"] {
+        let output = buses.run(&["sub", &format!("--ready-fd={number}")]);
+        assert_eq!(output.status.code(), Some(2), "{number}: {output:?}");
+    }
+    assert!(buses.entries().is_empty(), "nothing is created for wrong usage");
+}

@@ -1,0 +1,206 @@
+//! Directories that vanish, processes that are reaped.
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// Longer than anything here takes on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A directory of buses, removed with everything in it.
+pub(crate) struct Buses(PathBuf);
+
+impl Buses {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = PathBuf::from(format!("/dev/shm/toroni-test-{}-{number}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The program on these buses, not yet started.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_toroni"));
+        command
+            .env_remove("TORONI_BUS")
+            .env("TORONI_DIR", &self.0)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs it to its end.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
+        self.start(arguments).finish()
+    }
+
+    /// Runs it to its end with bytes on standard input.
+    pub(crate) fn run_with_input(&self, arguments: &[&str], input: &[u8]) -> Output {
+        let mut process = Process::start(self.command(arguments).stdin(Stdio::piped()), arguments);
+        let mut pipe = process.child.stdin.take().unwrap();
+        // Who refuses its arguments does not read.
+        let _ = pipe.write_all(input);
+        drop(pipe);
+        process.finish()
+    }
+
+    /// Runs it to its end, which must be a success, and returns what it printed.
+    pub(crate) fn succeed(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    pub(crate) fn start(&self, arguments: &[&str]) -> Process {
+        Process::start(&mut self.command(arguments), arguments)
+    }
+
+    /// `toroni sub`, subscribed when this returns.
+    pub(crate) fn subscribe(&self, arguments: &[&str]) -> Process {
+        let mut all = vec!["sub", "--ready-fd", "2"];
+        all.extend(arguments);
+        let mut process = self.start(&all);
+        let mut ready = String::new();
+        process.stderr.as_mut().unwrap().read_line(&mut ready).unwrap();
+        assert_eq!(ready, "ready\n", "{arguments:?}");
+        process
+    }
+
+    /// `toroni info --json` of a bus.
+    pub(crate) fn info(&self, bus: &str) -> Value {
+        serde_json::from_str(&self.succeed(&["info", bus, "--json"])).unwrap()
+    }
+
+    pub(crate) fn subscriber_count(&self, bus: &str) -> usize {
+        self.info(bus)["subscribers"].as_array().unwrap().len()
+    }
+
+    /// Names in the directory, hidden ones included.
+    pub(crate) fn entries(&self) -> Vec<String> {
+        let mut names: Vec<String> = std::fs::read_dir(&self.0)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Buses {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A running program; killed and reaped when dropped.
+pub(crate) struct Process {
+    pub(crate) child: Child,
+    pub(crate) stdout: Option<BufReader<std::process::ChildStdout>>,
+    pub(crate) stderr: Option<BufReader<std::process::ChildStderr>>,
+    what: String,
+}
+
+impl Process {
+    pub(crate) fn start(command: &mut Command, arguments: &[&str]) -> Self {
+        let mut child = command.spawn().unwrap();
+        let stdout = child.stdout.take().map(BufReader::new);
+        let stderr = child.stderr.take().map(BufReader::new);
+        Self { child, stdout, stderr, what: format!("{arguments:?}") }
+    }
+
+    /// The next line of standard output.
+    pub(crate) fn line(&mut self) -> String {
+        let stdout = self.stdout.as_mut().unwrap();
+        let mut line = String::new();
+        while !line.ends_with('\n') {
+            if stdout.buffer().is_empty() {
+                wait_readable(stdout.get_ref(), &self.what);
+            }
+            let available = stdout.fill_buf().unwrap();
+            assert!(!available.is_empty(), "{} printed only {line:?}", self.what);
+            let end = available.iter().position(|byte| *byte == b'\n');
+            let length = end.map_or(available.len(), |end| end + 1);
+            line.push_str(std::str::from_utf8(&available[..length]).unwrap());
+            stdout.consume(length);
+        }
+        line
+    }
+
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    /// What is left of its output, and how it ended.
+    pub(crate) fn finish(mut self) -> Output {
+        let (stdout, stderr) = (self.stdout.take(), self.stderr.take());
+        // Beside this thread, so that a program that does not end fails the test.
+        let stdout = std::thread::spawn(move || read_all(stdout));
+        let stderr = std::thread::spawn(move || read_all(stderr));
+        let status = self.wait();
+        Output { status, stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap() }
+    }
+
+    /// Waits for its end.
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "{} does not end", self.what);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn read_all(pipe: Option<impl Read>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Some(mut pipe) = pipe {
+        pipe.read_to_end(&mut bytes).unwrap();
+    }
+    bytes
+}
+
+fn wait_readable(pipe: &impl AsFd, what: &str) {
+    let patience = Timespec::try_from(PATIENCE).unwrap();
+    let mut fds = [PollFd::new(pipe, PollFlags::IN)];
+    assert!(poll(&mut fds, Some(&patience)).unwrap() > 0, "{what} prints nothing");
+}
+
+/// Looks again and again until it is so.
+pub(crate) fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !so() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Each line as a JSON value.
+pub(crate) fn json_lines(text: &[u8]) -> Vec<Value> {
+    std::str::from_utf8(text)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
