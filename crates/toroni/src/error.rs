@@ -36,7 +36,7 @@ pub enum OpenError {
     Pattern(#[from] PatternError),
     /// There is no such bus, and it was not to be created.
     #[error(
-        "there is no bus at {path}: create it with `toroni create`, or open it without require_existing"
+        "there is no bus at {path}: create it with `toroni create`, or open it in a way that creates it (BusConfig::open)"
     )]
     NotFound {
         /// Its directory.
@@ -113,7 +113,7 @@ pub enum OpenError {
     },
     /// Memory could not be locked.
     #[error(
-        "cannot lock {wanted} bytes of {path} in memory, the limit of this process is {limit}: raise it (ulimit -l, LimitMEMLOCK=), or open the bus without mlock"
+        "cannot lock {wanted} bytes of {path} in memory, the limit of this process is {limit}: raise it (ulimit -l, LimitMEMLOCK=), or open the bus without BusConfig::lock_memory"
     )]
     MemoryLock {
         /// Bytes to be locked.
