@@ -67,7 +67,7 @@ fn drain(subscriber: &mut Subscriber, bus: &str) -> Result<u64, ReceiveError> {
     loop {
         match subscriber.try_receive() {
             Ok(Some(message)) => {
-                let text = String::from_utf8_lossy(message.payload());
+                let text = message.text();
                 println!("{bus}: {} {text}", message.topic());
                 count += 1;
             }

@@ -21,12 +21,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut router = toroni::Bus::open(&name)?.router()?;
 
     router.on("hello/*", |message| {
-        println!("greeting: {}", String::from_utf8_lossy(message.payload()));
+        println!("greeting: {}", message.text());
     })?;
     router.on("host/cpu/*", |message| {
         // The last segment of the topic says which processor.
         let processor = message.topic().rsplit('/').next().unwrap_or_default();
-        println!("processor {processor}: {}", String::from_utf8_lossy(message.payload()));
+        println!("processor {processor}: {}", message.text());
     })?;
     // A message is received once, and given to each handler that matches, in this order.
     let count = Arc::new(AtomicU64::new(0));

@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // `receive` would wait through a Ctrl-C; a time-out lets the loop look at the flag.
     while !stop.load(Ordering::Relaxed) {
         if let Some(message) = subscriber.receive_timeout(Duration::from_millis(200))? {
-            println!("{} {}", message.topic(), String::from_utf8_lossy(message.payload()));
+            println!("{} {}", message.topic(), message.text());
         }
     }
     Ok(())

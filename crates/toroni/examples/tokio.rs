@@ -27,7 +27,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             received = subscriber.receive_async() => match received {
                 Ok(message) => {
                     count += 1;
-                    println!("{} {}", message.topic(), String::from_utf8_lossy(message.payload()));
+                    println!("{} {}", message.topic(), message.text());
                 }
                 Err(lapped @ ReceiveError::Lapped { .. }) => eprintln!("{lapped}"),
                 Err(error) => return Err(error.into()),

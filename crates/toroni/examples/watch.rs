@@ -73,7 +73,7 @@ impl Latest {
         while let Some(rest) = until.checked_duration_since(Instant::now()) {
             match subscriber.receive_timeout(rest) {
                 Ok(Some(message)) => {
-                    let value = String::from_utf8_lossy(message.payload()).into_owned();
+                    let value = message.text().into_owned();
                     self.values.insert(message.topic().to_owned(), (value, true));
                 }
                 Ok(None) => break,

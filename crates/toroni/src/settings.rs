@@ -5,7 +5,20 @@ use std::time::Duration;
 
 /// What a publisher does when the ring has no room because a gating subscriber is slow.
 ///
-/// Chosen when the bus is created; a publisher can shorten it, never lengthen it.
+/// Chosen when the bus is created ([`BusConfig::policy`](crate::BusConfig::policy)); a publisher can
+/// shorten it ([`Publisher::with_policy`](crate::Publisher::with_policy)), never lengthen it.
+///
+/// ```
+/// use std::time::Duration;
+/// use toroni::{BusConfig, Policy};
+///
+/// let nothing_is_lost = BusConfig::new().policy(Policy::Wait { limit: None });
+/// let only_the_newest_counts = BusConfig::new().policy(Policy::Overwrite);
+/// let slowed_by_a_tenth_at_most = BusConfig::new().policy(Policy::Bounded {
+///     budget: Duration::from_millis(100),
+///     per: Duration::from_secs(1),
+/// });
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Policy {
@@ -36,7 +49,8 @@ impl Default for Policy {
     }
 }
 
-/// How writers exclude one another. Chosen when the bus is created.
+/// How writers exclude one another. Chosen when the bus is created
+/// ([`BusConfig::lock`](crate::BusConfig::lock)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LockKind {
@@ -49,7 +63,8 @@ pub enum LockKind {
     Robust,
 }
 
-/// How publishers wake subscribers. Chosen when the bus is created.
+/// How publishers wake subscribers. Chosen when the bus is created
+/// ([`BusConfig::notify`](crate::BusConfig::notify)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotifyKind {

@@ -33,6 +33,18 @@ pub struct BusEntry {
 /// The buses below `root` (default: [`default_directory`]), by name. A directory that is not there has
 /// none.
 ///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let directory = std::env::temp_dir().join(format!("toroni-doc-list-{}", std::process::id()));
+/// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
+/// for entry in toroni::admin::list(Some(&directory))? {
+///     println!("{} at {}: {:?}", entry.name, entry.path.display(), entry.problem);
+/// }
+/// # std::fs::remove_dir_all(directory)?;
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 /// [`OpenError::PermissionDenied`], [`OpenError::Os`].
 pub fn list(root: Option<&Path>) -> Result<Vec<BusEntry>, OpenError> {
@@ -106,6 +118,21 @@ impl fmt::Display for CleanAction {
 /// Frees slots and sockets of dead participants, and removes buses that nobody has open, unless they
 /// are persistent: of one bus, or of all below `root` (default: [`default_directory`]). With `dry_run`
 /// only reports.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let directory = std::env::temp_dir().join(format!("toroni-doc-clean-{}", std::process::id()));
+/// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
+/// # drop(bus);
+/// let report = toroni::admin::clean(Some(&directory), Some("demo"), false)?;
+/// for action in &report.actions {
+///     println!("{action}"); // remove bus …: nobody has it open
+/// }
+/// assert!(toroni::admin::list(Some(&directory))?.is_empty());
+/// # std::fs::remove_dir_all(directory)?;
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
 /// [`OpenError::NotFound`] if `name` is no bus; [`OpenError::PermissionDenied`], [`OpenError::Os`].

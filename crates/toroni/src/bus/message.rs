@@ -7,10 +7,29 @@ use crate::ring::reader::Seen;
 use crate::topic::frame::{Extensions, Tag, TopicId, decode};
 use crate::topic::interest::Interest;
 use crate::topic::table::Mirror;
+use std::borrow::Cow;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
 /// A message, in memory of this process; it lives until the subscriber's next call.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let directory = std::env::temp_dir().join(format!("toroni-doc-message-{}", std::process::id()));
+/// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
+/// # let mut subscriber = bus.subscribe("**")?;
+/// bus.publisher("plant/boiler/temperature")?.publish(b"351.2")?;
+///
+/// let message = subscriber.receive()?;
+/// assert_eq!(message.topic(), "plant/boiler/temperature");
+/// assert_eq!(message.payload(), b"351.2");
+/// assert_eq!(message.text(), "351.2");
+/// // What is kept for longer is copied.
+/// let kept = (message.topic().to_owned(), message.payload().to_vec());
+/// # std::fs::remove_dir_all(directory)?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy)]
 pub struct Message<'a> {
     mirror: &'a Mirror,
@@ -38,6 +57,12 @@ impl<'a> Message<'a> {
         &self.body[self.parts().1..]
     }
 
+    /// Its bytes as text; what is not UTF-8 becomes `\u{FFFD}`.
+    #[must_use]
+    pub fn text(&self) -> Cow<'a, str> {
+        String::from_utf8_lossy(self.payload())
+    }
+
     /// Its position in the stream of the bus, in bytes. [`Start::Position`](crate::Start::Position)
     /// takes it.
     #[inline]
@@ -53,7 +78,8 @@ impl<'a> Message<'a> {
         self.seen.next_position()
     }
 
-    /// Its number among all messages of the bus, from 0.
+    /// Its number among all messages of the bus, from 0. A subscriber that wants all topics and loses
+    /// nothing sees them without a gap.
     #[inline]
     #[must_use]
     pub fn sequence(&self) -> u64 {
@@ -113,7 +139,8 @@ impl fmt::Debug for Message<'_> {
 
 /// A message where it lies in shared memory.
 ///
-/// What is read of it counts only if [`Self::validate`] succeeds afterwards.
+/// What is read of it counts only if [`Self::validate`] succeeds afterwards; see
+/// [`Subscriber::borrow`](crate::Subscriber::borrow) for an example.
 pub struct Borrowed<'a> {
     ring: Ring<'a>,
     mirror: &'a Mirror,

@@ -86,6 +86,23 @@ struct Opened {
 pub struct BusId([u8; 16]);
 
 /// Where a subscriber begins.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let directory = std::env::temp_dir().join(format!("toroni-doc-start-{}", std::process::id()));
+/// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
+/// # use toroni::Start;
+/// let publisher = bus.publisher("plant/pump")?;
+/// publisher.publish_batch(&["on", "off"])?;
+///
+/// let mut all = bus.subscriber().pattern("**").start(Start::Oldest).build()?;
+/// let after_first = all.receive()?.next_position();
+/// let mut rest = bus.subscriber().pattern("**").start(Start::Position(after_first)).build()?;
+/// assert_eq!(rest.receive()?.text(), "off");
+/// # std::fs::remove_dir_all(directory)?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Start {
@@ -95,7 +112,8 @@ pub enum Start {
     /// With the oldest message that is still in the ring.
     Oldest,
     /// With the message at this position: [`Message::position`], or [`Message::next_position`] of the
-    /// last one that was dealt with.
+    /// last one that was dealt with. A position belongs to one bus: whoever saves it saves
+    /// [`Bus::id`], too, and compares.
     Position(u64),
 }
 
@@ -197,12 +215,12 @@ impl Bus {
         self.subscriber().pattern(pattern).build()
     }
 
-    /// A subscriber with options.
+    /// A subscriber with options. See [`SubscriberBuilder`] for an example.
     pub fn subscriber(&self) -> SubscriberBuilder {
         SubscriberBuilder::new(self.clone())
     }
 
-    /// A router: one subscriber with many handlers.
+    /// A router: one subscriber with many handlers. See [`Router`] for an example.
     ///
     /// # Errors
     /// See [`SubscriberBuilder::build`].

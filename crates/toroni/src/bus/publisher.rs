@@ -109,6 +109,19 @@ impl Publisher {
 
     /// Makes this handle less patient with slow subscribers than the bus's policy.
     ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = std::env::temp_dir().join(format!("toroni-doc-policy-{}", std::process::id()));
+    /// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
+    /// # use toroni::Policy;
+    /// // Only the newest reading counts: this publisher waits for nobody, the others as the bus says.
+    /// let readings = bus.publisher("plant/boiler/temperature")?.with_policy(Policy::Overwrite)?;
+    /// readings.publish(b"351.2")?;
+    /// # std::fs::remove_dir_all(directory)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// If `policy` could wait longer than the bus's, or is not the same kind or `Overwrite`.
     pub fn with_policy(mut self, policy: Policy) -> Result<Self, InvalidSetting> {
@@ -141,7 +154,24 @@ impl Publisher {
         self.publish_on(payload, self.to_descendants, Effort::Until(None))
     }
 
-    /// As [`Self::publish`], and never waits.
+    /// As [`Self::publish`], and never waits: for threads that must not stand still, such as those of an
+    /// event loop or an async runtime.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = std::env::temp_dir().join(format!("toroni-doc-try-{}", std::process::id()));
+    /// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
+    /// # use toroni::PublishError;
+    /// # let publisher = bus.publisher("plant/boiler/temperature")?;
+    /// match publisher.try_publish(b"351.2") {
+    ///     Ok(()) => {}
+    ///     Err(PublishError::Full | PublishError::Busy) => {} // leave it out, or keep it for later
+    ///     Err(error) => return Err(error.into()),
+    /// }
+    /// # std::fs::remove_dir_all(directory)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`PublishError::Full`] where `publish` would wait for a subscriber, [`PublishError::Busy`] where
@@ -162,13 +192,27 @@ impl Publisher {
 
     /// As [`Self::publish`], to the topic and everything below it.
     ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = std::env::temp_dir().join(format!("toroni-doc-descendants-{}", std::process::id()));
+    /// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
+    /// let mut subscriber = bus.subscribe("plant/boiler/*")?;
+    /// bus.publisher("plant")?.publish_to_descendants(b"stop")?;
+    /// let message = subscriber.receive()?;
+    /// assert_eq!((message.topic(), message.payload()), ("plant", &b"stop"[..]));
+    /// # std::fs::remove_dir_all(directory)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// See [`PublishError`].
     pub fn publish_to_descendants(&self, payload: &[u8]) -> Result<(), PublishError> {
         self.publish_on(payload, true, Effort::Until(None))
     }
 
-    /// Publishes messages that become visible together: all or none, in a row.
+    /// Publishes messages that become visible together: all or none, in a row. The fastest way for many
+    /// small ones.
     ///
     /// # Errors
     /// [`PublishError::TooLong`] if their records are together larger than the largest record; see

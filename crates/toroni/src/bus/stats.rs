@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-/// What a bus looked like at one moment. Positions and sizes are in bytes.
+/// What a bus looked like at one moment, from [`Bus::stats`]. Positions and sizes are in bytes.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct BusStats {
@@ -160,6 +160,20 @@ impl Bus {
     /// Takes a snapshot. It disturbs nobody, and needs no more than permission to read `ring`; what else
     /// this process may not read is `None`.
     ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = std::env::temp_dir().join(format!("toroni-doc-stats-{}", std::process::id()));
+    /// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
+    /// let stats = bus.stats()?;
+    /// println!("{} messages, {} bytes since {:?}", stats.sequence, stats.tail, stats.created);
+    /// for subscriber in stats.subscribers.iter().flatten() {
+    ///     println!("{} lags {} bytes behind", subscriber.name, subscriber.lag_bytes);
+    /// }
+    /// # std::fs::remove_dir_all(directory)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// See [`OpenError`].
     pub fn stats(&self) -> Result<BusStats, OpenError> {
@@ -201,6 +215,18 @@ impl Bus {
     }
 
     /// The topics of the bus, by name, with what the ring holds of each.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = std::env::temp_dir().join(format!("toroni-doc-topics-{}", std::process::id()));
+    /// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
+    /// bus.publisher("plant/pump")?.publish(b"on")?;
+    /// let topics = bus.topics()?;
+    /// assert_eq!((topics[0].name.as_str(), topics[0].messages, topics[0].bytes), ("plant/pump", 1, 2));
+    /// # std::fs::remove_dir_all(directory)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// See [`OpenError`].

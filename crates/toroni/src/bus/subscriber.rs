@@ -130,7 +130,29 @@ impl Subscriber {
         Ok(subscriber)
     }
 
-    /// Receives the next message, and waits for it.
+    /// Receives the next message, and waits for it. A signal does not end the wait: a program that looks
+    /// at a flag set by a signal handler uses [`Self::receive_timeout`] or a descriptor ([`Self::fd`]).
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = std::env::temp_dir().join(format!("toroni-doc-receive-{}", std::process::id()));
+    /// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
+    /// # use toroni::ReceiveError;
+    /// # let mut subscriber = bus.subscribe("**")?;
+    /// # bus.publisher("a")?.publish(b"")?;
+    /// loop {
+    ///     match subscriber.receive() {
+    ///         Ok(message) => println!("{} {}", message.topic(), message.text()),
+    ///         // Told, not hidden: go on behind the loss, or ask somebody for the whole state.
+    ///         Err(ReceiveError::Lapped { lost_messages, .. }) => eprintln!("missed {lost_messages}"),
+    ///         Err(error) => return Err(error.into()),
+    ///     }
+    /// #     break;
+    /// }
+    /// # std::fs::remove_dir_all(directory)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// See [`ReceiveError`]. After [`ReceiveError::Lapped`] the next call goes on behind the loss.
@@ -160,6 +182,26 @@ impl Subscriber {
 
     /// Receives the next message, and waits for it no longer than `timeout`; then `None`.
     ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = std::env::temp_dir().join(format!("toroni-doc-timeout-{}", std::process::id()));
+    /// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
+    /// # use std::sync::atomic::{AtomicBool, Ordering};
+    /// # use std::time::Duration;
+    /// # let stop = AtomicBool::new(false);
+    /// # let mut subscriber = bus.subscribe("**")?;
+    /// # bus.publisher("a")?.publish(b"")?;
+    /// while !stop.load(Ordering::Relaxed) {
+    ///     if let Some(message) = subscriber.receive_timeout(Duration::from_millis(200))? {
+    ///         println!("{} {}", message.topic(), message.text());
+    ///     }
+    /// #     stop.store(true, Ordering::Relaxed);
+    /// }
+    /// # std::fs::remove_dir_all(directory)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// See [`ReceiveError`].
     pub fn receive_timeout(
@@ -184,6 +226,24 @@ impl Subscriber {
     ///
     /// A publisher may overwrite the bytes while they are read: nothing read counts unless
     /// [`Borrowed::validate`] succeeds afterwards.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = std::env::temp_dir().join(format!("toroni-doc-borrow-{}", std::process::id()));
+    /// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
+    /// # let mut subscriber = bus.subscribe("**")?;
+    /// # bus.publisher("camera/frame")?.publish(&[7; 4096])?;
+    /// if let Some(frame) = subscriber.borrow()? {
+    ///     // Only a part of a large message is needed: nothing else is copied.
+    ///     let mut header = [0; 16];
+    ///     frame.payload().copy_to(0, &mut header);
+    ///     frame.validate()?; // before anything is done with it
+    ///     println!("a frame that begins with {header:?}");
+    /// }
+    /// # std::fs::remove_dir_all(directory)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// See [`ReceiveError`].
@@ -213,6 +273,26 @@ impl Subscriber {
     /// The contract: call [`Self::try_receive`] until it answers `None`, then wait for the descriptor
     /// to be readable, and so on. It stays readable until then; do not read from it. If a publisher is
     /// killed between publishing and waking, the descriptor becomes readable with the next message.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = std::env::temp_dir().join(format!("toroni-doc-fd-{}", std::process::id()));
+    /// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
+    /// # let mut subscriber = bus.subscribe("**")?;
+    /// # bus.publisher("a")?.publish(b"")?;
+    /// use rustix::event::{PollFd, PollFlags, poll};
+    ///
+    /// loop {
+    ///     while let Some(message) = subscriber.try_receive()? {
+    ///         println!("{} {}", message.topic(), message.text());
+    ///     }
+    /// #     break;
+    ///     poll(&mut [PollFd::from_borrowed_fd(subscriber.fd()?, PollFlags::IN)], None)?;
+    /// }
+    /// # std::fs::remove_dir_all(directory)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`OpenError::Os`] if there are no descriptors left.
