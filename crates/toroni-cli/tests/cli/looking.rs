@@ -244,6 +244,26 @@ fn the_doctor_checks_and_leaves_nothing() {
 }
 
 #[test]
+fn the_doctor_tells_idle_buses_from_leftovers() {
+    let buses = Buses::new();
+    let leftovers = || {
+        let output = buses.run(&["doctor", "--json"]);
+        let all = json_lines(&output.stdout);
+        all.into_iter().find(|finding| finding["check"] == "leftovers").unwrap()
+    };
+    buses.succeed(&["pub", "t", "x"]);
+    assert_eq!(leftovers()["status"], "ok");
+    let mut subscriber = buses.subscribe(&[]);
+    let other = buses.subscribe(&[]);
+    subscriber.child.kill().unwrap();
+    subscriber.wait();
+    assert_eq!(leftovers()["status"], "warn", "{}", leftovers());
+    buses.succeed(&["clean"]);
+    assert_eq!(leftovers()["status"], "ok", "{}", leftovers());
+    drop(other);
+}
+
+#[test]
 fn the_doctor_fails_where_no_bus_can_be() {
     let buses = Buses::new();
     let file = buses.path().join("file");
