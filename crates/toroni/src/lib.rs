@@ -37,6 +37,10 @@
 //! - [`Policy`]: what happens when a subscriber is slow.
 //! - [`admin`]: lists and cleans up.
 //!
+//! The repository has a guide (`docs/guide.md`) and programs to start from
+//! (`crates/toroni/examples/`): the shortest ones, an event loop with `poll(2)`, a router, tokio, and a
+//! daemon that publishes what its host does.
+//!
 //! # Limits
 //!
 //! A message has at most half of the ring's bytes (4 MiB by default), a bus at most 1024 publishing
@@ -56,6 +60,11 @@
 compile_error!(
     "a bus is mapped twice in a row and positions are 64 bits wide: 64-bit targets only"
 );
+
+/// The programs of the guide are compiled as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide.md")]
+struct Guide;
 
 #[cfg(not(loom))]
 mod bus;

@@ -16,7 +16,21 @@ pub(super) enum Readiness {
 }
 
 impl Subscriber {
-    /// As [`Subscriber::receive`], without blocking the thread. Cancel-safe: a message is taken only by
+    /// As [`Subscriber::receive`], without blocking the thread.
+    ///
+    /// ```
+    /// # async fn serve(mut subscriber: toroni::Subscriber) -> Result<(), toroni::ReceiveError> {
+    /// let mut second = tokio::time::interval(std::time::Duration::from_secs(1));
+    /// loop {
+    ///     tokio::select! {
+    ///         message = subscriber.receive_async() => println!("{}", message?.text()),
+    ///         _ = second.tick() => println!("tick"),
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// Cancel-safe: a message is taken only by
     /// a call that returns it. Where messages come without end, it still lets other tasks run now and
     /// then.
     ///
