@@ -34,6 +34,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         steps.step("tests: feature tokio", || {
             cargo_step(&["test", "-p", "toroni", "--features", "tokio", "--locked", "tokio"])
         });
+        steps.step("examples in the documentation: feature tokio", || {
+            cargo_step(&["test", "-p", "toroni", "--features", "tokio", "--locked", "--doc"])
+        });
     }
     steps.finish()
 }
