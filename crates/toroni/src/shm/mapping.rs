@@ -46,6 +46,42 @@ unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
+/// A checked place in a mapping, for paths on which each check would count. It is kept beside its
+/// mapping, never without it.
+#[derive(Debug)]
+pub(super) struct Place<T> {
+    start: NonNull<T>,
+    count: usize,
+}
+
+// SAFETY: an address; what is behind it is `Sync`, and handed out by reference only.
+unsafe impl<T: Shareable> Send for Place<T> {}
+// SAFETY: as above.
+unsafe impl<T: Shareable> Sync for Place<T> {}
+
+impl<T: Shareable> Place<T> {
+    /// The values.
+    ///
+    /// # Safety
+    /// The mapping that the place was made from lives as long as the result.
+    #[inline]
+    pub(super) unsafe fn slice<'a>(&self) -> &'a [T] {
+        // SAFETY: checked when it was made; the mapping's life is the caller's promise.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.count) }
+    }
+
+    /// The first value, of a place that has one.
+    ///
+    /// # Safety
+    /// As [`slice`](Self::slice).
+    #[inline]
+    pub(super) unsafe fn first<'a>(&self) -> &'a T {
+        debug_assert!(self.count > 0);
+        // SAFETY: as above, and `count` is not 0.
+        unsafe { self.start.as_ref() }
+    }
+}
+
 /// Huge pages have this size on all machines that matter here.
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
 
@@ -147,6 +183,12 @@ impl Mapping {
         Some(unsafe {
             std::slice::from_raw_parts(self.start.as_ptr().byte_add(offset).cast::<T>(), count)
         })
+    }
+
+    /// As [`slice`](Self::slice), checked once for many uses.
+    pub(super) fn place<T: Shareable>(&self, offset: usize, count: usize) -> Option<Place<T>> {
+        let slice: &[T] = self.slice(offset, count)?;
+        Some(Place { start: NonNull::from(slice).cast(), count })
     }
 
     /// Whether the file lost a page that was read, or written, through this mapping.

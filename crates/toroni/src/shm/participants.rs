@@ -2,7 +2,7 @@
 
 use super::directory::{BusDirectory, BusFile, failed};
 use super::header::{FILE_HEADER_BYTES, Header};
-use super::mapping::{Mapping, Protection};
+use super::mapping::{Mapping, Place, Protection};
 use super::snapshot::{PublisherSnapshot, ReaderSnapshot, Snapshot};
 use crate::error::OpenError;
 use crate::ring::layout::{
@@ -22,6 +22,7 @@ use std::os::fd::{AsFd, OwnedFd};
 #[derive(Debug)]
 pub(crate) struct ReadersSegment {
     mapping: Mapping,
+    control: Place<ReadersControl>,
     file: OwnedFd,
     slots: u32,
     was_damaged_before: bool,
@@ -48,13 +49,18 @@ impl ReadersSegment {
         };
         let mapping = Mapping::file(&file, length, protection)
             .map_err(|error| failed("map", &path, error))?;
-        Ok(Self { mapping, file, slots: header.slots(BusFile::Readers), was_damaged_before })
+        let slots = header.slots(BusFile::Readers);
+        let control = mapping
+            .place(READERS_CONTROL_OFFSET, 1)
+            .expect("within the first page, which is mapped");
+        Ok(Self { mapping, control, file, slots, was_damaged_before })
     }
 
     /// The words that are not a slot's.
     #[inline]
     pub(crate) fn control(&self) -> &ReadersControl {
-        self.mapping.at(READERS_CONTROL_OFFSET).expect("within the page that is mapped")
+        // SAFETY: the mapping lives as long as self.
+        unsafe { self.control.first() }
     }
 
     /// Slots of the file, used or not.
@@ -87,7 +93,7 @@ impl ReadersSegment {
 #[derive(Debug)]
 pub(crate) struct PublishersSegment {
     mapping: Mapping,
-    slots: u32,
+    slots: Place<PublisherSlot>,
 }
 
 impl PublishersSegment {
@@ -99,19 +105,17 @@ impl PublishersSegment {
         let length = to_index(header.file_bytes(BusFile::Publishers));
         let mapping = Mapping::file(&file, length, Protection::Write)
             .map_err(|error| failed("map", &path, error))?;
-        Ok(Self { mapping, slots: header.slots(BusFile::Publishers) })
+        let count = to_index(header.slots(BusFile::Publishers).into());
+        let slots = mapping.place(SLOTS_OFFSET, count).expect("as large as the header says");
+        Ok(Self { mapping, slots })
     }
 
-    /// Slots of the file, used or not.
-    pub(crate) fn slots(&self) -> u32 {
-        self.slots
-    }
-
-    /// A slot below [`slots`](Self::slots).
+    /// A slot below the number of slots.
     #[inline]
     pub(crate) fn slot(&self, slot: u32) -> &PublisherSlot {
-        assert!(slot < self.slots, "slot {slot} of {}", self.slots);
-        self.mapping.at(offset_of_slot(slot)).expect("mapped whole")
+        // SAFETY: the mapping lives as long as self.
+        let slots = unsafe { self.slots.slice() };
+        &slots[slot as usize]
     }
 
     /// Whether the file was truncated.

@@ -2,7 +2,7 @@
 
 use super::directory::{BusDirectory, failed};
 use super::header::Header;
-use super::mapping::{MapOptions, Mapping, Protection};
+use super::mapping::{MapOptions, Mapping, Place, Protection};
 use super::ring_file::RingFile;
 use crate::error::OpenError;
 use crate::ring::layout::{CONTROL_OFFSET, Control, TABLE_OFFSET};
@@ -17,6 +17,9 @@ use std::io;
 #[derive(Debug)]
 pub(crate) struct RingSegment {
     mapping: Mapping,
+    control: Place<Control>,
+    words: Place<AtomicU64>,
+    shape: Shape,
     file: RingFile,
 }
 
@@ -39,19 +42,20 @@ impl RingSegment {
     /// The words that change.
     #[inline]
     pub(crate) fn control(&self) -> &Control {
-        self.mapping.at(CONTROL_OFFSET).expect("as large as the header says, which was checked")
+        // SAFETY: the mapping lives as long as self.
+        unsafe { self.control.first() }
     }
 
     /// The ring, for its readers and writers.
     #[inline]
     pub(crate) fn ring(&self) -> Ring<'_> {
-        Ring::new(self.control(), self.words(), self.shape()).expect("mapped twice in a row")
+        Ring::mapped_twice(self.control(), self.words(), self.shape)
     }
 
     /// Its shape.
     #[inline]
     pub(crate) fn shape(&self) -> Shape {
-        Shape::new(self.header().settings.capacity).expect("checked with the header")
+        self.shape
     }
 
     /// The topic table.
@@ -64,9 +68,8 @@ impl RingSegment {
     /// The stream, twice in a row: 2 × capacity bytes.
     #[inline]
     pub(crate) fn words(&self) -> &[AtomicU64] {
-        let offset = to_index(self.header().data_offset());
-        let words = to_index(2 * self.header().settings.capacity / 8);
-        self.mapping.slice(offset, words).expect("as large as the header says")
+        // SAFETY: the mapping lives as long as self.
+        unsafe { self.words.slice() }
     }
 
     /// Whether the bus was removed. For slow paths.
@@ -122,7 +125,13 @@ impl RingSegment {
         if options.prefault || options.mlock {
             mapping.prefault().map_err(|error| failed("prefault", &path, error))?;
         }
-        Ok(Self { mapping, file })
+        let shape = Shape::new(header.settings.capacity);
+        let control = mapping.place(CONTROL_OFFSET, 1);
+        let words = mapping.place(prefix, 2 * capacity / 8);
+        let (Some(shape), Some(control), Some(words)) = (shape, control, words) else {
+            unreachable!("as large as the header says, which was checked");
+        };
+        Ok(Self { mapping, control, words, shape, file })
     }
 }
 
