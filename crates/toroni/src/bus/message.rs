@@ -1,15 +1,26 @@
 //! A received message, copied or in place.
 
 use crate::error::{Corrupt, ReceiveError};
+use crate::ring::copy::Scratch;
 use crate::ring::memory::Ring;
 use crate::ring::racy::RacyBytes;
 use crate::ring::reader::Seen;
-use crate::topic::frame::{Extensions, Tag, TopicId, decode};
+use crate::topic::frame::{Extensions, MAX_EXTENSIONS_BYTES, Tag, TopicId, decode};
 use crate::topic::interest::Interest;
 use crate::topic::table::Mirror;
 use std::borrow::Cow;
 use std::fmt;
 use std::time::{Duration, SystemTime};
+
+/// What a subscriber received last, in memory of this process.
+#[derive(Default)]
+pub(super) struct Received {
+    /// The names of topics; it has those of all messages that the interest has accepted.
+    pub(super) mirror: Mirror,
+    pub(super) seen: Seen,
+    /// Extensions and payload, or, of a message in place, what can be extensions.
+    pub(super) scratch: Scratch,
+}
 
 /// A message, in memory of this process; it lives until the subscriber's next call.
 ///
@@ -31,30 +42,25 @@ use std::time::{Duration, SystemTime};
 /// # }
 /// ```
 #[derive(Clone, Copy)]
-pub struct Message<'a> {
-    mirror: &'a Mirror,
-    seen: Seen,
-    /// Extensions and payload.
-    body: &'a [u8],
-}
+pub struct Message<'a>(&'a Received);
 
 impl<'a> Message<'a> {
     #[inline]
-    pub(super) fn new(mirror: &'a Mirror, seen: Seen, body: &'a [u8]) -> Self {
-        Self { mirror, seen, body }
+    pub(super) fn new(received: &'a Received) -> Self {
+        Self(received)
     }
 
     /// The topic it was published on.
     #[must_use]
     pub fn topic(&self) -> &'a str {
-        topic_of(self.tag(), &self.parts().0, self.mirror)
+        topic_of(self.tag(), &self.parts().0, &self.0.mirror)
     }
 
     /// Its bytes.
     #[inline]
     #[must_use]
     pub fn payload(&self) -> &'a [u8] {
-        &self.body[self.parts().1..]
+        &self.body()[self.parts().1..]
     }
 
     /// Its bytes as text; what is not UTF-8 becomes `\u{FFFD}`.
@@ -68,14 +74,14 @@ impl<'a> Message<'a> {
     #[inline]
     #[must_use]
     pub fn position(&self) -> u64 {
-        self.seen.position
+        self.0.seen.position
     }
 
     /// Position of the message behind it.
     #[inline]
     #[must_use]
     pub fn next_position(&self) -> u64 {
-        self.seen.next_position()
+        self.0.seen.next_position()
     }
 
     /// Its number among all messages of the bus, from 0. A subscriber that wants all topics and loses
@@ -83,7 +89,7 @@ impl<'a> Message<'a> {
     #[inline]
     #[must_use]
     pub fn sequence(&self) -> u64 {
-        self.seen.sequence
+        self.0.seen.sequence
     }
 
     /// When it was published, if its publisher stamps messages
@@ -108,20 +114,26 @@ impl<'a> Message<'a> {
         }
         interest
             .answer(tag.topic(), to_descendants)
-            .or_else(|| interest.fill(tag.topic(), to_descendants, self.mirror))
+            .or_else(|| interest.fill(tag.topic(), to_descendants, &self.0.mirror))
             .unwrap_or(false)
     }
 
     #[inline]
     fn tag(&self) -> Tag {
-        Tag::from_raw(self.seen.tag)
+        Tag::from_raw(self.0.seen.tag)
     }
 
     /// The extensions, and the offset of the payload. A record that cannot be decoded has none: the
     /// bytes of a message that was received may be whatever a broken publisher wrote.
     #[inline]
     fn parts(&self) -> (Extensions<'a>, usize) {
-        decode(self.tag(), self.body).unwrap_or_default()
+        decode(self.tag(), self.body()).unwrap_or_default()
+    }
+
+    /// Extensions and payload.
+    #[inline]
+    fn body(&self) -> &'a [u8] {
+        self.0.scratch.bytes(self.0.seen.length as usize)
     }
 }
 
@@ -150,18 +162,19 @@ pub struct Borrowed<'a> {
 }
 
 impl<'a> Borrowed<'a> {
-    pub(super) fn new(
-        ring: Ring<'a>,
-        mirror: &'a Mirror,
-        seen: Seen,
-        extensions: Extensions<'a>,
-        offset: usize,
-    ) -> Result<Self, Corrupt> {
-        let corrupt = |what| Corrupt { what, value: seen.length.into(), position: seen.position };
-        let length = (seen.length as usize).checked_sub(offset).ok_or(corrupt("length"))?;
+    pub(super) fn new(ring: Ring<'a>, received: &'a Received) -> Result<Self, Corrupt> {
+        let Received { mirror, seen, scratch } = received;
+        let length = seen.length as usize;
+        let front = scratch.bytes(length.min(MAX_EXTENSIONS_BYTES));
+        let at = |corrupt| Corrupt { position: seen.position, ..corrupt };
+        let (extensions, offset) =
+            decode(Tag::from_raw(seen.tag), front).map_err(|error| at(error.into()))?;
         let words = ring.words_from(seen.body() + offset as u64);
-        let payload = RacyBytes::new(words, length).ok_or(corrupt("length"))?;
-        Ok(Self { ring, mirror, seen, extensions, payload })
+        let payload = length.checked_sub(offset).and_then(|length| RacyBytes::new(words, length));
+        let payload = payload.ok_or_else(|| {
+            at(Corrupt { what: "length", value: seen.length.into(), position: 0 })
+        })?;
+        Ok(Self { ring, mirror, seen: *seen, extensions, payload })
     }
 
     /// The topic it was published on.

@@ -140,13 +140,38 @@ impl Publishing {
     #[inline]
     pub(super) fn publish(&self, record: Record<'_>, terms: &Terms) -> Result<(), PublishError> {
         self.check_fork()?;
-        let bytes = record.bytes();
-        let mut held = self.hold(terms)?;
-        if !held.session.fits(bytes) {
-            held = self.make_room(held, bytes, terms)?;
+        let acquired = self.lock.try_acquire(self.ring.control());
+        if acquired == Some(Acquired { owner_died: false })
+            && let Some(mut session) = Session::resume(self.ring())
+            && session.fits(record.bytes())
+        {
+            session.write(record);
+            self.count(1, record.bytes());
+            crash::point(CrashPoint::BeforeUnlock);
+            self.lock.release(self.ring.control());
+            self.wake();
+            return Ok(());
+        }
+        self.publish_slowly(acquired, record, terms)
+    }
+
+    /// As [`Self::publish`], when the lock has to be waited for, the ring repaired, or room made.
+    #[cold]
+    fn publish_slowly(
+        &self,
+        acquired: Option<Acquired>,
+        record: Record<'_>,
+        terms: &Terms,
+    ) -> Result<(), PublishError> {
+        let mut held = match acquired {
+            Some(acquired) => self.begin(acquired)?,
+            None => self.hold_contended(terms)?,
+        };
+        if !held.session.fits(record.bytes()) {
+            held = self.make_room(held, record.bytes(), terms)?;
         }
         held.session.write(record);
-        self.count(1, bytes);
+        self.count(1, record.bytes());
         drop(held);
         self.wake();
         Ok(())
@@ -460,7 +485,7 @@ impl Publishing {
     fn wake(&self) {
         crash::point(CrashPoint::BeforeWake);
         // SLEEP
-        match self.ring.header().settings.lock {
+        match self.lock.kind() {
             crate::settings::LockKind::Lease => fence_after_unlock_swap(),
             crate::settings::LockKind::Robust => fence(Ordering::SeqCst),
         }

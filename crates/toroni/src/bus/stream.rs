@@ -51,17 +51,16 @@ impl Subscriber {
             let descriptor = descriptor.try_clone_to_owned().map_err(failed)?;
             self.readiness = Some(self.register(descriptor).map_err(failed)?);
         }
-        let seen = loop {
+        loop {
             // A subscriber with much to read is always ready, and would keep its thread for itself.
             tokio::task::coop::consume_budget().await;
-            if let Some(seen) = self.try_next(Body::Whole)? {
-                break seen;
+            if self.try_next(Body::Whole)? {
+                return Ok(self.last());
             }
             if let Some(readiness) = &self.readiness {
                 readiness.wait().await.map_err(failed)?;
             }
-        };
-        Ok(self.message(seen))
+        }
     }
 
     fn register(&self, descriptor: OwnedFd) -> io::Result<Readiness> {

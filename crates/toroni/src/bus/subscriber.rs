@@ -2,13 +2,12 @@
 
 use super::descriptor::Descriptor;
 use super::local::LocalReader;
-use super::message::{Borrowed, Message};
+use super::message::{Borrowed, Message, Received};
 use super::pace::{Pace, Step, WaitStrategy};
 use super::subscribing::{ReaderClaim, Subscribing};
 use crate::crash::{self, CrashPoint};
 use crate::error::{Corrupt, OpenError, ReceiveError};
 use crate::notify::{FutexWaiter, Waiter, futex};
-use crate::ring::copy::Scratch;
 use crate::ring::reader::{Cursor, Interrupted, Seen};
 use crate::settings::{NotifyKind, Policy};
 use crate::shm::fork::ForkStamp;
@@ -16,7 +15,6 @@ use crate::sync::{Ordering, fence};
 use crate::topic::Pattern;
 use crate::topic::frame::{MAX_EXTENSIONS_BYTES, Tag, TopicId, decode};
 use crate::topic::interest::Interest;
-use crate::topic::table::Mirror;
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
@@ -64,8 +62,7 @@ pub struct Subscriber {
     /// The count of `waits` up to which this reader has woken publishers that wait for room.
     answered_waits: u64,
     interest: Interest,
-    mirror: Mirror,
-    scratch: Scratch,
+    received: Received,
     pace: Pace,
     strategy: WaitStrategy,
     futex: FutexWaiter,
@@ -112,8 +109,7 @@ impl Subscriber {
             publish_at: cursor.position + subscribing.ring.shape().block_bytes(),
             answered_waits: 0,
             interest,
-            mirror: Mirror::default(),
-            scratch: Scratch::default(),
+            received: Received::default(),
             pace: Pace::default(),
             strategy,
             futex: FutexWaiter::default(),
@@ -158,13 +154,10 @@ impl Subscriber {
     /// See [`ReceiveError`]. After [`ReceiveError::Lapped`] the next call goes on behind the loss.
     #[inline]
     pub fn receive(&mut self) -> Result<Message<'_>, ReceiveError> {
-        let seen = loop {
-            match self.next(Body::Whole)? {
-                Some(seen) => break seen,
-                None => self.wait(None)?,
-            }
-        };
-        Ok(self.message(seen))
+        while !self.next(Body::Whole)? {
+            self.wait(None)?;
+        }
+        Ok(self.last())
     }
 
     /// Receives the next message, if there is one.
@@ -176,8 +169,7 @@ impl Subscriber {
     /// See [`ReceiveError`].
     #[inline]
     pub fn try_receive(&mut self) -> Result<Option<Message<'_>>, ReceiveError> {
-        let seen = self.try_next(Body::Whole)?;
-        Ok(seen.map(|seen| self.message(seen)))
+        Ok(if self.try_next(Body::Whole)? { Some(self.last()) } else { None })
     }
 
     /// Receives the next message, and waits for it no longer than `timeout`; then `None`.
@@ -211,14 +203,13 @@ impl Subscriber {
         let Some(deadline) = Instant::now().checked_add(timeout) else {
             return self.receive().map(Some);
         };
-        let seen = loop {
-            match self.next(Body::Whole)? {
-                Some(seen) => break seen,
-                None if Instant::now() >= deadline => return Ok(None),
-                None => self.wait(Some(deadline))?,
+        while !self.next(Body::Whole)? {
+            if Instant::now() >= deadline {
+                return Ok(None);
             }
-        };
-        Ok(Some(self.message(seen)))
+            self.wait(Some(deadline))?;
+        }
+        Ok(Some(self.last()))
     }
 
     /// Looks at the next message in place, without a copy, if there is one. The next call goes on
@@ -250,12 +241,10 @@ impl Subscriber {
     pub fn borrow(&mut self) -> Result<Option<Borrowed<'_>>, ReceiveError> {
         // What the previous call returned may have been in place; it is done with now.
         self.count_position();
-        let Some(seen) = self.try_next(Body::Extensions)? else { return Ok(None) };
-        let front = to_usize(seen.length).min(MAX_EXTENSIONS_BYTES);
-        let (extensions, offset) = decode(Tag::from_raw(seen.tag), self.scratch.bytes(front))
-            .map_err(|error| corrupt_at(error.into(), &seen))?;
-        let ring = self.subscribing.ring.ring();
-        Ok(Some(Borrowed::new(ring, &self.mirror, seen, extensions, offset)?))
+        if !self.try_next(Body::Extensions)? {
+            return Ok(None);
+        }
+        Ok(Some(Borrowed::new(self.subscribing.ring.ring(), &self.received)?))
     }
 
     /// Adds a pattern. A message that matches several is received once.
@@ -345,38 +334,45 @@ impl Subscriber {
         self.claim.number()
     }
 
-    /// Copies the next message that is for this subscriber to `scratch`.
-    #[inline]
-    fn next(&mut self, body: Body) -> Result<Option<Seen>, ReceiveError> {
+    /// Puts the next message that is for this subscriber into `received`; false if there is none yet.
+    #[inline(always)]
+    fn next(&mut self, body: Body) -> Result<bool, ReceiveError> {
         self.stamp.check()?;
         self.next_mine(body)
     }
 
     /// As [`Self::next`]; if there is none, arms the descriptor, if there is one, and looks once more.
-    #[inline]
-    pub(super) fn try_next(&mut self, body: Body) -> Result<Option<Seen>, ReceiveError> {
-        match self.next(body)? {
-            Some(seen) => return Ok(Some(seen)),
-            None if self.descriptor.is_some() => return self.arm_and_look(body),
-            None => {}
+    #[inline(always)]
+    pub(super) fn try_next(&mut self, body: Body) -> Result<bool, ReceiveError> {
+        if self.next(body)? {
+            return Ok(true);
         }
-        if let Step::Pause(count) = self.pace.empty(WaitStrategy::Spin) {
-            pause(count);
-        }
-        Ok(None)
+        self.drained(body)
     }
 
     #[cold]
-    fn arm_and_look(&mut self, body: Body) -> Result<Option<Seen>, ReceiveError> {
+    fn drained(&mut self, body: Body) -> Result<bool, ReceiveError> {
+        if self.descriptor.is_none() {
+            if let Step::Pause(count) = self.pace.empty(WaitStrategy::Spin) {
+                pause(count);
+            }
+            return Ok(false);
+        }
         self.publish_position();
         self.arm_descriptor();
         crash::point(CrashPoint::ReaderBeforeSleep);
         self.pace.slept();
-        let seen = self.next(body)?;
-        if seen.is_none() {
+        let found = self.next(body)?;
+        if !found {
             self.check_slowly()?;
         }
-        Ok(seen)
+        Ok(found)
+    }
+
+    /// The message that was received last.
+    #[inline]
+    pub(super) fn last(&self) -> Message<'_> {
+        Message::new(&self.received)
     }
 
     /// Tells publishers, once a block, how far this subscriber has come.
@@ -387,15 +383,15 @@ impl Subscriber {
         }
     }
 
-    #[inline]
-    fn next_mine(&mut self, body: Body) -> Result<Option<Seen>, ReceiveError> {
+    #[inline(always)]
+    fn next_mine(&mut self, body: Body) -> Result<bool, ReceiveError> {
         loop {
             let ring = self.subscribing.ring.ring();
             let seen = match self.cursor.look(ring) {
                 Ok(Some(seen)) => seen,
                 Ok(None) => {
                     self.caught_up();
-                    return Ok(None);
+                    return Ok(false);
                 }
                 Err(interrupted) => return Err(self.interrupted(interrupted)),
             };
@@ -407,41 +403,35 @@ impl Subscriber {
             let tag = Tag::from_raw(seen.tag);
             let mine = match self.interest.answer(tag.topic(), tag.is_to_descendants()) {
                 Some(mine) => mine,
-                None => match self.decide(&seen) {
-                    Ok(mine) => mine,
-                    Err(interrupted) => {
-                        if matches!(interrupted, Interrupted::Corrupt(_)) {
-                            self.cursor.advance(&seen);
-                        }
-                        return Err(self.interrupted(interrupted));
-                    }
-                },
+                None => self.decide(seen)?,
             };
             if mine {
                 let ring = self.subscribing.ring.ring();
+                let scratch = &mut self.received.scratch;
                 let copied = match body {
-                    Body::Whole => self.cursor.copy(ring, &seen, &mut self.scratch),
+                    Body::Whole => self.cursor.copy(ring, &seen, scratch),
                     Body::Extensions => {
-                        self.cursor.copy_front(ring, &seen, MAX_EXTENSIONS_BYTES, &mut self.scratch)
+                        self.cursor.copy_front(ring, &seen, MAX_EXTENSIONS_BYTES, scratch)
                     }
                 };
                 if let Err(interrupted) = copied {
                     return Err(self.interrupted(interrupted));
                 }
+                self.received.seen = seen;
                 self.cursor.advance(&seen);
                 self.counts.received += 1;
                 // A copy no longer needs the ring; what is read in place is counted with the next call.
                 if matches!(body, Body::Whole) {
                     self.count_position();
                 }
-                return Ok(Some(seen));
+                return Ok(true);
             }
             self.cursor.advance(&seen);
             self.count_position();
         }
     }
 
-    #[inline]
+    /// All has been read.
     fn caught_up(&mut self) {
         self.local.note_thread();
         if self.cursor.position != self.published {
@@ -449,36 +439,40 @@ impl Subscriber {
         }
     }
 
-    /// Whether a message is for this subscriber, where the cache does not tell.
+    /// Whether a message is for this subscriber, where the cache does not tell. One that makes no sense
+    /// is passed over with the error.
     #[cold]
-    fn decide(&mut self, seen: &Seen) -> Result<bool, Interrupted> {
-        let tag = Tag::from_raw(seen.tag);
-        let corrupt = |error| Interrupted::Corrupt(corrupt_in(error, seen));
-        if tag.topic() != TopicId::INLINE {
-            let sync = self.mirror.sync(self.subscribing.table());
-            sync.map_err(|error| corrupt(error.into()))?;
-            let known = self.interest.fill(tag.topic(), tag.is_to_descendants(), &self.mirror);
-            return known.ok_or_else(|| {
-                Interrupted::Corrupt(Corrupt {
-                    what: "topic id",
-                    value: u64::from(seen.tag),
-                    position: seen.position,
-                })
-            });
-        }
-        let ring = self.subscribing.ring.ring();
-        self.cursor.copy_front(ring, seen, MAX_EXTENSIONS_BYTES, &mut self.scratch)?;
-        let front = to_usize(seen.length).min(MAX_EXTENSIONS_BYTES);
-        let (extensions, _) =
-            decode(tag, self.scratch.bytes(front)).map_err(|error| corrupt(error.into()))?;
-        let topic = extensions.inline_topic.unwrap_or_default();
-        Ok(self.interest.answer_inline(topic, tag.is_to_descendants()))
+    fn decide(&mut self, seen: Seen) -> Result<bool, ReceiveError> {
+        let answer = match Tag::from_raw(seen.tag).topic() {
+            TopicId::INLINE => self.decide_inline(&seen),
+            topic => self.decide_interned(topic, &seen),
+        };
+        answer.map_err(|interrupted| {
+            if matches!(interrupted, Interrupted::Corrupt(_)) {
+                self.cursor.advance(&seen);
+            }
+            self.interrupted(interrupted)
+        })
     }
 
-    /// The message that [`Self::next`] copied.
-    #[inline]
-    pub(super) fn message(&self, seen: Seen) -> Message<'_> {
-        Message::new(&self.mirror, seen, self.scratch.bytes(to_usize(seen.length)))
+    fn decide_interned(&mut self, topic: TopicId, seen: &Seen) -> Result<bool, Interrupted> {
+        let mirror = &mut self.received.mirror;
+        mirror.sync(self.subscribing.table()).map_err(|error| corrupt_in(error.into(), seen))?;
+        let to_descendants = Tag::from_raw(seen.tag).is_to_descendants();
+        self.interest.fill(topic, to_descendants, mirror).ok_or_else(|| {
+            corrupt_in(Corrupt { what: "topic id", value: seen.tag.into(), position: 0 }, seen)
+        })
+    }
+
+    fn decide_inline(&mut self, seen: &Seen) -> Result<bool, Interrupted> {
+        let ring = self.subscribing.ring.ring();
+        let scratch = &mut self.received.scratch;
+        self.cursor.copy_front(ring, seen, MAX_EXTENSIONS_BYTES, scratch)?;
+        let tag = Tag::from_raw(seen.tag);
+        let front = scratch.bytes((seen.length as usize).min(MAX_EXTENSIONS_BYTES));
+        let (extensions, _) = decode(tag, front).map_err(|error| corrupt_in(error.into(), seen))?;
+        let topic = extensions.inline_topic.unwrap_or_default();
+        Ok(self.interest.answer_inline(topic, tag.is_to_descendants()))
     }
 
     #[cold]
@@ -600,17 +594,8 @@ fn pause(count: u32) {
     }
 }
 
-#[inline]
-fn to_usize(length: u32) -> usize {
-    length as usize
-}
-
-fn corrupt_in(corrupt: Corrupt, seen: &Seen) -> Corrupt {
-    Corrupt { position: seen.position, ..corrupt }
-}
-
-fn corrupt_at(corrupt: Corrupt, seen: &Seen) -> ReceiveError {
-    corrupt_in(corrupt, seen).into()
+fn corrupt_in(corrupt: Corrupt, seen: &Seen) -> Interrupted {
+    Interrupted::Corrupt(Corrupt { position: seen.position, ..corrupt })
 }
 
 impl AsFd for Subscriber {

@@ -18,6 +18,9 @@
 
 use crate::sync::{AtomicU64, Ordering};
 
+/// Whether [`bulk_copy`] exists here.
+const BULK: bool = cfg!(all(target_arch = "x86_64", not(loom), not(miri)));
+
 /// Words that the assembly moves in one turn: two cache lines.
 const TURN: usize = 16;
 
@@ -25,46 +28,78 @@ const TURN: usize = 16;
 /// the numbering wraps.
 #[inline]
 pub(crate) fn load(ring: &[AtomicU64], first: usize, into: &mut [u64]) {
-    let first = first & (ring.len() - 1);
-    let turns = if into.len() < TURN { 0 } else { bulk_turns(ring, first, into.len()) };
-    if turns > 0 {
-        // SAFETY: `bulk_turns` checked that `first + turns * TURN` words lie within `ring`; `into`
-        // has at least as many; they cannot overlap, since `into` is borrowed mutably.
-        unsafe {
-            bulk_copy(ring.as_ptr().add(first).cast::<u64>(), into.as_mut_ptr(), turns);
+    match ring.get(first..first + into.len()) {
+        Some(run) if into.len() < TURN => load_words(run, into),
+        Some(run) => load_run(run, into),
+        None => {
+            for (index, word) in into.iter_mut().enumerate() {
+                *word = ring[(first + index) & (ring.len() - 1)].load(Ordering::Relaxed);
+            }
         }
-    }
-    let mask = ring.len() - 1;
-    for (index, word) in into.iter_mut().enumerate().skip(turns * TURN) {
-        *word = ring[(first + index) & mask].load(Ordering::Relaxed);
     }
 }
 
-/// Copies bytes to the ring, from word number `first` on; the rest of the last word becomes 0.
+/// Copies bytes to the ring, from word number `first` on; the rest of the last word becomes 0. The
+/// numbering wraps.
 #[inline]
 pub(crate) fn store(ring: &[AtomicU64], first: usize, from: &[u8]) {
-    let first = first & (ring.len() - 1);
-    let words = from.len() / 8;
-    let turns = if words < TURN { 0 } else { bulk_turns(ring, first, words) };
-    if turns > 0 {
-        // SAFETY: `bulk_turns` checked that `first + turns * TURN` words lie within `ring`; `from`
-        // has at least as many bytes; it is not the ring, which nobody borrows as bytes. The ring's
-        // words are atomics, which may be written through a shared reference.
-        unsafe {
-            let to = ring.as_ptr().add(first).cast::<u64>().cast_mut();
-            bulk_copy(from.as_ptr().cast::<u64>(), to, turns);
-        }
-    }
-    let mask = ring.len() - 1;
     let (whole, rest) = from.as_chunks::<8>();
-    for (index, bytes) in whole.iter().enumerate().skip(turns * TURN) {
-        ring[(first + index) & mask].store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+    match ring.get(first..first + whole.len()) {
+        Some(run) if whole.len() < TURN => store_words(run, whole),
+        Some(run) => store_run(run, whole),
+        None => {
+            for (index, bytes) in whole.iter().enumerate() {
+                let word = &ring[(first + index) & (ring.len() - 1)];
+                word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+            }
+        }
     }
     if !rest.is_empty() {
         let mut last = [0; 8];
         last[..rest.len()].copy_from_slice(rest);
-        ring[(first + words) & mask].store(u64::from_ne_bytes(last), Ordering::Relaxed);
+        let word = &ring[(first + whole.len()) & (ring.len() - 1)];
+        word.store(u64::from_ne_bytes(last), Ordering::Relaxed);
     }
+}
+
+#[inline]
+fn load_words(run: &[AtomicU64], into: &mut [u64]) {
+    for (word, source) in into.iter_mut().zip(run) {
+        *word = source.load(Ordering::Relaxed);
+    }
+}
+
+#[inline]
+fn store_words(run: &[AtomicU64], from: &[[u8; 8]]) {
+    for (word, bytes) in run.iter().zip(from) {
+        word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+    }
+}
+
+/// As [`load_words`], for as many words as are worth it; both have the same length.
+fn load_run(run: &[AtomicU64], into: &mut [u64]) {
+    let turns = if BULK { into.len() / TURN } else { 0 };
+    if turns > 0 {
+        // SAFETY: both are at least `turns * TURN` words long; they cannot overlap, since `into` is
+        // borrowed mutably.
+        unsafe { bulk_copy(run.as_ptr().cast::<u64>(), into.as_mut_ptr(), turns) };
+    }
+    load_words(&run[turns * TURN..], &mut into[turns * TURN..]);
+}
+
+/// As [`store_words`], for as many words as are worth it; both have the same length.
+fn store_run(run: &[AtomicU64], from: &[[u8; 8]]) {
+    let turns = if BULK { from.len() / TURN } else { 0 };
+    if turns > 0 {
+        // SAFETY: both are at least `turns * TURN` words long; `from` is not the ring, which nobody
+        // borrows as bytes. The ring's words are atomics, which may be written through a shared
+        // reference.
+        unsafe {
+            let to = run.as_ptr().cast::<u64>().cast_mut();
+            bulk_copy(from.as_ptr().cast::<u64>(), to, turns);
+        }
+    }
+    store_words(&run[turns * TURN..], &from[turns * TURN..]);
 }
 
 /// Copies bytes of `words`, from byte number `offset` on, to `into`. Does not wrap.
@@ -137,13 +172,6 @@ impl Scratch {
     }
 }
 
-/// How many turns of [`bulk_copy`] can be made for `words` words without wrapping: all or none.
-#[inline]
-fn bulk_turns(ring: &[AtomicU64], first: usize, words: usize) -> usize {
-    let bulk = cfg!(all(target_arch = "x86_64", not(loom), not(miri)));
-    if bulk && first + words <= ring.len() { words / TURN } else { 0 }
-}
-
 /// Copies `turns * TURN` words as relaxed atomic accesses; see the top of this file.
 ///
 /// # Safety
@@ -192,13 +220,13 @@ unsafe fn bulk_copy(from: *const u64, to: *mut u64, turns: usize) {
     }
 }
 
-/// Never called: [`bulk_turns`] answers 0 here.
+/// Never called: [`BULK`] is false here.
 ///
 /// # Safety
 /// None is needed.
 #[cfg(not(all(target_arch = "x86_64", not(loom), not(miri))))]
 unsafe fn bulk_copy(_: *const u64, _: *mut u64, _: usize) {
-    unreachable!("bulk_turns answers 0 on this target");
+    unreachable!("BULK is false on this target");
 }
 
 #[cfg(all(test, not(loom)))]

@@ -19,7 +19,7 @@ pub(crate) struct Cursor {
 }
 
 /// A record that was seen complete, before its bytes were copied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) position: u64,
     pub(crate) sequence: u64,

@@ -50,16 +50,37 @@ pub(crate) const fn header(length: u32, tag: u32) -> u64 {
 impl<'a> Session<'a> {
     /// Takes over the stream's end, and repairs what a dead owner left. `owner_died` is what the lock
     /// reports; it may also have died without that, when nobody saw its lock.
-    #[inline]
     pub(crate) fn begin(ring: Ring<'a>, owner_died: bool) -> Result<Self, Corrupt> {
-        let tail = ring.control.commit.0.tail.load(Ordering::Relaxed);
-        let sequence = ring.control.commit.0.sequence.load(Ordering::Relaxed);
-        let mut session = Self { ring, tail, sequence };
-        if owner_died || ring.word(tail).load(Ordering::Relaxed) != 0 || tail & MISPLACED != 0 {
+        let mut session = Self::at_stored_end(ring);
+        if owner_died || session.is_behind() {
             session.recover()?;
         }
         crash::point(CrashPoint::AfterLock);
         Ok(session)
+    }
+
+    /// As [`Self::begin`] where there is nothing to repair, which is the common case; else `None`.
+    #[inline]
+    pub(crate) fn resume(ring: Ring<'a>) -> Option<Self> {
+        let session = Self::at_stored_end(ring);
+        if session.is_behind() {
+            return None;
+        }
+        crash::point(CrashPoint::AfterLock);
+        Some(session)
+    }
+
+    #[inline]
+    fn at_stored_end(ring: Ring<'a>) -> Self {
+        let commit = &ring.control.commit.0;
+        let tail = commit.tail.load(Ordering::Relaxed);
+        Self { ring, tail, sequence: commit.sequence.load(Ordering::Relaxed) }
+    }
+
+    /// Whether the stored end is not where the stream ends.
+    #[inline]
+    fn is_behind(&self) -> bool {
+        self.ring.word(self.tail).load(Ordering::Relaxed) != 0 || self.tail & MISPLACED != 0
     }
 
     #[inline]

@@ -120,6 +120,12 @@ impl WriterLock {
         Self { kind, me, seen: AtomicU32::new(0) }
     }
 
+    /// Its kind.
+    #[inline]
+    pub(crate) fn kind(&self) -> LockKind {
+        self.kind
+    }
+
     /// Takes the lock if it is free: the hot path.
     #[inline]
     pub(crate) fn try_acquire(&self, control: &Control) -> Option<Acquired> {
