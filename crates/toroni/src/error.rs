@@ -352,15 +352,18 @@ pub enum PublishError {
         /// The most that would be accepted in its place.
         limit: u64,
     },
-    /// `try_publish`: a gating subscriber is too slow, the ring is full.
-    #[error("the ring is full: a subscriber has not yet read its oldest messages")]
+    /// [`try_publish`](crate::Publisher::try_publish): a gating subscriber is too slow, the ring is
+    /// full.
+    #[error(
+        "the ring is full: a subscriber has not yet read its oldest messages: try again later, or see with `toroni info` who lags"
+    )]
     Full,
-    /// `try_publish`: another publisher is at work.
+    /// [`try_publish`](crate::Publisher::try_publish): another publisher is at work.
     #[error("another publisher holds the writer lock: try again")]
     Busy,
-    /// `publish_timeout`: the time is over.
+    /// [`publish_timeout`](crate::Publisher::publish_timeout): the time is over.
     #[error(
-        "the message could not be published in time: a subscriber is slow, or a publisher is stopped"
+        "the message could not be published in time: a subscriber is slow, or a publisher is stopped: see with `toroni info` which"
     )]
     Timeout,
     /// The thread holds the writer lock, inside `publish_with`.
