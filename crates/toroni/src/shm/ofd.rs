@@ -28,6 +28,7 @@ pub(super) fn try_lock(file: impl AsFd, kind: Kind, byte: u64) -> io::Result<boo
 }
 
 /// Gives the lock back.
+#[cfg(test)]
 pub(super) fn unlock(file: impl AsFd, byte: u64) -> io::Result<()> {
     call(file, libc::F_OFD_SETLK, libc::F_UNLCK, byte, 1).map(|_| ())
 }

@@ -40,22 +40,9 @@
 use super::name::{self, TopicError};
 use crate::error::Corrupt;
 
-/// The size of the header word in bytes.
-pub(crate) const HEADER_BYTES: u64 = 8;
-
-/// What the position and the size of every record is a multiple of, in bytes.
-pub(crate) const RECORD_ALIGNMENT: u64 = 8;
-
 /// The most bytes that extensions take before the payload.
 pub(crate) const MAX_EXTENSIONS_BYTES: usize =
     TIMESTAMP_BYTES + ORIGIN_BYTES + MAX_INLINE_TOPIC_BYTES;
-
-/// The bytes a record takes in the ring: header, extensions and payload (`length`), padding.
-#[inline]
-pub(crate) const fn record_size(length: u32) -> u64 {
-    // Widened first: the largest length rounded up does not fit into 32 bits.
-    HEADER_BYTES + (length as u64).next_multiple_of(RECORD_ALIGNMENT)
-}
 
 /// The index of a name in the topic table: 24 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -133,28 +120,6 @@ impl Tag {
     }
 }
 
-/// The header word of a record, taken apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Header {
-    /// Bytes of extensions and payload.
-    pub(crate) length: u32,
-    pub(crate) tag: Tag,
-}
-
-impl Header {
-    #[inline]
-    pub(crate) const fn to_word(self) -> u64 {
-        self.length as u64 | (self.tag.0 as u64) << TAG_SHIFT
-    }
-
-    /// Takes any word apart; whether it is one that [`Header::to_word`] gives is for [`decode`].
-    #[inline]
-    #[allow(clippy::cast_possible_truncation, reason = "each half of the word is taken on purpose")]
-    pub(crate) const fn from_word(word: u64) -> Self {
-        Self { length: word as u32, tag: Tag((word >> TAG_SHIFT) as u32) }
-    }
-}
-
 /// What a record may carry between its header and its payload.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Extensions<'a> {
@@ -168,7 +133,7 @@ pub(crate) struct Extensions<'a> {
 
 impl Extensions<'_> {
     /// How many bytes [`Extensions::encode`] writes: a multiple of 8.
-    #[inline]
+    #[cfg(test)]
     pub(crate) const fn encoded_length(&self) -> usize {
         let timestamp = if self.timestamp_ns.is_some() { TIMESTAMP_BYTES } else { 0 };
         let origin = if self.origin.is_some() { ORIGIN_BYTES } else { 0 };
@@ -305,8 +270,6 @@ const _: () = {
     assert!(MAX_INLINE_TOPIC_BYTES == 256);
     assert!(MAX_EXTENSIONS_BYTES == 280);
     assert!(super::Topic::MAX_BYTES == u8::MAX as usize);
-    assert!(record_size(0) == 8 && record_size(1) == 16 && record_size(8) == 16);
-    assert!(record_size(u32::MAX) == (1 << 32) + 8);
 };
 
 #[inline(never)]
@@ -365,20 +328,16 @@ mod tests {
     }
 
     #[test]
-    fn headers_have_the_documented_bits() {
+    fn tags_have_the_documented_bits() {
         let extensions = Extensions::default();
-        let header =
-            Header { length: 0x89AB_CDEF, tag: Tag::message(id(0x12_3456), false, &extensions) };
-        assert_eq!(header.to_word(), 0x1234_5601_89AB_CDEF);
-        let header = Header { length: 3, tag: Tag::message(id(0), true, &extensions) };
-        assert_eq!(header.to_word(), 0x0000_0009_0000_0003);
+        assert_eq!(Tag::message(id(0x12_3456), false, &extensions).raw(), 0x1234_5601);
+        assert_eq!(Tag::message(id(0), true, &extensions).raw(), 0x0000_0009);
         let all = Extensions {
             timestamp_ns: Some(1),
             origin: Some([7; 16]),
             inline_topic: Some("plant/boiler"),
         };
-        let header = Header { length: 0, tag: Tag::message(TopicId::INLINE, true, &all) };
-        assert_eq!(header.to_word(), 0xFFFF_FF79_0000_0000);
+        assert_eq!(Tag::message(TopicId::INLINE, true, &all).raw(), 0xFFFF_FF79);
     }
 
     #[test]
@@ -471,8 +430,6 @@ mod tests {
                 Extensions { timestamp_ns, origin, inline_topic: topic.as_deref() };
             let topic_id = if topic.is_some() { TopicId::INLINE } else { id(index) };
             let tag = Tag::message(topic_id, to_descendants, &extensions);
-            let header = Header { length, tag };
-            prop_assert_eq!(Header::from_word(header.to_word()), header);
             prop_assert_ne!(tag.raw(), 0);
             prop_assert_eq!(Tag::from_raw(tag.raw()), tag);
             prop_assert_eq!(tag.topic(), topic_id);
@@ -515,14 +472,6 @@ mod tests {
                 prop_assert!(extensions.inline_topic.is_none_or(|name| Topic::new(name).is_ok()));
                 prop_assert_eq!(Tag::message(tag.topic(), tag.is_to_descendants(), &extensions), tag);
             }
-        }
-
-        #[test]
-        fn record_sizes_are_aligned_and_hold_the_record(length: u32) {
-            let size = record_size(length);
-            prop_assert_eq!(size % RECORD_ALIGNMENT, 0);
-            let needed = HEADER_BYTES + u64::from(length);
-            prop_assert!((needed..needed + 8).contains(&size));
         }
     }
 }

@@ -169,11 +169,6 @@ impl PatternSet {
     pub(crate) fn matches_descendants(&self, topic: &str) -> bool {
         self.0.iter().any(|pattern| pattern.matches_descendants(topic))
     }
-
-    /// The patterns in the order in which they were added.
-    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &Pattern> {
-        self.0.iter()
-    }
 }
 
 /// The segment that stands for exactly one segment.
@@ -462,7 +457,6 @@ mod tests {
         set.push(Pattern::new("b/**").unwrap());
         assert!(set.matches("a/x") && set.matches("b") && !set.matches("a"));
         assert!(set.matches_descendants("a") && !set.matches_descendants("c"));
-        assert_eq!(set.iter().map(Pattern::as_str).collect::<Vec<_>>(), ["a/*", "b/**"]);
     }
 
     /// Larger than the exhaustive tests reach, small enough for the reference.
