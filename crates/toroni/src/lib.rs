@@ -54,8 +54,6 @@
 //! - `tokio`: [`Subscriber::receive_async`](Subscriber#method.receive_async).
 //! - `crash-points`: for tests that kill a process at a named step; see [`crash`].
 
-#![allow(dead_code, unused_imports, reason = "buses on a disk come next")]
-
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!(
     "a bus is mapped twice in a row and positions are 64 bits wide: 64-bit targets only"
@@ -81,8 +79,8 @@ pub(crate) mod topic;
 #[cfg(not(loom))]
 pub use bus::{
     Borrowed, Bus, BusConfig, BusId, BusStats, LockOwner, Message, Publisher, PublisherStats,
-    Router, Start, Subscriber, SubscriberBuilder, SubscriberSlotStats, SubscriberStats, TopicStats,
-    WaitStrategy, admin,
+    Reopened, Router, Start, Subscriber, SubscriberBuilder, SubscriberSlotStats, SubscriberStats,
+    TopicStats, WaitStrategy, admin,
 };
 pub use error::{BurstError, Corrupt, Forked, OpenError, PublishError, ReceiveError};
 pub use ring::racy::{RacyBytes, RacyBytesMut};

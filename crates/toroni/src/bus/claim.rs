@@ -53,10 +53,23 @@ impl PublisherClaim {
         self.segment.slot(self.lease.slot())
     }
 
+    /// Whether the file of the slots was truncated.
+    pub(super) fn was_damaged(&self) -> bool {
+        self.segment.was_damaged()
+    }
+
     /// Whether others see that this process lives.
     pub(super) fn is_alive(&self) -> bool {
         // If the kernel does not answer, nothing is known, and nothing is done about it.
         self.lease.is_held_by_us(&self.leases).unwrap_or(true)
+    }
+
+    /// Whether nobody else publishes. Nobody begins to, as far as is seen, while the caller has the
+    /// writer lock: a claim comes before the claimer's first lock.
+    pub(super) fn is_alone(&self) -> bool {
+        (0..self.slots)
+            .filter(|slot| *slot != self.lease.slot())
+            .all(|slot| matches!(self.leases.is_held(slot), Ok(false)))
     }
 
     /// Whether the owner that a lock word names is dead, or never was.

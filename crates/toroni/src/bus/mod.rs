@@ -7,6 +7,7 @@
 //! - `subscriber`, `subscribing`, `message`: receiving; `pace` decides how to wait, `descriptor` is for
 //!   event loops, `local` finds threads that would wait for themselves.
 //! - `router`, `stream`: many handlers behind one subscriber; async.
+//! - `disk`: what is left of a bus on a disk after a reboot.
 //! - `stats`, `admin`: for people who look, and clean up.
 
 pub mod admin;
@@ -14,6 +15,7 @@ mod claim;
 mod clock;
 mod config;
 mod descriptor;
+mod disk;
 mod held;
 mod local;
 mod message;
@@ -28,6 +30,7 @@ mod subscriber;
 mod subscribing;
 
 pub use config::BusConfig;
+pub use disk::Reopened;
 pub use message::{Borrowed, Message};
 pub use pace::WaitStrategy;
 pub use publisher::Publisher;
@@ -53,6 +56,7 @@ use crate::shm::segment::RingSegment;
 use crate::topic::Topic;
 use publishing::{Parts, Publishing};
 use std::fmt;
+use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -72,6 +76,7 @@ struct Opened {
     directory: BusDirectory,
     /// Holds the shared lock that tells `clean` that the bus is in use.
     file: RingFile,
+    reopened: Option<Reopened>,
     stamp: ForkStamp,
     home: Home,
     options: MapOptions,
@@ -159,6 +164,7 @@ impl Bus {
                 (directory, file)
             }
         };
+        let (file, reopened) = disk::check(&directory, file)?;
         config.check_required(directory.path(), &file.header().settings)?;
         let options = MapOptions {
             huge_pages: settings.huge_pages,
@@ -168,6 +174,7 @@ impl Bus {
         Ok(Self(Arc::new(Opened {
             directory,
             file,
+            reopened,
             stamp: ForkStamp::now(),
             home: Home::here(),
             options,
@@ -194,6 +201,12 @@ impl Bus {
     #[must_use]
     pub fn id(&self) -> BusId {
         BusId(self.0.file.header().bus_id)
+    }
+
+    /// What became of a bus on a disk, if this handle is the first since the machine booted; else `None`.
+    #[must_use]
+    pub fn reopened(&self) -> Option<Reopened> {
+        self.0.reopened
     }
 
     /// A publisher on a topic, which is a path like `plant/boiler/temperature`.
@@ -265,7 +278,11 @@ impl Bus {
         let readers = ReadersSegment::open(directory, header, Protection::Read)?;
         let reader_leases = LeaseTester::open(directory, BusFile::Readers)?;
         let claim = claim::PublisherClaim::new(directory, header, &self.identity())?;
-        Ok(Publishing::new(Parts { ring, readers, reader_leases, claim, wakers }))
+        let publishing = Publishing::new(Parts { ring, readers, reader_leases, claim, wakers });
+        publishing
+            .mark_in_use()
+            .map_err(|error| failed("mark as in use", io::Error::other(error)))?;
+        Ok(publishing)
     }
 
     /// The subscribing role, opened with the first call.

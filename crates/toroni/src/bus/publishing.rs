@@ -6,7 +6,7 @@
 use super::claim::PublisherClaim;
 use super::held;
 use crate::crash::{self, CrashPoint};
-use crate::error::PublishError;
+use crate::error::{Corrupt, PublishError};
 use crate::notify::{ArmedSlot, Bell, Wakers, futex};
 use crate::ring::backpressure::{Horizon, Patience, Verdict};
 use crate::ring::layout::{READER_HAS_SOCKET, SLOT_ACTIVE};
@@ -30,6 +30,9 @@ use std::time::{Duration, Instant};
 /// sleeps: a reader that is at work frees a block within microseconds.
 const SPACE_SPINS: u32 = 100;
 const SPACE_YIELDS: u32 = 8;
+
+/// How long a publisher that closes waits for the lock, to leave a bus on a disk in order.
+const LONGEST_CLOSE: Duration = Duration::from_secs(1);
 
 /// One publishing participant: a slot, its lease, and read-write access to the ring.
 pub(super) struct Publishing {
@@ -120,6 +123,31 @@ impl Publishing {
             drop(publishing.begin(acquired));
         }
         publishing
+    }
+
+    /// Takes away the mark of a clean close, if the bus is on a disk. Before the first message.
+    pub(super) fn mark_in_use(&self) -> Result<(), PublishError> {
+        if !self.ring.file().is_on_disk() {
+            return Ok(());
+        }
+        let terms = Terms { policy: self.policy, effort: Effort::Until(None) };
+        let _held = self.hold(&terms)?;
+        self.ring
+            .mark_in_use()
+            .map_err(|source| PublishError::Os { action: "write the bus back to the disk", source })
+    }
+
+    /// Sets that mark when the last publisher leaves. Without it, a bus starts empty after a reboot, so
+    /// nothing is done about a failure.
+    fn mark_clean_close(&self) {
+        let deadline = Instant::now().checked_add(LONGEST_CLOSE);
+        let terms = Terms { policy: self.policy, effort: Effort::Until(deadline) };
+        if self.ring.file().is_on_disk()
+            && let Ok(held) = self.hold(&terms)
+            && self.claim.is_alone()
+        {
+            let _ = self.ring.mark_clean_close(held.session.tail(), held.session.sequence());
+        }
     }
 
     pub(super) fn bus_policy(&self) -> Policy {
@@ -264,7 +292,7 @@ impl Publishing {
     pub(super) fn intern(&self, topic: &Topic) -> Result<Option<TopicId>, PublishError> {
         self.check_fork()?;
         let mut mirror = self.mirror.lock().unwrap_or_else(PoisonError::into_inner);
-        mirror.sync(self.table()).map_err(crate::error::Corrupt::from)?;
+        mirror.sync(self.table()).map_err(Corrupt::from)?;
         if let Some(id) = mirror.lookup(topic.as_str()) {
             return Ok(Some(id));
         }
@@ -272,7 +300,7 @@ impl Publishing {
         let held = self.hold(&terms)?;
         let appended = mirror.append(self.table(), topic);
         drop(held);
-        match appended.map_err(crate::error::Corrupt::from)? {
+        match appended.map_err(Corrupt::from)? {
             Appended::Added(id) | Appended::Existing(id) => Ok(Some(id)),
             Appended::Full => Ok(None),
         }
@@ -390,6 +418,14 @@ impl Publishing {
 
     /// What is asked now and then: once a lap, and for each slice of a wait.
     fn check_slowly(&self, held: &Held<'_>, wanted: u64) -> Result<(), PublishError> {
+        for (damaged, what) in [
+            (self.ring.was_damaged(), "the file ring was truncated"),
+            (self.claim.was_damaged(), "the file publishers was truncated"),
+        ] {
+            if damaged {
+                return Err(Corrupt { what, value: 0, position: held.session.tail() }.into());
+            }
+        }
         let shape = self.ring.shape();
         let lap = |position: u64| position / shape.capacity();
         let reserved = self.ring.control().reserved.0.load(Ordering::Relaxed);
@@ -405,7 +441,7 @@ impl Publishing {
         if held.session.tail() > reserved {
             let what = "tail beyond reserved";
             let value = held.session.tail();
-            return Err(crate::error::Corrupt { what, value, position: reserved }.into());
+            return Err(Corrupt { what, value, position: reserved }.into());
         }
         if self.ring.is_unlinked() {
             return Err(PublishError::Unlinked);
@@ -539,6 +575,7 @@ impl Obituary for Publishing {
 impl Drop for Publishing {
     fn drop(&mut self) {
         if self.stamp.check().is_ok() {
+            self.mark_clean_close();
             self.claim.leave();
         }
     }

@@ -570,6 +570,14 @@ impl Subscriber {
     /// What is asked now and then: after a sleep, or when drained.
     fn check_slowly(&self) -> Result<(), ReceiveError> {
         self.stamp.check()?;
+        for (damaged, what) in [
+            (self.subscribing.ring.was_damaged(), "the file ring was truncated"),
+            (self.subscribing.readers.was_damaged(), "the file readers was truncated"),
+        ] {
+            if damaged {
+                return Err(Corrupt { what, value: 0, position: self.cursor.position }.into());
+            }
+        }
         if self.subscribing.ring.is_unlinked()
             && matches!(self.cursor.look(self.subscribing.ring.ring()), Ok(None))
         {

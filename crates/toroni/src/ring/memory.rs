@@ -24,6 +24,7 @@ pub(crate) struct Mark {
 impl<'a> Ring<'a> {
     /// `words` are the stream's bytes, once (plain memory), or twice in a row (a double mapping, in
     /// which no record wraps). `None` if their number fits neither.
+    #[cfg(test)]
     pub(crate) fn new(control: &'a Control, words: &'a [AtomicU64], shape: Shape) -> Option<Self> {
         let once = to_index(shape.capacity() / 8);
         (words.len() == once || words.len() == 2 * once).then_some(Self { control, words, shape })

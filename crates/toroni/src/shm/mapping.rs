@@ -159,6 +159,7 @@ impl Mapping {
     }
 
     /// The bytes of the mapping, second copy included.
+    #[cfg(test)]
     pub(crate) fn length(&self) -> usize {
         self.length
     }

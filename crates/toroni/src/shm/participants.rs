@@ -63,12 +63,7 @@ impl ReadersSegment {
         unsafe { self.control.first() }
     }
 
-    /// Slots of the file, used or not.
-    pub(crate) fn slots(&self) -> u32 {
-        self.slots
-    }
-
-    /// A slot below [`slots`](Self::slots). For subscribers: nobody else has them mapped.
+    /// A slot below the number of slots. For subscribers: nobody else has them mapped.
     #[inline]
     pub(crate) fn slot(&self, slot: u32) -> &ReaderSlot {
         assert!(slot < self.slots, "slot {slot} of {}", self.slots);

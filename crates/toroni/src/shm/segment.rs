@@ -166,7 +166,7 @@ impl RingSegment {
         self.mapping.write_back(0, self.prefix())
     }
 
-    /// Writes everything back and then sets the mark. Only under the exclusive lock.
+    /// Writes everything back and then sets the mark. Only by the last publisher, under the writer lock.
     pub(crate) fn mark_clean_close(&self, position: u64, sequence: u64) -> io::Result<()> {
         if !self.file.is_on_disk() {
             return Ok(());

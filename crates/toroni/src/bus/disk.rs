@@ -1,0 +1,114 @@
+//! Buses on a disk: what is left of one after the machine has booted anew.
+//!
+//! After a crash or a power loss, a disk holds pages of any age. Only a mark that the last publisher
+//! left behind, when it had written everything back, says that what is there belongs together. Within
+//! one boot none of this matters: the page cache is what processes share, and it outlives them.
+
+use crate::error::{Corrupt, OpenError};
+use crate::ring::memory::Ring;
+use crate::ring::reader::Cursor;
+use crate::shm::directory::BusDirectory;
+use crate::shm::mapping::{MapOptions, Protection};
+use crate::shm::platform::Home;
+use crate::shm::ring_file::RingFile;
+use crate::shm::segment::RingSegment;
+use crate::sync::Ordering;
+use std::io;
+use std::time::{Duration, Instant};
+
+/// What became of a bus on a disk when it was opened for the first time since the machine booted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reopened {
+    /// It had been closed in order; its messages are as they were.
+    Kept {
+        /// How many can still be read.
+        messages: u64,
+    },
+    /// It had not: the machine went down while somebody published. It starts empty.
+    Emptied,
+}
+
+/// Somebody else may be checking the bus at the same time.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+const WAIT_SLICE: Duration = Duration::from_millis(5);
+
+/// Checks a bus that was last used before this boot, if it is one, before anything in it is believed.
+pub(super) fn check(
+    directory: &BusDirectory,
+    file: RingFile,
+) -> Result<(RingFile, Option<Reopened>), OpenError> {
+    if !file.is_on_disk() || file.header().home.boot_id == Home::here().boot_id {
+        return Ok((file, None));
+    }
+    // Its lock would keep the one below from becoming exclusive.
+    drop(file);
+    let began = Instant::now();
+    let reopened = loop {
+        if let Some(outcome) = try_check(directory)? {
+            break outcome;
+        }
+        if began.elapsed() > LONGEST_WAIT {
+            return Err(OpenError::Busy { path: directory.path().to_owned() });
+        }
+        std::thread::sleep(WAIT_SLICE);
+    };
+    Ok((RingFile::open(directory, Protection::Read)?, reopened))
+}
+
+/// `None` if others have the bus open; `Some(None)` if one of them has checked it.
+fn try_check(directory: &BusDirectory) -> Result<Option<Option<Reopened>>, OpenError> {
+    let mut segment = RingSegment::open(directory, Protection::Write, &MapOptions::default())
+        .map_err(|error| match error {
+            OpenError::PermissionDenied { .. } => {
+                OpenError::NotCheckedSinceBoot { path: directory.path().to_owned() }
+            }
+            error => error,
+        })?;
+    if !segment.boot_changed() {
+        return Ok(Some(None));
+    }
+    let failed = |source: io::Error| OpenError::Os {
+        action: "check after the reboot",
+        path: directory.path().to_owned(),
+        source,
+    };
+    if !segment.file().try_exclusive().map_err(failed)? {
+        return Ok(None);
+    }
+    let outcome = match segment.clean_close().map(|end| count(segment.ring(), end)) {
+        Some(Ok(messages)) => Reopened::Kept { messages },
+        _ => {
+            segment.control().reset();
+            segment.ring().word(0).store(0, Ordering::Relaxed);
+            Reopened::Emptied
+        }
+    };
+    segment.adopt().map_err(failed)?;
+    segment.file().back_to_shared().map_err(failed)?;
+    Ok(Some(Some(outcome)))
+}
+
+/// Walks over all messages that the ring holds, and counts them, if they end where the mark says.
+fn count(ring: Ring<'_>, (position, sequence): (u64, u64)) -> Result<u64, Corrupt> {
+    let corrupt = |value| Corrupt { what: "end of the stream", value, position };
+    let commit = &ring.control.commit.0;
+    if commit.tail.load(Ordering::Relaxed) != position
+        || commit.sequence.load(Ordering::Relaxed) != sequence
+    {
+        return Err(corrupt(commit.tail.load(Ordering::Relaxed)));
+    }
+    let mut cursor = Cursor::at_oldest(ring)?;
+    let first = cursor.sequence;
+    // Bounded: each step is at least a word, and `at_oldest` is at most a capacity away.
+    while let Ok(Some(seen)) = cursor.look(ring) {
+        if cursor.position >= position {
+            return Err(corrupt(cursor.position));
+        }
+        cursor.advance(&seen);
+    }
+    if (cursor.position, cursor.sequence) != (position, sequence) {
+        return Err(corrupt(cursor.position));
+    }
+    Ok(sequence.wrapping_sub(first))
+}

@@ -1,0 +1,153 @@
+//! A bus on a disk, over a reboot that is simulated by another boot id in its header.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use toroni::{Bus, BusConfig, OpenError, Reopened, Start};
+
+/// A directory on a disk, if `/var/tmp` is on one.
+struct Disk(PathBuf);
+
+impl Disk {
+    fn new(name: &str) -> Option<Self> {
+        let path = PathBuf::from(format!("/var/tmp/toroni-test-{}-{name}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        let disk = Self(path);
+        let on_disk = disk.open().stats().unwrap().on_disk;
+        std::fs::remove_dir_all(disk.0.join("b")).unwrap();
+        if !on_disk {
+            eprintln!("skipped: /var/tmp is in memory");
+        }
+        on_disk.then_some(disk)
+    }
+
+    fn open(&self) -> Bus {
+        BusConfig::new().directory(&self.0).capacity(64 << 10).open("b").unwrap()
+    }
+
+    fn publish(&self, messages: u32) {
+        let bus = self.open();
+        let publisher = bus.publisher("t").unwrap();
+        for number in 0..messages {
+            publisher.publish(&number.to_le_bytes()).unwrap();
+        }
+    }
+
+    fn received(&self) -> Vec<u32> {
+        let bus = self.open();
+        let mut all = bus.subscriber().pattern("t").start(Start::Oldest).build().unwrap();
+        let mut numbers = Vec::new();
+        while let Some(message) = all.try_receive().unwrap() {
+            numbers.push(u32::from_le_bytes(message.payload().try_into().unwrap()));
+        }
+        numbers
+    }
+
+    /// Puts another boot id into the header, as if the machine had booted since.
+    fn reboot(&self) {
+        let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+        let digits: Vec<u8> = id.bytes().filter(u8::is_ascii_hexdigit).collect();
+        let id: Vec<u8> = digits
+            .chunks(2)
+            .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
+            .collect();
+        let ring = self.ring();
+        let mut header = [0; 4096];
+        ring.read_exact_at(&mut header, 0).unwrap();
+        let offset = header.windows(16).position(|window| window == id).unwrap();
+        ring.write_all_at(&[7; 16], offset as u64).unwrap();
+    }
+
+    fn ring(&self) -> File {
+        File::options().read(true).write(true).open(Path::new(&self.0).join("b/ring")).unwrap()
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_bus_that_was_closed_in_order_is_kept() {
+    let Some(disk) = Disk::new("kept") else { return };
+    disk.publish(100);
+    disk.publish(50);
+    disk.reboot();
+    let bus = disk.open();
+    assert_eq!(bus.reopened(), Some(Reopened::Kept { messages: 150 }));
+    assert_eq!(disk.open().reopened(), None, "only the first one since the boot is told");
+    drop(bus);
+    assert_eq!(disk.received().len(), 150);
+    disk.publish(1);
+    assert_eq!(disk.received().last(), Some(&0));
+}
+
+#[test]
+fn a_bus_with_a_wrapped_ring_is_kept() {
+    let Some(disk) = Disk::new("wrapped") else { return };
+    disk.publish(20_000);
+    disk.reboot();
+    let Some(Reopened::Kept { messages }) = disk.open().reopened() else { panic!("not kept") };
+    let received = disk.received();
+    assert_eq!(received.len() as u64, messages);
+    assert!(messages > 3000 && received.last() == Some(&19_999));
+}
+
+#[test]
+fn a_bus_in_use_at_the_crash_starts_empty() {
+    let Some(disk) = Disk::new("crash") else { return };
+    let bus = disk.open();
+    let publisher = bus.publisher("t").unwrap();
+    publisher.publish(b"lost").unwrap();
+    // What the disk holds at the moment of a crash: a copy, which no closing handle touches.
+    let crashed = Disk(disk.0.join("copy"));
+    std::fs::create_dir_all(crashed.0.join("b/sockets")).unwrap();
+    for file in ["ring", "publishers", "readers"] {
+        std::fs::copy(disk.0.join("b").join(file), crashed.0.join("b").join(file)).unwrap();
+    }
+    crashed.reboot();
+    assert_eq!(crashed.open().reopened(), Some(Reopened::Emptied));
+    assert!(crashed.received().is_empty());
+    crashed.publish(3);
+    assert_eq!(crashed.received(), [0, 1, 2]);
+    drop(publisher);
+}
+
+#[test]
+fn a_mark_over_broken_messages_is_not_believed() {
+    let Some(disk) = Disk::new("broken") else { return };
+    disk.publish(100);
+    disk.reboot();
+    let length = disk.ring().metadata().unwrap().len();
+    // The header of some message in the middle of the stream, which ends the file.
+    disk.ring().write_all_at(&[0xFF; 8], length - (64 << 10) + 16 * 40).unwrap();
+    assert_eq!(disk.open().reopened(), Some(Reopened::Emptied));
+    disk.publish(2);
+    assert_eq!(disk.received(), [0, 1]);
+}
+
+#[test]
+fn the_last_publisher_leaves_the_mark_though_a_subscriber_stays() {
+    let Some(disk) = Disk::new("stays") else { return };
+    let watcher = disk.open();
+    let subscriber = watcher.subscribe("t").unwrap();
+    let other = disk.open();
+    let publisher = other.publisher("t").unwrap();
+    disk.publish(5);
+    drop((publisher, other));
+    drop((subscriber, watcher));
+    disk.reboot();
+    assert_eq!(disk.open().reopened(), Some(Reopened::Kept { messages: 5 }));
+}
+
+#[test]
+fn robust_locks_are_refused_on_a_disk() {
+    let Some(disk) = Disk::new("robust") else { return };
+    let config = BusConfig::new().directory(&disk.0).lock(toroni::LockKind::Robust);
+    let error = config.open("r").unwrap_err();
+    assert!(matches!(error, OpenError::RobustOnDisk { .. }), "{error}");
+}
