@@ -6,7 +6,8 @@
 //!   toroni-cli   bench …                bus
 //!         \       /             /     /     \     \
 //!          toroni            topic  ring    shm  notify
-//!                                     ^------'            shm sees ring::layout only
+//!                                     ^------'            shm sees ring::layout
+//!                                                         and ring::position only
 //!                              sync  error  crash         the bottom: everyone may use it
 //! ```
 
@@ -45,8 +46,9 @@ pub(super) struct Layer {
 /// Modules that every layer may use.
 pub(super) const BOTTOM: &[&str] = &["sync", "error", "settings", "crash"];
 
-/// What the tests of every layer may use too, to set up words that are laid out as the real ones.
-pub(super) const IN_TESTS: &[&str] = &["ring::layout"];
+/// What the tests of every layer may use too: the layout, to set up words that are laid out as the real
+/// ones, and topics, for what a reader must not do to the interest above it.
+pub(super) const IN_TESTS: &[&str] = &["ring::layout", "topic"];
 
 /// Mapping memory, files, sockets, threads, clocks: the world outside of plain computation.
 const THE_SYSTEM: &[&str] = &[
@@ -81,7 +83,7 @@ pub(super) const LAYERS: &[Layer] = &[
     // Works on memory that it is given: loom and Miri run it on plain memory.
     Layer { module: "ring", uses: &[], ignorant_of: THE_SYSTEM },
     // Makes and maps the files, so it must know their sizes and headers, and nothing of records.
-    Layer { module: "shm", uses: &["ring::layout"], ignorant_of: &["tokio"] },
+    Layer { module: "shm", uses: &["ring::layout", "ring::position"], ignorant_of: &["tokio"] },
     // Wakes and waits: it does not know what a message is.
     Layer { module: "notify", uses: &[], ignorant_of: &["tokio"] },
     // The only one that joins layers.
@@ -98,7 +100,7 @@ pub(super) struct Reserved {
 pub(super) const RESERVED: &[Reserved] = &[Reserved {
     paths: &["std::sync::atomic", "core::sync::atomic", "loom"],
     // All but the first hold statics that no model runs: loom's atomics cannot be made in constants.
-    only: &["sync.rs", "crash.rs", "shm/fork.rs", "shm/guard.rs"],
+    only: &["sync.rs", "crash.rs", "shm/fork.rs", "shm/guard.rs", "shm/registry.rs"],
 }];
 
 /// Files that may contain `unsafe`; a name that ends in `/` is a whole folder. Tests are free.

@@ -4,6 +4,7 @@
 //! left behind, when it had written everything back, says that what is there belongs together. Within
 //! one boot none of this matters: the page cache is what processes share, and it outlives them.
 
+use super::ring_of;
 use crate::error::{Corrupt, OpenError};
 use crate::ring::memory::Ring;
 use crate::ring::reader::Cursor;
@@ -76,11 +77,11 @@ fn try_check(directory: &BusDirectory) -> Result<Option<Option<Reopened>>, OpenE
     if !segment.file().try_exclusive().map_err(failed)? {
         return Ok(None);
     }
-    let outcome = match segment.clean_close().map(|end| count(segment.ring(), end)) {
+    let outcome = match segment.clean_close().map(|end| count(ring_of(&segment), end)) {
         Some(Ok(messages)) => Reopened::Kept { messages },
         _ => {
             segment.control().reset();
-            segment.ring().word(0).store(0, Ordering::Relaxed);
+            ring_of(&segment).word(0).store(0, Ordering::Relaxed);
             Reopened::Emptied
         }
     };

@@ -41,6 +41,7 @@ pub use subscribing::SubscriberBuilder;
 
 use crate::error::OpenError;
 use crate::notify::{MulticastSender, Post, Wakers};
+use crate::ring::memory::Ring;
 use crate::ring::slots::Identity;
 use crate::settings::LockKind;
 use crate::shm::acl::{Permissions, group_number};
@@ -309,6 +310,12 @@ impl Bus {
             name: self.0.participant_name.clone(),
         }
     }
+}
+
+/// The ring in a mapped segment: here the memory meets those who read and write it.
+#[inline]
+fn ring_of(segment: &RingSegment) -> Ring<'_> {
+    Ring::mapped_twice(segment.control(), segment.words(), segment.shape())
 }
 
 fn program_name() -> String {

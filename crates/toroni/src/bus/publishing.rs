@@ -5,6 +5,7 @@
 
 use super::claim::PublisherClaim;
 use super::held;
+use super::ring_of;
 use crate::crash::{self, CrashPoint};
 use crate::error::{Corrupt, PublishError};
 use crate::notify::{ArmedSlot, Bell, Wakers, futex};
@@ -312,7 +313,7 @@ impl Publishing {
 
     #[inline]
     fn ring(&self) -> Ring<'_> {
-        self.ring.ring()
+        ring_of(&self.ring)
     }
 
     #[inline]

@@ -1,6 +1,6 @@
 //! A snapshot of a bus, for people who look: `toroni info`, `toroni topics`.
 
-use super::{Bus, BusId, clock};
+use super::{Bus, BusId, clock, ring_of};
 use crate::error::OpenError;
 use crate::ring::layout::{Control, READER_GATES, SLOT_ACTIVE};
 use crate::ring::reader::Cursor;
@@ -205,7 +205,7 @@ impl Bus {
             max_subscribers: settings.max_subscribers,
             tail,
             sequence: control.commit.0.sequence.load(Ordering::Relaxed),
-            oldest_position: Cursor::at_oldest(ring.ring())?.position,
+            oldest_position: Cursor::at_oldest(ring_of(&ring))?.position,
             topics: control.topics.0.load(Ordering::Acquire),
             lock_owner: lock_owner(settings.lock, control, publishers.as_deref()),
             publishers,
@@ -235,16 +235,17 @@ impl Bus {
         let ring = RingSegment::open(&self.0.directory, Protection::Read, &MapOptions::default())?;
         let mut mirror = Mirror::default();
         let mut counts = BTreeMap::<String, (u64, u64)>::new();
-        let end = Cursor::at_end(ring.ring())?.position;
-        let mut cursor = Cursor::at_oldest(ring.ring())?;
+        let end = Cursor::at_end(ring_of(&ring))?.position;
+        let mut cursor = Cursor::at_oldest(ring_of(&ring))?;
         let mut scratch = crate::ring::copy::Scratch::default();
         while cursor.position < end {
             // A writer may overtake; what it overwrites is no longer in the ring.
-            let Ok(Some(seen)) = cursor.look(ring.ring()) else {
-                cursor.resume(ring.ring(), 0)?;
+            let Ok(Some(seen)) = cursor.look(ring_of(&ring)) else {
+                cursor.resume(ring_of(&ring), 0)?;
                 continue;
             };
-            if cursor.copy_front(ring.ring(), &seen, MAX_EXTENSIONS_BYTES, &mut scratch).is_err() {
+            if cursor.copy_front(ring_of(&ring), &seen, MAX_EXTENSIONS_BYTES, &mut scratch).is_err()
+            {
                 continue;
             }
             cursor.advance(&seen);

@@ -4,6 +4,7 @@ use super::descriptor::Descriptor;
 use super::local::LocalReader;
 use super::message::{Borrowed, Message, Received};
 use super::pace::{Pace, Step, WaitStrategy};
+use super::ring_of;
 use super::subscribing::{ReaderClaim, Subscribing};
 use crate::crash::{self, CrashPoint};
 use crate::error::{Corrupt, OpenError, ReceiveError};
@@ -244,7 +245,7 @@ impl Subscriber {
         if !self.try_next(Body::Extensions)? {
             return Ok(None);
         }
-        Ok(Some(Borrowed::new(self.subscribing.ring.ring(), &self.received)?))
+        Ok(Some(Borrowed::new(ring_of(&self.subscribing.ring), &self.received)?))
     }
 
     /// Adds a pattern. A message that matches several is received once.
@@ -300,7 +301,7 @@ impl Subscriber {
             self.arm_descriptor();
             // A loop that polls first would not hear of what came before.
             if let Some(descriptor) = &self.descriptor
-                && !matches!(self.cursor.look(self.subscribing.ring.ring()), Ok(None))
+                && !matches!(self.cursor.look(ring_of(&self.subscribing.ring)), Ok(None))
             {
                 descriptor.nudge();
             }
@@ -386,7 +387,7 @@ impl Subscriber {
     #[inline(always)]
     fn next_mine(&mut self, body: Body) -> Result<bool, ReceiveError> {
         loop {
-            let ring = self.subscribing.ring.ring();
+            let ring = ring_of(&self.subscribing.ring);
             let seen = match self.cursor.look(ring) {
                 Ok(Some(seen)) => seen,
                 Ok(None) => {
@@ -406,7 +407,7 @@ impl Subscriber {
                 None => self.decide(seen)?,
             };
             if mine {
-                let ring = self.subscribing.ring.ring();
+                let ring = ring_of(&self.subscribing.ring);
                 let scratch = &mut self.received.scratch;
                 let copied = match body {
                     Body::Whole => self.cursor.copy(ring, &seen, scratch),
@@ -465,7 +466,7 @@ impl Subscriber {
     }
 
     fn decide_inline(&mut self, seen: &Seen) -> Result<bool, Interrupted> {
-        let ring = self.subscribing.ring.ring();
+        let ring = ring_of(&self.subscribing.ring);
         let scratch = &mut self.received.scratch;
         self.cursor.copy_front(ring, seen, MAX_EXTENSIONS_BYTES, scratch)?;
         let tag = Tag::from_raw(seen.tag);
@@ -480,7 +481,7 @@ impl Subscriber {
         match interrupted {
             Interrupted::Corrupt(corrupt) => corrupt.into(),
             Interrupted::Lapped => {
-                match self.cursor.resume(self.subscribing.ring.ring(), self.margin) {
+                match self.cursor.resume(ring_of(&self.subscribing.ring), self.margin) {
                     Err(corrupt) => corrupt.into(),
                     Ok((lost_messages, lost_bytes)) => {
                         self.counts.lapses += 1;
@@ -549,7 +550,7 @@ impl Subscriber {
             _ => self.futex.arm(bell, arms),
         }
         crash::point(CrashPoint::ReaderBeforeSleep);
-        if matches!(self.cursor.look(self.subscribing.ring.ring()), Ok(None)) {
+        if matches!(self.cursor.look(ring_of(&self.subscribing.ring)), Ok(None)) {
             let slice = if self.pace.sleeps() < SLEEPS_UNTIL_LONG { SLEEP } else { LONG_SLEEP };
             let slice = match deadline {
                 None => slice,
@@ -579,7 +580,7 @@ impl Subscriber {
             }
         }
         if self.subscribing.ring.is_unlinked()
-            && matches!(self.cursor.look(self.subscribing.ring.ring()), Ok(None))
+            && matches!(self.cursor.look(ring_of(&self.subscribing.ring)), Ok(None))
         {
             return Err(ReceiveError::Unlinked);
         }

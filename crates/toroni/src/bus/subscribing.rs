@@ -2,7 +2,7 @@
 
 use super::clock;
 use super::descriptor::Descriptor;
-use super::{Bus, Start, Subscriber, WaitStrategy};
+use super::{Bus, Start, Subscriber, WaitStrategy, ring_of};
 use crate::error::OpenError;
 use crate::notify::{Bell, Mailbox, MulticastReceiver};
 use crate::ring::layout::{READER_GATES, READER_HAS_SOCKET, ReaderSlot, ReadersControl};
@@ -225,7 +225,7 @@ fn join(
     start: Start,
     flags: u32,
 ) -> Result<Cursor, OpenError> {
-    let ring = subscribing.ring.ring();
+    let ring = ring_of(&subscribing.ring);
     loop {
         let cursor = match start {
             Start::Latest => Cursor::at_end(ring)?,

@@ -6,7 +6,6 @@ use super::mapping::{MapOptions, Mapping, Place, Protection};
 use super::ring_file::RingFile;
 use crate::error::OpenError;
 use crate::ring::layout::{CONTROL_OFFSET, Control, TABLE_OFFSET};
-use crate::ring::memory::Ring;
 use crate::ring::position::{Shape, to_index};
 use crate::settings::LockKind;
 use crate::sync::{AtomicU64, Ordering};
@@ -44,12 +43,6 @@ impl RingSegment {
     pub(crate) fn control(&self) -> &Control {
         // SAFETY: the mapping lives as long as self.
         unsafe { self.control.first() }
-    }
-
-    /// The ring, for its readers and writers.
-    #[inline]
-    pub(crate) fn ring(&self) -> Ring<'_> {
-        Ring::mapped_twice(self.control(), self.words(), self.shape)
     }
 
     /// Its shape.
