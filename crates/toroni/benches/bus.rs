@@ -131,7 +131,7 @@ fn alone(criterion: &mut Criterion) {
     let publisher = fixture.bus.publisher("bench/topic").unwrap();
     group.throughput(Throughput::Elements(1));
     group.bench_function("publish 8 bytes, no subscriber", |bencher| {
-        bencher.iter(|| publisher.publish(&[7; 8]).unwrap());
+        bencher.iter(|| publisher.publish([7; 8]).unwrap());
     });
     let mut subscriber = fixture.bus.subscribe("bench/**").unwrap();
     let payloads = vec![[7; 8]; 10_000];
@@ -171,11 +171,11 @@ fn contended(criterion: &mut Criterion) {
                     std::thread::scope(|scope| {
                         scope.spawn(|| {
                             for _ in 0..count {
-                                again.publish(&[7; 8]).unwrap();
+                                again.publish([7; 8]).unwrap();
                             }
                         });
                         for _ in 0..count {
-                            publisher.publish(&[7; 8]).unwrap();
+                            publisher.publish([7; 8]).unwrap();
                         }
                     });
                 })

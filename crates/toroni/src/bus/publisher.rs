@@ -150,8 +150,8 @@ impl Publisher {
     /// # Errors
     /// See [`PublishError`]. Nothing is published then.
     #[inline]
-    pub fn publish(&self, payload: &[u8]) -> Result<(), PublishError> {
-        self.publish_on(payload, self.to_descendants, Effort::Until(None))
+    pub fn publish(&self, payload: impl AsRef<[u8]>) -> Result<(), PublishError> {
+        self.publish_on(payload.as_ref(), self.to_descendants, Effort::Until(None))
     }
 
     /// As [`Self::publish`], and never waits: for threads that must not stand still, such as those of an
@@ -177,17 +177,21 @@ impl Publisher {
     /// [`PublishError::Full`] where `publish` would wait for a subscriber, [`PublishError::Busy`] where
     /// it would wait for another publisher; see [`PublishError`].
     #[inline]
-    pub fn try_publish(&self, payload: &[u8]) -> Result<(), PublishError> {
-        self.publish_on(payload, self.to_descendants, Effort::Try)
+    pub fn try_publish(&self, payload: impl AsRef<[u8]>) -> Result<(), PublishError> {
+        self.publish_on(payload.as_ref(), self.to_descendants, Effort::Try)
     }
 
     /// As [`Self::publish`], and waits no longer than `timeout`.
     ///
     /// # Errors
     /// [`PublishError::Timeout`] after that time; see [`PublishError`].
-    pub fn publish_timeout(&self, payload: &[u8], timeout: Duration) -> Result<(), PublishError> {
+    pub fn publish_timeout(
+        &self,
+        payload: impl AsRef<[u8]>,
+        timeout: Duration,
+    ) -> Result<(), PublishError> {
         let deadline = Instant::now().checked_add(timeout);
-        self.publish_on(payload, self.to_descendants, Effort::Until(deadline))
+        self.publish_on(payload.as_ref(), self.to_descendants, Effort::Until(deadline))
     }
 
     /// As [`Self::publish`], to the topic and everything below it.
@@ -207,8 +211,8 @@ impl Publisher {
     ///
     /// # Errors
     /// See [`PublishError`].
-    pub fn publish_to_descendants(&self, payload: &[u8]) -> Result<(), PublishError> {
-        self.publish_on(payload, true, Effort::Until(None))
+    pub fn publish_to_descendants(&self, payload: impl AsRef<[u8]>) -> Result<(), PublishError> {
+        self.publish_on(payload.as_ref(), true, Effort::Until(None))
     }
 
     /// Publishes messages that become visible together: all or none, in a row. The fastest way for many

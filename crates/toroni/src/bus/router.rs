@@ -6,7 +6,7 @@ use crate::topic::Pattern;
 use crate::topic::PatternSet;
 use crate::topic::interest::Interest;
 use std::fmt;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
 /// Receives once and calls each handler whose pattern matches, in the order in which they were added.
@@ -133,6 +133,22 @@ impl Router {
             }
             Err(error) => Err(error),
         }
+    }
+}
+
+impl AsFd for Router {
+    /// # Panics
+    /// If [`Router::fd`] was never called, which makes the descriptor.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.subscriber.as_fd()
+    }
+}
+
+impl AsRawFd for Router {
+    /// # Panics
+    /// As [`AsFd::as_fd`] does.
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
     }
 }
 
