@@ -54,6 +54,11 @@
 //! - `tokio`: [`Subscriber::receive_async`](Subscriber#method.receive_async).
 //! - `crash-points`: for tests that kill a process at a named step; see [`crash`].
 
+#![cfg_attr(
+    loom,
+    allow(dead_code, unused_imports, reason = "the models leave out whoever uses these")
+)]
+
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!(
     "a bus is mapped twice in a row and positions are 64 bits wide: 64-bit targets only"
