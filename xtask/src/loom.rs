@@ -29,5 +29,10 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 pub(crate) fn prepare(command: &mut Command) -> Result<(), Failure> {
     let target = metadata::members()?.target_directory.join("loom");
     command.env("RUSTFLAGS", RUSTFLAGS).env("CARGO_TARGET_DIR", target);
+    // Models want optimised code, and no more of it than that: what a release spends on its last
+    // few percent takes longer here than the models do.
+    for (setting, value) in [("LTO", "off"), ("CODEGEN_UNITS", "16"), ("DEBUG", "none")] {
+        command.env(format!("CARGO_PROFILE_RELEASE_{setting}"), value);
+    }
     Ok(())
 }
