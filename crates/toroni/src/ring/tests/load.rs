@@ -16,7 +16,8 @@ fn length(sequence: u64, longest: u32) -> u32 {
     if part == 63 { longest } else { part * (longest / 256) }
 }
 
-fn write_all(memory: &Memory, messages: u64, longest: u32) {
+/// Writes so many messages, and then says that it has.
+fn write_all(memory: &Memory, messages: u64, longest: u32, done: &AtomicBool) {
     // Longer than any message, so that making them does not slow the writer down.
     let bytes: Vec<Vec<u8>> = (0..64).map(|sequence| body(sequence, longest)).collect();
     for sequence in 0..messages {
@@ -29,19 +30,22 @@ fn write_all(memory: &Memory, messages: u64, longest: u32) {
         }
         session.write(record);
     }
+    done.store(true, Ordering::Release);
 }
 
-/// Reads to the end of a stream of so many messages, and returns how many were read.
-fn read_all(memory: &Memory, messages: u64, longest: u32, margin: u64) -> u64 {
+/// Reads to the end of a stream of so many messages, and counts.
+fn read_all(memory: &Memory, messages: u64, longest: u32, margin: u64, done: &AtomicBool) {
     let ring = memory.ring();
     let mut cursor = Cursor { position: 0, sequence: 0 };
     let mut scratch = Scratch::default();
     let (mut read, mut lost) = (0, 0);
     while cursor.sequence < messages {
+        let over = done.load(Ordering::Acquire);
         let step = cursor.look(ring).and_then(|seen| {
             seen.map(|seen| cursor.copy(ring, &seen, &mut scratch).map(|()| seen)).transpose()
         });
         match step {
+            Ok(None) if over => panic!("nothing at {cursor:?}, before the end of the stream"),
             Ok(None) => crate::sync::pause(),
             Ok(Some(seen)) => {
                 assert_eq!(seen.tag, tag(cursor.sequence));
@@ -60,20 +64,19 @@ fn read_all(memory: &Memory, messages: u64, longest: u32, margin: u64) -> u64 {
         }
     }
     assert_eq!(read + lost, messages);
-    read
 }
 
 #[test]
 fn nothing_torn_is_believed_and_nothing_is_miscounted() {
     let messages = if cfg!(miri) { 200 } else { 30_000 };
     for (capacity, longest) in [(512, 248), (4096, 1000), (64 << 10, 4000)] {
-        let memory = Memory::new(capacity);
+        let (memory, done) = (Memory::new(capacity), AtomicBool::new(false));
         thread::scope(|scope| {
             for margin in [0, capacity / 4] {
-                let memory = &memory;
-                scope.spawn(move || read_all(memory, messages, longest, margin));
+                let (memory, done) = (&memory, &done);
+                scope.spawn(move || read_all(memory, messages, longest, margin, done));
             }
-            write_all(&memory, messages, longest);
+            write_all(&memory, messages, longest, &done);
         });
     }
 }
@@ -84,8 +87,7 @@ fn nothing_torn_is_believed_and_nothing_is_miscounted() {
 fn joining_works_while_a_writer_laps_the_ring() {
     let messages = if cfg!(miri) { 200 } else { 100_000 };
     for (capacity, longest) in [(512, 248), (4096, 1000), (64 << 10, 16_000)] {
-        let memory = Memory::new(capacity);
-        let done = AtomicBool::new(false);
+        let (memory, done) = (Memory::new(capacity), AtomicBool::new(false));
         thread::scope(|scope| {
             scope.spawn(|| {
                 let ring = memory.ring();
@@ -103,8 +105,7 @@ fn joining_works_while_a_writer_laps_the_ring() {
                     }
                 }
             });
-            write_all(&memory, messages, longest);
-            done.store(true, Ordering::Relaxed);
+            write_all(&memory, messages, longest, &done);
         });
     }
 }

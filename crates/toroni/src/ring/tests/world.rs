@@ -134,7 +134,10 @@ impl World {
         let memory = &self.memory;
         let model = &self.model;
         let (reached, lived) = rehearsal::act(dies, || {
-            let mut session = Session::begin(memory.ring(), owner_died).unwrap();
+            // The short way, where there is nothing to repair.
+            let resumed = if owner_died { None } else { Session::resume(memory.ring()) };
+            let begin = || Session::begin(memory.ring(), owner_died).unwrap();
+            let mut session = resumed.unwrap_or_else(begin);
             assert_eq!(session.tail(), model.end(), "the next writer starts at the end");
             assert_eq!(session.sequence(), model.count() as u64, "and counts on from there");
             if !session.fits(work.bytes()) {
