@@ -41,12 +41,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "tail_for_reserved",
         mistake: "a reader validates what it copied against `tail`, which moves after the copy",
-        checker: Checker::Loom("loom_"),
+        checker: Checker::Tests("ring::"),
     },
     Mutant {
         name: "fence_inside_if",
         mistake: "the RESERVE fence is left out when the room was already reserved",
-        checker: Checker::Loom("loom_"),
+        checker: Checker::Loom("ring::"),
     },
     Mutant {
         name: "recovery_lowers_reserved",
@@ -62,6 +62,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "stale_index_entry",
         mistake: "an index entry left by a dead writer is not overwritten by the spanning record",
         checker: Checker::Tests("ring::"),
+    },
+    Mutant {
+        name: "index_without_seqlock",
+        mistake: "an index entry still in use is replaced without being taken away first",
+        checker: Checker::Tests("ring::"),
+    },
+    Mutant {
+        name: "index_read_once",
+        mistake: "a reader takes the position of an index entry with the sequence of the next one",
+        checker: Checker::Loom("ring::"),
     },
     Mutant {
         name: "zero_before_validation",

@@ -101,6 +101,10 @@ impl<'a> Ring<'a> {
         let position = entry.position.load(Ordering::Acquire);
         let sequence = entry.sequence.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
+        // Believes a sequence that belongs to another position.
+        #[cfg(toroni_mutant = "index_read_once")]
+        let unchanged = true;
+        #[cfg(not(toroni_mutant = "index_read_once"))]
         let unchanged = entry.position.load(Ordering::Relaxed) == position;
         (unchanged && position != NO_ENTRY && position.is_multiple_of(8))
             .then_some(Mark { position, sequence })

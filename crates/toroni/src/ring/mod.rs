@@ -15,6 +15,9 @@ pub(crate) mod slots;
 pub(crate) mod writer;
 
 #[cfg(test)]
+#[cfg(loom)]
+mod loom_tests;
+#[cfg(test)]
 mod testing;
 #[cfg(test)]
 #[cfg(not(loom))]

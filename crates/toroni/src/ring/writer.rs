@@ -242,8 +242,11 @@ impl<'a> Session<'a> {
                 continue;
             }
             // See `Ring::mark`: the old pair must not be read half and half with the new one.
-            entry.position.store(NO_ENTRY, Ordering::Relaxed);
-            fence(Ordering::Release);
+            #[cfg(not(toroni_mutant = "index_without_seqlock"))]
+            {
+                entry.position.store(NO_ENTRY, Ordering::Relaxed);
+                fence(Ordering::Release);
+            }
             entry.sequence.store(sequence, Ordering::Relaxed);
             crash::point(CrashPoint::MidIndex);
             // INDEX

@@ -1,0 +1,228 @@
+//! Models: every interleaving of a few steps, within a bound of preemptions, and every value that a
+//! weakly ordered memory may show.
+//!
+//! ```text
+//!  START          + 24                                       + 488     + 512
+//!  +--------------+------------------------------------------+---------+-----
+//!  | message 0    | messages 1 and 2, which nobody looks at  | free    | the same bytes as message 0
+//!  +--------------+------------------------------------------+---------+-----
+//!  ^ the reader                                              ^ the writers
+//! ```
+//!
+//! The first record of a writer ends where message 0 begins, its end word is on that message's header;
+//! the second record lies on all of it.
+
+use super::copy::Scratch;
+use super::memory::{Mark, Ring};
+use super::reader::{Cursor, Interrupted};
+use super::testing::{Memory, body, tag};
+use super::writer::{Record, Session};
+use crate::sync::{AtomicU64, Ordering, fence};
+use loom::sync::{Arc, Mutex};
+use loom::thread;
+
+const CAPACITY: u64 = 512;
+const START: u64 = 3 * CAPACITY;
+/// Of message 0, and of all that are written: two words behind a header.
+const LENGTH: u32 = 16;
+const BYTES: u64 = 24;
+
+fn laid() -> Memory {
+    let memory = Memory::laid(CAPACITY, START, &[LENGTH, 216, 232]);
+    assert_eq!(tail(&memory), START + CAPACITY - BYTES);
+    memory
+}
+
+fn tail(memory: &Memory) -> u64 {
+    memory.control.commit.0.tail.load(Ordering::Relaxed)
+}
+
+fn model(preemptions: usize, steps: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    // One look at the whole index takes hundreds of steps.
+    builder.max_branches = 20_000;
+    builder.check(steps);
+}
+
+/// Writes message number `session.sequence()`, stamped with it.
+fn write(session: &mut Session<'_>) {
+    let stamp = session.sequence();
+    session.write(Record { tag: tag(stamp), extensions: &[], payload: &body(stamp, LENGTH) });
+}
+
+/// What a reader makes of message 0: if it believes it, it is that message.
+fn read_first(ring: Ring<'_>) {
+    let cursor = Cursor { position: START, sequence: 0 };
+    let Ok(seen) = cursor.look(ring) else { return };
+    let seen = seen.expect("message 0 has been there all the time");
+    assert_eq!((seen.tag, seen.length), (tag(0), LENGTH));
+    let mut scratch = Scratch::default();
+    if cursor.copy(ring, &seen, &mut scratch).is_ok() {
+        assert!(scratch.bytes(16) == body(0, LENGTH), "torn");
+    }
+}
+
+/// Starts a reader. Models let their readers run behind the writers at first: loom looks back from a
+/// load to the last store, but from a store not beyond the last load, which may be the writer's own.
+fn reader(memory: &Arc<Memory>, read: impl FnOnce(Ring<'_>) + 'static) -> thread::JoinHandle<()> {
+    let memory = Arc::clone(memory);
+    thread::spawn(move || read(memory.ring()))
+}
+
+/// Has room, and writes a message.
+fn write_one(ring: Ring<'_>, owner_died: bool) {
+    let mut session = Session::begin(ring, owner_died).unwrap();
+    if !session.fits(BYTES) {
+        session.reserve(session.wanted(BYTES));
+    }
+    write(&mut session);
+}
+
+#[test]
+fn loom_nothing_torn_is_believed() {
+    model(3, || {
+        let memory = Arc::new(laid());
+        let reader = reader(&memory, read_first);
+        write_one(memory.ring(), false);
+        write_one(memory.ring(), false);
+        reader.join().unwrap();
+    });
+}
+
+/// The first of two writers reserves room for both. The second needs none, but a fence.
+#[test]
+fn loom_a_second_writer_finds_room_reserved() {
+    model(3, || {
+        let memory = Arc::new(laid());
+        let lock = Arc::new(Mutex::new(()));
+        let writers: [_; 2] = core::array::from_fn(|_| {
+            let (memory, lock) = (Arc::clone(&memory), Arc::clone(&lock));
+            thread::spawn(move || {
+                let owned = lock.lock().unwrap();
+                let mut session = Session::begin(memory.ring(), false).unwrap();
+                if !session.fits(BYTES) {
+                    session.reserve(session.wanted(2 * BYTES));
+                }
+                write(&mut session);
+                drop(owned);
+            })
+        });
+        let reader = reader(&memory, read_first);
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        reader.join().unwrap();
+        assert_eq!(tail(&memory), START + CAPACITY + BYTES);
+    });
+}
+
+/// A writer half-copies over message 0 and dies; the next one recovers and writes something that
+/// needs less room. (A spawn stands for the kernel, which hands over what a dead process wrote.)
+#[test]
+fn loom_recovery_keeps_what_was_reserved() {
+    model(3, || {
+        let memory = Arc::new(laid());
+        let reader = reader(&memory, read_first);
+        let ring = memory.ring();
+        let mut session = Session::begin(ring, false).unwrap();
+        session.reserve(session.wanted(3 * BYTES));
+        fence(Ordering::Release); // RESERVE
+        ring.store(START + CAPACITY + 8, &[0xEE; 8]);
+        let heir = {
+            let memory = Arc::clone(&memory);
+            thread::spawn(move || write(&mut Session::begin(memory.ring(), true).unwrap()))
+        };
+        heir.join().unwrap();
+        reader.join().unwrap();
+    });
+}
+
+/// Two messages, of which the stored pair of tail and sequence covers the first: their writer died
+/// between COMMIT and TAIL.
+fn left_behind() -> Memory {
+    let mut memory = Memory::laid(CAPACITY, START, &[LENGTH, LENGTH]);
+    memory.control.commit.0.tail = AtomicU64::new(START + BYTES);
+    memory
+}
+
+/// A reader follows the stream while a second writer recovers and writes on.
+#[test]
+fn loom_a_reader_follows_through_a_recovery() {
+    model(3, || {
+        let memory = Arc::new(left_behind());
+        let reader = reader(&memory, |ring| {
+            let read = follow(ring, Cursor { position: START, sequence: 0 });
+            assert!(read >= 2, "what was committed is there before it is recovered");
+        });
+        write_one(memory.ring(), true);
+        reader.join().unwrap();
+        assert_eq!(follow(memory.ring(), Cursor { position: START, sequence: 0 }), 3);
+    });
+}
+
+/// Reads to the end, and returns the number of messages, each of which must be whole.
+fn follow(ring: Ring<'_>, mut cursor: Cursor) -> u64 {
+    let mut scratch = Scratch::default();
+    let first = cursor.sequence;
+    while let Some(seen) = cursor.look(ring).unwrap() {
+        assert_eq!((seen.tag, seen.length), (tag(cursor.sequence), LENGTH));
+        cursor.copy(ring, &seen, &mut scratch).unwrap();
+        assert!(scratch.bytes(16) == body(cursor.sequence, LENGTH), "message {}", cursor.sequence);
+        cursor.advance(&seen);
+    }
+    cursor.sequence - first
+}
+
+/// A reader that joins meanwhile starts at one of the three ends, with the right number.
+#[test]
+fn loom_joining_at_the_end_during_a_recovery() {
+    model(1, || {
+        let memory = Arc::new(left_behind());
+        let reader = reader(&memory, |ring| {
+            let cursor = Cursor::at_end(ring).unwrap();
+            assert_eq!(cursor.position, START + cursor.sequence * BYTES, "{cursor:?}");
+            assert!((1..=3).contains(&cursor.sequence));
+        });
+        write_one(memory.ring(), true);
+        reader.join().unwrap();
+    });
+}
+
+/// An entry that is replaced is read as the old pair, the new pair, or not at all.
+#[test]
+fn loom_an_index_entry_is_no_mixture() {
+    model(3, || {
+        let memory = Arc::new(laid());
+        // Message 1 starts in the third block; a lap later message 5 does.
+        let block = memory.shape().block(START) + 3;
+        let old = Mark { position: START + BYTES, sequence: 1 };
+        let new = Mark { position: START + CAPACITY + BYTES, sequence: 5 };
+        assert_eq!(memory.ring().mark(block), Some(old));
+        let reader = reader(&memory, move |ring| {
+            let mark = ring.mark(block);
+            assert!(mark.is_none_or(|mark| mark == old || mark == new), "{mark:?}");
+        });
+        write_one(memory.ring(), false);
+        write_one(memory.ring(), false);
+        assert_eq!(memory.ring().mark(block), Some(new));
+        reader.join().unwrap();
+    });
+}
+
+/// Whoever is lapped while it reads resumes at a message that is whole, and knows its number.
+#[test]
+fn loom_a_lapped_reader_resumes() {
+    model(2, || {
+        let memory = Arc::new(laid());
+        let reader = reader(&memory, |ring| {
+            let mut cursor = Cursor { position: START, sequence: 0 };
+            if cursor.look(ring) == Err(Interrupted::Lapped) {
+                assert_eq!(cursor.resume(ring, 0), Ok((1, BYTES)));
+                assert_eq!(cursor.look(ring).unwrap().unwrap().tag, tag(1));
+            }
+        });
+        write_one(memory.ring(), false);
+        reader.join().unwrap();
+    });
+}
