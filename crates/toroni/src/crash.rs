@@ -53,6 +53,9 @@ crash_points! {
     MidClean = "mid-clean", "A removed bus has lost its name; its files still exist.";
 }
 
+/// Whether anybody can die at a [`point`]: then paths that pass them take no short cut.
+pub(crate) const ARMED: bool = cfg!(any(feature = "crash-points", all(test, not(loom))));
+
 /// Dies here, if the environment, or a test within this process, asks for it.
 #[inline(always)]
 pub(crate) fn point(here: CrashPoint) {

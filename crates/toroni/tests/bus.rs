@@ -52,7 +52,7 @@ fn every_size_from_nothing_to_the_largest() {
         publisher.publish(&bytes[..size]).unwrap();
         assert_eq!(subscriber.receive().unwrap().payload(), &bytes[..size], "{size}");
     }
-    let error = publisher.publish(&vec![0; largest + 1]).unwrap_err();
+    let error = publisher.publish(vec![0; largest + 1]).unwrap_err();
     assert!(
         matches!(error, PublishError::TooLong { length, limit }
             if length == largest as u64 + 1 && limit == largest as u64),
@@ -166,11 +166,11 @@ fn a_borrow_that_was_overtaken_does_not_count() {
     let bus = fixture.config().capacity(64 << 10).policy(Policy::Overwrite).open("b").unwrap();
     let publisher = bus.publisher("t").unwrap();
     let mut subscriber = bus.subscribe("t").unwrap();
-    publisher.publish(&[1; 1000]).unwrap();
+    publisher.publish([1; 1000]).unwrap();
     let borrowed = subscriber.borrow().unwrap().unwrap();
     borrowed.validate().unwrap();
     for _ in 0..70 {
-        publisher.publish(&[2; 1000]).unwrap();
+        publisher.publish([2; 1000]).unwrap();
     }
     assert!(matches!(borrowed.validate(), Err(ReceiveError::Lapped { lost_messages: 1, .. })));
 }
@@ -225,7 +225,7 @@ fn starts_are_exact() {
     {
         let mut subscriber = bus.subscribe("t").unwrap();
         for number in 0..10_u8 {
-            publisher.publish(&[number]).unwrap();
+            publisher.publish([number]).unwrap();
             positions.push(subscriber.receive().unwrap().position());
         }
     }
@@ -243,7 +243,7 @@ fn starts_are_exact() {
     assert!(matches!(error, OpenError::PositionAhead { .. }), "{error}");
     drop(middle);
     for _ in 0..100 {
-        publisher.publish(&[0; 1000]).unwrap();
+        publisher.publish([0; 1000]).unwrap();
     }
     let error = start(Start::Position(positions[4])).unwrap_err();
     assert!(
@@ -261,7 +261,7 @@ fn losses_are_told_exactly() {
     let mut next = 0_u32;
     for round in 0..50_u32 {
         for _ in 0..(round * 37 % 400) {
-            publisher.publish(&[&next.to_le_bytes()[..], &[0; 200]].concat()).unwrap();
+            publisher.publish([&next.to_le_bytes()[..], &[0; 200]].concat()).unwrap();
             next += 1;
         }
         let mut expected =
@@ -294,19 +294,19 @@ fn a_full_ring_is_full_at_once_and_in_time() {
     let bus = fixture.config().capacity(64 << 10).policy(forever).open("b").unwrap();
     let publisher = bus.publisher("t").unwrap();
     let subscriber = bus.subscribe("t").unwrap();
-    let filled = std::iter::repeat_with(|| publisher.try_publish(&[0; 1000]))
+    let filled = std::iter::repeat_with(|| publisher.try_publish([0; 1000]))
         .take_while(Result::is_ok)
         .count();
     assert!((63..=65).contains(&filled), "{filled} messages of 1,008 bytes in 64 KiB");
-    assert!(matches!(publisher.try_publish(&[0; 1000]), Err(PublishError::Full)));
+    assert!(matches!(publisher.try_publish([0; 1000]), Err(PublishError::Full)));
     let began = Instant::now();
-    let answer = publisher.publish_timeout(&[0; 1000], Duration::from_millis(30));
+    let answer = publisher.publish_timeout([0; 1000], Duration::from_millis(30));
     assert!(matches!(answer, Err(PublishError::Timeout)));
     assert!(began.elapsed() >= Duration::from_millis(30));
     let hasty = publisher.clone().with_policy(Policy::Overwrite).unwrap();
-    hasty.publish(&[0; 1000]).unwrap();
+    hasty.publish([0; 1000]).unwrap();
     drop(subscriber);
-    publisher.try_publish(&[0; 1000]).unwrap();
+    publisher.try_publish([0; 1000]).unwrap();
 }
 
 #[test]
@@ -317,7 +317,7 @@ fn watchers_do_not_gate() {
     let publisher = bus.publisher("t").unwrap();
     let mut watcher = bus.subscriber().pattern("t").gating(false).build().unwrap();
     for _ in 0..200 {
-        publisher.try_publish(&[0; 1000]).unwrap();
+        publisher.try_publish([0; 1000]).unwrap();
     }
     let Err(ReceiveError::Lapped { lost_messages, .. }) = watcher.try_receive() else { panic!() };
     assert_eq!(lost_messages + received(&mut watcher).len() as u64, 200);
@@ -331,7 +331,7 @@ fn waiting_for_oneself_is_an_error() {
     let publisher = bus.publisher("t").unwrap();
     let mut subscriber = bus.subscribe("t").unwrap();
     assert!(subscriber.try_receive().unwrap().is_none());
-    let error = (0..100).find_map(|_| publisher.publish(&[0; 1000]).err()).unwrap();
+    let error = (0..100).find_map(|_| publisher.publish([0; 1000]).err()).unwrap();
     assert!(matches!(error, PublishError::WouldWaitForItself), "{error}");
     assert!(received(&mut subscriber).len() > 50);
     publisher.publish(b"goes on").unwrap();
@@ -370,7 +370,7 @@ fn each_strategy_and_notifier_waits_and_wakes() {
                     }
                 });
                 for number in 0..100_u8 {
-                    publisher.publish(&[number]).unwrap();
+                    publisher.publish([number]).unwrap();
                     assert_eq!(back.receive().unwrap().payload(), [number]);
                 }
             });
@@ -403,7 +403,7 @@ fn a_descriptor_tells_of_messages_before_and_after() {
         assert_eq!(received(&mut subscriber), [b"before"]);
         assert!(!is_readable(&subscriber, Duration::ZERO), "drained and armed");
         for number in 0..50_u8 {
-            publisher.publish(&[number]).unwrap();
+            publisher.publish([number]).unwrap();
             assert!(is_readable(&subscriber, Duration::from_secs(10)), "{notify:?} {number}");
             assert_eq!(received(&mut subscriber), [[number]]);
         }
@@ -492,7 +492,7 @@ fn a_removed_bus_says_so() {
     std::fs::remove_dir_all(bus.path()).unwrap();
     assert_eq!(subscriber.receive().unwrap().payload(), b"last");
     assert!(matches!(subscriber.receive(), Err(ReceiveError::Unlinked)));
-    let error = (0..1000).find_map(|_| publisher.publish(&[0; 1000]).err()).unwrap();
+    let error = (0..1000).find_map(|_| publisher.publish([0; 1000]).err()).unwrap();
     assert!(matches!(error, PublishError::Unlinked), "{error}");
 }
 

@@ -31,7 +31,7 @@ impl Disk {
         let bus = self.open();
         let publisher = bus.publisher("t").unwrap();
         for number in 0..messages {
-            publisher.publish(&number.to_le_bytes()).unwrap();
+            publisher.publish(number.to_le_bytes()).unwrap();
         }
     }
 

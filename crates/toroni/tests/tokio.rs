@@ -44,7 +44,7 @@ fn publish_numbers(bus: &Bus, topic: &str, count: u64) -> std::thread::JoinHandl
     let publisher = bus.publisher(topic).unwrap();
     std::thread::spawn(move || {
         for number in 0..count {
-            publisher.publish(&number.to_le_bytes()).unwrap();
+            publisher.publish(number.to_le_bytes()).unwrap();
             if number % 1000 == 0 {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -118,7 +118,7 @@ fn tokio_a_timer_cuts_a_wait_short_and_the_next_goes_on() {
             let wait = tokio::time::timeout(Duration::from_millis(5), subscriber.receive_async());
             assert!(wait.await.is_err(), "a message out of nothing");
             // The wait that was cut short has armed the descriptor; this comes before the next one.
-            publisher.publish(&number.to_le_bytes()).unwrap();
+            publisher.publish(number.to_le_bytes()).unwrap();
             assert_eq!(next_number(&mut subscriber).await, number);
         }
     });
@@ -137,11 +137,11 @@ fn tokio_two_subscribers_wake_each_other_in_one_thread() {
             let echo = tokio::spawn(async move {
                 for _ in 0..ROUNDS {
                     let number = next_number(&mut ping).await;
-                    to_pong.publish(&number.to_le_bytes()).unwrap();
+                    to_pong.publish(number.to_le_bytes()).unwrap();
                 }
             });
             for round in 0..ROUNDS {
-                to_ping.publish(&round.to_le_bytes()).unwrap();
+                to_ping.publish(round.to_le_bytes()).unwrap();
                 assert_eq!(next_number(&mut pong).await, round, "{notify:?}");
             }
             echo.await.unwrap();
@@ -186,7 +186,7 @@ fn tokio_a_loss_is_told_and_the_next_receive_goes_on() {
     let mut subscriber = bus.subscribe("n").unwrap();
     let publisher = bus.publisher("n").unwrap();
     for number in 0..20_000u64 {
-        publisher.publish(&number.to_le_bytes()).unwrap();
+        publisher.publish(number.to_le_bytes()).unwrap();
     }
     run(async {
         let lost = match subscriber.receive_async().await {
@@ -234,7 +234,7 @@ fn tokio_the_other_process() {
     let bus = BusConfig::new().directory(directory).open_existing("b").unwrap();
     let publisher = bus.publisher("n").unwrap();
     for number in 0..CHILD_COUNT {
-        publisher.publish(&number.to_le_bytes()).unwrap();
+        publisher.publish(number.to_le_bytes()).unwrap();
         // So that the subscriber sleeps in between.
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -246,7 +246,7 @@ fn tokio_its_socket_goes_with_the_subscriber() {
     let bus = fixture.open();
     run(async {
         let mut subscriber = bus.subscribe("n").unwrap();
-        bus.publisher("n").unwrap().publish(&0u64.to_le_bytes()).unwrap();
+        bus.publisher("n").unwrap().publish(0u64.to_le_bytes()).unwrap();
         assert_eq!(next_number(&mut subscriber).await, 0);
         assert_eq!(bus.stats().unwrap().sockets.len(), 1);
         drop(subscriber);

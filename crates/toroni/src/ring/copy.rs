@@ -29,8 +29,7 @@ const TURN: usize = 16;
 #[inline]
 pub(crate) fn load(ring: &[AtomicU64], first: usize, into: &mut [u64]) {
     match ring.get(first..first + into.len()) {
-        Some(run) if into.len() < TURN => load_words(run, into),
-        Some(run) => load_run(run, into),
+        Some(run) => load_in_row(run, into),
         None => {
             for (index, word) in into.iter_mut().enumerate() {
                 *word = ring[(first + index) & (ring.len() - 1)].load(Ordering::Relaxed);
@@ -39,46 +38,72 @@ pub(crate) fn load(ring: &[AtomicU64], first: usize, into: &mut [u64]) {
     }
 }
 
-/// Copies bytes to the ring, from word number `first` on; the rest of the last word becomes 0. The
-/// numbering wraps.
+/// Copies bytes to the ring, from word number `first` on; the rest of the last word becomes 0. `ring`
+/// is a power of two long; the numbering wraps.
 #[inline]
 pub(crate) fn store(ring: &[AtomicU64], first: usize, from: &[u8]) {
-    let (whole, rest) = from.as_chunks::<8>();
-    match ring.get(first..first + whole.len()) {
-        Some(run) if whole.len() < TURN => store_words(run, whole),
-        Some(run) => store_run(run, whole),
+    match ring.get(first..first + from.len().div_ceil(8)) {
+        Some(run) => store_in_row(run, from),
         None => {
-            for (index, bytes) in whole.iter().enumerate() {
+            for (index, chunk) in from.chunks(8).enumerate() {
                 let word = &ring[(first + index) & (ring.len() - 1)];
-                word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+                word.store(padded(chunk), Ordering::Relaxed);
             }
         }
     }
+}
+
+/// Copies as many words as both have.
+#[inline(always)]
+pub(crate) fn load_in_row(run: &[AtomicU64], into: &mut [u64]) {
+    if into.len() < TURN { load_words(run, into) } else { load_run(run, into) }
+}
+
+/// Copies bytes to as many words as they need, of which `run` has enough; the rest of the last word
+/// becomes 0.
+#[inline(always)]
+pub(crate) fn store_in_row(run: &[AtomicU64], from: &[u8]) {
+    let (whole, rest) = from.as_chunks::<8>();
+    if whole.len() < TURN {
+        store_words(run, whole)
+    } else {
+        store_run(run, whole)
+    }
     if !rest.is_empty() {
-        let mut last = [0; 8];
-        last[..rest.len()].copy_from_slice(rest);
-        let word = &ring[(first + whole.len()) & (ring.len() - 1)];
-        word.store(u64::from_ne_bytes(last), Ordering::Relaxed);
+        run[whole.len()].store(padded(rest), Ordering::Relaxed);
     }
 }
 
+/// At most eight bytes as a word, filled up with 0.
 #[inline]
+fn padded(bytes: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    word[..bytes.len()].copy_from_slice(bytes);
+    u64::from_ne_bytes(word)
+}
+
+// By number, not by zipped iterators: a message of one word is common, and the iterators' set-up costs
+// more than its copy.
+#[inline(always)]
 fn load_words(run: &[AtomicU64], into: &mut [u64]) {
-    for (word, source) in into.iter_mut().zip(run) {
-        *word = source.load(Ordering::Relaxed);
+    let run = &run[..into.len()];
+    for index in 0..into.len() {
+        into[index] = run[index].load(Ordering::Relaxed);
     }
 }
 
-#[inline]
+#[inline(always)]
 fn store_words(run: &[AtomicU64], from: &[[u8; 8]]) {
-    for (word, bytes) in run.iter().zip(from) {
-        word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+    let run = &run[..from.len()];
+    for index in 0..from.len() {
+        run[index].store(u64::from_ne_bytes(from[index]), Ordering::Relaxed);
     }
 }
 
-/// As [`load_words`], for as many words as are worth it; both have the same length.
+/// As [`load_words`], for as many words as are worth it; `run` has at least as many.
 fn load_run(run: &[AtomicU64], into: &mut [u64]) {
     let turns = if BULK { into.len() / TURN } else { 0 };
+    let run = &run[..into.len()];
     if turns > 0 {
         // SAFETY: both are at least `turns * TURN` words long; they cannot overlap, since `into` is
         // borrowed mutably.
@@ -87,9 +112,10 @@ fn load_run(run: &[AtomicU64], into: &mut [u64]) {
     load_words(&run[turns * TURN..], &mut into[turns * TURN..]);
 }
 
-/// As [`store_words`], for as many words as are worth it; both have the same length.
+/// As [`store_words`], for as many words as are worth it; `run` has at least as many.
 fn store_run(run: &[AtomicU64], from: &[[u8; 8]]) {
     let turns = if BULK { from.len() / TURN } else { 0 };
+    let run = &run[..from.len()];
     if turns > 0 {
         // SAFETY: both are at least `turns * TURN` words long; `from` is not the ring, which nobody
         // borrows as bytes. The ring's words are atomics, which may be written through a shared

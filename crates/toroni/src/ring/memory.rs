@@ -61,6 +61,13 @@ impl<'a> Ring<'a> {
         copy::store(self.words, self.index(position), from);
     }
 
+    /// `count` words from `position` on, if they lie in a row, as all of a record does if mapped twice.
+    #[inline]
+    pub(crate) fn run(&self, position: u64, count: usize) -> Option<&'a [AtomicU64]> {
+        let first = self.index(position);
+        self.words.get(first..first + count)
+    }
+
     /// The words from `position` on, as far as they lie in a row; all of a record if mapped twice.
     pub(crate) fn words_from(&self, position: u64) -> &'a [AtomicU64] {
         &self.words[self.index(position)..]

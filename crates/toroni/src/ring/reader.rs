@@ -2,7 +2,7 @@
 //!
 //! Reading never writes to `ring` and waits for nobody.
 
-use super::copy::Scratch;
+use super::copy::{self, Scratch};
 use super::layout::{ALIGNMENT, BLOCKS};
 use super::memory::{Mark, Ring};
 use super::position::{LARGEST_POSITION, record_bytes, to_index};
@@ -94,15 +94,19 @@ impl Cursor {
 
     /// Copies the record's extensions and payload to `into`, and asks whether they are what was
     /// committed.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn copy(
         &self,
         ring: Ring<'_>,
         seen: &Seen,
         into: &mut Scratch,
     ) -> Result<(), Interrupted> {
-        let words = to_index(record_bytes(seen.length) / 8 - 1);
-        ring.load(seen.body(), into.words(words));
+        let words = to_index(record_bytes(seen.length) / 8);
+        let into = into.words(words - 1);
+        match ring.run(seen.body(), words - 1) {
+            Some(run) => copy::load_in_row(run, into),
+            None => ring.load(seen.body(), into),
+        }
         crash::point(CrashPoint::ReaderMidCopy);
         if ring.is_intact(seen.position) { Ok(()) } else { Err(Interrupted::Lapped) }
     }

@@ -1,8 +1,9 @@
 //! Reserve, copy, commit, recover: what the owner of the writer lock does.
 
+use super::copy;
 use super::layout::{ALIGNMENT, NO_ENTRY};
 use super::memory::{Mark, Ring};
-use super::position::{MISPLACED, record_bytes};
+use super::position::{MISPLACED, record_bytes, to_index};
 use crate::crash::{self, CrashPoint};
 use crate::error::Corrupt;
 use crate::sync::{AtomicU64, Ordering, fence};
@@ -131,12 +132,22 @@ impl<'a> Session<'a> {
     }
 
     /// Writes and commits one record, for which there is room.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn write(&mut self, record: Record<'_>) {
         let bytes = record.bytes();
+        let end = to_index(bytes / ALIGNMENT);
         self.fence_reserved();
-        self.write_parts(self.tail, &record);
-        self.end_stream_at(self.tail + bytes);
+        match self.ring.run(self.tail, end + 1) {
+            // The common case, without looking for its place again and again.
+            Some(run) if record.extensions.is_empty() && !crash::ARMED => {
+                copy::store_in_row(&run[1..end], record.payload);
+                run[end].store(0, Ordering::Relaxed);
+            }
+            _ => {
+                self.write_parts(self.tail, &record);
+                self.end_stream_at(self.tail + bytes);
+            }
+        }
         self.mark_blocks(self.tail, bytes, self.sequence.wrapping_add(1));
         self.commit(header(record.length(), record.tag), bytes, 1);
     }
@@ -205,8 +216,7 @@ impl<'a> Session<'a> {
             self.ring.store(at, record.extensions);
             at += record.extensions.len() as u64;
         }
-        #[cfg(any(feature = "crash-points", all(test, not(loom))))]
-        {
+        if crash::ARMED {
             let half = record.payload.len() / 2;
             self.ring.store(at, &record.payload[..half]);
             crash::point(CrashPoint::MidCopy);
@@ -226,8 +236,8 @@ impl<'a> Session<'a> {
     #[inline]
     fn mark_blocks(&self, position: u64, bytes: u64, next_sequence: u64) {
         let shape = self.ring.shape();
-        let (first, last) = (shape.block(position), shape.block(position + bytes));
-        if first != last {
+        if shape.block(position ^ (position + bytes)) != 0 {
+            let (first, last) = (shape.block(position), shape.block(position + bytes));
             self.mark_each_block(first, last, position + bytes, next_sequence);
         }
     }
