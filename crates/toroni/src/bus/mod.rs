@@ -2,8 +2,8 @@
 //! is unsafe.
 //!
 //! - `config`: how a bus is opened or created.
-//! - `publisher`, `publishing`: one topic's face, and the participant behind all of them; `claim` is its
-//!   slot, `held` knows who is inside a closure under the lock.
+//! - `publisher`, `publishing`: one topic's face, and the participant behind all of them; `room` waits for
+//!   slow readers, `claim` is its slot, `held` knows who is inside a closure under the lock.
 //! - `subscriber`, `subscribing`, `message`: receiving; `pace` decides how to wait, `descriptor` is for
 //!   event loops, `local` finds threads that would wait for themselves.
 //! - `router`, `stream`: many handlers behind one subscriber; async.
@@ -22,6 +22,7 @@ mod message;
 mod pace;
 mod publisher;
 mod publishing;
+mod room;
 mod router;
 mod stats;
 #[cfg(feature = "tokio")]

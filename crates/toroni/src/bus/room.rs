@@ -1,0 +1,219 @@
+//! Room for the next record: the look at slow readers, and the wait for them.
+//!
+//! Nobody holds the writer lock while it waits here. A publisher cannot write the readers' slots, and
+//! does not trust them: it reads them with one system call, once a block at the most, and remembers by
+//! itself which of their owners are dead.
+
+use super::publishing::{Held, Publishing, Terms, add};
+use super::{clock, local};
+use crate::crash::{self, CrashPoint};
+use crate::error::{Corrupt, PublishError};
+use crate::notify::futex;
+use crate::ring::backpressure::Verdict;
+use crate::ring::slots::{SlotView, slowest};
+use crate::settings::Policy;
+use crate::shm::snapshot::ReaderSnapshot;
+use crate::sync::{AtomicU32, Ordering, fence};
+use std::sync::PoisonError;
+use std::time::Duration;
+
+/// Looks at the `space` word before a publisher that waits for room lets others run, and before it
+/// sleeps: a reader that is at work frees a block within microseconds.
+const SPACE_SPINS: u32 = 100;
+const SPACE_YIELDS: u32 = 8;
+
+/// What a look at the reader slots needs and remembers.
+#[derive(Default)]
+pub(super) struct Scan {
+    pub(super) slots: Vec<ReaderSnapshot>,
+    /// Slots whose owner died without giving them up, with the generation that died. This
+    /// participant cannot write `readers`, so it remembers.
+    dead: Vec<(u32, u32)>,
+}
+
+impl Publishing {
+    /// Raises `reserved` for `bytes` more, after waiting for slow readers as the policy says. While it
+    /// waits it does not hold the lock.
+    #[cold]
+    pub(super) fn make_room<'a>(
+        &'a self,
+        mut held: Held<'a>,
+        bytes: u64,
+        terms: &Terms,
+    ) -> Result<Held<'a>, PublishError> {
+        let mut patience = terms.patience();
+        let outcome = loop {
+            if held.session.fits(bytes) {
+                // Another publisher made room meanwhile.
+                break Ok(held);
+            }
+            let wanted = held.session.wanted(bytes);
+            if let Err(error) = self.check_slowly(&held, wanted) {
+                break Err(error);
+            }
+            let Some(slowest) = self.slowest(&held, wanted, terms.policy) else {
+                held.session.reserve(wanted);
+                break Ok(held);
+            };
+            let control = self.ring.control();
+            let now_ns = clock::monotonic_ns();
+            match patience.judge(now_ns, &control.budget.0) {
+                Verdict::Overwrite => {
+                    add(&self.claim.slot().overwrites, 1);
+                    held.session.reserve(wanted);
+                    break Ok(held);
+                }
+                Verdict::GiveUp => break Err(terms.given_up(PublishError::Full)),
+                Verdict::Wait(_)
+                    if local::is_read_here(&self.bus_id, slowest.number, slowest.generation) =>
+                {
+                    break Err(PublishError::WouldWaitForItself);
+                }
+                Verdict::Wait(slice_ns) => {
+                    let space = &self.readers.control().space.0;
+                    let token = space.load(Ordering::Acquire);
+                    // SPACE
+                    control.waits.0.fetch_add(1, Ordering::Release);
+                    fence(Ordering::SeqCst);
+                    if self.slowest(&held, wanted, terms.policy).is_none() {
+                        continue;
+                    }
+                    drop(held);
+                    // Those for whom this publisher waits may sleep, and not know of its messages.
+                    self.wake();
+                    crash::point(CrashPoint::WaitingForSpace);
+                    wait_for_space(space, token, slice_ns);
+                    held = self.hold(terms)?;
+                }
+            }
+        };
+        if let Some(started_ns) = patience.started_ns() {
+            let waited = clock::monotonic_ns().saturating_sub(started_ns);
+            // Without the lock, two threads may count at once and lose a count: it is for people.
+            let slot = self.claim.slot();
+            add(&slot.waits, 1);
+            add(&slot.waited_ns, waited);
+        }
+        outcome
+    }
+
+    /// What is asked now and then: once a lap, and for each slice of a wait.
+    fn check_slowly(&self, held: &Held<'_>, wanted: u64) -> Result<(), PublishError> {
+        for (damaged, what) in [
+            (self.ring.was_damaged(), "the file ring was truncated"),
+            (self.claim.was_damaged(), "the file publishers was truncated"),
+        ] {
+            if damaged {
+                return Err(Corrupt { what, value: 0, position: held.session.tail() }.into());
+            }
+        }
+        let shape = self.ring.shape();
+        let lap = |position: u64| position / shape.capacity();
+        let reserved = self.ring.control().reserved.0.load(Ordering::Relaxed);
+        let once_a_lap = lap(reserved) != lap(wanted);
+        let waiting = !self.horizon.covers(
+            wanted,
+            shape.capacity(),
+            self.readers.control().joins.0.load(Ordering::Acquire),
+        );
+        if !once_a_lap && !waiting {
+            return Ok(());
+        }
+        if held.session.tail() > reserved {
+            let what = "tail beyond reserved";
+            let value = held.session.tail();
+            return Err(Corrupt { what, value, position: reserved }.into());
+        }
+        if self.ring.is_unlinked() {
+            return Err(PublishError::Unlinked);
+        }
+        if !self.claim.is_alive() {
+            return Err(PublishError::LeaseLost);
+        }
+        Ok(())
+    }
+
+    /// The reader to wait for before `reserved` may become `wanted`; `None` if there is none.
+    fn slowest(&self, held: &Held<'_>, wanted: u64, policy: Policy) -> Option<SlotView> {
+        if policy == Policy::Overwrite {
+            return None;
+        }
+        let control = self.readers.control();
+        let capacity = self.ring.shape().capacity();
+        let joins = control.joins.0.load(Ordering::Acquire);
+        // JOIN
+        fence(Ordering::SeqCst);
+        if self.horizon.covers(wanted, capacity, joins) {
+            return None;
+        }
+        let tail = held.session.tail();
+        let reserved = self.ring.control().reserved.0.load(Ordering::Relaxed);
+        let mut scan = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        let Scan { slots, dead } = &mut *scan;
+        self.read_slots(slots);
+        let is_there = |(number, generation): &(u32, u32)| {
+            views(slots).any(|view| (view.number, view.generation) == (*number, *generation))
+        };
+        dead.retain(is_there);
+        loop {
+            let living =
+                views(slots).filter(|view| !dead.contains(&(view.number, view.generation)));
+            let slowest = slowest(living, tail, reserved, capacity);
+            let minimum = slowest.map_or(tail, |view| view.position);
+            if wanted <= minimum.saturating_add(capacity) {
+                self.horizon.learn(minimum, joins);
+                return None;
+            }
+            let slowest = slowest?;
+            if !matches!(self.reader_leases.is_held(slowest.number), Ok(false)) {
+                return Some(slowest);
+            }
+            // Nobody holds its lease: dead, unless a new owner came between the two looks; that one is
+            // seen at the next look.
+            self.read_slots(slots);
+            let now = views(slots).nth(slowest.number as usize);
+            if now.is_none_or(|now| {
+                (now.generation, now.state) != (slowest.generation, slowest.state)
+            }) {
+                return Some(slowest);
+            }
+            dead.push((slowest.number, slowest.generation));
+        }
+    }
+
+    /// Reads the slots that were ever used. If they cannot be read there is nobody to wait for: whoever
+    /// took the file away is at worst lapped, and told.
+    pub(super) fn read_slots(&self, slots: &mut Vec<ReaderSnapshot>) {
+        let used = self.readers.control().slots_used.0.load(Ordering::Acquire);
+        if self.readers.scan(used, slots).is_err() {
+            slots.clear();
+        }
+    }
+}
+
+pub(super) fn views(slots: &[ReaderSnapshot]) -> impl Iterator<Item = SlotView> {
+    (0..).zip(slots).map(|(number, slot)| SlotView {
+        number,
+        generation: slot.generation,
+        state: slot.state,
+        flags: slot.flags,
+        position: slot.position,
+        arms: slot.arms,
+    })
+}
+
+/// Waits until `space` is no longer `token`, at most `slice_ns`.
+fn wait_for_space(space: &AtomicU32, token: u32, slice_ns: u64) {
+    for look in 0..SPACE_SPINS + SPACE_YIELDS {
+        if space.load(Ordering::Relaxed) != token {
+            return;
+        }
+        if look < SPACE_SPINS {
+            crate::sync::pause();
+        } else {
+            std::thread::yield_now();
+        }
+    }
+    // Whatever the answer, the caller looks again.
+    let _ = futex::wait_while(space, token, Some(Duration::from_nanos(slice_ns)));
+}
