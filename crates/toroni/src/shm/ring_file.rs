@@ -9,7 +9,7 @@ use super::platform::Home;
 use crate::error::OpenError;
 use crate::ring::layout::BUS_LOCK_OFFSET;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 /// The file `ring`, with the shared bus lock: as long as any process has one, `clean` does not remove
@@ -78,6 +78,18 @@ impl RingFile {
     /// Whether the file outlives a reboot.
     pub(crate) fn is_on_disk(&self) -> bool {
         self.on_disk
+    }
+
+    /// Opens the file once more, to be mapped. A mapping keeps the description alive that it was made
+    /// through, and with it the lock: in the child of a `fork`, which outlives its parent, for ever.
+    pub(crate) fn open_for_mapping(&self, protection: Protection) -> Result<OwnedFd, OpenError> {
+        let again = self.directory.open_file(BusFile::Ring, protection)?;
+        let path = || self.directory.path().join(BusFile::Ring.name());
+        let stat = rustix::fs::fstat(&again).map_err(|errno| failed("open", &path(), errno))?;
+        if identity(&stat) != self.identity {
+            return Err(OpenError::Unlinked { path: self.directory.path().to_owned() });
+        }
+        Ok(again)
     }
 
     /// Whether the bus was removed, by `clean` or anybody else. Three system calls.

@@ -97,7 +97,8 @@ impl RingSegment {
         let path = directory.join("ring");
         let prefix = to_index(header.data_offset());
         let capacity = to_index(header.settings.capacity);
-        let mapping = Mapping::twice(&file, prefix, capacity, protection)
+        let mapped = file.open_for_mapping(protection)?;
+        let mapping = Mapping::twice(&mapped, prefix, capacity, protection)
             .map_err(|error| failed("map", &path, error))?;
         if options.huge_pages || header.settings.huge_pages {
             mapping.ask_for_huge_pages(prefix);
