@@ -9,6 +9,7 @@ pub const WINDOW: u64 = 4096;
 /// Checks messages one by one, and remembers little.
 #[derive(Debug, Default)]
 pub struct Stream {
+    first_sequence: Option<u64>,
     next_sequence: Option<u64>,
     next_counter: HashMap<u32, u64>,
     /// Of each window: the sum of its order, and how many of its messages were seen.
@@ -29,10 +30,11 @@ impl Stream {
         {
             return Err(format!("sequence {sequence} where {next} should come"));
         }
+        let first = *self.first_sequence.get_or_insert(sequence);
         let Payload { worker, counter } = payload;
         // Who was there from the beginning has seen every worker's first message.
         let expected = self.next_counter.get(&worker).copied();
-        let expected = expected.or_else(|| (self.lost == 0 && self.starts_at_0()).then_some(0));
+        let expected = expected.or_else(|| (first == 0 && self.lost == 0).then_some(0));
         if let Some(expected) = expected
             && (counter < expected || counter > expected && self.lost == 0)
         {
@@ -56,11 +58,6 @@ impl Stream {
         if let Some(next) = &mut self.next_sequence {
             *next += messages;
         }
-    }
-
-    /// The number of the first message, if the stream begins in the middle.
-    pub fn start_at(&mut self, sequence: u64) {
-        self.next_sequence = Some(sequence);
     }
 
     /// Number of the message that should come next, if one came already.
@@ -102,10 +99,6 @@ impl Stream {
             self.windows.remove(window);
         }
         orders
-    }
-
-    fn starts_at_0(&self) -> bool {
-        self.next_sequence.is_none_or(|next| next == self.received)
     }
 }
 
@@ -171,7 +164,6 @@ mod tests {
         assert_eq!((stream.received(), stream.lost()), (4, 10));
 
         let mut late = Stream::default();
-        late.start_at(50);
         assert!(late.take(50, &message(1, 30)).is_ok());
         assert!(late.take(51, &message(1, 32)).is_err());
     }

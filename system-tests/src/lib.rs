@@ -6,11 +6,14 @@
 //! - [`process`]: a running child that is killed, reaped and explained.
 //! - [`info`]: what `toroni info --json` says, and whether anything leaked.
 //! - [`payload`]: messages that tell whether they are whole; [`check`]: whether a stream of them is.
+//! - [`worker`]: starts processes of `src/bin/worker`, which publish and receive as fast as they can;
+//!   [`board`]: numbers that they share with the test.
 //! - [`random`], [`watchdog`]: repeatable chance, and an end to tests that hang.
 //!
 //! Rules of these tests: every process is killed by its pid, nothing waits without a limit, and a
 //! limit is generous ([`process::PATIENCE`]), because the machine may be busy.
 
+pub mod board;
 pub mod check;
 pub mod info;
 pub mod payload;
@@ -19,6 +22,7 @@ pub mod program;
 pub mod random;
 pub mod root;
 pub mod watchdog;
+pub mod worker;
 
 pub use process::{Running, wait_until};
 pub use random::Random;

@@ -1,0 +1,151 @@
+//! `fork`: what a child without exec may do, and what it must not take from its parent.
+//!
+//! `case`: `child` (it uses its parent's handles, drops them, and opens the bus anew), `orphan` (it
+//! outlives its parent), `daemon` (all descriptors are closed behind the library's back).
+
+use crate::options::Options;
+use std::io::BufRead;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+use toroni::{Bus, OpenError, PublishError, Publisher, ReceiveError, Subscriber};
+
+pub(crate) fn run(options: &Options) {
+    match options.get::<String>("case").as_str() {
+        "child" => child(options),
+        "orphan" => orphan(options),
+        "daemon" => daemon(options),
+        case => panic!("no case {case:?}"),
+    }
+}
+
+/// A bus with both roles open.
+fn take_part(options: &Options) -> (Bus, Publisher, Subscriber) {
+    let bus = options.bus();
+    let publisher = bus.publisher("fork/parent").expect("a publisher");
+    let mut subscriber = bus.subscribe("**").expect("a subscriber");
+    subscriber.enable_fd().expect("a descriptor");
+    (bus, publisher, subscriber)
+}
+
+fn exchange(publisher: &Publisher, subscriber: &mut Subscriber, bytes: &[u8]) {
+    publisher.publish(bytes).expect("published");
+    assert_eq!(subscriber.receive().expect("received").payload(), bytes);
+}
+
+/// Until the test has looked.
+fn wait_for_line() {
+    let mut line = String::new();
+    std::io::stdin().lock().read_line(&mut line).expect("a line");
+}
+
+fn child(options: &Options) {
+    let (bus, publisher, mut subscriber) = take_part(options);
+    exchange(&publisher, &mut subscriber, b"before");
+    let descriptor = subscriber.as_raw_fd();
+
+    match fork() {
+        0 => exit_with(move || {
+            let is_forked = |answer: Result<(), PublishError>| {
+                assert!(matches!(answer, Err(PublishError::Forked(_))), "{answer:?}");
+            };
+            is_forked(publisher.publish(b"of the child"));
+            is_forked(publisher.try_publish(b"of the child"));
+            is_forked(publisher.publish_batch(&["of the child"]));
+            is_forked(publisher.publish_with(8, |bytes| bytes.fill(1)));
+            let burst = publisher.burst(&["of the child"]);
+            assert!(burst.is_err_and(|error| matches!(error.source, PublishError::Forked(_))));
+            let received = subscriber.try_receive();
+            assert!(matches!(received, Err(ReceiveError::Forked(_))), "{received:?}");
+            let received = subscriber.receive_timeout(Duration::from_secs(60));
+            assert!(matches!(received, Err(ReceiveError::Forked(_))), "{received:?}");
+            let another = bus.publisher("fork/other");
+            assert!(matches!(another, Err(OpenError::Forked(_))), "{another:?}");
+            let another = bus.subscribe("**");
+            assert!(matches!(another, Err(OpenError::Forked(_))), "{another:?}");
+            assert!(matches!(bus.stats(), Err(OpenError::Forked(_))));
+            drop((publisher, subscriber, bus));
+        }),
+        child => assert_eq!(wait_for(child), 0, "the first child failed"),
+    }
+    exchange(&publisher, &mut subscriber, b"after the first child");
+    assert_eq!(descriptor, subscriber.as_raw_fd());
+    println!("one child");
+    wait_for_line();
+
+    // A bus of its own, while the parent's handles lie about.
+    match fork() {
+        0 => exit_with(|| {
+            let (_bus, publisher, mut subscriber) = take_part(options);
+            exchange(&publisher, &mut subscriber, b"of the child");
+        }),
+        child => assert_eq!(wait_for(child), 0, "the second child failed"),
+    }
+    assert_eq!(subscriber.receive().expect("received").payload(), b"of the child");
+    exchange(&publisher, &mut subscriber, b"after the second child");
+    println!("two children");
+    wait_for_line();
+}
+
+fn orphan(options: &Options) {
+    let _participants = take_part(options);
+    match fork() {
+        0 => {
+            // It ends by itself if nobody ends it.
+            // SAFETY: `alarm` takes no memory of ours.
+            unsafe { libc::alarm(120) };
+            loop {
+                std::thread::park();
+            }
+        }
+        child => println!("child {child}"),
+    }
+    loop {
+        std::thread::park();
+    }
+}
+
+fn daemon(options: &Options) {
+    let (bus, publisher, subscriber) = take_part(options);
+    publisher.publish(b"before").expect("published");
+    // SAFETY: closes what daemonising code closes. Every owner of such a descriptor in here is part
+    // of the bus, and forgotten below.
+    assert_eq!(unsafe { libc::close_range(3, libc::c_uint::MAX, 0) }, 0);
+    // Within two laps it must have looked whether it still lives in the eyes of others.
+    let bytes = vec![7; 1 << 10];
+    let laps = 2 * bus_capacity(options) / (1 << 10);
+    let error = (0..=laps).find_map(|_| publisher.publish(&bytes).err());
+    assert!(matches!(error, Some(PublishError::LeaseLost)), "{error:?}");
+    // Their descriptors are somebody else's by now.
+    std::mem::forget((publisher, subscriber, bus));
+
+    let (_bus, publisher, mut subscriber) = take_part(options);
+    exchange(&publisher, &mut subscriber, b"anew");
+    println!("anew");
+    wait_for_line();
+}
+
+fn bus_capacity(options: &Options) -> u64 {
+    options.get("capacity")
+}
+
+fn fork() -> libc::pid_t {
+    // SAFETY: this process has one thread, so that the child may do what it likes.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "fork failed");
+    child
+}
+
+/// Runs what the child does and ends it, without the parent's destructors.
+fn exit_with(run: impl FnOnce()) -> ! {
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+    // SAFETY: ends the process; nothing of it is used afterwards.
+    unsafe { libc::_exit(i32::from(outcome.is_err())) }
+}
+
+/// How the child ended, as waitpid(2) tells.
+fn wait_for(child: libc::pid_t) -> i32 {
+    let mut status = 0;
+    // SAFETY: `status` has room for the answer; the child is ours and has not been waited for.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    status
+}

@@ -1,0 +1,30 @@
+//! A process to be killed, stopped and measured: it publishes, or receives, as fast as it can.
+//!
+//! `worker ROLE key=value …`; the tests start it through `system_tests::worker`. Each role says on
+//! standard output when it is ready, and at the end what it saw. It fails by panicking, with the
+//! reason on standard error.
+
+mod fork;
+mod idle;
+mod join;
+mod options;
+mod publish;
+mod step;
+mod subscribe;
+
+use options::Options;
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let role = arguments.next().unwrap_or_default();
+    let options = Options::parse(arguments);
+    match role.as_str() {
+        "publish" => publish::run(&options),
+        "subscribe" => subscribe::run(&options),
+        "step" => step::run(&options),
+        "join" => join::run(&options),
+        "fork" => fork::run(&options),
+        "idle" => idle::run(&options),
+        role => panic!("no role {role:?}"),
+    }
+}

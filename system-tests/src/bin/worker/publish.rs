@@ -1,0 +1,132 @@
+//! `publish`: messages of random sizes, as fast as it goes or at a gentle pace, until it is told to
+//! stop.
+//!
+//! `kind`: `single`, `try`, `timeout`, `batch`, `burst`, `with`, `descendants`, `topics` (each on a
+//! topic that is new), or `mixed`.
+
+use crate::options::Options;
+use std::time::{Duration, Instant};
+use system_tests::Random;
+use system_tests::board::{Board, Phase};
+use system_tests::payload::{Payload, encode};
+use toroni::{Bus, PublishError, Publisher};
+
+/// Messages of a batch, and of a burst.
+pub(crate) const GROUP: usize = system_tests::worker::GROUP;
+
+const KINDS: [&str; 7] = ["single", "try", "timeout", "batch", "burst", "with", "descendants"];
+
+pub(crate) fn run(options: &Options) {
+    let board = options.board();
+    let mut publishing = Publishing::new(options);
+    let pause = Duration::from_micros(options.or("pause_us", 0));
+    let count: u64 = options.or("count", u64::MAX);
+    println!("ready");
+    let mut last = Instant::now();
+    while publishing.counter < count {
+        match board.phase() {
+            Phase::Run => {}
+            Phase::Pause => {
+                std::thread::sleep(Duration::from_micros(200));
+                last = Instant::now();
+                continue;
+            }
+            Phase::Stop => break,
+        }
+        publishing.publish(&board);
+        // From the end of one call to the end of the next.
+        let now = Instant::now();
+        board.add_stall(publishing.id, now - last);
+        last = now;
+        if !pause.is_zero() {
+            std::thread::sleep(pause);
+            last = Instant::now();
+        }
+    }
+    println!("published {}", publishing.counter);
+}
+
+/// One worker's messages.
+pub(crate) struct Publishing {
+    bus: Bus,
+    publisher: Publisher,
+    id: u32,
+    /// Of the next message.
+    counter: u64,
+    kind: String,
+    longest: usize,
+    random: Random,
+    buffers: Vec<Vec<u8>>,
+}
+
+impl Publishing {
+    pub(crate) fn new(options: &Options) -> Self {
+        let bus = options.bus();
+        let id = options.get("id");
+        let publisher = bus.publisher(&format!("worker/{}", id % 16)).expect("a publisher");
+        Self {
+            bus,
+            publisher,
+            id,
+            counter: 0,
+            kind: options.or("kind", "mixed".to_owned()),
+            longest: options.or("longest", 1000),
+            random: Random::new(options.or("seed", 1)),
+            buffers: vec![Vec::new(); GROUP],
+        }
+    }
+
+    /// Publishes the next message, or group, and states on the board what is published then.
+    pub(crate) fn publish(&mut self, board: &Board) {
+        let kind = match self.kind.as_str() {
+            "mixed" => KINDS[self.random.index(KINDS.len())].to_owned(),
+            kind => kind.to_owned(),
+        };
+        let count = match kind.as_str() {
+            "batch" | "burst" => GROUP,
+            _ => 1,
+        };
+        // A batch must not be longer than the longest record.
+        let longest = self.longest / count;
+        for (buffer, counter) in self.buffers.iter_mut().take(count).zip(self.counter..) {
+            let length = self.random.length(longest);
+            encode(Payload { worker: self.id, counter }, length, buffer);
+        }
+        let group = &self.buffers[..count];
+        let message = &group[0];
+        match kind.as_str() {
+            "single" => self.publisher.publish(message).expect("published"),
+            "try" => self.try_publish(message),
+            "timeout" => {
+                self.publisher.publish_timeout(message, Duration::from_secs(60)).expect("in time");
+            }
+            "batch" => self.publisher.publish_batch(group).expect("published"),
+            "burst" => self.publisher.burst(group).expect("published"),
+            "with" => self
+                .publisher
+                .publish_with(message.len(), |bytes| bytes.write(0, message))
+                .expect("published"),
+            "descendants" => self.publisher.publish_to_descendants(message).expect("published"),
+            "topics" => {
+                let topic = format!("worker/{}/{}", self.id, self.counter);
+                let publisher = self.bus.publisher(&topic).expect("a publisher");
+                publisher.publish(message).expect("published");
+            }
+            kind => panic!("no kind {kind:?}"),
+        }
+        self.counter += count as u64;
+        board.set_count(self.id, self.counter);
+    }
+
+    /// At once if possible; else, after a while, as the others do.
+    fn try_publish(&self, message: &[u8]) {
+        for _ in 0..20 {
+            match self.publisher.try_publish(message) {
+                Ok(()) => return,
+                Err(PublishError::Busy | PublishError::Full) => std::thread::yield_now(),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        self.publisher.publish(message).expect("published");
+    }
+}

@@ -1,0 +1,163 @@
+//! A page of numbers that a test and its workers share: what to do, and how far each is.
+//!
+//! It outlives whoever is killed: what a publisher wrote here before its death is what it was told
+//! had been published.
+
+use rustix::mm::{MapFlags, ProtFlags};
+use std::fs::OpenOptions;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+const BYTES: usize = 1 << 16;
+const WORDS: usize = BYTES / 8;
+const PHASE: usize = 0;
+const END: usize = 1;
+const FIRST_WORKER: usize = 8;
+const WORDS_OF_WORKER: usize = 2;
+
+/// Workers that a board has room for; their numbers are below this.
+pub const MOST_WORKERS: usize = (WORDS - FIRST_WORKER) / WORDS_OF_WORKER;
+
+/// What publishing workers do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// They publish.
+    Run,
+    /// They wait, and hold nothing.
+    Pause,
+    /// They end.
+    Stop,
+}
+
+/// The shared page.
+#[derive(Debug)]
+pub struct Board(&'static [AtomicU64]);
+
+impl Board {
+    /// Opens the board in this file; makes it if it is not there.
+    ///
+    /// # Panics
+    /// If it can be neither opened nor made.
+    #[must_use]
+    pub fn open(path: &Path) -> Self {
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(false).open(path);
+        let file = file.expect("a file for the board");
+        file.set_len(BYTES as u64).expect("room for the board");
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping, at an address of the kernel's choice, that is never unmapped; the
+        // file has this size and nobody makes it shorter. The words are only used as atomics, for
+        // which any bits are valid, and a page is aligned for them.
+        let words = unsafe {
+            let start = rustix::mm::mmap(
+                std::ptr::null_mut(),
+                BYTES,
+                protection,
+                MapFlags::SHARED,
+                &file,
+                0,
+            )
+            .expect("a mapping of the board");
+            std::slice::from_raw_parts(start.cast::<AtomicU64>(), WORDS)
+        };
+        Self(words)
+    }
+
+    /// What publishers shall do.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        match self.0[PHASE].load(Ordering::Acquire) {
+            0 => Phase::Run,
+            1 => Phase::Pause,
+            _ => Phase::Stop,
+        }
+    }
+
+    /// Tells publishers what to do.
+    pub fn set_phase(&self, phase: Phase) {
+        self.0[PHASE].store(phase as u64, Ordering::Release);
+    }
+
+    /// How many messages the bus has seen in all, when no more will come: subscribers then end.
+    #[must_use]
+    pub fn end(&self) -> Option<u64> {
+        self.0[END].load(Ordering::Acquire).checked_sub(1)
+    }
+
+    /// Tells subscribers after how many messages of the bus to end.
+    pub fn set_end(&self, sequence: u64) {
+        self.0[END].store(sequence + 1, Ordering::Release);
+    }
+
+    /// How many messages a worker has published, or received.
+    ///
+    /// # Panics
+    /// If its number is not below [`MOST_WORKERS`].
+    #[must_use]
+    pub fn count(&self, worker: u32) -> u64 {
+        self.word(worker, 0).load(Ordering::Acquire)
+    }
+
+    /// States how many messages a worker has published, or received.
+    ///
+    /// # Panics
+    /// If its number is not below [`MOST_WORKERS`].
+    pub fn set_count(&self, worker: u32, count: u64) {
+        self.word(worker, 0).store(count, Ordering::Release);
+    }
+
+    /// The longest that a worker was held up so far: one call of a publisher, or the time between two
+    /// messages of a subscriber.
+    ///
+    /// # Panics
+    /// If its number is not below [`MOST_WORKERS`].
+    #[must_use]
+    pub fn longest_stall(&self, worker: u32) -> Duration {
+        Duration::from_nanos(self.word(worker, 1).load(Ordering::Acquire))
+    }
+
+    /// States that a worker was held up that long.
+    ///
+    /// # Panics
+    /// If its number is not below [`MOST_WORKERS`].
+    pub fn add_stall(&self, worker: u32, stall: Duration) {
+        let ns = u64::try_from(stall.as_nanos()).unwrap_or(u64::MAX);
+        self.word(worker, 1).fetch_max(ns, Ordering::AcqRel);
+    }
+
+    /// Forgets how long a worker was held up.
+    ///
+    /// # Panics
+    /// If its number is not below [`MOST_WORKERS`].
+    pub fn forget_stall(&self, worker: u32) {
+        self.word(worker, 1).store(0, Ordering::Release);
+    }
+
+    fn word(&self, worker: u32, offset: usize) -> &AtomicU64 {
+        let worker = usize::try_from(worker).unwrap_or(usize::MAX);
+        assert!(worker < MOST_WORKERS, "a board has room for {MOST_WORKERS} workers");
+        &self.0[FIRST_WORKER + worker * WORDS_OF_WORKER + offset]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TempRoot;
+
+    #[test]
+    fn two_views_of_a_board_show_the_same() {
+        let root = TempRoot::new();
+        let (one, two) = (Board::open(&root.file("board")), Board::open(&root.file("board")));
+        assert_eq!((two.phase(), two.end()), (Phase::Run, None));
+        one.set_phase(Phase::Stop);
+        one.set_end(0);
+        let last = u32::try_from(MOST_WORKERS - 1).unwrap();
+        one.set_count(last, 5);
+        one.add_stall(0, Duration::from_millis(7));
+        one.add_stall(0, Duration::from_millis(3));
+        assert_eq!((two.phase(), two.end(), two.count(last)), (Phase::Stop, Some(0), 5));
+        assert_eq!(two.longest_stall(0), Duration::from_millis(7));
+    }
+}

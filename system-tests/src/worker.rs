@@ -1,0 +1,224 @@
+//! Starting the workers of `src/bin/worker`, and reading what they saw.
+
+use crate::board::{Board, Phase};
+use crate::check::OneOrder;
+use crate::process::Running;
+use crate::program;
+use crate::root::TempRoot;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use toroni::{Bus, BusConfig};
+
+/// Messages that a worker publishes in one batch, or in one burst.
+pub const GROUP: usize = 8;
+
+/// Name of the bus on a [`Stage`].
+pub const BUS: &str = "stage";
+
+/// A bus, a board, and the numbers of the workers on it.
+#[derive(Debug)]
+pub struct Stage {
+    /// Where it all is.
+    pub root: TempRoot,
+    /// What workers are told, and tell.
+    pub board: Board,
+    next_id: u32,
+}
+
+/// A worker and its number on the board.
+pub struct Worker {
+    /// Its number.
+    pub id: u32,
+    /// Its process.
+    pub running: Running,
+    report: PathBuf,
+}
+
+/// What a subscriber saw.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// Messages that it received, each of them whole and in its place.
+    pub received: u64,
+    /// Messages that it was told to have lost.
+    pub lost: u64,
+    /// How often it was told so.
+    pub lapses: u64,
+    /// How many messages it saw of each worker.
+    pub of_worker: BTreeMap<u32, u64>,
+}
+
+impl Stage {
+    /// Creates the bus; `configure` says how.
+    ///
+    /// # Panics
+    /// If it cannot be created.
+    #[must_use]
+    pub fn new(configure: impl FnOnce(BusConfig) -> BusConfig) -> Self {
+        // If it has to be built, then before there is any load.
+        let _ = program::path();
+        let root = TempRoot::new();
+        configure(root.config()).create(BUS).expect("a new bus");
+        let board = Board::open(&root.file("board"));
+        Self { root, board, next_id: 0 }
+    }
+
+    /// A handle of the bus for this process.
+    ///
+    /// # Panics
+    /// If it cannot be opened.
+    #[must_use]
+    pub fn bus(&self) -> Bus {
+        self.root.config().open_existing(BUS).expect("the bus")
+    }
+
+    /// Messages that the bus has seen.
+    ///
+    /// # Panics
+    /// If it cannot be asked.
+    #[must_use]
+    pub fn messages(&self) -> u64 {
+        self.bus().stats().expect("statistics").sequence
+    }
+
+    /// Starts a worker in a role of `src/bin/worker/main.rs`, with options `key=value`.
+    pub fn start(&mut self, role: &str, options: &[&str]) -> Worker {
+        self.start_with(role, options, |_| {})
+    }
+
+    /// As [`Self::start`], to be killed at a crash point: `name:n`.
+    pub fn start_doomed(&mut self, role: &str, options: &[&str], crash: &str) -> Worker {
+        self.start_with(role, options, |command| {
+            command.env("TORONI_CRASH", crash);
+        })
+    }
+
+    /// Starts a worker that is ready when this returns.
+    ///
+    /// # Panics
+    /// If it does not become ready.
+    pub fn start_ready(&mut self, role: &str, options: &[&str]) -> Worker {
+        let mut worker = self.start(role, options);
+        worker.running.expect("ready");
+        worker
+    }
+
+    /// Tells all publishers to stop, waits for those given, and returns how many messages the bus has
+    /// seen then.
+    ///
+    /// # Panics
+    /// If one of them fails.
+    pub fn stop_publishers(&self, publishers: impl IntoIterator<Item = Worker>) -> u64 {
+        self.board.set_phase(Phase::Stop);
+        for publisher in publishers {
+            let said = publisher.running.succeed();
+            assert!(said.contains("published"), "{said}");
+        }
+        self.messages()
+    }
+
+    /// Tells all subscribers to end after `messages` messages of the bus, and returns what those given
+    /// saw. All must have seen one order, which is taken into `order`.
+    ///
+    /// # Panics
+    /// If one of them fails, or saw another order than the others.
+    pub fn finish_subscribers(
+        &self,
+        messages: u64,
+        subscribers: impl IntoIterator<Item = Worker>,
+        order: &mut OneOrder,
+    ) -> Vec<Seen> {
+        self.board.set_end(messages);
+        let mut all = Vec::new();
+        for subscriber in subscribers {
+            let (id, report) = (subscriber.id, subscriber.report.clone());
+            all.push(Seen::parse(&subscriber.running.succeed()));
+            take_report(id, &report, order);
+        }
+        all
+    }
+
+    fn start_with(
+        &mut self,
+        role: &str,
+        options: &[&str],
+        prepare: impl FnOnce(&mut Command),
+    ) -> Worker {
+        let id = self.next_id;
+        self.next_id += 1;
+        let report = self.root.file(&format!("report-{id}"));
+        let mut command = Command::new(path());
+        command
+            .arg(role)
+            .arg(format!("dir={}", self.root.buses().display()))
+            .arg(format!("bus={BUS}"))
+            .arg(format!("board={}", self.root.file("board").display()))
+            .arg(format!("report={}", report.display()))
+            .arg(format!("id={id}"))
+            .args(options)
+            .env_remove("TORONI_CRASH")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        prepare(&mut command);
+        Worker { id, running: Running::start(command), report }
+    }
+}
+
+impl Worker {
+    /// Kills it with SIGKILL, reaps it, and takes what it told of the order before.
+    ///
+    /// # Panics
+    /// If it had ended before, or saw another order than others.
+    pub fn kill(mut self, order: &mut OneOrder) {
+        self.running.kill();
+        take_report(self.id, &self.report, order);
+    }
+}
+
+impl Seen {
+    fn parse(text: &str) -> Self {
+        let mut seen = Self::default();
+        for line in text.lines() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let number = |at: usize| -> u64 {
+                let word = words.get(at).and_then(|word| word.parse().ok());
+                word.unwrap_or_else(|| panic!("no number at {at} in {line:?}"))
+            };
+            match words.first() {
+                Some(&"worker") => {
+                    let worker = u32::try_from(number(1)).expect("a worker's number");
+                    seen.of_worker.insert(worker, number(2));
+                }
+                Some(&"received") => {
+                    (seen.received, seen.lost, seen.lapses) = (number(1), number(3), number(5));
+                }
+                _ => {}
+            }
+        }
+        seen
+    }
+}
+
+/// The worker program, which cargo builds for the tests of this crate.
+///
+/// # Panics
+/// If this is no test of this crate.
+#[must_use]
+pub fn path() -> PathBuf {
+    let test = std::env::current_exe().expect("the path of this program");
+    let profile = test.ancestors().skip(1).find(|folder| !folder.ends_with("deps"));
+    profile.expect("a folder of the profile").join("toroni-test-worker")
+}
+
+fn take_report(id: u32, report: &std::path::Path, order: &mut OneOrder) {
+    // One that was killed early has none.
+    let text = std::fs::read_to_string(report).unwrap_or_default();
+    for line in text.lines() {
+        let words = line.split_once(' ').expect("window and sum");
+        let (window, sum) = (words.0.parse().expect("a window"), words.1.parse().expect("a sum"));
+        if let Err(error) = order.take(&format!("worker {id}"), window, sum) {
+            panic!("{error}");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! `fork` without exec: the child can do nothing with its parent's handles, and nothing to them.
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::time::Duration;
+use system_tests::info::number;
+use system_tests::worker::{BUS, Stage, Worker};
+use system_tests::{Watchdog, wait_until};
+use toroni::NotifyKind;
+
+fn stage(notify: NotifyKind) -> Stage {
+    Stage::new(|config| config.capacity(64 << 10).notify(notify))
+}
+
+/// Both of its slots are there and alive.
+fn assert_alive(stage: &Stage, worker: &Worker) {
+    let info = stage.root.info(BUS);
+    for slots in [info.publishers(), info.subscribers()] {
+        let pid = u64::from(worker.running.id());
+        let mine = slots.iter().filter(|slot| number(slot, "pid") == pid);
+        assert_eq!(mine.filter(|slot| slot["alive"] == true).count(), 1, "{info:?}");
+    }
+}
+
+#[test]
+fn a_child_is_refused_and_does_no_harm_and_can_open_the_bus_anew() {
+    let _watchdog = Watchdog::start("fork", Duration::from_secs(300));
+    for notify in [NotifyKind::Futex, NotifyKind::Datagram, NotifyKind::Multicast { group: None }] {
+        let mut stage = stage(notify);
+        let mut worker = stage.start("fork", &["case=child"]);
+        for said in ["one child", "two children"] {
+            worker.running.expect(said);
+            assert_alive(&stage, &worker);
+            worker.running.tell("go on");
+        }
+        let status = worker.running.wait();
+        assert!(status.success(), "{notify:?}: {status}{}", worker.running.explained());
+        stage.root.info(BUS).assert_no_dead(true);
+        stage.root.assert_clean_leaves_nothing();
+    }
+}
+
+#[test]
+fn a_child_that_lives_on_does_not_keep_its_dead_parent_alive() {
+    let _watchdog = Watchdog::start("fork", Duration::from_secs(300));
+    let mut stage = stage(NotifyKind::Futex);
+    let mut worker = stage.start("fork", &["case=orphan"]);
+    let child: i32 = worker.running.expect("child").parse().expect("a pid");
+    let child = Orphan(Pid::from_raw(child).expect("a pid"));
+    assert_alive(&stage, &worker);
+    worker.running.kill();
+    wait_until("the leases of the dead parent are free", || {
+        let info = stage.root.info(BUS);
+        let mut slots = info.publishers().iter().chain(info.subscribers());
+        slots.all(|slot| slot["alive"] == false)
+    });
+    // The bus itself is given back, too.
+    assert!(rustix::process::test_kill_process(child.0).is_ok(), "the child lives");
+    stage.root.assert_clean_leaves_nothing();
+}
+
+/// The child of a worker, which this test has to end.
+struct Orphan(Pid);
+
+impl Drop for Orphan {
+    fn drop(&mut self) {
+        // It ends by nothing else before its alarm, so that the number is still its own.
+        let _ = kill_process(self.0, Signal::KILL);
+    }
+}
+
+#[test]
+fn whoever_closes_all_descriptors_is_told_that_its_lease_is_lost() {
+    let _watchdog = Watchdog::start("fork", Duration::from_secs(300));
+    let mut stage = stage(NotifyKind::Futex);
+    let mut worker = stage.start("fork", &["case=daemon", "capacity=65536"]);
+    worker.running.expect("anew");
+    assert_alive(&stage, &worker);
+    worker.running.tell("go on");
+    let status = worker.running.wait();
+    assert!(status.success(), "{status}{}", worker.running.explained());
+    let _ = stage.root.succeed(&["clean", BUS]);
+    stage.root.assert_clean_leaves_nothing();
+}

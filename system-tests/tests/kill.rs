@@ -1,0 +1,158 @@
+//! `kill -9` of publishers and subscribers at random moments, under full load: the others go on, in
+//! one order, and nothing is torn, missing, doubled or left behind.
+//!
+//! `TORONI_KILLS` says how many are killed for each kind of lock; `cargo xtask kill` takes 1,000.
+
+use std::time::{Duration, Instant};
+use system_tests::check::OneOrder;
+use system_tests::worker::{BUS, GROUP, Stage, Worker};
+use system_tests::{Random, Watchdog, wait_until};
+use toroni::{LockKind, Policy};
+
+/// What a loaded machine keeps; the real figure is printed.
+const LONGEST_STALL: Duration = Duration::from_secs(1);
+
+#[test]
+fn the_others_go_on_with_the_lock_kind_lease() {
+    kill_many(LockKind::Lease);
+}
+
+#[test]
+fn the_others_go_on_with_the_lock_kind_robust() {
+    kill_many(LockKind::Robust);
+}
+
+fn kill_many(lock: LockKind) {
+    let kills: u64 =
+        std::env::var("TORONI_KILLS").map_or(100, |kills| kills.parse().expect("a number"));
+    let _watchdog = Watchdog::start("kill", Duration::from_secs(120 + kills));
+    let mut random = Random::from_environment();
+    // Nobody who lives loses anything: each missing message is a mistake. 16 slots of each kind: a
+    // slot that does not come back would soon be missed.
+    let mut stage = Stage::new(|config| {
+        let config = config.lock(lock).policy(Policy::Wait { limit: None }).capacity(256 << 10);
+        config.max_publishers(16).max_subscribers(16)
+    });
+    let mut order = OneOrder::default();
+    let subscribers = [
+        subscriber(&mut stage, &mut random, "receive"),
+        subscriber(&mut stage, &mut random, "poll"),
+    ];
+    let publishers = [publisher(&mut stage, &mut random), publisher(&mut stage, &mut random)];
+    let survivors: Vec<u32> =
+        subscribers.iter().chain(&publishers).map(|survivor| survivor.id).collect();
+
+    // The same load without kills: what the machine can do.
+    let mut victims: Vec<Worker> =
+        (0..4).map(|number| victim(&mut stage, &mut random, number)).collect();
+    std::thread::sleep(Duration::from_secs(1));
+    let control = take_stalls(&stage, &survivors);
+
+    let began = Instant::now();
+    let messages_before = stage.messages();
+    let mut killed = Vec::new();
+    for _ in 0..kills {
+        std::thread::sleep(Duration::from_micros(random.between(0, 3000)));
+        let index = random.index(victims.len());
+        // Some die as they open the bus, most at work.
+        if random.index(4) > 0 {
+            let victim = &mut victims[index];
+            wait_until("a victim is at work", || {
+                let ended = victim.running.ended();
+                assert!(ended.is_none(), "a victim failed{}", victim.running.explained());
+                stage.board.count(victim.id) > 0
+            });
+        }
+        let new = victim(&mut stage, &mut random, index);
+        let old = std::mem::replace(&mut victims[index], new);
+        let id = old.id;
+        old.kill(&mut order);
+        if index.is_multiple_of(2) {
+            killed.push((id, stage.board.count(id)));
+        }
+    }
+    let (time, stall) = (began.elapsed(), take_stalls(&stage, &survivors));
+    let rate = (stage.messages() - messages_before) as f64 / time.as_secs_f64();
+    for (index, victim) in victims.into_iter().enumerate() {
+        let id = victim.id;
+        victim.kill(&mut order);
+        if index.is_multiple_of(2) {
+            killed.push((id, stage.board.count(id)));
+        }
+    }
+
+    // What the dead left goes, and the living stay.
+    let _ = stage.root.succeed(&["clean", BUS]);
+    let info = stage.root.info(BUS);
+    info.assert_no_dead(false);
+    assert_eq!((info.publishers().len(), info.subscribers().len()), (2, 2), "{info:?}");
+
+    let total = stage.stop_publishers(publishers);
+    let seen = stage.finish_subscribers(total, subscribers, &mut order);
+    for seen in &seen {
+        assert_eq!((seen.received, seen.lost), (total, 0));
+    }
+    assert_eq!(seen[0].of_worker, seen[1].of_worker);
+    let mut died_behind_commit = 0;
+    for &(id, told) in &killed {
+        let committed = seen[0].of_worker.get(&id).copied().unwrap_or(0);
+        // All that it was told to be published, and at most the call that it died in.
+        assert!(
+            (told..=told + GROUP as u64).contains(&committed),
+            "worker {id} was told that {told} are published, and {committed} arrived"
+        );
+        died_behind_commit += u64::from(committed > told);
+    }
+    let compared = order.compared();
+    assert!(compared > 0, "no part of the order was seen by two");
+
+    let info = stage.root.info(BUS);
+    info.assert_no_dead(true);
+    assert_eq!((info.publishers().len(), info.subscribers().len()), (0, 0), "{info:?}");
+    stage.root.assert_clean_leaves_nothing();
+
+    println!(
+        "{lock:?}: {kills} kills in {:.1} s at {rate:.0} messages/s, {total} messages; {} publishers \
+         killed, {died_behind_commit} of them between commit and return; {compared} windows compared; \
+         longest stall {:.1} ms, without kills {:.1} ms",
+        time.as_secs_f64(),
+        killed.len(),
+        stall.as_secs_f64() * 1e3,
+        control.as_secs_f64() * 1e3,
+    );
+    assert!(stall < LONGEST_STALL, "a survivor stood still for {stall:?}");
+}
+
+/// Every other victim publishes.
+fn victim(stage: &mut Stage, random: &mut Random, number: usize) -> Worker {
+    if number.is_multiple_of(2) {
+        return stage.start("publish", &publisher_options(random));
+    }
+    let how = ["receive", "poll", "try", "borrow"][random.index(4)];
+    let (how, wait) = (format!("how={how}"), format!("wait={}", wait(random)));
+    stage.start("subscribe", &[&how, &wait])
+}
+
+fn publisher(stage: &mut Stage, random: &mut Random) -> Worker {
+    stage.start_ready("publish", &publisher_options(random))
+}
+
+fn publisher_options(random: &mut Random) -> [&'static str; 2] {
+    let seed: &'static str = format!("seed={}", random.number()).leak();
+    [seed, "longest=8000"]
+}
+
+fn subscriber(stage: &mut Stage, random: &mut Random, how: &str) -> Worker {
+    let (how, wait) = (format!("how={how}"), format!("wait={}", wait(random)));
+    stage.start_ready("subscribe", &[&how, &wait])
+}
+
+fn wait(random: &mut Random) -> &'static str {
+    ["backoff", "block", "yield"][random.index(3)]
+}
+
+fn take_stalls(stage: &Stage, workers: &[u32]) -> Duration {
+    let longest = workers.iter().map(|id| stage.board.longest_stall(*id)).max();
+    workers.iter().for_each(|id| stage.board.forget_stall(*id));
+    longest.unwrap_or_default()
+}
