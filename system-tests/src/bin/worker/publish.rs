@@ -2,7 +2,7 @@
 //! stop.
 //!
 //! `kind`: `single`, `try`, `timeout`, `batch`, `burst`, `with`, `descendants`, `topics` (each on a
-//! topic that is new), or `mixed`.
+//! topic that is new), `stopping` (in place, and it stops itself under the lock), or `mixed`.
 
 use crate::options::Options;
 use std::time::{Duration, Instant};
@@ -105,6 +105,15 @@ impl Publishing {
             "with" => self
                 .publisher
                 .publish_with(message.len(), |bytes| bytes.write(0, message))
+                .expect("published"),
+            "stopping" => self
+                .publisher
+                .publish_with(message.len(), |bytes| {
+                    bytes.write(0, message);
+                    let me = rustix::process::getpid();
+                    rustix::process::kill_process(me, rustix::process::Signal::STOP)
+                        .expect("a signal to itself");
+                })
                 .expect("published"),
             "descendants" => self.publisher.publish_to_descendants(message).expect("published"),
             "topics" => {

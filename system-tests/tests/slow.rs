@@ -1,0 +1,269 @@
+//! Slow subscribers, and stopped ones, under each policy; and a publisher that is stopped while it
+//! holds the writer lock.
+
+use std::time::{Duration, Instant};
+use system_tests::check::OneOrder;
+use system_tests::info::number;
+use system_tests::worker::{BUS, Seen, Stage, Worker};
+use system_tests::{Watchdog, wait_until};
+use toroni::{LockKind, Policy, PublishError, Publisher};
+
+const CAPACITY: u64 = 64 << 10;
+const BYTES: usize = 1000;
+/// Of these messages, so many are more than fit.
+const LAP: u64 = CAPACITY / BYTES as u64 + 10;
+
+/// A bus with a subscriber that another process reads.
+struct Scene {
+    stage: Stage,
+    subscriber: Worker,
+    published: u64,
+}
+
+impl Scene {
+    fn new(policy: Policy) -> Self {
+        let mut stage = Stage::new(|config| config.capacity(CAPACITY).policy(policy));
+        let subscriber = stage.start_ready("subscribe", &[]);
+        Self { stage, subscriber, published: 0 }
+    }
+
+    fn publisher(&self) -> Publisher {
+        self.stage.bus().publisher("slow").expect("a publisher")
+    }
+
+    /// Publishes so many messages; the longest call.
+    fn publish(&mut self, publisher: &Publisher, messages: u64) -> Duration {
+        let mut longest = Duration::ZERO;
+        let mut bytes = Vec::new();
+        for _ in 0..messages {
+            // All of one worker: the subscriber checks that they are in order.
+            let payload = system_tests::payload::Payload { worker: 99, counter: self.published };
+            system_tests::payload::encode(payload, BYTES, &mut bytes);
+            let began = Instant::now();
+            publisher.publish(&bytes).expect("published");
+            longest = longest.max(began.elapsed());
+            self.published += 1;
+        }
+        longest
+    }
+
+    /// A number of the only publisher in `toroni info`.
+    fn of_publisher(&self, name: &str) -> u64 {
+        number(&self.stage.root.info(BUS).publishers()[0], name)
+    }
+
+    fn waited(&self) -> Duration {
+        let info = self.stage.root.info(BUS);
+        let seconds = info.publishers()[0]["waited_seconds"].as_f64().expect("seconds");
+        Duration::from_secs_f64(seconds)
+    }
+
+    /// Until the subscriber has read everything, or knows what it lost.
+    fn catch_up(&self) {
+        let (root, published) = (&self.stage.root, self.published);
+        wait_until("the subscriber has caught up", || {
+            let info = root.info(BUS);
+            let subscriber = &info.subscribers()[0];
+            number(subscriber, "received") + number(subscriber, "lost_messages") == published
+        });
+    }
+
+    /// Ends the subscriber: what it received and what it was told to have lost is all there was.
+    fn finish(self) -> Seen {
+        let Self { stage, subscriber, published } = self;
+        assert_eq!(stage.messages(), published);
+        let mut order = OneOrder::default();
+        let mut seen = stage.finish_subscribers(published, [subscriber], &mut order);
+        stage.root.assert_clean_leaves_nothing();
+        let seen = seen.pop().expect("one subscriber");
+        assert_eq!(seen.received + seen.lost, published);
+        seen
+    }
+}
+
+#[test]
+fn wait_delays_publishers_up_to_its_limit_and_no_longer() {
+    let _watchdog = Watchdog::start("slow", Duration::from_secs(300));
+    let limit = Duration::from_millis(400);
+    let mut scene = Scene::new(Policy::Wait { limit: Some(limit) });
+    let publisher = scene.publisher();
+    scene.publish(&publisher, LAP);
+    scene.catch_up();
+    assert_eq!(scene.of_publisher("overwrites"), 0, "a subscriber that reads is not overtaken");
+
+    let mut limits = Duration::ZERO;
+    for lapse in 1..=2 {
+        scene.subscriber.running.stop();
+        let (waits, waited) = (scene.of_publisher("waits"), scene.waited());
+        // Four laps: only the first message without room waits. Who is lapped gates nobody.
+        let longest = scene.publish(&publisher, 4 * LAP);
+        assert!(longest >= limit, "waited only {longest:?}");
+        assert_eq!(scene.of_publisher("waits"), waits + 1);
+        assert_eq!(scene.of_publisher("overwrites"), lapse);
+        let waited = scene.waited() - waited;
+        // Each slice of a millisecond may take much longer on a busy machine, but not all of them.
+        assert!(waited >= limit && waited < 10 * limit, "waited {waited:?} in place of {limit:?}");
+        limits += waited;
+        scene.subscriber.running.go_on();
+        scene.catch_up();
+    }
+    println!("two lapses under a limit of {limit:?} cost {limits:?}");
+    drop(publisher);
+    let seen = scene.finish();
+    assert_eq!(seen.lapses, 2);
+    assert!(seen.lost >= 2 * 3 * LAP, "{seen:?}");
+}
+
+#[test]
+fn wait_without_a_limit_waits_as_long_as_the_subscriber_lives() {
+    let _watchdog = Watchdog::start("slow", Duration::from_secs(300));
+    let mut scene = Scene::new(Policy::Wait { limit: None });
+    let publisher = scene.publisher();
+    scene.subscriber.running.stop();
+    while publisher.try_publish(b"").is_ok() {
+        scene.published += 1;
+    }
+    assert!(matches!(publisher.try_publish(b""), Err(PublishError::Full)));
+    let in_time = publisher.publish_timeout(b"", Duration::from_millis(50));
+    assert!(matches!(in_time, Err(PublishError::Timeout)), "{in_time:?}");
+    // It dies while a publisher waits for it: that one goes on.
+    let waiting = std::thread::spawn(move || publisher.publish(b"").expect("published"));
+    let root = &scene.stage.root;
+    let waits = || number(&root.info(BUS).publishers()[0], "waits");
+    let before = waits();
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(!waiting.is_finished() && waits() == before, "it waits");
+    scene.subscriber.running.kill();
+    waiting.join().expect("the publisher");
+    assert_eq!(scene.stage.messages(), scene.published + 1);
+    scene.stage.root.assert_clean_leaves_nothing();
+}
+
+#[test]
+fn overwrite_never_delays() {
+    let _watchdog = Watchdog::start("slow", Duration::from_secs(300));
+    let mut scene = Scene::new(Policy::Overwrite);
+    let publisher = scene.publisher();
+    scene.publish(&publisher, 10);
+    scene.catch_up();
+    scene.subscriber.running.stop();
+    let longest = scene.publish(&publisher, 20 * LAP);
+    assert_eq!((scene.of_publisher("waits"), scene.waited()), (0, Duration::ZERO));
+    println!("the longest of {} calls took {longest:?}", 20 * LAP);
+    scene.subscriber.running.go_on();
+    scene.catch_up();
+    drop(publisher);
+    let seen = scene.finish();
+    assert_eq!(seen.lapses, 1);
+    assert!(seen.lost >= 19 * LAP, "{seen:?}");
+}
+
+#[test]
+fn bounded_delays_at_most_its_budget_in_each_interval() {
+    let _watchdog = Watchdog::start("slow", Duration::from_secs(300));
+    let (budget, per) = (Duration::from_millis(20), Duration::from_secs(1));
+    let policy = Policy::Bounded { budget, per };
+    let mut scene = Scene::new(policy);
+    // A stopped subscriber costs the budget once, and then is lapped.
+    let publisher = scene.publisher();
+    scene.subscriber.running.stop();
+    scene.publish(&publisher, 4 * LAP);
+    assert_eq!(scene.of_publisher("overwrites"), 1);
+    let waited = scene.waited();
+    assert!(waited >= budget && waited < per / 2, "waited {waited:?} in place of {budget:?}");
+    scene.subscriber.running.go_on();
+    scene.catch_up();
+    drop(publisher);
+    let seen = scene.finish();
+    assert_eq!(seen.lapses, 1);
+
+    // One that is slow all the time slows two publishers together by the budget of each interval.
+    // Without it they would wait nearly always.
+    let mut stage = Stage::new(|config| config.capacity(CAPACITY).policy(policy));
+    let subscriber = stage.start_ready("subscribe", &["lazy_every=1", "lazy_us=4000"]);
+    let publishers = [0, 1].map(|_| stage.start_ready("publish", &["kind=single"]));
+    let began = Instant::now();
+    std::thread::sleep(4 * per);
+    let (wall, info) = (began.elapsed(), stage.root.info(BUS));
+    let total = stage.stop_publishers(publishers);
+    let intervals = u32::try_from(wall.as_millis() / per.as_millis()).expect("few") + 2;
+    for publisher in info.publishers() {
+        let waited = publisher["waited_seconds"].as_f64().expect("seconds");
+        println!("waited {waited:.3} s of {wall:?}, {intervals} intervals of {budget:?}");
+        assert!(waited > 0.0, "nobody waited: {info:?}");
+        let limit = (intervals * budget).as_secs_f64();
+        // A slice of a millisecond takes longer on a busy machine.
+        assert!(waited < 8.0 * limit, "waited {waited} s of {wall:?}: {info:?}");
+    }
+    let seen = stage.finish_subscribers(total, [subscriber], &mut OneOrder::default());
+    assert_eq!(seen[0].received + seen[0].lost, total);
+    assert!(seen[0].lapses > 0 && seen[0].received > 0, "{seen:?}");
+    stage.root.assert_clean_leaves_nothing();
+}
+
+#[test]
+fn a_publisher_that_is_stopped_with_the_lock_lease_is_named_and_not_dead() {
+    stop_the_owner(LockKind::Lease);
+}
+
+#[test]
+fn a_publisher_that_is_stopped_with_the_lock_robust_is_named_and_not_dead() {
+    stop_the_owner(LockKind::Robust);
+}
+
+fn stop_the_owner(lock: LockKind) {
+    let _watchdog = Watchdog::start("slow", Duration::from_secs(300));
+    let mut stage = Stage::new(|config| config.capacity(CAPACITY).lock(lock));
+    let subscriber = stage.start_ready("subscribe", &[]);
+    // Under the lock, inside `publish_with`, it stops itself.
+    let mut owner = stage.start_ready("step", &["kind=stopping"]);
+    let publisher = stage.bus().publisher("slow").expect("a publisher");
+    owner.running.tell("publish");
+    let pid = owner.running.id();
+    wait_until("the owner is stopped", || system_tests::process::is_stopped(pid));
+
+    let (mut bytes, mut counter) = (Vec::new(), 0);
+    let mut message = |bytes: &mut Vec<u8>| {
+        let payload = system_tests::payload::Payload { worker: 99, counter };
+        system_tests::payload::encode(payload, BYTES, bytes);
+        counter += 1;
+    };
+    message(&mut bytes);
+    for _ in 0..5 {
+        let tried = publisher.try_publish(&bytes);
+        assert!(matches!(tried, Err(PublishError::Busy)), "{tried:?}");
+    }
+    for ms in [1, 60] {
+        let in_time = publisher.publish_timeout(&bytes, Duration::from_millis(ms));
+        assert!(matches!(in_time, Err(PublishError::Timeout)), "{in_time:?}");
+    }
+    let info = stage.root.info(BUS);
+    assert_eq!(info.lock_owner_pid(), Some(pid.into()), "{info:?}");
+    assert!(info.lock_owner_is_stopped(), "{info:?}");
+    assert_eq!(info.0["lock_owner"]["alive"], true, "{info:?}");
+    let text = stage.root.succeed(&["info", BUS]);
+    assert!(text.contains(&format!("pid {pid}")) && text.contains("stopped"), "{text}");
+
+    // One that waits without a limit gets the lock when the owner goes on.
+    let waiting = std::thread::spawn(move || {
+        publisher.publish(&bytes).expect("published");
+        (publisher, bytes)
+    });
+    std::thread::sleep(Duration::from_millis(20));
+    assert!(!waiting.is_finished(), "nobody takes the lock of the living");
+    owner.running.go_on();
+    owner.running.expect("done");
+    let (publisher, mut bytes) = waiting.join().expect("the publisher");
+    message(&mut bytes);
+    publisher.publish(&bytes).expect("published");
+    drop(publisher);
+    drop(owner.running.stdin());
+    drop(owner.running.succeed());
+
+    let total = stage.messages();
+    assert_eq!(total, 3);
+    let seen = stage.finish_subscribers(total, [subscriber], &mut OneOrder::default());
+    assert_eq!((seen[0].received, seen[0].lost), (3, 0));
+    stage.root.info(BUS).assert_no_dead(true);
+    stage.root.assert_clean_leaves_nothing();
+}
