@@ -315,12 +315,7 @@ impl Publishing {
             return Err(PublishError::Reentrant);
         }
         match self.lock.acquire(self.ring.control(), terms.effort, self) {
-            Ok(acquired) => {
-                if acquired.owner_died {
-                    crash::point(CrashPoint::Takeover);
-                }
-                self.begin(acquired)
-            }
+            Ok(acquired) => self.begin(acquired),
             Err(Denied::Busy) => Err(terms.given_up(PublishError::Busy)),
             Err(Denied::Os(source)) => {
                 Err(PublishError::Os { action: "take the writer lock", source })
@@ -330,6 +325,10 @@ impl Publishing {
 
     #[inline]
     fn begin(&self, acquired: Acquired) -> Result<Held<'_>, PublishError> {
+        // Also where the lock was free at the first look, as a robust one is whose owner died.
+        if acquired.owner_died {
+            crash::point(CrashPoint::Takeover);
+        }
         match Session::begin(self.ring(), acquired.owner_died) {
             Ok(session) => Ok(Held { publishing: self, session }),
             Err(corrupt) => {
