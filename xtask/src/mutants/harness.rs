@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use std::{fs, thread};
+use std::{fs, io, thread};
 
 use super::table::Checker;
 use crate::command::{Failure, cargo, shown};
@@ -83,29 +83,39 @@ impl Harness {
             .stdout(output)
             .spawn()
             .map_err(cannot)?;
-        let Some(success) = wait(&mut child).map_err(cannot)? else { return Ok(Verdict::Hung) };
-        let said = fs::read_to_string(&self.output).map_err(cannot)?;
-        if success {
-            return Ok(Verdict::Passed { count: passed_in(&said) });
-        }
-        let first = first_failure_in(&said).unwrap_or("the end of the whole test process");
-        Ok(Verdict::Failed { first: first.to_owned() })
+        self.wait(&mut child, checker.touches_only_memory()).map_err(cannot)
     }
-}
 
-/// Whether the child succeeded; `None` if it had to be ended at the limit.
-fn wait(child: &mut Child) -> std::io::Result<Option<bool>> {
-    let start = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status.success()));
+    /// Waits for the end of the tests, or, if `hasty`, for the first that fails: the others add
+    /// nothing.
+    fn wait(&self, child: &mut Child, hasty: bool) -> io::Result<Verdict> {
+        let start = Instant::now();
+        loop {
+            // In this order: what the tests said before they ended must not be missed.
+            let ended = child.try_wait()?;
+            let said = fs::read_to_string(&self.output)?;
+            let failure = first_failure_in(&said).filter(|_| hasty || ended.is_some());
+            let verdict = match (failure, ended) {
+                (Some(first), _) => Verdict::Failed { first: first.to_owned() },
+                (None, Some(status)) if status.success() => {
+                    return Ok(Verdict::Passed { count: passed_in(&said) });
+                }
+                (None, Some(_)) => {
+                    let first = "the end of the whole test process".to_owned();
+                    return Ok(Verdict::Failed { first });
+                }
+                (None, None) if start.elapsed() > TIME_LIMIT => Verdict::Hung,
+                (None, None) => {
+                    thread::sleep(Duration::from_millis(20));
+                    continue;
+                }
+            };
+            if ended.is_none() {
+                child.kill()?;
+                child.wait()?;
+            }
+            return Ok(verdict);
         }
-        if start.elapsed() > TIME_LIMIT {
-            child.kill()?;
-            child.wait()?;
-            return Ok(None);
-        }
-        thread::sleep(Duration::from_millis(20));
     }
 }
 

@@ -27,6 +27,11 @@ impl Checker {
         }
     }
 
+    /// Whether the tests can be killed at any time; others remove their files at their end.
+    pub(super) fn touches_only_memory(self) -> bool {
+        matches!(self, Self::Loom(_) | Self::Tests("ring::"))
+    }
+
     /// For tables.
     pub(super) fn title(self) -> String {
         match self {
