@@ -19,8 +19,8 @@ use std::time::Duration;
 
 /// Looks at the `space` word before a publisher that waits for room lets others run, and before it
 /// sleeps: a reader that is at work frees a block within microseconds.
-const SPACE_SPINS: u32 = 100;
-const SPACE_YIELDS: u32 = 8;
+const SPACE_SPINS: u32 = 500;
+const SPACE_YIELDS: u32 = 20;
 
 /// What a look at the reader slots needs and remembers.
 #[derive(Default)]

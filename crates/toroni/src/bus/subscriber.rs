@@ -65,6 +65,8 @@ pub struct Subscriber {
     publish_at: u64,
     /// The count of `waits` up to which this reader has woken publishers that wait for room.
     answered_waits: u64,
+    /// Where it was when it saw that some wait, if it has not woken them yet.
+    asked_at: Option<u64>,
     interest: Interest,
     received: Received,
     pace: Pace,
@@ -112,6 +114,7 @@ impl Subscriber {
             published: cursor.position,
             publish_at: cursor.position + subscribing.ring.shape().block_bytes(),
             answered_waits: 0,
+            asked_at: None,
             interest,
             received: Received::default(),
             pace: Pace::default(),
@@ -362,7 +365,7 @@ impl Subscriber {
             }
             return Ok(false);
         }
-        self.publish_position();
+        self.publish_position(true);
         self.arm_descriptor();
         crash::point(CrashPoint::ReaderBeforeSleep);
         self.pace.slept();
@@ -383,7 +386,7 @@ impl Subscriber {
     #[inline]
     fn count_position(&mut self) {
         if self.cursor.position >= self.publish_at {
-            self.publish_position();
+            self.publish_position(false);
         }
     }
 
@@ -438,8 +441,8 @@ impl Subscriber {
     /// All has been read.
     fn caught_up(&mut self) {
         self.local.note_thread();
-        if self.cursor.position != self.published {
-            self.publish_position();
+        if self.cursor.position != self.published || self.asked_at.is_some() {
+            self.publish_position(true);
         }
     }
 
@@ -489,7 +492,7 @@ impl Subscriber {
                     Ok((lost_messages, lost_bytes)) => {
                         self.counts.lapses += 1;
                         self.counts.lost_messages += lost_messages;
-                        self.publish_position();
+                        self.publish_position(true);
                         ReceiveError::Lapped { lost_messages, lost_bytes }
                     }
                 }
@@ -497,9 +500,10 @@ impl Subscriber {
         }
     }
 
-    /// Writes position and counts to the slot, and wakes publishers that wait for room.
+    /// Writes position and counts to the slot, and wakes publishers that wait for room: now, if this
+    /// reader is pausing, else when it is worth it.
     #[cold]
-    fn publish_position(&mut self) {
+    fn publish_position(&mut self, pausing: bool) {
         self.local.note_thread();
         let slot = self.claim.slot();
         self.published = self.cursor.position;
@@ -512,10 +516,19 @@ impl Subscriber {
         // SPACE
         fence(Ordering::SeqCst);
         let waits = self.subscribing.ring.control().waits.0.load(Ordering::Acquire);
-        if waits != self.answered_waits {
+        if waits == self.answered_waits {
+            return;
+        }
+        // Those that still poll see each block that is read. Those that sleep are woken when an eighth
+        // of the ring is free: for each block it would cost both sides more than reading or writing it.
+        // They look again by themselves after 1 ms.
+        let space = &self.subscribing.readers.control().space.0;
+        space.fetch_add(1, Ordering::Release);
+        let since = *self.asked_at.get_or_insert(self.cursor.position);
+        let enough = self.subscribing.ring.shape().capacity() / 8;
+        if pausing || self.cursor.position.wrapping_sub(since) >= enough {
             self.answered_waits = waits;
-            let space = &self.subscribing.readers.control().space.0;
-            space.fetch_add(1, Ordering::Release);
+            self.asked_at = None;
             futex::wake_all(space);
         }
     }
@@ -544,7 +557,7 @@ impl Subscriber {
 
     #[cold]
     fn sleep(&mut self, deadline: Option<Instant>) -> Result<(), ReceiveError> {
-        self.publish_position();
+        self.publish_position(true);
         let by_descriptor = self.subscribing.ring.header().settings.notify != NotifyKind::Futex;
         let bell = self.subscribing.bell();
         let arms = &self.claim.slot().arms;

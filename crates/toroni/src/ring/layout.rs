@@ -27,7 +27,7 @@
 //! | TAIL | writer: `tail` | joining reader, next writer | everything before `tail` |
 //! | RESERVE | writer: fence before the first byte | reader: fence after its copy | `reserved` |
 //! | INDEX | writer: `position` of an entry | reader: the same word | the entry's `sequence` |
-//! | LOCK | unlock | lock | all that the previous owner wrote |
+//! | LOCK | unlock, or the death of the owner | lock, or takeover | all that the previous owner wrote |
 //! | JOIN | reader: fence after `joins` | writer: fence before its scan | the new reader's slot |
 //! | SLEEP | reader: fence after `sleeps`/`arms` | writer: fence after unlock | that somebody must be woken |
 //! | SPACE | publisher: fence after `waits` | reader: fence after its position | that a publisher waits for room |
