@@ -87,13 +87,19 @@ impl<'a> Ring<'a> {
     /// load, behind its own fence, sees it.
     #[inline]
     pub(crate) fn is_intact(&self, position: u64) -> bool {
+        self.reserved_if_intact(position).is_some()
+    }
+
+    /// As [`Self::is_intact`]: `reserved`, if it is.
+    #[inline]
+    pub(crate) fn reserved_if_intact(&self, position: u64) -> Option<u64> {
         fence(Ordering::Acquire);
         // What the paper's prototype did: believes bytes that are being overwritten.
         #[cfg(toroni_mutant = "tail_for_reserved")]
         let reserved = self.control.commit.0.tail.load(Ordering::Relaxed);
         #[cfg(not(toroni_mutant = "tail_for_reserved"))]
         let reserved = self.control.reserved.0.load(Ordering::Relaxed);
-        reserved <= position.saturating_add(self.shape.capacity())
+        (reserved <= position.saturating_add(self.shape.capacity())).then_some(reserved)
     }
 
     /// The entry of block `number` modulo [`BLOCKS`], or `None` while it changes or if it was never

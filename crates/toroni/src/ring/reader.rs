@@ -66,9 +66,11 @@ impl Cursor {
         // Before anything is believed, the 0 too: a lapped reader may stand on payload bytes that
         // are 0, and would sleep for ever.
         #[cfg(not(toroni_mutant = "cache_before_validation"))]
-        if !ring.is_intact(self.position) {
+        let Some(reserved) = ring.reserved_if_intact(self.position) else {
             return Err(Interrupted::Lapped);
-        }
+        };
+        #[cfg(any(toroni_mutant = "cache_before_validation", toroni_mutant = "tail_for_reserved"))]
+        let reserved = u64::MAX;
         if word == 0 {
             return Ok(None);
         }
@@ -78,7 +80,13 @@ impl Cursor {
             tag: tag_of(word),
             length: length_of(word),
         };
-        if seen.tag == 0 || record_bytes(seen.length) > ring.shape().largest_record() {
+        // A record and the 0 behind it lie below `reserved`, which the writer raised before it
+        // committed. Without this a wrong length could lead behind the end of the stream, and from
+        // there round and round through what older laps left.
+        if seen.tag == 0
+            || record_bytes(seen.length) > ring.shape().largest_record()
+            || seen.next_position().saturating_add(ALIGNMENT) > reserved
+        {
             return Err(self.corrupt(ring, word));
         }
         Ok(Some(seen))
