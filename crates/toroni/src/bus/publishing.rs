@@ -227,7 +227,7 @@ impl Publishing {
             let bytes = record.bytes();
             if !held.session.fits(bytes) {
                 let now = (held.session.sequence(), held.session.tail());
-                self.count(now.0 - counted.0, now.1 - counted.1);
+                self.count(now.0.wrapping_sub(counted.0), now.1 - counted.1);
                 held = match self.make_room(held, bytes, terms) {
                     Ok(held) => held,
                     Err(error) => {
@@ -241,7 +241,7 @@ impl Publishing {
             crash::point(CrashPoint::MidBurst);
         }
         let now = (held.session.sequence(), held.session.tail());
-        self.count(now.0 - counted.0, now.1 - counted.1);
+        self.count(now.0.wrapping_sub(counted.0), now.1 - counted.1);
         drop(held);
         self.wake();
         Ok(())

@@ -1,9 +1,9 @@
 //! A snapshot of a bus, for people who look: `toroni info`, `toroni topics`.
 
 use super::{Bus, BusId, clock, ring_of};
-use crate::error::OpenError;
+use crate::error::{Corrupt, OpenError};
 use crate::ring::layout::{Control, READER_GATES, SLOT_ACTIVE};
-use crate::ring::reader::Cursor;
+use crate::ring::reader::{Cursor, Interrupted};
 use crate::settings::{LockKind, NotifyKind, Policy};
 use crate::shm::directory::{BusDirectory, BusFile, SOCKETS};
 use crate::shm::header::Header;
@@ -239,10 +239,18 @@ impl Bus {
         let mut cursor = Cursor::at_oldest(ring_of(&ring))?;
         let mut scratch = crate::ring::copy::Scratch::default();
         while cursor.position < end {
-            // A writer may overtake; what it overwrites is no longer in the ring.
-            let Ok(Some(seen)) = cursor.look(ring_of(&ring)) else {
-                cursor.resume(ring_of(&ring), 0)?;
-                continue;
+            let seen = match cursor.look(ring_of(&ring)) {
+                Ok(Some(seen)) => seen,
+                // What a writer overwrites is no longer in the ring.
+                Err(Interrupted::Lapped) => {
+                    cursor.resume(ring_of(&ring), 0)?;
+                    continue;
+                }
+                Err(Interrupted::Corrupt(corrupt)) => return Err(corrupt.into()),
+                Ok(None) => {
+                    let (what, position) = ("end of the stream", cursor.position);
+                    return Err(Corrupt { what, value: end, position }.into());
+                }
             };
             if cursor.copy_front(ring_of(&ring), &seen, MAX_EXTENSIONS_BYTES, &mut scratch).is_err()
             {
@@ -253,7 +261,7 @@ impl Bus {
             let front = (seen.length as usize).min(MAX_EXTENSIONS_BYTES);
             let Ok((extensions, offset)) = decode(tag, scratch.bytes(front)) else { continue };
             if tag.topic() != TopicId::INLINE && mirror.name(tag.topic()).is_none() {
-                mirror.sync(table(&ring)).map_err(crate::error::Corrupt::from)?;
+                mirror.sync(table(&ring)).map_err(Corrupt::from)?;
             }
             let name = match extensions.inline_topic {
                 Some(name) => name,
@@ -266,7 +274,7 @@ impl Bus {
             count.0 += 1;
             count.1 += u64::from(seen.length).saturating_sub(offset as u64);
         }
-        mirror.sync(table(&ring)).map_err(crate::error::Corrupt::from)?;
+        mirror.sync(table(&ring)).map_err(Corrupt::from)?;
         for topic in mirror.names() {
             counts.entry(topic.as_str().to_owned()).or_default();
         }
