@@ -360,6 +360,8 @@ impl Subscriber {
     #[cold]
     fn drained(&mut self, body: Body) -> Result<bool, ReceiveError> {
         if self.descriptor.is_none() {
+            // Where the file was, there is nothing but zeros: the end of the stream, for ever.
+            self.check_files()?;
             if let Step::Pause(count) = self.pace.empty(WaitStrategy::Spin) {
                 pause(count);
             }
@@ -576,7 +578,11 @@ impl Subscriber {
                 Some(descriptor) if by_descriptor => descriptor.wait(bell, Some(slice)),
                 _ => self.futex.wait(bell, Some(slice)),
             };
-            waited.map_err(|source| ReceiveError::Os { action: "wait for a message", source })?;
+            if let Err(source) = waited {
+                // The kernel does not wait at a word that has lost its file.
+                self.check_files()?;
+                return Err(ReceiveError::Os { action: "wait for a message", source });
+            }
             crash::point(CrashPoint::ReaderAsleep);
             if self.pace.sleeps() % SLEEPS_UNTIL_CHECK == SLEEPS_UNTIL_CHECK - 1 {
                 self.check_slowly()?;
@@ -589,6 +595,17 @@ impl Subscriber {
     /// What is asked now and then: after a sleep, or when drained.
     fn check_slowly(&self) -> Result<(), ReceiveError> {
         self.stamp.check()?;
+        self.check_files()?;
+        if self.subscribing.ring.is_unlinked()
+            && matches!(self.cursor.look(ring_of(&self.subscribing.ring)), Ok(None))
+        {
+            return Err(ReceiveError::Unlinked);
+        }
+        Ok(())
+    }
+
+    /// Whether the mapped files have been truncated, as far as this process has met that.
+    fn check_files(&self) -> Result<(), ReceiveError> {
         for (damaged, what) in [
             (self.subscribing.ring.was_damaged(), "the file ring was truncated"),
             (self.subscribing.readers.was_damaged(), "the file readers was truncated"),
@@ -596,11 +613,6 @@ impl Subscriber {
             if damaged {
                 return Err(Corrupt { what, value: 0, position: self.cursor.position }.into());
             }
-        }
-        if self.subscribing.ring.is_unlinked()
-            && matches!(self.cursor.look(ring_of(&self.subscribing.ring)), Ok(None))
-        {
-            return Err(ReceiveError::Unlinked);
         }
         Ok(())
     }
