@@ -1,0 +1,206 @@
+//! Hostile bytes: whatever stands in the files of a bus, its users get messages or errors. They do not
+//! panic, hang, or touch memory that is not theirs.
+//!
+//! - `sites`: the words of a bus that are worth changing, and the values to change them to.
+//! - `template`: a bus with some past, restored before each case.
+//! - `victim`: what a process does with a bus, all of it.
+//! - `supervisor`: runs cases in processes of their own, and sees how these end.
+//! - `truncation`: files that become shorter while they are mapped.
+//!
+//! A failure names the file, offset, value and moment; set `TORONI_HOSTILE_ONLY` to that text to run
+//! this case alone. More values for each word: `TORONI_HOSTILE_THOROUGH=1`; more rounds of the random
+//! cases: `TORONI_HOSTILE_ROUNDS=100000`; another seed: `TORONI_HOSTILE_SEED=7`.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod random;
+mod sites;
+mod supervisor;
+mod template;
+mod truncation;
+mod victim;
+
+use random::Random;
+use sites::{Change, Moment, Site};
+use std::time::{Duration, Instant};
+use supervisor::Child;
+use template::{Kind, Template};
+use victim::Manner;
+
+/// Every word of the headers, and of the control page, of a bus with a `lease`.
+#[test]
+fn words_of_a_lease_bus_before_it_is_opened() {
+    one_word_at_a_time("words_of_a_lease_bus_before_it_is_opened", Kind::Lease, Moment::Before);
+}
+
+#[test]
+fn words_of_a_lease_bus_while_it_is_open() {
+    one_word_at_a_time("words_of_a_lease_bus_while_it_is_open", Kind::Lease, Moment::Open);
+}
+
+#[test]
+fn words_of_a_lease_bus_under_the_writer_lock() {
+    one_word_at_a_time("words_of_a_lease_bus_under_the_writer_lock", Kind::Lease, Moment::Locked);
+}
+
+#[test]
+fn words_of_a_robust_bus_before_it_is_opened() {
+    one_word_at_a_time("words_of_a_robust_bus_before_it_is_opened", Kind::Robust, Moment::Before);
+}
+
+#[test]
+fn words_of_a_robust_bus_while_it_is_open() {
+    one_word_at_a_time("words_of_a_robust_bus_while_it_is_open", Kind::Robust, Moment::Open);
+}
+
+#[test]
+fn words_of_a_robust_bus_under_the_writer_lock() {
+    one_word_at_a_time("words_of_a_robust_bus_under_the_writer_lock", Kind::Robust, Moment::Locked);
+}
+
+#[test]
+fn words_of_a_bus_with_a_full_topic_table() {
+    one_word_at_a_time("words_of_a_bus_with_a_full_topic_table", Kind::Full, Moment::Before);
+}
+
+#[test]
+fn words_of_a_young_bus() {
+    one_word_at_a_time("words_of_a_young_bus", Kind::Young, Moment::Before);
+}
+
+/// Several words at once, with values that fit each other badly.
+#[test]
+fn random_words_together() {
+    supervisor::run("random_words_together", |child| several_words(child, rounds(1500)));
+}
+
+/// As above, for long: by default a hundred thousand rounds.
+#[test]
+#[ignore = "takes minutes; cargo test -p toroni --test hostile -- --ignored"]
+fn random_words_together_for_long() {
+    supervisor::run("random_words_together_for_long", |child| {
+        several_words(child, rounds(100_000));
+    });
+}
+
+/// Words that change all the time, while all operations run.
+#[test]
+fn words_that_never_stand_still() {
+    supervisor::run("words_that_never_stand_still", |child| scribble(child, 40));
+}
+
+/// As above, for long.
+#[test]
+#[ignore = "takes minutes; cargo test -p toroni --test hostile -- --ignored"]
+fn words_that_never_stand_still_for_long() {
+    supervisor::run("words_that_never_stand_still_for_long", |child| scribble(child, 4000));
+}
+
+fn one_word_at_a_time(test: &str, kind: Kind, moment: Moment) {
+    supervisor::run(test, |child| {
+        let template = Template::new(child.directory(), kind);
+        for site in sites::of(&template) {
+            if !site.is_for(moment) {
+                continue;
+            }
+            for change in sites::changes(&template, &site) {
+                child.case(&format!("{kind:?} {change} {moment:?}"), || {
+                    template.restore();
+                    expose(&template, moment, site.manner(moment), &[change]);
+                });
+            }
+        }
+    });
+}
+
+fn several_words(child: &mut Child, rounds: u64) {
+    let templates = [Kind::Lease, Kind::Robust, Kind::Full, Kind::Young]
+        .map(|kind| Template::new(child.directory(), kind));
+    for round in 0..rounds {
+        let seed = seed() + round;
+        let mut random = Random::new(seed);
+        let template = random.pick(&templates);
+        let sites: Vec<Site> = sites::of(template)
+            .into_iter()
+            .filter(|site| site.is_for(Moment::Open) && !site.is_mutex())
+            .collect();
+        let changes: Vec<Change> = (0..2 + random.below(5))
+            .filter_map(|_| {
+                let changes = sites::changes(template, random.pick(&sites));
+                (!changes.is_empty()).then(|| random.pick(&changes).clone())
+            })
+            .collect();
+        let moment = *random.pick(&[Moment::Before, Moment::Open, Moment::Locked]);
+        let text: Vec<String> = changes.iter().map(Change::to_string).collect();
+        let name = format!("seed {seed} {:?} {} {moment:?}", template.kind, text.join(", "));
+        child.case(&name, || {
+            template.restore();
+            expose(template, moment, Manner::Limited, &changes);
+        });
+    }
+}
+
+/// Makes the changes at the moment, and lets all operations meet them.
+fn expose(template: &Template, moment: Moment, manner: Manner, changes: &[Change]) {
+    let apply = || changes.iter().for_each(|change| template.apply(change));
+    match moment {
+        Moment::Before => apply(),
+        Moment::Open => {
+            let mut user = victim::User::open(template);
+            apply();
+            user.work(manner);
+        }
+        Moment::Locked => {
+            let mut user = victim::User::open(template);
+            user.publish_while(apply);
+            user.work(manner);
+        }
+    }
+    victim::visit(template, manner);
+}
+
+fn scribble(child: &mut Child, rounds: u64) {
+    let templates = [Kind::Lease, Kind::Robust].map(|kind| Template::new(child.directory(), kind));
+    for round in 0..rounds {
+        let seed = seed() + round;
+        let template = Random::new(seed).pick(&templates);
+        child.case(&format!("seed {seed} {:?}", template.kind), || {
+            template.restore();
+            let sites: Vec<Site> = sites::of(template)
+                .into_iter()
+                .filter(|site| site.is_for(Moment::Open) && !site.is_mutex())
+                .collect();
+            let changes: Vec<Change> =
+                sites.iter().flat_map(|site| sites::changes(template, site)).collect();
+            let end = Instant::now() + Duration::from_millis(100);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let mut random = Random::new(seed);
+                    while Instant::now() < end {
+                        template.apply(random.pick(&changes));
+                        if random.below(8) == 0 {
+                            template.mend(random.pick(&sites));
+                        }
+                    }
+                });
+                while Instant::now() < end {
+                    if let Some(mut user) = victim::User::try_open(template) {
+                        user.work(Manner::Limited);
+                    }
+                }
+            });
+        });
+    }
+}
+
+fn rounds(default: u64) -> u64 {
+    number("TORONI_HOSTILE_ROUNDS").unwrap_or(default)
+}
+
+fn seed() -> u64 {
+    number("TORONI_HOSTILE_SEED").unwrap_or(1) << 32
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().map(|value| value.parse().expect("a number"))
+}

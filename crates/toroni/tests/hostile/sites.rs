@@ -1,0 +1,234 @@
+//! The words of a bus, and what to change them to. Offsets are those of
+//! `crates/toroni/src/ring/layout.rs`.
+
+use crate::random::Random;
+use crate::template::{CAPACITY, Kind, TABLE_BYTES, TABLE_OFFSET, Template};
+use crate::victim::Manner;
+use std::fmt;
+
+/// A word, or a part of one.
+#[derive(Clone, Debug)]
+pub(crate) struct Site {
+    pub(crate) file: &'static str,
+    pub(crate) offset: u64,
+    /// In bytes: 1, 4 or 8.
+    pub(crate) width: usize,
+    values: Values,
+}
+
+/// How many values are tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Values {
+    All,
+    /// For one of many words of the same meaning.
+    Few,
+    /// For words that mean nothing.
+    One,
+}
+
+/// A value for a site.
+#[derive(Clone)]
+pub(crate) struct Change {
+    pub(crate) site: Site,
+    pub(crate) value: u64,
+}
+
+/// When the change is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moment {
+    /// Before anybody opens the bus.
+    Before,
+    /// While publishers and subscribers are at work.
+    Open,
+    /// While a publisher holds the writer lock.
+    Locked,
+}
+
+const CONTROL: u64 = 4096;
+const LOCK: u64 = CONTROL;
+const MUTEX: std::ops::Range<u64> = CONTROL + 640..CONTROL + 704;
+const INDEX: std::ops::Range<u64> = CONTROL + 1024..CONTROL + 2048;
+const SLOTS: u64 = 4096;
+const HEADERS: u64 = 232;
+
+impl Site {
+    /// Whether a change at this moment can be noticed: headers are read when a bus is opened.
+    pub(crate) fn is_for(&self, moment: Moment) -> bool {
+        if self.values == Values::One && moment != Moment::Before {
+            return false;
+        }
+        match moment {
+            Moment::Before => true,
+            Moment::Open => self.offset >= 64,
+            // While it is locked, the C library's mutex is part of a list of the thread that holds
+            // it: who changes it then changes that process's memory. That is between publishers, and
+            // the reason for the other kind.
+            Moment::Locked => self.file == "ring" && self.offset >= CONTROL && !self.is_mutex(),
+        }
+    }
+
+    /// Whether the operations may wait without a limit. Whoever writes the lock while others are at
+    /// work says that it is held, and the holder may be one of those who live. Before, nobody lives.
+    pub(crate) fn manner(&self, moment: Moment) -> Manner {
+        let lock = self.file == "ring" && (LOCK..LOCK + 8).contains(&self.offset);
+        let held = lock && moment != Moment::Before;
+        if held || self.is_mutex() { Manner::Limited } else { Manner::Blocking }
+    }
+
+    /// Whether it belongs to the C library.
+    pub(crate) fn is_mutex(&self) -> bool {
+        self.file == "ring" && MUTEX.contains(&self.offset)
+    }
+
+    /// Whether a header's checksum covers it.
+    pub(crate) fn is_under_checksum(&self) -> bool {
+        let end = if self.file == "ring" { 200 } else { 64 };
+        self.offset < end && !(48..56).contains(&self.offset)
+    }
+}
+
+/// All sites of a bus.
+pub(crate) fn of(template: &Template) -> Vec<Site> {
+    let mut sites = Vec::new();
+    let mut add = |file, offset, width, values| sites.push(Site { file, offset, width, values });
+    for file in ["ring", "publishers", "readers"] {
+        let end = if file == "ring" { HEADERS } else { 64 };
+        for offset in (0..end).step_by(8) {
+            add(file, offset, 8, Values::One);
+            add(file, offset, 4, Values::Few);
+            add(file, offset + 4, 4, Values::Few);
+        }
+    }
+    for offset in (CONTROL..CONTROL + 2048).step_by(8) {
+        let values = match offset - CONTROL {
+            0 | 8 | 16 | 128 | 256 | 384 | 512 | 520 | 528 | 768 | 896 | 904 | 912 => Values::All,
+            _ if MUTEX.contains(&offset) => Values::All,
+            _ if INDEX.contains(&offset) => {
+                if (offset - INDEX.start) / 16 % 21 < 2 {
+                    Values::All
+                } else {
+                    Values::Few
+                }
+            }
+            _ => Values::One,
+        };
+        add("ring", offset, 8, values);
+        // The lock, the word of sleeping readers, the count of topics, and the C library's mutex.
+        if [0, 256, 768].contains(&(offset - CONTROL)) || MUTEX.contains(&offset) {
+            add("ring", offset, 4, Values::All);
+            add("ring", offset + 4, 4, Values::Few);
+        }
+    }
+    for word in 0..TABLE_BYTES / 8 {
+        let values = match word {
+            0..4 => Values::All,
+            4..64 => Values::One,
+            // Nothing is behind the last name, or in the middle of names.
+            _ if word % 16 > 0 => continue,
+            _ => Values::Few,
+        };
+        add("ring", TABLE_OFFSET + word * 8, 8, values);
+        add("ring", TABLE_OFFSET + word * 8, 1, values);
+    }
+    let count = template.positions.len();
+    for (number, position) in template.positions.iter().enumerate() {
+        let header = Template::offset_of(*position);
+        let values = match number {
+            _ if number < 2 || number + 2 > count => Values::All,
+            _ if number < 4 || number + 6 > count || number % 32 == 0 => Values::Few,
+            _ => continue,
+        };
+        add("ring", header, 8, values);
+        add("ring", header, 4, values);
+        add("ring", header + 4, 4, values);
+        add("ring", header + 4, 1, values);
+        for body in 1..4 {
+            add("ring", Template::offset_of(position + body * 8), 8, Values::Few);
+            add("ring", Template::offset_of(position + body * 8), 1, Values::Few);
+        }
+    }
+    add("ring", Template::offset_of(template.tail), 8, Values::All);
+    for slot in [0, 1, 3] {
+        for offset in (SLOTS + slot * 128..SLOTS + slot * 128 + 128).step_by(8) {
+            let values = if slot == 0 { Values::All } else { Values::Few };
+            for file in ["publishers", "readers"] {
+                add(file, offset, 8, values);
+                if offset % 128 < 32 {
+                    add(file, offset, 4, values);
+                    add(file, offset + 4, 4, values);
+                }
+            }
+        }
+    }
+    for offset in (128..128 + 640).step_by(8) {
+        let values = if offset % 128 == 0 { Values::All } else { Values::One };
+        add("readers", offset, 8, values);
+        add("readers", offset, 4, values);
+    }
+    // The rest is what it is in any bus.
+    sites.retain(|site| match template.kind {
+        Kind::Lease => true,
+        Kind::Robust => site.file == "readers" || site.offset < CONTROL + 1024,
+        Kind::Full => site.file == "ring" && site.offset >= CONTROL + 768,
+        Kind::Young => site.file == "ring" && site.offset >= CONTROL,
+    });
+    sites
+}
+
+/// What a site is changed to, in turn.
+pub(crate) fn changes(template: &Template, site: &Site) -> Vec<Change> {
+    let original = template.original(site);
+    let bits = 8 * site.width;
+    let mask = u64::MAX >> (64 - bits);
+    let mut random = Random::new(site.offset << 8 | bits as u64);
+    let top = 1 << (bits - 1);
+    let thorough = std::env::var_os("TORONI_HOSTILE_THOROUGH").is_some();
+    let values = if thorough { Values::All } else { site.values };
+    let mut values = match (values, site.width) {
+        (Values::One, _) => vec![mask],
+        (Values::Few, 8) => vec![0, mask - 7, 1 << 62, original.wrapping_add(8), random.next()],
+        (Values::Few, _) => vec![0, mask, top, original.wrapping_add(1), random.next()],
+        (Values::All, _) => {
+            let mut all = vec![0, 1, mask, mask - 7, top, top / 2 - 8];
+            for by in [8, CAPACITY] {
+                all.extend([original.wrapping_add(by), original.wrapping_sub(by)]);
+            }
+            all.extend((0..bits).step_by(13).map(|bit| original ^ 1 << bit));
+            all.push(random.next());
+            if thorough {
+                all.extend([2, 7, 8, mask - 8, top - 8, top / 2]);
+                for by in [1, CAPACITY / 64, CAPACITY / 2, CAPACITY + 8] {
+                    all.extend([original.wrapping_add(by), original.wrapping_sub(by)]);
+                }
+                all.extend((0..bits).map(|bit| original ^ 1 << bit));
+                all.extend((0..8).map(|_| random.next()));
+            }
+            all
+        }
+    };
+    if site.file == "ring" && site.offset == LOCK && site.width == 4 {
+        // Slots and generations of participants, waiters and starving ones.
+        for flags in [0, 1 << 31, 1 << 30, 3 << 30] {
+            values.push(flags);
+            for slot in [0, 1, 2, 4, 5, 4095] {
+                for generation in [0, 1, 2, 3, (1 << 18) - 1] {
+                    values.push(flags | (slot << 18 & 0x3FFF_FFFF) | generation);
+                }
+            }
+        }
+    }
+    for value in &mut values {
+        *value &= mask;
+    }
+    values.sort_unstable();
+    values.dedup();
+    values.retain(|value| *value != original);
+    values.into_iter().map(|value| Change { site: site.clone(), value }).collect()
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { site: Site { file, offset, width, .. }, value } = self;
+        write!(formatter, "{file}+{offset:#x}/{width}={value:#x}")
+    }
+}

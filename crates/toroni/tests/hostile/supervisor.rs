@@ -1,0 +1,174 @@
+//! Cases in a process of their own, which may die or hang, and what the test learns of that.
+
+use crate::template::Directory;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// A case that takes longer hangs. Each takes some milliseconds on an idle machine.
+fn patience() -> Duration {
+    let seconds = std::env::var("TORONI_HOSTILE_PATIENCE").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(40))
+}
+
+/// After so many failures the rest is not worth the time.
+const MOST_FAILURES: usize = 25;
+const CHILD: &str = "TORONI_HOSTILE_CHILD";
+const ONLY: &str = "TORONI_HOSTILE_ONLY";
+const CASE_BYTES: usize = 512;
+
+/// Runs `cases` in child processes. If one dies or hangs, the next goes on with the case after that.
+/// `test` is the name of the calling test.
+///
+/// # Panics
+/// If any case failed, with what happened to each.
+pub(crate) fn run(test: &str, cases: impl FnOnce(&mut Child)) {
+    if let Some(child) = Child::from_environment() {
+        return child.run(cases);
+    }
+    let directory = Directory::new();
+    let mut failures = Vec::new();
+    let mut first = 0;
+    let done = loop {
+        let mut started = start(test, directory.path(), first);
+        let ending = watch(&mut started, directory.path());
+        failures.extend(read_panics(directory.path()));
+        let (number, case) = read_case(directory.path());
+        let what = match ending {
+            Ending::Exit(status) if status.success() => break number + 1,
+            Ending::Exit(status) => {
+                let panic = read(&directory.path().join("panic"));
+                format!("the process died: {status} {}", panic.replace('\n', " "))
+            }
+            Ending::Hang => format!("no end within {:?}", patience()),
+        };
+        eprintln!("{case}: {what}");
+        failures.push(format!("{case}: {what}"));
+        first = number + 1;
+        if failures.len() >= MOST_FAILURES || !directory.path().join("case").exists() {
+            break first;
+        }
+    };
+    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
+    let any = std::env::var_os(ONLY).is_some() || directory.path().join("case").exists();
+    assert!(any, "the child ran no case at all");
+    eprintln!("{test}: {done} cases");
+}
+
+/// The process in which cases run.
+pub(crate) struct Child {
+    directory: PathBuf,
+    next: u64,
+    /// Earlier ones have been run by another child.
+    first: u64,
+    only: Option<String>,
+    case_file: Option<File>,
+}
+
+impl Child {
+    /// A directory in memory, for the buses of the cases.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Runs a case, unless that has been done. A panic in it is noted.
+    pub(crate) fn case(&mut self, name: &str, case: impl FnOnce()) {
+        let number = self.next;
+        self.next += 1;
+        if number < self.first || self.only.as_ref().is_some_and(|only| only != name) {
+            return;
+        }
+        let mut text = format!("{number} {name}").into_bytes();
+        text.resize(CASE_BYTES, b' ');
+        let file = self.case_file.get_or_insert_with(|| {
+            File::create(self.directory.join("case")).expect("a directory of this test")
+        });
+        file.write_all_at(&text, 0).unwrap();
+        if catch_unwind(AssertUnwindSafe(case)).is_err() {
+            let mut panics = read(&self.directory.join("panics"));
+            let message = read(&self.directory.join("panic"));
+            writeln!(panics, "{name}: {}", message.replace('\n', " ")).unwrap();
+            std::fs::write(self.directory.join("panics"), panics).unwrap();
+            let _ = std::fs::remove_file(self.directory.join("panic"));
+        }
+    }
+
+    fn from_environment() -> Option<Self> {
+        let task = std::env::var(CHILD).ok()?;
+        let (first, directory) = task.split_once(' ').unwrap();
+        let directory = PathBuf::from(directory);
+        let only = std::env::var(ONLY).ok();
+        Some(Self { directory, next: 0, first: first.parse().unwrap(), only, case_file: None })
+    }
+
+    fn run(mut self, cases: impl FnOnce(&mut Self)) {
+        let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
+        rustix::process::setrlimit(rustix::process::Resource::Core, none).unwrap();
+        let kill = Some(rustix::process::Signal::KILL);
+        rustix::process::set_parent_process_death_signal(kill).unwrap();
+        let message = self.directory.join("panic");
+        std::panic::set_hook(Box::new(move |panic| {
+            // The first one counts: what follows while it unwinds is its consequence.
+            if !message.exists() {
+                let _ = std::fs::write(&message, panic.to_string());
+            }
+        }));
+        cases(&mut self);
+        let _ = std::panic::take_hook();
+    }
+}
+
+enum Ending {
+    Exit(ExitStatus),
+    Hang,
+}
+
+fn start(test: &str, directory: &Path, first: u64) -> std::process::Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args([test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"])
+        .env(CHILD, format!("{first} {}", directory.display()))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+fn watch(child: &mut std::process::Child, directory: &Path) -> Ending {
+    let mut seen = (String::new(), Instant::now());
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return Ending::Exit(status);
+        }
+        let now = read(&directory.join("case"));
+        if now != seen.0 {
+            seen = (now, Instant::now());
+        } else if seen.1.elapsed() > patience() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            return Ending::Hang;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Number and name of the last case that was begun.
+fn read_case(directory: &Path) -> (u64, String) {
+    let text = read(&directory.join("case"));
+    let (number, name) = text.trim().split_once(' ').unwrap_or(("0", "before the first case"));
+    (number.parse().unwrap(), name.to_owned())
+}
+
+fn read_panics(directory: &Path) -> Vec<String> {
+    let path = directory.join("panics");
+    let panics = read(&path).lines().map(str::to_owned).collect();
+    let _ = std::fs::remove_file(path);
+    panics
+}
+
+fn read(path: &Path) -> String {
+    String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned()
+}

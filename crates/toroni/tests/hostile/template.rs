@@ -1,0 +1,216 @@
+//! A bus with some past, as bytes, and how it is restored and changed.
+
+use crate::sites::{Change, Site};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use toroni::{BusConfig, LockKind, NotifyKind, Policy, Start};
+
+/// Bytes of the stream: the smallest there can be, so that cases are fast.
+pub(crate) const CAPACITY: u64 = 64 << 10;
+/// Offsets of `crates/toroni/src/ring/layout.rs`.
+pub(crate) const TABLE_OFFSET: u64 = 8192;
+pub(crate) const TABLE_BYTES: u64 = 4096;
+pub(crate) const DATA_OFFSET: u64 = TABLE_OFFSET + TABLE_BYTES;
+const CHECKSUM_OFFSET: usize = 48;
+/// Bytes under the checksum: the header of `ring` without its last part, and that of the others.
+const RING_HEADER_BYTES: usize = 200;
+const FILE_HEADER_BYTES: usize = 64;
+
+/// Name of the bus in its directory.
+pub(crate) const BUS: &str = "b";
+/// A topic that the table has.
+pub(crate) const KNOWN: &str = "plant/known";
+
+/// The files of a bus.
+pub(crate) const FILES: [&str; 3] = ["ring", "publishers", "readers"];
+
+/// What the bus is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Lease lock, futex, and the policy with state in the ring; lapped twice.
+    Lease,
+    /// Robust lock, datagrams; lapped twice.
+    Robust,
+    /// With a full topic table, so that some records carry their topics.
+    Full,
+    /// Some messages old.
+    Young,
+}
+
+/// A bus as it was when all had left.
+pub(crate) struct Template {
+    pub(crate) kind: Kind,
+    root: PathBuf,
+    files: [Vec<u8>; 3],
+    /// Positions of the messages that it holds.
+    pub(crate) positions: Vec<u64>,
+    /// Where the stream ends.
+    pub(crate) tail: u64,
+}
+
+impl Template {
+    /// Makes a bus below `directory` and gives it a past.
+    pub(crate) fn new(directory: &Path, kind: Kind) -> Self {
+        let root = directory.join(format!("{kind:?}"));
+        let _ = std::fs::remove_dir_all(&root);
+        std::fs::create_dir(&root).unwrap();
+        let budget = Duration::from_millis(1);
+        let (lock, notify, policy) = match kind {
+            Kind::Lease | Kind::Full => {
+                let per = Duration::from_millis(3);
+                (LockKind::Lease, NotifyKind::Futex, Policy::Bounded { budget, per })
+            }
+            Kind::Robust => {
+                (LockKind::Robust, NotifyKind::Datagram, Policy::Wait { limit: Some(budget) })
+            }
+            Kind::Young => (LockKind::Lease, NotifyKind::Datagram, Policy::Overwrite),
+        };
+        let bus = BusConfig::new()
+            .directory(&root)
+            .capacity(CAPACITY)
+            .topic_table_bytes(TABLE_BYTES)
+            .max_publishers(4)
+            .max_subscribers(4)
+            .lock(lock)
+            .notify(notify)
+            .policy(policy)
+            .persistent(true)
+            .timestamps(kind == Kind::Robust)
+            .create(BUS)
+            .unwrap();
+        let known = bus.publisher(KNOWN).unwrap();
+        known.publish(b"").unwrap();
+        known.publish_to_descendants(b"12345").unwrap();
+        let names = if kind == Kind::Full { 18 } else { 2 };
+        for number in 0..names {
+            bus.publisher(&name(number)).unwrap().publish([7; 40]).unwrap();
+        }
+        let mut size = 0;
+        while kind != Kind::Young && bus.stats().unwrap().tail < 2 * CAPACITY + 1000 {
+            size = (size * 7 + 13) % 900;
+            known.publish(vec![0xA5; size]).unwrap();
+            known.publish_batch(&[&b"one"[..], b"", b"three"]).unwrap();
+            bus.publisher(&name(names - 1)).unwrap().publish(b"perhaps inline").unwrap();
+        }
+        let mut subscriber = bus.subscriber().pattern("**").start(Start::Oldest).build().unwrap();
+        let mut positions = Vec::new();
+        while let Some(message) = subscriber.try_receive().unwrap() {
+            positions.push(message.position());
+        }
+        let tail = bus.stats().unwrap().tail;
+        drop((subscriber, known, bus));
+        let files = FILES.map(|name| std::fs::read(root.join(BUS).join(name)).unwrap());
+        Self { kind, root, files, positions, tail }
+    }
+
+    /// The directory that the bus is in.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// A configuration that opens it.
+    pub(crate) fn config(&self) -> BusConfig {
+        BusConfig::new().directory(&self.root)
+    }
+
+    /// Makes the bus what it was.
+    pub(crate) fn restore(&self) {
+        let directory = self.root.join(BUS);
+        let _ = std::fs::create_dir(&directory);
+        let _ = std::fs::remove_dir_all(directory.join("sockets"));
+        std::fs::create_dir(directory.join("sockets")).unwrap();
+        for (name, bytes) in FILES.iter().zip(&self.files) {
+            std::fs::write(directory.join(name), bytes).unwrap();
+        }
+    }
+
+    /// What a word was.
+    pub(crate) fn original(&self, site: &Site) -> u64 {
+        let offset = usize::try_from(site.offset).unwrap();
+        let mut bytes = [0; 8];
+        bytes[..site.width].copy_from_slice(&self.file(site.file)[offset..][..site.width]);
+        u64::from_le_bytes(bytes)
+    }
+
+    /// Changes a word.
+    pub(crate) fn apply(&self, change: &Change) {
+        self.write(&change.site, change.value);
+        if change.site.is_under_checksum() {
+            self.sum_up(change.site.file);
+        }
+    }
+
+    /// Makes a word what it was.
+    pub(crate) fn mend(&self, site: &Site) {
+        self.write(site, self.original(site));
+        if site.is_under_checksum() {
+            self.sum_up(site.file);
+        }
+    }
+
+    /// Offset in `ring` of a position of the stream.
+    pub(crate) fn offset_of(position: u64) -> u64 {
+        DATA_OFFSET + position % CAPACITY
+    }
+
+    fn write(&self, site: &Site, value: u64) {
+        // It is missing if `clean` took the bus for one that may be removed.
+        if let Ok(file) = self.open(site.file) {
+            file.write_all_at(&value.to_le_bytes()[..site.width], site.offset).unwrap();
+        }
+    }
+
+    /// A checksum that fits, so that the changed field is looked at.
+    fn sum_up(&self, name: &str) {
+        let mut bytes = [0; RING_HEADER_BYTES];
+        let length = if name == "ring" { RING_HEADER_BYTES } else { FILE_HEADER_BYTES };
+        let Ok(file) = self.open(name) else { return };
+        file.read_exact_at(&mut bytes[..length], 0).unwrap();
+        let field = CHECKSUM_OFFSET..CHECKSUM_OFFSET + 8;
+        // FNV-1a.
+        let sum = (0..length)
+            .filter(|index| !field.contains(index))
+            .fold(0xcbf2_9ce4_8422_2325_u64, |sum, index| {
+                (sum ^ u64::from(bytes[index])).wrapping_mul(0x0000_0100_0000_01b3)
+            });
+        file.write_all_at(&sum.to_le_bytes(), CHECKSUM_OFFSET as u64).unwrap();
+    }
+
+    fn open(&self, name: &str) -> std::io::Result<File> {
+        File::options().read(true).write(true).open(self.root.join(BUS).join(name))
+    }
+
+    fn file(&self, name: &str) -> &[u8] {
+        &self.files[FILES.iter().position(|file| *file == name).unwrap()]
+    }
+}
+
+fn name(number: u32) -> String {
+    format!("plant/{}/{number}", "long-name".repeat(if number < 2 { 1 } else { 26 }))
+}
+
+/// A directory in memory, removed by the drop.
+pub(crate) struct Directory(PathBuf);
+
+impl Directory {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = format!("/dev/shm/toroni-test-hostile-{}-{number}", std::process::id());
+        std::fs::create_dir(&path).unwrap();
+        Self(path.into())
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,152 @@
+//! Files that become shorter while they are mapped. The kernel answers with SIGBUS; the users of the bus
+//! get errors, and publishers go on when it is the subscribers' file.
+
+use crate::supervisor;
+use crate::template::{BUS, CAPACITY, DATA_OFFSET, KNOWN, Kind, TABLE_OFFSET, Template};
+use std::fs::File;
+use std::time::{Duration, Instant};
+use toroni::{Bus, OpenError, PublishError, Publisher, ReceiveError, Subscriber};
+
+const TEST: &str = "truncation::every_file_at_every_part";
+/// How soon a subscriber must notice; it looks some times a second.
+const SOON: Duration = Duration::from_secs(20);
+/// Where the subscriber's slot begins, and its page.
+const SLOT: u64 = 4096;
+
+#[test]
+fn every_file_at_every_part() {
+    supervisor::run(TEST, |child| {
+        for kind in [Kind::Lease, Kind::Robust] {
+            let template = Template::new(child.directory(), kind);
+            let middle = DATA_OFFSET + CAPACITY / 2;
+            for cut in [0, 100, 4096, 4096 + 2000, TABLE_OFFSET, DATA_OFFSET, middle] {
+                child.case(&format!("{kind:?} ring cut to {cut}"), || cut_ring(&template, cut));
+            }
+            for cut in [0, 200, 4096, 4096 + 130] {
+                let name = format!("{kind:?} readers cut to {cut}");
+                child.case(&name, || cut_readers(&template, cut));
+                let name = format!("{kind:?} publishers cut to {cut}");
+                child.case(&name, || cut_publishers(&template, cut));
+            }
+        }
+    });
+}
+
+struct Users {
+    bus: Bus,
+    publisher: Publisher,
+    subscriber: Subscriber,
+}
+
+fn users(template: &Template) -> Users {
+    template.restore();
+    let bus = template.config().open_existing(BUS).unwrap();
+    let publisher = bus.publisher(KNOWN).unwrap();
+    let mut subscriber = bus.subscribe("plant/**").unwrap();
+    publisher.publish(b"before").unwrap();
+    assert!(subscriber.receive().is_ok());
+    Users { bus, publisher, subscriber }
+}
+
+/// Nobody can go on, and everybody is told.
+fn cut_ring(template: &Template, cut: u64) {
+    let Users { bus, publisher, mut subscriber } = users(template);
+    truncate(template, "ring", cut);
+    let end = Instant::now() + SOON;
+    let receive_error = loop {
+        // The subscriber polls, or sleeps; the publisher gets to the part that is missing.
+        let _ = publisher.publish_timeout([1; 500], Duration::from_millis(1));
+        match subscriber.receive_timeout(Duration::from_millis(1)) {
+            Ok(_) | Err(ReceiveError::Lapped { .. }) => {
+                assert!(Instant::now() < end, "the subscriber was never told");
+            }
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(receive_error, ReceiveError::Corrupt(_)), "{receive_error}");
+    assert!(matches!(polled_error(&mut subscriber, end), ReceiveError::Corrupt(_)));
+    let publish_error = loop {
+        match publisher.publish_timeout([1; 500], Duration::from_millis(1)) {
+            Ok(()) | Err(PublishError::Timeout) => {
+                assert!(Instant::now() < end, "the publisher was never told");
+            }
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(publish_error, PublishError::Corrupt(_)), "{publish_error}");
+    assert!(bus.stats().is_err(), "opens the file anew");
+    let again = template.config().open_existing(BUS);
+    assert!(
+        matches!(&again, Err(OpenError::Truncated { found, .. }) if *found == cut),
+        "{again:?}"
+    );
+}
+
+fn polled_error(subscriber: &mut Subscriber, end: Instant) -> ReceiveError {
+    loop {
+        match subscriber.try_receive() {
+            Ok(_) | Err(ReceiveError::Lapped { .. }) => {
+                assert!(Instant::now() < end, "a subscriber that polls was never told");
+            }
+            Err(error) => return error,
+        }
+    }
+}
+
+/// Publishers go on, old and new ones; subscribers are told.
+fn cut_readers(template: &Template, cut: u64) {
+    let Users { bus, publisher, mut subscriber } = users(template);
+    truncate(template, "readers", cut);
+    let laps = 3 * CAPACITY / 500;
+    for _ in 0..laps {
+        publisher.publish([1; 500]).unwrap();
+    }
+    let newer = template.config().open_existing(BUS).unwrap();
+    let new_publisher = newer.publisher("other/new").unwrap();
+    for _ in 0..laps {
+        new_publisher.publish([2; 500]).unwrap();
+    }
+    // What is there can be read; without more, the subscriber looks at its files, and is told. If a
+    // part of the page of its slot is left, nothing has happened to it.
+    let end = Instant::now() + SOON;
+    let mut waits = 0;
+    let error = loop {
+        match subscriber.receive_timeout(Duration::from_millis(1)) {
+            Ok(None) if cut > SLOT && waits > 10 => break None,
+            Ok(None) => waits += 1,
+            Ok(Some(_)) | Err(ReceiveError::Lapped { .. }) => {}
+            Err(error) => break Some(error),
+        }
+        assert!(Instant::now() < end, "the subscriber was never told");
+    };
+    let told = matches!(error, Some(ReceiveError::Corrupt(_)));
+    assert!(told == (cut <= SLOT), "{error:?}");
+    assert!(matches!(newer.subscribe("**"), Err(OpenError::Truncated { .. })));
+    publisher.publish(b"and on").unwrap();
+    drop((subscriber, bus));
+}
+
+/// Subscribers do not know of that file. Publishers that are there may notice or not; new ones do.
+fn cut_publishers(template: &Template, cut: u64) {
+    let Users { bus: _bus, publisher, mut subscriber } = users(template);
+    truncate(template, "publishers", cut);
+    for _ in 0..3 * CAPACITY / 500 {
+        match publisher.publish([1; 500]) {
+            Ok(()) => assert!(subscriber.receive().is_ok()),
+            Err(error) => {
+                assert!(matches!(error, PublishError::Corrupt(_)), "{error}");
+                break;
+            }
+        }
+    }
+    assert!(subscriber.receive_timeout(Duration::from_millis(1)).unwrap().is_none());
+    let newer = template.config().open_existing(BUS).unwrap();
+    assert!(newer.subscribe("**").is_ok());
+    let refused = newer.publisher(KNOWN).map(drop);
+    assert!(matches!(refused, Err(OpenError::Truncated { .. })), "{refused:?}");
+}
+
+fn truncate(template: &Template, file: &str, to: u64) {
+    let path = template.root().join(BUS).join(file);
+    File::options().write(true).open(path).unwrap().set_len(to).unwrap();
+}

@@ -1,0 +1,177 @@
+//! What a process does with a bus. Errors are welcome; what must not happen is a panic, a hang, a fault,
+//! or a call that could be repeated for ever without getting anywhere.
+
+use crate::template::{BUS, CAPACITY, KNOWN, Template};
+use std::os::fd::AsFd;
+use std::time::Duration;
+use toroni::{Bus, Publisher, ReceiveError, Start, Subscriber, admin};
+
+/// Whether publishing may wait without a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manner {
+    Blocking,
+    Limited,
+}
+
+const MOMENT: Duration = Duration::from_millis(2);
+/// The ring has no more records, and a reader is given some of them again at most.
+const MOST_MESSAGES: u64 = 4 * CAPACITY / 8;
+/// Nobody else publishes: a reader is lapped when it looks the first time, and when publishers that
+/// found nonsense have raised `reserved`.
+const MOST_LAPSES: u32 = 40;
+
+/// A process with everything open.
+pub(crate) struct User {
+    bus: Bus,
+    publisher: Publisher,
+    subscribers: Vec<Subscriber>,
+}
+
+impl User {
+    /// Opens an intact bus and uses it a little.
+    pub(crate) fn open(template: &Template) -> Self {
+        let mut user = Self::try_open(template).expect("nothing is wrong yet");
+        user.publisher.publish(b"before").unwrap();
+        for subscriber in &mut user.subscribers {
+            assert!(subscriber.try_receive().unwrap().is_some());
+        }
+        user
+    }
+
+    /// Opens a bus.
+    pub(crate) fn try_open(template: &Template) -> Option<Self> {
+        let bus = template.config().open_existing(BUS).ok()?;
+        let publisher = bus.publisher(KNOWN).ok()?;
+        let mut subscribers = Vec::new();
+        for (start, gating) in [(Start::Latest, true), (Start::Oldest, false)] {
+            let builder = bus.subscriber().pattern("plant/**").pattern("other/*");
+            subscribers.push(builder.start(start).gating(gating).build().ok()?);
+        }
+        Some(Self { bus, publisher, subscribers })
+    }
+
+    /// Publishes a message in place, and calls `change` while it holds the writer lock.
+    pub(crate) fn publish_while(&mut self, change: impl Fn()) {
+        let _ = self.publisher.publish_with(24, |bytes| {
+            bytes.fill(7);
+            change();
+        });
+    }
+
+    /// Publishes and receives in all ways.
+    pub(crate) fn work(&mut self, manner: Manner) {
+        publish(&self.bus, &self.publisher, manner);
+        for subscriber in &mut self.subscribers {
+            receive(subscriber);
+        }
+        publish(&self.bus, &self.publisher, manner);
+        for subscriber in &mut self.subscribers {
+            receive(subscriber);
+        }
+        let _ = self.bus.stats();
+    }
+}
+
+/// Comes to a bus as a new process does.
+pub(crate) fn visit(template: &Template, manner: Manner) {
+    let _ = admin::list(Some(template.root()));
+    if let Ok(bus) = template.config().open_existing(BUS) {
+        look(&bus);
+        let middle = template.positions[template.positions.len() / 2];
+        for start in [
+            Start::Oldest,
+            Start::Latest,
+            Start::Position(middle),
+            Start::Position(middle + 8),
+            Start::Position(u64::MAX - 7),
+        ] {
+            let built = bus.subscriber().pattern("plant/**").start(start).build();
+            if let Ok(mut subscriber) = built {
+                receive(&mut subscriber);
+            }
+        }
+        if manner == Manner::Blocking {
+            let _ = bus.publisher("other/new").map(|publisher| publisher.publish(b"new"));
+        }
+        // Known, so that it takes no lock before it publishes.
+        if manner == Manner::Blocking || knows(&bus) {
+            let _ = bus.publisher(KNOWN).map(|publisher| publish(&bus, &publisher, manner));
+        }
+        let _ = bus.stats();
+        if let Ok(mut router) = bus.router() {
+            let _ = router.on("plant/**", |message| {
+                let _ = message.topic().len();
+            });
+            let _ = router.poll();
+        }
+    }
+    let _ = admin::clean(Some(template.root()), Some(BUS), true);
+    let _ = admin::clean(Some(template.root()), Some(BUS), false);
+}
+
+fn knows(bus: &Bus) -> bool {
+    bus.topics().is_ok_and(|topics| topics.iter().any(|topic| topic.name == KNOWN))
+}
+
+fn look(bus: &Bus) {
+    if let Ok(stats) = bus.stats() {
+        assert!(format!("{stats:?}").len() > 100);
+    }
+    let _ = bus.topics();
+}
+
+fn publish(bus: &Bus, publisher: &Publisher, manner: Manner) {
+    let _ = publisher.try_publish(b"try");
+    let _ = publisher.publish_timeout([1; 100], MOMENT);
+    let _ = publisher.publish_timeout([2; 3000], MOMENT);
+    if manner == Manner::Limited {
+        return;
+    }
+    let _ = publisher.publish(b"");
+    let _ = publisher.publish_to_descendants(b"to descendants");
+    let _ = publisher.publish_batch(&[&[3; 9][..], &[4; 500], b""]);
+    let _ = publisher.burst(&[[5; 700]; 5]);
+    let _ = publisher.publish_with(33, |bytes| bytes.fill(6));
+    let _ = publisher.publish([7; 32 << 10]);
+    assert!(publisher.largest_message() < CAPACITY && bus.name() == BUS);
+}
+
+fn receive(subscriber: &mut Subscriber) {
+    drain(subscriber, |subscriber| {
+        let Some(message) = subscriber.try_receive()? else { return Ok(false) };
+        assert!((message.payload().len() as u64) < CAPACITY && !message.topic().contains('\0'));
+        let _ = (message.timestamp(), message.to_descendants(), message.sequence());
+        assert!(message.next_position() > message.position());
+        Ok(true)
+    });
+    drain(subscriber, |subscriber| {
+        let Some(borrowed) = subscriber.borrow()? else { return Ok(false) };
+        assert!((borrowed.payload().to_vec().len() as u64) < CAPACITY);
+        let _ = (borrowed.topic().len(), borrowed.validate());
+        Ok(true)
+    });
+    drain(subscriber, |subscriber| {
+        Ok(subscriber.receive_timeout(Duration::from_micros(100))?.is_some())
+    });
+    let _ = subscriber.fd().map(|fd| fd.as_fd().try_clone_to_owned().is_ok());
+    let _ = subscriber.try_receive().is_ok();
+    let _ = (subscriber.lag_bytes(), subscriber.stats(), subscriber.position());
+}
+
+/// Receives until there is nothing more, or nothing but errors.
+fn drain(
+    subscriber: &mut Subscriber,
+    mut next: impl FnMut(&mut Subscriber) -> Result<bool, ReceiveError>,
+) {
+    let (mut messages, mut lapses, mut errors) = (0, 0, 0);
+    while errors < 10 {
+        match next(subscriber) {
+            Ok(false) => return,
+            Ok(true) => messages += 1,
+            Err(ReceiveError::Lapped { .. }) => lapses += 1,
+            Err(_) => errors += 1,
+        }
+        assert!(messages < MOST_MESSAGES, "more messages than the ring can hold");
+        assert!(lapses < MOST_LAPSES, "lapped again and again, and nobody publishes");
+    }
+}
