@@ -54,13 +54,18 @@ fn built() -> PathBuf {
         .find(|folder| !folder.ends_with("deps"))
         .expect("a folder of the profile");
     let program = profile.join("toroni");
-    if is_current(&program) {
+    // With the feature, the one that lies there may be without.
+    let with_crash_points = cfg!(feature = "crash-points");
+    if is_current(&program) && !with_crash_points {
         return program;
     }
     let target = profile.parent().expect("a target directory");
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(["build", "--locked", "-p", "toroni-cli", "--bin", "toroni", "--target-dir"]);
     command.arg(target).current_dir(workspace()).stdin(Stdio::null());
+    if with_crash_points {
+        command.args(["--features", "toroni-cli/crash-points"]);
+    }
     if profile.ends_with("release") {
         command.arg("--release");
     }

@@ -1,6 +1,6 @@
 //! `cargo xtask crash`: the walk of crash points with real processes.
 //!
-//! The program is built a second time with the feature `crash-points`, into a folder of its own: a
+//! Everything is built a second time with the feature `crash-points`, into a folder of its own: a
 //! `toroni` that can be told to kill itself must never lie where an ordinary one is expected.
 
 use clap::Args;
@@ -10,18 +10,32 @@ use crate::metadata;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Only the tests whose names contain this
+    /// Only the combinations of lock and notifier whose names contain this, as in lease_datagram
     filter: Option<String>,
+    /// Only the crash point of this name, as in after-commit
+    #[arg(long, value_name = "NAME")]
+    point: Option<String>,
 }
+
+const PACKAGES: [&str; 6] = [
+    "-p",
+    "toroni-cli",
+    "-p",
+    "system-tests",
+    "--features",
+    "toroni-cli/crash-points,system-tests/crash-points",
+];
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let target = metadata::members()?.target_directory.join("crash");
-    let arguments =
-        ["build", "-p", "toroni-cli", "--features", "crash-points", "--release", "--locked"];
-    run_command(cargo(arguments).env("CARGO_TARGET_DIR", &target))?;
+    let mut build = cargo(["build", "--locked"]);
+    run_command(build.args(PACKAGES).env("CARGO_TARGET_DIR", &target))?;
 
-    let mut test = cargo(["test", "-p", "system-tests", "--features", "crash-points"]);
-    test.args(["--locked", "--test", "crash", "--"]).args(&options.filter).arg("--include-ignored");
-    test.env("TORONI_BIN", target.join("release/toroni"));
+    let mut test = cargo(["test", "--locked"]);
+    test.args(PACKAGES).args(["--test", "crash", "--"]).args(&options.filter).arg("--nocapture");
+    test.env("CARGO_TARGET_DIR", &target).env("TORONI_BIN", target.join("debug/toroni"));
+    if let Some(point) = &options.point {
+        test.env("TORONI_POINT", point);
+    }
     run_command(&mut test)
 }

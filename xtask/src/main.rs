@@ -6,6 +6,7 @@ mod command;
 mod crash;
 mod deny;
 mod directions;
+mod kill;
 mod loom;
 mod metadata;
 mod msrv;
@@ -36,6 +37,8 @@ enum Task {
     Deny(deny::Options),
     /// Kills real processes with SIGKILL at every crash point and checks what the others see
     Crash(crash::Options),
+    /// Kills a thousand publishers and subscribers at random moments, for each kind of lock
+    Kill(kill::Options),
     /// The loom models: every interleaving that the memory model allows, within their bounds
     Loom(loom::Options),
     /// Breaks the protocol in each known way and demands that a test notices
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         Task::Msrv => msrv::run(),
         Task::Deny(options) => deny::run(&options),
         Task::Crash(options) => crash::run(&options),
+        Task::Kill(options) => kill::run(&options),
         Task::Loom(options) => loom::run(&options),
         Task::Mutants(options) => mutants::run(&options),
     };

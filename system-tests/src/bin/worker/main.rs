@@ -4,6 +4,7 @@
 //! standard output when it is ready, and at the end what it saw. It fails by panicking, with the
 //! reason on standard error.
 
+mod create;
 mod fork;
 mod idle;
 mod join;
@@ -23,6 +24,7 @@ fn main() {
         "subscribe" => subscribe::run(&options),
         "step" => step::run(&options),
         "join" => join::run(&options),
+        "create" => create::run(&options),
         "fork" => fork::run(&options),
         "idle" => idle::run(&options),
         role => panic!("no role {role:?}"),

@@ -1,7 +1,8 @@
 //! `publish`: messages of random sizes, as fast as it goes or at a gentle pace, until it is told to
 //! stop.
 //!
-//! `kind`: `single`, `try`, `timeout`, `batch`, `burst`, `with`, `descendants`, `topics` (each on a
+//! With `phase=ignored` it publishes whatever it is told, until it has published `count`. `kind`:
+//! `single`, `try`, `timeout`, `batch`, `burst`, `with`, `descendants`, `topics` (each on a
 //! topic that is new), `stopping` (in place, and it stops itself under the lock), or `mixed`.
 
 use crate::options::Options;
@@ -21,10 +22,12 @@ pub(crate) fn run(options: &Options) {
     let mut publishing = Publishing::new(options);
     let pause = Duration::from_micros(options.or("pause_us", 0));
     let count: u64 = options.or("count", u64::MAX);
+    let is_obedient = options.or("phase", "obeyed".to_owned()) == "obeyed";
     println!("ready");
     let mut last = Instant::now();
     while publishing.counter < count {
         match board.phase() {
+            _ if !is_obedient => {}
             Phase::Run => {}
             Phase::Pause => {
                 std::thread::sleep(Duration::from_micros(200));
@@ -63,7 +66,8 @@ impl Publishing {
     pub(crate) fn new(options: &Options) -> Self {
         let bus = options.bus();
         let id = options.get("id");
-        let publisher = bus.publisher(&format!("worker/{}", id % 16)).expect("a publisher");
+        let topic = options.or("topic", format!("worker/{}", id % 16));
+        let publisher = bus.publisher(&topic).expect("a publisher");
         Self {
             bus,
             publisher,

@@ -1,0 +1,75 @@
+//! Whoever makes a bus, or removes one, dies half-way.
+
+use crate::scene::{Case, Scene, Stalls};
+use std::os::unix::process::ExitStatusExt;
+use system_tests::worker::{BUS, Stage};
+use system_tests::{Running, TempRoot};
+use toroni::crash::CrashPoint as P;
+
+/// A creator dies: nobody meets half of a bus, and the next one makes it.
+pub(crate) fn creator(case: &Case) {
+    for in_place in [false, true] {
+        let mut stage = Stage::new(|config| case.configure(config));
+        let place = if in_place { "place=existing" } else { "place=new" };
+        let count = format!("count={}", case.n + 2);
+        let (lock, notify) = (format!("lock={:?}", case.lock), format!("notify={:?}", case.notify));
+        let options = [place, &count, &lock, &notify];
+        let mut victim = stage.start_doomed("create", &options, &case.crash());
+        let status = victim.running.wait();
+        assert_eq!(status.signal(), Some(9), "{case:?}{}", victim.running.explained());
+
+        // Complete ones are there; of the last one, only what can be completed.
+        let root = &stage.root;
+        let unfinished = format!("made-{}", case.n - 1);
+        for number in 0..case.n - 1 {
+            exchange(root, &format!("made-{number}"));
+        }
+        let is_visible = root.succeed(&["ls"]).contains(&unfinished);
+        let is_there = in_place && case.point == P::BeforeRename;
+        assert_eq!(is_visible, is_there, "{case:?}, {:?}", root.entries());
+        if is_visible {
+            let _ = root.succeed(&["info", &unfinished]);
+        } else {
+            let _ = root.succeed(&["create", &unfinished, "--capacity", "64KiB"]);
+        }
+        exchange(root, &unfinished);
+        root.assert_clean_leaves_nothing();
+    }
+}
+
+/// A bus works.
+fn exchange(root: &TempRoot, bus: &str) {
+    let command = root.toroni(&["--bus", bus, "sub", "--count", "1", "--timeout", "60"]);
+    let mut subscriber = Running::start_with_ready_fd(command);
+    subscriber.wait_ready();
+    let _ = root.succeed(&["--bus", bus, "pub", "a/b", "whole"]);
+    assert_eq!(subscriber.succeed(), "a/b\twhole\n");
+}
+
+/// A cleaner dies: the next one goes on where it was, and a bus that is in use does not notice.
+pub(crate) fn cleaner(case: &Case, stalls: &mut Stalls) {
+    let mut scene = Scene::new(case);
+    scene.start_publisher();
+    let buses = case.n + 1;
+    for number in 0..buses {
+        let name = format!("unused-{number:02}");
+        drop(case.configure(scene.stage.root.config()).create(&name).expect("a new bus"));
+    }
+    let mut command = scene.stage.root.toroni(&["clean"]);
+    command.env("TORONI_CRASH", case.crash());
+    let mut victim = Running::start(command);
+    let status = victim.wait();
+    assert_eq!(status.signal(), Some(9), "{case:?}{}", victim.explained());
+
+    let left = scene.stage.root.entries();
+    let count = |what: &str| left.iter().filter(|name| name.starts_with(what)).count() as u64;
+    assert_eq!(
+        (count("unused-"), count(".unused-"), count(BUS)),
+        (buses - case.n, 1, 1),
+        "{left:?}"
+    );
+    let _ = scene.stage.root.succeed(&["clean"]);
+    assert_eq!(scene.stage.root.entries(), [BUS]);
+    scene.go_on(stalls);
+    drop(scene.finish());
+}

@@ -1,0 +1,130 @@
+//! Publishers and subscribers that die at work, as they come, or as they leave.
+
+use crate::scene::{Case, LONGEST, Scene, Stalls};
+use system_tests::board::Phase;
+use system_tests::worker::{GROUP, Seen};
+use toroni::crash::CrashPoint as P;
+
+/// A publisher dies as it publishes.
+///
+/// The first time, another one publishes beside it. The second time it is alone, and the next one may
+/// get its slot. Later times, another one is there and holds still: it has to find out.
+pub(crate) fn publisher(case: &Case, stalls: &mut Stalls) {
+    let mut scene = Scene::new(case);
+    match case.n {
+        1 => scene.start_publisher(),
+        2 => {}
+        _ => {
+            scene.start_publisher();
+            scene.stage.board.set_phase(Phase::Pause);
+        }
+    }
+    let kind = kind(case);
+    let (kind_option, seed) = (format!("kind={kind}"), format!("seed={}", case.seed ^ 1));
+    // It does not look at the phase: it is not paused with the others.
+    let options = [&kind_option, LONGEST, "count=20000", "phase=ignored", &seed];
+    let mut victim = scene.stage.start_doomed("publish", &options, &case.crash());
+    scene.bury(&mut victim, case);
+    let told = scene.stage.board.count(victim.id);
+    let committed = committed(case, kind, told);
+    if case.n == 2 {
+        // Nobody repairs anything yet, nobody wakes anybody: what is committed arrives all the same.
+        let board = &scene.stage.board;
+        let ids: Vec<u32> = scene.subscribers.iter().map(|subscriber| subscriber.id).collect();
+        scene.soon(|| ids.iter().all(|id| board.count(*id) >= *committed.start()));
+    }
+    scene.stage.board.set_phase(Phase::Run);
+    scene.go_on(stalls);
+    let seen = scene.finish();
+    let arrived = count_of(&seen, victim.id);
+    assert!(
+        committed.contains(&arrived),
+        "{case:?}, {kind}: told that {told} are published, {arrived} arrived, not {committed:?}"
+    );
+}
+
+pub(crate) fn count_of(seen: &Seen, worker: u32) -> u64 {
+    seen.of_worker.get(&worker).copied().unwrap_or(0)
+}
+
+/// How the victim publishes, so that it gets to the point.
+fn kind(case: &Case) -> &'static str {
+    let mut random = case.random();
+    let mut one_of = |kinds: &[&'static str]| match case.n {
+        1 => kinds[0],
+        2 => kinds[1 % kinds.len()],
+        _ => kinds[random.index(kinds.len())],
+    };
+    match case.point {
+        P::TopicAppend => "topics",
+        P::MidBurst => "burst",
+        P::MidCopy => one_of(&["single", "batch", "burst", "try", "descendants"]),
+        _ => one_of(&["single", "batch", "burst", "with", "try", "timeout", "descendants"]),
+    }
+}
+
+/// How many of the victim's messages arrive, if it was told that `told` are published.
+fn committed(case: &Case, kind: &str, told: u64) -> std::ops::RangeInclusive<u64> {
+    let group = if matches!(kind, "batch" | "burst") { GROUP as u64 } else { 1 };
+    match case.point {
+        P::MidBurst => case.n..=case.n,
+        // In the middle of a burst some are committed. Waiting for room, a publisher unlocks and wakes
+        // before it has committed anything.
+        _ if kind == "burst" => told..=told + group,
+        P::BeforeUnlock | P::BeforeWake => told..=told + group,
+        P::AfterCommit | P::BetweenSequenceAndTail => told + group..=told + group,
+        _ => told..=told,
+    }
+}
+
+/// A publisher dies while it waits for room: a subscriber is stopped.
+pub(crate) fn publisher_without_room(case: &Case, stalls: &mut Stalls) {
+    let mut scene = Scene::new(case);
+    if case.n == 1 {
+        scene.start_publisher();
+    }
+    scene.subscribers[0].running.stop();
+    let seed = format!("seed={}", case.seed ^ 1);
+    let options = ["kind=single", LONGEST, "count=20000", &seed];
+    let mut victim = scene.stage.start_doomed("publish", &options, &case.crash());
+    scene.bury(&mut victim, case);
+    let told = scene.stage.board.count(victim.id);
+    scene.subscribers[0].running.go_on();
+    scene.go_on(stalls);
+    assert_eq!(count_of(&scene.finish(), victim.id), told);
+}
+
+/// A participant dies as it comes, or as it leaves.
+pub(crate) fn joining(case: &Case, what: &str, stalls: &mut Stalls) {
+    let mut scene = Scene::new(case);
+    if case.n != 2 {
+        scene.start_publisher();
+    }
+    let (what_option, count) = (format!("what={what}"), format!("count={}", case.n + 2));
+    let options = [what_option.as_str(), &count];
+    let mut victim = scene.stage.start_doomed("join", &options, &case.crash());
+    scene.bury(&mut victim, case);
+    let told = scene.stage.board.count(victim.id);
+    if what == "publish" {
+        let left = u64::from(case.point == P::PublisherMidLeave);
+        assert_eq!(told, case.n - 1 + left);
+    }
+    scene.go_on(stalls);
+    assert_eq!(count_of(&scene.finish(), victim.id), told);
+}
+
+/// A subscriber dies at work.
+pub(crate) fn subscriber(case: &Case, stalls: &mut Stalls) {
+    let mut scene = Scene::new(case);
+    scene.start_publisher();
+    let sleeps_by_itself = case.n != 2 || case.point == P::ReaderAsleep;
+    let options = match case.point {
+        P::ReaderMidCopy if case.n == 2 => ["how=try", "wait=spin"],
+        _ if sleeps_by_itself => ["how=receive", "wait=block"],
+        _ => ["how=poll", "wait=backoff"],
+    };
+    let mut victim = scene.stage.start_doomed("subscribe", &options, &case.crash());
+    scene.bury(&mut victim, case);
+    scene.go_on(stalls);
+    drop(scene.finish());
+}

@@ -1,0 +1,166 @@
+//! A bus with survivors, on which somebody dies.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+use system_tests::Random;
+use system_tests::check::OneOrder;
+use system_tests::process::PATIENCE;
+use system_tests::worker::{BUS, Seen, Stage, Worker};
+use toroni::crash::CrashPoint;
+use toroni::{BusConfig, LockKind, NotifyKind, Policy};
+
+/// The smallest ring: its blocks are of 1 KiB, and messages often cross their boundaries.
+pub(crate) const CAPACITY: u64 = 64 << 10;
+/// What a loaded machine keeps; the real figures are printed.
+const LONGEST_STALL: Duration = Duration::from_secs(2);
+/// Options of all who publish here.
+pub(crate) const LONGEST: &str = "longest=3000";
+
+/// One death.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Case {
+    pub(crate) point: CrashPoint,
+    /// It dies when it is there for the n-th time.
+    pub(crate) n: u64,
+    pub(crate) lock: LockKind,
+    pub(crate) notify: NotifyKind,
+    pub(crate) seed: u64,
+}
+
+impl Case {
+    /// What the environment of the victim says.
+    pub(crate) fn crash(&self) -> String {
+        format!("{}:{}", self.point.name(), self.n)
+    }
+
+    pub(crate) fn random(&self) -> Random {
+        Random::new(self.seed)
+    }
+
+    pub(crate) fn configure(&self, config: BusConfig) -> BusConfig {
+        let config = config.lock(self.lock).notify(self.notify).capacity(CAPACITY);
+        // Who lives loses nothing. Few slots: one that does not come back is missed soon.
+        config.policy(Policy::Wait { limit: None }).max_publishers(6).max_subscribers(6)
+    }
+}
+
+/// The survivors: two subscribers from the beginning, and a publisher from when it is needed.
+pub(crate) struct Scene {
+    pub(crate) stage: Stage,
+    pub(crate) subscribers: Vec<Worker>,
+    pub(crate) publisher: Option<Worker>,
+    seed: u64,
+}
+
+impl Scene {
+    pub(crate) fn new(case: &Case) -> Self {
+        let mut stage = Stage::new(|config| case.configure(config));
+        let subscribers = [["how=receive", "wait=backoff"], ["how=poll", "wait=backoff"]]
+            .map(|options| stage.start_ready("subscribe", &options))
+            .into();
+        Self { stage, subscribers, publisher: None, seed: case.seed }
+    }
+
+    /// The publisher that survives, at a gentle pace, so that subscribers sleep in between.
+    pub(crate) fn start_publisher(&mut self) {
+        if self.publisher.is_none() {
+            let seed = format!("seed={}", self.seed);
+            let options = ["kind=mixed", LONGEST, "pause_us=50", &seed];
+            self.publisher = Some(self.stage.start_ready("publish", &options));
+        }
+    }
+
+    /// Waits for the victim's death, which must be by the crash point.
+    pub(crate) fn bury(&self, victim: &mut Worker, case: &Case) {
+        use std::os::unix::process::ExitStatusExt;
+        let status = victim.running.wait();
+        let explained = victim.running.explained();
+        assert_eq!(status.signal(), Some(9), "not reached: {case:?}, {status}{explained}");
+    }
+
+    /// All survivors make progress, and go twice around the ring.
+    pub(crate) fn go_on(&mut self, stalls: &mut Stalls) {
+        self.start_publisher();
+        let began = Instant::now();
+        let ids: Vec<u32> =
+            self.subscribers.iter().chain(&self.publisher).map(|survivor| survivor.id).collect();
+        let board = &self.stage.board;
+        let before: Vec<u64> = ids.iter().map(|id| board.count(*id)).collect();
+        self.soon(|| ids.iter().zip(&before).all(|(id, before)| board.count(*id) > *before));
+        stalls.add(began.elapsed());
+
+        let bus = self.stage.bus();
+        let tail = || bus.stats().expect("statistics").tail;
+        let end = tail() + 2 * CAPACITY;
+        self.soon(|| tail() >= end);
+    }
+
+    /// Until it is so, or a survivor fails.
+    pub(crate) fn soon(&self, mut so: impl FnMut() -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !so() {
+            if Instant::now() > deadline {
+                let info = self.stage.root.succeed(&["info", BUS]);
+                let survivors = self.subscribers.iter().chain(&self.publisher);
+                let said: String = survivors.map(|one| one.running.explained()).collect();
+                panic!("survivors do not go on{said}\n{info}");
+            }
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+
+    /// Newcomers find their place, all end, and nothing is left. What the subscribers saw, who both
+    /// saw all there was.
+    pub(crate) fn finish(mut self) -> Seen {
+        let fresh = self.stage.start("publish", &["kind=mixed", LONGEST, "count=40", "seed=1"]);
+        let late = self.stage.start_ready("subscribe", &["how=receive"]);
+        drop(fresh.running.succeed());
+
+        // What the dead left goes, and the living stay.
+        let _ = self.stage.root.succeed(&["clean", BUS]);
+        let info = self.stage.root.info(BUS);
+        info.assert_no_dead(false);
+        assert_eq!((info.publishers().len(), info.subscribers().len()), (1, 3), "{info:?}");
+
+        let total = self.stage.stop_publishers(self.publisher.take());
+        let mut order = OneOrder::default();
+        self.subscribers.push(late);
+        let subscribers = std::mem::take(&mut self.subscribers);
+        let mut seen = self.stage.finish_subscribers(total, subscribers, &mut order);
+        for seen in &seen[..2] {
+            assert_eq!((seen.received, seen.lost), (total, 0));
+        }
+        assert_eq!(seen[0].of_worker, seen[1].of_worker);
+        assert_eq!(seen[2].lost, 0);
+        let info = self.stage.root.info(BUS);
+        info.assert_no_dead(true);
+        assert_eq!((info.publishers().len(), info.subscribers().len()), (0, 0), "{info:?}");
+        self.stage.root.assert_clean_leaves_nothing();
+        seen.swap_remove(0)
+    }
+}
+
+/// How long survivors took to go on.
+#[derive(Debug, Default)]
+pub(crate) struct Stalls(Vec<Duration>);
+
+impl Stalls {
+    pub(crate) fn add(&mut self, stall: Duration) {
+        self.0.push(stall);
+    }
+
+    pub(crate) fn assert_short(&self) {
+        assert!(self.0.iter().all(|stall| *stall < LONGEST_STALL), "{self}");
+    }
+}
+
+impl fmt::Display for Stalls {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut stalls = self.0.clone();
+        stalls.sort();
+        let at =
+            |share: usize| stalls.get((stalls.len() * share / 100).min(stalls.len().max(1) - 1));
+        let ms = |share| at(share).map_or(0.0, |stall| stall.as_secs_f64() * 1e3);
+        write!(formatter, "{:.1} ms in the median, {:.1} ms at most", ms(50), ms(100))
+    }
+}

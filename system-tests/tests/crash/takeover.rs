@@ -1,0 +1,46 @@
+//! Two deaths: the first victim dies with the lock, the second one as it takes over.
+
+use crate::participants::count_of;
+use crate::scene::{Case, LONGEST, Scene, Stalls};
+use toroni::crash::CrashPoint as P;
+
+/// Where first victims die, and whether their message is committed then. All hold the lock.
+const FIRST: [(P, bool); 6] = [
+    (P::AfterCommit, true),
+    (P::MidCopy, false),
+    (P::BetweenSequenceAndTail, true),
+    (P::AfterLock, false),
+    (P::BeforeUnlock, true),
+    (P::AfterEndWord, false),
+];
+
+pub(crate) fn second_victim(case: &Case, stalls: &mut Stalls) {
+    let mut scene = Scene::new(case);
+    let mut random = case.random();
+    // It has its slot and its topic before the first one dies.
+    let mut second = scene.stage.start_doomed("step", &["kind=single", LONGEST], &case.crash());
+    second.running.expect("ready");
+    let mut first_victims = Vec::new();
+    for takeover in 1..=case.n {
+        let (point, committed) = FIRST[random.index(FIRST.len())];
+        // Its topic is new and entered under the lock, too: the second time is that of the message.
+        let topic = format!("topic=victim/{takeover}");
+        let n = if matches!(point, P::AfterLock | P::BeforeUnlock) { 2 } else { 1 };
+        let crash = format!("{}:{n}", point.name());
+        let options = ["kind=single", "longest=24", "count=1", &topic];
+        let mut first = scene.stage.start_doomed("publish", &options, &crash);
+        scene.bury(&mut first, &Case { point, n, ..*case });
+        first_victims.push((first.id, u64::from(committed)));
+        second.running.tell("publish");
+        if takeover < case.n {
+            second.running.expect("done");
+        }
+    }
+    scene.bury(&mut second, case);
+    scene.go_on(stalls);
+    let seen = scene.finish();
+    for (first, committed) in first_victims {
+        assert_eq!(count_of(&seen, first), committed, "{case:?}");
+    }
+    assert_eq!(count_of(&seen, second.id), case.n - 1, "{case:?}");
+}
