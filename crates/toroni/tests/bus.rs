@@ -555,3 +555,98 @@ fn threads_share_one_participant() {
     });
     assert_eq!(bus.stats().unwrap().publishers.unwrap()[0].messages, 80_000);
 }
+
+#[test]
+fn a_subscriber_that_was_lapped_gates_again() {
+    let fixture = Fixture::new();
+    let policy = Policy::Wait { limit: Some(Duration::from_millis(5)) };
+    let bus = fixture.config().capacity(64 << 10).policy(policy).open("b").unwrap();
+    let mut subscriber = bus.subscribe("t").unwrap();
+    let publisher = bus.publisher("t").unwrap();
+    let publish = |count| {
+        std::thread::scope(|scope| {
+            let publisher = &publisher;
+            let full = scope.spawn(move || {
+                (0..count)
+                    .any(|_| matches!(publisher.try_publish([0; 1000]), Err(PublishError::Full)))
+            });
+            full.join().unwrap()
+        })
+    };
+    for _ in 0..100 {
+        publisher.publish([0; 1000]).unwrap();
+    }
+    assert!(!publish(100), "a lapped subscriber gates nobody");
+    assert!(matches!(subscriber.receive(), Err(ReceiveError::Lapped { .. })));
+    assert!(publish(100), "back again, it gates");
+    assert!(received(&mut subscriber).len() > 50, "and has lost nothing since");
+    assert_eq!(subscriber.stats().lapses, 1);
+}
+
+#[test]
+fn a_new_topic_elsewhere_does_not_block_a_closure_that_asks_for_one() {
+    let fixture = Fixture::new();
+    let bus = fixture.open();
+    let publisher = bus.publisher("t").unwrap();
+    let (entered, enter) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        publisher
+            .publish_with(1, |_| {
+                scope.spawn(|| {
+                    entered.send(()).unwrap();
+                    // Waits for the writer lock, with whatever it holds meanwhile.
+                    bus.publisher("from/another/thread").unwrap();
+                });
+                enter.recv().unwrap();
+                std::thread::sleep(Duration::from_millis(20));
+                assert!(matches!(bus.publisher("from/here"), Err(OpenError::Reentrant)));
+            })
+            .unwrap();
+    });
+}
+
+#[test]
+fn those_who_poll_learn_that_the_bus_was_removed() {
+    for wait in [WaitStrategy::Spin, WaitStrategy::Yield] {
+        let fixture = Fixture::new();
+        let bus = fixture.open();
+        let mut subscriber = bus.subscriber().pattern("t").wait(wait).build().unwrap();
+        std::fs::remove_dir_all(bus.path()).unwrap();
+        assert!(matches!(subscriber.receive(), Err(ReceiveError::Unlinked)), "{wait:?}");
+        let error = (0..10_000).find_map(|_| subscriber.try_receive().err()).unwrap();
+        assert!(matches!(error, ReceiveError::Unlinked), "{error}");
+    }
+}
+
+#[test]
+fn waits_are_shown_while_they_last_and_tries_are_none() {
+    let fixture = Fixture::new();
+    let forever = Policy::Wait { limit: None };
+    let bus = fixture.config().capacity(64 << 10).policy(forever).open("b").unwrap();
+    let subscriber = bus.subscribe("t").unwrap();
+    let publisher = bus.publisher("t").unwrap();
+    while publisher.try_publish([0; 1000]).is_ok() {}
+    let waits = || bus.stats().unwrap().publishers.unwrap()[0].waits;
+    assert_eq!(waits(), 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| publisher.publish([0; 1000]).unwrap());
+        while bus.stats().unwrap().publishers.unwrap()[0].waited < Duration::from_millis(2) {
+            std::thread::yield_now();
+        }
+        assert_eq!(waits(), 1);
+        drop(subscriber);
+    });
+}
+
+#[test]
+fn a_watcher_in_the_same_thread_is_nobody_to_wait_for() {
+    let fixture = Fixture::new();
+    let forever = Policy::Wait { limit: None };
+    let bus = fixture.config().capacity(64 << 10).policy(forever).open("b").unwrap();
+    let mut watcher = bus.subscriber().pattern("t").gating(false).build().unwrap();
+    let publisher = bus.publisher("t").unwrap();
+    for _ in 0..200 {
+        let _ = watcher.try_receive();
+        publisher.publish([0; 1000]).unwrap();
+    }
+}

@@ -151,3 +151,24 @@ fn robust_locks_are_refused_on_a_disk() {
     let error = config.open("r").unwrap_err();
     assert!(matches!(error, OpenError::RobustOnDisk { .. }), "{error}");
 }
+
+#[test]
+fn of_two_that_close_at_once_one_leaves_the_mark() {
+    let Some(disk) = Disk::new("both") else { return };
+    for _ in 0..20 {
+        let publishers = [disk.open(), disk.open()].map(|bus| bus.publisher("t").unwrap());
+        publishers[0].publish("x").unwrap();
+        let start = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            for publisher in publishers {
+                let start = &start;
+                scope.spawn(move || {
+                    start.wait();
+                    drop(publisher);
+                });
+            }
+        });
+        disk.reboot();
+        assert!(matches!(disk.open().reopened(), Some(Reopened::Kept { .. })));
+    }
+}

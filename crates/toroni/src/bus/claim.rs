@@ -14,7 +14,9 @@ use crate::sync::Ordering;
 /// A slot of `publishers` that this process owns, by its lease.
 pub(super) struct PublisherClaim {
     segment: PublishersSegment,
-    lease: Lease,
+    /// `None` once it was given up.
+    lease: Option<Lease>,
+    number: u32,
     leases: LeaseTester,
     generation: u32,
     slots: u32,
@@ -39,18 +41,18 @@ impl PublisherClaim {
                 continue;
             };
             let generation = write_slot(segment.slot(number), identity);
-            return Ok(Self { segment, lease, leases, generation, slots });
+            return Ok(Self { segment, lease: Some(lease), number, leases, generation, slots });
         }
         Err(OpenError::TooManyPublishers { limit: slots })
     }
 
     pub(super) fn owner(&self) -> Owner {
-        Owner::new(self.lease.slot(), self.generation)
+        Owner::new(self.number, self.generation)
     }
 
     #[inline]
     pub(super) fn slot(&self) -> &PublisherSlot {
-        self.segment.slot(self.lease.slot())
+        self.segment.slot(self.number)
     }
 
     /// Whether the file of the slots was truncated.
@@ -61,14 +63,14 @@ impl PublisherClaim {
     /// Whether others see that this process lives.
     pub(super) fn is_alive(&self) -> bool {
         // If the kernel does not answer, nothing is known, and nothing is done about it.
-        self.lease.is_held_by_us(&self.leases).unwrap_or(true)
+        self.lease.as_ref().is_some_and(|lease| lease.is_held_by_us(&self.leases).unwrap_or(true))
     }
 
     /// Whether nobody else publishes. Nobody begins to, as far as is seen, while the caller has the
     /// writer lock: a claim comes before the claimer's first lock.
     pub(super) fn is_alone(&self) -> bool {
         (0..self.slots)
-            .filter(|slot| *slot != self.lease.slot())
+            .filter(|slot| *slot != self.number)
             .all(|slot| matches!(self.leases.is_held(slot), Ok(false)))
     }
 
@@ -86,10 +88,11 @@ impl PublisherClaim {
         matches!(self.leases.is_held(number), Ok(false))
     }
 
-    /// Frees the slot; its lease goes with the drop, afterwards.
-    pub(super) fn leave(&self) {
+    /// Frees the slot, and then gives up its lease.
+    pub(super) fn leave(&mut self) {
         self.slot().state.store(SLOT_FREE, Ordering::Release);
         crash::point(CrashPoint::PublisherMidLeave);
+        self.lease = None;
     }
 }
 

@@ -1,5 +1,6 @@
 //! The gating subscribers of this process, and which thread reads each: a thread that publishes and
-//! waits for a subscriber that only itself can serve would wait for itself.
+//! waits for a subscriber that only itself can serve would wait for itself. One that was handed to another
+//! thread counts as the old thread's until the new one reads.
 
 use crate::sync::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};

@@ -58,7 +58,6 @@ use crate::shm::segment::RingSegment;
 use crate::topic::Topic;
 use publishing::{Parts, Publishing};
 use std::fmt;
-use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -246,6 +245,9 @@ impl Bus {
     /// The publishing participant, opened with the first call.
     fn publishing(&self) -> Result<Arc<Publishing>, OpenError> {
         self.0.stamp.check()?;
+        if held::by_this_thread(&self.0.file.header().bus_id) {
+            return Err(OpenError::Reentrant);
+        }
         let mut publishing = self.0.publishing.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(publishing) = &*publishing {
             return Ok(publishing.clone());
@@ -283,7 +285,7 @@ impl Bus {
         let publishing = Publishing::new(Parts { ring, readers, reader_leases, claim, wakers });
         publishing
             .mark_in_use()
-            .map_err(|error| failed("mark as in use", io::Error::other(error)))?;
+            .map_err(|error| publishing::on_open(error, "mark as in use", directory.path()))?;
         Ok(publishing)
     }
 

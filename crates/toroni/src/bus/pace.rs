@@ -37,6 +37,8 @@ const LONGEST_PAUSE: u32 = 64;
 /// Empty looks before `Backoff` yields, and before it sleeps.
 const SPINS: u32 = 200;
 const YIELDS: u32 = 10;
+/// Empty looks between two questions whether the bus is still there, which are system calls.
+const LOOKS_UNTIL_CHECK: u32 = 256;
 /// A message that comes within so many empty looks belongs to a stream.
 const AT_ONCE: u32 = 2;
 
@@ -81,8 +83,14 @@ impl Pace {
         }
     }
 
-    /// The subscriber slept: what it knew of its messages' rate is over.
-    pub(super) fn slept(&mut self) {
+    /// Whether it is time to ask if the bus is still there: for those who never sleep.
+    pub(super) fn is_check_due(&self) -> bool {
+        self.looks.is_multiple_of(LOOKS_UNTIL_CHECK)
+    }
+
+    /// The subscriber slept, or was about to: what it knew of its messages' rate is over, and polling
+    /// before the next sleep would find nothing.
+    pub(super) fn start_over(&mut self) {
         *self = Self { looks: SPINS + YIELDS, pause: 0, sleeps: self.sleeps.saturating_add(1) };
     }
 

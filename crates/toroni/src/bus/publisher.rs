@@ -2,7 +2,7 @@
 
 use super::Bus;
 use super::clock;
-use super::publishing::{Publishing, Terms};
+use super::publishing::{Publishing, Terms, on_open};
 use crate::error::{BurstError, OpenError, PublishError};
 use crate::ring::layout::ALIGNMENT;
 use crate::ring::position::record_bytes;
@@ -55,16 +55,9 @@ impl Publisher {
         topic: Topic,
         timestamps: bool,
     ) -> Result<Self, OpenError> {
-        let id = publishing.intern(&topic).map_err(|error| match error {
-            PublishError::Reentrant => OpenError::Reentrant,
-            PublishError::Forked(forked) => forked.into(),
-            PublishError::Corrupt(corrupt) => corrupt.into(),
-            other => OpenError::Os {
-                action: "enter the topic in",
-                path: bus.path().to_owned(),
-                source: std::io::Error::other(other),
-            },
-        })?;
+        let id = publishing
+            .intern(&topic)
+            .map_err(|error| on_open(error, "enter the topic in", bus.path()))?;
         let policy = publishing.bus_policy();
         let largest_record = publishing.largest_record();
         Ok(Self {
@@ -249,6 +242,9 @@ impl Publisher {
     pub fn burst<T: AsRef<[u8]>>(&self, payloads: &[T]) -> Result<(), BurstError> {
         let mut buffer = [0; MAX_EXTENSIONS_BYTES];
         let (tag, extensions) = self.frame(self.to_descendants, &mut buffer);
+        if payloads.is_empty() {
+            return Ok(());
+        }
         for payload in payloads {
             self.check_length(extensions.len(), payload.as_ref().len())
                 .map_err(|source| BurstError { published: 0, source })?;

@@ -8,7 +8,7 @@ use super::held;
 use super::ring_of;
 use super::room::{Scan, views};
 use crate::crash::{self, CrashPoint};
-use crate::error::{Corrupt, PublishError};
+use crate::error::{Corrupt, OpenError, PublishError};
 use crate::notify::{ArmedSlot, Bell, Wakers};
 use crate::ring::backpressure::{Horizon, Patience};
 use crate::ring::layout::{READER_HAS_SOCKET, SLOT_ACTIVE};
@@ -23,6 +23,7 @@ use crate::shm::segment::RingSegment;
 use crate::sync::{AtomicU64, Ordering, fence, fence_after_unlock_swap};
 use crate::topic::table::{Appended, Mirror, TableMemory};
 use crate::topic::{Topic, frame::TopicId};
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -123,16 +124,23 @@ impl Publishing {
             .map_err(|source| PublishError::Os { action: "write the bus back to the disk", source })
     }
 
-    /// Sets that mark when the last publisher leaves. Without it, a bus starts empty after a reboot, so
-    /// nothing is done about a failure.
-    fn mark_clean_close(&self) {
+    /// Sets that mark when the last publisher leaves: whoever, under the writer lock, sees no other lease.
+    /// So the lease is given up under that lock, too; else two that leave at once would see each other.
+    /// Without the mark a bus starts empty after a reboot, so nothing is done about a failure.
+    fn close(&mut self) {
         let deadline = Instant::now().checked_add(LONGEST_CLOSE);
         let terms = Terms { policy: self.policy, effort: Effort::Until(deadline) };
-        if self.ring.file().is_on_disk()
-            && let Ok(held) = self.hold(&terms)
+        let held = if self.ring.file().is_on_disk() { self.hold(&terms).ok() } else { None };
+        if let Some(held) = &held
             && self.claim.is_alone()
         {
             let _ = self.ring.mark_clean_close(held.session.tail(), held.session.sequence());
+        }
+        let is_locked = held.is_some();
+        std::mem::forget(held);
+        self.claim.leave();
+        if is_locked {
+            self.lock.release(self.ring.control());
         }
     }
 
@@ -277,6 +285,11 @@ impl Publishing {
     /// and the name has to travel with each message.
     pub(super) fn intern(&self, topic: &Topic) -> Result<Option<TopicId>, PublishError> {
         self.check_fork()?;
+        // Before the mirror's lock: another thread may hold that one, and wait for the writer lock, which
+        // this thread would then never give back.
+        if held::by_this_thread(&self.bus_id) {
+            return Err(PublishError::Reentrant);
+        }
         let mut mirror = self.mirror.lock().unwrap_or_else(PoisonError::into_inner);
         mirror.sync(self.table()).map_err(Corrupt::from)?;
         if let Some(id) = mirror.lookup(topic.as_str()) {
@@ -393,8 +406,21 @@ impl Obituary for Publishing {
 impl Drop for Publishing {
     fn drop(&mut self) {
         if self.stamp.check().is_ok() {
-            self.mark_clean_close();
-            self.claim.leave();
+            self.close();
+        }
+    }
+}
+
+/// What an error of the lock or the ring means to somebody who opens the bus.
+pub(super) fn on_open(error: PublishError, action: &'static str, path: &Path) -> OpenError {
+    match error {
+        PublishError::Reentrant => OpenError::Reentrant,
+        PublishError::Forked(forked) => forked.into(),
+        PublishError::Corrupt(corrupt) => corrupt.into(),
+        PublishError::Unlinked => OpenError::Unlinked { path: path.to_owned() },
+        PublishError::Os { source, .. } => OpenError::Os { action, path: path.to_owned(), source },
+        other => {
+            OpenError::Os { action, path: path.to_owned(), source: std::io::Error::other(other) }
         }
     }
 }
@@ -410,6 +436,6 @@ pub(super) struct Parts {
 
 /// Adds to a counter that only this participant changes.
 #[inline]
-pub(super) fn add(counter: &AtomicU64, more: u64) {
+fn add(counter: &AtomicU64, more: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
 }

@@ -4,7 +4,7 @@
 //! does not trust them: it reads them with one system call, once a block at the most, and remembers by
 //! itself which of their owners are dead.
 
-use super::publishing::{Held, Publishing, Terms, add};
+use super::publishing::{Held, Publishing, Terms};
 use super::{clock, local};
 use crate::crash::{self, CrashPoint};
 use crate::error::{Corrupt, PublishError};
@@ -42,32 +42,32 @@ impl Publishing {
         terms: &Terms,
     ) -> Result<Held<'a>, PublishError> {
         let mut patience = terms.patience();
-        let outcome = loop {
+        let counts = self.claim.slot();
+        let mut waited = false;
+        loop {
             if held.session.fits(bytes) {
                 // Another publisher made room meanwhile.
-                break Ok(held);
+                return Ok(held);
             }
             let wanted = held.session.wanted(bytes);
-            if let Err(error) = self.check_slowly(&held, wanted) {
-                break Err(error);
-            }
+            self.check_slowly(&held, wanted)?;
             let Some(slowest) = self.slowest(&held, wanted, terms.policy) else {
                 held.session.reserve(wanted);
-                break Ok(held);
+                return Ok(held);
             };
             let control = self.ring.control();
             let now_ns = clock::monotonic_ns();
             match patience.judge(now_ns, &control.budget.0) {
                 Verdict::Overwrite => {
-                    add(&self.claim.slot().overwrites, 1);
+                    counts.overwrites.fetch_add(1, Ordering::Relaxed);
                     held.session.reserve(wanted);
-                    break Ok(held);
+                    return Ok(held);
                 }
-                Verdict::GiveUp => break Err(terms.given_up(PublishError::Full)),
+                Verdict::GiveUp => return Err(terms.given_up(PublishError::Full)),
                 Verdict::Wait(_)
                     if local::is_read_here(&self.bus_id, slowest.number, slowest.generation) =>
                 {
-                    break Err(PublishError::WouldWaitForItself);
+                    return Err(PublishError::WouldWaitForItself);
                 }
                 Verdict::Wait(slice_ns) => {
                     let space = &self.readers.control().space.0;
@@ -78,23 +78,21 @@ impl Publishing {
                     if self.slowest(&held, wanted, terms.policy).is_none() {
                         continue;
                     }
+                    if !waited {
+                        waited = true;
+                        counts.waits.fetch_add(1, Ordering::Relaxed);
+                    }
                     drop(held);
                     // Those for whom this publisher waits may sleep, and not know of its messages.
                     self.wake();
                     crash::point(CrashPoint::WaitingForSpace);
                     wait_for_space(space, token, slice_ns);
+                    let slept_ns = clock::monotonic_ns().saturating_sub(now_ns);
+                    counts.waited_ns.fetch_add(slept_ns, Ordering::Relaxed);
                     held = self.hold(terms)?;
                 }
             }
-        };
-        if let Some(started_ns) = patience.started_ns() {
-            let waited = clock::monotonic_ns().saturating_sub(started_ns);
-            // Without the lock, two threads may count at once and lose a count: it is for people.
-            let slot = self.claim.slot();
-            add(&slot.waits, 1);
-            add(&slot.waited_ns, waited);
         }
-        outcome
     }
 
     /// What is asked now and then: once a lap, and for each slice of a wait.

@@ -94,8 +94,10 @@ pub struct PublisherStats {
     pub pid: u32,
     /// Whether that is this process's namespace, too.
     pub same_pid_namespace: bool,
-    /// Whether it lives: its lease is held.
+    /// Whether it lives: its lease is held. Assumed where the kernel does not tell.
     pub alive: bool,
+    /// Whether it is stopped (SIGSTOP), as far as this process's PID namespace shows.
+    pub stopped: bool,
     /// When it opened the bus for publishing.
     pub started: SystemTime,
     /// Messages it published.
@@ -124,8 +126,10 @@ pub struct SubscriberSlotStats {
     pub pid: u32,
     /// Whether that is this process's namespace, too.
     pub same_pid_namespace: bool,
-    /// Whether it lives: its lease is held.
+    /// Whether it lives: its lease is held. Assumed where the kernel does not tell.
     pub alive: bool,
+    /// Whether it is stopped (SIGSTOP), as far as this process's PID namespace shows.
+    pub stopped: bool,
     /// Whether publishers wait for it.
     pub gating: bool,
     /// When it subscribed.
@@ -307,7 +311,8 @@ fn read_participating_publishers(
             name: slot.name(),
             pid: slot.pid,
             same_pid_namespace: slot.pid_namespace == here,
-            alive: leases.is_held(number).unwrap_or(false),
+            alive: leases.is_held(number).unwrap_or(true),
+            stopped: slot.pid_namespace == here && is_stopped(slot.pid),
             started: clock::from_ns(slot.started_ns),
             messages: slot.messages,
             bytes: slot.bytes,
@@ -334,7 +339,8 @@ fn read_subscribers(
             name: slot.name(),
             pid: slot.pid,
             same_pid_namespace: slot.pid_namespace == here,
-            alive: leases.is_held(number).unwrap_or(false),
+            alive: leases.is_held(number).unwrap_or(true),
+            stopped: slot.pid_namespace == here && is_stopped(slot.pid),
             gating: slot.flags & READER_GATES != 0,
             started: clock::from_ns(slot.started_ns),
             position: slot.position,

@@ -10,6 +10,7 @@ use crate::crash::{self, CrashPoint};
 use crate::error::{Corrupt, OpenError, ReceiveError};
 use crate::notify::{FutexWaiter, Waiter, futex};
 use crate::ring::reader::{Cursor, Interrupted, Seen};
+use crate::ring::slots;
 use crate::settings::{NotifyKind, Policy};
 use crate::shm::fork::ForkStamp;
 use crate::sync::{Ordering, fence};
@@ -57,7 +58,7 @@ const SLEEPS_UNTIL_CHECK: u32 = 8;
 pub struct Subscriber {
     subscribing: Arc<Subscribing>,
     claim: ReaderClaim,
-    local: Arc<LocalReader>,
+    local: Option<Arc<LocalReader>>,
     stamp: ForkStamp,
     cursor: Cursor,
     /// The position in the slot, and the one at which to write it again.
@@ -102,9 +103,13 @@ impl Subscriber {
     ) -> Result<Self, OpenError> {
         let header = subscribing.ring.header();
         let capacity = header.settings.capacity;
-        // Right behind a writer that waits for nobody, a reader is lapped again at once.
-        let margin = if header.settings.policy == Policy::Overwrite { capacity / 4 } else { 0 };
-        let local = LocalReader::register(header.bus_id, claim.number(), claim.generation());
+        // Right behind a writer, a reader is lapped again at once: by one that waits for nobody, and also by
+        // one that has not yet seen that it has to wait for this reader again.
+        let overwrites = header.settings.policy == Policy::Overwrite;
+        let margin = if overwrites { capacity / 4 } else { capacity / 8 };
+        let local = claim
+            .gates()
+            .then(|| LocalReader::register(header.bus_id, claim.number(), claim.generation()));
         let notify = header.settings.notify;
         let mut subscriber = Self {
             claim,
@@ -112,7 +117,7 @@ impl Subscriber {
             stamp: ForkStamp::now(),
             cursor,
             published: cursor.position,
-            publish_at: cursor.position + subscribing.ring.shape().block_bytes(),
+            publish_at: cursor.position.saturating_add(subscribing.ring.shape().block_bytes()),
             answered_waits: 0,
             asked_at: None,
             interest,
@@ -259,6 +264,7 @@ impl Subscriber {
     /// # Errors
     /// [`OpenError::Pattern`] if it is malformed.
     pub fn add_pattern(&mut self, pattern: &str) -> Result<(), OpenError> {
+        self.stamp.check()?;
         self.interest.add(Pattern::new(pattern)?);
         Ok(())
     }
@@ -302,6 +308,7 @@ impl Subscriber {
     /// # Errors
     /// As [`Self::fd`].
     pub fn enable_fd(&mut self) -> Result<(), OpenError> {
+        self.stamp.check()?;
         if self.descriptor.is_none() {
             self.descriptor = Some(self.subscribing.open_descriptor(&self.claim)?);
             self.arm_descriptor();
@@ -365,12 +372,15 @@ impl Subscriber {
             if let Step::Pause(count) = self.pace.empty(WaitStrategy::Spin) {
                 pause(count);
             }
+            if self.pace.is_check_due() {
+                self.check_slowly()?;
+            }
             return Ok(false);
         }
         self.publish_position(true);
         self.arm_descriptor();
         crash::point(CrashPoint::ReaderBeforeSleep);
-        self.pace.slept();
+        self.pace.start_over();
         let found = self.next(body)?;
         if !found {
             self.check_slowly()?;
@@ -442,7 +452,9 @@ impl Subscriber {
 
     /// All has been read.
     fn caught_up(&mut self) {
-        self.local.note_thread();
+        if let Some(local) = &self.local {
+            local.note_thread();
+        }
         if self.cursor.position != self.published || self.asked_at.is_some() {
             self.publish_position(true);
         }
@@ -495,6 +507,7 @@ impl Subscriber {
                         self.counts.lapses += 1;
                         self.counts.lost_messages += lost_messages;
                         self.publish_position(true);
+                        slots::announce(self.subscribing.readers.control());
                         ReceiveError::Lapped { lost_messages, lost_bytes }
                     }
                 }
@@ -506,7 +519,9 @@ impl Subscriber {
     /// reader is pausing, else when it is worth it.
     #[cold]
     fn publish_position(&mut self, pausing: bool) {
-        self.local.note_thread();
+        if let Some(local) = &self.local {
+            local.note_thread();
+        }
         let slot = self.claim.slot();
         self.published = self.cursor.position;
         self.publish_at =
@@ -554,7 +569,7 @@ impl Subscriber {
             Step::Yield => std::thread::yield_now(),
             Step::Sleep => return self.sleep(deadline),
         }
-        Ok(())
+        if self.pace.is_check_due() { self.check_slowly() } else { Ok(()) }
     }
 
     #[cold]
@@ -588,7 +603,7 @@ impl Subscriber {
                 self.check_slowly()?;
             }
         }
-        self.pace.slept();
+        self.pace.start_over();
         Ok(())
     }
 

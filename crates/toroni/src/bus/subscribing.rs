@@ -111,6 +111,11 @@ impl ReaderClaim {
         self.subscribing.readers.slot(self.lease.slot())
     }
 
+    /// Whether publishers wait for it.
+    pub(super) fn gates(&self) -> bool {
+        self.slot().flags.load(Ordering::Relaxed) & READER_GATES != 0
+    }
+
     /// Frees the slot; its lease goes with the drop, afterwards.
     pub(super) fn leave(&self, control: &ReadersControl) {
         slots::free(control, self.slot());

@@ -12,7 +12,7 @@ use std::time::Duration;
 pub(crate) const SLICE_NS: u64 = 1_000_000;
 
 /// What the last look at the reader slots showed; private to one publishing participant. Positions
-/// only grow, so an old minimum stays true until a reader joins.
+/// only grow, so an old minimum stays true until a reader joins, or comes back after it was lapped.
 #[derive(Debug)]
 pub(crate) struct Horizon {
     minimum: AtomicU64,
@@ -63,11 +63,6 @@ pub(crate) struct Patience {
 impl Patience {
     pub(crate) fn new(policy: Policy, give_up_after: Option<Duration>) -> Self {
         Self { policy, give_up_after_ns: give_up_after.map(as_ns), started_ns: None }
-    }
-
-    /// When the waiting began, if it has.
-    pub(crate) fn started_ns(&self) -> Option<u64> {
-        self.started_ns
     }
 
     /// Decides at `now_ns`, under the writer lock, which guards `budget`.

@@ -45,10 +45,16 @@ pub(crate) fn activate(
     slot.flags.store(flags, Ordering::Relaxed);
     slot.state.store(SLOT_ACTIVE, Ordering::Release);
     control.slots_used.0.fetch_max(number + 1, Ordering::Release);
+    announce(control);
+    crash::point(CrashPoint::ReaderAfterClaim);
+}
+
+/// Makes writers look at the slots again: somebody joined, or came back after it was lapped, and gates
+/// at a position that is older than what they know.
+pub(crate) fn announce(control: &ReadersControl) {
     control.joins.0.fetch_add(1, Ordering::Release);
     // JOIN
     fence(Ordering::SeqCst);
-    crash::point(CrashPoint::ReaderAfterClaim);
 }
 
 /// Gives a slot up, before its lease.

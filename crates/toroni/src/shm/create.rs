@@ -88,6 +88,7 @@ fn create_held(
     check_name(name)?;
     settings.validate()?;
     let path = std::path::absolute(root).unwrap_or_else(|_| root.to_owned()).join(name);
+    let mut vanishes = true;
     for _ in 0..MOST_ATTEMPTS {
         let root_fd = open_or_create_root(root)?;
         let order = Order { settings, permissions, path: &path };
@@ -95,7 +96,8 @@ fn create_held(
             Err(Errno::NOENT) => match order.build_and_rename(&root_fd, name) {
                 // Made, or mounted, meanwhile: see which. Or removed by `clean`, which found it
                 // before it was locked.
-                Err(OpenError::AlreadyExists { .. } | OpenError::NotFound { .. }) => {}
+                Err(OpenError::NotFound { .. }) => {}
+                Err(OpenError::AlreadyExists { .. }) => vanishes = false,
                 answer => {
                     let held = answer?;
                     let directory = BusDirectory::open_at(root_fd, name.to_owned(), path)?;
@@ -112,6 +114,10 @@ fn create_held(
                 }
             },
         }
+    }
+    if vanishes {
+        // Nobody else was seen, so it is the file system that makes no directories.
+        return Err(failed("create", &path, Errno::NOENT));
     }
     Err(OpenError::Busy { path })
 }
