@@ -2,8 +2,8 @@
 
 use crate::crash::{self, CrashPoint};
 use crate::error::OpenError;
-use crate::ring::layout::{PublisherSlot, SLOT_ACTIVE, SLOT_FREE};
-use crate::ring::slots::{Identity, store_name};
+use crate::ring::layout::{PublisherSlot, SLOT_FREE};
+use crate::ring::slots::{self, Identity};
 use crate::shm::directory::{BusDirectory, BusFile};
 use crate::shm::header::Header;
 use crate::shm::lease::{Lease, LeaseTester};
@@ -32,18 +32,25 @@ impl PublisherClaim {
     ) -> Result<Self, OpenError> {
         let segment = PublishersSegment::open(directory, header)?;
         let leases = LeaseTester::open(directory, BusFile::Publishers)?;
-        let slots = header.settings.max_publishers;
-        for number in 0..slots {
+        let limit = header.settings.max_publishers;
+        for number in 0..limit {
             if matches!(leases.is_held(number), Ok(true)) {
                 continue;
             }
             let Some(lease) = Lease::try_claim(directory, BusFile::Publishers, number)? else {
                 continue;
             };
-            let generation = write_slot(segment.slot(number), identity);
-            return Ok(Self { segment, lease: Some(lease), number, leases, generation, slots });
+            let generation = slots::claim_publisher(segment.slot(number), identity);
+            return Ok(Self {
+                segment,
+                lease: Some(lease),
+                number,
+                leases,
+                generation,
+                slots: limit,
+            });
         }
-        Err(OpenError::TooManyPublishers { limit: slots })
+        Err(OpenError::TooManyPublishers { limit })
     }
 
     pub(super) fn owner(&self) -> Owner {
@@ -94,22 +101,4 @@ impl PublisherClaim {
         crash::point(CrashPoint::PublisherMidLeave);
         self.lease = None;
     }
-}
-
-/// Makes the slot this participant's, and returns its generation.
-fn write_slot(slot: &PublisherSlot, identity: &Identity) -> u32 {
-    let generation = slot.generation.load(Ordering::Relaxed).wrapping_add(1);
-    slot.generation.store(generation, Ordering::Release);
-    crash::point(CrashPoint::PublisherMidClaim);
-    slot.pid.store(identity.pid, Ordering::Relaxed);
-    slot.pid_namespace.store(identity.pid_namespace, Ordering::Relaxed);
-    slot.started_ns.store(identity.started_ns, Ordering::Relaxed);
-    for counter in
-        [&slot.messages, &slot.bytes, &slot.waits, &slot.waited_ns, &slot.overwrites, &slot.wakes]
-    {
-        counter.store(0, Ordering::Relaxed);
-    }
-    store_name(&slot.name, &identity.name);
-    slot.state.store(SLOT_ACTIVE, Ordering::Release);
-    generation
 }

@@ -60,7 +60,7 @@ impl BusConfig {
     }
 
     /// Bytes of the ring: a power of two from 64 KiB to 1 TiB. Default: 4 MiB. The largest message is
-    /// half of it; a larger ring lets subscribers lag longer, a smaller one stays in the processor's
+    /// half of it less 8 bytes; a larger ring lets subscribers lag longer, a smaller one stays in the processor's
     /// caches.
     #[must_use]
     pub fn capacity(mut self, bytes: u64) -> Self {
@@ -164,7 +164,8 @@ impl BusConfig {
         self
     }
 
-    /// How this handle appears in `toroni info`; at most 40 bytes are kept. Default: the name of the
+    /// How this handle appears in `toroni info`; at most 40 bytes are kept
+    /// (48 for a subscriber). Default: the name of the
     /// program.
     #[must_use]
     pub fn participant_name(mut self, name: impl Into<String>) -> Self {

@@ -4,7 +4,7 @@
 //! left behind, when it had written everything back, says that what is there belongs together. Within
 //! one boot none of this matters: the page cache is what processes share, and it outlives them.
 
-use super::ring_of;
+use super::views::ring_of;
 use crate::error::{Corrupt, OpenError};
 use crate::ring::memory::Ring;
 use crate::ring::reader::Cursor;

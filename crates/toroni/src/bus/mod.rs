@@ -7,6 +7,7 @@
 //! - `subscriber`, `subscribing`, `message`: receiving; `pace` decides how to wait, `descriptor` is for
 //!   event loops, `local` finds threads that would wait for themselves.
 //! - `router`, `stream`: many handlers behind one subscriber; async.
+//! - `views`: what the layers need of mapped files.
 //! - `disk`: what is left of a bus on a disk after a reboot.
 //! - `stats`, `admin`: for people who look, and clean up.
 
@@ -29,6 +30,7 @@ mod stats;
 mod stream;
 mod subscriber;
 mod subscribing;
+mod views;
 
 pub use config::BusConfig;
 pub use disk::Reopened;
@@ -42,7 +44,6 @@ pub use subscribing::SubscriberBuilder;
 
 use crate::error::OpenError;
 use crate::notify::{MulticastSender, Post, Wakers};
-use crate::ring::memory::Ring;
 use crate::ring::slots::Identity;
 use crate::settings::LockKind;
 use crate::shm::acl::{Permissions, group_number};
@@ -301,10 +302,6 @@ impl Bus {
         Ok(opened)
     }
 
-    fn participant_name(&self) -> &str {
-        &self.0.participant_name
-    }
-
     fn identity(&self) -> Identity {
         Identity {
             pid: std::process::id(),
@@ -313,12 +310,6 @@ impl Bus {
             name: self.0.participant_name.clone(),
         }
     }
-}
-
-/// The ring in a mapped segment: here the memory meets those who read and write it.
-#[inline]
-fn ring_of(segment: &RingSegment) -> Ring<'_> {
-    Ring::mapped_twice(segment.control(), segment.words(), segment.shape())
 }
 
 fn program_name() -> String {

@@ -5,11 +5,11 @@
 
 use super::claim::PublisherClaim;
 use super::held;
-use super::ring_of;
 use super::room::{Scan, views};
+use super::views::{bell_of, ring_of, table_of};
 use crate::crash::{self, CrashPoint};
 use crate::error::{Corrupt, OpenError, PublishError};
-use crate::notify::{ArmedSlot, Bell, Wakers};
+use crate::notify::{ArmedSlot, Wakers};
 use crate::ring::backpressure::{Horizon, Patience};
 use crate::ring::layout::{READER_HAS_SOCKET, SLOT_ACTIVE};
 use crate::ring::memory::Ring;
@@ -21,7 +21,7 @@ use crate::shm::lock::{Acquired, Denied, Effort, Obituary, Owner, WriterLock};
 use crate::shm::participants::ReadersSegment;
 use crate::shm::segment::RingSegment;
 use crate::sync::{AtomicU64, Ordering, fence, fence_after_unlock_swap};
-use crate::topic::table::{Appended, Mirror, TableMemory};
+use crate::topic::table::{Appended, Mirror};
 use crate::topic::{Topic, frame::TopicId};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -76,6 +76,13 @@ impl Terms {
 pub(super) struct Held<'a> {
     publishing: &'a Publishing,
     pub(super) session: Session<'a>,
+}
+
+impl Held<'_> {
+    /// Sequence and position of the end of the stream.
+    fn end(&self) -> (u64, u64) {
+        (self.session.sequence(), self.session.tail())
+    }
 }
 
 impl Drop for Held<'_> {
@@ -229,13 +236,11 @@ impl Publishing {
     ) -> Result<(), (usize, PublishError)> {
         self.check_fork().map_err(|error| (0, error))?;
         let mut held = self.hold(terms).map_err(|error| (0, error))?;
-        let begin = (held.session.sequence(), held.session.tail());
-        let mut counted = begin;
+        let mut counted = held.end();
         for (published, record) in records.enumerate() {
             let bytes = record.bytes();
             if !held.session.fits(bytes) {
-                let now = (held.session.sequence(), held.session.tail());
-                self.count(now.0.wrapping_sub(counted.0), now.1 - counted.1);
+                self.count_since(&held, counted);
                 held = match self.make_room(held, bytes, terms) {
                     Ok(held) => held,
                     Err(error) => {
@@ -243,13 +248,12 @@ impl Publishing {
                         return Err((published, error));
                     }
                 };
-                counted = (held.session.sequence(), held.session.tail());
+                counted = held.end();
             }
             held.session.write(record);
             crash::point(CrashPoint::MidBurst);
         }
-        let now = (held.session.sequence(), held.session.tail());
-        self.count(now.0.wrapping_sub(counted.0), now.1 - counted.1);
+        self.count_since(&held, counted);
         drop(held);
         self.wake();
         Ok(())
@@ -291,22 +295,18 @@ impl Publishing {
             return Err(PublishError::Reentrant);
         }
         let mut mirror = self.mirror.lock().unwrap_or_else(PoisonError::into_inner);
-        mirror.sync(self.table()).map_err(Corrupt::from)?;
+        mirror.sync(table_of(&self.ring)).map_err(Corrupt::from)?;
         if let Some(id) = mirror.lookup(topic.as_str()) {
             return Ok(Some(id));
         }
         let terms = Terms { policy: self.policy, effort: Effort::Until(None) };
         let held = self.hold(&terms)?;
-        let appended = mirror.append(self.table(), topic);
+        let appended = mirror.append(table_of(&self.ring), topic);
         drop(held);
         match appended.map_err(Corrupt::from)? {
             Appended::Added(id) | Appended::Existing(id) => Ok(Some(id)),
             Appended::Full => Ok(None),
         }
-    }
-
-    fn table(&self) -> TableMemory<'_> {
-        TableMemory { count: &self.ring.control().topics.0, words: self.ring.table() }
     }
 
     #[inline]
@@ -351,6 +351,12 @@ impl Publishing {
         }
     }
 
+    /// Counts what was published since the end of the stream was there.
+    fn count_since(&self, held: &Held<'_>, (sequence, tail): (u64, u64)) {
+        let (sequence_now, tail_now) = held.end();
+        self.count(sequence_now.wrapping_sub(sequence), tail_now.wrapping_sub(tail));
+    }
+
     #[inline]
     fn count(&self, messages: u64, bytes: u64) {
         let slot = self.claim.slot();
@@ -367,12 +373,7 @@ impl Publishing {
             crate::settings::LockKind::Lease => fence_after_unlock_swap(),
             crate::settings::LockKind::Robust => fence(Ordering::SeqCst),
         }
-        let readers = self.readers.control();
-        let bell = Bell {
-            wake: &self.ring.control().wake.0,
-            sleeps: &readers.sleeps.0,
-            arms: &readers.arms.0,
-        };
+        let bell = bell_of(&self.ring, &self.readers);
         let sent = self.wakers.notify(bell, |armed| self.armed(armed));
         if sent > 0 {
             add(&self.claim.slot().wakes, sent as u64);

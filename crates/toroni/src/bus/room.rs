@@ -5,6 +5,7 @@
 //! itself which of their owners are dead.
 
 use super::publishing::{Held, Publishing, Terms};
+use super::views::{PUBLISHERS_TRUNCATED, RING_TRUNCATED, check_whole};
 use super::{clock, local};
 use crate::crash::{self, CrashPoint};
 use crate::error::{Corrupt, PublishError};
@@ -97,14 +98,11 @@ impl Publishing {
 
     /// What is asked now and then: once a lap, and for each slice of a wait.
     fn check_slowly(&self, held: &Held<'_>, wanted: u64) -> Result<(), PublishError> {
-        for (damaged, what) in [
-            (self.ring.was_damaged(), "the file ring was truncated"),
-            (self.claim.was_damaged(), "the file publishers was truncated"),
-        ] {
-            if damaged {
-                return Err(Corrupt { what, value: 0, position: held.session.tail() }.into());
-            }
-        }
+        let files = [
+            (self.ring.was_damaged(), RING_TRUNCATED),
+            (self.claim.was_damaged(), PUBLISHERS_TRUNCATED),
+        ];
+        check_whole(files, held.session.tail())?;
         let shape = self.ring.shape();
         let lap = |position: u64| position / shape.capacity();
         let reserved = self.ring.control().reserved.0.load(Ordering::Relaxed);

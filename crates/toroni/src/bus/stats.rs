@@ -1,6 +1,7 @@
 //! A snapshot of a bus, for people who look: `toroni info`, `toroni topics`.
 
-use super::{Bus, BusId, clock, ring_of};
+use super::views::{ring_of, table_of};
+use super::{Bus, BusId, clock};
 use crate::error::{Corrupt, OpenError};
 use crate::ring::layout::{Control, READER_GATES, SLOT_ACTIVE};
 use crate::ring::reader::{Cursor, Interrupted};
@@ -15,7 +16,7 @@ use crate::shm::platform::Home;
 use crate::shm::segment::RingSegment;
 use crate::sync::Ordering;
 use crate::topic::frame::{MAX_EXTENSIONS_BYTES, Tag, TopicId, decode};
-use crate::topic::table::{Mirror, TableMemory};
+use crate::topic::table::Mirror;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -265,7 +266,7 @@ impl Bus {
             let front = (seen.length as usize).min(MAX_EXTENSIONS_BYTES);
             let Ok((extensions, offset)) = decode(tag, scratch.bytes(front)) else { continue };
             if tag.topic() != TopicId::INLINE && mirror.name(tag.topic()).is_none() {
-                mirror.sync(table(&ring)).map_err(Corrupt::from)?;
+                mirror.sync(table_of(&ring)).map_err(Corrupt::from)?;
             }
             let name = match extensions.inline_topic {
                 Some(name) => name,
@@ -278,17 +279,13 @@ impl Bus {
             count.0 += 1;
             count.1 += u64::from(seen.length).saturating_sub(offset as u64);
         }
-        mirror.sync(table(&ring)).map_err(Corrupt::from)?;
+        mirror.sync(table_of(&ring)).map_err(Corrupt::from)?;
         for topic in mirror.names() {
             counts.entry(topic.as_str().to_owned()).or_default();
         }
         let topics = counts.into_iter();
         Ok(topics.map(|(name, (messages, bytes))| TopicStats { name, messages, bytes }).collect())
     }
-}
-
-fn table(ring: &RingSegment) -> TableMemory<'_> {
-    TableMemory { count: &ring.control().topics.0, words: ring.table() }
 }
 
 struct Limits {

@@ -4,8 +4,8 @@ use super::descriptor::Descriptor;
 use super::local::LocalReader;
 use super::message::{Borrowed, Message, Received};
 use super::pace::{Pace, Step, WaitStrategy};
-use super::ring_of;
 use super::subscribing::{ReaderClaim, Subscribing};
+use super::views::{READERS_TRUNCATED, RING_TRUNCATED, bell_of, check_whole, ring_of, table_of};
 use crate::crash::{self, CrashPoint};
 use crate::error::{Corrupt, OpenError, ReceiveError};
 use crate::notify::{FutexWaiter, Waiter, futex};
@@ -478,7 +478,9 @@ impl Subscriber {
 
     fn decide_interned(&mut self, topic: TopicId, seen: &Seen) -> Result<bool, Interrupted> {
         let mirror = &mut self.received.mirror;
-        mirror.sync(self.subscribing.table()).map_err(|error| corrupt_in(error.into(), seen))?;
+        mirror
+            .sync(table_of(&self.subscribing.ring))
+            .map_err(|error| corrupt_in(error.into(), seen))?;
         let to_descendants = Tag::from_raw(seen.tag).is_to_descendants();
         self.interest.fill(topic, to_descendants, mirror).ok_or_else(|| {
             corrupt_in(Corrupt { what: "topic id", value: seen.tag.into(), position: 0 }, seen)
@@ -556,7 +558,7 @@ impl Subscriber {
     }
 
     fn arm_descriptor(&mut self) {
-        let bell = self.subscribing.bell();
+        let bell = bell_of(&self.subscribing.ring, &self.subscribing.readers);
         if let Some(descriptor) = &mut self.descriptor {
             descriptor.arm(bell, &self.claim.slot().arms);
         }
@@ -576,7 +578,7 @@ impl Subscriber {
     fn sleep(&mut self, deadline: Option<Instant>) -> Result<(), ReceiveError> {
         self.publish_position(true);
         let by_descriptor = self.subscribing.ring.header().settings.notify != NotifyKind::Futex;
-        let bell = self.subscribing.bell();
+        let bell = bell_of(&self.subscribing.ring, &self.subscribing.readers);
         let arms = &self.claim.slot().arms;
         match &mut self.descriptor {
             Some(descriptor) if by_descriptor => descriptor.arm(bell, arms),
@@ -619,17 +621,12 @@ impl Subscriber {
         Ok(())
     }
 
-    /// Whether the mapped files have been truncated, as far as this process has met that.
     fn check_files(&self) -> Result<(), ReceiveError> {
-        for (damaged, what) in [
-            (self.subscribing.ring.was_damaged(), "the file ring was truncated"),
-            (self.subscribing.readers.was_damaged(), "the file readers was truncated"),
-        ] {
-            if damaged {
-                return Err(Corrupt { what, value: 0, position: self.cursor.position }.into());
-            }
-        }
-        Ok(())
+        let files = [
+            (self.subscribing.ring.was_damaged(), RING_TRUNCATED),
+            (self.subscribing.readers.was_damaged(), READERS_TRUNCATED),
+        ];
+        Ok(check_whole(files, self.cursor.position)?)
     }
 }
 

@@ -1,10 +1,10 @@
 //! The subscribing role: what all subscribers of one opened bus share, and how one is made.
 
-use super::clock;
 use super::descriptor::Descriptor;
-use super::{Bus, Start, Subscriber, WaitStrategy, ring_of};
+use super::views::ring_of;
+use super::{Bus, Start, Subscriber, WaitStrategy};
 use crate::error::OpenError;
-use crate::notify::{Bell, Mailbox, MulticastReceiver};
+use crate::notify::{Mailbox, MulticastReceiver};
 use crate::ring::layout::{READER_GATES, READER_HAS_SOCKET, ReaderSlot, ReadersControl};
 use crate::ring::reader::{Cursor, NoSuchStart};
 use crate::ring::slots::{self, Identity};
@@ -15,7 +15,6 @@ use crate::shm::participants::ReadersSegment;
 use crate::shm::segment::RingSegment;
 use crate::sync::Ordering;
 use crate::topic::interest::Interest;
-use crate::topic::table::TableMemory;
 use crate::topic::{Pattern, PatternSet};
 use rustix::fs::Mode;
 use std::os::fd::AsFd;
@@ -36,17 +35,6 @@ impl Subscribing {
         let readers = ReadersSegment::open(directory, ring.header(), Protection::Write)?;
         let leases = LeaseTester::open(directory, BusFile::Readers)?;
         Ok(Self { ring, readers, directory: directory.clone(), leases })
-    }
-
-    /// The words by which subscribers and publishers find each other.
-    pub(super) fn bell(&self) -> Bell<'_> {
-        let readers = self.readers.control();
-        Bell { wake: &self.ring.control().wake.0, sleeps: &readers.sleeps.0, arms: &readers.arms.0 }
-    }
-
-    /// The names of topics.
-    pub(super) fn table(&self) -> TableMemory<'_> {
-        TableMemory { count: &self.ring.control().topics.0, words: self.ring.table() }
     }
 
     /// Binds the socket of a slot, or joins the group of the bus.
@@ -210,11 +198,10 @@ impl SubscriberBuilder {
             patterns.push(Pattern::new(pattern)?);
         }
         let subscribing = self.bus.subscribing()?;
-        let identity = Identity {
-            name: self.name.unwrap_or_else(|| self.bus.participant_name().to_owned()),
-            started_ns: clock::realtime_ns(),
-            ..self.bus.identity()
-        };
+        let mut identity = self.bus.identity();
+        if let Some(name) = self.name {
+            identity.name = name;
+        }
         let claim = subscribing.claim(&identity)?;
         let flags = if self.gating { READER_GATES } else { 0 };
         let cursor = join(&subscribing, &claim, self.start, flags)?;

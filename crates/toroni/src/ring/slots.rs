@@ -1,6 +1,8 @@
-//! Reader slots: what a subscriber tells publishers, and what publishers make of it.
+//! Slots: who takes part, what a subscriber tells publishers, and what publishers make of it.
 
-use super::layout::{READER_GATES, ReaderSlot, ReadersControl, SLOT_ACTIVE, SLOT_FREE};
+use super::layout::{
+    PublisherSlot, READER_GATES, ReaderSlot, ReadersControl, SLOT_ACTIVE, SLOT_FREE,
+};
 use crate::crash::{self, CrashPoint};
 use crate::sync::{AtomicU64, Ordering, fence};
 
@@ -29,6 +31,25 @@ pub(crate) fn claim(slot: &ReaderSlot, identity: &Identity) -> u32 {
     slot.lapses.store(0, Ordering::Relaxed);
     store_name(&slot.name, &identity.name);
     crash::point(CrashPoint::ReaderMidClaim);
+    generation
+}
+
+/// Makes a publisher's slot, whose lease the caller holds, its own, and returns its new generation. The
+/// generation comes first: from then on a lock word with the old one is a dead owner's.
+pub(crate) fn claim_publisher(slot: &PublisherSlot, identity: &Identity) -> u32 {
+    let generation = slot.generation.load(Ordering::Relaxed).wrapping_add(1);
+    slot.generation.store(generation, Ordering::Release);
+    crash::point(CrashPoint::PublisherMidClaim);
+    slot.pid.store(identity.pid, Ordering::Relaxed);
+    slot.pid_namespace.store(identity.pid_namespace, Ordering::Relaxed);
+    slot.started_ns.store(identity.started_ns, Ordering::Relaxed);
+    for counter in
+        [&slot.messages, &slot.bytes, &slot.waits, &slot.waited_ns, &slot.overwrites, &slot.wakes]
+    {
+        counter.store(0, Ordering::Relaxed);
+    }
+    store_name(&slot.name, &identity.name);
+    slot.state.store(SLOT_ACTIVE, Ordering::Release);
     generation
 }
 
@@ -95,7 +116,7 @@ pub(crate) fn slowest(
 }
 
 /// Writes a name, cut to what fits at a character's boundary, padded with 0.
-pub(crate) fn store_name(words: &[AtomicU64], name: &str) {
+fn store_name(words: &[AtomicU64], name: &str) {
     let mut end = name.len().min(words.len() * 8);
     while !name.is_char_boundary(end) {
         end -= 1;

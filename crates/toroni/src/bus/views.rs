@@ -1,0 +1,41 @@
+//! What the layers need of mapped files: here the memory meets those who read and write it.
+
+use crate::error::Corrupt;
+use crate::notify::Bell;
+use crate::ring::memory::Ring;
+use crate::shm::participants::ReadersSegment;
+use crate::shm::segment::RingSegment;
+use crate::topic::table::TableMemory;
+
+/// The ring, for its writers and readers.
+#[inline]
+pub(super) fn ring_of(segment: &RingSegment) -> Ring<'_> {
+    Ring::mapped_twice(segment.control(), segment.words(), segment.shape())
+}
+
+/// The names of topics.
+pub(super) fn table_of(segment: &RingSegment) -> TableMemory<'_> {
+    TableMemory { count: &segment.control().topics.0, words: segment.table() }
+}
+
+/// The words by which subscribers and publishers find each other.
+#[inline]
+pub(super) fn bell_of<'a>(ring: &'a RingSegment, readers: &'a ReadersSegment) -> Bell<'a> {
+    let readers = readers.control();
+    Bell { wake: &ring.control().wake.0, sleeps: &readers.sleeps.0, arms: &readers.arms.0 }
+}
+
+/// The error for the first file of which a part is gone, as far as this process has met that.
+pub(super) fn check_whole(
+    files: impl IntoIterator<Item = (bool, &'static str)>,
+    position: u64,
+) -> Result<(), Corrupt> {
+    match files.into_iter().find(|(is_damaged, _)| *is_damaged) {
+        Some((_, what)) => Err(Corrupt { what, value: 0, position }),
+        None => Ok(()),
+    }
+}
+
+pub(super) const RING_TRUNCATED: &str = "the file ring was truncated";
+pub(super) const READERS_TRUNCATED: &str = "the file readers was truncated";
+pub(super) const PUBLISHERS_TRUNCATED: &str = "the file publishers was truncated";
