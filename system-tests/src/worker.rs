@@ -83,12 +83,18 @@ impl Stage {
 
     /// Starts a worker in a role of `src/bin/worker/main.rs`, with options `key=value`.
     pub fn start(&mut self, role: &str, options: &[&str]) -> Worker {
-        self.start_with(role, options, |_| {})
+        self.start_with(&[], role, options, |_| {})
+    }
+
+    /// As [`Self::start`], through a program that runs another: these words stand in front of the
+    /// worker's.
+    pub fn start_through(&mut self, words: &[String], role: &str, options: &[&str]) -> Worker {
+        self.start_with(words, role, options, |_| {})
     }
 
     /// As [`Self::start`], to be killed at a crash point: `name:n`.
     pub fn start_doomed(&mut self, role: &str, options: &[&str], crash: &str) -> Worker {
-        self.start_with(role, options, |command| {
+        self.start_with(&[], role, options, |command| {
             command.env("TORONI_CRASH", crash);
         })
     }
@@ -140,6 +146,7 @@ impl Stage {
 
     fn start_with(
         &mut self,
+        words: &[String],
         role: &str,
         options: &[&str],
         prepare: impl FnOnce(&mut Command),
@@ -147,7 +154,15 @@ impl Stage {
         let id = self.next_id;
         self.next_id += 1;
         let report = self.root.file(&format!("report-{id}"));
-        let mut command = Command::new(path());
+        let worker = path();
+        let mut command = match words {
+            [] => Command::new(worker),
+            [first, rest @ ..] => {
+                let mut command = Command::new(first);
+                command.args(rest).arg(worker);
+                command
+            }
+        };
         command
             .arg(role)
             .arg(format!("dir={}", self.root.buses().display()))
