@@ -4,7 +4,8 @@
 //! - `config`: how a bus is opened or created.
 //! - `publisher`, `publishing`: one topic's face, and the participant behind all of them; `room` waits for
 //!   slow readers, `claim` is its slot, `held` knows who is inside a closure under the lock.
-//! - `subscriber`, `subscribing`, `message`: receiving; `pace` decides how to wait, `descriptor` is for
+//! - `subscriber`, `receiving`, `subscribing`, `message`: one subscriber's face, its work, and the role
+//!   behind all of them; `pace` decides how to wait, `descriptor` is for
 //!   event loops, `local` finds threads that would wait for themselves.
 //! - `router`, `stream`: many handlers behind one subscriber; async.
 //! - `views`: what the layers need of mapped files.
@@ -23,6 +24,7 @@ mod message;
 mod pace;
 mod publisher;
 mod publishing;
+mod receiving;
 mod room;
 mod router;
 mod stats;

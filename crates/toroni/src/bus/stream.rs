@@ -1,7 +1,7 @@
 //! Receiving in async code, on a tokio runtime.
 
 use super::descriptor::Descriptor;
-use super::subscriber::Body;
+use super::receiving::Body;
 use super::{Message, Subscriber};
 use crate::error::ReceiveError;
 use std::io;
@@ -64,7 +64,7 @@ impl Subscriber {
     }
 
     fn register(&self, descriptor: OwnedFd) -> io::Result<Readiness> {
-        match self.descriptor() {
+        match &self.descriptor {
             Some(Descriptor::Group(_)) => {
                 UdpSocket::from_std(descriptor.into()).map(Readiness::Group)
             }

@@ -3,34 +3,22 @@
 use super::descriptor::Descriptor;
 use super::local::LocalReader;
 use super::message::{Borrowed, Message, Received};
-use super::pace::{Pace, Step, WaitStrategy};
+use super::pace::{Pace, WaitStrategy};
+use super::receiving::Body;
 use super::subscribing::{ReaderClaim, Subscribing};
-use super::views::{READERS_TRUNCATED, RING_TRUNCATED, bell_of, check_whole, ring_of, table_of};
-use crate::crash::{self, CrashPoint};
-use crate::error::{Corrupt, OpenError, ReceiveError};
-use crate::notify::{FutexWaiter, Waiter, futex};
-use crate::ring::reader::{Cursor, Interrupted, Seen};
-use crate::ring::slots;
+use super::views::ring_of;
+use crate::error::{OpenError, ReceiveError};
+use crate::notify::{FutexWaiter, Waiter};
+use crate::ring::reader::Cursor;
 use crate::settings::{NotifyKind, Policy};
 use crate::shm::fork::ForkStamp;
-use crate::sync::{Ordering, fence};
+use crate::sync::Ordering;
 use crate::topic::Pattern;
-use crate::topic::frame::{MAX_EXTENSIONS_BYTES, Tag, TopicId, decode};
 use crate::topic::interest::Interest;
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// Whoever should wake a subscriber may have died before it did so: it looks again after this.
-const SLEEP: Duration = Duration::from_millis(50);
-/// After some time without any message it looks half as often: a sleep of 50 ms can cost more than
-/// 0.1 % of a core by itself, on a virtual machine.
-const LONG_SLEEP: Duration = Duration::from_millis(100);
-const SLEEPS_UNTIL_LONG: u32 = 20;
-/// Sleeps between two looks whether the bus still exists: the look is several system calls, which
-/// would double the cost of a sleep, and would come with each message to one that sleeps in between.
-const SLEEPS_UNTIL_CHECK: u32 = 8;
 
 /// Receives the messages of a bus that match its patterns, in the one order of the bus.
 ///
@@ -56,27 +44,27 @@ const SLEEPS_UNTIL_CHECK: u32 = 8;
 /// # }
 /// ```
 pub struct Subscriber {
-    subscribing: Arc<Subscribing>,
-    claim: ReaderClaim,
-    local: Option<Arc<LocalReader>>,
-    stamp: ForkStamp,
-    cursor: Cursor,
+    pub(super) subscribing: Arc<Subscribing>,
+    pub(super) claim: ReaderClaim,
+    pub(super) local: Option<Arc<LocalReader>>,
+    pub(super) stamp: ForkStamp,
+    pub(super) cursor: Cursor,
     /// The position in the slot, and the one at which to write it again.
-    published: u64,
-    publish_at: u64,
+    pub(super) published: u64,
+    pub(super) publish_at: u64,
     /// The count of `waits` up to which this reader has woken publishers that wait for room.
-    answered_waits: u64,
+    pub(super) answered_waits: u64,
     /// Where it was when it saw that some wait, if it has not woken them yet.
-    asked_at: Option<u64>,
-    interest: Interest,
-    received: Received,
-    pace: Pace,
-    strategy: WaitStrategy,
-    futex: FutexWaiter,
-    descriptor: Option<Descriptor>,
+    pub(super) asked_at: Option<u64>,
+    pub(super) interest: Interest,
+    pub(super) received: Received,
+    pub(super) pace: Pace,
+    pub(super) strategy: WaitStrategy,
+    pub(super) futex: FutexWaiter,
+    pub(super) descriptor: Option<Descriptor>,
     /// Bytes from the writers' `reserved` that a lapped reader keeps when it resumes.
-    margin: u64,
-    counts: SubscriberStats,
+    pub(super) margin: u64,
+    pub(super) counts: SubscriberStats,
     #[cfg(feature = "tokio")]
     pub(super) readiness: Option<super::stream::Readiness>,
 }
@@ -347,306 +335,6 @@ impl Subscriber {
     pub fn slot(&self) -> u32 {
         self.claim.number()
     }
-
-    /// Puts the next message that is for this subscriber into `received`; false if there is none yet.
-    #[inline(always)]
-    fn next(&mut self, body: Body) -> Result<bool, ReceiveError> {
-        self.stamp.check()?;
-        self.next_mine(body)
-    }
-
-    /// As [`Self::next`]; if there is none, arms the descriptor, if there is one, and looks once more.
-    #[inline(always)]
-    pub(super) fn try_next(&mut self, body: Body) -> Result<bool, ReceiveError> {
-        if self.next(body)? {
-            return Ok(true);
-        }
-        self.drained(body)
-    }
-
-    #[cold]
-    fn drained(&mut self, body: Body) -> Result<bool, ReceiveError> {
-        if self.descriptor.is_none() {
-            // Where the file was, there is nothing but zeros: the end of the stream, for ever.
-            self.check_files()?;
-            if let Step::Pause(count) = self.pace.empty(WaitStrategy::Spin) {
-                pause(count);
-            }
-            if self.pace.is_check_due() {
-                self.check_slowly()?;
-            }
-            return Ok(false);
-        }
-        self.publish_position(true);
-        self.arm_descriptor();
-        crash::point(CrashPoint::ReaderBeforeSleep);
-        self.pace.start_over();
-        let found = self.next(body)?;
-        if !found {
-            self.check_slowly()?;
-        }
-        Ok(found)
-    }
-
-    /// The message that was received last.
-    #[inline]
-    pub(super) fn last(&self) -> Message<'_> {
-        Message::new(&self.received)
-    }
-
-    /// Tells publishers, once a block, how far this subscriber has come.
-    #[inline]
-    fn count_position(&mut self) {
-        if self.cursor.position >= self.publish_at {
-            self.publish_position(false);
-        }
-    }
-
-    #[inline(always)]
-    fn next_mine(&mut self, body: Body) -> Result<bool, ReceiveError> {
-        loop {
-            let ring = ring_of(&self.subscribing.ring);
-            let seen = match self.cursor.look(ring) {
-                Ok(Some(seen)) => seen,
-                Ok(None) => {
-                    self.caught_up();
-                    return Ok(false);
-                }
-                Err(interrupted) => return Err(self.interrupted(interrupted)),
-            };
-            if self.pace.is_idle() {
-                self.pace.found();
-            }
-            // Only now, behind the validation in `look`: bytes of a payload, taken for a topic id,
-            // must not get into the cache.
-            let tag = Tag::from_raw(seen.tag);
-            let mine = match self.interest.answer(tag.topic(), tag.is_to_descendants()) {
-                Some(mine) => mine,
-                None => self.decide(seen)?,
-            };
-            if mine {
-                let ring = ring_of(&self.subscribing.ring);
-                let scratch = &mut self.received.scratch;
-                let copied = match body {
-                    Body::Whole => self.cursor.copy(ring, &seen, scratch),
-                    Body::Extensions => {
-                        self.cursor.copy_front(ring, &seen, MAX_EXTENSIONS_BYTES, scratch)
-                    }
-                };
-                if let Err(interrupted) = copied {
-                    return Err(self.interrupted(interrupted));
-                }
-                self.received.seen = seen;
-                self.cursor.advance(&seen);
-                self.counts.received += 1;
-                // A copy no longer needs the ring; what is read in place is counted with the next call.
-                if matches!(body, Body::Whole) {
-                    self.count_position();
-                }
-                return Ok(true);
-            }
-            self.cursor.advance(&seen);
-            self.count_position();
-        }
-    }
-
-    /// All has been read.
-    fn caught_up(&mut self) {
-        if let Some(local) = &self.local {
-            local.note_thread();
-        }
-        if self.cursor.position != self.published || self.asked_at.is_some() {
-            self.publish_position(true);
-        }
-    }
-
-    /// Whether a message is for this subscriber, where the cache does not tell. One that makes no sense
-    /// is passed over with the error.
-    #[cold]
-    fn decide(&mut self, seen: Seen) -> Result<bool, ReceiveError> {
-        let answer = match Tag::from_raw(seen.tag).topic() {
-            TopicId::INLINE => self.decide_inline(&seen),
-            topic => self.decide_interned(topic, &seen),
-        };
-        answer.map_err(|interrupted| {
-            if matches!(interrupted, Interrupted::Corrupt(_)) {
-                self.cursor.advance(&seen);
-            }
-            self.interrupted(interrupted)
-        })
-    }
-
-    fn decide_interned(&mut self, topic: TopicId, seen: &Seen) -> Result<bool, Interrupted> {
-        let mirror = &mut self.received.mirror;
-        mirror
-            .sync(table_of(&self.subscribing.ring))
-            .map_err(|error| corrupt_in(error.into(), seen))?;
-        let to_descendants = Tag::from_raw(seen.tag).is_to_descendants();
-        self.interest.fill(topic, to_descendants, mirror).ok_or_else(|| {
-            corrupt_in(Corrupt { what: "topic id", value: seen.tag.into(), position: 0 }, seen)
-        })
-    }
-
-    fn decide_inline(&mut self, seen: &Seen) -> Result<bool, Interrupted> {
-        let ring = ring_of(&self.subscribing.ring);
-        let scratch = &mut self.received.scratch;
-        self.cursor.copy_front(ring, seen, MAX_EXTENSIONS_BYTES, scratch)?;
-        let tag = Tag::from_raw(seen.tag);
-        let front = scratch.bytes((seen.length as usize).min(MAX_EXTENSIONS_BYTES));
-        let (extensions, _) = decode(tag, front).map_err(|error| corrupt_in(error.into(), seen))?;
-        let topic = extensions.inline_topic.unwrap_or_default();
-        Ok(self.interest.answer_inline(topic, tag.is_to_descendants()))
-    }
-
-    #[cold]
-    fn interrupted(&mut self, interrupted: Interrupted) -> ReceiveError {
-        match interrupted {
-            Interrupted::Corrupt(corrupt) => corrupt.into(),
-            Interrupted::Lapped => {
-                match self.cursor.resume(ring_of(&self.subscribing.ring), self.margin) {
-                    Err(corrupt) => corrupt.into(),
-                    Ok((lost_messages, lost_bytes)) => {
-                        self.counts.lapses += 1;
-                        self.counts.lost_messages += lost_messages;
-                        self.publish_position(true);
-                        slots::announce(self.subscribing.readers.control());
-                        ReceiveError::Lapped { lost_messages, lost_bytes }
-                    }
-                }
-            }
-        }
-    }
-
-    /// Writes position and counts to the slot, and wakes publishers that wait for room: now, if this
-    /// reader is pausing, else when it is worth it.
-    #[cold]
-    fn publish_position(&mut self, pausing: bool) {
-        if let Some(local) = &self.local {
-            local.note_thread();
-        }
-        let slot = self.claim.slot();
-        self.published = self.cursor.position;
-        self.publish_at =
-            self.cursor.position.saturating_add(self.subscribing.ring.shape().block_bytes());
-        slot.received.store(self.counts.received, Ordering::Relaxed);
-        slot.lost_messages.store(self.counts.lost_messages, Ordering::Relaxed);
-        slot.lapses.store(self.counts.lapses, Ordering::Relaxed);
-        slot.position.store(self.cursor.position, Ordering::Release);
-        // SPACE
-        fence(Ordering::SeqCst);
-        let waits = self.subscribing.ring.control().waits.0.load(Ordering::Acquire);
-        if waits == self.answered_waits {
-            return;
-        }
-        // Those that still poll see each block that is read. Those that sleep are woken when an eighth
-        // of the ring is free: for each block it would cost both sides more than reading or writing it.
-        // They look again by themselves after 1 ms.
-        let space = &self.subscribing.readers.control().space.0;
-        space.fetch_add(1, Ordering::Release);
-        let since = *self.asked_at.get_or_insert(self.cursor.position);
-        let enough = self.subscribing.ring.shape().capacity() / 8;
-        if pausing || self.cursor.position.wrapping_sub(since) >= enough {
-            self.answered_waits = waits;
-            self.asked_at = None;
-            futex::wake_all(space);
-        }
-    }
-
-    #[cfg(feature = "tokio")]
-    pub(super) fn descriptor(&self) -> Option<&Descriptor> {
-        self.descriptor.as_ref()
-    }
-
-    fn arm_descriptor(&mut self) {
-        let bell = bell_of(&self.subscribing.ring, &self.subscribing.readers);
-        if let Some(descriptor) = &mut self.descriptor {
-            descriptor.arm(bell, &self.claim.slot().arms);
-        }
-    }
-
-    /// Does what the strategy says after an empty look.
-    fn wait(&mut self, deadline: Option<Instant>) -> Result<(), ReceiveError> {
-        match self.pace.empty(self.strategy) {
-            Step::Pause(count) => pause(count),
-            Step::Yield => std::thread::yield_now(),
-            Step::Sleep => return self.sleep(deadline),
-        }
-        if self.pace.is_check_due() { self.check_slowly() } else { Ok(()) }
-    }
-
-    #[cold]
-    fn sleep(&mut self, deadline: Option<Instant>) -> Result<(), ReceiveError> {
-        self.publish_position(true);
-        let by_descriptor = self.subscribing.ring.header().settings.notify != NotifyKind::Futex;
-        let bell = bell_of(&self.subscribing.ring, &self.subscribing.readers);
-        let arms = &self.claim.slot().arms;
-        match &mut self.descriptor {
-            Some(descriptor) if by_descriptor => descriptor.arm(bell, arms),
-            _ => self.futex.arm(bell, arms),
-        }
-        crash::point(CrashPoint::ReaderBeforeSleep);
-        if matches!(self.cursor.look(ring_of(&self.subscribing.ring)), Ok(None)) {
-            let slice = if self.pace.sleeps() < SLEEPS_UNTIL_LONG { SLEEP } else { LONG_SLEEP };
-            let slice = match deadline {
-                None => slice,
-                Some(deadline) => slice.min(deadline.saturating_duration_since(Instant::now())),
-            };
-            let waited = match &self.descriptor {
-                Some(descriptor) if by_descriptor => descriptor.wait(bell, Some(slice)),
-                _ => self.futex.wait(bell, Some(slice)),
-            };
-            if let Err(source) = waited {
-                // The kernel does not wait at a word that has lost its file.
-                self.check_files()?;
-                return Err(ReceiveError::Os { action: "wait for a message", source });
-            }
-            crash::point(CrashPoint::ReaderAsleep);
-            if self.pace.sleeps() % SLEEPS_UNTIL_CHECK == SLEEPS_UNTIL_CHECK - 1 {
-                self.check_slowly()?;
-            }
-        }
-        self.pace.start_over();
-        Ok(())
-    }
-
-    /// What is asked now and then: after a sleep, or when drained.
-    fn check_slowly(&self) -> Result<(), ReceiveError> {
-        self.stamp.check()?;
-        self.check_files()?;
-        if self.subscribing.ring.is_unlinked()
-            && matches!(self.cursor.look(ring_of(&self.subscribing.ring)), Ok(None))
-        {
-            return Err(ReceiveError::Unlinked);
-        }
-        Ok(())
-    }
-
-    fn check_files(&self) -> Result<(), ReceiveError> {
-        let files = [
-            (self.subscribing.ring.was_damaged(), RING_TRUNCATED),
-            (self.subscribing.readers.was_damaged(), READERS_TRUNCATED),
-        ];
-        Ok(check_whole(files, self.cursor.position)?)
-    }
-}
-
-/// How much of a message is copied.
-#[derive(Clone, Copy)]
-pub(super) enum Body {
-    Whole,
-    /// As many bytes as extensions can have.
-    Extensions,
-}
-
-#[inline]
-fn pause(count: u32) {
-    for _ in 0..count {
-        crate::sync::pause();
-    }
-}
-
-fn corrupt_in(corrupt: Corrupt, seen: &Seen) -> Interrupted {
-    Interrupted::Corrupt(Corrupt { position: seen.position, ..corrupt })
 }
 
 impl AsFd for Subscriber {
