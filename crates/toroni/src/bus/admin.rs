@@ -1,8 +1,9 @@
 //! Buses as files: which there are, and how to clean up after the dead.
 
 use crate::error::OpenError;
+use crate::shm::clean::{self, Scope};
 use crate::shm::directory::{self, BusFile};
-use crate::shm::{clean, list};
+use crate::shm::list;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -117,7 +118,8 @@ impl fmt::Display for CleanAction {
 
 /// Frees slots and sockets of dead participants, and removes buses that nobody has open, unless they
 /// are persistent: of one bus, or of all below `root` (default: [`default_directory`]). With `dry_run`
-/// only reports.
+/// only reports. A bus whose header is damaged does not say whether it is persistent: it is removed
+/// only if it is named.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -141,7 +143,23 @@ pub fn clean(
     name: Option<&str>,
     dry_run: bool,
 ) -> Result<CleanReport, OpenError> {
-    let report = clean::clean(&directory::root(root), name, dry_run)?;
+    run(root, name.map_or(Scope::All, Scope::Named), dry_run)
+}
+
+/// Like [`clean`] for one bus, which is removed even if it is persistent; not if anybody has it open.
+///
+/// # Errors
+/// As [`clean`].
+pub fn clean_persistent(
+    root: Option<&Path>,
+    name: &str,
+    dry_run: bool,
+) -> Result<CleanReport, OpenError> {
+    run(root, Scope::Persistent(name), dry_run)
+}
+
+fn run(root: Option<&Path>, scope: Scope<'_>, dry_run: bool) -> Result<CleanReport, OpenError> {
+    let report = clean::clean(&directory::root(root), scope, dry_run)?;
     let slots = report.freed_slots.into_iter().map(|freed| CleanAction::FreeSlot {
         bus: freed.bus,
         file: BusFile::name(freed.file),

@@ -54,18 +54,38 @@ pub(crate) struct Skipped {
     pub(crate) why: String,
 }
 
-/// Frees slots and sockets of the dead, and removes what nobody uses: buses without any handle,
-/// unless they are persistent, and leftovers. Of one bus if `name` is given, which then may also be
-/// one whose header cannot be read; else of all below `root`. With `dry_run` it only reports.
+/// What to clean.
+#[derive(Clone, Copy)]
+pub(crate) enum Scope<'a> {
+    /// All buses of the directory but persistent ones and those whose header cannot be read.
+    All,
+    /// This bus, unless it is persistent. Where its header cannot be read, nobody can tell: then it
+    /// is removed, because it was named.
+    Named(&'a str),
+    /// This bus, persistent or not.
+    Persistent(&'a str),
+}
+
+/// Frees slots and sockets of the dead, and removes what nobody uses: buses without any handle, and
+/// leftovers, as far as `scope` goes. With `dry_run` it only reports.
 pub(crate) fn clean(
     root: &Path,
-    name: Option<&str>,
+    scope: Scope<'_>,
     dry_run: bool,
 ) -> Result<CleanReport, OpenError> {
+    let name = match scope {
+        Scope::All => None,
+        Scope::Named(name) | Scope::Persistent(name) => Some(name),
+    };
     if let Some(name) = name {
         check_name(name)?;
     }
-    let mut cleaner = Cleaner { dry_run, is_named: name.is_some(), report: CleanReport::default() };
+    let mut cleaner = Cleaner {
+        dry_run,
+        is_named: name.is_some(),
+        takes_persistent: matches!(scope, Scope::Persistent(_)),
+        report: CleanReport::default(),
+    };
     let Some((root_fd, mut names)) = open_and_list(root)? else { return Ok(cleaner.report) };
     names.sort();
     let mut found = false;
@@ -93,6 +113,7 @@ pub(crate) fn clean(
 struct Cleaner {
     dry_run: bool,
     is_named: bool,
+    takes_persistent: bool,
     report: CleanReport,
 }
 
@@ -141,8 +162,12 @@ impl Cleaner {
             Err(error) => return Err(error.to_string()),
         };
         match read_header(ring.as_fd(), directory) {
-            Ok(header) if header.settings.persistent => {
-                self.skip_if_named(directory.path(), "it is persistent".to_owned());
+            Ok(header) if header.settings.persistent && !self.takes_persistent => {
+                let name = directory.name();
+                self.skip_if_named(
+                    directory.path(),
+                    format!("it is persistent (`toroni clean {name} --persistent` removes it)"),
+                );
                 return Ok(false);
             }
             Ok(_) => {}

@@ -19,8 +19,12 @@ fn make(root: &TempDir, name: &str, settings: &Settings) -> BusDirectory {
 }
 
 fn run(root: &TempDir, name: Option<&str>) -> CleanReport {
-    let planned = clean(root.path(), name, true).unwrap();
-    let done = clean(root.path(), name, false).unwrap();
+    run_scope(root, name.map_or(Scope::All, Scope::Named))
+}
+
+fn run_scope(root: &TempDir, scope: Scope<'_>) -> CleanReport {
+    let planned = clean(root.path(), scope, true).unwrap();
+    let done = clean(root.path(), scope, false).unwrap();
     assert_eq!(format!("{planned:?}"), format!("{done:?}"), "the dry run said otherwise");
     done
 }
@@ -60,7 +64,28 @@ fn buses_that_nobody_uses_are_removed() {
         assert!(report.removed_buses.is_empty());
         assert!(report.skipped[0].why.contains(why), "{report:?}");
     }
-    assert!(matches!(clean(root.path(), Some("gone"), false), Err(OpenError::NotFound { .. })));
+    assert!(matches!(
+        clean(root.path(), Scope::Named("gone"), false),
+        Err(OpenError::NotFound { .. })
+    ));
+}
+
+#[test]
+fn persistent_buses_are_removed_when_asked_for() {
+    let root = TempDir::new();
+    for name in ["used", "kept", "other"] {
+        make(&root, name, &persistent());
+    }
+    let used = create::open(root.path(), "used").unwrap();
+    let report = run_scope(&root, Scope::Persistent("used"));
+    assert!(report.removed_buses.is_empty() && report.skipped[0].why.contains("in use"));
+    assert_eq!(root.names(), ["kept", "other", "used"]);
+    drop(used);
+    for name in ["used", "kept"] {
+        let report = run_scope(&root, Scope::Persistent(name));
+        assert_eq!(report.removed_buses, [root.path().join(name)]);
+    }
+    assert_eq!(root.names(), ["other"]);
 }
 
 #[test]
@@ -85,10 +110,10 @@ fn slots_and_sockets_of_the_dead_are_freed() {
     std::fs::write(sockets.join("note"), b"").unwrap();
     std::fs::write(sockets.join("2.8"), b"no socket").unwrap();
 
-    let planned = clean(root.path(), None, true).unwrap();
+    let planned = clean(root.path(), Scope::All, true).unwrap();
     assert_eq!(planned.freed_slots.len(), 2);
     assert_eq!(readers.slot(1).state.load(Ordering::Relaxed), SLOT_ACTIVE);
-    let done = clean(root.path(), None, false).unwrap();
+    let done = clean(root.path(), Scope::All, false).unwrap();
     let slot = |file, slot, generation| FreedSlot { bus: "bus".to_owned(), file, slot, generation };
     assert_eq!(done.freed_slots, [slot(BusFile::Publishers, 3, 0), slot(BusFile::Readers, 1, 7)]);
     assert_eq!(planned.freed_slots, done.freed_slots);
@@ -96,7 +121,7 @@ fn slots_and_sockets_of_the_dead_are_freed() {
     assert_eq!(readers.slot(1).state.load(Ordering::Relaxed), SLOT_FREE);
     assert_eq!(names(&sockets), ["0.5", "2.8", "note"]);
     assert_eq!(done.skipped.len(), 2, "{:?}", done.skipped);
-    assert!(clean(root.path(), None, false).unwrap().freed_slots.is_empty());
+    assert!(clean(root.path(), Scope::All, false).unwrap().freed_slots.is_empty());
 }
 
 #[test]
@@ -206,10 +231,10 @@ fn cleaning_races_with_opening() {
             })
             .collect();
         while openers.iter().any(|opener| !opener.is_finished()) {
-            clean(root.path(), None, false).unwrap();
+            clean(root.path(), Scope::All, false).unwrap();
         }
     });
-    clean(root.path(), None, false).unwrap();
+    clean(root.path(), Scope::All, false).unwrap();
     assert!(root.names().is_empty(), "{:?}", root.names());
 }
 
@@ -219,7 +244,7 @@ fn a_cleaner_that_dies_leaves_a_leftover() {
     use crate::shm::testing::child_task;
     let name = "shm::clean::tests::a_cleaner_that_dies_leaves_a_leftover";
     if let Some(root) = child_task() {
-        let _ = clean(root.as_ref(), None, false);
+        let _ = clean(root.as_ref(), Scope::All, false);
         return;
     }
     let root = TempDir::new();
