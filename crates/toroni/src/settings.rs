@@ -148,7 +148,11 @@ impl Settings {
             return invalid(
                 "capacity",
                 format!("{} bytes", self.capacity),
-                format!("a power of two from {SMALLEST_CAPACITY} to {LARGEST_CAPACITY} bytes"),
+                format!(
+                    "a power of two from {} KiB to {} TiB",
+                    SMALLEST_CAPACITY >> 10,
+                    LARGEST_CAPACITY >> 40
+                ),
             );
         }
         if !self.topic_table_bytes.is_multiple_of(SMALLEST_TOPIC_TABLE_BYTES)
@@ -159,7 +163,9 @@ impl Settings {
                 "topic_table_bytes",
                 format!("{} bytes", self.topic_table_bytes),
                 format!(
-                    "a multiple of {SMALLEST_TOPIC_TABLE_BYTES}, at most {LARGEST_TOPIC_TABLE_BYTES} bytes"
+                    "a multiple of {} KiB, at most {} GiB",
+                    SMALLEST_TOPIC_TABLE_BYTES >> 10,
+                    LARGEST_TOPIC_TABLE_BYTES >> 30
                 ),
             );
         }
