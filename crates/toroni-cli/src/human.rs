@@ -154,6 +154,12 @@ pub(crate) fn count(value: u64) -> String {
     text
 }
 
+/// `1 message`, `1,000 messages`.
+pub(crate) fn counted(value: u64, what: &str) -> String {
+    let plural = if value == 1 { "" } else { "s" };
+    format!("{} {what}{plural}", count(value))
+}
+
 /// For display and averages, where 53 bits are more than enough.
 pub(crate) fn as_f64(value: u64) -> f64 {
     #[allow(clippy::cast_precision_loss, reason = "shown with three digits")]
@@ -300,6 +306,8 @@ mod tests {
         assert_eq!(count(1_000_000), "1,000,000");
         assert_eq!(count(999), "999");
         assert_eq!(count(12_345), "12,345");
+        assert_eq!(counted(1, "message"), "1 message");
+        assert_eq!(counted(1000, "message"), "1,000 messages");
     }
 
     #[test]

@@ -11,14 +11,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// What happens to a command that does not end by itself after the signal.
-#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Patience {
     /// It may be blocked for long in a write to a full pipe, or in a publish that waits for a slow
-    /// subscriber. It holds nothing that the kernel does not give back: end it after a second.
-    ASecond,
+    /// subscriber. It holds nothing that the kernel does not give back: end it after a second, and
+    /// say what it was doing, as in "waiting for a slow subscriber".
+    ASecond(String),
     /// It has things to remove, and never blocks for long: let it.
     Unlimited,
 }
+
+/// How long a command may take to end after the signal.
+const LONGEST_END: Duration = Duration::from_secs(1);
+/// A second signal within this time is no impatient user: `timeout` signals its child and then the
+/// group of processes that the child is in, and a terminal that is closed signals more than once.
+const ECHO: Duration = Duration::from_millis(200);
 
 /// Whether SIGINT, SIGTERM or SIGHUP arrived.
 pub(crate) struct Stop {
@@ -44,8 +50,8 @@ impl Stop {
                 }
                 raised.store(true, Ordering::Relaxed);
                 drop(writer);
-                if patience == Patience::ASecond {
-                    end_soon(&mut signals);
+                if let Patience::ASecond(doing) = patience {
+                    end_soon(&mut signals, &doing);
                 }
             })
             .map_err(failed)?;
@@ -105,14 +111,16 @@ fn timespec(duration: Duration) -> Option<Timespec> {
     Timespec::try_from(duration).ok()
 }
 
-fn end_soon(signals: &mut Signals) {
-    let deadline = Instant::now() + Duration::from_secs(1);
-    while Instant::now() < deadline {
+fn end_soon(signals: &mut Signals, doing: &str) {
+    let first = Instant::now();
+    while first.elapsed() < LONGEST_END {
         std::thread::sleep(Duration::from_millis(20));
-        if signals.pending().next().is_some() {
+        // Read also where it is an echo, which must not count later.
+        let again = signals.pending().next().is_some();
+        if again && first.elapsed() >= ECHO {
             break;
         }
     }
-    let _ = writeln!(io::stderr(), "toroni: interrupted while it could not go on");
+    let _ = writeln!(io::stderr(), "toroni: interrupted while {doing}");
     std::process::exit(1);
 }

@@ -20,9 +20,9 @@ const OTHER_TOPICS: &str = "* (other topics)";
 
 /// Reports once per interval until a signal, the count, or nobody reads the output.
 pub(crate) fn run(place: &Place, arguments: &Hz) -> Result<(), Failure> {
-    let stop = Stop::install(Patience::ASecond)?;
+    let stop = Stop::install(Patience::ASecond("waiting for whoever reads its output".to_owned()))?;
     let mut output = Output::new()?;
-    let bus = super::config(place).participant_name("toroni-hz").open(&place.bus)?;
+    let bus = super::config(place).participant_name("toroni-hz").open_existing(&place.bus)?;
     let mut builder = bus.subscriber().gating(false).name("toroni-hz");
     for pattern in &arguments.patterns {
         builder = builder.pattern(pattern);
@@ -43,7 +43,9 @@ pub(crate) fn run(place: &Place, arguments: &Hz) -> Result<(), Failure> {
         if arguments.json {
             output.json(&counts.json(seconds))?;
         } else {
-            screen.show(&counts.text(seconds), &mut output)?;
+            let nothing = || vec![nothing_yet(&place.bus, &arguments.patterns)];
+            let lines = if counts.is_empty() { nothing() } else { counts.text(seconds) };
+            screen.show(&lines, &mut output)?;
         }
         output.flush()?;
         counts.next_interval();
@@ -129,6 +131,10 @@ impl Counts {
         Ok(())
     }
 
+    fn is_empty(&self) -> bool {
+        self.topics.is_empty() && self.lost_messages == 0
+    }
+
     fn next_interval(&mut self) {
         self.lost_messages = 0;
         for topic in self.topics.values_mut() {
@@ -175,13 +181,20 @@ impl Counts {
         let mut lines: Vec<String> = table.render().lines().map(str::to_owned).collect();
         if self.lost_messages > 0 {
             lines.push(format!(
-                "too fast to watch: missed {} messages of the bus in {}",
-                human::count(self.lost_messages),
+                "too fast to watch: missed {} of the bus in {}",
+                human::counted(self.lost_messages, "message"),
                 human::duration(Duration::from_secs_f64(seconds))
             ));
         }
         lines
     }
+}
+
+fn nothing_yet(bus: &str, patterns: &[String]) -> String {
+    if patterns == ["**"] {
+        return format!("nothing yet on bus {bus}");
+    }
+    format!("nothing yet on bus {bus} that matches {}", patterns.join(", "))
 }
 
 fn mean(bytes: u64, messages: u64) -> Option<f64> {

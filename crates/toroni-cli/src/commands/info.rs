@@ -116,7 +116,7 @@ fn header_text(stats: &BusStats, output: &mut Output) -> Result<(), Failure> {
         ),
         (
             "stream",
-            format!("{} messages, {}", human::count(stats.sequence), human::bytes(stats.tail)),
+            format!("{}, {}", human::counted(stats.sequence, "message"), human::bytes(stats.tail)),
         ),
         ("topics", format!("{}, table of {}", stats.topics, human::bytes(stats.topic_table_bytes))),
         ("policy", settings::policy(stats.policy)),
@@ -124,7 +124,10 @@ fn header_text(stats: &BusStats, output: &mut Output) -> Result<(), Failure> {
         ("notifier", settings::notify(stats.notify)),
     ];
     if stats.persistent {
-        lines.push(("persistent", "yes: `toroni clean` leaves it alone".to_owned()));
+        lines.push((
+            "persistent",
+            format!("yes: only `toroni clean {} --persistent` removes it", stats.name),
+        ));
     }
     if stats.on_disk {
         lines.push(("on disk", "yes".to_owned()));

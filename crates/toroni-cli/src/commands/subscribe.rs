@@ -14,7 +14,7 @@ use toroni::{Message, ReceiveError, Subscriber};
 /// Prints until one of the ends that the arguments set, a signal, or nobody reads the output.
 pub(crate) fn run(place: &Place, arguments: Subscribe) -> Result<(), Failure> {
     let ready = ReadyFd::claim(arguments.ready_fd)?;
-    let stop = Stop::install(Patience::ASecond)?;
+    let stop = Stop::install(Patience::ASecond("waiting for whoever reads its output".to_owned()))?;
     let output = Output::new()?;
     let format = if arguments.json { Format::Json } else { arguments.format };
     let bus = super::config(place).participant_name(arguments.name.as_str()).open(&place.bus)?;

@@ -22,6 +22,21 @@ fn a_signal_ends_a_subscriber() {
 }
 
 #[test]
+fn an_echo_of_the_signal_is_not_impatience() {
+    let buses = Buses::new();
+    for _ in 0..3 {
+        let subscriber = buses.subscribe(&[]);
+        // Two of a kind would arrive as one.
+        subscriber.signal(Signal::TERM);
+        subscriber.signal(Signal::HUP);
+        let output = subscriber.finish();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert!(output.stderr.is_empty(), "{output:?}");
+        assert_eq!(buses.subscriber_count("default"), 0);
+    }
+}
+
+#[test]
 fn a_subscriber_that_still_wanted_messages_failed() {
     let buses = Buses::new();
     let subscriber = buses.subscribe(&["--count", "3"]);
@@ -87,7 +102,10 @@ fn a_signal_ends_a_publisher_that_waits_for_ever() {
     let publisher = buses.start(&["pub", "t", "--size", "1000", "--repeat", "1000"]);
     wait_until("the ring is full", || buses.info("default")["messages"].as_u64() > Some(40));
     publisher.signal(Signal::INT);
-    assert_eq!(publisher.finish().status.code(), Some(1));
+    let output = publisher.finish();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("slow subscriber") && said.contains("toroni info default"), "{said}");
 }
 
 #[test]

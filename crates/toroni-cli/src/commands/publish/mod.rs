@@ -4,6 +4,7 @@ mod source;
 
 use crate::cli::{Place, Publish};
 use crate::failure::Failure;
+use crate::human;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::stop::{Patience, Stop};
@@ -20,7 +21,10 @@ pub(crate) fn run(place: &Place, arguments: Publish) -> Result<(), Failure> {
     if arguments.repeat.is_some() && arguments.message.is_none() && arguments.size.is_none() {
         return Err(Failure::Usage("--repeat needs a MESSAGE or --size".to_owned()));
     }
-    let stop = Stop::install(Patience::ASecond)?;
+    let stop = Stop::install(Patience::ASecond(format!(
+        "waiting for a slow subscriber, or for a publisher that holds the lock: see `toroni info {}`",
+        place.bus
+    )))?;
     let bus = super::config(place)
         .participant_name(arguments.name.as_str())
         .timestamps(arguments.timestamps)
@@ -44,7 +48,10 @@ pub(crate) fn run(place: &Place, arguments: Publish) -> Result<(), Failure> {
     };
     let started = Instant::now();
     if run.publish_all(&mut source)? == Next::Interrupted && !source.is_endless() {
-        return Err(Failure::Failed(format!("interrupted after {} messages", run.messages)));
+        return Err(Failure::Failed(format!(
+            "interrupted after {}",
+            human::counted(run.messages, "message")
+        )));
     }
     if arguments.json {
         let mut output = Output::new()?;
@@ -147,7 +154,7 @@ impl Pace {
     fn wait_before(&mut self, messages: u64, now: Instant) -> Duration {
         let started = *self.started.get_or_insert(now);
         let due = self.due_seconds;
-        self.due_seconds += self.seconds_each * crate::human::as_f64(messages);
+        self.due_seconds += self.seconds_each * human::as_f64(messages);
         let wait = due - now.duration_since(started).as_secs_f64();
         Duration::try_from_secs_f64(wait).unwrap_or(Duration::ZERO)
     }
