@@ -2,7 +2,7 @@
 
 use crate::human::{parse_bytes, parse_interval, parse_mode, parse_rate};
 use crate::settings::{parse_lock, parse_notify, parse_policy};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,11 +28,44 @@ pub(crate) struct Cli {
 #[derive(Args, Clone)]
 pub(crate) struct Place {
     /// Name of the bus
-    #[arg(long, global = true, value_name = "NAME", env = "TORONI_BUS", default_value = "default")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "NAME",
+        env = "TORONI_BUS",
+        default_value = "default",
+        help_heading = "Which bus"
+    )]
     pub(crate) bus: String,
     /// Directory of all buses [default: /dev/shm/toroni]
-    #[arg(long, global = true, value_name = "DIR", env = "TORONI_DIR")]
+    #[arg(long, global = true, value_name = "DIR", env = "TORONI_DIR", help_heading = "Which bus")]
     pub(crate) dir: Option<PathBuf>,
+}
+
+/// The commands without a bus, or with one of their own: `--bus` means nothing there.
+const WITHOUT_BUS: [&str; 6] = ["completions", "create", "demo", "doctor", "ls", "man"];
+/// Those that look at no directory either.
+const WITHOUT_DIR: [&str; 2] = ["completions", "man"];
+
+/// The definitions of all commands. `--bus` and `--dir` are shown only where they mean something.
+pub(crate) fn definitions() -> clap::Command {
+    let mut program = Cli::command();
+    for (option, commands) in [("bus", &WITHOUT_BUS[..]), ("dir", &WITHOUT_DIR[..])] {
+        let Some(shown) = program.get_arguments().find(|known| known.get_id() == option) else {
+            continue;
+        };
+        // A command's own definition goes before the global one.
+        let hidden = shown.clone().hide(true);
+        for command in commands {
+            program = program.mut_subcommand(command, |command| command.arg(&hidden));
+        }
+    }
+    program
+}
+
+/// Whether a command looks at no directory of buses.
+pub(crate) fn is_without_directory(command: &str) -> bool {
+    WITHOUT_DIR.contains(&command)
 }
 
 #[derive(Subcommand)]
@@ -88,8 +121,8 @@ Exit code 1 if a check fails; warnings do not count.")]
 #[command(after_help = "Example:
   toroni demo --publishers 2 --subscribers 6 --messages 5000000
 
-All subscribers must see one identical order and lose nothing, although one publisher more than asked
-for is killed with SIGKILL on the way. The bus is the demo's own and is removed at the end.")]
+All subscribers must see one identical order and lose nothing, although one publisher more than \
+asked for is killed with SIGKILL on the way. The bus is the demo's own and is removed at the end.")]
 pub(crate) struct Demo {
     /// Publishing processes that survive
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=64))]
@@ -131,7 +164,7 @@ pub(crate) struct Publish {
     #[arg(allow_negative_numbers = true, conflicts_with_all = ["size", "raw", "file"])]
     pub(crate) message: Option<OsString>,
     /// Publish the message so many times; needs MESSAGE or --size
-    #[arg(long, value_name = "N", conflicts_with_all = ["raw", "file"])]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["raw", "file"])]
     pub(crate) repeat: Option<u64>,
     /// Make messages of so many bytes, with a counter at their start
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, conflicts_with_all = ["raw", "file"])]
@@ -175,7 +208,7 @@ pub(crate) struct Publish {
   toroni sub --json --from oldest --count 10 | jq .payload
   toroni sub --strict > capture                      exit code 3 at the first loss
 
-Text is printed as topic, tab, payload. Exit codes: 0 ended normally, 1 --count was not reached,
+Text is printed as topic, tab, payload. Exit codes: 0 ended normally, 1 --count was not reached, \
 3 messages were lost under --strict.")]
 pub(crate) struct Subscribe {
     /// What to print, as in plant/** [default: **]
@@ -220,7 +253,7 @@ pub(crate) struct Subscribe {
 #[command(after_help = "Example:
   toroni hz 'plant/**' --interval 5
 
-It watches without gating: publishers never wait for it; what it missed is counted as lost.")]
+The bus must exist. It watches without gating: publishers never wait for it; what it missed is counted as lost.")]
 pub(crate) struct Hz {
     /// What to count, as in plant/** [default: **]
     #[arg(value_name = "PATTERN", hide_default_value = true, default_value = "**")]
@@ -274,7 +307,7 @@ pub(crate) struct Create {
     /// How subscribers are woken: futex, datagram, multicast[:GROUP:PORT] [default: futex]
     #[arg(long, value_name = "KIND", value_parser = parse_notify)]
     pub(crate) notify: Option<NotifyKind>,
-    /// Never removed by `toroni clean`
+    /// Removed by `toroni clean NAME --persistent` only
     #[arg(long)]
     pub(crate) persistent: bool,
     /// Bytes for the names of topics [default: 1MiB]
@@ -305,13 +338,21 @@ pub(crate) struct Info {
 
 #[derive(Args)]
 #[command(after_help = "Examples:
-  toroni clean --dry-run        what would be removed
-  toroni clean plant            only the bus plant
+  toroni clean --dry-run             what would be removed
+  toroni clean plant                 only the bus plant
+  toroni clean plant --persistent    also if it was created with --persistent
 
-A bus that somebody holds, or that was created with --persistent, is never removed.")]
+A bus that somebody has open is never removed. A persistent one is removed only with its name and \
+--persistent. One whose header is damaged cannot say what it is: it is removed only by its name, \
+even if it was persistent.
+
+Exit code 1 if NAME was given and nothing could be done for it.")]
 pub(crate) struct Clean {
     /// Only this bus [default: all of the directory]
     pub(crate) name: Option<String>,
+    /// Remove the bus NAME even if it was created with --persistent
+    #[arg(long)]
+    pub(crate) persistent: bool,
     /// Show what would be done, and do nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -340,7 +381,7 @@ pub(crate) struct Man {
     /// The command to describe [default: the program itself]
     #[arg(conflicts_with = "to")]
     pub(crate) command: Option<String>,
-    /// Write the pages of all commands into this directory
+    /// Write the pages of all commands into this directory, which is made if it is not there
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) to: Option<PathBuf>,
 }
@@ -396,16 +437,15 @@ fn parse_start(text: &str) -> Result<Start, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_definitions_fit_together() {
-        Cli::command().debug_assert();
+        definitions().debug_assert();
     }
 
     #[test]
     fn every_command_shows_an_example() {
-        for command in Cli::command().get_subcommands().filter(|c| !c.is_hide_set()) {
+        for command in definitions().get_subcommands().filter(|c| !c.is_hide_set()) {
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             let wanted = format!("toroni {}", command.get_name());
             assert!(

@@ -13,12 +13,21 @@ mod ready;
 mod settings;
 mod stop;
 
-use clap::{CommandFactory, FromArgMatches};
+use clap::FromArgMatches;
+use clap::error::ErrorKind;
 use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let matches = cli::Cli::command().get_matches();
+    let matches = match cli::definitions().try_get_matches() {
+        Ok(matches) => matches,
+        // The error of clap would list the hidden commands, too.
+        Err(error) if error.kind() == ErrorKind::MissingSubcommand => {
+            let _ = write!(std::io::stderr(), "{}", cli::definitions().render_help());
+            return ExitCode::from(2);
+        }
+        Err(error) => error.exit(),
+    };
     let cli = match cli::Cli::from_arg_matches(&matches) {
         Ok(cli) => cli,
         Err(error) => error.exit(),

@@ -3,8 +3,9 @@
 use crate::cli::{List, Place};
 use crate::failure::Failure;
 use crate::human;
-use crate::output::{Output, Table};
+use crate::output::{Output, Table, printable};
 use serde_json::json;
+use std::io::Write;
 use toroni::admin;
 
 /// Prints a line for each bus, those that cannot be opened included.
@@ -12,6 +13,7 @@ pub(crate) fn run(place: &Place, arguments: &List) -> Result<(), Failure> {
     let buses = admin::list(place.dir.as_deref())?;
     let mut output = Output::new()?;
     let mut table = Table::new(&["NAME", ">CAPACITY", "STATE", "PATH"]);
+    let mut problems = Vec::new();
     for bus in buses {
         if arguments.json {
             output.json(&json!({
@@ -33,7 +35,9 @@ pub(crate) fn run(place: &Place, arguments: &List) -> Result<(), Failure> {
             state.push("persistent");
         }
         if let Some(problem) = &bus.problem {
-            state = vec![problem];
+            // Whose header cannot be read may be damaged, or of another release: the text tells.
+            state.push("cannot be opened");
+            problems.push(printable(&format!("{}: {problem}", bus.name)));
         }
         table.row(vec![
             bus.name.clone(),
@@ -44,10 +48,20 @@ pub(crate) fn run(place: &Place, arguments: &List) -> Result<(), Failure> {
     }
     if !table.is_empty() {
         output.table(&table)?;
-    } else if !arguments.json && output.is_terminal() {
-        output.line(
-            "There is no bus yet: `toroni create NAME`, `toroni pub` and `toroni sub` make one.",
-        )?;
+        for (index, problem) in problems.iter().enumerate() {
+            if index == 0 {
+                output.line("")?;
+            }
+            output.line(problem)?;
+        }
+    } else if !arguments.json {
+        // Not on standard output, where scripts expect buses. Nobody is there to tell if it fails.
+        let directory = place.dir.clone().unwrap_or_else(admin::default_directory);
+        let _ = writeln!(
+            std::io::stderr(),
+            "No buses in {}: `toroni create NAME`, `toroni pub` and `toroni sub` make one.",
+            directory.display()
+        );
     }
     output.flush()
 }

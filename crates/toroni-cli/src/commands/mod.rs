@@ -8,6 +8,7 @@ mod doctor;
 mod hz;
 mod info;
 mod list;
+mod man;
 mod publish;
 mod subscribe;
 mod topics;
@@ -46,8 +47,8 @@ pub(crate) fn run(cli: Cli, matches: &ArgMatches) -> Result<(), Failure> {
             });
             clean::run(&place, &arguments, named)
         }
-        Command::Completions(arguments) => completions::completions(&arguments),
-        Command::Man(arguments) => completions::man(&arguments),
+        Command::Completions(arguments) => completions::run(&arguments),
+        Command::Man(arguments) => man::run(&arguments),
     }
 }
 

@@ -47,7 +47,15 @@ fn it_works_at_the_edges() {
 fn the_text_has_a_verdict() {
     let buses = Buses::new();
     let text = buses.succeed(&["demo", "--messages", "2000"]);
-    for word in ["THROUGHPUT", "P99.9", "one identical order", "SIGKILL", "PASSED"] {
+    for word in [
+        "at a steady pace",
+        "in all",
+        "THROUGHPUT",
+        "P99.9",
+        "one identical order",
+        "SIGKILL",
+        "PASSED",
+    ] {
         assert!(text.contains(word), "{word} is missing:\n{text}");
     }
 }

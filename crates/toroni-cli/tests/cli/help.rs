@@ -36,6 +36,39 @@ fn every_command_explains_itself() {
 }
 
 #[test]
+fn without_a_command_there_is_help_without_hidden_commands() {
+    let buses = Buses::new();
+    for arguments in [&[][..], &["--bus", "x"]] {
+        let output = buses.run(arguments);
+        assert_eq!(output.status.code(), Some(2));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("Usage: toroni") && said.contains("\n  sub "), "{said}");
+        assert!(!said.contains("demo-publisher"), "{said}");
+    }
+}
+
+#[test]
+fn options_are_shown_where_they_mean_something() {
+    let buses = Buses::new();
+    for (commands, bus, dir) in [
+        (&["pub", "sub", "hz", "info", "topics", "clean"][..], true, true),
+        (&["ls", "doctor", "demo", "create"], false, true),
+        (&["completions", "man"], false, false),
+    ] {
+        for command in commands {
+            let help = buses.succeed(&[command, "--help"]);
+            assert_eq!(help.contains("--bus <NAME>"), bus, "{command}");
+            assert_eq!(help.contains("--dir <DIR>"), dir, "{command}");
+            assert_eq!(help.contains("Which bus:"), bus || dir, "{command}");
+        }
+    }
+    // Hidden, and yet understood.
+    let place = buses.path().join("elsewhere");
+    buses.succeed(&["create", "b", "--dir", place.to_str().unwrap()]);
+    assert!(place.join("b/ring").exists());
+}
+
+#[test]
 fn shells_can_complete() {
     let buses = Buses::new();
     for shell in ["bash", "zsh", "fish"] {
@@ -69,11 +102,16 @@ fn manual_pages_render() {
     for command in COMMANDS {
         let page = buses.succeed(&["man", command]);
         assert!(page.contains(&format!(".TH toroni-{command} 1")), "{page}");
-        assert!(page.contains("Example"), "{command}");
+        for section in ["SYNOPSIS", "\"EXIT STATUS\"", "EXAMPLES"] {
+            assert!(page.contains(&format!("\n.SH {section}\n")), "{command} {section}\n{page}");
+        }
+        assert_eq!(page.contains("TORONI_DIR"), !["completions", "man"].contains(&command));
     }
+    assert!(buses.succeed(&["man", "sub"]).contains("3 messages were lost"));
     assert_eq!(buses.run(&["man", "nonsense"]).status.code(), Some(2));
-    buses.succeed(&["man", "--to", buses.path().to_str().unwrap()]);
-    let entries = buses.entries();
-    assert!(entries.contains(&"toroni.1".to_owned()));
-    assert!(entries.contains(&"toroni-sub.1".to_owned()));
+    let pages = buses.path().join("share/man1");
+    buses.succeed(&["man", "--to", pages.to_str().unwrap()]);
+    for page in ["toroni.1", "toroni-sub.1"] {
+        assert!(pages.join(page).exists(), "{page}");
+    }
 }

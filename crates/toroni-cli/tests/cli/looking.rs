@@ -70,6 +70,8 @@ fn wrong_settings_are_wrong_usage() {
         &["create"],
         &["pub"],
         &["pub", "t", "--repeat", "3"],
+        &["pub", "t", "x", "--repeat", "0"],
+        &["clean", "--persistent"],
         &["pub", "t", "x", "--size", "3"],
         &["pub", "t", "x", "--rate", "0"],
         &["sub", "--format", "xml"],
@@ -96,7 +98,10 @@ fn what_is_not_there_is_not_made_by_looking() {
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
         assert!(String::from_utf8_lossy(&output.stderr).starts_with("toroni: there is no bus"));
     }
-    assert_eq!(buses.succeed(&["ls"]), "");
+    let output = buses.run(&["ls"]);
+    assert!(output.status.success() && output.stdout.is_empty());
+    assert!(String::from_utf8_lossy(&output.stderr).starts_with("No buses in "), "{output:?}");
+    assert!(buses.run(&["ls", "--json"]).stderr.is_empty());
     assert!(buses.entries().is_empty());
 }
 
@@ -118,6 +123,26 @@ fn listed_with_their_state() {
     let text = buses.succeed(&["ls"]);
     assert_eq!(text.lines().count(), 4);
     assert!(text.starts_with("NAME "));
+}
+
+#[test]
+fn the_damaged_are_listed_and_removed_by_name() {
+    let buses = Buses::new();
+    buses.succeed(&["create", "good"]);
+    buses.succeed(&["create", "bad", "--persistent"]);
+    let ring = buses.path().join("bad/ring");
+    let mut bytes = std::fs::read(&ring).unwrap();
+    bytes[..64].fill(0x5a);
+    std::fs::write(&ring, bytes).unwrap();
+    let text = buses.succeed(&["ls"]);
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[1].starts_with("bad ") && lines[1].contains("cannot be opened  "), "{text}");
+    assert!(lines[2].starts_with("good ") && lines[3].is_empty(), "{text}");
+    assert!(lines[4].starts_with("bad: ") && lines.len() == 5, "{text}");
+    buses.succeed(&["clean"]);
+    assert_eq!(buses.entries(), ["bad"]);
+    buses.succeed(&["clean", "bad"]);
+    assert!(buses.entries().is_empty());
 }
 
 #[test]
@@ -172,7 +197,16 @@ fn cleaning_spares_the_held_and_the_persistent() {
     let dry = buses.succeed(&["clean", "--dry-run"]);
     assert!(dry.contains("would") && dry.contains("idle"), "{dry}");
     assert_eq!(buses.entries(), ["busy", "idle", "kept"]);
-    buses.succeed(&["clean", "kept"]);
+    for (arguments, why) in [
+        (&["clean", "kept"][..], "is persistent (`toroni clean kept --persistent`"),
+        (&["clean", "busy"], "is in use"),
+        (&["clean", "busy", "--persistent"], "is in use"),
+    ] {
+        let output = buses.run(arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        assert!(output.stdout.is_empty(), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(why), "{output:?}");
+    }
     assert_eq!(buses.entries(), ["busy", "idle", "kept"]);
     let done = json_lines(buses.succeed(&["clean", "--json"]).as_bytes());
     assert!(done.iter().any(|line| line["done"] == true), "{done:?}");
@@ -180,6 +214,11 @@ fn cleaning_spares_the_held_and_the_persistent() {
     drop(subscriber);
     buses.succeed(&["clean", "busy"]);
     assert_eq!(buses.entries(), ["kept"]);
+    let dry = buses.succeed(&["clean", "kept", "--persistent", "--dry-run"]);
+    assert!(dry.starts_with("would remove bus"), "{dry}");
+    assert_eq!(buses.entries(), ["kept"]);
+    buses.succeed(&["clean", "kept", "--persistent"]);
+    assert!(buses.entries().is_empty());
 }
 
 #[test]
@@ -199,6 +238,9 @@ fn cleaning_one_bus_leaves_the_others() {
 #[test]
 fn rates_are_reported() {
     let buses = Buses::new();
+    buses.succeed(&["create", "default"]);
+    let nothing = buses.succeed(&["hz", "--count", "1", "--interval", "0.01"]);
+    assert_eq!(nothing, "nothing yet on bus default\n\n");
     let mut hz = buses.start(&["hz", "a/**", "--interval", "0.2", "--json"]);
     crate::support::wait_until("it watches", || {
         buses.entries() == ["default"] && buses.subscriber_count("default") == 1
@@ -218,8 +260,11 @@ fn rates_are_reported() {
     }
     hz.signal(rustix::process::Signal::INT);
     assert_eq!(hz.finish().status.code(), Some(0));
-    let text = buses.succeed(&["hz", "--count", "1", "--interval", "0.01"]);
-    assert!(text.starts_with("TOPIC "), "{text}");
+    let mut hz = buses.start(&["hz", "--interval", "0.05"]);
+    crate::support::wait_until("it watches", || buses.subscriber_count("default") == 1);
+    buses.succeed(&["pub", "a/b", "x"]);
+    while !hz.line().starts_with("TOPIC ") {}
+    assert!(hz.line().starts_with("a/b "));
 }
 
 #[test]

@@ -166,11 +166,31 @@ fn what_is_too_long_is_refused() {
     {
         let output = buses.run_with_input(arguments, &long);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
-        assert!(String::from_utf8_lossy(&output.stderr).contains("too long"), "{output:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("too long, more than 32"), "{said}");
+        assert!(!said.contains("40000"), "it was not read to its end: {said}");
     }
     let output = buses.run(&["--bus", "small", "pub", "t", "--size", "1MiB"]);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(buses.info("small")["messages"], 0);
+}
+
+#[test]
+fn the_longest_line_fits() {
+    let buses = Buses::new();
+    buses.succeed(&["create", "small", "--capacity", "64KiB"]);
+    let run = |length: usize| {
+        let mut line = vec![b'x'; length];
+        line.extend(b"\nnext\n");
+        buses.run_with_input(&["--bus", "small", "pub", "t"], &line)
+    };
+    let said = String::from_utf8(run(40_000).stderr).unwrap();
+    let limit: usize =
+        said.split_whitespace().find_map(|word| word.parse().ok()).expect("it says the limit");
+    assert!(run(limit).status.success());
+    assert_eq!(buses.info("small")["messages"], 2);
+    assert_eq!(run(limit + 1).status.code(), Some(1));
+    assert_eq!(buses.info("small")["messages"], 2);
 }
 
 #[test]

@@ -31,6 +31,7 @@ struct Figures {
     messages: u64,
     seconds: f64,
     victim_messages: u64,
+    paced_messages: u64,
     /// The longest that a subscriber waited for a message during the flood.
     longest_wait: Duration,
     flood: Histogram<u64>,
@@ -50,6 +51,7 @@ impl Figures {
                 .and_then(|phase| phase.counts.get(outcome.flooded.len()))
                 .copied()
                 .unwrap_or(0),
+            paced_messages: outcome.paced.iter().sum(),
             longest_wait: Duration::from_nanos(longest),
             flood: merge(&outcome.flood)?,
             pace: merge(&outcome.pace)?,
@@ -60,17 +62,34 @@ impl Figures {
         as_f64(self.messages) / self.seconds
     }
 
+    fn longest_wait_text(&self) -> String {
+        if self.longest_wait.is_zero() {
+            return "At full speed no subscriber ever had nothing to read.".to_owned();
+        }
+        format!(
+            "At full speed the longest that a subscriber had nothing to read: {}.",
+            human::duration(self.longest_wait)
+        )
+    }
+
     fn text(&self, demo: &Demo, checks: &[Check], output: &mut Output) -> Result<(), Failure> {
         let rate = self.per_second();
         let delivered = rate * f64::from(demo.subscribers);
         let size = as_f64(demo.size);
+        let all = self.messages + self.paced_messages;
         output.line(&format!(
-            "{} publishers and {} subscribers, each a process; {} messages of {} bytes,\nand {} of one more publisher, killed with SIGKILL on the way.\n",
+            "{} publishers and {} subscribers, each a process. Messages of {} bytes:\n\
+             {:>13}  at full speed\n\
+             {:>13}  of one more publisher, killed with SIGKILL on the way\n\
+             {:>13}  then at a steady pace, to measure the latency\n\
+             {:>13}  in all\n",
             demo.publishers,
             demo.subscribers,
-            human::count(demo.messages),
             human::count(demo.size),
+            human::count(demo.messages),
             human::count(self.victim_messages),
+            human::count(self.paced_messages),
+            human::count(all),
         ))?;
         let mut table = Table::new(&["THROUGHPUT", ">MESSAGES", ">BYTES"]);
         for (name, rate) in [("published", rate), ("delivered", delivered)] {
@@ -95,8 +114,8 @@ impl Figures {
         }
         output.table(&table)?;
         output.line(&format!(
-            "From the call of publish to the message in the subscriber's hand. At full speed that is\nmostly the time in the queue of the ring. Longest wait for a message then: {}.\n",
-            human::duration(self.longest_wait)
+            "From the call of publish to the message in the subscriber's hand. At full speed that is\nmostly the time in the queue of the ring.\n{}\n",
+            self.longest_wait_text()
         ))?;
 
         for check in checks {
@@ -119,6 +138,7 @@ impl Figures {
             "subscribers": demo.subscribers,
             "messages": demo.messages,
             "size": demo.size,
+            "paced_messages": self.paced_messages,
             "victim_messages": self.victim_messages,
             "victim_confirmed_messages": outcome.victim_confirmed,
             "seconds": self.seconds,

@@ -69,14 +69,15 @@ fn complete(outcome: &Outcome) -> Check {
             }
         }
     }
-    let total: u64 = outcome.flooded.iter().chain(&outcome.paced).sum();
+    let [flooded, paced] = [&outcome.flooded, &outcome.paced].map(|all| all.iter().sum::<u64>());
     Check {
         promise: "survivors complete",
         passed: wrong.is_empty(),
         detail: if wrong.is_empty() {
             format!(
-                "all {} messages of {} publishers, each in its order",
-                human::count(total),
+                "all {} + {} messages of {} publishers, each in its order",
+                human::count(flooded),
+                human::count(paced),
                 outcome.flooded.len()
             )
         } else {

@@ -1,5 +1,6 @@
 //! Where the messages of `toroni pub` come from.
 
+use super::as_u64;
 use crate::cli::Publish;
 use crate::failure::Failure;
 use crate::stop::Stop;
@@ -143,8 +144,9 @@ fn next_line(
     into: &mut Vec<u8>,
     stop: &Stop,
 ) -> Result<Next, Failure> {
-    // One byte more than fits, so that the library refuses the line; and the line feed.
-    let most = usize::try_from(limit + 2).unwrap_or(usize::MAX);
+    let limit_bytes = usize::try_from(limit).unwrap_or(usize::MAX);
+    // One byte more than fits: the longest line that fits may have its line feed there.
+    let most = limit_bytes.saturating_add(1);
     loop {
         if input.buffer().is_empty()
             && !stop.wait_readable(input.get_ref().as_fd()).map_err(of_input)?
@@ -165,17 +167,30 @@ fn next_line(
         let found = available[..room].iter().position(|byte| *byte == b'\n');
         into.extend_from_slice(&available[..found.unwrap_or(room)]);
         input.consume(found.map_or(room, |index| index + 1));
-        if found.is_some() || into.len() == most {
+        if into.len() > limit_bytes {
+            return Err(too_long("a line", limit));
+        }
+        if found.is_some() {
             return Ok(Next::Message);
         }
     }
 }
 
 fn read_all(input: &File, limit: u64, into: &mut Vec<u8>, stop: &Stop) -> Result<Next, Failure> {
-    // One byte more than fits, so that the library refuses the message.
-    Stoppable { input, stop }.take(limit + 1).read_to_end(into).map_err(of_input)?;
+    // One byte more than fits tells that it does not fit.
+    Stoppable { input, stop }.take(limit.saturating_add(1)).read_to_end(into).map_err(of_input)?;
+    if as_u64(into.len()) > limit {
+        return Err(too_long("the input", limit));
+    }
     // Half of the input is not the message.
     Ok(if stop.is_set() { Next::Interrupted } else { Next::Message })
+}
+
+/// Reading ends at the limit: how long it is in all is not known.
+fn too_long(what: &str, limit: u64) -> Failure {
+    Failure::Failed(format!(
+        "{what} is too long, more than {limit} bytes: split it, or create the bus with a larger --capacity"
+    ))
 }
 
 fn of_input(error: io::Error) -> Failure {

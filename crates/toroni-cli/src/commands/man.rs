@@ -1,0 +1,149 @@
+//! `toroni man`: manual pages, made from the definitions behind `--help`.
+
+use crate::cli::{self, Man};
+use crate::failure::Failure;
+use crate::output::Output;
+use clap::Command;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Prints a manual page, or writes all of them.
+pub(crate) fn run(arguments: &Man) -> Result<(), Failure> {
+    if let Some(directory) = &arguments.to {
+        return write_all(directory);
+    }
+    let program = built();
+    let page = match &arguments.command {
+        None => render(&program)?,
+        Some(name) => render(find(&program, name)?)?,
+    };
+    let mut output = Output::new()?;
+    output.bytes(&page)?;
+    output.flush()
+}
+
+/// All commands with the names, versions and global options that they inherit.
+fn built() -> Command {
+    let mut program = cli::definitions();
+    program.build();
+    program
+}
+
+fn find<'a>(program: &'a Command, name: &str) -> Result<&'a Command, Failure> {
+    program.find_subcommand(name).ok_or_else(|| {
+        let known: Vec<&str> = visible(program).map(Command::get_name).collect();
+        Failure::Usage(format!("there is no command {name:?}: take one of {}", known.join(", ")))
+    })
+}
+
+/// The commands that are meant for people.
+pub(super) fn visible(program: &Command) -> impl Iterator<Item = &Command> {
+    program.get_subcommands().filter(|command| !command.is_hide_set())
+}
+
+fn render(command: &Command) -> Result<Vec<u8>, Failure> {
+    let mut page = Vec::new();
+    render_into(command, &mut page)
+        .map_err(|error| Failure::Failed(format!("cannot make the manual page: {error}")))?;
+    Ok(page)
+}
+
+fn render_into(command: &Command, page: &mut Vec<u8>) -> io::Result<()> {
+    let Notes { examples, exit_status, rest } = Notes::of(command);
+    let man = clap_mangen::Man::new(command.clone().after_help(rest.join("\n\n")));
+    man.render_title(page)?;
+    man.render_name_section(page)?;
+    man.render_synopsis_section(page)?;
+    man.render_description_section(page)?;
+    man.render_options_section(page)?;
+    if visible(command).next().is_some() {
+        man.render_subcommands_section(page)?;
+    }
+    if !rest.is_empty() {
+        section(page, "NOTES", &rest.join("\n\n"), false)?;
+    }
+    section(page, "EXIT STATUS", exit_status.as_deref().unwrap_or(EXIT_STATUS), false)?;
+    if !cli::is_without_directory(command.get_name()) {
+        section(page, "ENVIRONMENT", ENVIRONMENT, true)?;
+    }
+    if !examples.is_empty() {
+        section(page, "EXAMPLES", &examples, true)?;
+    }
+    if command.get_version().is_some() {
+        man.render_version_section(page)?;
+    }
+    Ok(())
+}
+
+const EXIT_STATUS: &str = "0 success, 1 failure, 2 wrong usage.";
+const ENVIRONMENT: &str = "\
+TORONI_BUS   name of the bus, where --bus is not given
+TORONI_DIR   directory of all buses, where --dir is not given";
+
+/// The text below the options of `--help`, which has examples first, then paragraphs.
+struct Notes {
+    examples: String,
+    exit_status: Option<String>,
+    rest: Vec<String>,
+}
+
+impl Notes {
+    fn of(command: &Command) -> Self {
+        let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let mut notes = Self { examples: String::new(), exit_status: None, rest: Vec::new() };
+        for paragraph in text.split("\n\n") {
+            match paragraph.split_once(":\n") {
+                Some(("Example" | "Examples", examples)) => notes.examples = examples.to_owned(),
+                _ => match paragraph.find("Exit code") {
+                    Some(at) => {
+                        let text = &paragraph[at..];
+                        notes.exit_status =
+                            Some(text.strip_prefix("Exit codes: ").unwrap_or(text).to_owned());
+                        notes.rest.extend(
+                            Some(paragraph[..at].trim().to_owned()).filter(|text| !text.is_empty()),
+                        );
+                    }
+                    None => notes.rest.push(paragraph.to_owned()),
+                },
+            }
+        }
+        notes
+    }
+}
+
+/// In the language of manual pages; `literal` keeps the lines as they are.
+fn section(page: &mut Vec<u8>, title: &str, text: &str, literal: bool) -> io::Result<()> {
+    writeln!(
+        page,
+        ".SH {}",
+        if title.contains(' ') { format!("\"{title}\"") } else { title.to_owned() }
+    )?;
+    if literal {
+        writeln!(page, ".nf")?;
+    }
+    for line in text.lines() {
+        let line = line.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq");
+        // A point in front would be a request.
+        let guard = if line.starts_with('.') { "\\&" } else { "" };
+        writeln!(page, "{guard}{line}")?;
+    }
+    if literal {
+        writeln!(page, ".fi")?;
+    }
+    Ok(())
+}
+
+fn write_all(directory: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(directory).map_err(|error| {
+        Failure::Failed(format!("cannot create {}: {error}", directory.display()))
+    })?;
+    let program = built();
+    let pages = std::iter::once(&program).chain(visible(&program));
+    for command in pages {
+        let path = directory.join(clap_mangen::Man::new(command.clone()).get_filename());
+        std::fs::write(&path, render(command)?).map_err(|error| {
+            Failure::Failed(format!("cannot write {}: {error}", path.display()))
+        })?;
+    }
+    Ok(())
+}
