@@ -3,9 +3,10 @@
 //!
 //! A reader that polls without pause takes the line that the writer is about to write away from it
 //! at every look, and slows it several times. A reader that pauses lets the writer get ahead, and
-//! then reads many messages from lines that it fetches once. But a pause is latency. So it grows only
-//! while each look finds a single message almost at once, which is what a stream of messages at full
-//! speed looks like to a reader that is faster than its writer; it shrinks as soon as that is over.
+//! then reads many messages from lines that it fetches once. But a pause is latency, where the next
+//! message is the answer to what this reader has just sent. So a pause has to pay: one in which more
+//! than one message came is doubled, one that collected nothing is halved, and a reader that does
+//! without one tries a short one now and then.
 
 /// How a subscriber waits in its blocking calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,21 +35,29 @@ pub(super) enum Step {
 }
 
 const LONGEST_PAUSE: u32 = 64;
+/// The pause that is tried, after so many messages that came one by one, each within so many looks.
+const TRIED_PAUSE: u32 = 8;
+const SINGLES_UNTIL_TRY: u32 = 16;
+const LOOKS_OF_A_STREAM: u32 = 32;
 /// Empty looks before `Backoff` yields, and before it sleeps.
 const SPINS: u32 = 200;
 const YIELDS: u32 = 10;
 /// Empty looks between two questions whether the bus is still there, which are system calls.
 const LOOKS_UNTIL_CHECK: u32 = 256;
-/// A message that comes within so many empty looks belongs to a stream.
-const AT_ONCE: u32 = 2;
 
 /// The looks of one subscriber.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     /// Empty looks since the last message.
     looks: u32,
-    /// Pauses before the next look.
+    /// Empty looks before the last messages.
+    looks_before: u32,
+    /// Pauses of the processor at the first empty look.
     pause: u32,
+    /// Messages that came one by one, in a row.
+    singles: u32,
+    /// The bus's sequence at the last first empty look.
+    sequence: u64,
     /// Sleeps since the last message.
     sleeps: u32,
 }
@@ -62,17 +71,17 @@ impl Pace {
 
     /// A message was found after empty looks.
     pub(super) fn found(&mut self) {
-        self.pause = if self.looks <= AT_ONCE {
-            (self.pause * 2 + 1).min(LONGEST_PAUSE)
-        } else {
-            self.pause / 4
-        };
+        self.looks_before = self.looks;
         self.looks = 0;
         self.sleeps = 0;
     }
 
-    /// A look was empty.
-    pub(super) fn empty(&mut self, strategy: WaitStrategy) -> Step {
+    /// A look was empty, at this sequence of the bus.
+    pub(super) fn empty(&mut self, strategy: WaitStrategy, sequence: u64) -> Step {
+        if self.looks == 0 {
+            self.learn(sequence.wrapping_sub(self.sequence));
+            self.sequence = sequence;
+        }
         self.looks = self.looks.saturating_add(1);
         match strategy {
             WaitStrategy::Block => Step::Sleep,
@@ -80,6 +89,22 @@ impl Pace {
             WaitStrategy::Backoff | WaitStrategy::Yield if self.looks > SPINS => Step::Yield,
             _ if self.looks == 1 => Step::Pause(self.pause),
             _ => Step::Pause(1),
+        }
+    }
+
+    /// Adapts the pause to the messages that came since the last one.
+    fn learn(&mut self, messages: u64) {
+        if messages > 1 {
+            self.pause = (self.pause * 2 + 1).min(LONGEST_PAUSE);
+            return;
+        }
+        self.pause /= 2;
+        self.singles = self.singles.wrapping_add(1);
+        if self.pause == 0
+            && self.looks_before <= LOOKS_OF_A_STREAM
+            && self.singles.is_multiple_of(SINGLES_UNTIL_TRY)
+        {
+            self.pause = TRIED_PAUSE;
         }
     }
 
@@ -91,7 +116,9 @@ impl Pace {
     /// The subscriber slept, or was about to: what it knew of its messages' rate is over, and polling
     /// before the next sleep would find nothing.
     pub(super) fn start_over(&mut self) {
-        *self = Self { looks: SPINS + YIELDS, pause: 0, sleeps: self.sleeps.saturating_add(1) };
+        self.looks = SPINS + YIELDS;
+        self.pause = 0;
+        self.sleeps = self.sleeps.saturating_add(1);
     }
 
     /// How often it has slept since the last message.
@@ -104,33 +131,53 @@ impl Pace {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_stream_is_read_with_growing_pauses_and_a_quiet_bus_with_none() {
-        let mut pace = Pace::default();
-        for _ in 0..10 {
-            pace.empty(WaitStrategy::Spin);
-            pace.found();
-        }
-        assert_eq!(pace.empty(WaitStrategy::Spin), Step::Pause(LONGEST_PAUSE));
-        for _ in 0..4 {
-            for _ in 0..100 {
-                pace.empty(WaitStrategy::Spin);
+    /// Runs `times` rounds of so many empty looks and then messages; the first pause of the next round.
+    fn pause_after(pace: &mut Pace, times: u32, looks: u32, messages: u64) -> Step {
+        let mut sequence = pace.sequence;
+        for _ in 0..times {
+            for _ in 0..looks {
+                pace.empty(WaitStrategy::Spin, sequence);
             }
             pace.found();
+            sequence += messages;
         }
-        assert_eq!(pace.empty(WaitStrategy::Spin), Step::Pause(0));
+        pace.empty(WaitStrategy::Spin, sequence)
+    }
+
+    #[test]
+    fn pauses_that_pay_grow_and_those_that_do_not_vanish() {
+        let mut pace = Pace::default();
+        assert_eq!(pause_after(&mut pace, 10, 2, 5), Step::Pause(LONGEST_PAUSE));
+        pace.found();
+        assert_eq!(pause_after(&mut pace, 8, 10, 1), Step::Pause(0));
+    }
+
+    #[test]
+    fn a_stream_of_single_messages_is_tried_and_a_slow_one_is_not() {
+        let pauses = |looks| {
+            let mut pace = Pace::default();
+            (0..100)
+                .filter(|_| {
+                    let step = pause_after(&mut pace, 1, looks, 1);
+                    pace.found();
+                    step != Step::Pause(0)
+                })
+                .count()
+        };
+        assert!((5..40).contains(&pauses(3)), "{}", pauses(3));
+        assert_eq!(pauses(100), 0);
     }
 
     #[test]
     fn each_strategy_ends_where_it_says() {
         let last = |strategy| {
             let mut pace = Pace::default();
-            (0..1000).map(|_| pace.empty(strategy)).last().unwrap()
+            (0..1000).map(|_| pace.empty(strategy, 0)).last().unwrap()
         };
         assert_eq!(last(WaitStrategy::Spin), Step::Pause(1));
         assert_eq!(last(WaitStrategy::Yield), Step::Yield);
         assert_eq!(last(WaitStrategy::Backoff), Step::Sleep);
-        assert_eq!(Pace::default().empty(WaitStrategy::Block), Step::Sleep);
-        assert_eq!(Pace::default().empty(WaitStrategy::Backoff), Step::Pause(0));
+        assert_eq!(Pace::default().empty(WaitStrategy::Block, 0), Step::Sleep);
+        assert_eq!(Pace::default().empty(WaitStrategy::Backoff, 0), Step::Pause(0));
     }
 }

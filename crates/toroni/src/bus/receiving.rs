@@ -46,7 +46,7 @@ impl Subscriber {
         if self.descriptor.is_none() {
             // Where the file was, there is nothing but zeros: the end of the stream, for ever.
             self.check_files()?;
-            if let Step::Pause(count) = self.pace.empty(WaitStrategy::Spin) {
+            if let Step::Pause(count) = self.pace.empty(WaitStrategy::Spin, self.cursor.sequence) {
                 pause(count);
             }
             if self.pace.is_check_due() {
@@ -238,7 +238,7 @@ impl Subscriber {
 
     /// Does what the strategy says after an empty look.
     pub(super) fn wait(&mut self, deadline: Option<Instant>) -> Result<(), ReceiveError> {
-        match self.pace.empty(self.strategy) {
+        match self.pace.empty(self.strategy, self.cursor.sequence) {
             Step::Pause(count) => pause(count),
             Step::Yield => std::thread::yield_now(),
             Step::Sleep => return self.sleep(deadline),
