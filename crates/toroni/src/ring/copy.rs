@@ -82,21 +82,28 @@ fn padded(bytes: &[u8]) -> u64 {
     u64::from_ne_bytes(word)
 }
 
-// By number, not by zipped iterators: a message of one word is common, and the iterators' set-up costs
-// more than its copy.
+// A message of one word is common, and setting up a loop costs more than its copy.
 #[inline(always)]
 fn load_words(run: &[AtomicU64], into: &mut [u64]) {
-    let run = &run[..into.len()];
-    for index in 0..into.len() {
-        into[index] = run[index].load(Ordering::Relaxed);
+    match (into, run) {
+        ([word], [source, ..]) => *word = source.load(Ordering::Relaxed),
+        (into, run) => {
+            for (word, source) in into.iter_mut().zip(run) {
+                *word = source.load(Ordering::Relaxed);
+            }
+        }
     }
 }
 
 #[inline(always)]
 fn store_words(run: &[AtomicU64], from: &[[u8; 8]]) {
-    let run = &run[..from.len()];
-    for index in 0..from.len() {
-        run[index].store(u64::from_ne_bytes(from[index]), Ordering::Relaxed);
+    match (run, from) {
+        ([word, ..], [bytes]) => word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed),
+        (run, from) => {
+            for (word, bytes) in run.iter().zip(from) {
+                word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+            }
+        }
     }
 }
 
