@@ -343,7 +343,7 @@ pub(crate) struct Info {
   toroni clean plant --persistent    also if it was created with --persistent
 
 A bus that somebody has open is never removed. A persistent one is removed only with its name and \
---persistent. One whose header is damaged cannot say what it is: it is removed only by its name, \
+--persistent. One whose header is damaged cannot say whether it is persistent: it is removed only by its name, \
 even if it was persistent.
 
 Exit code 1 if NAME was given and nothing could be done for it.")]

@@ -132,7 +132,8 @@ fn the_damaged_are_listed_and_removed_by_name() {
     buses.succeed(&["create", "bad", "--persistent"]);
     let ring = buses.path().join("bad/ring");
     let mut bytes = std::fs::read(&ring).unwrap();
-    bytes[..64].fill(0x5a);
+    // Behind the first bytes, without which it would be no bus at all, and nothing to remove.
+    bytes[16..64].fill(0x5a);
     std::fs::write(&ring, bytes).unwrap();
     let text = buses.succeed(&["ls"]);
     let lines: Vec<&str> = text.lines().collect();
