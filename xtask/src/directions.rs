@@ -4,6 +4,7 @@ mod lexer;
 mod members;
 mod rules;
 mod source;
+mod unused;
 
 use std::fmt;
 use std::fs;
@@ -28,15 +29,32 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Checks crates and modules of this workspace.
+/// One file of the library.
+struct File {
+    /// Below `src`.
+    path: PathBuf,
+    module: Vec<String>,
+    source: Source,
+    /// The whole file is a test.
+    is_test: bool,
+}
+
+/// Checks crates and modules of this workspace, and that each permission is used.
 pub(crate) fn run() -> Result<(), Failure> {
-    let mut violations = members::check(&metadata::members()?.packages);
-    violations.extend(check_library(&metadata::root().join("crates/toroni/src"))?);
-    if violations.is_empty() {
+    let packages = metadata::members()?.packages;
+    let folder = metadata::root().join("crates/toroni/src");
+    let files = read_files(&texts(&folder)?);
+    let mut violations = check_files(&files);
+    let shown = folder.strip_prefix(metadata::root()).unwrap_or(&folder);
+    violations.iter_mut().for_each(|violation| violation.file = shown.join(&violation.file));
+    violations.extend(members::check(&packages));
+    let mut lines: Vec<String> = violations.iter().map(ToString::to_string).collect();
+    let unused = unused::in_library(&files).into_iter().chain(members::unused(&packages));
+    lines.extend(unused.map(|what| format!("nothing uses the permission {what}: remove it")));
+    if lines.is_empty() {
         println!("all directions hold");
         return Ok(());
     }
-    let lines: Vec<String> = violations.iter().map(ToString::to_string).collect();
     Err(Failure(format!(
         "directions (xtask/src/directions/rules.rs) broken:\n{}",
         lines.join("\n")
@@ -59,37 +77,37 @@ pub(crate) fn rust_files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(files)
 }
 
-fn check_library(folder: &Path) -> Result<Vec<Violation>, Failure> {
+/// All `.rs` files below a folder: their paths from there, and their texts.
+fn texts(folder: &Path) -> Result<Vec<(PathBuf, String)>, Failure> {
     let mut texts = Vec::new();
     for file in rust_files(folder)? {
         let text = fs::read_to_string(&file)
             .map_err(|error| Failure(format!("cannot read {}: {error}", file.display())))?;
         texts.push((file.strip_prefix(folder).unwrap_or(&file).to_path_buf(), text));
     }
-    let mut violations = check_files(&texts);
-    let shown = folder.strip_prefix(metadata::root()).unwrap_or(folder);
-    violations.iter_mut().for_each(|violation| violation.file = shown.join(&violation.file));
-    Ok(violations)
+    Ok(texts)
 }
 
-/// Checks files given by their path below `src` and their text.
-fn check_files(files: &[(PathBuf, String)]) -> Vec<Violation> {
-    let sources: Vec<(&Path, Vec<String>, Source)> = files
+/// Reads files given by their path below `src` and their text.
+fn read_files(texts: &[(PathBuf, String)]) -> Vec<File> {
+    let mut files: Vec<File> = texts
         .iter()
-        .map(|(file, text)| {
-            let module = module_of(file);
+        .map(|(path, text)| {
+            let module = module_of(path);
             let source = Source::read(text, &module);
-            (file.as_path(), module, source)
+            File { path: path.clone(), module, source, is_test: false }
         })
         .collect();
     let test_modules: Vec<Vec<String>> =
-        sources.iter().flat_map(|(_, _, source)| source.test_modules.clone()).collect();
-    let mut violations = Vec::new();
-    for (file, module, source) in &sources {
-        let test_file = test_modules.iter().any(|test| module.starts_with(test));
-        check_source(file, module, source, test_file, &mut violations);
+        files.iter().flat_map(|file| file.source.test_modules.clone()).collect();
+    for file in &mut files {
+        file.is_test = test_modules.iter().any(|test| file.module.starts_with(test));
     }
-    violations
+    files
+}
+
+fn check_files(files: &[File]) -> Vec<Violation> {
+    files.iter().flat_map(check_file).collect()
 }
 
 /// `ring/mod.rs` and `ring.rs` are `["ring"]`, `lib.rs` is `[]`.
@@ -105,29 +123,26 @@ fn module_of(file: &Path) -> Vec<String> {
     module
 }
 
-fn check_source(
-    file: &Path,
-    module: &[String],
-    source: &Source,
-    test_file: bool,
-    violations: &mut Vec<Violation>,
-) {
-    let mut add = |line, rule| violations.push(Violation { file: file.to_path_buf(), line, rule });
+fn check_file(file: &File) -> Vec<Violation> {
+    let File { path, module, source, is_test } = file;
+    let mut violations = Vec::new();
+    let mut add = |line, rule| violations.push(Violation { file: path.clone(), line, rule });
     if let Some(own) = module.first()
         && !LAYERS.iter().any(|layer| layer.module == own)
     {
         add(1, format!("`{own}` is in no layer: add it to the table"));
     }
     for named in &source.paths {
-        let in_test = test_file || named.in_test;
-        broken_by(named, file, module, in_test).into_iter().for_each(|rule| add(named.line, rule));
+        let in_test = *is_test || named.in_test;
+        broken_by(named, path, module, in_test).into_iter().for_each(|rule| add(named.line, rule));
     }
     for (line, in_test) in &source.unsafe_lines {
-        let allowed = test_file || *in_test || listed(file, UNSAFE);
+        let allowed = *is_test || *in_test || listed(path, UNSAFE);
         if !allowed {
             add(*line, format!("`unsafe` stands only in {}", UNSAFE.join(", ")));
         }
     }
+    violations
 }
 
 /// The rules that one path breaks.
@@ -188,7 +203,7 @@ mod tests {
     fn broken(files: &[(&str, &str)]) -> Vec<String> {
         let files: Vec<(PathBuf, String)> =
             files.iter().map(|(file, text)| (PathBuf::from(file), (*text).to_owned())).collect();
-        check_files(&files).iter().map(ToString::to_string).collect()
+        check_files(&read_files(&files)).iter().map(ToString::to_string).collect()
     }
 
     #[test]

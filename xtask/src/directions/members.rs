@@ -9,6 +9,23 @@ pub(super) fn check(members: &[Package]) -> Vec<Violation> {
     members.iter().flat_map(|package| check_package(package, members)).collect()
 }
 
+/// The permissions of the table that no member uses.
+pub(super) fn unused(members: &[Package]) -> Vec<String> {
+    let mut unused = Vec::new();
+    for rules in CRATES {
+        let Some(package) = members.iter().find(|package| package.name == rules.name) else {
+            unused.push(format!("of a crate `{}`, which does not exist", rules.name));
+            continue;
+        };
+        for allowed in rules.members.iter().chain(rules.foreign.into_iter().flatten()) {
+            if !package.dependencies.iter().any(|dependency| dependency.name == *allowed) {
+                unused.push(format!("of `{}` to depend on `{allowed}`", rules.name));
+            }
+        }
+    }
+    unused
+}
+
 fn check_package(package: &Package, members: &[Package]) -> Vec<Violation> {
     let violation = |rule| Violation { file: package.manifest_path.clone(), line: 1, rule };
     let Some(rules) = CRATES.iter().find(|rules| rules.name == package.name) else {
@@ -76,6 +93,16 @@ mod tests {
         let members =
             [package("toroni", &[("libc", None), ("rand", None), ("quick", Some("dev"))])];
         assert_eq!(broken(&members), ["toroni/Cargo.toml:1: `toroni` must not depend on `rand`"]);
+    }
+
+    #[test]
+    fn a_dependency_that_is_allowed_and_not_there_is_found() {
+        let found = unused(&[package("toroni", &[("libc", None)]), package("toroni-cli", &[])]);
+        assert!(found.contains(&"of `toroni-cli` to depend on `toroni`".to_owned()), "{found:?}");
+        assert!(found.contains(&"of `toroni` to depend on `rustix`".to_owned()), "{found:?}");
+        assert!(!found.contains(&"of `toroni` to depend on `libc`".to_owned()), "{found:?}");
+        let missing = "of a crate `xtask`, which does not exist".to_owned();
+        assert!(found.contains(&missing), "{found:?}");
     }
 
     #[test]

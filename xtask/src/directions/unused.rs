@@ -1,0 +1,109 @@
+//! Permissions that nothing uses: each would let in unnoticed what the architecture does not mean.
+
+use super::rules::{BOTTOM, IN_TESTS, LAYERS, RESERVED, UNSAFE};
+use super::{File, listed, names_any};
+
+/// The permissions of the library's tables that none of these files uses.
+pub(super) fn in_library(files: &[File]) -> Vec<String> {
+    let mut unused = Vec::new();
+    for layer in LAYERS {
+        for path in layer.uses {
+            // What only tests use, and all tests may use, is no permission of the layer.
+            let used = uses(files).any(|used| {
+                used.module == layer.module
+                    && names_any(used.target, &[path])
+                    && !(used.in_test && names_any(used.target, IN_TESTS))
+            });
+            if !used {
+                unused.push(format!("of `{}` to use `{path}`", layer.module));
+            }
+        }
+    }
+    for path in BOTTOM {
+        if !uses(files).any(|used| names_any(used.target, &[path])) {
+            unused.push(format!("of all layers to use `{path}`"));
+        }
+    }
+    for path in IN_TESTS {
+        if !uses(files).any(|used| used.in_test && names_any(used.target, &[path])) {
+            unused.push(format!("of all tests to use `{path}`"));
+        }
+    }
+    for reserved in RESERVED {
+        for name in reserved.only {
+            let used = files.iter().filter(|file| listed(&file.path, &[name])).any(|file| {
+                let mut paths = file.source.paths.iter();
+                paths.any(|named| !named.in_test && names_any(&named.segments, reserved.paths))
+            });
+            if !used {
+                unused.push(format!("of {name} to name {}", reserved.paths.join(", ")));
+            }
+        }
+    }
+    for name in UNSAFE {
+        let used = files
+            .iter()
+            .filter(|file| !file.is_test && listed(&file.path, &[name]))
+            .any(|file| file.source.unsafe_lines.iter().any(|(_, in_test)| !in_test));
+        if !used {
+            unused.push(format!("of {name} to contain `unsafe`"));
+        }
+    }
+    unused
+}
+
+/// One layer's use of another.
+struct Use<'a> {
+    module: &'a str,
+    /// As `["ring", "layout", "Header"]`.
+    target: &'a [String],
+    in_test: bool,
+}
+
+fn uses(files: &[File]) -> impl Iterator<Item = Use<'_>> {
+    files.iter().flat_map(|file| {
+        file.source.paths.iter().filter_map(|named| {
+            let module = file.module.first()?;
+            let [root, target @ ..] = named.segments.as_slice() else { return None };
+            let other = root == "crate" && !named.is_macro && target.first() != Some(module);
+            other.then_some(Use { module, target, in_test: file.is_test || named.in_test })
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::read_files;
+    use super::*;
+
+    fn is_unused(permission: &str, file: &str, text: &str) -> bool {
+        let files = read_files(&[(file.into(), text.to_owned())]);
+        in_library(&files).iter().any(|unused| unused == permission)
+    }
+
+    #[test]
+    fn a_permission_is_used_by_its_own_layer_only() {
+        let permission = "of `shm` to use `ring::layout`";
+        let text = "use crate::ring::layout::PAGE;";
+        assert!(!is_unused(permission, "shm/create.rs", text));
+        assert!(is_unused(permission, "bus/mod.rs", text));
+        assert!(is_unused(permission, "shm/create.rs", "use crate::ring::position;"));
+    }
+
+    #[test]
+    fn what_all_tests_may_use_is_no_use_of_a_layer() {
+        let text = "#[cfg(test)] mod tests { use crate::ring::layout::PAGE; }";
+        assert!(is_unused("of `shm` to use `ring::layout`", "shm/create.rs", text));
+        assert!(!is_unused("of all tests to use `ring::layout`", "shm/create.rs", text));
+    }
+
+    #[test]
+    fn atomics_and_unsafe_of_tests_need_no_permission() {
+        let atomics = "of crash.rs to name std::sync::atomic, core::sync::atomic, loom";
+        assert!(!is_unused(atomics, "crash.rs", "use std::sync::atomic::AtomicU64;"));
+        assert!(is_unused(atomics, "crash.rs", "#[cfg(test)] use std::sync::atomic::AtomicU64;"));
+        let in_folder = "of shm/ to contain `unsafe`";
+        assert!(!is_unused(in_folder, "shm/guard.rs", "fn f() { unsafe { g() } }"));
+        assert!(is_unused(in_folder, "shm/guard.rs", "#[cfg(test)] fn f() { unsafe { g() } }"));
+    }
+}
