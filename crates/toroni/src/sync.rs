@@ -18,14 +18,15 @@ pub(crate) fn pause() {
 }
 
 /// The full fence between a commit and the look for sleepers, after the writer lock was given back
-/// with an atomic swap.
+/// with a compare-exchange, whether that succeeded or not.
 ///
-/// In the C11 model a swap is no sequentially consistent fence: the look for sleepers could move
-/// before the commit, and a reader that went to sleep in between would not be woken. On x86-64 the
-/// swap is a locked instruction, which the processor orders with every load behind it (AMD64 APM
-/// vol. 2 §7.4.2), so there only the compiler has to be held back.
+/// In the C11 model a compare-exchange is no sequentially consistent fence, and one that fails is
+/// only a load: the look for sleepers could move before the commit, and a reader that went to sleep in
+/// between would not be woken. On x86-64 it is `lock cmpxchg`, a locked instruction also when it
+/// fails, which the processor orders with every load behind it (AMD64 APM vol. 2 §7.4.2), so there
+/// only the compiler has to be held back.
 #[inline]
-pub(crate) fn fence_after_unlock_swap() {
+pub(crate) fn fence_after_unlock() {
     #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
     core::sync::atomic::compiler_fence(Ordering::SeqCst);
     #[cfg(not(all(target_arch = "x86_64", not(loom), not(miri))))]

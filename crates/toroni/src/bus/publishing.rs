@@ -20,7 +20,7 @@ use crate::shm::lease::LeaseTester;
 use crate::shm::lock::{Acquired, Denied, Effort, Obituary, Owner, WriterLock};
 use crate::shm::participants::ReadersSegment;
 use crate::shm::segment::RingSegment;
-use crate::sync::{AtomicU64, Ordering, fence, fence_after_unlock_swap};
+use crate::sync::{AtomicU64, Ordering, fence, fence_after_unlock};
 use crate::topic::table::{Appended, Mirror};
 use crate::topic::{Topic, frame::TopicId};
 use std::path::Path;
@@ -370,7 +370,7 @@ impl Publishing {
         crash::point(CrashPoint::BeforeWake);
         // SLEEP
         match self.lock.kind() {
-            crate::settings::LockKind::Lease => fence_after_unlock_swap(),
+            crate::settings::LockKind::Lease => fence_after_unlock(),
             crate::settings::LockKind::Robust => fence(Ordering::SeqCst),
         }
         let bell = bell_of(&self.ring, &self.readers);

@@ -164,7 +164,7 @@ impl WriterLock {
     }
 
     /// Gives the lock back. A full fence only on x86-64 and for `lease`: see
-    /// [`crate::sync::fence_after_unlock_swap`].
+    /// [`crate::sync::fence_after_unlock`].
     #[inline]
     pub(crate) fn release(&self, control: &Control) {
         match self.kind {
