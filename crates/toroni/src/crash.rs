@@ -9,7 +9,7 @@ macro_rules! crash_points {
     ($($variant:ident = $name:literal, $what:literal;)*) => {
         /// A step at which a process can die.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-                pub enum CrashPoint { $(#[doc = $what] $variant,)* }
+        pub enum CrashPoint { $(#[doc = $what] $variant,)* }
 
         impl CrashPoint {
             /// All steps, in the order in which they are declared.
@@ -47,7 +47,7 @@ crash_points! {
     ReaderMidLeave = "reader-mid-leave", "A reader's slot is free; its lease is held.";
     ReaderMidCopy = "reader-mid-copy", "A reader copied a record and has not validated it.";
     ReaderBeforeSleep = "reader-before-sleep", "A reader announced that it sleeps.";
-    ReaderAsleep = "reader-asleep", "A reader was woken, or looks again, after its sleep.";
+    ReaderAwake = "reader-awake", "A reader was woken, or looks again, after its sleep.";
     Takeover = "takeover", "A writer took the lock of a dead one; nothing is recovered yet.";
     MidRecovery = "mid-recovery", "Recovery has set the sequence, but not the tail.";
     MidClean = "mid-clean", "A removed bus has lost its name; its files still exist.";

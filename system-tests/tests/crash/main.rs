@@ -93,7 +93,7 @@ fn die_at(case: &Case, stalls: &mut Stalls) {
         P::ReaderMidClaim | P::ReaderAfterClaim | P::ReaderMidLeave => {
             participants::joining(case, "subscribe", stalls);
         }
-        P::ReaderMidCopy | P::ReaderBeforeSleep | P::ReaderAsleep => {
+        P::ReaderMidCopy | P::ReaderBeforeSleep | P::ReaderAwake => {
             participants::subscriber(case, stalls);
         }
         P::Takeover | P::MidRecovery => takeover::second_victim(case, stalls),

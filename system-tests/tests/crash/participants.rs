@@ -117,7 +117,7 @@ pub(crate) fn joining(case: &Case, what: &str, stalls: &mut Stalls) {
 pub(crate) fn subscriber(case: &Case, stalls: &mut Stalls) {
     let mut scene = Scene::new(case);
     scene.start_publisher();
-    let sleeps_by_itself = case.n != 2 || case.point == P::ReaderAsleep;
+    let sleeps_by_itself = case.n != 2 || case.point == P::ReaderAwake;
     let options = match case.point {
         P::ReaderMidCopy if case.n == 2 => ["how=try", "wait=spin"],
         _ if sleeps_by_itself => ["how=receive", "wait=block"],

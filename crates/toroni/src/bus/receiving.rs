@@ -272,7 +272,7 @@ impl Subscriber {
                 self.check_files()?;
                 return Err(ReceiveError::Os { action: "wait for a message", source });
             }
-            crash::point(CrashPoint::ReaderAsleep);
+            crash::point(CrashPoint::ReaderAwake);
             if self.pace.sleeps() % SLEEPS_UNTIL_CHECK == SLEEPS_UNTIL_CHECK - 1 {
                 self.check_slowly()?;
             }
