@@ -187,7 +187,7 @@ struct Seed(u64);
 impl Drop for Seed {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("TORONI_TEST_SEED={} repeats this run", self.0);
+            eprintln!("TORONI_SEED={} repeats this run", self.0);
         }
     }
 }
@@ -224,7 +224,7 @@ fn random_step(random: &mut SplitMix) -> Step {
 /// Long enough for many laps; the seed may be given, for a longer search or to repeat a failure.
 #[test]
 fn a_long_run_does_what_the_model_does() {
-    let given = std::env::var("TORONI_TEST_SEED").ok().map(|seed| seed.parse().unwrap());
+    let given = std::env::var("TORONI_SEED").ok().map(|seed| seed.parse().unwrap());
     let seed = Seed(given.unwrap_or(20_260_101));
     let mut random = SplitMix(seed.0);
     for capacity in [512, 1024, 8192, 64 << 10] {
