@@ -164,8 +164,8 @@ mod tests {
     }
 }
 
-/// Run with `RUSTFLAGS="--cfg loom" cargo test -p toroni --lib --release loom_`. A lost wake-up is a
-/// thread that sleeps for ever, which loom reports as a deadlock.
+/// Run with `cargo xtask loom loom_no_lost_wake_up`. A lost wake-up is a thread that sleeps for ever,
+/// which loom reports as a deadlock.
 #[cfg(test)]
 #[cfg(loom)]
 mod model {

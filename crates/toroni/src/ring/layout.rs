@@ -32,6 +32,19 @@
 //! | SLEEP | reader: fence after `sleeps`/`arms` | writer: fence after unlock | that somebody must be woken |
 //! | SPACE | publisher: fence after `waits` | reader: fence after its position | that a publisher waits for room |
 //! | TOPIC | writer: `topics` | everyone: the same word | the table's entries below the count |
+//!
+//! # Invariants
+//!
+//! Of the stream, while all who may write `ring` keep to the protocol:
+//!
+//! - **I1** `tail + 8 <= reserved`. Both are multiples of 8 and only grow; recovery, too, never lowers
+//!   `reserved`.
+//! - **I2** While the lock is free, the word at `tail` is 0, and every record that starts at or after
+//!   `reserved - capacity` and before `tail` is intact.
+//! - **I3** What was read at position `p` is what was committed there if `reserved <= p + capacity`
+//!   when looked at afterwards.
+//! - **I4** A writer that died before its commit leaves 0 at `tail`. One that died after it left `tail`
+//!   behind; recovery counts from the newest valid entry of the blocks index to the first 0.
 
 use super::position::to_index;
 use crate::sync::{AtomicU32, AtomicU64};
@@ -174,7 +187,7 @@ pub(crate) struct Control {
     pub(crate) mutex: Line<[AtomicU64; 8]>,
     /// Number of names in the topic table.
     pub(crate) topics: Line<AtomicU32>,
-    /// Where the stream ended when the last handle closed, for buses on a disk.
+    /// Where the stream ended when the last publisher closed, for buses on a disk.
     pub(crate) clean_close: Line<CleanClose>,
     /// One entry a block.
     pub(crate) index: [BlockEntry; to_index(BLOCKS)],
@@ -238,7 +251,7 @@ pub(crate) struct ReadersControl {
     pub(crate) arms: Line<AtomicU64>,
     /// Futex word of publishers that wait for room; raised before each wake.
     pub(crate) space: Line<AtomicU32>,
-    /// How often a reader joined, or changed what it gates.
+    /// How often a reader joined or left: what a publisher learned from the slots before is old then.
     pub(crate) joins: Line<AtomicU64>,
     /// Slots `0 .. slots_used` have been claimed at some time; the rest need no look.
     pub(crate) slots_used: Line<AtomicU32>,
@@ -267,7 +280,8 @@ pub(crate) struct PublisherSlot {
     /// Waits for room, and how long they took in all.
     pub(crate) waits: AtomicU64,
     pub(crate) waited_ns: AtomicU64,
-    /// Waits that ended at the policy's limit.
+    /// How often the policy let it go on although a gating reader was in the way, with or without a
+    /// wait before.
     pub(crate) overwrites: AtomicU64,
     /// Wake-ups sent.
     pub(crate) wakes: AtomicU64,

@@ -1,7 +1,8 @@
 //! The byte ring, over memory that it is given.
 //!
-//! It does not map memory, notify, allocate or read a clock; it waits for nothing but the writer
-//! lock, which its caller holds for it. Loom and Miri run it on plain memory.
+//! It does not map memory, notify or read a clock. It waits for nothing: whoever writes through it
+//! holds the writer lock already. It allocates only what a reader copies records to, which grows with
+//! the largest one. Loom and Miri run it on plain memory. `layout.rs` states its invariants.
 
 pub(crate) mod layout;
 pub(crate) mod position;

@@ -54,7 +54,8 @@ pub(crate) enum Interrupted {
 impl Cursor {
     /// Looks at the record before which the cursor stands; `None` if there is none yet.
     ///
-    /// What it returns was valid when looked at; bytes copied afterwards need [`Self::confirm`].
+    /// What it returns was valid when looked at; [`Self::copy`] and [`Self::copy_front`] ask again for
+    /// the bytes that they copy.
     #[inline]
     pub(crate) fn look(&self, ring: Ring<'_>) -> Result<Option<Seen>, Interrupted> {
         // COMMIT
