@@ -30,7 +30,7 @@ impl<'a> Ring<'a> {
         (words.len() == once || words.len() == 2 * once).then_some(Self { control, words, shape })
     }
 
-    /// As [`Self::new`], for the words of a double mapping.
+    /// As `new`, for the words of a double mapping.
     #[inline]
     pub(crate) fn mapped_twice(control: &'a Control, words: &'a [AtomicU64], shape: Shape) -> Self {
         debug_assert!(words.len() == 2 * to_index(shape.capacity() / 8));
