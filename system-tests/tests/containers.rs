@@ -134,7 +134,7 @@ fn kills_under_load_harm_no_other_container() {
         victim.kill(&mut order);
     }
     // What the dead left goes, and the living stay.
-    let _ = stage.root.succeed(&["clean", BUS]);
+    let _ = stage.root.succeed(&["clean"]);
     let info = stage.root.info(BUS);
     info.assert_no_dead(false);
     assert_eq!((info.publishers().len(), info.subscribers().len()), (1, 3), "{info:?}");

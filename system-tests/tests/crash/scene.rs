@@ -117,7 +117,7 @@ impl Scene {
         drop(fresh.running.succeed());
 
         // What the dead left goes, and the living stay.
-        let _ = self.stage.root.succeed(&["clean", BUS]);
+        let _ = self.stage.root.succeed(&["clean"]);
         let info = self.stage.root.info(BUS);
         info.assert_no_dead(false);
         assert_eq!((info.publishers().len(), info.subscribers().len()), (1, 3), "{info:?}");
