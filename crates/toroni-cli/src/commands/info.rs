@@ -71,6 +71,7 @@ fn publisher_json(publisher: &PublisherStats) -> Value {
         "pid": publisher.pid,
         "same_pid_namespace": publisher.same_pid_namespace,
         "alive": publisher.alive,
+        "stopped": publisher.stopped,
         "started": unix_seconds(publisher.started),
         "messages": publisher.messages,
         "bytes": publisher.bytes,
@@ -88,6 +89,7 @@ fn subscriber_json(subscriber: &SubscriberSlotStats) -> Value {
         "pid": subscriber.pid,
         "same_pid_namespace": subscriber.same_pid_namespace,
         "alive": subscriber.alive,
+        "stopped": subscriber.stopped,
         "gating": subscriber.gating,
         "started": unix_seconds(subscriber.started),
         "position": subscriber.position,
@@ -163,7 +165,7 @@ fn publishers_text(stats: &BusStats, output: &mut Output) -> Result<(), Failure>
             publisher.slot.to_string(),
             publisher.name.clone(),
             pid(publisher.pid, publisher.same_pid_namespace),
-            alive(publisher.alive),
+            state(publisher.alive, publisher.stopped),
             age(publisher.started),
             human::count(publisher.messages),
             human::bytes(publisher.bytes),
@@ -193,10 +195,10 @@ fn subscribers_text(stats: &BusStats, output: &mut Output) -> Result<(), Failure
         ">LAPSES",
     ]);
     for subscriber in subscribers {
-        let state = if subscriber.alive && subscriber.lapsed_now {
+        let state = if subscriber.alive && !subscriber.stopped && subscriber.lapsed_now {
             "lapsed".to_owned()
         } else {
-            alive(subscriber.alive)
+            state(subscriber.alive, subscriber.stopped)
         };
         table.row(vec![
             subscriber.slot.to_string(),
@@ -231,8 +233,13 @@ fn pid(pid: u32, same_namespace: bool) -> String {
     if same_namespace { pid.to_string() } else { format!("{pid} (other namespace)") }
 }
 
-fn alive(alive: bool) -> String {
-    if alive { "alive" } else { "dead" }.to_owned()
+fn state(alive: bool, stopped: bool) -> String {
+    match (alive, stopped) {
+        (false, _) => "dead",
+        (true, true) => "stopped",
+        (true, false) => "alive",
+    }
+    .to_owned()
 }
 
 fn age(since: SystemTime) -> String {

@@ -126,6 +126,21 @@ fn listed_with_their_state() {
 }
 
 #[test]
+fn who_is_stopped_is_shown_as_such() {
+    let buses = Buses::new();
+    let subscriber = buses.subscribe(&["--bus", "b"]);
+    let info = || json_lines(buses.succeed(&["info", "b", "--json"]).as_bytes()).remove(0);
+    assert_eq!(info()["subscribers"][0]["stopped"], false);
+    subscriber.signal(rustix::process::Signal::STOP);
+    while info()["subscribers"][0]["stopped"] != true {
+        std::thread::yield_now();
+    }
+    assert_eq!(info()["subscribers"][0]["alive"], true);
+    assert!(buses.succeed(&["info", "b"]).contains(" stopped "));
+    subscriber.signal(rustix::process::Signal::CONT);
+}
+
+#[test]
 fn the_damaged_are_listed_and_removed_by_name() {
     let buses = Buses::new();
     buses.succeed(&["create", "good"]);
