@@ -70,6 +70,14 @@ pub enum OpenError {
         /// Directory of the bus.
         path: PathBuf,
     },
+    /// The file system has no room for another file, however small.
+    #[error(
+        "no room for more files in {path}: its file system has no inodes left: remove files, or mount it with more of them (nr_inodes=)"
+    )]
+    NoInodes {
+        /// Directory of the bus.
+        path: PathBuf,
+    },
     /// The file system cannot be written.
     #[error("{path} is on a read-only file system: mount it writable, or set TORONI_DIR")]
     ReadOnly {

@@ -324,6 +324,9 @@ impl Order<'_> {
 
     fn failed(&self, action: &'static str, errno: Errno, place: impl AsFd) -> OpenError {
         match errno {
+            Errno::NOSPC if has_no_inodes(place.as_fd()) => {
+                OpenError::NoInodes { path: self.path.to_owned() }
+            }
             Errno::NOSPC | Errno::DQUOT => OpenError::NoSpace {
                 wanted: bus_bytes(self.settings),
                 available: available(place).unwrap_or(0),
@@ -366,6 +369,11 @@ fn complete(directory: &BusDirectory, ring: &RingFile) -> Result<(), OpenError> 
     }
     let what = format!("it has no {:?}, whose creation needs its owner", missing().unwrap_or(""));
     Err(OpenError::NotABus { path: directory.path().to_owned(), what })
+}
+
+/// Whether the file system counts its files, and has as many as it can.
+fn has_no_inodes(place: BorrowedFd<'_>) -> bool {
+    rustix::fs::fstatvfs(place).is_ok_and(|room| room.f_files > 0 && room.f_favail == 0)
 }
 
 fn exists(directory: BorrowedFd<'_>, name: &str) -> bool {

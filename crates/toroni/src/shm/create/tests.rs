@@ -97,7 +97,7 @@ fn file_systems_that_are_full_or_read_only() {
         for inodes in 2..7 {
             let _mount = mount_tmpfs(root.path(), &format!("size=1m,nr_inodes={inodes}"), 0);
             let answer = make(&root, &small());
-            assert!(matches!(answer, Err(OpenError::NoSpace { .. })) == (inodes < 6), "{inodes}");
+            assert!(matches!(answer, Err(OpenError::NoInodes { .. })) == (inodes < 6), "{inodes}");
             assert_eq!(root.names().len(), usize::from(inodes == 6));
         }
         let _mount = mount_tmpfs(root.path(), "size=64k", 0);
