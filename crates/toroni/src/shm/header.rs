@@ -282,7 +282,8 @@ fn check_common(
     path: &Path,
 ) -> Result<(), OpenError> {
     let path = path.to_owned();
-    if bytes.len() >= MAGIC.len() && bytes[..MAGIC.len()] != MAGIC {
+    let known = MAGIC.len().min(bytes.len());
+    if bytes[..known] != MAGIC[..known] {
         return Err(OpenError::NotABus { path, what: "its first bytes are others".to_owned() });
     }
     if bytes.len() < wanted_bytes {
