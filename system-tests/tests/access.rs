@@ -232,7 +232,8 @@ fn publishers_go_on_whatever_a_subscriber_does_to_its_file() {
         assert_eq!(outcome.code, Some(1), "{spoil}: {outcome:?}");
         assert!(!outcome.stderr.contains("panicked"), "{spoil}: {outcome:?}");
         drop(subscriber);
-        let _ = place.root.succeed(&["clean", "b"]);
+        // Of all buses: the one with a directory for a socket is left alone, with the reason.
+        let _ = place.root.succeed(&["clean"]);
     }
 }
 
