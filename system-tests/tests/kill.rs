@@ -152,7 +152,9 @@ fn wait(random: &mut Random) -> &'static str {
 }
 
 fn take_stalls(stage: &Stage, workers: &[u32]) -> Duration {
-    let longest = workers.iter().map(|id| stage.board.longest_stall(*id)).max();
+    let stalls: Vec<Duration> = workers.iter().map(|id| stage.board.longest_stall(*id)).collect();
+    println!("longest stalls of two subscribers and two publishers: {stalls:.1?}");
+    let longest = stalls.into_iter().max();
     workers.iter().for_each(|id| stage.board.forget_stall(*id));
     longest.unwrap_or_default()
 }

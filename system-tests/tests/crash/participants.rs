@@ -8,7 +8,7 @@ use toroni::crash::CrashPoint as P;
 /// A publisher dies as it publishes.
 ///
 /// The first time, another one publishes beside it. The second time it is alone, and the next one may
-/// get its slot. Later times, another one is there and holds still: it has to find out.
+/// get its slot. Later times, another one is there and holds still, and finds out after others.
 pub(crate) fn publisher(case: &Case, stalls: &mut Stalls) {
     let mut scene = Scene::new(case);
     match case.n {
@@ -32,6 +32,10 @@ pub(crate) fn publisher(case: &Case, stalls: &mut Stalls) {
         let board = &scene.stage.board;
         let ids: Vec<u32> = scene.subscribers.iter().map(|subscriber| subscriber.id).collect();
         scene.soon(|| ids.iter().all(|id| board.count(*id) >= *committed.start()));
+    }
+    if case.n == 2 || case.n > 2 && case.seed.is_multiple_of(2) {
+        let probe = scene.stage.start("probe", &[&seed]);
+        drop(probe.running.succeed());
     }
     scene.stage.board.set_phase(Phase::Run);
     scene.go_on(stalls);

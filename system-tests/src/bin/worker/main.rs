@@ -9,6 +9,7 @@ mod fork;
 mod idle;
 mod join;
 mod options;
+mod probe;
 mod publish;
 mod step;
 mod subscribe;
@@ -25,6 +26,7 @@ fn main() {
         "step" => step::run(&options),
         "join" => join::run(&options),
         "create" => create::run(&options),
+        "probe" => probe::run(&options),
         "fork" => fork::run(&options),
         "idle" => idle::run(&options),
         role => panic!("no role {role:?}"),
