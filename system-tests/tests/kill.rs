@@ -9,8 +9,8 @@ use system_tests::worker::{BUS, GROUP, Stage, Worker};
 use system_tests::{Random, Watchdog, wait_until};
 use toroni::{LockKind, Policy};
 
-/// What a loaded machine keeps; the real figure is printed.
-const LONGEST_STALL: Duration = Duration::from_secs(1);
+/// What a loaded machine keeps with unoptimised processes; the real figures are printed.
+const LONGEST_STALL: Duration = Duration::from_secs(5);
 
 #[test]
 fn the_others_go_on_with_the_lock_kind_lease() {
