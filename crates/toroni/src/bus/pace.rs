@@ -35,9 +35,12 @@ pub(super) enum Step {
 }
 
 const LONGEST_PAUSE: u32 = 64;
-/// The pause that is tried, after so many messages that came one by one, each within so many looks.
-const TRIED_PAUSE: u32 = 8;
+/// The pause that is tried: long enough for several messages of a stream.
+const TRIED_PAUSE: u32 = 32;
+/// Messages that come one by one, each within so many looks, until a pause is tried. Each try in vain
+/// doubles their number, up to the most.
 const SINGLES_UNTIL_TRY: u32 = 16;
+const MOST_SINGLES_UNTIL_TRY: u32 = 1024;
 const LOOKS_OF_A_STREAM: u32 = 32;
 /// Empty looks before `Backoff` yields, and before it sleeps.
 const SPINS: u32 = 200;
@@ -46,7 +49,7 @@ const YIELDS: u32 = 10;
 const LOOKS_UNTIL_CHECK: u32 = 256;
 
 /// The looks of one subscriber.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Pace {
     /// Empty looks since the last message.
     looks: u32,
@@ -54,12 +57,27 @@ pub(super) struct Pace {
     looks_before: u32,
     /// Pauses of the processor at the first empty look.
     pause: u32,
-    /// Messages that came one by one, in a row.
+    /// Messages that came one by one since the last try, and how many are to come until the next.
     singles: u32,
+    singles_until_try: u32,
     /// The bus's sequence at the last first empty look.
     sequence: u64,
     /// Sleeps since the last message.
     sleeps: u32,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            looks: 0,
+            looks_before: 0,
+            pause: 0,
+            singles: 0,
+            singles_until_try: SINGLES_UNTIL_TRY,
+            sequence: 0,
+            sleeps: 0,
+        }
+    }
 }
 
 impl Pace {
@@ -96,15 +114,19 @@ impl Pace {
     fn learn(&mut self, messages: u64) {
         if messages > 1 {
             self.pause = (self.pause * 2 + 1).min(LONGEST_PAUSE);
+            self.singles = 0;
+            self.singles_until_try = SINGLES_UNTIL_TRY;
             return;
         }
         self.pause /= 2;
-        self.singles = self.singles.wrapping_add(1);
-        if self.pause == 0
-            && self.looks_before <= LOOKS_OF_A_STREAM
-            && self.singles.is_multiple_of(SINGLES_UNTIL_TRY)
-        {
+        self.singles += 1;
+        if self.looks_before > LOOKS_OF_A_STREAM {
+            self.singles = 0;
+        }
+        if self.singles >= self.singles_until_try {
             self.pause = TRIED_PAUSE;
+            self.singles = 0;
+            self.singles_until_try = (self.singles_until_try * 2).min(MOST_SINGLES_UNTIL_TRY);
         }
     }
 
@@ -153,19 +175,23 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_of_single_messages_is_tried_and_a_slow_one_is_not() {
-        let pauses = |looks| {
+    fn single_messages_are_tried_ever_less_and_slow_ones_never() {
+        let tries = |looks: u32, messages: u64| {
             let mut pace = Pace::default();
-            (0..100)
-                .filter(|_| {
-                    let step = pause_after(&mut pace, 1, looks, 1);
-                    pace.found();
-                    step != Step::Pause(0)
-                })
-                .count()
+            let mut count = 0;
+            for sequence in 1..=messages {
+                for _ in 0..looks {
+                    count += u32::from(
+                        pace.empty(WaitStrategy::Spin, sequence) == Step::Pause(TRIED_PAUSE),
+                    );
+                }
+                pace.found();
+            }
+            count
         };
-        assert!((5..40).contains(&pauses(3)), "{}", pauses(3));
-        assert_eq!(pauses(100), 0);
+        assert!((2..6).contains(&tries(3, 200)), "{}", tries(3, 200));
+        assert!((8..20).contains(&tries(3, 10_000)), "{}", tries(3, 10_000));
+        assert_eq!(tries(100, 10_000), 0);
     }
 
     #[test]
