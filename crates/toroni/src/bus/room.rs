@@ -10,7 +10,7 @@ use super::{clock, local};
 use crate::crash::{self, CrashPoint};
 use crate::error::{Corrupt, PublishError};
 use crate::notify::futex;
-use crate::ring::backpressure::Verdict;
+use crate::ring::backpressure::{Verdict, charge_overslept};
 use crate::ring::slots::{SlotView, slowest};
 use crate::settings::Policy;
 use crate::shm::snapshot::ReaderSnapshot;
@@ -91,6 +91,7 @@ impl Publishing {
                     let slept_ns = clock::monotonic_ns().saturating_sub(now_ns);
                     counts.waited_ns.fetch_add(slept_ns, Ordering::Relaxed);
                     held = self.hold(terms)?;
+                    charge_overslept(terms.policy, &control.budget.0, slice_ns, slept_ns);
                 }
             }
         }

@@ -92,6 +92,17 @@ impl Patience {
     }
 }
 
+/// Charges what a waiter slept beyond its slice, which a busy machine can make much longer. Under the
+/// writer lock, as [`Patience::judge`]. Several that overslept together are each charged: the budget is
+/// what the group is slowed by at the most.
+pub(crate) fn charge_overslept(policy: Policy, budget: &Budget, slice_ns: u64, slept_ns: u64) {
+    if matches!(policy, Policy::Bounded { .. }) {
+        let spent = budget.spent_ns.load(Ordering::Relaxed);
+        let over = slept_ns.saturating_sub(slice_ns);
+        budget.spent_ns.store(spent.saturating_add(over), Ordering::Relaxed);
+    }
+}
+
 /// Opens a new interval if the last one is over, or lies in the future (another clock, or a hostile
 /// hand).
 fn open_interval(budget: &Budget, now_ns: u64, per_ns: u64) {
@@ -176,6 +187,15 @@ mod tests {
         }
         // 5,000 steps of 1 ms: five intervals.
         assert_eq!(waited, 5 * 3 * MS);
+    }
+
+    #[test]
+    fn oversleeping_is_charged() {
+        let budget = Budget::default();
+        let policy = Policy::Bounded { budget: ms(3), per: ms(1000) };
+        assert_eq!(Patience::new(policy, None).judge(2000 * MS, &budget), Verdict::Wait(MS));
+        charge_overslept(policy, &budget, MS, 4 * MS);
+        assert_eq!(Patience::new(policy, None).judge(2004 * MS, &budget), Verdict::Overwrite);
     }
 
     #[test]
