@@ -522,7 +522,8 @@ mod tests {
             one.release(&control);
             std::thread::scope(|scope| {
                 scope.spawn(|| {
-                    assert!(!two.acquire(&control, soon(), &Dead(vec![])).unwrap().owner_died);
+                    let patient = Effort::Until(None);
+                    assert!(!two.acquire(&control, patient, &Dead(vec![])).unwrap().owner_died);
                     two.release(&control);
                 });
             });
