@@ -33,24 +33,11 @@ impl PublisherClaim {
         let segment = PublishersSegment::open(directory, header)?;
         let leases = LeaseTester::open(directory, BusFile::Publishers)?;
         let limit = header.settings.max_publishers;
-        for number in 0..limit {
-            if matches!(leases.is_held(number), Ok(true)) {
-                continue;
-            }
-            let Some(lease) = Lease::try_claim(directory, BusFile::Publishers, number)? else {
-                continue;
-            };
-            let generation = slots::claim_publisher(segment.slot(number), identity);
-            return Ok(Self {
-                segment,
-                lease: Some(lease),
-                number,
-                leases,
-                generation,
-                slots: limit,
-            });
-        }
-        Err(OpenError::TooManyPublishers { limit })
+        let lease = Lease::claim_any(directory, BusFile::Publishers, limit, &leases)?
+            .ok_or(OpenError::TooManyPublishers { limit })?;
+        let number = lease.slot();
+        let generation = slots::claim_publisher(segment.slot(number), identity);
+        Ok(Self { segment, lease: Some(lease), number, leases, generation, slots: limit })
     }
 
     pub(super) fn owner(&self) -> Owner {

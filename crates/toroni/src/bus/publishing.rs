@@ -192,13 +192,11 @@ impl Publishing {
         record: Record<'_>,
         terms: &Terms,
     ) -> Result<(), PublishError> {
-        let mut held = match acquired {
+        let held = match acquired {
             Some(acquired) => self.begin(acquired)?,
             None => self.hold_contended(terms)?,
         };
-        if !held.session.fits(record.bytes()) {
-            held = self.make_room(held, record.bytes(), terms)?;
-        }
+        let mut held = self.with_room(held, record.bytes(), terms)?;
         held.session.write(record);
         self.count(1, record.bytes());
         drop(held);
@@ -215,10 +213,7 @@ impl Publishing {
         terms: &Terms,
     ) -> Result<(), PublishError> {
         self.check_fork()?;
-        let mut held = self.hold(terms)?;
-        if !held.session.fits(bytes) {
-            held = self.make_room(held, bytes, terms)?;
-        }
+        let mut held = self.with_room(self.hold(terms)?, bytes, terms)?;
         held.session.write_batch(records, bytes);
         self.count(count, bytes);
         drop(held);
@@ -270,10 +265,7 @@ impl Publishing {
         fill: impl FnOnce(&[AtomicU64]) -> R,
     ) -> Result<R, PublishError> {
         self.check_fork()?;
-        let mut held = self.hold(terms)?;
-        if !held.session.fits(bytes) {
-            held = self.make_room(held, bytes, terms)?;
-        }
+        let mut held = self.with_room(self.hold(terms)?, bytes, terms)?;
         let result = {
             let _mark = held::mark(self.bus_id);
             // Should `fill` unwind, `held` unlocks, and nothing is visible.
@@ -320,6 +312,17 @@ impl Publishing {
             Some(acquired) => self.begin(acquired),
             None => self.hold_contended(terms),
         }
+    }
+
+    /// The lock as it is if `bytes` more fit, else after room was made for them.
+    #[inline]
+    fn with_room<'a>(
+        &'a self,
+        held: Held<'a>,
+        bytes: u64,
+        terms: &Terms,
+    ) -> Result<Held<'a>, PublishError> {
+        if held.session.fits(bytes) { Ok(held) } else { self.make_room(held, bytes, terms) }
     }
 
     #[cold]

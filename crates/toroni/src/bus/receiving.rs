@@ -129,11 +129,17 @@ impl Subscriber {
 
     /// All has been read.
     fn caught_up(&mut self) {
-        if let Some(local) = &self.local {
-            local.note_thread();
-        }
         if self.cursor.position != self.published || self.asked_at.is_some() {
             self.publish_position(true);
+        } else {
+            self.note_thread();
+        }
+    }
+
+    /// Notes that the calling thread reads, for publishers that would wait for it.
+    fn note_thread(&self) {
+        if let Some(local) = &self.local {
+            local.note_thread();
         }
     }
 
@@ -198,9 +204,7 @@ impl Subscriber {
     /// reader is pausing, else when it is worth it.
     #[cold]
     fn publish_position(&mut self, pausing: bool) {
-        if let Some(local) = &self.local {
-            local.note_thread();
-        }
+        self.note_thread();
         let slot = self.claim.slot();
         self.published = self.cursor.position;
         self.publish_at =

@@ -97,7 +97,7 @@ impl Publishing {
         }
     }
 
-    /// What is asked now and then: once a lap, and for each slice of a wait.
+    /// What is asked now and then: once a lap, and for each block that needs a look at the readers.
     fn check_slowly(&self, held: &Held<'_>, wanted: u64) -> Result<(), PublishError> {
         let files = [
             (self.ring.was_damaged(), RING_TRUNCATED),
@@ -108,12 +108,12 @@ impl Publishing {
         let lap = |position: u64| position / shape.capacity();
         let reserved = self.ring.control().reserved.0.load(Ordering::Relaxed);
         let once_a_lap = lap(reserved) != lap(wanted);
-        let waiting = !self.horizon.covers(
+        let is_beyond_horizon = !self.horizon.covers(
             wanted,
             shape.capacity(),
             self.readers.control().joins.0.load(Ordering::Acquire),
         );
-        if !once_a_lap && !waiting {
+        if !once_a_lap && !is_beyond_horizon {
             return Ok(());
         }
         if held.session.tail() > reserved {

@@ -63,19 +63,10 @@ impl Subscribing {
     /// Takes a free slot, or that of a dead subscriber.
     fn claim(self: &Arc<Self>, identity: &Identity) -> Result<ReaderClaim, OpenError> {
         let limit = self.ring.header().settings.max_subscribers;
-        for number in 0..limit {
-            // Saves the opening of a descriptor for each slot that is taken.
-            if matches!(self.leases.is_held(number), Ok(true)) {
-                continue;
-            }
-            let Some(lease) = Lease::try_claim(&self.directory, BusFile::Readers, number)? else {
-                continue;
-            };
-            let slot = self.readers.slot(number);
-            let generation = slots::claim(slot, identity);
-            return Ok(ReaderClaim { subscribing: self.clone(), lease, generation });
-        }
-        Err(OpenError::TooManySubscribers { limit })
+        let lease = Lease::claim_any(&self.directory, BusFile::Readers, limit, &self.leases)?
+            .ok_or(OpenError::TooManySubscribers { limit })?;
+        let generation = slots::claim(self.readers.slot(lease.slot()), identity);
+        Ok(ReaderClaim { subscribing: self.clone(), lease, generation })
     }
 }
 

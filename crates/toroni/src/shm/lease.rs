@@ -52,6 +52,24 @@ impl Lease {
         }
     }
 
+    /// Takes the first lease below `limit` that nobody holds; `None` if all are held. `tester` is one of
+    /// the same file: it saves the opening of a description for each slot that is taken.
+    pub(crate) fn claim_any(
+        directory: &BusDirectory,
+        file: BusFile,
+        limit: u32,
+        tester: &LeaseTester,
+    ) -> Result<Option<Self>, OpenError> {
+        for slot in 0..limit {
+            if !matches!(tester.is_held(slot), Ok(true))
+                && let Some(lease) = Self::try_claim(directory, file, slot)?
+            {
+                return Ok(Some(lease));
+            }
+        }
+        Ok(None)
+    }
+
     /// The slot.
     pub(crate) fn slot(&self) -> u32 {
         self.slot

@@ -207,16 +207,7 @@ impl WriterLock {
             None => word == 0 || before == word,
             Some(owner) => before & OWNER == owner.0 && owner != self.me && obituary.is_dead(owner),
         };
-        if died
-            && lock
-                .compare_exchange(
-                    word,
-                    self.me.0 | word & WAITERS,
-                    Ordering::Acquire,
-                    Ordering::Relaxed,
-                )
-                .is_ok()
-        {
+        if died && self.seize(lock, word, word & WAITERS) {
             return Ok(Acquired { owner_died: owner.is_some() });
         }
         Err(Denied::Busy)
@@ -229,9 +220,7 @@ impl WriterLock {
         obituary: &impl Obituary,
     ) -> Result<Acquired, Denied> {
         for look in 0..SPINS + YIELDS {
-            if lock.load(Ordering::Relaxed) == 0
-                && lock.compare_exchange(0, self.me.0, Ordering::Acquire, Ordering::Relaxed).is_ok()
-            {
+            if lock.load(Ordering::Relaxed) == 0 && self.seize(lock, 0, 0) {
                 return Ok(Acquired { owner_died: false });
             }
             if look < SPINS {
@@ -250,11 +239,7 @@ impl WriterLock {
             let Some(owner) = Owner::of(word) else {
                 if word & STARVING == 0 || starving {
                     // Others may sleep: only the last waiter would know that there are none.
-                    let mine = self.me.0 | WAITERS;
-                    if lock
-                        .compare_exchange(word, mine, Ordering::Acquire, Ordering::Relaxed)
-                        .is_ok()
-                    {
+                    if self.seize(lock, word, WAITERS) {
                         return Ok(Acquired { owner_died: false });
                     }
                 } else {
@@ -267,11 +252,7 @@ impl WriterLock {
                 tested = now;
                 // A thread of this very participant lives as this process does.
                 if owner != self.me && obituary.is_dead(owner) {
-                    let mine = self.me.0 | WAITERS;
-                    if lock
-                        .compare_exchange(word, mine, Ordering::Acquire, Ordering::Relaxed)
-                        .is_ok()
-                    {
+                    if self.seize(lock, word, WAITERS) {
                         return Ok(Acquired { owner_died: true });
                     }
                     continue;
@@ -318,16 +299,15 @@ impl WriterLock {
         let owner = Owner::of(word)?;
         // Also if it is this very owner: it has not taken the lock yet, so the word is wrong, or from a
         // generation whose low bits were the same.
-        (owner.slot() == self.me.slot()
-            && lock
-                .compare_exchange(
-                    word,
-                    self.me.0 | word & WAITERS,
-                    Ordering::Acquire,
-                    Ordering::Relaxed,
-                )
-                .is_ok())
-        .then_some(Acquired { owner_died: true })
+        (owner.slot() == self.me.slot() && self.seize(lock, word, word & WAITERS))
+            .then_some(Acquired { owner_died: true })
+    }
+
+    /// Puts this participant in the place of exactly `word`, with the bit WAITERS as given.
+    fn seize(&self, lock: &AtomicU32, word: u32, waiters: u32) -> bool {
+        // LOCK
+        lock.compare_exchange(word, self.me.0 | waiters, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
     }
 }
 
