@@ -21,7 +21,7 @@ use std::time::Duration;
 use toroni::{Bus, BusConfig};
 
 /// How long a command sleeps at a time before it looks at the signals and at its output again. A
-/// blocked subscriber looks at the ring every 100 ms at the least, so this wakes nobody more often.
+/// silent subscriber looks at the ring every 250 ms by itself, so this wakes it little more often.
 const LOOK_UP_EVERY: Duration = Duration::from_millis(200);
 
 /// Does what the command line says.

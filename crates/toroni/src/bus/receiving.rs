@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 
 /// Whoever should wake a subscriber may have died before it did so: it looks again after this.
 const SLEEP: Duration = Duration::from_millis(50);
-/// After some time without any message it looks half as often: a sleep of 50 ms can cost more than
-/// 0.1 % of a core by itself, on a virtual machine.
-const LONG_SLEEP: Duration = Duration::from_millis(100);
+/// After some time without any message it looks less often: even a bare sleep of 100 ms costs close to
+/// 0.1 % of a core by itself, on an idle virtual machine.
+const LONG_SLEEP: Duration = Duration::from_millis(250);
 const SLEEPS_UNTIL_LONG: u32 = 20;
 /// Sleeps between two looks whether the bus still exists: the look is several system calls, which
 /// would double the cost of a sleep, and would come with each message to one that sleeps in between.
