@@ -124,14 +124,17 @@ fn kills_under_load_harm_no_other_container() {
         } else {
             victim.kill(&mut order);
         }
-        wait_until("it is gone", || !std::path::Path::new(&format!("/proc/{process}")).exists());
+        wait_until_gone(process);
         killed.push((id, stage.board.count(id)));
         let seen = stage.board.count(survivor.id);
         wait_until("the survivor goes on", || stage.board.count(survivor.id) > seen);
         victims.push(start_in(&mut stage, &one, "publish", &["kind=mixed"]));
     }
     for victim in victims {
+        // The program dies after its container's first process, and it holds a slot until then.
+        let process = wait_for_program(&victim);
         victim.kill(&mut order);
+        wait_until_gone(process);
     }
     // What the dead left goes, and the living stay.
     let _ = stage.root.succeed(&["clean"]);
@@ -220,6 +223,11 @@ fn wait_for_program(worker: &Worker) -> u32 {
         found.is_some()
     });
     found.unwrap()
+}
+
+/// Waits until a process of a container, which others killed, has been taken apart.
+fn wait_until_gone(process: u32) {
+    wait_until("it is gone", || !std::path::Path::new(&format!("/proc/{process}")).exists());
 }
 
 /// Kills a process of a container, which is a descendant of this one.
