@@ -3,6 +3,7 @@
 
 mod check;
 mod command;
+mod counts;
 mod crash;
 mod deny;
 mod directions;
@@ -41,6 +42,8 @@ enum Task {
     Kill(kill::Options),
     /// The loom models: every interleaving that the memory model allows, within their bounds
     Loom(loom::Options),
+    /// Counts the instructions of the hot paths and compares them with the committed baseline
+    Counts(counts::Options),
     /// Breaks the protocol in each known way and demands that a test notices
     Mutants(mutants::Options),
 }
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Task::Crash(options) => crash::run(&options),
         Task::Kill(options) => kill::run(&options),
         Task::Loom(options) => loom::run(&options),
+        Task::Counts(options) => counts::run(&options),
         Task::Mutants(options) => mutants::run(&options),
     };
     match outcome {

@@ -1,0 +1,55 @@
+//! The program whose instructions `cargo xtask counts` counts, one path at a time, under callgrind.
+//!
+//! ```text
+//!   toroni-counts list          the names of all paths, one a line
+//!   toroni-counts run NAME      runs one path; prints how many messages were counted
+//! ```
+//!
+//! `paths.rs` has the table of paths. What is in this crate does not know how instructions are
+//! counted: it only runs the counted part, and nothing else, inside of the function
+//! `toroni_counted`, at whose calls callgrind starts and stops.
+//!
+//! One process and one thread: what another one does at the same time would make the counts differ.
+//! Nothing but the two crates is in here, so that the library is compiled as its users compile it.
+
+mod paths;
+mod stage;
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use crate::paths::PATHS;
+use crate::stage::Stage;
+
+/// Rounds of a path. With the messages of one round it is a megabyte of the stream and more: more than
+/// a dozen blocks of the ring, so that what is done once a block is counted in its due share.
+const ROUNDS: u64 = 64;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match words[..] {
+        ["list"] => {
+            PATHS.iter().for_each(|path| println!("{}", path.name));
+            Ok(())
+        }
+        ["run", name] => run(name),
+        _ => Err("say `list` or `run NAME`; or better `cargo xtask counts`".into()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("toroni-counts: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(name: &str) -> Result<(), Box<dyn Error>> {
+    let path = PATHS
+        .iter()
+        .find(|path| path.name == name)
+        .ok_or_else(|| format!("no path is called {name}: see `list`"))?;
+    println!("{}", (path.run)(&mut Stage::new()?, ROUNDS)?);
+    Ok(())
+}

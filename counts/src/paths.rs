@@ -1,0 +1,168 @@
+//! The table of hot paths whose instructions are counted. A new one is a line in the table and, if it is
+//! like none of the others, a function below; then `cargo xtask counts --bless`.
+
+use std::hint::black_box;
+
+use toroni::{PublishError, Publisher, ReceiveError, Subscriber};
+
+use crate::stage::{Outcome, Stage, toroni_counted};
+
+/// One path.
+pub(crate) struct Path {
+    /// Its name in the baseline, and on the command line.
+    pub(crate) name: &'static str,
+    /// Runs so many rounds; returns how many messages were counted.
+    pub(crate) run: fn(&mut Stage, u64) -> Outcome<u64>,
+}
+
+/// Every path. In each a subscriber keeps up: after each round it has read everything.
+pub(crate) const PATHS: &[Path] = &[
+    Path { name: "publish-8", run: |stage, rounds| publish(stage, rounds, 8) },
+    Path { name: "publish-64", run: |stage, rounds| publish(stage, rounds, 64) },
+    Path { name: "publish-1024", run: |stage, rounds| publish(stage, rounds, 1024) },
+    // The subscriber has slept and might again: publishers look, and find that nobody does.
+    Path {
+        name: "publish-8-to-one-that-slept",
+        run: |stage, rounds| {
+            stage.sleep_once()?;
+            publish(stage, rounds, 8)
+        },
+    },
+    Path { name: "batch-of-64-8", run: |stage, rounds| batch(stage, rounds, 64, 8) },
+    Path { name: "burst-of-1000-8", run: |stage, rounds| burst(stage, rounds, 1000, 8) },
+    Path { name: "burst-of-1000-64", run: |stage, rounds| burst(stage, rounds, 1000, 64) },
+    Path { name: "receive-8", run: |stage, rounds| receive(stage, rounds, 8) },
+    Path { name: "receive-64", run: |stage, rounds| receive(stage, rounds, 64) },
+    Path { name: "borrow-64", run: |stage, rounds| borrow(stage, rounds, 64) },
+    Path { name: "filter-miss-8", run: |stage, rounds| filter_miss(stage, rounds, 8) },
+];
+
+/// Messages of a round, where the path does not say it. They fit the ring.
+const MESSAGES: usize = 1024;
+
+fn publish(stage: &mut Stage, rounds: u64, bytes: usize) -> Outcome<u64> {
+    let payload = vec![7; bytes];
+    publishing(stage, rounds, MESSAGES, |publisher| {
+        for _ in 0..MESSAGES {
+            publisher.publish(black_box(&payload))?;
+        }
+        Ok(())
+    })
+}
+
+fn batch(stage: &mut Stage, rounds: u64, messages: usize, bytes: usize) -> Outcome<u64> {
+    let payloads = vec![vec![7; bytes]; messages];
+    const BATCHES: usize = 16;
+    publishing(stage, rounds, BATCHES * messages, |publisher| {
+        for _ in 0..BATCHES {
+            publisher.publish_batch(black_box(&payloads))?;
+        }
+        Ok(())
+    })
+}
+
+fn burst(stage: &mut Stage, rounds: u64, messages: usize, bytes: usize) -> Outcome<u64> {
+    let payloads = vec![vec![7; bytes]; messages];
+    publishing(stage, rounds, messages, |publisher| {
+        publisher.burst(black_box(&payloads)).map_err(|error| error.source)
+    })
+}
+
+fn receive(stage: &mut Stage, rounds: u64, bytes: usize) -> Outcome<u64> {
+    receiving(stage, rounds, bytes, |subscriber| {
+        for _ in 0..MESSAGES {
+            black_box(subscriber.receive()?.payload());
+        }
+        Ok(())
+    })
+}
+
+/// Reads the first eight bytes in place.
+fn borrow(stage: &mut Stage, rounds: u64, bytes: usize) -> Outcome<u64> {
+    receiving(stage, rounds, bytes, |subscriber| {
+        for _ in 0..MESSAGES {
+            let Some(message) = subscriber.borrow()? else { break };
+            let mut first = [0; 8];
+            message.payload().copy_to(0, &mut first);
+            message.validate()?;
+            black_box(first);
+        }
+        Ok(())
+    })
+}
+
+/// Messages of another topic, and at the end of the round one that the subscriber wants: its call
+/// returns then, and has passed over all the others.
+fn filter_miss(stage: &mut Stage, rounds: u64, bytes: usize) -> Outcome<u64> {
+    let payloads = vec![vec![7; bytes]; MESSAGES - 1];
+    for round in 0..=rounds {
+        stage.elsewhere.burst(&payloads)?;
+        stage.publisher.publish(&payloads[0])?;
+        let subscriber = &mut stage.subscriber;
+        let mut pass_over = || subscriber.receive().map(|message| message.payload().len());
+        black_box(if round == 0 { pass_over()? } else { toroni_counted(pass_over)? });
+        stage.receive_all(0)?;
+    }
+    Ok(rounds * MESSAGES as u64)
+}
+
+/// Counts `publish`, which publishes `messages`. The first round is not counted: it meets what is
+/// done once.
+fn publishing(
+    stage: &mut Stage,
+    rounds: u64,
+    messages: usize,
+    mut publish: impl FnMut(&Publisher) -> Result<(), PublishError>,
+) -> Outcome<u64> {
+    for round in 0..=rounds {
+        if round == 0 {
+            publish(&stage.publisher)?;
+        } else {
+            toroni_counted(|| publish(&stage.publisher))?;
+        }
+        stage.receive_all(messages as u64)?;
+    }
+    Ok(rounds * messages as u64)
+}
+
+/// Counts `receive`, which receives [`MESSAGES`] of so many bytes. The first round is not counted.
+fn receiving(
+    stage: &mut Stage,
+    rounds: u64,
+    bytes: usize,
+    mut receive: impl FnMut(&mut Subscriber) -> Result<(), ReceiveError>,
+) -> Outcome<u64> {
+    let payloads = vec![vec![7; bytes]; MESSAGES];
+    for round in 0..=rounds {
+        stage.publisher.burst(&payloads)?;
+        if round == 0 {
+            receive(&mut stage.subscriber)?;
+        } else {
+            toroni_counted(|| receive(&mut stage.subscriber))?;
+        }
+        stage.receive_all(0)?;
+    }
+    Ok(rounds * MESSAGES as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_path_runs_and_delivers_what_it_counts() {
+        for path in PATHS {
+            let mut stage = Stage::new().unwrap();
+            let counted = (path.run)(&mut stage, 3).unwrap();
+            assert!(counted >= 3000, "{}: {counted}", path.name);
+            assert_eq!(stage.subscriber.stats().lost_messages, 0, "{}", path.name);
+        }
+    }
+
+    #[test]
+    fn no_two_paths_have_one_name() {
+        let names: BTreeSet<&str> = PATHS.iter().map(|path| path.name).collect();
+        assert_eq!(names.len(), PATHS.len());
+    }
+}

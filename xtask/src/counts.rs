@@ -1,0 +1,65 @@
+//! `cargo xtask counts`: how many instructions each hot path of the library takes for a message,
+//! counted by callgrind and compared with the baseline that is committed.
+//!
+//! The paths are the crate `toroni-counts` (`counts/src/paths.rs`). What is compared does not depend
+//! on the load of the machine: a count is the same at each run of the same program.
+
+mod baseline;
+mod callgrind;
+mod comparison;
+
+use clap::Args;
+
+use self::baseline::Counts;
+use self::callgrind::Counter;
+use self::comparison::Comparison;
+use crate::command::Failure;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Only the paths whose names contain this
+    filter: Option<String>,
+    /// Make what is counted now the baseline, for all paths
+    #[arg(long, conflicts_with = "filter")]
+    bless: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    let filter = options.filter.as_deref().unwrap_or_default();
+    let counter = Counter::new()?;
+    let mut names = counter.paths()?;
+    names.retain(|name| name.contains(filter));
+    if names.is_empty() {
+        return Err(Failure(format!("no path's name contains {filter}: see counts/src/paths.rs")));
+    }
+
+    let mut now = Counts { made_with: callgrind::made_with()?, ..Counts::default() };
+    for name in &names {
+        let instructions = counter.instructions_per_message(name)?;
+        now.instructions_per_message.insert(name.clone(), instructions);
+    }
+
+    let file = baseline::file();
+    // One that cannot be read is no reason not to write it anew.
+    let before = match Counts::read(&file) {
+        Err(_) if options.bless => Counts::default(),
+        read => read?,
+    };
+    let comparison = Comparison::new(&names, &now, &before, filter);
+    println!("\n{comparison}");
+    if options.bless {
+        now.write(&file)?;
+        println!(
+            "{} is written: commit it, and say in the message what the change costs or gains",
+            baseline::shown(&file)
+        );
+        return Ok(());
+    }
+    if let Some(hint) = comparison.hint() {
+        println!("{hint}");
+    }
+    match comparison.objection(&baseline::shown(&file), &baseline::shown(&counter.folder)) {
+        Some(objection) => Err(Failure(objection)),
+        None => Ok(()),
+    }
+}
