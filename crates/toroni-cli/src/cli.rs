@@ -1,5 +1,6 @@
 //! The command line: what each command takes, with an example for each.
 
+use crate::commands::bench::options::Bench;
 use crate::human::{parse_bytes, parse_interval, parse_mode, parse_rate};
 use crate::settings::{parse_lock, parse_notify, parse_policy};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
@@ -43,7 +44,7 @@ pub(crate) struct Place {
 }
 
 /// The commands without a bus, or with one of their own: `--bus` means nothing there.
-const WITHOUT_BUS: [&str; 6] = ["completions", "create", "demo", "doctor", "ls", "man"];
+const WITHOUT_BUS: [&str; 7] = ["bench", "completions", "create", "demo", "doctor", "ls", "man"];
 /// Those that look at no directory either.
 const WITHOUT_DIR: [&str; 2] = ["completions", "man"];
 
@@ -105,6 +106,8 @@ Exit code 1 if a check fails; warnings do not count.")]
     Doctor(List),
     /// Free what the dead left behind; remove buses that nobody holds
     Clean(Clean),
+    /// Measure throughput, latency and behaviour under stress on this machine
+    Bench(Bench),
     /// Print the completions for a shell
     Completions(Completions),
     /// Print a manual page

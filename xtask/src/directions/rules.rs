@@ -4,9 +4,9 @@
 //! ```text
 //!   crates                 modules of crates/toroni/src
 //!
-//!   toroni-cli   bench …                bus
-//!         \       /             /     /     \     \
-//!          toroni            topic  ring    shm  notify
+//!   toroni-cli                          bus
+//!      |  \ toroni-rig          /     /     \     \
+//!      toroni /              topic  ring    shm  notify
 //!                                     ^------'            shm sees ring::layout
 //!                                                         and ring::position only
 //!                     settings  error  crash  sync        the bottom: everyone may use it;
@@ -30,7 +30,8 @@ pub(super) const CRATES: &[Crate] = &[
         members: &[],
         foreign: Some(&["libc", "rustix", "thiserror", "tokio", "loom"]),
     },
-    Crate { name: "toroni-cli", members: &["toroni"], foreign: None },
+    Crate { name: "toroni-rig", members: &["toroni"], foreign: None },
+    Crate { name: "toroni-cli", members: &["toroni", "toroni-rig"], foreign: None },
     // Drives the program as its users do; the library is for what only a process can show.
     Crate { name: "system-tests", members: &["toroni"], foreign: None },
     // Counts the library as its users compile it: another dependency could change what is compiled.

@@ -1,5 +1,6 @@
 //! One file for each command. Each takes its arguments and returns when it has let go of the bus.
 
+pub(crate) mod bench;
 mod clean;
 mod completions;
 mod create;
@@ -47,6 +48,7 @@ pub(crate) fn run(cli: Cli, matches: &ArgMatches) -> Result<(), Failure> {
             });
             clean::run(&place, &arguments, named)
         }
+        Command::Bench(arguments) => bench::run(&place, &arguments),
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Man(arguments) => man::run(&arguments),
     }

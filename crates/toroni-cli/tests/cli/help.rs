@@ -3,7 +3,7 @@
 use crate::support::Buses;
 use std::process::{Command, Stdio};
 
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 13] = [
     "demo",
     "pub",
     "sub",
@@ -14,6 +14,7 @@ const COMMANDS: [&str; 12] = [
     "topics",
     "doctor",
     "clean",
+    "bench",
     "completions",
     "man",
 ];
@@ -52,7 +53,7 @@ fn options_are_shown_where_they_mean_something() {
     let buses = Buses::new();
     for (commands, bus, dir) in [
         (&["pub", "sub", "hz", "info", "topics", "clean"][..], true, true),
-        (&["ls", "doctor", "demo", "create"], false, true),
+        (&["ls", "doctor", "demo", "create", "bench"], false, true),
         (&["completions", "man"], false, false),
     ] {
         for command in commands {

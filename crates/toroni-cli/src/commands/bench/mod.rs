@@ -1,0 +1,96 @@
+//! `toroni bench`: the rig's workloads on this library. What is measured, and how, is in the crate
+//! `toroni-rig`; here are the options, the progress bar and the printing.
+
+pub(crate) mod options;
+
+use crate::cli::Place;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::stop::{Patience, Stop};
+use options::{Bench, Shared, Workload};
+use std::cell::RefCell;
+use std::path::Path;
+use toroni_rig::family::{Launch, Observer, Program};
+use toroni_rig::report::Report;
+use toroni_rig::transports::{self, Toroni};
+use toroni_rig::workload::throughput;
+use toroni_rig::{child, transport::Transport};
+
+/// Measures, and prints the report.
+pub(crate) fn run(place: &Place, arguments: &Bench) -> Result<(), Failure> {
+    match &arguments.workload {
+        Workload::Throughput(options) => {
+            measure(place, &options.shared, |launch| throughput::run(launch, &options.options()))
+        }
+        Workload::Child => {
+            if child::run(transports::perform).is_err() {
+                // The parent has been told, and tells the user.
+                std::process::exit(1);
+            }
+            Ok(())
+        }
+    }
+}
+
+fn measure(
+    place: &Place,
+    shared: &Shared,
+    run: impl FnOnce(&Launch<'_>) -> Result<Report, toroni_rig::Failure>,
+) -> Result<(), Failure> {
+    if let Some(path) = &shared.plot {
+        check_writable(path)?;
+    }
+    let path = std::env::current_exe()
+        .map_err(|error| Failure::Failed(format!("cannot find this program: {error}")))?;
+    let arguments = ["bench", "child"].map(str::to_owned).to_vec();
+    let looking = Looking { stop: Stop::install(Patience::Unlimited)?, bar: RefCell::default() };
+    let mut launch = Launch::new(Program { path, arguments }, Toroni::NAME, &looking);
+    if let Some(directory) = &place.dir {
+        launch.root.clone_from(directory);
+    }
+    let report = run(&launch).map_err(|failure| Failure::Failed(failure.to_string()))?;
+    // The bar goes before the report comes.
+    looking.bar.take();
+
+    if let Some(path) = &shared.plot {
+        let svg = report.svg().map_err(|failure| Failure::Failed(failure.to_string()))?;
+        std::fs::write(path, svg).map_err(|error| cannot_write(path, &error))?;
+    }
+    let mut output = Output::new()?;
+    if shared.json {
+        for line in report.json() {
+            output.json(&line)?;
+        }
+    } else {
+        output.bytes(report.human().as_bytes())?;
+    }
+    output.flush()
+}
+
+/// Fails now and not after minutes of measuring.
+fn check_writable(path: &Path) -> Result<(), Failure> {
+    let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
+    file.map(drop).map_err(|error| cannot_write(path, &error))
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::Failed(format!("cannot write {}: {error}", path.display()))
+}
+
+/// Ctrl-C, and the bar on a terminal.
+struct Looking {
+    stop: Stop,
+    bar: RefCell<Option<Progress>>,
+}
+
+impl Observer for Looking {
+    fn is_cancelled(&self) -> bool {
+        self.stop.is_set()
+    }
+
+    fn progress(&self, done: u64, total: u64) {
+        let mut bar = self.bar.borrow_mut();
+        bar.get_or_insert_with(|| Progress::new(Some(total))).set(done);
+    }
+}

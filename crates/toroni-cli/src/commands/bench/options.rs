@@ -1,0 +1,110 @@
+//! The command line of `toroni bench`.
+
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+use toroni_rig::workload::{Effort, throughput};
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  toroni bench throughput --quick
+  toroni bench throughput --plot throughput.svg
+  toroni bench throughput --json | jq -c 'select(.kind == \"goal\" and .met == false)'
+
+Each writer, reader and bus host is a process of its own. The bus is the benchmark's own, below \
+/dev/shm (or --dir), and is removed at the end. Only ratios of what was measured in one run, on a \
+machine that does nothing else, can be compared.")]
+pub(crate) struct Bench {
+    #[command(subcommand)]
+    pub(crate) workload: Workload,
+}
+
+/// What is measured.
+#[derive(Subcommand)]
+pub(crate) enum Workload {
+    /// Messages a second by writers and readers: the Toroni paper's Table 4
+    Throughput(Throughput),
+    /// A process of a benchmark
+    #[command(hide = true)]
+    Child,
+}
+
+/// What all workloads know.
+#[derive(Args)]
+pub(crate) struct Shared {
+    /// Take less than 20 s: fewer repetitions, smaller volumes
+    #[arg(long, conflicts_with = "full")]
+    pub(crate) quick: bool,
+    /// Measure everything, however long it takes
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// Runs of each cell [default: 5, with --quick fewer]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) repetitions: Option<u32>,
+    /// Print JSON objects, one a line: the report, each cell, each goal
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Draw a chart into this file, as SVG
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
+}
+
+impl Shared {
+    /// How much time it may take.
+    pub(crate) fn effort(&self) -> Effort {
+        match (self.quick, self.full) {
+            (true, _) => Effort::Quick,
+            (_, true) => Effort::Full,
+            _ => Effort::Usual,
+        }
+    }
+}
+
+#[derive(Args)]
+#[command(after_help = "Example:
+  toroni bench throughput --writers 1,7 --readers 1,16 --repetitions 20 --plot throughput.svg")]
+pub(crate) struct Throughput {
+    #[command(flatten)]
+    pub(crate) shared: Shared,
+    /// Numbers of writers [default: 1,2,4,7; 1 to 7 with --full]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=16))]
+    pub(crate) writers: Vec<u16>,
+    /// Numbers of readers [default: 1,4,8,16]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) readers: Vec<u16>,
+    /// Messages of each writer in a burst [default: 20000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=10_000_000))]
+    pub(crate) messages: Option<u64>,
+    /// Also measure writers that post one message a call
+    #[arg(long)]
+    pub(crate) one_by_one: bool,
+    /// Also measure writers that begin as soon as they have started, as in the paper [default: not with --quick]
+    #[arg(long)]
+    pub(crate) as_started: bool,
+    /// Volume of the sustained table: so many times the ring's size from each writer, 0 for none [default: 100; 2 with --quick]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=1_000_000))]
+    pub(crate) sustained: Option<u64>,
+}
+
+impl Throughput {
+    /// For the rig.
+    pub(crate) fn options(&self) -> throughput::Options {
+        let mut options = throughput::Options::of(self.shared.effort());
+        if let Some(repetitions) = self.shared.repetitions {
+            options.repetitions = repetitions;
+            options.sustained.2 = repetitions;
+        }
+        if !self.writers.is_empty() {
+            options.writers.clone_from(&self.writers);
+            options.sustained.0.clone_from(&self.writers);
+        }
+        if !self.readers.is_empty() {
+            options.readers.clone_from(&self.readers);
+            options.sustained.1.clone_from(&self.readers);
+        }
+        options.messages = self.messages.unwrap_or(options.messages);
+        options.one_by_one |= self.one_by_one;
+        options.as_started |= self.as_started;
+        options.sustained_rings = self.sustained.unwrap_or(options.sustained_rings);
+        options
+    }
+}

@@ -1,0 +1,164 @@
+//! The gate and the finish: named pipes in the directory of the run, of which the *end of file* is the
+//! signal. One event wakes everybody who waits; nobody polls, and who dies lets go by itself.
+
+use crate::Failure;
+use crate::place::Place;
+use rustix::fs::{FileType, Mode, OFlags, mkfifoat, open};
+use rustix::io::{Errno, read};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+/// The parent's side: makes both pipes, and opens the gate.
+#[derive(Debug)]
+pub struct Gate {
+    /// While it is held, nobody passes the gate.
+    bar: OwnedFd,
+}
+
+impl Gate {
+    /// Makes the pipes; the gate is shut.
+    ///
+    /// # Errors
+    /// If the file system refuses.
+    pub fn make(place: &Place) -> Result<Self, Failure> {
+        for path in [gate(place), finish(place)] {
+            mkfifoat(rustix::fs::CWD, &path, Mode::RUSR | Mode::WUSR)
+                .map_err(Failure::of(format!("make {}", path.display())))?;
+        }
+        // Read and write, which opens a pipe without waiting for another end.
+        Ok(Self { bar: open_pipe(gate(place), OFlags::RDWR)? })
+    }
+
+    /// Lets all pass.
+    pub fn open(self) {
+        drop(self.bar);
+    }
+}
+
+/// A child's side.
+#[derive(Debug)]
+pub struct Course {
+    gate: OwnedFd,
+    /// Held until this child has finished.
+    unfinished: Option<OwnedFd>,
+    finish: OwnedFd,
+}
+
+impl Course {
+    /// Joins; from now on nobody leaves the finish before this child has reached it or is dead.
+    ///
+    /// # Errors
+    /// If the pipes are not there.
+    pub fn join(place: &Place) -> Result<Self, Failure> {
+        let finish_of_all = open_to_wait(finish(place))?;
+        let unfinished = open_pipe(finish(place), OFlags::WRONLY)?;
+        let gate = open_to_wait(gate(place))?;
+        Ok(Self { gate, unfinished: Some(unfinished), finish: finish_of_all })
+    }
+
+    /// Waits until the gate opens.
+    ///
+    /// # Errors
+    /// If the pipe fails.
+    pub fn wait_at_gate(&self) -> Result<(), Failure> {
+        wait_for_end(&self.gate)
+    }
+
+    /// Waits until all have called it.
+    ///
+    /// # Errors
+    /// If the pipe fails.
+    pub fn finish(&mut self) -> Result<(), Failure> {
+        self.unfinished = None;
+        wait_for_end(&self.finish)
+    }
+}
+
+fn gate(place: &Place) -> PathBuf {
+    place.directory.join("gate")
+}
+
+fn finish(place: &Place) -> PathBuf {
+    place.directory.join("finish")
+}
+
+/// Without waiting for a writer: there is none if the gate is open already.
+fn open_to_wait(path: PathBuf) -> Result<OwnedFd, Failure> {
+    let pipe = open_pipe(path, OFlags::RDONLY | OFlags::NONBLOCK)?;
+    rustix::fs::fcntl_setfl(&pipe, OFlags::empty()).map_err(Failure::of("prepare a pipe"))?;
+    Ok(pipe)
+}
+
+fn open_pipe(path: PathBuf, flags: OFlags) -> Result<OwnedFd, Failure> {
+    let failed = Failure::of(format!("open {}", path.display()));
+    let pipe = open(&path, flags | OFlags::CLOEXEC, Mode::empty()).map_err(failed)?;
+    let status = rustix::fs::fstat(&pipe).map_err(Failure::of("look at a pipe"))?;
+    if FileType::from_raw_mode(status.st_mode) != FileType::Fifo {
+        return Err(Failure::new(format!("{} is no pipe", path.display())));
+    }
+    Ok(pipe)
+}
+
+fn wait_for_end(pipe: &OwnedFd) -> Result<(), Failure> {
+    loop {
+        match read(pipe, &mut [0_u8; 8]) {
+            Ok(0) => return Ok(()),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(Failure::of("wait at a pipe")(error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::place::Holder;
+    use crate::place::tests::Root;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    #[test]
+    fn nobody_passes_before_it_opens_and_all_pass_then() {
+        let root = Root::new();
+        let holder = Holder::make(&root.0).unwrap();
+        let gate = Gate::make(holder.place()).unwrap();
+        let (passed, passes) = channel();
+        let waiting: Vec<_> = (0..3)
+            .map(|number| {
+                let course = Course::join(holder.place()).unwrap();
+                let passed = passed.clone();
+                std::thread::spawn(move || {
+                    course.wait_at_gate().unwrap();
+                    passed.send(number).unwrap();
+                })
+            })
+            .collect();
+        assert!(passes.recv_timeout(Duration::from_millis(30)).is_err());
+        gate.open();
+        for thread in waiting {
+            thread.join().unwrap();
+        }
+        assert_eq!(passes.try_iter().count(), 3);
+        // Who comes later finds it open.
+        Course::join(holder.place()).unwrap().wait_at_gate().unwrap();
+    }
+
+    #[test]
+    fn the_finish_waits_for_the_last_and_not_for_the_dead() {
+        let root = Root::new();
+        let holder = Holder::make(&root.0).unwrap();
+        let _gate = Gate::make(holder.place()).unwrap();
+        let mut first = Course::join(holder.place()).unwrap();
+        let second = Course::join(holder.place()).unwrap();
+        let (left, leaving) = channel();
+        let thread = std::thread::spawn(move || {
+            first.finish().unwrap();
+            left.send(()).unwrap();
+        });
+        assert!(leaving.recv_timeout(Duration::from_millis(30)).is_err());
+        // As if its process had died: the kernel closes what it held.
+        drop(second);
+        thread.join().unwrap();
+        assert!(leaving.recv().is_ok());
+    }
+}

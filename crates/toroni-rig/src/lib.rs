@@ -1,0 +1,41 @@
+//! The rig on which Toroni and its peers are measured.
+//!
+//! A run is a *family*: this process and its children, which are real processes (a program that is
+//! started anew, not a fork). One child hosts what the others meet in, some send, some receive.
+//!
+//! ```text
+//!   parent                                  children (each: Child::bind)
+//!   family::run(launch, setup, work)
+//!     place/         a fresh directory      host      makes the bus, keeps it while the others work
+//!     gate           a named pipe           sender    prepares, says ready, waits at the gate, sends
+//!     finish         a named pipe           receiver  prepares, says ready, receives and checks
+//!     stdin/stdout   job; answers           all wait for each other at the finish, then say their
+//!                                           result
+//! ```
+//!
+//! - [`transport`]: what a channel must offer to be measured; [`transports`]: adapters, Toroni's first.
+//! - [`workload`]: what is sent, and the report that comes of it, one file each.
+//! - [`family`] and [`child`]: both ends of a run; [`job`]: what they say to each other.
+//! - [`sequence`]: the bytes by which a receiver proves that nothing is lost, doubled or out of order.
+//! - [`summary`]: medians, spreads, percentiles. [`report`]: tables, JSON and charts of them.
+//! - [`clock`], [`machine`], [`place`], [`gate`]: what runs need besides.
+//!
+//! What it deliberately does not know: the command line, signals (it is told when to stop), and which
+//! transport it measures; workloads are generic over it.
+
+pub mod child;
+pub mod clock;
+pub mod failure;
+pub mod family;
+pub mod gate;
+pub mod job;
+pub mod machine;
+pub mod place;
+pub mod report;
+pub mod sequence;
+pub mod summary;
+pub mod transport;
+pub mod transports;
+pub mod workload;
+
+pub use failure::Failure;

@@ -1,0 +1,73 @@
+//! What every report says about the machine that it was made on.
+
+use std::fs;
+
+/// Label and value, in the order in which they are printed.
+#[must_use]
+pub fn describe() -> Vec<(String, String)> {
+    let uname = rustix::system::uname();
+    let mut facts = vec![
+        ("machine".to_owned(), processor()),
+        ("cores".to_owned(), format!("{} usable, of {}", usable_cores(), present_cores())),
+        (
+            "kernel".to_owned(),
+            format!("{} {}", uname.sysname().to_string_lossy(), uname.release().to_string_lossy()),
+        ),
+    ];
+    if let Some(load) = read("/proc/loadavg") {
+        let averages: Vec<&str> = load.split(' ').take(3).collect();
+        facts.push(("load before".to_owned(), averages.join(" ")));
+    }
+    // Virtual machines have none.
+    if let Some(governor) = read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") {
+        facts.push(("governor".to_owned(), governor));
+    }
+    facts
+}
+
+/// Processors that this process may run on.
+#[must_use]
+pub fn usable_cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn present_cores() -> usize {
+    read("/proc/cpuinfo")
+        .map(|text| text.lines().filter(|line| line.starts_with("processor")).count())
+        .filter(|count| *count > 0)
+        .unwrap_or_else(usable_cores)
+}
+
+fn processor() -> String {
+    let text = read("/proc/cpuinfo").unwrap_or_default();
+    let value = |name: &str| {
+        let line =
+            text.lines().find(|line| line.split(':').next().is_some_and(|n| n.trim() == name));
+        line.and_then(|line| line.split(':').nth(1)).map(|value| value.trim().to_owned())
+    };
+    let name = value("model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned());
+    let family = match (value("cpu family"), value("model")) {
+        (Some(family), Some(model)) => format!(", family {family}, model {model}"),
+        _ => String::new(),
+    };
+    let guest = if text.contains(" hypervisor") { ", a virtual machine" } else { "" };
+    format!("{name}{family}{guest}")
+}
+
+fn read(path: &str) -> Option<String> {
+    fs::read_to_string(path).ok().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_says_what_it_is() {
+        let facts = describe();
+        for label in ["machine", "cores", "kernel", "load before"] {
+            let value = facts.iter().find(|(name, _)| name == label).map(|(_, value)| value);
+            assert!(value.is_some_and(|value| !value.is_empty()), "{label} in {facts:?}");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The directory of one run: fresh, private, removed at its end. Those that a killed run left behind
+//! are removed by the next one.
+
+use crate::Failure;
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Where directories of runs are made unless the caller says otherwise: in memory.
+pub const DEFAULT_ROOT: &str = "/dev/shm";
+
+const PREFIX: &str = "toroni-bench-";
+
+/// What children are told of the directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// An empty directory, for files of any kind.
+    pub directory: PathBuf,
+    /// Differs among the runs that take place at the same time, for channels that have no files: the
+    /// parent's process id and a number that counts its runs.
+    pub name: String,
+    /// The first of 64 TCP or UDP ports that are likely to be free.
+    pub port: u16,
+}
+
+/// The directory, held by the parent.
+#[derive(Debug)]
+pub struct Holder {
+    place: Place,
+    /// Holds the lock by which others see that the run lives.
+    _lock: OwnedFd,
+}
+
+impl Holder {
+    /// Makes a directory below `root`, which is made if it is not there.
+    ///
+    /// # Errors
+    /// If the file system refuses.
+    pub fn make(root: &Path) -> Result<Self, Failure> {
+        static RUNS: AtomicU32 = AtomicU32::new(0);
+        fs::create_dir_all(root).map_err(Failure::of(format!("make {}", root.display())))?;
+        sweep(root);
+        let number = RUNS.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{}-{number}", std::process::id());
+        let directory = root.join(format!("{PREFIX}{name}"));
+        let failed = format!("make {}", directory.display());
+        fs::DirBuilder::new().mode(0o700).create(&directory).map_err(Failure::of(&failed))?;
+        let lock = lock_of(&directory).ok_or_else(|| {
+            // Nobody else uses the name of this process.
+            let _ = fs::remove_dir(&directory);
+            Failure::new(format!("cannot lock {}", directory.display()))
+        })?;
+        // Below the ports that the kernel hands out by itself.
+        let port = 10_000 + u16::try_from((std::process::id() + number) % 340).unwrap_or(0) * 64;
+        Ok(Self { place: Place { directory, name, port }, _lock: lock })
+    }
+
+    /// What children are told.
+    #[must_use]
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        // There is nobody to tell; the next run tries again.
+        let _ = fs::remove_dir_all(&self.place.directory);
+    }
+}
+
+/// Removes the directories of runs that are dead.
+fn sweep(root: &Path) {
+    for entry in fs::read_dir(root).into_iter().flatten().flatten() {
+        let ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
+        // Of other users, or of a run that lives: left alone.
+        if ours && lock_of(&entry.path()).is_some() {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+fn lock_of(directory: &Path) -> Option<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let lock = open(directory, flags, Mode::empty()).ok()?;
+    flock(&lock, FlockOperation::NonBlockingLockExclusive).ok()?;
+    Some(lock)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A directory for a test, removed when dropped.
+    pub(crate) struct Root(pub(crate) PathBuf);
+
+    impl Root {
+        pub(crate) fn new() -> Self {
+            static NEXT: AtomicU32 = AtomicU32::new(0);
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let path = format!("/dev/shm/toroni-test-rig-{}-{number}", std::process::id());
+            Self(PathBuf::from(path))
+        }
+
+        pub(crate) fn entries(&self) -> usize {
+            fs::read_dir(&self.0).unwrap().count()
+        }
+    }
+
+    impl Drop for Root {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn places_are_fresh_and_vanish() {
+        let root = Root::new();
+        let first = Holder::make(&root.0).unwrap();
+        let second = Holder::make(&root.0).unwrap();
+        assert_ne!(first.place().directory, second.place().directory);
+        assert_ne!(first.place().name, second.place().name);
+        fs::write(first.place().directory.join("file"), "x").unwrap();
+        drop(first);
+        assert_eq!(root.entries(), 1, "the second lives and is not swept");
+        drop(second);
+        assert_eq!(root.entries(), 0);
+    }
+
+    #[test]
+    fn what_a_killed_run_left_is_swept() {
+        let root = Root::new();
+        fs::create_dir_all(root.0.join("toroni-bench-1-0/bus")).unwrap();
+        fs::create_dir_all(root.0.join("of-somebody-else")).unwrap();
+        let place = Holder::make(&root.0).unwrap();
+        assert!(!root.0.join("toroni-bench-1-0").exists());
+        assert!(root.0.join("of-somebody-else").exists());
+        drop(place);
+        assert_eq!(root.entries(), 1);
+    }
+}

@@ -1,0 +1,374 @@
+//! Charts, drawn as one SVG picture.
+
+use crate::Failure;
+use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+use std::fmt::Display;
+use std::ops::Range;
+
+/// A chart with lines.
+#[derive(Clone, Debug)]
+pub struct Chart {
+    /// Above it.
+    pub title: String,
+    /// Below it.
+    pub x_label: String,
+    /// Beside it.
+    pub y_label: String,
+    /// How `x` grows; ignored with categories.
+    pub x_scale: Scale,
+    /// How `y` grows.
+    pub y_scale: Scale,
+    /// Names of the places 0, 1, 2, … on the x axis, where x is no number.
+    pub categories: Vec<String>,
+    /// The lines.
+    pub series: Vec<Series>,
+}
+
+/// How an axis grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// By steps, from 0.
+    Linear,
+    /// By factors; what is not above 0 is left out.
+    Logarithmic,
+}
+
+/// One line.
+#[derive(Clone, Debug)]
+pub struct Series {
+    /// In the legend.
+    pub name: String,
+    /// x and y.
+    pub points: Vec<(f64, f64)>,
+    /// Without marks, and thin: goals and references.
+    pub dashed: bool,
+}
+
+impl Series {
+    /// What was measured.
+    #[must_use]
+    pub fn line(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
+        Self { name: name.into(), points, dashed: false }
+    }
+
+    /// What it is compared with.
+    #[must_use]
+    pub fn dashed(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
+        Self { name: name.into(), points, dashed: true }
+    }
+}
+
+const WIDTH: u32 = 900;
+const HEIGHT: u32 = 460;
+const TITLE: u32 = 44;
+/// Told apart by people who do not see all colours: Okabe and Ito's.
+const COLOURS: [RGBColor; 8] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(86, 180, 233),
+    RGBColor(230, 159, 0),
+    RGBColor(0, 0, 0),
+    RGBColor(150, 150, 150),
+];
+
+pub(super) fn draw(title: &str, charts: &[Chart]) -> Result<String, Failure> {
+    let charts: Vec<Drawn<'_>> = charts.iter().filter_map(Drawn::of).collect();
+    if charts.is_empty() {
+        return Err(Failure::new("there is nothing to draw in this report"));
+    }
+    let mut picture = String::new();
+    {
+        let rows = u32::try_from(charts.len()).unwrap_or(1);
+        let area = SVGBackend::with_string(&mut picture, (WIDTH, TITLE + rows * HEIGHT))
+            .into_drawing_area();
+        area.fill(&WHITE).map_err(failed)?;
+        let (head, body) = area.split_vertically(TITLE);
+        let style = ("sans-serif", 22).into_text_style(&head);
+        let style = style.pos(Pos::new(HPos::Center, VPos::Center));
+        let middle = (i32::try_from(WIDTH / 2).unwrap_or(0), i32::try_from(TITLE / 2).unwrap_or(0));
+        head.draw_text(title, &style, middle).map_err(failed)?;
+        for (chart, area) in charts.iter().zip(body.split_evenly((charts.len(), 1))) {
+            chart.draw(&area)?;
+        }
+        area.present().map_err(failed)?;
+    }
+    Ok(picture)
+}
+
+fn failed(error: impl Display) -> Failure {
+    Failure::new(format!("cannot draw the chart: {error}"))
+}
+
+/// A chart, and what its axes span.
+struct Drawn<'a> {
+    chart: &'a Chart,
+    x: Axis,
+    y: Axis,
+}
+
+impl<'a> Drawn<'a> {
+    /// `None` if there is nothing in it.
+    fn of(chart: &'a Chart) -> Option<Self> {
+        let points = || chart.series.iter().flat_map(|series| series.points.iter());
+        let x = if chart.categories.is_empty() {
+            Axis::over(points().map(|point| point.0), chart.x_scale, true)?
+        } else {
+            Axis::categories(&chart.categories)
+        };
+        let y = Axis::over(points().map(|point| point.1), chart.y_scale, false)?;
+        Some(Self { chart, x, y })
+    }
+
+    fn draw<'b>(
+        &self,
+        area: &DrawingArea<SVGBackend<'b>, plotters::coord::Shift>,
+    ) -> Result<(), Failure> {
+        let chart = self.chart;
+        let mut context = ChartBuilder::on(area)
+            .caption(&chart.title, ("sans-serif", 17))
+            .margin(14)
+            .x_label_area_size(46)
+            .y_label_area_size(84)
+            .build_cartesian_2d(self.x.clone(), self.y.clone())
+            .map_err(failed)?;
+        context
+            .configure_mesh()
+            .x_desc(&chart.x_label)
+            .y_desc(&chart.y_label)
+            .label_style(("sans-serif", 13))
+            .axis_desc_style(("sans-serif", 14))
+            .light_line_style(WHITE)
+            .bold_line_style(BLACK.mix(0.12))
+            .draw()
+            .map_err(failed)?;
+        for (number, series) in chart.series.iter().enumerate() {
+            let colour = COLOURS[number % COLOURS.len()];
+            let points: Vec<(f64, f64)> = series
+                .points
+                .iter()
+                .copied()
+                .filter(|(x, y)| self.x.shows(*x) && self.y.shows(*y))
+                .collect();
+            if series.dashed {
+                let line = DashedLineSeries::new(points, 6, 5, colour.stroke_width(1));
+                context.draw_series(line).map_err(failed)?.label(&series.name).legend(
+                    move |(x, y)| PathElement::new([(x, y), (x + 22, y)], colour.stroke_width(1)),
+                );
+            } else {
+                let line = LineSeries::new(points.clone(), colour.stroke_width(2));
+                context.draw_series(line).map_err(failed)?.label(&series.name).legend(
+                    move |(x, y)| PathElement::new([(x, y), (x + 22, y)], colour.stroke_width(3)),
+                );
+                let marks = points.into_iter().map(|point| Circle::new(point, 4, colour.filled()));
+                context.draw_series(marks).map_err(failed)?;
+            }
+        }
+        if chart.series.len() > 1 {
+            context
+                .configure_series_labels()
+                .position(SeriesLabelPosition::UpperRight)
+                .label_font(("sans-serif", 13))
+                .background_style(WHITE.mix(0.85))
+                .border_style(BLACK.mix(0.3))
+                .draw()
+                .map_err(failed)?;
+        }
+        Ok(())
+    }
+}
+
+/// An axis that knows its marks: plotters' own ones for factors leave out what was measured.
+#[derive(Clone)]
+struct Axis {
+    scale: Scale,
+    low: f64,
+    high: f64,
+    marks: Vec<f64>,
+    names: Vec<String>,
+}
+
+impl Axis {
+    /// Over these values. `exact`: the marks are the values themselves, as long as they are few.
+    fn over(values: impl Iterator<Item = f64>, scale: Scale, exact: bool) -> Option<Self> {
+        let logarithmic = scale == Scale::Logarithmic;
+        let mut values: Vec<f64> =
+            values.filter(|value| value.is_finite() && (!logarithmic || *value > 0.0)).collect();
+        values.sort_by(f64::total_cmp);
+        values.dedup();
+        let (first, last) = (*values.first()?, *values.last()?);
+        let (low, high) = match scale {
+            Scale::Logarithmic => (first / 1.25, last * 1.4),
+            Scale::Linear if exact => {
+                let room = ((last - first) * 0.04).max(f64::MIN_POSITIVE);
+                (first - room, last + room)
+            }
+            Scale::Linear => (first.min(0.0), if last > 0.0 { last * 1.12 } else { 1.0 }),
+        };
+        let marks = if exact && values.len() <= 12 {
+            values
+        } else if logarithmic {
+            decades(low, high)
+        } else {
+            steps(low, high)
+        };
+        Some(Self { scale, low, high, marks, names: Vec::new() })
+    }
+
+    fn categories(names: &[String]) -> Self {
+        let marks: Vec<f64> = (0_u32..).take(names.len()).map(f64::from).collect();
+        let high = marks.last().copied().unwrap_or(0.0) + 0.5;
+        Self { scale: Scale::Linear, low: -0.5, high, marks, names: names.to_vec() }
+    }
+
+    fn shows(&self, value: f64) -> bool {
+        value.is_finite() && value >= self.low && value <= self.high
+    }
+
+    fn place(&self, value: f64) -> f64 {
+        match self.scale {
+            Scale::Linear => (value - self.low) / (self.high - self.low),
+            Scale::Logarithmic => (value / self.low).ln() / (self.high / self.low).ln(),
+        }
+    }
+}
+
+impl Ranged for Axis {
+    type FormatOption = NoDefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
+        let place = self.place(*value).clamp(0.0, 1.0);
+        let pixel = f64::from(limit.0) + place * f64::from(limit.1 - limit.0);
+        #[expect(clippy::cast_possible_truncation, reason = "between two pixels of the picture")]
+        let pixel = pixel.round() as i32;
+        pixel
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
+        self.marks.clone()
+    }
+
+    fn range(&self) -> Range<f64> {
+        self.low..self.high
+    }
+}
+
+impl ValueFormatter<f64> for Axis {
+    fn format_ext(&self, value: &f64) -> String {
+        let at = self.marks.iter().position(|mark| mark == value);
+        match at.and_then(|index| self.names.get(index)) {
+            Some(name) => name.clone(),
+            None => short(*value),
+        }
+    }
+}
+
+/// 1, 2, 5, 10, 20, … within the span.
+fn decades(low: f64, high: f64) -> Vec<f64> {
+    let mut marks = Vec::new();
+    let mut decade = 10_f64.powf(low.log10().floor());
+    while decade <= high {
+        marks.extend([1.0, 2.0, 5.0].map(|digit| digit * decade));
+        decade *= 10.0;
+    }
+    marks.retain(|mark| *mark >= low && *mark <= high);
+    if marks.len() > 12 {
+        marks.retain(|mark| (mark.log10() - mark.log10().round()).abs() < 1e-9);
+    }
+    marks
+}
+
+/// At most about ten round steps within the span.
+fn steps(low: f64, high: f64) -> Vec<f64> {
+    let rough = (high - low) / 8.0;
+    let decade = 10_f64.powf(rough.log10().floor());
+    let step = [1.0, 2.0, 5.0, 10.0].map(|digit| digit * decade);
+    let step = step.into_iter().find(|step| *step >= rough).unwrap_or(rough);
+    let mut marks = Vec::new();
+    let mut number = (low / step).ceil();
+    while number * step <= high {
+        marks.push(number * step);
+        number += 1.0;
+    }
+    marks
+}
+
+fn short(value: f64) -> String {
+    let size = value.abs();
+    let (value, unit) = match size {
+        _ if size >= 1e9 => (value / 1e9, "G"),
+        _ if size >= 1e6 => (value / 1e6, "M"),
+        _ if size >= 1e4 => (value / 1e3, "k"),
+        _ => (value, ""),
+    };
+    let text = format!("{value:.3}");
+    format!("{}{unit}", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::example;
+    use super::*;
+
+    #[test]
+    fn a_chart_is_well_formed() {
+        let svg = example().svg().unwrap();
+        assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
+        assert_balanced(&svg);
+        for text in ["An example", "readers", "Kmsg/s", "1 writer", "goal", "&lt;by&gt;", "&amp;"] {
+            assert!(svg.contains(text), "{text}");
+        }
+        assert!(svg.contains("<circle") && !svg.contains("NaN") && !svg.contains("<by>"));
+    }
+
+    /// Every element that opens is closed, in order.
+    fn assert_balanced(svg: &str) {
+        let mut open = Vec::new();
+        for tag in svg.split('<').skip(1) {
+            let (tag, _) = tag.split_once('>').unwrap();
+            let name = tag.trim_start_matches('/').split([' ', '\n', '/']).next().unwrap();
+            if tag.starts_with('/') {
+                assert_eq!(open.pop(), Some(name));
+            } else if !tag.ends_with('/') && !tag.starts_with('!') {
+                open.push(name);
+            }
+        }
+        assert!(open.is_empty(), "{open:?}");
+    }
+
+    #[test]
+    fn what_cannot_be_drawn_is_left_out() {
+        let mut chart = example().charts.remove(0);
+        chart.series[0].points.extend([(0.0, 1.0), (2.0, f64::NAN), (4.0, -1.0)]);
+        assert!(!draw("", &[chart.clone()]).unwrap().contains("NaN"));
+        chart.series.clear();
+        assert!(draw("", &[chart]).is_err());
+    }
+
+    #[test]
+    fn one_point_and_categories_can_be_drawn() {
+        let mut chart = example().charts.remove(0);
+        chart.series = vec![Series::line("one", vec![(1.0, 5.0)])];
+        for scale in [Scale::Linear, Scale::Logarithmic] {
+            (chart.x_scale, chart.y_scale) = (scale, scale);
+            assert!(!draw("", &[chart.clone()]).unwrap().contains("NaN"));
+        }
+        chart.categories = vec!["toroni".to_owned(), "tcp".to_owned()];
+        chart.series = vec![Series::line("rate", vec![(0.0, 5.0), (1.0, 2.0)])];
+        assert!(draw("", &[chart]).unwrap().contains("tcp"));
+    }
+
+    #[test]
+    fn marks_are_round() {
+        assert_eq!(decades(3.0, 60.0), [5.0, 10.0, 20.0, 50.0]);
+        assert_eq!(steps(0.0, 8.0), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+        assert_eq!(
+            [short(1.0), short(0.25), short(20_000.0), short(2.5e6)],
+            ["1", "0.25", "20k", "2.5M"]
+        );
+    }
+}

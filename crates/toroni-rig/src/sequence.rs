@@ -1,0 +1,324 @@
+//! The bytes by which a receiver proves that nothing is lost, doubled or out of order.
+//!
+//! The first bytes of each payload, at most 8, are the little-endian word
+//!
+//! ```text
+//!   63                                          4 3       0
+//!  +---------------------------------------------+---------+
+//!  | number of the message, per sender: 0, 1, …  | sender  |
+//!  +---------------------------------------------+---------+
+//! ```
+//!
+//! of which a short payload has the low bytes: a payload of one byte still has 4 bits of the number.
+//! A number is compared in as many bits as arrived, and a difference is taken for the nearest of those
+//! that it may be. What that cannot tell (exactly 16 messages of one byte lost in a row), the counts at
+//! the end do: a receiver knows how many each sender sent.
+
+use crate::Failure;
+use serde::{Deserialize, Serialize};
+
+/// Senders that a payload can tell apart.
+pub const MOST_SENDERS: u16 = 1 << SENDER_BITS;
+
+const SENDER_BITS: u32 = 4;
+
+/// The word at the front of message `number` of `sender`.
+#[inline]
+#[must_use]
+pub fn word(sender: u16, number: u64) -> u64 {
+    number << SENDER_BITS | u64::from(sender % MOST_SENDERS)
+}
+
+/// Writes as much of the word as fits to the front of `payload`.
+#[inline]
+pub fn stamp(payload: &mut [u8], sender: u16, number: u64) {
+    let bytes = word(sender, number).to_le_bytes();
+    let length = payload.len().min(8);
+    payload[..length].copy_from_slice(&bytes[..length]);
+}
+
+/// How long payloads are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Lengths {
+    /// All of so many bytes, at least 1.
+    Fixed(usize),
+    /// 1 to 8 bytes in turn: message `n` has `1 + n % 8`.
+    OneToEight,
+}
+
+impl Lengths {
+    /// Bytes of message `number`.
+    #[inline]
+    #[must_use]
+    pub fn of(self, number: u64) -> usize {
+        match self {
+            Self::Fixed(length) => length,
+            // At most 8.
+            Self::OneToEight => 1 + usize::from(number.to_le_bytes()[0] & 7),
+        }
+    }
+
+    /// Bytes of the longest.
+    #[must_use]
+    pub fn longest(self) -> usize {
+        match self {
+            Self::Fixed(length) => length,
+            Self::OneToEight => 8,
+        }
+    }
+}
+
+/// What was wrong with what a receiver got; all 0 in a sound run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Faults {
+    /// Messages that never came.
+    pub lost: u64,
+    /// Messages that came later than one that was sent after them, or once more.
+    pub misordered: u64,
+    /// Messages of no known sender, or of a wrong length.
+    pub alien: u64,
+}
+
+impl Faults {
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Of both.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            lost: self.lost + other.lost,
+            misordered: self.misordered + other.misordered,
+            alien: self.alien + other.alien,
+        }
+    }
+}
+
+/// Looks at each payload that arrives.
+pub struct Checker {
+    lengths: Lengths,
+    /// The sender of the last message, and the number that its next one should have.
+    sender: usize,
+    next: u64,
+    /// The same of all senders, but for `sender`.
+    others: Vec<u64>,
+    received: u64,
+    faults: Faults,
+}
+
+impl Checker {
+    /// For this many senders, at most [`MOST_SENDERS`].
+    ///
+    /// # Errors
+    /// If there are more.
+    pub fn new(senders: u16, lengths: Lengths) -> Result<Self, Failure> {
+        if senders == 0 || senders > MOST_SENDERS {
+            return Err(Failure::new(format!("{senders} senders: take 1 to {MOST_SENDERS}")));
+        }
+        Ok(Self {
+            lengths,
+            sender: 0,
+            next: 0,
+            others: vec![0; usize::from(senders)],
+            received: 0,
+            faults: Faults::default(),
+        })
+    }
+
+    /// One message.
+    #[inline]
+    pub fn see(&mut self, payload: &[u8]) {
+        self.received += 1;
+        let (front, mask) = front(payload);
+        let expected = (self.next << SENDER_BITS | self.sender as u64) & mask;
+        if front != expected || payload.len() != self.lengths.of(self.next) {
+            return self.see_other(front, mask, payload.len());
+        }
+        self.next += 1;
+    }
+
+    /// How many came.
+    #[inline]
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// What was wrong, where each sender has sent so many.
+    #[must_use]
+    pub fn verdict(mut self, sent_by_each: u64) -> Faults {
+        self.others[self.sender] = self.next;
+        for next in &self.others {
+            self.faults.lost += sent_by_each.saturating_sub(*next);
+            // More than were sent.
+            self.faults.misordered += next.saturating_sub(sent_by_each);
+        }
+        self.faults
+    }
+
+    /// Of another sender than the last one, or wrong.
+    #[cold]
+    fn see_other(&mut self, front: u64, mask: u64, length: usize) {
+        // Never cut off: a payload has a byte at least, or it is alien.
+        let sender = usize::from(front.to_le_bytes()[0] & 0xf);
+        if sender >= self.others.len() || length == 0 {
+            self.faults.alien += 1;
+            return;
+        }
+        self.others[self.sender] = self.next;
+        self.sender = sender;
+        self.next = self.others[sender];
+        let mask = mask >> SENDER_BITS;
+        let ahead = (front >> SENDER_BITS).wrapping_sub(self.next) & mask;
+        if ahead > mask / 2 {
+            self.faults.misordered += 1;
+            return;
+        }
+        if length != self.lengths.of(self.next + ahead) {
+            self.faults.alien += 1;
+            return;
+        }
+        self.faults.lost += ahead;
+        self.next += ahead + 1;
+    }
+}
+
+/// The first 8 bytes as a word, and a mask of the bits that are there.
+#[inline]
+fn front(payload: &[u8]) -> (u64, u64) {
+    if let Some(bytes) = payload.first_chunk::<8>() {
+        return (u64::from_le_bytes(*bytes), u64::MAX);
+    }
+    let length = payload.len();
+    let mask = (1_u64 << (8 * length)) - 1;
+    // Two loads that overlap, where a loop over the bytes would cost more than the message.
+    let word = if let (Some(low), Some(high)) =
+        (payload.first_chunk::<4>(), payload.last_chunk::<4>())
+    {
+        u64::from(u32::from_le_bytes(*low))
+            | u64::from(u32::from_le_bytes(*high)) << (8 * (length - 4))
+    } else if let (Some(low), Some(high)) = (payload.first_chunk::<2>(), payload.last_chunk::<2>())
+    {
+        u64::from(u16::from_le_bytes(*low))
+            | u64::from(u16::from_le_bytes(*high)) << (8 * (length - 2))
+    } else {
+        payload.first().copied().map_or(0, u64::from)
+    };
+    (word, mask)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EACH: u64 = 1000;
+
+    /// Messages of three senders in some order, each sender's own in a row of one to five.
+    fn made_up(lengths: Lengths) -> Vec<Vec<u8>> {
+        let mut next = [0; 3];
+        let mut messages = Vec::new();
+        let mut turn = 0;
+        while next.iter().any(|next| *next < EACH) {
+            turn += 1;
+            let sender = turn % 3;
+            for _ in 0..1 + turn % 5 {
+                if next[sender] < EACH {
+                    let mut payload = vec![0xee; lengths.of(next[sender])];
+                    stamp(&mut payload, u16::try_from(sender).unwrap(), next[sender]);
+                    messages.push(payload);
+                    next[sender] += 1;
+                }
+            }
+        }
+        messages
+    }
+
+    fn verdict(messages: &[Vec<u8>], lengths: Lengths) -> Faults {
+        let mut checker = Checker::new(3, lengths).unwrap();
+        messages.iter().for_each(|message| checker.see(message));
+        assert_eq!(checker.received(), messages.len() as u64);
+        checker.verdict(EACH)
+    }
+
+    const ALL: [Lengths; 5] = [
+        Lengths::OneToEight,
+        Lengths::Fixed(1),
+        Lengths::Fixed(3),
+        Lengths::Fixed(8),
+        Lengths::Fixed(50),
+    ];
+
+    #[test]
+    fn a_sound_run_has_no_faults() {
+        for lengths in ALL {
+            assert!(verdict(&made_up(lengths), lengths).is_none(), "{lengths:?}");
+        }
+    }
+
+    #[test]
+    fn every_single_loss_is_counted_wherever_it_is() {
+        for lengths in ALL {
+            let whole = made_up(lengths);
+            for missing in (0..whole.len()).step_by(7).chain([0, whole.len() - 1]) {
+                let mut messages = whole.clone();
+                messages.remove(missing);
+                let faults = verdict(&messages, lengths);
+                assert_eq!(
+                    faults,
+                    Faults { lost: 1, misordered: 0, alien: 0 },
+                    "{lengths:?} without message {missing}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_loss_is_counted_even_where_the_numbers_wrap() {
+        // Sixteen of the first sender in a row, which a payload of one byte cannot tell.
+        for lengths in ALL {
+            let mut messages = made_up(lengths);
+            let mut left = 16;
+            messages.retain(|message| {
+                let gone = left > 0 && message[0] & 0xf == 1;
+                left -= u32::from(gone);
+                !gone
+            });
+            assert_eq!(verdict(&messages, lengths).lost, 16, "{lengths:?}");
+        }
+    }
+
+    #[test]
+    fn doubled_swapped_and_foreign_messages_are_counted() {
+        for lengths in ALL {
+            let whole = made_up(lengths);
+            let mut doubled = whole.clone();
+            doubled.insert(500, whole[499].clone());
+            assert!(verdict(&doubled, lengths).misordered > 0, "{lengths:?}");
+
+            let mut swapped = whole.clone();
+            let same = |message: &&Vec<u8>| message[0] & 0xf == 2;
+            let first = whole.iter().position(|message| same(&message)).unwrap();
+            let second = first + 1 + whole[first + 1..].iter().position(|m| same(&m)).unwrap();
+            swapped.swap(first, second);
+            assert!(verdict(&swapped, lengths).misordered > 0, "{lengths:?}");
+
+            let mut foreign = whole.clone();
+            foreign.insert(77, vec![0x0f; lengths.of(0)]);
+            foreign.insert(99, Vec::new());
+            assert_eq!(verdict(&foreign, lengths).alien, 2, "{lengths:?}");
+        }
+        let mut longer = made_up(Lengths::Fixed(50));
+        longer[30].push(0);
+        assert_eq!(verdict(&longer, Lengths::Fixed(50)).alien, 1);
+    }
+
+    #[test]
+    fn too_many_senders_are_refused() {
+        assert!(Checker::new(MOST_SENDERS, Lengths::Fixed(1)).is_ok());
+        assert!(Checker::new(MOST_SENDERS + 1, Lengths::Fixed(1)).is_err());
+        assert!(Checker::new(0, Lengths::Fixed(1)).is_err());
+    }
+}

@@ -1,0 +1,146 @@
+//! Toroni itself: a bus of its own for each run, one topic.
+
+use crate::Failure;
+use crate::place::Place;
+use crate::transport::{
+    About, Guarantees, Receiver, ReceiverCounts, Sender, SenderCounts, Setup, Slot, Transport, Wait,
+};
+use toroni::{Bus, BusConfig, Policy, Publisher, Subscriber, WaitStrategy};
+
+/// The library of this repository.
+pub struct Toroni;
+
+const BUS: &str = "bench";
+const TOPIC: &str = "bench/flow";
+
+impl Transport for Toroni {
+    const NAME: &'static str = "toroni";
+    type Host = Bus;
+    type Sender = ToroniSender;
+    type Receiver = ToroniReceiver;
+
+    fn about(setup: &Setup) -> About {
+        About {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            settings: format!(
+                "ring of {} bytes, policy wait:forever, lock lease, notifier futex, wait strategy {:?}, \
+                 prefaulted, one topic",
+                setup.capacity_bytes,
+                strategy(setup.wait)
+            ),
+            guarantees: Guarantees { lossless: true, total_order: true, in_place: true },
+        }
+    }
+
+    fn host(place: &Place, setup: &Setup) -> Result<Bus, Failure> {
+        config(place)
+            .capacity(setup.capacity_bytes)
+            // Nothing may be lost: a publisher waits as long as the slowest subscriber lives.
+            .policy(Policy::Wait { limit: None })
+            .create(BUS)
+            .map_err(Failure::of("create the bus"))
+    }
+
+    fn sender(place: &Place, _: &Setup, index: u16) -> Result<ToroniSender, Failure> {
+        let bus = open(place, &format!("sender-{index}"))?;
+        let publisher = bus.publisher(TOPIC).map_err(Failure::of("open a publisher"))?;
+        Ok(ToroniSender { publisher })
+    }
+
+    fn receiver(place: &Place, setup: &Setup, index: u16) -> Result<ToroniReceiver, Failure> {
+        let bus = open(place, &format!("receiver-{index}"))?;
+        let subscriber = bus
+            .subscriber()
+            .pattern(TOPIC)
+            .wait(strategy(setup.wait))
+            .build()
+            .map_err(Failure::of("subscribe"))?;
+        Ok(ToroniReceiver { subscriber })
+    }
+}
+
+fn strategy(wait: Wait) -> WaitStrategy {
+    match wait {
+        Wait::Busy => WaitStrategy::Yield,
+        Wait::Blocking => WaitStrategy::Backoff,
+    }
+}
+
+fn config(place: &Place) -> BusConfig {
+    BusConfig::new().directory(&place.directory).prefault(true)
+}
+
+fn open(place: &Place, name: &str) -> Result<Bus, Failure> {
+    config(place).participant_name(name).open_existing(BUS).map_err(Failure::of("open the bus"))
+}
+
+/// A publisher.
+pub struct ToroniSender {
+    publisher: Publisher,
+}
+
+impl Sender for ToroniSender {
+    #[inline]
+    fn send(&mut self, payload: &[u8]) -> Result<(), Failure> {
+        self.publisher.publish(payload).map_err(Failure::of("publish"))
+    }
+
+    #[inline]
+    fn send_all<P: AsRef<[u8]>>(&mut self, payloads: &[P]) -> Result<(), Failure> {
+        self.publisher.burst(payloads).map_err(Failure::of("publish a burst"))
+    }
+
+    #[inline]
+    fn send_in_place(
+        &mut self,
+        length: usize,
+        fill: impl FnOnce(&mut dyn Slot),
+    ) -> Result<(), Failure> {
+        self.publisher
+            .publish_with(length, |room| fill(room))
+            .map_err(Failure::of("publish in place"))
+    }
+
+    fn counts(&self) -> Result<SenderCounts, Failure> {
+        let stats = self.publisher.bus().stats().map_err(Failure::of("look at the bus"))?;
+        let own = std::process::id();
+        let publishers = stats.publishers.unwrap_or_default();
+        let Some(me) = publishers.iter().find(|other| other.pid == own) else {
+            return Ok(SenderCounts::default());
+        };
+        Ok(SenderCounts {
+            notifications: Some(me.wakes),
+            waits: Some(me.waits),
+            waited_ns: u64::try_from(me.waited.as_nanos()).ok(),
+            notifying_ns: None,
+        })
+    }
+}
+
+/// A subscriber.
+pub struct ToroniReceiver {
+    subscriber: Subscriber,
+}
+
+impl Receiver for ToroniReceiver {
+    #[inline]
+    fn poll(&mut self, mut each: impl FnMut(&[u8])) -> Result<usize, Failure> {
+        match self.subscriber.try_receive().map_err(Failure::of("receive"))? {
+            None => Ok(0),
+            Some(message) => {
+                each(message.payload());
+                Ok(1)
+            }
+        }
+    }
+
+    #[inline]
+    fn wait(&mut self, mut each: impl FnMut(&[u8])) -> Result<usize, Failure> {
+        each(self.subscriber.receive().map_err(Failure::of("receive"))?.payload());
+        Ok(1)
+    }
+
+    fn counts(&self) -> Result<ReceiverCounts, Failure> {
+        Ok(ReceiverCounts { lapses: Some(self.subscriber.stats().lapses) })
+    }
+}

@@ -1,0 +1,171 @@
+//! A flow, repeated for each number of senders and receivers, in the shape of the Toroni paper's
+//! tables: a column for each number of writers, a row for each number of readers.
+
+use super::Work;
+use super::flow::{Flow, Received, Sent};
+use crate::Failure;
+use crate::family::{self, Begin, Launch, Outcome};
+use crate::report::{Cell, Table};
+use crate::sequence::Faults;
+use crate::transport::{About, Setup, Wait};
+
+/// What is repeated.
+pub(super) struct Grid {
+    /// Numbers of senders and of receivers.
+    pub(super) writers: Vec<u16>,
+    pub(super) readers: Vec<u16>,
+    pub(super) repetitions: u32,
+    pub(super) capacity: u64,
+    pub(super) flow: Flow,
+    pub(super) begin: Begin,
+}
+
+/// All runs with one number of senders and receivers.
+pub(super) struct Runs {
+    pub(super) writers: u16,
+    pub(super) readers: u16,
+    pub(super) outcomes: Vec<Outcome<Sent, Received>>,
+}
+
+impl Grid {
+    /// How many runs it takes.
+    pub(super) fn steps(&self) -> u64 {
+        (self.writers.len() * self.readers.len()) as u64 * u64::from(self.repetitions)
+    }
+
+    /// Runs it: all cells once, then all once more, so that what the machine does meanwhile concerns
+    /// all of them. `step` is called after each run. Fails if a receiver missed anything.
+    pub(super) fn run(
+        &self,
+        launch: &Launch<'_>,
+        mut step: impl FnMut(),
+    ) -> Result<Vec<Runs>, Failure> {
+        let mut cells = Vec::new();
+        for readers in &self.readers {
+            for writers in &self.writers {
+                cells.push(Runs { writers: *writers, readers: *readers, outcomes: Vec::new() });
+            }
+        }
+        for _ in 0..self.repetitions {
+            for cell in &mut cells {
+                let outcome = self.run_once(launch, cell.writers, cell.readers)?;
+                cell.outcomes.push(outcome);
+                step();
+            }
+        }
+        Ok(cells)
+    }
+
+    fn run_once(
+        &self,
+        launch: &Launch<'_>,
+        writers: u16,
+        readers: u16,
+    ) -> Result<Outcome<Sent, Received>, Failure> {
+        let setup = Setup {
+            senders: writers,
+            receivers: readers,
+            message_bytes: self.flow.lengths.longest(),
+            capacity_bytes: self.capacity,
+            wait: Wait::Blocking,
+            in_place: false,
+        };
+        let work = Work::Flow(self.flow.clone());
+        let outcome = family::run::<Sent, Received>(launch, &setup, &work, self.begin)?;
+        check(&outcome, self.flow.messages * u64::from(writers))?;
+        Ok(outcome)
+    }
+}
+
+/// Fails unless every receiver got everything, in order.
+fn check(outcome: &Outcome<Sent, Received>, expected: u64) -> Result<(), Failure> {
+    for (number, receiver) in outcome.receivers.iter().enumerate() {
+        let Faults { lost, misordered, alien } = receiver.faults;
+        let lapses = receiver.counts.lapses.unwrap_or(0);
+        if receiver.received != expected || !receiver.faults.is_none() || lapses > 0 {
+            return Err(Failure::new(format!(
+                "receiver {number} got {} of {expected} messages: {lost} lost, {misordered} out of \
+                 order, {alien} foreign, {lapses} lapses: this transport must not lose any",
+                receiver.received
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// A table with a column for each number of writers, of what `cell` makes of the runs.
+pub(super) fn table(
+    name: &str,
+    title: &str,
+    unit: &str,
+    runs: &[Runs],
+    cell: impl Fn(&Runs) -> Cell,
+) -> Table {
+    let mut columns: Vec<String> = Vec::new();
+    let mut rows: Vec<(String, Vec<Cell>)> = Vec::new();
+    for runs in runs {
+        let (column, row) = (runs.writers.to_string(), runs.readers.to_string());
+        if !columns.contains(&column) {
+            columns.push(column);
+        }
+        match rows.iter_mut().find(|(label, _)| *label == row) {
+            Some((_, cells)) => cells.push(cell(runs)),
+            None => rows.push((row, vec![cell(runs)])),
+        }
+    }
+    Table {
+        name: name.to_owned(),
+        title: title.to_owned(),
+        unit: unit.to_owned(),
+        corner: "R \\ W".to_owned(),
+        columns,
+        rows,
+        definitions: Vec::new(),
+    }
+}
+
+/// What the host said it hosts.
+pub(super) fn about(runs: &[Runs]) -> Option<&About> {
+    runs.first()?.outcomes.first().map(|outcome| &outcome.about)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::{Guarantees, ReceiverCounts};
+
+    pub(super) fn received(received: u64, faults: Faults) -> Received {
+        Received {
+            received,
+            first_ns: 1,
+            last_ns: 2,
+            sleeps: 0,
+            cpu_ns: 0,
+            idle_ns: 0,
+            idle_cpu_ns: 0,
+            faults,
+            counts: ReceiverCounts::default(),
+            latencies: None,
+        }
+    }
+
+    #[test]
+    fn a_run_that_lost_something_is_a_failure() {
+        let about = About {
+            version: String::new(),
+            settings: String::new(),
+            guarantees: Guarantees { lossless: true, total_order: true, in_place: true },
+        };
+        let sound = received(10, Faults::default());
+        let outcome = |receiver| Outcome {
+            about: about.clone(),
+            senders: Vec::new(),
+            receivers: vec![sound.clone(), receiver],
+        };
+        assert!(check(&outcome(sound.clone()), 10).is_ok());
+        assert!(check(&outcome(received(9, Faults::default())), 10).is_err());
+        let lost = Faults { lost: 1, ..Faults::default() };
+        let failure = check(&outcome(received(10, lost)), 10).unwrap_err().to_string();
+        assert!(failure.contains("receiver 1 got 10 of 10") && failure.contains("1 lost"));
+    }
+}
