@@ -27,6 +27,7 @@ pub struct Program {
 }
 
 /// How children are started and watched.
+#[derive(Clone)]
 pub struct Launch<'a> {
     /// What each child runs.
     pub program: Program,
@@ -234,43 +235,27 @@ impl Family<'_> {
         self.members.iter_mut().try_for_each(|member| member.leave(LONGEST_END))
     }
 
-    fn settle(&self) -> Result<(), Failure> {
+    /// Waits for a while in which nobody has anything to say.
+    fn settle(&mut self) -> Result<(), Failure> {
         let deadline = Instant::now() + self.launch.settle;
         loop {
-            self.check_cancelled()?;
             let left = deadline.saturating_duration_since(Instant::now());
+            if let Some((number, answer)) = self.listen(left)?.first() {
+                return Err(self.out_of_turn(*number, answer));
+            }
             if left.is_zero() {
                 return Ok(());
             }
-            std::thread::sleep(left.min(LOOK_UP_EVERY));
         }
     }
 
-    /// What any of them says next, with their numbers. A failure or a death of one is a failure of all.
+    /// What any of them says next, with their numbers.
     fn next(&mut self, what_for: &str) -> Result<Vec<(usize, Answer)>, Failure> {
         let deadline = Instant::now() + self.launch.patience;
         loop {
-            self.check_cancelled()?;
-            self.wait_for_output()?;
-            let mut answers = Vec::new();
-            let mut ended = None;
-            for (number, member) in self.members.iter_mut().enumerate() {
-                let open = member.read(|answer| answers.push((number, answer)))?;
-                if !open && !member.done {
-                    ended = Some(number);
-                }
-            }
-            for (number, answer) in &answers {
-                if let Answer::Failed { text } = answer {
-                    let role = self.members[*number].role;
-                    return Err(Failure::new(format!("{role} failed: {text}")));
-                }
-            }
+            let answers = self.listen(LOOK_UP_EVERY)?;
             if !answers.is_empty() {
                 return Ok(answers);
-            }
-            if let Some(number) = ended {
-                return Err(self.members[number].died(LONGEST_END));
             }
             if Instant::now() >= deadline {
                 return Err(self.nothing_heard(what_for));
@@ -278,8 +263,34 @@ impl Family<'_> {
         }
     }
 
-    fn wait_for_output(&self) -> Result<(), Failure> {
-        let timeout = Timespec::try_from(LOOK_UP_EVERY).map_err(Failure::of("wait"))?;
+    /// What they say within a time that is at most [`LOOK_UP_EVERY`]. A failure or a death of one is a
+    /// failure of all.
+    fn listen(&mut self, time: Duration) -> Result<Vec<(usize, Answer)>, Failure> {
+        self.check_cancelled()?;
+        self.wait_for_output(time.min(LOOK_UP_EVERY))?;
+        let mut answers = Vec::new();
+        let mut ended = None;
+        for (number, member) in self.members.iter_mut().enumerate() {
+            let open = member.read(|answer| answers.push((number, answer)))?;
+            if !open && !member.done {
+                ended = Some(number);
+            }
+        }
+        for (number, answer) in &answers {
+            if let Answer::Failed { text } = answer {
+                let role = self.members[*number].role;
+                return Err(Failure::new(format!("{role} failed: {text}")));
+            }
+        }
+        match ended {
+            // What it said before it died comes first: it may be its result.
+            Some(number) if answers.is_empty() => Err(self.members[number].died(LONGEST_END)),
+            _ => Ok(answers),
+        }
+    }
+
+    fn wait_for_output(&self, time: Duration) -> Result<(), Failure> {
+        let timeout = Timespec::try_from(time).map_err(Failure::of("wait"))?;
         let mut fds: Vec<PollFd<'_>> = self
             .members
             .iter()

@@ -7,7 +7,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::fmt::Display;
 use std::ops::Range;
 
-/// A chart with lines.
+/// A chart with lines; with bars where there are categories.
 #[derive(Clone, Debug)]
 pub struct Chart {
     /// Above it.
@@ -44,25 +44,35 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
     /// Without marks, and thin: goals and references.
     pub dashed: bool,
+    /// In the colour of the series with this number; `None` has one of its own.
+    pub like: Option<usize>,
 }
 
 impl Series {
     /// What was measured.
     #[must_use]
     pub fn line(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
-        Self { name: name.into(), points, dashed: false }
+        Self { name: name.into(), points, dashed: false, like: None }
     }
 
     /// What it is compared with.
     #[must_use]
     pub fn dashed(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
-        Self { name: name.into(), points, dashed: true }
+        Self { name: name.into(), points, dashed: true, like: None }
+    }
+
+    /// In the colour of another one.
+    #[must_use]
+    pub fn like(self, number: usize) -> Self {
+        Self { like: Some(number), ..self }
     }
 }
 
 const WIDTH: u32 = 900;
 const HEIGHT: u32 = 460;
 const TITLE: u32 = 44;
+/// Width of the names beside a chart.
+const LEGEND: u32 = 170;
 /// Told apart by people who do not see all colours: Okabe and Ito's.
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
@@ -123,12 +133,11 @@ impl<'a> Drawn<'a> {
         Some(Self { chart, x, y })
     }
 
-    fn draw<'b>(
-        &self,
-        area: &DrawingArea<SVGBackend<'b>, plotters::coord::Shift>,
-    ) -> Result<(), Failure> {
+    fn draw(&self, area: &Area<'_>) -> Result<(), Failure> {
         let chart = self.chart;
-        let mut context = ChartBuilder::on(area)
+        let legend = if chart.series.len() > 1 { LEGEND } else { 0 };
+        let (body, side) = area.split_horizontally(WIDTH - legend);
+        let mut context = ChartBuilder::on(&body)
             .caption(&chart.title, ("sans-serif", 17))
             .margin(14)
             .x_label_area_size(46)
@@ -146,39 +155,66 @@ impl<'a> Drawn<'a> {
             .draw()
             .map_err(failed)?;
         for (number, series) in chart.series.iter().enumerate() {
-            let colour = COLOURS[number % COLOURS.len()];
-            let points: Vec<(f64, f64)> = series
+            let colour = colour(number, series);
+            let mut points: Vec<(f64, f64)> = series
                 .points
                 .iter()
                 .copied()
                 .filter(|(x, y)| self.x.shows(*x) && self.y.shows(*y))
                 .collect();
+            points.sort_by(|one, other| one.0.total_cmp(&other.0));
             if series.dashed {
                 let line = DashedLineSeries::new(points, 6, 5, colour.stroke_width(1));
-                context.draw_series(line).map_err(failed)?.label(&series.name).legend(
-                    move |(x, y)| PathElement::new([(x, y), (x + 22, y)], colour.stroke_width(1)),
-                );
-            } else {
+                context.draw_series(line).map_err(failed)?;
+            } else if chart.categories.is_empty() {
                 let line = LineSeries::new(points.clone(), colour.stroke_width(2));
-                context.draw_series(line).map_err(failed)?.label(&series.name).legend(
-                    move |(x, y)| PathElement::new([(x, y), (x + 22, y)], colour.stroke_width(3)),
-                );
+                context.draw_series(line).map_err(failed)?;
                 let marks = points.into_iter().map(|point| Circle::new(point, 4, colour.filled()));
                 context.draw_series(marks).map_err(failed)?;
+            } else {
+                let bars = points.into_iter().map(|point| self.bar(number, point, colour));
+                context.draw_series(bars).map_err(failed)?;
             }
         }
-        if chart.series.len() > 1 {
-            context
-                .configure_series_labels()
-                .position(SeriesLabelPosition::UpperRight)
-                .label_font(("sans-serif", 13))
-                .background_style(WHITE.mix(0.85))
-                .border_style(BLACK.mix(0.3))
-                .draw()
-                .map_err(failed)?;
+        if legend > 0 { self.draw_legend(&side) } else { Ok(()) }
+    }
+
+    /// The bar of series `number`, beside those of the other series at the same place.
+    fn bar(&self, number: usize, (x, y): (f64, f64), colour: RGBColor) -> Rectangle<(f64, f64)> {
+        let solid = self.chart.series.iter().filter(|series| !series.dashed).count().max(1);
+        let width = 0.7 / solid as f64;
+        let left = x - 0.35 + width * number as f64;
+        let low = self.y.low.max(if self.y.scale == Scale::Linear { 0.0 } else { self.y.low });
+        Rectangle::new([(left, low), (left + width, y)], colour.filled())
+    }
+
+    /// Beside the lines, where it hides none of them.
+    fn draw_legend(&self, area: &Area<'_>) -> Result<(), Failure> {
+        let style = ("sans-serif", 13).into_text_style(area);
+        let style = style.pos(Pos::new(HPos::Left, VPos::Center));
+        let mut y = 60;
+        for (number, series) in self.chart.series.iter().enumerate() {
+            let colour = colour(number, series);
+            let line = [(4, y), (30, y)];
+            if series.dashed {
+                for x in [4, 14, 24] {
+                    let dash = PathElement::new([(x, y), (x + 6, y)], colour.stroke_width(1));
+                    area.draw(&dash).map_err(failed)?;
+                }
+            } else {
+                area.draw(&PathElement::new(line, colour.stroke_width(4))).map_err(failed)?;
+            }
+            area.draw_text(&series.name, &style, (38, y)).map_err(failed)?;
+            y += 22;
         }
         Ok(())
     }
+}
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+
+fn colour(number: usize, series: &Series) -> RGBColor {
+    COLOURS[series.like.unwrap_or(number) % COLOURS.len()]
 }
 
 /// An axis that knows its marks: plotters' own ones for factors leave out what was measured.

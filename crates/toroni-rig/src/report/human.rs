@@ -9,9 +9,10 @@ pub(super) fn render(report: &Report) -> String {
     for (label, value) in &report.conditions {
         let _ = writeln!(text, "{label:<width$}  {value}");
     }
+    let mut defined = Vec::new();
     for table in &report.tables {
         text.push('\n');
-        render_table(table, &mut text);
+        render_table(table, &mut defined, &mut text);
     }
     if !report.goals.is_empty() {
         text.push('\n');
@@ -54,7 +55,8 @@ fn grouped(value: f64) -> String {
     text
 }
 
-fn render_table(table: &Table, text: &mut String) {
+/// What has been `defined` under an earlier table is not said again.
+fn render_table<'a>(table: &'a Table, defined: &mut Vec<&'a (String, String)>, text: &mut String) {
     let _ = writeln!(text, "{}\n", table.title);
     let mut lines = vec![vec![table.corner.clone()]];
     lines[0].extend(table.columns.iter().cloned());
@@ -64,13 +66,16 @@ fn render_table(table: &Table, text: &mut String) {
         lines.push(line);
     }
     align(&lines, text);
-    if !table.definitions.is_empty() {
+    let new: Vec<_> =
+        table.definitions.iter().filter(|definition| !defined.contains(definition)).collect();
+    if !new.is_empty() {
         text.push('\n');
     }
-    let width = table.definitions.iter().map(|(term, _)| term.chars().count()).max().unwrap_or(0);
-    for (term, meaning) in &table.definitions {
+    let width = new.iter().map(|(term, _)| term.chars().count()).max().unwrap_or(0);
+    for (term, meaning) in &new {
         let _ = writeln!(text, "  {term:<width$}  {meaning}");
     }
+    defined.extend(new);
 }
 
 fn render_goals(goals: &[Goal], text: &mut String) {
@@ -140,6 +145,15 @@ mod tests {
         ] {
             assert_eq!(figure(value), text);
         }
+    }
+
+    #[test]
+    fn a_term_is_defined_once() {
+        let mut report = example();
+        report.tables.push(report.tables[0].clone());
+        let text = render(&report);
+        assert_eq!(text.matches("R  readers").count(), 1);
+        assert_eq!(text.matches("123,457").count(), 2);
     }
 
     #[test]

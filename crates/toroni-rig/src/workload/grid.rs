@@ -7,6 +7,7 @@ use crate::Failure;
 use crate::family::{self, Begin, Launch, Outcome};
 use crate::report::{Cell, Table};
 use crate::sequence::Faults;
+use crate::summary::mean;
 use crate::transport::{About, Setup, Wait};
 
 /// What is repeated.
@@ -124,6 +125,19 @@ pub(super) fn table(
     }
 }
 
+/// Millions of messages a second: the mean over readers, for each run. A reader's throughput is what
+/// it received divided by the time between its first and its last message.
+pub(super) fn rates(runs: &Runs) -> Vec<f64> {
+    let rate = |reader: &Received| {
+        let ns = reader.last_ns.saturating_sub(reader.first_ns).max(1);
+        reader.received as f64 * 1e3 / ns as f64
+    };
+    let of_run = |outcome: &Outcome<Sent, Received>| {
+        mean(&outcome.receivers.iter().map(rate).collect::<Vec<_>>())
+    };
+    runs.outcomes.iter().map(of_run).collect()
+}
+
 /// What the host said it hosts.
 pub(super) fn about(runs: &[Runs]) -> Option<&About> {
     runs.first()?.outcomes.first().map(|outcome| &outcome.about)
@@ -134,7 +148,7 @@ mod tests {
     use super::*;
     use crate::transport::{Guarantees, ReceiverCounts};
 
-    pub(super) fn received(received: u64, faults: Faults) -> Received {
+    fn received(received: u64, faults: Faults) -> Received {
         Received {
             received,
             first_ns: 1,
@@ -149,16 +163,46 @@ mod tests {
         }
     }
 
+    fn about() -> About {
+        let guarantees = Guarantees { lossless: true, total_order: true, in_place: true };
+        About { version: String::new(), settings: String::new(), guarantees }
+    }
+
+    fn runs(writers: u16, readers: u16, ends_ns: &[u64]) -> Runs {
+        let receivers = ends_ns
+            .iter()
+            .map(|end| Received { last_ns: *end, ..received(1000, Faults::default()) })
+            .collect();
+        let outcomes = vec![Outcome { about: about(), senders: Vec::new(), receivers }];
+        Runs { writers, readers, outcomes }
+    }
+
+    #[test]
+    fn a_rate_is_the_mean_of_what_readers_saw() {
+        // 1000 messages in 10 µs, and in 40 µs: 100 and 25 million a second.
+        assert_eq!(rates(&runs(1, 2, &[10_001, 40_001])), [62.5]);
+    }
+
+    #[test]
+    fn a_grid_has_writers_across_and_readers_down() {
+        let all = [runs(1, 4, &[]), runs(7, 4, &[]), runs(1, 16, &[]), runs(7, 16, &[])];
+        let table = table("t", "T", "", &all, |runs| {
+            Cell::number(f64::from(runs.writers * 100 + runs.readers))
+        });
+        assert_eq!(table.columns, ["1", "7"]);
+        let rows: Vec<(&str, Vec<&str>)> = table
+            .rows
+            .iter()
+            .map(|(row, cells)| (row.as_str(), cells.iter().map(|c| c.text.as_str()).collect()))
+            .collect();
+        assert_eq!(rows, [("4", vec!["104", "704"]), ("16", vec!["116", "716"])]);
+    }
+
     #[test]
     fn a_run_that_lost_something_is_a_failure() {
-        let about = About {
-            version: String::new(),
-            settings: String::new(),
-            guarantees: Guarantees { lossless: true, total_order: true, in_place: true },
-        };
         let sound = received(10, Faults::default());
         let outcome = |receiver| Outcome {
-            about: about.clone(),
+            about: about(),
             senders: Vec::new(),
             receivers: vec![sound.clone(), receiver],
         };

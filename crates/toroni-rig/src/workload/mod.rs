@@ -4,6 +4,8 @@
 mod appendix;
 pub mod flow;
 mod grid;
+pub mod latency;
+pub mod stress;
 pub mod throughput;
 
 use crate::Failure;

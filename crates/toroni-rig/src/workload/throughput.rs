@@ -1,7 +1,7 @@
 //! Table 4 of the Toroni paper (§4.4.1): throughput and its dependence on writers and readers.
 
 use super::flow::Flow;
-use super::grid::{self, Grid, Runs};
+use super::grid::{self, Grid, Runs, rates};
 use super::{Effort, appendix};
 use crate::Failure;
 use crate::family::{Begin, Launch};
@@ -207,24 +207,6 @@ fn conditions(report: &mut Report, options: &Options, measured: &[(Kind, Vec<Run
     );
 }
 
-/// Millions a second: the mean over readers, for each run.
-fn rates(runs: &Runs) -> Vec<f64> {
-    runs.outcomes
-        .iter()
-        .map(|outcome| {
-            let rates: Vec<f64> = outcome
-                .receivers
-                .iter()
-                .map(|reader| {
-                    let ns = reader.last_ns.saturating_sub(reader.first_ns).max(1);
-                    reader.received as f64 * 1e3 / ns as f64
-                })
-                .collect();
-            mean(&rates)
-        })
-        .collect()
-}
-
 fn tables(kind: Kind, runs: &[Runs]) -> [Table; 2] {
     let title = format!("Throughput, M msg/s, mean over readers and repetitions: {}", kind.title());
     let main = grid::table(kind.name(), &title, "M msg/s", runs, |runs| {
@@ -301,10 +283,12 @@ fn chart(kind: Kind, runs: &[Runs]) -> Chart {
         series.push(Series::line(name, points));
     }
     if matches!(kind, Kind::Burst | Kind::AsStarted) {
-        for count in [1, 7].into_iter().filter(|count| writers.contains(count)) {
-            let known = PROTOTYPE.iter().filter(|known| known.0 == count);
-            let points = known.map(|known| (f64::from(known.1), known.2)).collect();
-            series.push(Series::dashed(format!("prototype, {count}"), points));
+        for (number, count) in writers.iter().enumerate() {
+            let known = PROTOTYPE.iter().filter(|known| known.0 == *count);
+            let points: Vec<_> = known.map(|known| (f64::from(known.1), known.2)).collect();
+            if !points.is_empty() {
+                series.push(Series::dashed(format!("prototype, {count}"), points).like(number));
+            }
         }
     }
     Chart {

@@ -14,7 +14,7 @@ use std::path::Path;
 use toroni_rig::family::{Launch, Observer, Program};
 use toroni_rig::report::Report;
 use toroni_rig::transports::{self, Toroni};
-use toroni_rig::workload::throughput;
+use toroni_rig::workload::{latency, stress, throughput};
 use toroni_rig::{child, transport::Transport};
 
 /// Measures, and prints the report.
@@ -22,6 +22,12 @@ pub(crate) fn run(place: &Place, arguments: &Bench) -> Result<(), Failure> {
     match &arguments.workload {
         Workload::Throughput(options) => {
             measure(place, &options.shared, |launch| throughput::run(launch, &options.options()))
+        }
+        Workload::Latency(options) => {
+            measure(place, &options.shared, |launch| latency::run(launch, &options.options()))
+        }
+        Workload::Stress(options) => {
+            measure(place, &options.shared, |launch| stress::run(launch, &options.options()))
         }
         Workload::Child => {
             if child::run(transports::perform).is_err() {

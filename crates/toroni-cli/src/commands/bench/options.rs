@@ -2,7 +2,8 @@
 
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
-use toroni_rig::workload::{Effort, throughput};
+use std::time::Duration;
+use toroni_rig::workload::{Effort, latency, stress, throughput};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -23,6 +24,10 @@ pub(crate) struct Bench {
 pub(crate) enum Workload {
     /// Messages a second by writers and readers: the Toroni paper's Table 4
     Throughput(Throughput),
+    /// Time from post to receipt by writers and readers: Table 5; and what idle readers cost
+    Latency(Latency),
+    /// Many writers and readers on a ring that is much too small: §4.4.3
+    Stress(Stress),
     /// A process of a benchmark
     #[command(hide = true)]
     Child,
@@ -37,7 +42,7 @@ pub(crate) struct Shared {
     /// Measure everything, however long it takes
     #[arg(long)]
     pub(crate) full: bool,
-    /// Runs of each cell [default: 5, with --quick fewer]
+    /// Runs of each cell, or of the whole [default: depends on the benchmark]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) repetitions: Option<u32>,
     /// Print JSON objects, one a line: the report, each cell, each goal
@@ -106,5 +111,79 @@ impl Throughput {
         options.as_started |= self.as_started;
         options.sustained_rings = self.sustained.unwrap_or(options.sustained_rings);
         options
+    }
+}
+
+#[derive(Args)]
+#[command(after_help = "Example:
+  toroni bench latency --writers 1 --readers 1,16 --repetitions 200 --plot latency.svg")]
+pub(crate) struct Latency {
+    #[command(flatten)]
+    pub(crate) shared: Shared,
+    /// Numbers of writers [default: 1,2,4,7; 1 to 7 with --full]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=16))]
+    pub(crate) writers: Vec<u16>,
+    /// Numbers of readers [default: 1,4,8,16]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) readers: Vec<u16>,
+    /// Messages of each writer [default: 10]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) messages: Option<u64>,
+    /// Also measure writers that begin as soon as they have started, as in the paper [default: not with --quick]
+    #[arg(long)]
+    pub(crate) as_started: bool,
+    /// Seconds for which readers wait for nothing, to see what that costs; 0 for not at all [default: 5; 2 with --quick]
+    #[arg(long, value_name = "S")]
+    pub(crate) idle: Option<u16>,
+}
+
+impl Latency {
+    /// For the rig.
+    pub(crate) fn options(&self) -> latency::Options {
+        let mut options = latency::Options::of(self.shared.effort());
+        options.repetitions = self.shared.repetitions.unwrap_or(options.repetitions);
+        if !self.writers.is_empty() {
+            options.writers.clone_from(&self.writers);
+        }
+        if !self.readers.is_empty() {
+            options.readers.clone_from(&self.readers);
+        }
+        options.messages = self.messages.unwrap_or(options.messages);
+        options.as_started |= self.as_started;
+        if let Some(seconds) = self.idle {
+            options.idle = Duration::from_secs(seconds.into());
+        }
+        options
+    }
+}
+
+#[derive(Args)]
+#[command(after_help = "Example:
+  toroni bench stress --quick --json | jq -c 'select(.kind == \"goal\")'")]
+pub(crate) struct Stress {
+    #[command(flatten)]
+    pub(crate) shared: Shared,
+    /// Writers
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..=16))]
+    pub(crate) writers: u16,
+    /// Readers
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) readers: u16,
+    /// Messages of each writer, of 500 bytes
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    pub(crate) messages: u64,
+}
+
+impl Stress {
+    /// For the rig.
+    pub(crate) fn options(&self) -> stress::Options {
+        let options = stress::Options::of(self.shared.effort());
+        stress::Options {
+            writers: self.writers,
+            readers: self.readers,
+            messages: self.messages,
+            repetitions: self.shared.repetitions.unwrap_or(options.repetitions),
+            ..options
+        }
     }
 }

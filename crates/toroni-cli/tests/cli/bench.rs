@@ -1,0 +1,232 @@
+//! Benchmarks with tiny volumes: what they print, that they leave nothing behind, and how they fail.
+
+use crate::support::{Buses, json_lines, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::path::Path;
+
+const THROUGHPUT: [&str; 12] = [
+    "bench",
+    "throughput",
+    "--writers",
+    "1,2",
+    "--readers",
+    "1,3",
+    "--messages",
+    "500",
+    "--repetitions",
+    "1",
+    "--sustained",
+    "0",
+];
+
+#[test]
+fn throughput_prints_the_papers_table() {
+    let buses = Buses::new();
+    let text = buses.succeed(&THROUGHPUT);
+    let table = text.split("Throughput, M msg/s").nth(1).unwrap();
+    let rows: Vec<Vec<&str>> =
+        table.lines().skip(2).take(3).map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[0], ["R", "\\", "W", "1", "2"]);
+    assert_eq!((rows[1][0], rows[2][0]), ("1", "3"));
+    assert!(rows[1..].iter().flat_map(|row| &row[1..]).all(|cell| number(cell) > 0.0), "{rows:?}");
+    for part in ["W × R", "WT ms", "WN  ", "lost = 0", "prototype", "kernel", "Publisher::burst"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(buses.entries().is_empty());
+}
+
+fn number(text: &str) -> f64 {
+    text.replace(',', "").parse().unwrap()
+}
+
+#[test]
+fn throughput_in_all_its_ways_as_json() {
+    let buses = Buses::new();
+    let all = ["--json", "--as-started", "--one-by-one"];
+    let arguments = [&THROUGHPUT[..10], &["--sustained", "1"], &all].concat();
+    let lines = json_lines(buses.succeed(&arguments).as_bytes());
+    assert_eq!(
+        (&lines[0]["kind"], &lines[0]["workload"]),
+        (&"report".into(), &"throughput".into())
+    );
+    assert_eq!(lines[0]["conditions"]["repetitions"], "1");
+    for table in ["burst", "as_started", "one_by_one", "sustained"] {
+        let cells: Vec<&Value> = lines.iter().filter(|line| line["table"] == table).collect();
+        assert_eq!(cells.len(), 4, "{table}");
+        assert!(cells.iter().all(|cell| cell["value"].as_f64().unwrap() > 0.0), "{cells:?}");
+        let appendix = format!("{table}_appendix");
+        let lost: Vec<&Value> = lines
+            .iter()
+            .filter(|line| line["table"] == *appendix && line["column"] == "lost")
+            .map(|line| &line["value"])
+            .collect();
+        assert_eq!(lost, [0.0; 4], "{table}");
+    }
+    // Of the four cells, the prototype was measured with one reader only.
+    let goals = lines.iter().filter(|line| line["kind"] == "goal");
+    assert!(goals.clone().all(|goal| goal["met"].is_boolean() && goal["reference"].is_number()));
+    assert_eq!(goals.count(), 4);
+    assert!(buses.entries().is_empty());
+}
+
+#[test]
+fn latency_has_percentiles_and_idle_readers() {
+    let buses = Buses::new();
+    let chart = buses.path().join("latency.svg");
+    let lines = json_lines(
+        buses
+            .succeed(&[
+                "bench",
+                "latency",
+                "--json",
+                "--writers",
+                "2",
+                "--readers",
+                "2",
+                "--repetitions",
+                "2",
+                "--idle",
+                "1",
+                "--as-started",
+                "--plot",
+                chart.to_str().unwrap(),
+            ])
+            .as_bytes(),
+    );
+    let cell = |table: &str, column: &str| {
+        let found = lines.iter().find(|line| line["table"] == table && line["column"] == column);
+        found.and_then(|line| line["value"].as_f64()).unwrap_or_else(|| panic!("{table} {column}"))
+    };
+    for kind in ["together", "as_started"] {
+        let of = |what: &str| cell(&format!("{kind}_{what}"), "2");
+        assert!(0.0 < of("p50") && of("p50") <= of("p99") && of("p99") <= of("max"), "{lines:?}");
+        assert!(cell(kind, "2") <= of("max"));
+        assert_eq!(cell(&format!("{kind}_appendix"), "lost"), 0.0);
+    }
+    assert!(cell("idle", "waited ms") >= 1000.0);
+    assert!(cell("idle", "% of a core") < 50.0);
+    assert_eq!(lines[0]["conditions"]["repetitions"], "2");
+    assert_is_svg(&chart, &["2 writers", "readers", "µs"]);
+    assert_eq!(buses.entries(), ["latency.svg"]);
+}
+
+fn assert_is_svg(path: &Path, texts: &[&str]) {
+    let svg = std::fs::read_to_string(path).unwrap();
+    assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
+    assert!(texts.iter().all(|text| svg.contains(text)) && !svg.contains("NaN"));
+}
+
+#[test]
+fn stress_loses_nothing() {
+    let buses = Buses::new();
+    let chart = buses.path().join("stress.svg");
+    let text = buses.succeed(&[
+        "bench",
+        "stress",
+        "--writers",
+        "3",
+        "--readers",
+        "4",
+        "--messages",
+        "400",
+        "--repetitions",
+        "2",
+        "--plot",
+        chart.to_str().unwrap(),
+    ]);
+    assert!(text.contains("each of 4 readers got all of 1200 messages, in order"), "{text}");
+    assert!(text.contains("CPU time of all processes") && text.contains("3 × 4"), "{text}");
+    // The goals are about the paper's sizes.
+    assert!(!text.contains("MISSED") && !text.contains("  met"));
+    assert_is_svg(&chart, &["measured", "prototype"]);
+    assert_eq!(buses.entries(), ["stress.svg"]);
+}
+
+/// Begins with a run in which nothing happens for ten minutes: a host, a writer, a reader.
+const IDLE: [&str; 6] = ["bench", "latency", "--idle", "600", "--readers", "1"];
+
+#[test]
+fn ctrl_c_leaves_nothing_behind() {
+    let buses = Buses::new();
+    let bench = buses.start(&IDLE);
+    wait_until("children are at work", || children(&bench.child).len() >= 3);
+    bench.signal(Signal::INT);
+    let output = bench.finish();
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "toroni: interrupted\n");
+    assert!(output.stdout.is_empty() && buses.entries().is_empty());
+}
+
+#[test]
+fn children_die_with_their_parent_and_what_it_leaves_is_swept() {
+    let buses = Buses::new();
+    let mut bench = buses.start(&IDLE);
+    wait_until("children are at work", || children(&bench.child).len() >= 3);
+    let orphans = children(&bench.child);
+    bench.signal(Signal::KILL);
+    bench.wait();
+    wait_until("all are dead", || orphans.iter().all(|pid| !is_alive(*pid)));
+    assert_eq!(buses.entries().len(), 1, "SIGKILL leaves no time to clean up");
+    buses.succeed(&THROUGHPUT);
+    assert!(buses.entries().is_empty());
+}
+
+#[test]
+fn a_child_that_dies_ends_the_benchmark() {
+    let buses = Buses::new();
+    let bench = buses.start(&IDLE);
+    wait_until("children are at work", || children(&bench.child).len() >= 3);
+    let victim = children(&bench.child).into_iter().max().unwrap();
+    kill_process(Pid::from_raw(victim).unwrap(), Signal::KILL).unwrap();
+    let output = bench.finish();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(&format!("(pid {victim}) ended with signal: 9")), "{said}");
+    assert!(output.stdout.is_empty() && buses.entries().is_empty());
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_at_once() {
+    let buses = Buses::new();
+    for arguments in [
+        &["bench"][..],
+        &["bench", "throughput", "--writers", "17"],
+        &["bench", "throughput", "--quick", "--full"],
+        &["bench", "stress", "--repetitions", "0"],
+        &["bench", "speed"],
+    ] {
+        assert_eq!(buses.run(arguments).status.code(), Some(2), "{arguments:?}");
+    }
+    let output = buses.run(&["bench", "stress", "--plot", "/nonexistent/chart.svg"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("cannot write /nonexistent/chart.svg")
+    );
+    let output = buses.run_with_input(&["bench", "child"], b"hello\n");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("no command for people"));
+    assert!(buses.entries().is_empty());
+}
+
+/// Processes whose parent is this one, without zombies.
+fn children(parent: &std::process::Child) -> Vec<i32> {
+    let wanted = parent.id().to_string();
+    std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|pid| stat(*pid).is_some_and(|(state, parent)| state != "Z" && parent == wanted))
+        .collect()
+}
+
+fn is_alive(pid: i32) -> bool {
+    stat(pid).is_some_and(|(state, _)| state != "Z")
+}
+
+/// State and parent of a process.
+fn stat(pid: i32) -> Option<(String, String)> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = text.rsplit_once(") ")?;
+    let mut fields = rest.split(' ').map(str::to_owned);
+    Some((fields.next()?, fields.next()?))
+}
