@@ -335,7 +335,11 @@ fn steps(low: f64, high: f64) -> Vec<f64> {
 
 fn short(value: f64) -> String {
     let size = value.abs();
+    let is_power_of_two = size.log2().fract() == 0.0;
     let (value, unit) = match size {
+        // Sizes in bytes.
+        _ if is_power_of_two && size >= f64::from(1 << 20) => (value / f64::from(1 << 20), "Mi"),
+        _ if is_power_of_two && size >= f64::from(1 << 10) => (value / f64::from(1 << 10), "Ki"),
         _ if size >= 1e9 => (value / 1e9, "G"),
         _ if size >= 1e6 => (value / 1e6, "M"),
         _ if size >= 1e4 => (value / 1e3, "k"),
@@ -403,8 +407,12 @@ mod tests {
         assert_eq!(decades(3.0, 60.0), [5.0, 10.0, 20.0, 50.0]);
         assert_eq!(steps(0.0, 8.0), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
         assert_eq!(
-            [short(1.0), short(0.25), short(20_000.0), short(2.5e6)],
-            ["1", "0.25", "20k", "2.5M"]
+            [short(1.0), short(0.25), short(512.0), short(20_000.0), short(2.5e6)],
+            ["1", "0.25", "512", "20k", "2.5M"]
+        );
+        assert_eq!(
+            [short(1024.0), short(65_536.0), short(4_194_304.0), short(0.0)],
+            ["1Ki", "64Ki", "4Mi", "0"]
         );
     }
 }

@@ -2,10 +2,17 @@
 //! a part that makes a report of what they say.
 
 mod appendix;
+mod experiment;
+pub mod fanout;
 pub mod flow;
 mod grid;
 pub mod latency;
+mod meet;
+pub mod p2mp;
+pub mod rmp_tcp;
+pub mod scale;
 pub mod stress;
+pub mod sweep;
 pub mod throughput;
 
 use crate::Failure;
@@ -31,6 +38,14 @@ pub enum Effort {
 pub enum Work {
     /// Senders send, receivers receive and check.
     Flow(flow::Flow),
+    /// One way from a writer to a reader; ignores the transport.
+    RmpTcp(rmp_tcp::Plan),
+    /// Objects from one sender to several receivers; ignores the transport.
+    P2mp(p2mp::Task),
+    /// One publisher, several subscribers in one thread; ignores the transport.
+    Fanout(fanout::Plan),
+    /// One publisher of many topics, many subscribers; ignores the transport.
+    Scale(scale::Plan),
 }
 
 /// A child's part, over `T`.
@@ -39,11 +54,15 @@ pub enum Work {
 /// If it cannot be done.
 pub fn perform<T: Transport>(child: &mut Child) -> Result<(), Failure> {
     let job = child.job().clone();
-    if job.role == Role::Host {
-        let _host = T::host(&job.place, &job.setup)?;
-        return child.host(T::about(&job.setup));
-    }
     match &job.work {
+        Work::Flow(_) if job.role == Role::Host => {
+            let _host = T::host(&job.place, &job.setup)?;
+            child.host(T::about(&job.setup))
+        }
         Work::Flow(flow) => flow::perform::<T>(child, &job, flow),
+        Work::RmpTcp(plan) => rmp_tcp::perform(child, &job, plan),
+        Work::P2mp(task) => p2mp::perform(child, &job, task),
+        Work::Fanout(plan) => fanout::perform(child, &job, plan),
+        Work::Scale(plan) => scale::perform(child, &job, plan),
     }
 }

@@ -1,7 +1,12 @@
 //! `toroni bench`: the rig's workloads on this library. What is measured, and how, is in the crate
 //! `toroni-rig`; here are the options, the progress bar and the printing.
 
+mod fanout;
 pub(crate) mod options;
+mod p2mp;
+mod rmp_tcp;
+mod scale;
+mod sweep;
 
 use crate::cli::Place;
 use crate::failure::Failure;
@@ -14,7 +19,7 @@ use std::path::Path;
 use toroni_rig::family::{Launch, Observer, Program};
 use toroni_rig::report::Report;
 use toroni_rig::transports::{self, Toroni};
-use toroni_rig::workload::{latency, stress, throughput};
+use toroni_rig::workload::{self, latency, stress, throughput};
 use toroni_rig::{child, transport::Transport};
 
 /// Measures, and prints the report.
@@ -28,6 +33,21 @@ pub(crate) fn run(place: &Place, arguments: &Bench) -> Result<(), Failure> {
         }
         Workload::Stress(options) => {
             measure(place, &options.shared, |launch| stress::run(launch, &options.options()))
+        }
+        Workload::RmpTcp(given) => {
+            measure(place, &given.shared, |launch| workload::rmp_tcp::run(launch, &given.options()))
+        }
+        Workload::P2mp(given) => {
+            measure(place, &given.shared, |launch| workload::p2mp::run(launch, &given.options()))
+        }
+        Workload::Sweep(given) => {
+            measure(place, &given.shared, |launch| workload::sweep::run(launch, &given.options()))
+        }
+        Workload::Fanout(given) => {
+            measure(place, &given.shared, |launch| workload::fanout::run(launch, &given.options()))
+        }
+        Workload::Scale(given) => {
+            measure(place, &given.shared, |launch| workload::scale::run(launch, &given.options()))
         }
         Workload::Child => {
             if child::run(transports::perform).is_err() {

@@ -1,5 +1,10 @@
 //! The command line of `toroni bench`.
 
+use super::fanout::Fanout;
+use super::p2mp::P2mp;
+use super::rmp_tcp::RmpTcp;
+use super::scale::Scale;
+use super::sweep::Sweep;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,6 +33,16 @@ pub(crate) enum Workload {
     Latency(Latency),
     /// Many writers and readers on a ring that is much too small: §4.4.3
     Stress(Stress),
+    /// One writer, one reader, beside TCP: the Toroni paper's Figure 8
+    RmpTcp(RmpTcp),
+    /// One sender, several receivers, small objects in batches, beside TCP and a queue behind a mutex
+    P2mp(P2mp),
+    /// As p2mp, with batches of several sizes
+    Sweep(Sweep),
+    /// Latency of subscribers that share a thread, beside UDP multicast
+    Fanout(Fanout),
+    /// How the cost of a message grows with subscribers, topics, patterns and sizes
+    Scale(Scale),
     /// A process of a benchmark
     #[command(hide = true)]
     Child,

@@ -1,0 +1,163 @@
+//! `toroni bench` on the published experiments: real processes, tiny amounts.
+
+use crate::support::Buses;
+use serde_json::Value;
+
+/// A workload with parameters that take little time, and what its report must show.
+struct Case {
+    arguments: &'static [&'static str],
+    /// Parts of the text for people.
+    shown: &'static [&'static str],
+    /// Tables and the rows of the first of them.
+    tables: &'static [&'static str],
+    rows: &'static [&'static str],
+    goals: usize,
+}
+
+const CASES: [Case; 5] = [
+    Case {
+        arguments: &["rmp-tcp", "--sizes", "8,1000", "--messages", "2000"],
+        shown: &["TCP, buffered", "bursts", "1,000 B", "22.0 (the prototype)"],
+        tables: &["ratio", "time"],
+        rows: &["8 B", "1,000 B"],
+        goals: 2,
+    },
+    Case {
+        arguments: &["p2mp", "--objects", "50001", "--receivers", "2", "--packets", "4"],
+        shown: &[
+            "reliably transfer 50,001 objects",
+            "rep. 2",
+            "stdev",
+            "queue, adaptive mutex",
+            "TCP",
+        ],
+        tables: &["seconds", "comparison"],
+        rows: &["Toroni", "queue, standard mutex", "queue, adaptive mutex", "TCP, send and recv"],
+        goals: 2,
+    },
+    Case {
+        arguments: &["sweep", "--objects", "20001", "--batches", "100000,200", "--receivers", "2"],
+        shown: &[
+            "Toroni: Time in seconds",
+            "queue, standard mutex: Time",
+            "6.03 (the published queue)",
+        ],
+        tables: &["toroni", "queue", "ratio"],
+        rows: &["100,000", "200"],
+        goals: 1,
+    },
+    Case {
+        arguments: &["fanout", "--subscribers", "1,3", "--messages", "200", "--interval", "20us"],
+        shown: &["each more", "99.999% max", "UDP multicast, a socket each", "0 over Toroni"],
+        tables: &[
+            "fastest",
+            "mean",
+            "toroni-first",
+            "toroni-last",
+            "router-last",
+            "multicast-last",
+        ],
+        rows: &["1", "3", "each more"],
+        goals: 3,
+    },
+    Case {
+        arguments: &[
+            "scale",
+            "--messages",
+            "500",
+            "--subscribers",
+            "1,2",
+            "--topics",
+            "1,30",
+            "--patterns",
+            "1,20",
+            "--sizes",
+            "8,100KiB",
+            "--capacities",
+            "64KiB,1MiB",
+        ],
+        shown: &["Patterns of the subscriber", "nobody subscribes", "4 that want it", "100 KiB"],
+        tables: &["subscribers", "topics", "patterns", "size", "ring", "wanted"],
+        rows: &["1", "2"],
+        goals: 0,
+    },
+];
+
+#[test]
+fn experiments_are_measured_and_reported() {
+    for case in CASES {
+        let buses = Buses::new();
+        // Repetitions are the same for all: one workload shows them.
+        let repetitions = if case.shown.contains(&"rep. 2") { "2" } else { "1" };
+        let report = run(&buses, case.arguments, &["--repetitions", repetitions]);
+        for part in case.shown.iter().chain(&["machine", "kernel", "in turn in each"]) {
+            let squeezed = report.split_whitespace().collect::<Vec<_>>().join(" ");
+            let part = part.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(squeezed.contains(&part), "{part} in {report}");
+        }
+        let verdicts =
+            report.lines().filter(|line| line.ends_with(" met") || line.ends_with(" MISSED"));
+        assert_eq!(verdicts.count(), case.goals, "{report}");
+        assert!(buses.entries().is_empty(), "{:?} left {:?}", case.arguments, buses.entries());
+    }
+}
+
+#[test]
+fn experiments_speak_json_and_draw() {
+    for case in CASES {
+        let buses = Buses::new();
+        let plot = buses.path().join("plot.svg");
+        let plotting = ["--repetitions", "1", "--json", "--plot", plot.to_str().unwrap()];
+        let lines = run(&buses, case.arguments, &plotting);
+        let lines: Vec<Value> =
+            lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(
+            (&lines[0]["kind"], &lines[0]["workload"]),
+            (&"report".into(), &case.arguments[0].into())
+        );
+        let cells: Vec<&Value> = lines.iter().filter(|line| line["kind"] == "cell").collect();
+        for table in case.tables {
+            let of_table: Vec<_> = cells.iter().filter(|cell| cell["table"] == *table).collect();
+            assert!(of_table.iter().any(|cell| cell["value"].is_number()), "{table} in {cells:?}");
+        }
+        let first = cells.iter().filter(|cell| cell["table"] == case.tables[0]);
+        let mut rows: Vec<&str> = first.map(|cell| cell["row"].as_str().unwrap()).collect();
+        rows.dedup();
+        assert_eq!(rows, case.rows);
+        let goals = lines.iter().filter(|line| line["kind"] == "goal" && line["met"].is_boolean());
+        assert_eq!(goals.count(), case.goals);
+
+        let svg = std::fs::read_to_string(&plot).unwrap();
+        assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
+        // Lines with marks, or bars besides the background.
+        assert!(svg.contains("<circle") || svg.matches("<rect").count() > 4, "{svg}");
+        assert!(!svg.contains("NaN"));
+        assert_eq!(buses.entries(), ["plot.svg"]);
+    }
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused() {
+    let buses = Buses::new();
+    for (arguments, said) in [
+        (&["rmp-tcp", "--sizes", "7"][..], "take 8 bytes or more"),
+        (&["rmp-tcp", "--sizes", "1MiB", "--capacity", "1MiB"], "or a larger ring"),
+        (&["p2mp", "--batch", "100"], "a batch has 200 bytes"),
+        (&["p2mp", "--batch", "1MiB", "--capacity", "1MiB"], "or a larger ring"),
+        (&["p2mp", "--receivers", "16"], "16"),
+        (&["sweep", "--batches", "1000,1GiB"], "or a larger ring"),
+        (&["fanout", "--interval", "2s"], "from 1us to 1s"),
+        (&["fanout", "--subscribers", "0"], "0"),
+        (&["scale", "--sizes", "4MiB"], "or a larger ring"),
+        (&["scale", "--capacities", "100000"], "take a power of two"),
+    ] {
+        let output = buses.run(&[&["bench"], arguments].concat());
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && error.contains(said), "{arguments:?}: {output:?}");
+    }
+    assert!(buses.entries().is_empty());
+}
+
+fn run(buses: &Buses, arguments: &[&str], more: &[&str]) -> String {
+    buses.succeed(&[&["bench"], arguments, more].concat())
+}
