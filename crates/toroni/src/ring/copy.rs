@@ -9,20 +9,11 @@
 //! away, so every access to the ring is a relaxed atomic one of a whole word. Torn *records* are found
 //! by validation; torn *words* cannot exist.
 //!
-//! The word loop says exactly that in Rust, but compilers do not vectorise atomics. Where it is
-//! worth it, a block of assembly does the same: it is specified as one relaxed atomic access for each
-//! aligned 8-byte word, in any order. On x86-64 this is what the instructions do: an aligned 8-byte
-//! part of a 16-byte access to cached memory is never torn (Intel SDM vol. 3A §9.1.1 guarantees 8-byte
-//! words, and processors with AVX the whole aligned 16 bytes). Records are 8-byte aligned, so each
-//! half of an unaligned `movups` is such a word. Ordering comes from the fences at the call sites.
+//! The word loop says exactly that in Rust, but compilers do not vectorise atomics. Where there are
+//! several words, assembly does the same ([`bulk`]). Ordering comes from the fences at the call sites.
 
+use super::bulk;
 use crate::sync::{AtomicU64, Ordering};
-
-/// Whether [`bulk_copy`] exists here.
-const BULK: bool = cfg!(all(target_arch = "x86_64", not(loom), not(miri)));
-
-/// Words that the assembly moves in one turn: two cache lines.
-const TURN: usize = 16;
 
 /// Copies words of the ring, from word number `first` on, to `into`. `ring` is a power of two long;
 /// the numbering wraps.
@@ -53,10 +44,19 @@ pub(crate) fn store(ring: &[AtomicU64], first: usize, from: &[u8]) {
     }
 }
 
-/// Copies as many words as both have.
+/// Copies to all of `into`; `run` has at least as many words.
 #[inline(always)]
 pub(crate) fn load_in_row(run: &[AtomicU64], into: &mut [u64]) {
-    if into.len() < TURN { load_words(run, into) } else { load_run(run, into) }
+    let run = &run[..into.len()];
+    if bulk::EXISTS && into.len() >= bulk::FEWEST_WORDS {
+        // SAFETY: both are `into.len()` words long; they cannot overlap, since `into` is borrowed
+        // mutably.
+        unsafe { bulk::copy(run.as_ptr().cast::<u64>(), into.as_mut_ptr(), into.len()) };
+        return;
+    }
+    for (word, source) in into.iter_mut().zip(run) {
+        *word = source.load(Ordering::Relaxed);
+    }
 }
 
 /// Copies bytes to as many words as they need, of which `run` has enough; the rest of the last word
@@ -64,13 +64,21 @@ pub(crate) fn load_in_row(run: &[AtomicU64], into: &mut [u64]) {
 #[inline(always)]
 pub(crate) fn store_in_row(run: &[AtomicU64], from: &[u8]) {
     let (whole, rest) = from.as_chunks::<8>();
-    if whole.len() < TURN {
-        store_words(run, whole)
+    let (run, behind) = run.split_at(whole.len());
+    if bulk::EXISTS && whole.len() >= bulk::FEWEST_WORDS {
+        // SAFETY: both are `whole.len()` words long; `from` is not the ring, which nobody borrows as
+        // bytes. The ring's words are atomics, which may be written through a shared reference.
+        unsafe {
+            let to = run.as_ptr().cast::<u64>().cast_mut();
+            bulk::copy(whole.as_ptr().cast::<u64>(), to, whole.len());
+        }
     } else {
-        store_run(run, whole)
+        for (word, bytes) in run.iter().zip(whole) {
+            word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+        }
     }
     if !rest.is_empty() {
-        run[whole.len()].store(padded(rest), Ordering::Relaxed);
+        behind[0].store(padded(rest), Ordering::Relaxed);
     }
 }
 
@@ -80,59 +88,6 @@ fn padded(bytes: &[u8]) -> u64 {
     let mut word = [0; 8];
     word[..bytes.len()].copy_from_slice(bytes);
     u64::from_ne_bytes(word)
-}
-
-// A message of one word is common, and setting up a loop costs more than its copy.
-#[inline(always)]
-fn load_words(run: &[AtomicU64], into: &mut [u64]) {
-    match (into, run) {
-        ([word], [source, ..]) => *word = source.load(Ordering::Relaxed),
-        (into, run) => {
-            for (word, source) in into.iter_mut().zip(run) {
-                *word = source.load(Ordering::Relaxed);
-            }
-        }
-    }
-}
-
-#[inline(always)]
-fn store_words(run: &[AtomicU64], from: &[[u8; 8]]) {
-    match (run, from) {
-        ([word, ..], [bytes]) => word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed),
-        (run, from) => {
-            for (word, bytes) in run.iter().zip(from) {
-                word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
-            }
-        }
-    }
-}
-
-/// As [`load_words`], for as many words as are worth it; `run` has at least as many.
-fn load_run(run: &[AtomicU64], into: &mut [u64]) {
-    let turns = if BULK { into.len() / TURN } else { 0 };
-    let run = &run[..into.len()];
-    if turns > 0 {
-        // SAFETY: both are at least `turns * TURN` words long; they cannot overlap, since `into` is
-        // borrowed mutably.
-        unsafe { bulk_copy(run.as_ptr().cast::<u64>(), into.as_mut_ptr(), turns) };
-    }
-    load_words(&run[turns * TURN..], &mut into[turns * TURN..]);
-}
-
-/// As [`store_words`], for as many words as are worth it; `run` has at least as many.
-fn store_run(run: &[AtomicU64], from: &[[u8; 8]]) {
-    let turns = if BULK { from.len() / TURN } else { 0 };
-    let run = &run[..from.len()];
-    if turns > 0 {
-        // SAFETY: both are at least `turns * TURN` words long; `from` is not the ring, which nobody
-        // borrows as bytes. The ring's words are atomics, which may be written through a shared
-        // reference.
-        unsafe {
-            let to = run.as_ptr().cast::<u64>().cast_mut();
-            bulk_copy(from.as_ptr().cast::<u64>(), to, turns);
-        }
-    }
-    store_words(&run[turns * TURN..], &from[turns * TURN..]);
 }
 
 /// Copies bytes of `words`, from byte number `offset` on, to `into`. Does not wrap.
@@ -203,63 +158,6 @@ impl Scratch {
         // result; bytes have no alignment and no invalid values.
         unsafe { core::slice::from_raw_parts(self.0.as_ptr().cast(), length) }
     }
-}
-
-/// Copies `turns * TURN` words as relaxed atomic accesses; see the top of this file.
-///
-/// # Safety
-/// Both ranges are mapped, the target is writable, and they do not overlap. `turns` is not 0.
-#[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
-#[inline]
-unsafe fn bulk_copy(from: *const u64, to: *mut u64, turns: usize) {
-    // SAFETY: touches the two ranges of the caller's promise and the registers it names. No
-    // `readonly`/`pure`/`nomem`, so the compiler keeps it in place among fences and atomics.
-    unsafe {
-        core::arch::asm!(
-            "2:",
-            "movups {a}, [{from}]",
-            "movups {b}, [{from} + 16]",
-            "movups {c}, [{from} + 32]",
-            "movups {d}, [{from} + 48]",
-            "movups {e}, [{from} + 64]",
-            "movups {f}, [{from} + 80]",
-            "movups {g}, [{from} + 96]",
-            "movups {h}, [{from} + 112]",
-            "movups [{to}], {a}",
-            "movups [{to} + 16], {b}",
-            "movups [{to} + 32], {c}",
-            "movups [{to} + 48], {d}",
-            "movups [{to} + 64], {e}",
-            "movups [{to} + 80], {f}",
-            "movups [{to} + 96], {g}",
-            "movups [{to} + 112], {h}",
-            "add {from}, 128",
-            "add {to}, 128",
-            "dec {turns}",
-            "jnz 2b",
-            from = inout(reg) from => _,
-            to = inout(reg) to => _,
-            turns = inout(reg) turns => _,
-            a = out(xmm_reg) _,
-            b = out(xmm_reg) _,
-            c = out(xmm_reg) _,
-            d = out(xmm_reg) _,
-            e = out(xmm_reg) _,
-            f = out(xmm_reg) _,
-            g = out(xmm_reg) _,
-            h = out(xmm_reg) _,
-            options(nostack),
-        );
-    }
-}
-
-/// Never called: [`BULK`] is false here.
-///
-/// # Safety
-/// None is needed.
-#[cfg(not(all(target_arch = "x86_64", not(loom), not(miri))))]
-unsafe fn bulk_copy(_: *const u64, _: *mut u64, _: usize) {
-    unreachable!("BULK is false on this target");
 }
 
 #[cfg(all(test, not(loom)))]

@@ -8,6 +8,7 @@ pub(crate) mod layout;
 pub(crate) mod position;
 
 pub(crate) mod backpressure;
+mod bulk;
 pub(crate) mod copy;
 pub(crate) mod memory;
 pub(crate) mod racy;

@@ -1,0 +1,289 @@
+//! Copies of words in assembly, each specified as one relaxed atomic access for every aligned 8-byte
+//! word, in any order, some words perhaps twice. `copy.rs` argues why that is needed and sound.
+//!
+//! Wide registers carry several words at once. An aligned 8-byte part of such an access is not torn by
+//! the processors that have them (for 16 bytes and aligned, Intel SDM vol. 3A §9.1.1 and AMD APM vol. 2
+//! §7.3.2 promise it); and if one were, the record would fail its validation as any torn record does:
+//! headers, which are believed word by word, are never read or written here first.
+
+/// Whether [`copy`] exists here.
+pub(super) const EXISTS: bool = cfg!(all(target_arch = "x86_64", not(loom), not(miri)));
+
+/// The fewest words that it copies.
+pub(super) const FEWEST_WORDS: usize = 2;
+
+/// From so many words on, the widest registers of the processor are worth asking for.
+const WIDE_WORDS: usize = 16;
+
+/// Copies `words` words.
+///
+/// # Safety
+/// Both ranges are mapped, the target is writable, and they do not overlap. `words` is at least
+/// [`FEWEST_WORDS`].
+#[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
+#[inline(always)]
+pub(super) unsafe fn copy(from: *const u64, to: *mut u64, words: usize) {
+    // SAFETY: as the caller promises; each callee touches the first and the last words of the ranges,
+    // and no more of them than there are.
+    unsafe {
+        match words {
+            ..4 => ends_of_two(from, to, words),
+            4..8 => ends_of_four(from, to, words),
+            8..WIDE_WORDS => ends_of_eight(from, to, words),
+            _ => long(from, to, words),
+        }
+    }
+}
+
+/// Asks for the line at `address`, to be written soon. Any address will do.
+#[inline(always)]
+pub(super) fn prefetch_to_write(address: *const u64) {
+    // SAFETY: a hint; it neither faults nor changes anything that a program sees.
+    #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
+    unsafe {
+        core::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    }
+}
+
+#[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
+unsafe fn long(from: *const u64, to: *mut u64, words: usize) {
+    // SAFETY: as the caller of `copy` promises, and the processor was asked.
+    unsafe {
+        if std::arch::is_x86_feature_detected!("avx") {
+            long_avx(from, to, words);
+        } else {
+            long_sse(from, to, words);
+        }
+    }
+}
+
+/// The first and the last two words, which are all of two to four.
+///
+/// # Safety
+/// As [`copy`], with 2 to 4 words.
+#[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
+#[inline(always)]
+unsafe fn ends_of_two(from: *const u64, to: *mut u64, words: usize) {
+    // SAFETY: touches the two ranges of the caller's promise and the registers it names. No
+    // `readonly`/`pure`/`nomem`, so the compiler keeps it in place among fences and atomics; so below.
+    unsafe {
+        core::arch::asm!(
+            "movups {a}, [{from}]",
+            "movups {b}, [{from} + 8*{words} - 16]",
+            "movups [{to}], {a}",
+            "movups [{to} + 8*{words} - 16], {b}",
+            from = in(reg) from,
+            to = in(reg) to,
+            words = in(reg) words,
+            a = out(xmm_reg) _,
+            b = out(xmm_reg) _,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// The first and the last four words, which are all of four to eight.
+///
+/// # Safety
+/// As [`copy`], with 4 to 8 words.
+#[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
+#[inline(always)]
+unsafe fn ends_of_four(from: *const u64, to: *mut u64, words: usize) {
+    // SAFETY: see `ends_of_two`.
+    unsafe {
+        core::arch::asm!(
+            "movups {a}, [{from}]",
+            "movups {b}, [{from} + 16]",
+            "movups {c}, [{from} + 8*{words} - 32]",
+            "movups {d}, [{from} + 8*{words} - 16]",
+            "movups [{to}], {a}",
+            "movups [{to} + 16], {b}",
+            "movups [{to} + 8*{words} - 32], {c}",
+            "movups [{to} + 8*{words} - 16], {d}",
+            from = in(reg) from,
+            to = in(reg) to,
+            words = in(reg) words,
+            a = out(xmm_reg) _,
+            b = out(xmm_reg) _,
+            c = out(xmm_reg) _,
+            d = out(xmm_reg) _,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// The first and the last eight words, which are all of eight to sixteen.
+///
+/// # Safety
+/// As [`copy`], with 8 to 16 words.
+#[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
+#[inline(always)]
+unsafe fn ends_of_eight(from: *const u64, to: *mut u64, words: usize) {
+    // SAFETY: see `ends_of_two`.
+    unsafe {
+        core::arch::asm!(
+            "movups {a}, [{from}]",
+            "movups {b}, [{from} + 16]",
+            "movups {c}, [{from} + 32]",
+            "movups {d}, [{from} + 48]",
+            "movups {e}, [{from} + 8*{words} - 64]",
+            "movups {f}, [{from} + 8*{words} - 48]",
+            "movups {g}, [{from} + 8*{words} - 32]",
+            "movups {h}, [{from} + 8*{words} - 16]",
+            "movups [{to}], {a}",
+            "movups [{to} + 16], {b}",
+            "movups [{to} + 32], {c}",
+            "movups [{to} + 48], {d}",
+            "movups [{to} + 8*{words} - 64], {e}",
+            "movups [{to} + 8*{words} - 48], {f}",
+            "movups [{to} + 8*{words} - 32], {g}",
+            "movups [{to} + 8*{words} - 16], {h}",
+            from = in(reg) from,
+            to = in(reg) to,
+            words = in(reg) words,
+            a = out(xmm_reg) _,
+            b = out(xmm_reg) _,
+            c = out(xmm_reg) _,
+            d = out(xmm_reg) _,
+            e = out(xmm_reg) _,
+            f = out(xmm_reg) _,
+            g = out(xmm_reg) _,
+            h = out(xmm_reg) _,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// Sixteen words a turn, and the last sixteen at the end, whatever of them was copied before.
+///
+/// # Safety
+/// As [`copy`], with at least 16 words.
+#[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
+unsafe fn long_sse(from: *const u64, to: *mut u64, words: usize) {
+    // SAFETY: see `ends_of_two`; the loop ends where the last turn begins.
+    unsafe {
+        core::arch::asm!(
+            "3:",
+            "movups {a}, [{from}]",
+            "movups {b}, [{from} + 16]",
+            "movups {c}, [{from} + 32]",
+            "movups {d}, [{from} + 48]",
+            "movups {e}, [{from} + 64]",
+            "movups {f}, [{from} + 80]",
+            "movups {g}, [{from} + 96]",
+            "movups {h}, [{from} + 112]",
+            "movups [{to}], {a}",
+            "movups [{to} + 16], {b}",
+            "movups [{to} + 32], {c}",
+            "movups [{to} + 48], {d}",
+            "movups [{to} + 64], {e}",
+            "movups [{to} + 80], {f}",
+            "movups [{to} + 96], {g}",
+            "movups [{to} + 112], {h}",
+            "cmp {from}, {last_from}",
+            "je 4f",
+            "add {from}, 128",
+            "add {to}, 128",
+            "cmp {from}, {last_from}",
+            "jb 3b",
+            "mov {from}, {last_from}",
+            "mov {to}, {last_to}",
+            "jmp 3b",
+            "4:",
+            from = inout(reg) from => _,
+            to = inout(reg) to => _,
+            last_from = in(reg) from.add(words - WIDE_WORDS),
+            last_to = in(reg) to.add(words - WIDE_WORDS),
+            a = out(xmm_reg) _,
+            b = out(xmm_reg) _,
+            c = out(xmm_reg) _,
+            d = out(xmm_reg) _,
+            e = out(xmm_reg) _,
+            f = out(xmm_reg) _,
+            g = out(xmm_reg) _,
+            h = out(xmm_reg) _,
+            options(nostack),
+        );
+    }
+}
+
+/// As [`long_sse`], with registers of four words.
+///
+/// # Safety
+/// As [`long_sse`], on a processor with AVX.
+#[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
+unsafe fn long_avx(from: *const u64, to: *mut u64, words: usize) {
+    // SAFETY: see `long_sse`. The compiler knows the lower halves of these registers only; the upper
+    // ones are zeroed behind us, as its own code expects them.
+    unsafe {
+        core::arch::asm!(
+            "3:",
+            "vmovdqu ymm0, [{from}]",
+            "vmovdqu ymm1, [{from} + 32]",
+            "vmovdqu ymm2, [{from} + 64]",
+            "vmovdqu ymm3, [{from} + 96]",
+            "vmovdqu [{to}], ymm0",
+            "vmovdqu [{to} + 32], ymm1",
+            "vmovdqu [{to} + 64], ymm2",
+            "vmovdqu [{to} + 96], ymm3",
+            "cmp {from}, {last_from}",
+            "je 4f",
+            "add {from}, 128",
+            "add {to}, 128",
+            "cmp {from}, {last_from}",
+            "jb 3b",
+            "mov {from}, {last_from}",
+            "mov {to}, {last_to}",
+            "jmp 3b",
+            "4:",
+            "vzeroupper",
+            from = inout(reg) from => _,
+            to = inout(reg) to => _,
+            last_from = in(reg) from.add(words - WIDE_WORDS),
+            last_to = in(reg) to.add(words - WIDE_WORDS),
+            out("xmm0") _,
+            out("xmm1") _,
+            out("xmm2") _,
+            out("xmm3") _,
+            options(nostack),
+        );
+    }
+}
+
+/// Never called: [`EXISTS`] is false here.
+///
+/// # Safety
+/// None is needed.
+#[cfg(not(all(target_arch = "x86_64", not(loom), not(miri))))]
+pub(super) unsafe fn copy(_: *const u64, _: *mut u64, _: usize) {
+    unreachable!("there is no such copy on this target");
+}
+
+#[cfg(all(test, target_arch = "x86_64", not(loom), not(miri)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_copies_what_it_was_told_and_no_more() {
+        type Copy = unsafe fn(*const u64, *mut u64, usize);
+        /// Without `inline(always)`, which has no address.
+        unsafe fn any(from: *const u64, to: *mut u64, words: usize) {
+            // SAFETY: as the caller promises.
+            unsafe { copy(from, to, words) }
+        }
+        let mut kinds: Vec<(Copy, usize)> = vec![(any, FEWEST_WORDS), (long_sse, WIDE_WORDS)];
+        if std::arch::is_x86_feature_detected!("avx") {
+            kinds.push((long_avx, WIDE_WORDS));
+        }
+        for (kind, fewest) in kinds {
+            for words in fewest..=200 {
+                let from: Vec<u64> = (1..=words as u64).collect();
+                let mut to = vec![0; words + 8];
+                // SAFETY: both are long enough, and the processor was asked.
+                unsafe { kind(from.as_ptr(), to.as_mut_ptr().add(4), words) };
+                assert_eq!(&to[4..words + 4], &from[..], "{words} words");
+                assert!(to[..4].iter().chain(&to[words + 4..]).all(|word| *word == 0), "{words}");
+            }
+        }
+    }
+}
