@@ -1,10 +1,10 @@
 //! A received message, copied or in place.
 
 use crate::error::{Corrupt, ReceiveError};
-use crate::ring::copy::Scratch;
 use crate::ring::memory::Ring;
 use crate::ring::racy::RacyBytes;
 use crate::ring::reader::Seen;
+use crate::ring::window::Window;
 use crate::topic::frame::{Extensions, MAX_EXTENSIONS_BYTES, Tag, TopicId, decode};
 use crate::topic::interest::Interest;
 use crate::topic::table::Mirror;
@@ -17,9 +17,10 @@ use std::time::{Duration, SystemTime};
 pub(super) struct Received {
     /// The names of topics; it has those of all messages that the interest has accepted.
     pub(super) mirror: Mirror,
-    pub(super) seen: Seen,
     /// Extensions and payload, or, of a message in place, what can be extensions.
-    pub(super) scratch: Scratch,
+    pub(super) window: Window,
+    /// Whether the message was left where it is, in the ring.
+    pub(super) in_place: bool,
 }
 
 /// A message, in memory of this process; it lives until the subscriber's next call.
@@ -60,6 +61,9 @@ impl<'a> Message<'a> {
     #[inline]
     #[must_use]
     pub fn payload(&self) -> &'a [u8] {
+        if self.tag().is_plain() {
+            return self.body();
+        }
         &self.body()[self.parts().1..]
     }
 
@@ -74,14 +78,14 @@ impl<'a> Message<'a> {
     #[inline]
     #[must_use]
     pub fn position(&self) -> u64 {
-        self.0.seen.position
+        self.0.window.last().position
     }
 
     /// Position of the message behind it.
     #[inline]
     #[must_use]
     pub fn next_position(&self) -> u64 {
-        self.0.seen.next_position()
+        self.0.window.last().next_position()
     }
 
     /// Its number among all messages of the bus, from 0. A subscriber that wants all topics and loses
@@ -89,7 +93,7 @@ impl<'a> Message<'a> {
     #[inline]
     #[must_use]
     pub fn sequence(&self) -> u64 {
-        self.0.seen.sequence
+        self.0.window.last().sequence
     }
 
     /// When it was published, if its publisher stamps messages
@@ -120,7 +124,7 @@ impl<'a> Message<'a> {
 
     #[inline]
     fn tag(&self) -> Tag {
-        Tag::from_raw(self.0.seen.tag)
+        Tag::from_raw(self.0.window.tag())
     }
 
     /// The extensions, and the offset of the payload. A record that cannot be decoded has none: the
@@ -133,7 +137,7 @@ impl<'a> Message<'a> {
     /// Extensions and payload.
     #[inline]
     fn body(&self) -> &'a [u8] {
-        self.0.scratch.bytes(self.0.seen.length as usize)
+        self.0.window.body(self.0.window.length() as usize)
     }
 }
 
@@ -163,18 +167,23 @@ pub struct Borrowed<'a> {
 
 impl<'a> Borrowed<'a> {
     pub(super) fn new(ring: Ring<'a>, received: &'a Received) -> Result<Self, Corrupt> {
-        let Received { mirror, seen, scratch } = received;
+        let Received { mirror, window, in_place } = received;
+        let seen = window.last();
         let length = seen.length as usize;
-        let front = scratch.bytes(length.min(MAX_EXTENSIONS_BYTES));
+        let front = window.body(if *in_place { length.min(MAX_EXTENSIONS_BYTES) } else { length });
         let at = |corrupt| Corrupt { position: seen.position, ..corrupt };
         let (extensions, offset) =
             decode(Tag::from_raw(seen.tag), front).map_err(|error| at(error.into()))?;
-        let words = ring.words_from(seen.body() + offset as u64);
-        let payload = length.checked_sub(offset).and_then(|length| RacyBytes::new(words, length));
+        let payload = if *in_place {
+            let words = ring.words_from(seen.body() + offset as u64);
+            length.checked_sub(offset).and_then(|length| RacyBytes::new(words, length))
+        } else {
+            front.get(offset..).map(RacyBytes::private)
+        };
         let payload = payload.ok_or_else(|| {
             at(Corrupt { what: "length", value: seen.length.into(), position: 0 })
         })?;
-        Ok(Self { ring, mirror, seen: *seen, extensions, payload })
+        Ok(Self { ring, mirror, seen, extensions, payload })
     }
 
     /// The topic it was published on.
@@ -214,7 +223,7 @@ impl<'a> Borrowed<'a> {
     /// [`ReceiveError::Lapped`] with this one message as lost: a publisher may have begun to overwrite
     /// it. The subscriber's next call tells what else was lost.
     pub fn validate(&self) -> Result<(), ReceiveError> {
-        if self.ring.is_intact(self.seen.position) {
+        if self.payload.is_private() || self.ring.is_intact(self.seen.position) {
             return Ok(());
         }
         let lost_bytes = self.seen.next_position() - self.seen.position;

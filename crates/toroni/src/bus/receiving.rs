@@ -29,6 +29,10 @@ impl Subscriber {
     #[inline(always)]
     pub(super) fn next(&mut self, body: Body) -> Result<bool, ReceiveError> {
         self.stamp.check()?;
+        if self.received.window.next_wanted() {
+            self.counts.received += 1;
+            return Ok(true);
+        }
         self.next_mine(body)
     }
 
@@ -79,80 +83,111 @@ impl Subscriber {
         }
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn next_mine(&mut self, body: Body) -> Result<bool, ReceiveError> {
         loop {
-            let ring = ring_of(&self.subscribing.ring);
-            let seen = match self.cursor.look(ring) {
-                Ok(Some(seen)) => seen,
+            while let Some(tag) = self.received.window.next() {
+                if self.is_mine(tag, None)? {
+                    if Tag::from_raw(tag).is_plain() {
+                        self.received.window.want_more();
+                    }
+                    self.received.in_place = false;
+                    self.counts.received += 1;
+                    return Ok(true);
+                }
+            }
+            match self.refill(body)? {
+                Refill::Again => {}
+                Refill::Message => return Ok(true),
+                Refill::Nothing => return Ok(false),
+            }
+        }
+    }
+
+    /// When the window has no more: fills it, or looks at a record that does not go through it.
+    fn refill(&mut self, body: Body) -> Result<Refill, ReceiveError> {
+        let ring = ring_of(&self.subscribing.ring);
+        let filled = if let Some(next) = self.received.window.give_up() {
+            // Somebody has rewritten a header that was committed; what it says now, the ring tells.
+            self.cursor = next;
+            Ok(false)
+        } else if matches!(body, Body::Whole) {
+            self.received.window.fill(&mut self.cursor, ring)
+        } else {
+            Ok(false)
+        };
+        let seen = match filled {
+            Ok(true) => None,
+            Ok(false) => match self.cursor.look(ring) {
+                Ok(Some(seen)) => Some(seen),
                 Ok(None) => {
                     self.caught_up();
-                    return Ok(false);
+                    return Ok(Refill::Nothing);
                 }
                 Err(interrupted) => return Err(self.interrupted(interrupted)),
-            };
-            if self.pace.is_idle() {
-                self.pace.found();
-            }
-            // Only now, behind the validation in `look`: bytes of a payload, taken for a topic id,
-            // must not get into the cache.
-            let tag = Tag::from_raw(seen.tag);
-            let mine = match self.interest.answer(tag.topic(), tag.is_to_descendants()) {
-                Some(mine) => mine,
-                None => self.decide(seen)?,
-            };
-            if mine {
-                let ring = ring_of(&self.subscribing.ring);
-                let scratch = &mut self.received.scratch;
-                let copied = match body {
-                    Body::Whole => self.cursor.copy(ring, &seen, scratch),
-                    Body::Extensions => {
-                        self.cursor.copy_front(ring, &seen, MAX_EXTENSIONS_BYTES, scratch)
-                    }
-                };
-                if let Err(interrupted) = copied {
-                    return Err(self.interrupted(interrupted));
-                }
-                self.received.seen = seen;
-                self.cursor.advance(&seen);
-                self.counts.received += 1;
-                // A copy no longer needs the ring; what is read in place is counted with the next call.
-                if matches!(body, Body::Whole) {
-                    self.count_position();
-                }
-                return Ok(true);
+            },
+            Err(interrupted) => return Err(self.interrupted(interrupted)),
+        };
+        if self.pace.is_idle() {
+            self.pace.found();
+        }
+        if let Some(seen) = seen {
+            if self.is_mine(seen.tag, Some(&seen))? {
+                self.take(seen, body)?;
+                return Ok(Refill::Message);
             }
             self.cursor.advance(&seen);
+        }
+        self.count_position();
+        Ok(Refill::Again)
+    }
+
+    /// Copies a record out of the ring by itself, or what can be its extensions, and goes behind it.
+    fn take(&mut self, seen: Seen, body: Body) -> Result<(), ReceiveError> {
+        let ring = ring_of(&self.subscribing.ring);
+        let scratch = self.received.window.set(&seen);
+        let copied = match body {
+            Body::Whole => self.cursor.copy(ring, &seen, scratch),
+            Body::Extensions => self.cursor.copy_front(ring, &seen, MAX_EXTENSIONS_BYTES, scratch),
+        };
+        if let Err(interrupted) = copied {
+            return Err(self.interrupted(interrupted));
+        }
+        self.received.in_place = matches!(body, Body::Extensions);
+        self.cursor.advance(&seen);
+        self.counts.received += 1;
+        // A copy no longer needs the ring; what is read in place is counted with the next call.
+        if matches!(body, Body::Whole) {
             self.count_position();
         }
+        Ok(())
     }
 
-    /// All has been read.
-    fn caught_up(&mut self) {
-        if self.cursor.position != self.published || self.asked_at.is_some() {
-            self.publish_position(true);
-        } else {
-            self.note_thread();
+    /// Whether a message with this tag is for this subscriber: the one that the window has handed out
+    /// last, or the one `in_ring`, before the cursor.
+    ///
+    /// Only behind the validation: bytes of a payload, taken for a topic id, must not get into the
+    /// cache.
+    #[inline(always)]
+    fn is_mine(&mut self, tag: u32, in_ring: Option<&Seen>) -> Result<bool, ReceiveError> {
+        let tag = Tag::from_raw(tag);
+        match self.interest.answer(tag.topic(), tag.is_to_descendants()) {
+            Some(mine) => Ok(mine),
+            None => self.decide(in_ring),
         }
     }
 
-    /// Notes that the calling thread reads, for publishers that would wait for it.
-    fn note_thread(&self) {
-        if let Some(local) = &self.local {
-            local.note_thread();
-        }
-    }
-
-    /// Whether a message is for this subscriber, where the cache does not tell. One that makes no sense
-    /// is passed over with the error.
+    /// As [`Self::is_mine`], where the cache does not tell. A message that makes no sense is passed over
+    /// with the error.
     #[cold]
-    fn decide(&mut self, seen: Seen) -> Result<bool, ReceiveError> {
+    fn decide(&mut self, in_ring: Option<&Seen>) -> Result<bool, ReceiveError> {
+        let seen = in_ring.copied().unwrap_or_else(|| self.received.window.last());
         let answer = match Tag::from_raw(seen.tag).topic() {
-            TopicId::INLINE => self.decide_inline(&seen),
+            TopicId::INLINE => self.decide_inline(&seen, in_ring.is_some()),
             topic => self.decide_interned(topic, &seen),
         };
         answer.map_err(|interrupted| {
-            if matches!(interrupted, Interrupted::Corrupt(_)) {
+            if matches!(interrupted, Interrupted::Corrupt(_)) && in_ring.is_some() {
                 self.cursor.advance(&seen);
             }
             self.interrupted(interrupted)
@@ -170,15 +205,39 @@ impl Subscriber {
         })
     }
 
-    fn decide_inline(&mut self, seen: &Seen) -> Result<bool, Interrupted> {
-        let ring = ring_of(&self.subscribing.ring);
-        let scratch = &mut self.received.scratch;
-        self.cursor.copy_front(ring, seen, MAX_EXTENSIONS_BYTES, scratch)?;
+    fn decide_inline(&mut self, seen: &Seen, in_ring: bool) -> Result<bool, Interrupted> {
+        let window = &mut self.received.window;
+        if in_ring {
+            let ring = ring_of(&self.subscribing.ring);
+            self.cursor.copy_front(ring, seen, MAX_EXTENSIONS_BYTES, window.set(seen))?;
+        }
         let tag = Tag::from_raw(seen.tag);
-        let front = scratch.bytes((seen.length as usize).min(MAX_EXTENSIONS_BYTES));
+        let front = window.body((seen.length as usize).min(MAX_EXTENSIONS_BYTES));
         let (extensions, _) = decode(tag, front).map_err(|error| corrupt_in(error.into(), seen))?;
         let topic = extensions.inline_topic.unwrap_or_default();
         Ok(self.interest.answer_inline(topic, tag.is_to_descendants()))
+    }
+
+    /// Whether there is nothing to receive.
+    pub(super) fn is_drained(&self) -> bool {
+        self.received.window.is_empty()
+            && matches!(self.cursor.look(ring_of(&self.subscribing.ring)), Ok(None))
+    }
+
+    /// All has been read.
+    fn caught_up(&mut self) {
+        if self.cursor.position != self.published || self.asked_at.is_some() {
+            self.publish_position(true);
+        } else {
+            self.note_thread();
+        }
+    }
+
+    /// Notes that the calling thread reads, for publishers that would wait for it.
+    fn note_thread(&self) {
+        if let Some(local) = &self.local {
+            local.note_thread();
+        }
     }
 
     #[cold]
@@ -261,7 +320,7 @@ impl Subscriber {
             _ => self.futex.arm(bell, arms),
         }
         crash::point(CrashPoint::ReaderBeforeSleep);
-        if matches!(self.cursor.look(ring_of(&self.subscribing.ring)), Ok(None)) {
+        if self.is_drained() {
             let slice = if self.pace.sleeps() < SLEEPS_UNTIL_LONG { SLEEP } else { LONG_SLEEP };
             let slice = match deadline {
                 None => slice,
@@ -289,9 +348,7 @@ impl Subscriber {
     fn check_slowly(&self) -> Result<(), ReceiveError> {
         self.stamp.check()?;
         self.check_files()?;
-        if self.subscribing.ring.is_unlinked()
-            && matches!(self.cursor.look(ring_of(&self.subscribing.ring)), Ok(None))
-        {
+        if self.subscribing.ring.is_unlinked() && self.is_drained() {
             return Err(ReceiveError::Unlinked);
         }
         Ok(())
@@ -304,6 +361,16 @@ impl Subscriber {
         ];
         Ok(check_whole(files, self.cursor.position)?)
     }
+}
+
+/// What came of a look beyond the window.
+enum Refill {
+    /// The window has messages, or one that nobody wants was passed over.
+    Again,
+    /// A message was received.
+    Message,
+    /// There is none yet.
+    Nothing,
 }
 
 /// How much of a message is copied.

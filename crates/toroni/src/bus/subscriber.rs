@@ -48,6 +48,7 @@ pub struct Subscriber {
     pub(super) claim: ReaderClaim,
     pub(super) local: Option<Arc<LocalReader>>,
     pub(super) stamp: ForkStamp,
+    /// Behind what has left the ring, for the caller or into the window.
     pub(super) cursor: Cursor,
     /// The position in the slot, and the one at which to write it again.
     pub(super) published: u64,
@@ -302,7 +303,7 @@ impl Subscriber {
             self.arm_descriptor();
             // A loop that polls first would not hear of what came before.
             if let Some(descriptor) = &self.descriptor
-                && !matches!(self.cursor.look(ring_of(&self.subscribing.ring)), Ok(None))
+                && !self.is_drained()
             {
                 descriptor.nudge();
             }
@@ -314,14 +315,14 @@ impl Subscriber {
     /// a start for another subscriber ([`Start::Position`](crate::Start::Position)).
     #[must_use]
     pub fn position(&self) -> u64 {
-        self.cursor.position
+        self.received.window.next_cursor().unwrap_or(self.cursor).position
     }
 
     /// Bytes of the stream that it has not read yet.
     #[must_use]
     pub fn lag_bytes(&self) -> u64 {
         let tail = self.subscribing.ring.control().commit.0.tail.load(Ordering::Acquire);
-        tail.saturating_sub(self.cursor.position)
+        tail.saturating_sub(self.position())
     }
 
     /// What it has seen so far.
@@ -359,7 +360,7 @@ impl fmt::Debug for Subscriber {
         formatter
             .debug_struct("Subscriber")
             .field("slot", &self.claim.number())
-            .field("position", &self.cursor.position)
+            .field("position", &self.position())
             .field("patterns", self.interest.patterns())
             .field("counts", &self.counts)
             .finish_non_exhaustive()

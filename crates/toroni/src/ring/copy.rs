@@ -142,6 +142,15 @@ impl Scratch {
         &mut self.0[..words]
     }
 
+    /// Word number `index`.
+    ///
+    /// # Panics
+    /// If it has never been so large.
+    #[inline]
+    pub(crate) fn word(&self, index: usize) -> u64 {
+        self.0[index]
+    }
+
     #[cold]
     fn grow(&mut self, words: usize) {
         self.0.resize(words.next_power_of_two(), 0);

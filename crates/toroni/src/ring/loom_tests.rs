@@ -16,6 +16,7 @@ use super::copy::Scratch;
 use super::memory::{Mark, Ring};
 use super::reader::{Cursor, Interrupted};
 use super::testing::{Memory, body, tag};
+use super::window::Window;
 use super::writer::{Record, Session};
 use crate::sync::{AtomicU64, Ordering, fence};
 use loom::sync::{Arc, Mutex};
@@ -63,6 +64,16 @@ fn read_first(ring: Ring<'_>) {
     }
 }
 
+/// As [`read_first`], through a window.
+fn read_first_window(ring: Ring<'_>) {
+    let mut cursor = Cursor { position: START, sequence: 0 };
+    let mut window = Window::default();
+    if window.fill(&mut cursor, ring) == Ok(true) {
+        assert_eq!(window.next(), Some(tag(0)));
+        assert!(window.body(16) == body(0, LENGTH), "torn");
+    }
+}
+
 /// Starts a reader. Models let their readers run behind the writers at first: loom looks back from a
 /// load to the last store, but from a store not beyond the last load, which may be the writer's own.
 fn reader(memory: &Arc<Memory>, read: impl FnOnce(Ring<'_>) + 'static) -> thread::JoinHandle<()> {
@@ -84,6 +95,17 @@ fn loom_nothing_torn_is_believed() {
     model(3, || {
         let memory = Arc::new(laid());
         let reader = reader(&memory, read_first);
+        write_one(memory.ring(), false);
+        write_one(memory.ring(), false);
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_nothing_torn_gets_into_a_window() {
+    model(3, || {
+        let memory = Arc::new(laid());
+        let reader = reader(&memory, read_first_window);
         write_one(memory.ring(), false);
         write_one(memory.ring(), false);
         reader.join().unwrap();

@@ -14,6 +14,7 @@ pub(crate) mod memory;
 pub(crate) mod racy;
 pub(crate) mod reader;
 pub(crate) mod slots;
+pub(crate) mod window;
 pub(crate) mod writer;
 
 #[cfg(test)]

@@ -10,36 +10,56 @@ use crate::sync::{AtomicU64, Ordering};
 /// The bytes of a message where they lie in shared memory, for reading.
 ///
 /// What is read counts only if the view is validated afterwards.
+///
+/// A message that was copied before it was asked for in place is read from that copy.
 #[derive(Clone, Copy)]
-pub struct RacyBytes<'a> {
-    words: &'a [AtomicU64],
-    length: usize,
+pub struct RacyBytes<'a>(Source<'a>);
+
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    Ring { words: &'a [AtomicU64], length: usize },
+    Private(&'a [u8]),
 }
 
 impl<'a> RacyBytes<'a> {
     /// The first `length` bytes of `words`; `None` if there are not so many.
     pub(crate) fn new(words: &'a [AtomicU64], length: usize) -> Option<Self> {
         (length.div_ceil(8) <= words.len())
-            .then(|| Self { words: &words[..length.div_ceil(8)], length })
+            .then(|| Self(Source::Ring { words: &words[..length.div_ceil(8)], length }))
+    }
+
+    /// Bytes that nobody else writes.
+    pub(crate) fn private(bytes: &'a [u8]) -> Self {
+        Self(Source::Private(bytes))
+    }
+
+    pub(crate) fn is_private(self) -> bool {
+        matches!(self.0, Source::Private(_))
     }
 
     /// Number of bytes.
     #[must_use]
     pub fn len(self) -> usize {
-        self.length
+        match self.0 {
+            Source::Ring { length, .. } => length,
+            Source::Private(bytes) => bytes.len(),
+        }
     }
 
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(self) -> bool {
-        self.length == 0
+        self.len() == 0
     }
 
     /// The byte at `offset`, if it is one of them.
     #[must_use]
     pub fn get(self, offset: usize) -> Option<u8> {
-        (offset < self.length)
-            .then(|| self.words[offset / 8].load(Ordering::Relaxed).to_ne_bytes()[offset % 8])
+        match self.0 {
+            Source::Ring { words, length } => (offset < length)
+                .then(|| words[offset / 8].load(Ordering::Relaxed).to_ne_bytes()[offset % 8]),
+            Source::Private(bytes) => bytes.get(offset).copied(),
+        }
     }
 
     /// Copies bytes from `offset` on into all of `into`.
@@ -48,18 +68,21 @@ impl<'a> RacyBytes<'a> {
     /// If there are fewer, as with a slice.
     pub fn copy_to(self, offset: usize, into: &mut [u8]) {
         assert!(
-            offset.checked_add(into.len()).is_some_and(|end| end <= self.length),
+            offset.checked_add(into.len()).is_some_and(|end| end <= self.len()),
             "{} bytes at {offset} of {}",
             into.len(),
-            self.length
+            self.len()
         );
-        copy::load_bytes(self.words, offset, into);
+        match self.0 {
+            Source::Ring { words, .. } => copy::load_bytes(words, offset, into),
+            Source::Private(bytes) => into.copy_from_slice(&bytes[offset..][..into.len()]),
+        }
     }
 
     /// All bytes, copied.
     #[must_use]
     pub fn to_vec(self) -> Vec<u8> {
-        let mut bytes = vec![0; self.length];
+        let mut bytes = vec![0; self.len()];
         self.copy_to(0, &mut bytes);
         bytes
     }
@@ -71,9 +94,14 @@ impl<'a> RacyBytes<'a> {
     /// the policy of the bus is `Wait { limit: None }`, and every publisher keeps to the protocol.
     #[must_use]
     pub unsafe fn as_slice(self) -> &'a [u8] {
-        // SAFETY: `words` holds at least `length` bytes and lives for 'a; that nobody writes them is
-        // the caller's promise.
-        unsafe { core::slice::from_raw_parts(self.words.as_ptr().cast(), self.length) }
+        match self.0 {
+            // SAFETY: `words` holds at least `length` bytes and lives for 'a; that nobody writes them
+            // is the caller's promise.
+            Source::Ring { words, length } => unsafe {
+                core::slice::from_raw_parts(words.as_ptr().cast(), length)
+            },
+            Source::Private(bytes) => bytes,
+        }
     }
 }
 

@@ -114,6 +114,12 @@ impl Tag {
         self.flags() & TO_DESCENDANTS != 0
     }
 
+    /// Whether it is a message without extensions, as most are.
+    #[inline]
+    pub(crate) const fn is_plain(self) -> bool {
+        self.flags() & !TO_DESCENDANTS == KIND_MESSAGE && self.topic().0 != TopicId::INLINE.0
+    }
+
     #[inline]
     const fn flags(self) -> u8 {
         self.0.to_le_bytes()[0]
@@ -187,7 +193,7 @@ impl Extensions<'_> {
 /// looked at. The topic id is not looked up: the table may not have it.
 #[inline]
 pub(crate) fn decode(tag: Tag, bytes: &[u8]) -> Result<(Extensions<'_>, usize), FrameError> {
-    if tag.flags() & !TO_DESCENDANTS == KIND_MESSAGE && tag.topic().0 != TopicId::INLINE.0 {
+    if tag.is_plain() {
         const NONE: Extensions<'_> =
             Extensions { timestamp_ns: None, origin: None, inline_topic: None };
         return Ok((NONE, 0));

@@ -3,8 +3,9 @@
 
 use super::super::copy::Scratch;
 use super::super::position::record_bytes;
-use super::super::reader::{Cursor, Interrupted};
+use super::super::reader::{Cursor, Interrupted, Seen};
 use super::super::testing::{Memory, body, tag};
+use super::super::window::Window;
 use super::super::writer::{Record, Session};
 use crate::sync::Ordering;
 use std::sync::atomic::AtomicBool;
@@ -33,7 +34,7 @@ fn write_all(memory: &Memory, messages: u64, longest: u32, done: &AtomicBool) {
     done.store(true, Ordering::Release);
 }
 
-/// Reads to the end of a stream of so many messages, and counts.
+/// Reads to the end of a stream of so many messages, each by itself, and counts.
 fn read_all(memory: &Memory, messages: u64, longest: u32, margin: u64, done: &AtomicBool) {
     let ring = memory.ring();
     let mut cursor = Cursor { position: 0, sequence: 0 };
@@ -66,6 +67,48 @@ fn read_all(memory: &Memory, messages: u64, longest: u32, margin: u64, done: &At
     assert_eq!(read + lost, messages);
 }
 
+/// As [`read_all`], but through a window where records are small.
+fn read_all_by_windows(memory: &Memory, messages: u64, longest: u32, done: &AtomicBool) {
+    let ring = memory.ring();
+    let mut cursor = Cursor { position: 0, sequence: 0 };
+    let mut window = Window::default();
+    let (mut read, mut lost) = (0, 0);
+    while read + lost < messages {
+        while window.next().is_some() {
+            let Seen { sequence, tag: found, length: long, .. } = window.last();
+            assert_eq!((sequence, found), (read + lost, tag(sequence)));
+            assert_eq!(long, length(sequence, longest));
+            let bytes = window.body(usize::try_from(long).unwrap());
+            assert!(bytes == body(sequence % 64, long), "torn: {:?}", window.last());
+            read += 1;
+        }
+        assert_eq!(window.give_up(), None, "what was validated makes sense to the end");
+        let over = done.load(Ordering::Acquire);
+        let step = window
+            .fill(&mut cursor, ring)
+            .and_then(|filled| if filled { Ok(None) } else { cursor.look(ring) });
+        match step {
+            Ok(None) if over && window.is_empty() && read + lost < messages => {
+                panic!("nothing at {cursor:?}, before the end of the stream")
+            }
+            Ok(None) => crate::sync::pause(),
+            Ok(Some(seen)) => {
+                if cursor.copy(ring, &seen, window.set(&seen)).is_ok() {
+                    let bytes = window.body(usize::try_from(seen.length).unwrap());
+                    assert!(bytes == body(seen.sequence % 64, seen.length), "torn: {seen:?}");
+                    cursor.advance(&seen);
+                    read += 1;
+                }
+            }
+            Err(Interrupted::Lapped) => {
+                lost += cursor.resume(ring, 0).unwrap().0;
+            }
+            Err(Interrupted::Corrupt(corrupt)) => panic!("{corrupt}"),
+        }
+    }
+    assert_eq!(read + lost, messages);
+}
+
 #[test]
 fn nothing_torn_is_believed_and_nothing_is_miscounted() {
     let messages = if cfg!(miri) { 200 } else { 30_000 };
@@ -76,6 +119,7 @@ fn nothing_torn_is_believed_and_nothing_is_miscounted() {
                 let (memory, done) = (&memory, &done);
                 scope.spawn(move || read_all(memory, messages, longest, margin, done));
             }
+            scope.spawn(|| read_all_by_windows(&memory, messages, longest, &done));
             write_all(&memory, messages, longest, &done);
         });
     }

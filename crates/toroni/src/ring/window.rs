@@ -1,0 +1,345 @@
+//! Records that a reader has copied out of the ring together, to be handed out one by one.
+//!
+//! Each look at the ring costs a reader a fence, a load of `reserved` and a copy whose set-up is longer
+//! than a small message. So small records are taken as many at a time as are there, up to
+//! [`MOST_BYTES`], with one validation for all. What is in a window no longer needs the ring: it is
+//! delivered also if a writer laps the reader meanwhile.
+
+use super::copy::Scratch;
+use super::layout::ALIGNMENT;
+use super::memory::Ring;
+use super::position::{record_bytes, to_index};
+use super::reader::{Cursor, Interrupted, Seen};
+use super::writer::{header, length_of, tag_of};
+use crate::crash::{self, CrashPoint};
+use crate::sync::Ordering;
+
+/// Bytes that are copied at once, headers included: a small part of a first-level cache. Longer
+/// windows save nothing more, and keep their first message waiting.
+pub(crate) const MOST_BYTES: u64 = 4096;
+
+/// The longest record that goes through a window. What is longer is copied by itself, and only if
+/// somebody wants it.
+pub(crate) const LONGEST_RECORD: u64 = 256 + ALIGNMENT;
+
+/// Private copies of records in a row, and which of them was handed out last.
+#[derive(Debug, Default)]
+pub(crate) struct Window {
+    scratch: Scratch,
+    /// Where the first byte of `scratch` stands in the stream.
+    base: u64,
+    /// The record that is handed out next, and the end of the last one, in words of `scratch`.
+    next: usize,
+    end: usize,
+    /// Sequence of the record that is handed out next.
+    sequence: u64,
+    /// Header of the last record that was handed out, and where its body begins in `scratch`, in bytes.
+    header: u64,
+    body: usize,
+    /// Header of records that the caller wants without being asked, and their size in words.
+    wanted: u64,
+    wanted_words: usize,
+}
+
+impl Window {
+    /// Whether all its records were handed out.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.next == self.end
+    }
+
+    /// Where the next record stands, if there is one.
+    pub(crate) fn next_cursor(&self) -> Option<Cursor> {
+        (!self.is_empty()).then(|| Cursor {
+            position: self.base + self.next as u64 * ALIGNMENT,
+            sequence: self.sequence,
+        })
+    }
+
+    /// Takes small records from `cursor` on, as many as are there and fit, validates them together, and
+    /// moves the cursor behind them. The window was empty. False if there are none, or what stands
+    /// there is not a small record: [`Cursor::look`] tells.
+    #[inline]
+    pub(crate) fn fill(
+        &mut self,
+        cursor: &mut Cursor,
+        ring: Ring<'_>,
+    ) -> Result<bool, Interrupted> {
+        debug_assert!(self.is_empty());
+        let end = end_of_window(*cursor, ring);
+        if end == *cursor {
+            return Ok(false);
+        }
+        let words = to_index((end.position - cursor.position) / ALIGNMENT);
+        ring.load(cursor.position, self.scratch.words(words));
+        crash::point(CrashPoint::ReaderMidCopy);
+        let Some(reserved) = ring.reserved_if_intact(cursor.position) else {
+            return Err(Interrupted::Lapped);
+        };
+        // As in `Cursor::look`: no record ends there.
+        if end.position + ALIGNMENT > reserved {
+            return Ok(false);
+        }
+        (self.base, self.sequence) = (cursor.position, cursor.sequence);
+        (self.next, self.end) = (0, words);
+        *cursor = end;
+        Ok(true)
+    }
+
+    /// Hands out the next record if it is one of those that the caller wants without being asked.
+    ///
+    /// Streams of equal messages are common. Where a record ends is then known before its header has
+    /// been loaded: the processor need not wait for one header to find the next.
+    #[inline(always)]
+    pub(crate) fn next_wanted(&mut self) -> bool {
+        if self.is_empty() || self.scratch.word(self.next) != self.wanted {
+            return false;
+        }
+        let behind = self.next + self.wanted_words;
+        if behind > self.end {
+            return false;
+        }
+        self.hand_out(self.wanted, behind);
+        true
+    }
+
+    /// Hands out the next record; returns its tag. None at the end, and where the copy makes no sense,
+    /// as when somebody rewrites headers: then [`Self::give_up`] says where to look again.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Option<u32> {
+        if self.is_empty() {
+            return None;
+        }
+        let header = self.scratch.word(self.next);
+        let behind = self.next + words_of(header);
+        if behind > self.end || tag_of(header) == 0 {
+            return None;
+        }
+        self.hand_out(header, behind);
+        Some(tag_of(header))
+    }
+
+    #[inline(always)]
+    fn hand_out(&mut self, header: u64, behind: usize) {
+        self.header = header;
+        self.body = (self.next + 1) * 8;
+        self.next = behind;
+        self.sequence = self.sequence.wrapping_add(1);
+    }
+
+    /// The caller wants all records with the last one's header.
+    #[inline]
+    pub(crate) fn want_more(&mut self) {
+        self.wanted = self.header;
+        self.wanted_words = words_of(self.header);
+    }
+
+    /// Drops what is left, and returns where it stands.
+    pub(crate) fn give_up(&mut self) -> Option<Cursor> {
+        let next = self.next_cursor();
+        self.next = self.end;
+        next
+    }
+
+    /// Hands out a record that does not come from [`Self::fill`]; returns the memory for its body.
+    pub(crate) fn set(&mut self, seen: &Seen) -> &mut Scratch {
+        debug_assert!(self.is_empty());
+        self.base = seen.body();
+        self.sequence = seen.sequence.wrapping_add(1);
+        self.header = header(seen.length, seen.tag);
+        self.body = 0;
+        &mut self.scratch
+    }
+
+    /// The record that was handed out last.
+    #[inline]
+    pub(crate) fn last(&self) -> Seen {
+        Seen {
+            position: (self.base + self.body as u64).wrapping_sub(ALIGNMENT),
+            sequence: self.sequence.wrapping_sub(1),
+            tag: self.tag(),
+            length: self.length(),
+        }
+    }
+
+    /// Its flags and topic.
+    #[inline]
+    pub(crate) fn tag(&self) -> u32 {
+        tag_of(self.header)
+    }
+
+    /// Its length.
+    #[inline]
+    pub(crate) fn length(&self) -> u32 {
+        length_of(self.header)
+    }
+
+    /// The first `length` bytes of its body, as far as they were copied.
+    #[inline]
+    pub(crate) fn body(&self, length: usize) -> &[u8] {
+        &self.scratch.bytes(self.body + length)[self.body..]
+    }
+}
+
+/// Words that a record takes.
+#[inline]
+fn words_of(header: u64) -> usize {
+    to_index(record_bytes(length_of(header)) / ALIGNMENT)
+}
+
+/// Behind the last of the small records from `start` on that fit into a window.
+#[inline]
+fn end_of_window(start: Cursor, ring: Ring<'_>) -> Cursor {
+    let limit = start.position + MOST_BYTES;
+    let mut end = start;
+    loop {
+        // COMMIT
+        let header = ring.word(end.position).load(Ordering::Acquire);
+        let bytes = record_bytes(length_of(header));
+        // Lengths are believed only as far as they lead no further than the copy may go.
+        if header == 0 || bytes > LONGEST_RECORD {
+            return end;
+        }
+        // The processor guesses that the headers of a run are equal, and does not wait for each to find
+        // the next.
+        loop {
+            if end.position + bytes > limit {
+                return end;
+            }
+            end = Cursor { position: end.position + bytes, sequence: end.sequence.wrapping_add(1) };
+            // COMMIT
+            if ring.word(end.position).load(Ordering::Acquire) != header {
+                break;
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::testing::{Memory, body, tag};
+    use super::*;
+
+    const START: u64 = 64 << 10;
+
+    fn at(position: u64, sequence: u64) -> Cursor {
+        Cursor { position, sequence }
+    }
+
+    #[test]
+    fn small_records_come_together_and_long_ones_do_not() {
+        let lengths = [8, 8, 0, 256, 17, 257, 8];
+        let memory = Memory::laid(64 << 10, START, &lengths);
+        let mut cursor = at(START, 0);
+        let mut window = Window::default();
+        assert_eq!(window.fill(&mut cursor, memory.ring()), Ok(true));
+        assert_eq!(cursor.sequence, 5, "up to the long one");
+        for (sequence, length) in (0..5).zip(lengths) {
+            let expected = window.next_cursor().unwrap();
+            assert_eq!(window.next(), Some(tag(sequence)));
+            let last = window.last();
+            assert_eq!((last.position, last.sequence), (expected.position, expected.sequence));
+            assert_eq!((last.sequence, last.length), (sequence, length));
+            assert_eq!(window.body(length as usize), body(sequence, length));
+        }
+        assert_eq!((window.next(), window.is_empty(), window.next_cursor()), (None, true, None));
+        assert_eq!(window.fill(&mut cursor, memory.ring()), Ok(false), "a long one");
+        assert_eq!(cursor.sequence, 5, "stays where it is");
+    }
+
+    #[test]
+    fn it_holds_so_much_and_no_more() {
+        let lengths = vec![8; 1000];
+        let memory = Memory::laid(64 << 10, START, &lengths);
+        let mut cursor = at(START, 0);
+        let mut window = Window::default();
+        let mut count = 0;
+        while window.fill(&mut cursor, memory.ring()) == Ok(true) {
+            let filled = cursor.sequence - count;
+            assert!(filled == MOST_BYTES / 16 || cursor.sequence == 1000, "{filled}");
+            while window.next().is_some() {
+                assert_eq!(window.last().sequence, count);
+                assert_eq!(window.tag(), tag(count));
+                count += 1;
+            }
+        }
+        assert_eq!(count, 1000);
+    }
+
+    #[test]
+    fn records_that_are_wanted_come_without_being_asked() {
+        let memory = Memory::laid(64 << 10, START, &[8; 6]);
+        // Two streams of equal headers.
+        let header = header(8, tag(7));
+        for sequence in [0, 1, 3, 4] {
+            memory.ring().word(START + 16 * sequence).store(header, Ordering::Relaxed);
+        }
+        let mut window = Window::default();
+        window.fill(&mut at(START, 0), memory.ring()).unwrap();
+        assert!(!window.next_wanted(), "nobody said so");
+        assert_eq!(window.next(), Some(tag(7)));
+        window.want_more();
+        assert!(window.next_wanted());
+        assert_eq!((window.last().sequence, window.body(8)), (1, &body(1, 8)[..]));
+        assert!(!window.next_wanted(), "another topic");
+        assert_eq!(window.next(), Some(tag(2)));
+        assert!(window.next_wanted() && window.next_wanted() && !window.next_wanted());
+        assert_eq!(window.next(), Some(tag(5)));
+        assert!(!window.next_wanted(), "the end");
+    }
+
+    #[test]
+    fn what_was_taken_is_delivered_when_a_writer_has_lapped_the_reader() {
+        let memory = Memory::laid(64 << 10, START, &[8; 4]);
+        let mut cursor = at(START, 0);
+        let mut window = Window::default();
+        window.fill(&mut cursor, memory.ring()).unwrap();
+        memory.control.reserved.0.store(START + (64 << 10) + 1024, Ordering::Relaxed);
+        for word in &memory.words {
+            word.store(u64::MAX, Ordering::Relaxed);
+        }
+        for sequence in 0..4 {
+            assert_eq!(window.next(), Some(tag(sequence)));
+            assert_eq!(window.body(8), body(sequence, 8));
+        }
+        // A header's bytes of a small record, where there is none any more.
+        memory.ring().word(cursor.position).store(header(8, tag(9)), Ordering::Relaxed);
+        assert_eq!(window.fill(&mut cursor, memory.ring()), Err(Interrupted::Lapped));
+    }
+
+    #[test]
+    fn a_record_beyond_what_is_reserved_is_left_to_a_closer_look() {
+        let memory = Memory::laid(64 << 10, START, &[8; 4]);
+        memory.control.reserved.0.store(START + 64, Ordering::Relaxed);
+        let mut cursor = at(START, 0);
+        assert_eq!(Window::default().fill(&mut cursor, memory.ring()), Ok(false));
+        assert_eq!(cursor, at(START, 0));
+    }
+
+    #[test]
+    fn headers_that_change_between_two_looks_are_looked_at_again() {
+        for rewritten in [header(8000, tag(1)), header(u32::MAX, tag(1)), header(8, 0), 0] {
+            let memory = Memory::laid(64 << 10, START, &[8; 4]);
+            let mut cursor = at(START, 0);
+            let mut window = Window::default();
+            window.fill(&mut cursor, memory.ring()).unwrap();
+            window.scratch.words(8)[2] = rewritten;
+            assert_eq!(window.next(), Some(tag(0)));
+            assert_eq!(window.next(), None);
+            assert_eq!(window.give_up(), Some(at(START + 16, 1)));
+            assert!(window.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_record_by_itself_is_the_last_one() {
+        let memory = Memory::laid(64 << 10, START, &[8, 1000]);
+        let cursor = at(START + 16, 1);
+        let seen = cursor.look(memory.ring()).unwrap().unwrap();
+        let mut window = Window::default();
+        cursor.copy(memory.ring(), &seen, window.set(&seen)).unwrap();
+        assert_eq!(window.last(), seen);
+        assert_eq!(window.body(1000), body(1, 1000));
+        assert!(window.is_empty());
+    }
+}
