@@ -249,11 +249,9 @@ impl Publisher {
             self.check_length(extensions.len(), payload.as_ref().len())
                 .map_err(|source| BurstError { published: 0, source })?;
         }
-        let records =
-            payloads.iter().map(|payload| Record { tag, extensions, payload: payload.as_ref() });
         let terms = Terms { policy: self.policy, effort: Effort::Until(None) };
         self.publishing
-            .burst(records, &terms)
+            .burst(tag, extensions, payloads, &terms)
             .map_err(|(published, source)| BurstError { published, source })
     }
 

@@ -224,15 +224,27 @@ impl Publishing {
     /// Publishes records with a commit each, and the lock held as long as there is room. On an error,
     /// says how many are published.
     #[inline]
-    pub(super) fn burst<'r>(
+    pub(super) fn burst<T: AsRef<[u8]>>(
         &self,
-        records: impl Iterator<Item = Record<'r>>,
+        tag: u32,
+        extensions: &[u8],
+        payloads: &[T],
         terms: &Terms,
     ) -> Result<(), (usize, PublishError)> {
         self.check_fork().map_err(|error| (0, error))?;
         let mut held = self.hold(terms).map_err(|error| (0, error))?;
         let mut counted = held.end();
-        for (published, record) in records.enumerate() {
+        let mut published = 0;
+        while let Some(payload) = payloads.get(published) {
+            if extensions.is_empty() {
+                let count = held.session.write_in_block(tag, &payloads[published..]);
+                if count > 0 {
+                    published += count;
+                    continue;
+                }
+            }
+            // At the end of a block, or of the room.
+            let record = Record { tag, extensions, payload: payload.as_ref() };
             let bytes = record.bytes();
             if !held.session.fits(bytes) {
                 self.count_since(&held, counted);
@@ -247,6 +259,7 @@ impl Publishing {
             }
             held.session.write(record);
             crash::point(CrashPoint::MidBurst);
+            published += 1;
         }
         self.count_since(&held, counted);
         drop(held);

@@ -1,5 +1,6 @@
 //! Reserve, copy, commit, recover: what the owner of the writer lock does.
 
+use super::bulk;
 use super::copy;
 use super::layout::{ALIGNMENT, NO_ENTRY};
 use super::memory::{Mark, Ring};
@@ -7,6 +8,11 @@ use super::position::{MISPLACED, record_bytes, to_index};
 use crate::crash::{self, CrashPoint};
 use crate::error::Corrupt;
 use crate::sync::{AtomicU64, Ordering, fence};
+
+/// How far ahead of the end of the stream the writer asks for lines, in bytes. The readers have had
+/// them since the last lap; a store to one that is still with them would wait for it, and all stores
+/// behind it.
+const WRITTEN_AHEAD: usize = 1024;
 
 /// The end of the stream in the hands of the writer lock's owner. Whoever holds the lock makes one,
 /// and drops it before unlocking.
@@ -138,6 +144,7 @@ impl<'a> Session<'a> {
         match self.ring.run(self.tail, end + 1) {
             // The common case, without looking for its place again and again.
             Some(run) if record.extensions.is_empty() && !crash::ARMED => {
+                bulk::prefetch_to_write(run.as_ptr().wrapping_byte_add(WRITTEN_AHEAD).cast());
                 copy::store_in_row(&run[1..end], record.payload);
                 run[end].store(0, Ordering::Relaxed);
             }
@@ -148,6 +155,48 @@ impl<'a> Session<'a> {
         }
         self.mark_blocks(self.tail, bytes, self.sequence.wrapping_add(1));
         self.commit(header(record.length(), record.tag), bytes, 1);
+    }
+
+    /// Writes and commits records without extensions as long as they end below `reserved` and before the
+    /// next block. Returns how many. Short of that, nothing needs to be asked for each of them.
+    #[inline]
+    pub(crate) fn write_in_block<T: AsRef<[u8]>>(&mut self, tag: u32, payloads: &[T]) -> usize {
+        let end_of_block = self.ring.shape().round_up_to_block(self.tail + 1);
+        let reserved = self.ring.control.reserved.0.load(Ordering::Relaxed);
+        // The word behind the last record is the end of the stream, and in the same block.
+        let room = end_of_block.min(reserved).saturating_sub(self.tail) / ALIGNMENT;
+        let Some(run) = self.ring.run(self.tail, to_index(room)) else { return 0 };
+        self.fence_reserved();
+        let commit = &self.ring.control.commit.0;
+        let (mut at, mut tail, mut sequence) = (0, self.tail, self.sequence);
+        for (count, payload) in payloads.iter().enumerate() {
+            let payload = payload.as_ref();
+            // All that is to be written: the record and the new end of the stream.
+            let words = 1 + payload.len().div_ceil(8);
+            let Some(record) = run.get(at..).and_then(|rest| rest.get(..=words)) else {
+                return count;
+            };
+            bulk::prefetch_to_write(record.as_ptr().wrapping_byte_add(WRITTEN_AHEAD).cast());
+            copy::store_in_row(&record[1..], payload);
+            crash::point(CrashPoint::MidCopy);
+            record[words].store(0, Ordering::Relaxed);
+            crash::point(CrashPoint::AfterEndWord);
+            #[expect(clippy::cast_possible_truncation, reason = "shorter than a block")]
+            let length = payload.len() as u32;
+            // COMMIT
+            record[0].store(header(length, tag), Ordering::Release);
+            crash::point(CrashPoint::AfterCommit);
+            at += words;
+            tail += words as u64 * ALIGNMENT;
+            sequence = sequence.wrapping_add(1);
+            commit.sequence.store(sequence, Ordering::Relaxed);
+            crash::point(CrashPoint::BetweenSequenceAndTail);
+            // TAIL
+            commit.tail.store(tail, Ordering::Release);
+            (self.tail, self.sequence) = (tail, sequence);
+            crash::point(CrashPoint::MidBurst);
+        }
+        payloads.len()
     }
 
     /// Writes one record of `length` bytes behind its extensions, whose payload `fill` writes in

@@ -2,7 +2,7 @@
 
 use super::super::position::record_bytes;
 use super::super::reader::Cursor;
-use super::super::testing::{Memory, tag};
+use super::super::testing::{Memory, body, tag};
 use super::super::writer::{Record, Session};
 use super::world::{Reading, Work, World, never, scaled, telling_lengths};
 use crate::crash::CrashPoint;
@@ -36,6 +36,55 @@ fn sizes_around_blocks_come_back_from_a_larger_ring() {
         world.write(&Work::One(length));
         assert_eq!(world.read(&mut reader, 0), Reading::Message);
     }
+}
+
+/// What is written in one go is what the same records are, written one by one.
+#[test]
+fn records_in_a_block_are_as_if_written_alone() {
+    let lengths = [8, 8, 8, 0, 1, 17, 64, 8, 120, 128, 200, 3, 511, 8, 16, 256, 257, 9];
+    let payloads: Vec<Vec<u8>> =
+        (0..).zip(lengths.iter().cycle()).take(400).map(|(at, length)| body(at, *length)).collect();
+    let (together, alone) = (Memory::new(64 << 10), Memory::new(64 << 10));
+    let with_room = |memory: &Memory, payload: &[u8]| {
+        let mut session = Session::begin(memory.ring(), false).unwrap();
+        let bytes = record_bytes(u32::try_from(payload.len()).unwrap());
+        if !session.fits(bytes) {
+            session.reserve(session.wanted(bytes));
+        }
+        session.write(Record { tag: tag(1), extensions: &[], payload });
+    };
+    for payload in &payloads {
+        with_room(&alone, payload);
+    }
+    let (mut written, mut alone_count) = (0, 0);
+    while written < payloads.len() {
+        let mut session = Session::begin(together.ring(), false).unwrap();
+        let count = session.write_in_block(tag(1), &payloads[written..]);
+        let block = together.shape().block(session.tail());
+        written += count;
+        if let Some(payload) = payloads.get(written) {
+            // It stopped where it had to.
+            let behind = session.tail() + record_bytes(u32::try_from(payload.len()).unwrap());
+            let behind_block = together.shape().block(behind) != block;
+            assert!(behind_block || !session.fits(behind - session.tail()));
+            with_room(&together, payload);
+            written += 1;
+            alone_count += 1;
+        }
+    }
+    assert!(alone_count * 4 < payloads.len(), "most are written in one go");
+    let words = |memory: &Memory| -> Vec<u64> {
+        memory.words.iter().map(|word| word.load(Ordering::Relaxed)).collect()
+    };
+    assert!(words(&together) == words(&alone), "the same bytes");
+    for block in 0..64 {
+        assert_eq!(together.ring().mark(block), alone.ring().mark(block), "block {block}");
+    }
+    let end = |memory: &Memory| {
+        let commit = &memory.control.commit.0;
+        (commit.tail.load(Ordering::Relaxed), commit.sequence.load(Ordering::Relaxed))
+    };
+    assert_eq!(end(&together), end(&alone));
 }
 
 #[test]
