@@ -13,7 +13,8 @@
 //!                                           result
 //! ```
 //!
-//! - [`transport`]: what a channel must offer to be measured; [`transports`]: adapters, Toroni's first.
+//! - [`transport`]: what a channel must offer to be measured; [`transports`]: adapters, Toroni's first;
+//!   [`conformance`]: the tests that each adapter passes; [`idle`]: how all of them poll.
 //! - [`workload`]: what is sent, and the report that comes of it, one file each.
 //! - [`family`] and [`child`]: both ends of a run; [`job`]: what they say to each other.
 //! - [`sequence`]: the bytes by which a receiver proves that nothing is lost, doubled or out of order.
@@ -25,9 +26,11 @@
 
 pub mod child;
 pub mod clock;
+pub mod conformance;
 pub mod failure;
 pub mod family;
 pub mod gate;
+pub mod idle;
 pub mod job;
 pub mod machine;
 pub mod place;

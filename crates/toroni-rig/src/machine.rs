@@ -5,14 +5,10 @@ use std::fs;
 /// Label and value, in the order in which they are printed.
 #[must_use]
 pub fn describe() -> Vec<(String, String)> {
-    let uname = rustix::system::uname();
     let mut facts = vec![
         ("machine".to_owned(), processor()),
         ("cores".to_owned(), format!("{} usable, of {}", usable_cores(), present_cores())),
-        (
-            "kernel".to_owned(),
-            format!("{} {}", uname.sysname().to_string_lossy(), uname.release().to_string_lossy()),
-        ),
+        ("kernel".to_owned(), kernel()),
     ];
     if let Some(load) = read("/proc/loadavg") {
         let averages: Vec<&str> = load.split(' ').take(3).collect();
@@ -23,6 +19,13 @@ pub fn describe() -> Vec<(String, String)> {
         facts.push(("governor".to_owned(), governor));
     }
     facts
+}
+
+/// Name and release of the kernel: the version of every transport that is a part of it.
+#[must_use]
+pub fn kernel() -> String {
+    let uname = rustix::system::uname();
+    format!("{} {}", uname.sysname().to_string_lossy(), uname.release().to_string_lossy())
 }
 
 /// Processors that this process may run on.

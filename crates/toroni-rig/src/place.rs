@@ -23,8 +23,38 @@ pub struct Place {
     /// Differs among the runs that take place at the same time, for channels that have no files: the
     /// parent's process id and a number that counts its runs.
     pub name: String,
-    /// The first of 64 TCP or UDP ports that are likely to be free.
+    /// The first of 64 TCP or UDP ports that are likely to be free; the upper 32 are the second lane's.
     pub port: u16,
+    #[serde(default)]
+    lane: u16,
+}
+
+impl Place {
+    /// A second lane, for a channel in the other direction: a directory within this one, another name,
+    /// other ports.
+    ///
+    /// # Errors
+    /// If the file system refuses.
+    pub fn beside(&self) -> Result<Self, Failure> {
+        let lane = self.lane + 1;
+        let directory = self.directory.join(format!("lane-{lane}"));
+        fs::create_dir_all(&directory)
+            .map_err(Failure::of(format!("make {}", directory.display())))?;
+        let name = format!("{}-{lane}", self.name);
+        Ok(Self { directory, name, port: self.port + 32, lane })
+    }
+
+    /// Which of the channels of this run: 0, or 1 for the way back.
+    #[must_use]
+    pub fn lane(&self) -> u16 {
+        self.lane
+    }
+
+    /// The directory of the run, for what all of its lanes have in common.
+    #[must_use]
+    pub fn trunk(&self) -> &Path {
+        self.directory.ancestors().nth(usize::from(self.lane)).unwrap_or(&self.directory)
+    }
 }
 
 /// The directory, held by the parent.
@@ -56,7 +86,7 @@ impl Holder {
         })?;
         // Below the ports that the kernel hands out by itself.
         let port = 10_000 + u16::try_from((std::process::id() + number) % 340).unwrap_or(0) * 64;
-        Ok(Self { place: Place { directory, name, port }, _lock: lock })
+        Ok(Self { place: Place { directory, name, port, lane: 0 }, _lock: lock })
     }
 
     /// What children are told.

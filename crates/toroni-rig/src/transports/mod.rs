@@ -1,8 +1,14 @@
 //! Adapters that need no foreign library.
 
+mod seqpacket;
+mod streams;
 mod toroni;
+mod toroni_batch;
 
-pub use toroni::Toroni;
+pub use seqpacket::{PacketReceiver, PacketSender, UnixSeqpacket};
+pub use streams::{NamedPipes, StreamReceiver, StreamSender, TcpStreams, UnixStreams};
+pub use toroni::{Toroni, ToroniReceiver, ToroniSender};
+pub use toroni_batch::{ToroniBatch, ToroniBatchSender};
 
 use crate::Failure;
 use crate::child::Child;
@@ -10,7 +16,14 @@ use crate::transport::Transport;
 use crate::workload;
 
 /// The names of these transports.
-pub const NAMES: [&str; 1] = [Toroni::NAME];
+pub const NAMES: [&str; 6] = [
+    Toroni::NAME,
+    ToroniBatch::NAME,
+    UnixSeqpacket::NAME,
+    UnixStreams::NAME,
+    TcpStreams::NAME,
+    NamedPipes::NAME,
+];
 
 /// Does a child's work over the one of these transports that its job names.
 ///
@@ -19,6 +32,11 @@ pub const NAMES: [&str; 1] = [Toroni::NAME];
 pub fn perform(child: &mut Child) -> Result<(), Failure> {
     match child.job().transport.as_str() {
         Toroni::NAME => workload::perform::<Toroni>(child),
+        ToroniBatch::NAME => workload::perform::<ToroniBatch>(child),
+        UnixSeqpacket::NAME => workload::perform::<UnixSeqpacket>(child),
+        UnixStreams::NAME => workload::perform::<UnixStreams>(child),
+        TcpStreams::NAME => workload::perform::<TcpStreams>(child),
+        NamedPipes::NAME => workload::perform::<NamedPipes>(child),
         unknown => Err(Failure::new(format!(
             "there is no transport {unknown:?}: take one of {}",
             NAMES.join(", ")

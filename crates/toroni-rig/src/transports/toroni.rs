@@ -79,6 +79,13 @@ pub struct ToroniSender {
     publisher: Publisher,
 }
 
+impl ToroniSender {
+    /// For other ways to send by it.
+    pub(super) fn publisher(&self) -> &Publisher {
+        &self.publisher
+    }
+}
+
 impl Sender for ToroniSender {
     #[inline]
     fn send(&mut self, payload: &[u8]) -> Result<(), Failure> {
@@ -144,3 +151,6 @@ impl Receiver for ToroniReceiver {
         Ok(ReceiverCounts { lapses: Some(self.subscriber.stats().lapses) })
     }
 }
+
+#[cfg(test)]
+crate::conformance!(Toroni);

@@ -4,7 +4,7 @@ use crate::Failure;
 use crate::child::Child;
 use crate::clock::{cpu_ns, now_ns, sleeps};
 use crate::job::{Job, Role};
-use crate::sequence::{self, Checker, Faults, Lengths};
+use crate::sequence::{self, Checker, Faults, Lengths, Order};
 use crate::summary::Latencies;
 use crate::transport::{Receiver, ReceiverCounts, Sender, SenderCounts, Transport};
 use serde::{Deserialize, Serialize};
@@ -58,12 +58,16 @@ pub struct Received {
     pub counts: ReceiverCounts,
     /// Of stamped messages.
     pub latencies: Option<Latencies>,
+    /// Of all messages, if it was to be remembered: equal for equal orders.
+    #[serde(default)]
+    pub order: Option<u64>,
 }
 
 pub(super) fn perform<T: Transport>(
     child: &mut Child,
     job: &Job,
     flow: &Flow,
+    order: Option<Order>,
 ) -> Result<(), Failure> {
     if flow.stamped && flow.lengths.longest() < STAMPED_BYTES || flow.lengths.longest() == 0 {
         return Err(Failure::new(format!("{:?} is too short for what it carries", flow.lengths)));
@@ -71,7 +75,7 @@ pub(super) fn perform<T: Transport>(
     match job.role {
         Role::Host => Ok(()),
         Role::Sender(index) => send::<T>(child, job, flow, index),
-        Role::Receiver(index) => receive::<T>(child, job, flow, index),
+        Role::Receiver(index) => receive::<T>(child, job, flow, index, order),
     }
 }
 
@@ -91,6 +95,9 @@ fn send<T: Transport>(
         Lengths::OneToEight => {
             let mut group = Group::<Short>::new(flow, index, |_| Short::default());
             post(child, flow, &mut sender, &mut group)?
+        }
+        Lengths::Fixed(length) if job.setup.in_place => {
+            fill(child, flow, &mut sender, index, length)?
         }
         Lengths::Fixed(length) => {
             let mut group = Group::<Vec<u8>>::new(flow, index, |_| vec![0; length]);
@@ -139,11 +146,37 @@ fn post<S: Sender, M: Message>(
     Ok(Sent { started_ns, ended_ns, cpu_ns: 0, counts: SenderCounts::default() })
 }
 
+/// One by one, each made where the transport keeps it: whoever can do that writes a message once. What
+/// is written is the number at its front; the rest is what lies there.
+fn fill<S: Sender>(
+    child: &mut Child,
+    flow: &Flow,
+    sender: &mut S,
+    index: u16,
+    length: usize,
+) -> Result<Sent, Failure> {
+    child.ready()?;
+    child.wait_at_gate()?;
+    let started_ns = now_ns();
+    let front = length.min(8);
+    for number in 0..flow.messages {
+        let word = sequence::word(index, number).to_le_bytes();
+        sender.send_in_place(length, |slot| slot.write(0, &word[..front]))?;
+        if number % PROGRESS_EVERY == PROGRESS_EVERY - 1 {
+            child.progress(number)?;
+        }
+    }
+    sender.flush()?;
+    let ended_ns = now_ns();
+    Ok(Sent { started_ns, ended_ns, cpu_ns: 0, counts: SenderCounts::default() })
+}
+
 fn receive<T: Transport>(
     child: &mut Child,
     job: &Job,
     flow: &Flow,
     index: u16,
+    mut order: Option<Order>,
 ) -> Result<(), Failure> {
     let mut receiver = T::receiver(&job.place, &job.setup, index)?;
     let mut checker = Checker::new(job.setup.senders, flow.lengths)?;
@@ -161,12 +194,23 @@ fn receive<T: Transport>(
             idle_cpu_ns = cpu_ns() - ready_cpu_ns;
         }
         checker.see(payload);
+        if let Some(order) = &mut order {
+            order.see(payload);
+        }
         if let Some(latencies) = &mut latencies {
             latencies.record(age_ns(payload, now_ns()));
         }
     })?;
-    match &mut latencies {
-        Some(latencies) => {
+    match (&mut latencies, &mut order) {
+        (None, Some(order)) => {
+            while checker.received() < expected {
+                receiver.wait(|payload| {
+                    order.see(payload);
+                    checker.see(payload);
+                })?;
+            }
+        }
+        (Some(latencies), _) => {
             while checker.received() < expected {
                 receiver.wait(|payload| {
                     latencies.record(age_ns(payload, now_ns()));
@@ -174,7 +218,7 @@ fn receive<T: Transport>(
                 })?;
             }
         }
-        None => {
+        (None, None) => {
             while checker.received() < expected {
                 receiver.wait(|payload| checker.see(payload))?;
             }
@@ -194,6 +238,7 @@ fn receive<T: Transport>(
         faults: checker.verdict(flow.messages),
         counts: receiver.counts()?,
         latencies,
+        order: order.map(Order::digest),
     })
 }
 

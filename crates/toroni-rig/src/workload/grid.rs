@@ -160,6 +160,7 @@ mod tests {
             faults,
             counts: ReceiverCounts::default(),
             latencies: None,
+            order: None,
         }
     }
 

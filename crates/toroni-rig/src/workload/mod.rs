@@ -9,6 +9,7 @@ mod grid;
 pub mod latency;
 mod meet;
 pub mod p2mp;
+pub mod ping_pong;
 pub mod rmp_tcp;
 pub mod scale;
 pub mod stress;
@@ -18,6 +19,7 @@ pub mod throughput;
 use crate::Failure;
 use crate::child::Child;
 use crate::job::Role;
+use crate::sequence;
 use crate::transport::Transport;
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +48,10 @@ pub enum Work {
     Fanout(fanout::Plan),
     /// One publisher of many topics, many subscribers; ignores the transport.
     Scale(scale::Plan),
+    /// The same, and receivers remember the order of all messages.
+    OrderedFlow(flow::Flow),
+    /// A message there and a message back.
+    PingPong(ping_pong::PingPong),
 }
 
 /// A child's part, over `T`.
@@ -55,11 +61,19 @@ pub enum Work {
 pub fn perform<T: Transport>(child: &mut Child) -> Result<(), Failure> {
     let job = child.job().clone();
     match &job.work {
-        Work::Flow(_) if job.role == Role::Host => {
+        Work::Flow(_) | Work::OrderedFlow(_) | Work::PingPong(_) if job.role == Role::Host => {
             let _host = T::host(&job.place, &job.setup)?;
+            let _way_back = match job.work {
+                Work::PingPong(_) => Some(T::host(&job.place.beside()?, &job.setup)?),
+                _ => None,
+            };
             child.host(T::about(&job.setup))
         }
-        Work::Flow(flow) => flow::perform::<T>(child, &job, flow),
+        Work::Flow(flow) => flow::perform::<T>(child, &job, flow, None),
+        Work::OrderedFlow(flow) => {
+            flow::perform::<T>(child, &job, flow, Some(sequence::Order::default()))
+        }
+        Work::PingPong(work) => ping_pong::perform::<T>(child, &job, work),
         Work::RmpTcp(plan) => rmp_tcp::perform(child, &job, plan),
         Work::P2mp(task) => p2mp::perform(child, &job, task),
         Work::Fanout(plan) => fanout::perform(child, &job, plan),

@@ -1,0 +1,291 @@
+//! One suite for all transports: what a workload relies on. An adapter's package runs it by
+//! [`conformance!`](crate::conformance) at the end of the file that implements [`Transport`].
+//!
+//! Ends are threads here, not processes: what is tested is the adapter, and a test needs no second
+//! program. The suite hangs rather than fails if a message is lost at the end; test runners end it.
+
+use crate::job::Role;
+use crate::place::Holder;
+use crate::sequence::{self, Checker, Lengths};
+use crate::transport::{Receiver, Sender, Setup, Transport, Wait};
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Barrier, Mutex, PoisonError};
+
+/// Makes the tests of an adapter: `toroni_rig::conformance!(Adapter);`.
+#[macro_export]
+macro_rules! conformance {
+    ($transport:ty) => {
+        #[cfg(test)]
+        mod conformance {
+            // The transport may be named as it is where the macro stands.
+            #[allow(unused_imports, reason = "a path from the root needs none of them")]
+            use super::*;
+            use $crate::conformance as suite;
+            use $crate::transport::Wait;
+
+            #[test]
+            fn every_message_arrives_in_order_polling() {
+                suite::every_message_arrives_in_order::<$transport>(Wait::Busy);
+            }
+
+            #[test]
+            fn every_message_arrives_in_order_blocking() {
+                suite::every_message_arrives_in_order::<$transport>(Wait::Blocking);
+            }
+
+            #[test]
+            fn several_senders_reach_several_receivers_polling() {
+                suite::several_senders_reach_several_receivers::<$transport>(Wait::Busy);
+            }
+
+            #[test]
+            fn several_senders_reach_several_receivers_blocking() {
+                suite::several_senders_reach_several_receivers::<$transport>(Wait::Blocking);
+            }
+
+            #[test]
+            fn long_messages_arrive_whole() {
+                suite::long_messages_arrive_whole::<$transport>();
+            }
+
+            #[test]
+            fn lanes_do_not_mix() {
+                suite::lanes_do_not_mix::<$transport>();
+            }
+        }
+    };
+}
+
+/// One sender, one receiver, all ways to send.
+pub fn every_message_arrives_in_order<T: Transport>(wait: Wait) {
+    for length in [1, 8, 64, 1024] {
+        let setup = Setup { wait, message_bytes: length, ..small(1, 1) };
+        let received = Run::<T>::new(&setup).go(3_000);
+        assert_eq!(received.len(), 1);
+    }
+}
+
+/// Three senders, two receivers: the order of each sender, and the common one if it is promised.
+pub fn several_senders_reach_several_receivers<T: Transport>(wait: Wait) {
+    let setup = Setup { wait, message_bytes: 64, ..small(3, 2) };
+    let orders = Run::<T>::new(&setup).go(2_000);
+    if T::about(&setup).guarantees.total_order {
+        assert!(orders[0] == orders[1], "the receivers saw different orders");
+    }
+}
+
+/// Messages of 64 KiB, each filled with its number, more than fit at once.
+pub fn long_messages_arrive_whole<T: Transport>() {
+    let setup = Setup { message_bytes: 64 << 10, ..small(1, 2) };
+    Run::<T>::new(&setup).go(200);
+}
+
+/// A message and its answer, on two lanes of one place.
+pub fn lanes_do_not_mix<T: Transport>() {
+    let setup = Setup { wait: Wait::Blocking, ..small(1, 1) };
+    let root = Root::new();
+    let holder = must("make a place", Holder::make(&root.0));
+    let (there, back) = (holder.place().clone(), holder.place().beside());
+    let back = must("make a second lane", back);
+    let _hosts = [&there, &back].map(|lane| must("host", T::host(lane, &setup)));
+    let together = Barrier::new(2);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let failed = AbortUnlessDone(Role::Receiver(0), &root);
+            let mut requests = must("open a receiver", T::receiver(&there, &setup, 0));
+            let mut answers = must("open a sender", T::sender(&back, &setup, 0));
+            together.wait();
+            for _ in 0..100 {
+                let mut seen = Vec::new();
+                must("receive", requests.wait(|payload| seen.extend_from_slice(payload)));
+                seen[0] ^= 0xff;
+                must("send", answers.send(&seen));
+            }
+            together.wait();
+            std::mem::forget(failed);
+        });
+        let mut requests = must("open a sender", T::sender(&there, &setup, 0));
+        let mut answers = must("open a receiver", T::receiver(&back, &setup, 0));
+        let failed = AbortUnlessDone(Role::Sender(0), &root);
+        together.wait();
+        for number in 0..100_u8 {
+            must("send", requests.send(&[number; 8]));
+            let mut seen = Vec::new();
+            must("receive", answers.wait(|payload| seen.extend_from_slice(payload)));
+            assert_eq!(
+                seen,
+                [number ^ 0xff, number, number, number, number, number, number, number]
+            );
+        }
+        together.wait();
+        std::mem::forget(failed);
+    });
+}
+
+/// Queues so small that senders wait for receivers again and again.
+fn small(senders: u16, receivers: u16) -> Setup {
+    Setup {
+        senders,
+        receivers,
+        message_bytes: 8,
+        capacity_bytes: 256 << 10,
+        wait: Wait::Busy,
+        in_place: false,
+    }
+}
+
+struct Run<'a, T> {
+    setup: &'a Setup,
+    transport: std::marker::PhantomData<T>,
+}
+
+impl<'a, T: Transport> Run<'a, T> {
+    fn new(setup: &'a Setup) -> Self {
+        Self { setup, transport: std::marker::PhantomData }
+    }
+
+    /// Each sender sends so many; each receiver's order of what it saw.
+    fn go(&self, messages: u64) -> Vec<Vec<u64>> {
+        let setup = self.setup;
+        let root = Root::new();
+        let holder = must("make a place", Holder::make(&root.0));
+        let place = holder.place();
+        let _host = must("host", T::host(place, setup));
+        // As at the gate and the finish of a run: nobody sends before all are there, nobody leaves
+        // before all have got everything.
+        let together = Barrier::new(usize::from(setup.senders + setup.receivers));
+        let orders = Mutex::new(vec![Vec::new(); usize::from(setup.receivers)]);
+        std::thread::scope(|threads| {
+            for index in 0..setup.senders {
+                let (together, root) = (&together, &root);
+                threads.spawn(move || {
+                    let failed = AbortUnlessDone(Role::Sender(index), root);
+                    let mut sender = must("open a sender", T::sender(place, setup, index));
+                    together.wait();
+                    send(&mut sender, setup, index, messages);
+                    together.wait();
+                    std::mem::forget(failed);
+                });
+            }
+            for index in 0..setup.receivers {
+                let (together, orders, root) = (&together, &orders, &root);
+                threads.spawn(move || {
+                    let failed = AbortUnlessDone(Role::Receiver(index), root);
+                    let mut receiver = must("open a receiver", T::receiver(place, setup, index));
+                    together.wait();
+                    let order = receive(&mut receiver, setup, messages);
+                    together.wait();
+                    orders.lock().unwrap_or_else(PoisonError::into_inner)[usize::from(index)] =
+                        order;
+                    std::mem::forget(failed);
+                });
+            }
+        });
+        orders.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A thread that panics leaves the others waiting for it, in calls that nobody can interrupt.
+struct AbortUnlessDone<'a>(Role, &'a Root);
+
+impl Drop for AbortUnlessDone<'_> {
+    fn drop(&mut self) {
+        eprintln!("{} has failed; its message is above", self.0);
+        self.1.remove();
+        std::process::abort();
+    }
+}
+
+/// One by one, several in one call, and in place, in turn.
+fn send<S: Sender>(sender: &mut S, setup: &Setup, index: u16, messages: u64) {
+    let length = setup.message_bytes;
+    let message = |number: u64| {
+        let mut payload = vec![number.to_le_bytes()[0]; length];
+        sequence::stamp(&mut payload, index, number);
+        payload
+    };
+    let mut number = 0;
+    while number < messages {
+        match number % 7 {
+            0..=2 => {
+                must("send", sender.send(&message(number)));
+                number += 1;
+            }
+            3 => {
+                let several: Vec<_> = (number..messages.min(number + 5)).map(message).collect();
+                must("send several", sender.send_all(&several));
+                number += several.len() as u64;
+            }
+            _ => {
+                let payload = message(number);
+                let sent = sender.send_in_place(length, |slot| slot.write(0, &payload));
+                must("send in place", sent);
+                number += 1;
+            }
+        }
+    }
+    must("flush", sender.flush());
+}
+
+fn receive<R: Receiver>(receiver: &mut R, setup: &Setup, messages: u64) -> Vec<u64> {
+    let expected = messages * u64::from(setup.senders);
+    let checker = Checker::new(setup.senders, Lengths::Fixed(setup.message_bytes));
+    let mut checker = must("check", checker);
+    let mut order = Vec::new();
+    let mut number = 0;
+    let mut each = |payload: &[u8]| {
+        checker.see(payload);
+        let front = payload.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes));
+        order.push(front.unwrap_or_default());
+        // All bytes are those of one message: torn or mixed ones differ.
+        if let Some(last) = payload.get(8..).and_then(<[u8]>::last) {
+            assert!(payload[8..].iter().all(|byte| byte == last), "a message of pieces");
+        }
+        number += 1;
+    };
+    let mut received = 0;
+    while received < expected {
+        let before = received;
+        // Both calls, so that both are tested.
+        let mut count = 0;
+        if before % 2 == 0 {
+            count = must("poll", receiver.poll(&mut each));
+        }
+        if count == 0 {
+            count = must("wait", receiver.wait(&mut each));
+            assert!(count > 0, "waited for nothing");
+        }
+        received += count as u64;
+    }
+    assert_eq!(number, expected);
+    let faults = checker.verdict(messages);
+    assert!(faults.is_none(), "{faults:?}");
+    order
+}
+
+/// A directory of its own, removed when dropped.
+struct Root(PathBuf);
+
+impl Root {
+    fn new() -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self(PathBuf::from(format!("/dev/shm/toroni-test-{}-{number}", std::process::id())))
+    }
+
+    fn remove(&self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Drop for Root {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+fn must<T, E: Display>(doing: &str, result: Result<T, E>) -> T {
+    result.unwrap_or_else(|error| panic!("cannot {doing}: {error}"))
+}

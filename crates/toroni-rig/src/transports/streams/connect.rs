@@ -1,0 +1,225 @@
+//! How streams come about: who listens, who connects, with which buffers.
+
+use crate::Failure;
+use crate::place::Place;
+use crate::transport::Setup;
+use rustix::fs::{CWD, Mode, OFlags, mkfifoat, open};
+use rustix::io::Errno;
+use rustix::net::sockopt::{
+    set_socket_recv_buffer_size, set_socket_send_buffer_size, set_tcp_nodelay,
+};
+use rustix::net::{
+    AddressFamily, Ipv4Addr, SocketAddrAny, SocketAddrUnix, SocketAddrV4, SocketFlags, SocketType,
+    accept, bind, connect, listen, socket_with,
+};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// One kind of stream.
+pub(super) trait Way {
+    /// Of this setup, as a part of a sentence.
+    fn settings(setup: &Setup) -> String;
+    /// Makes what must be there before both ends.
+    fn host(_: &Place, _: &Setup) -> Result<(), Failure> {
+        Ok(())
+    }
+    /// Of sender `index` to each receiver.
+    fn outgoing(place: &Place, setup: &Setup, index: u16) -> Result<Vec<OwnedFd>, Failure>;
+    /// From each sender to receiver `index`.
+    fn incoming(place: &Place, setup: &Setup, index: u16) -> Result<Vec<OwnedFd>, Failure>;
+}
+
+/// TCP over loopback.
+pub(super) struct Tcp;
+/// Unix sockets of type STREAM.
+pub(super) struct Sockets;
+/// Named pipes.
+pub(super) struct Pipes;
+
+/// How long to wait for the other end.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+impl Way for Tcp {
+    fn settings(setup: &Setup) -> String {
+        format!("TCP_NODELAY, socket buffers of {} bytes at most", setup.capacity_bytes)
+    }
+
+    fn outgoing(place: &Place, setup: &Setup, index: u16) -> Result<Vec<OwnedFd>, Failure> {
+        let streams = accept_all(SocketType::STREAM, &tcp_address(place, index), setup)?;
+        nodelay(&streams)?;
+        Ok(streams)
+    }
+
+    fn incoming(place: &Place, setup: &Setup, _: u16) -> Result<Vec<OwnedFd>, Failure> {
+        let address = |sender| tcp_address(place, sender);
+        let streams = connect_to_all(SocketType::STREAM, address, setup)?;
+        nodelay(&streams)?;
+        Ok(streams)
+    }
+}
+
+impl Way for Sockets {
+    fn settings(setup: &Setup) -> String {
+        format!("SOCK_STREAM, socket buffers of {} bytes at most", setup.capacity_bytes)
+    }
+
+    fn outgoing(place: &Place, setup: &Setup, index: u16) -> Result<Vec<OwnedFd>, Failure> {
+        accept_all(SocketType::STREAM, &unix_address(place, index)?, setup)
+    }
+
+    fn incoming(place: &Place, setup: &Setup, _: u16) -> Result<Vec<OwnedFd>, Failure> {
+        let addresses = unix_addresses(place, setup)?;
+        connect_to_all(SocketType::STREAM, |sender| addresses[usize::from(sender)].clone(), setup)
+    }
+}
+
+impl Way for Pipes {
+    fn settings(setup: &Setup) -> String {
+        format!("named pipes of {} bytes at most", setup.capacity_bytes.min(MOST_PIPE_BYTES))
+    }
+
+    fn host(place: &Place, setup: &Setup) -> Result<(), Failure> {
+        for sender in 0..setup.senders {
+            for receiver in 0..setup.receivers {
+                let path = pipe_path(place, sender, receiver);
+                mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR)
+                    .map_err(Failure::of(format!("make {}", path.display())))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn outgoing(place: &Place, setup: &Setup, index: u16) -> Result<Vec<OwnedFd>, Failure> {
+        (0..setup.receivers)
+            .map(|receiver| {
+                let path = pipe_path(place, index, receiver);
+                // Without a reader there is nobody to open it for.
+                let pipe = patiently(&format!("open {}", path.display()), Errno::NXIO, || {
+                    open(&path, OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())
+                })?;
+                let bytes = usize::try_from(setup.capacity_bytes.min(MOST_PIPE_BYTES));
+                // A host may allow less; then it stays as it is.
+                let _ = rustix::pipe::fcntl_setpipe_size(&pipe, bytes.unwrap_or(usize::MAX));
+                Ok(pipe)
+            })
+            .collect()
+    }
+
+    fn incoming(place: &Place, setup: &Setup, index: u16) -> Result<Vec<OwnedFd>, Failure> {
+        (0..setup.senders)
+            .map(|sender| {
+                let path = pipe_path(place, sender, index);
+                // Returns when the sender has opened its end; without one, reading would find the end.
+                open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+                    .map_err(Failure::of(format!("open {}", path.display())))
+            })
+            .collect()
+    }
+}
+
+/// What an ordinary user may have, unless the machine is set up otherwise.
+const MOST_PIPE_BYTES: u64 = 1 << 20;
+
+/// Listens at `address` and accepts a stream of each receiver.
+pub(crate) fn accept_all(
+    kind: SocketType,
+    address: &SocketAddrAny,
+    setup: &Setup,
+) -> Result<Vec<OwnedFd>, Failure> {
+    let listener = endpoint(kind, address, setup)?;
+    bind(&listener, address).map_err(Failure::of(format!("bind {address:?}")))?;
+    listen(&listener, 64).map_err(Failure::of("listen"))?;
+    (0..setup.receivers)
+        .map(|_| {
+            let stream = accept(&listener).map_err(Failure::of("accept a receiver"))?;
+            set_buffers(&stream, setup)?;
+            Ok(stream)
+        })
+        .collect()
+}
+
+/// Connects to each sender, as soon as it listens.
+pub(crate) fn connect_to_all(
+    kind: SocketType,
+    address: impl Fn(u16) -> SocketAddrAny,
+    setup: &Setup,
+) -> Result<Vec<OwnedFd>, Failure> {
+    (0..setup.senders)
+        .map(|sender| {
+            let address = address(sender);
+            let start = Instant::now();
+            loop {
+                // A socket whose connection was refused cannot be used again.
+                let stream = endpoint(kind, &address, setup)?;
+                match connect(&stream, &address) {
+                    Ok(()) => return Ok(stream),
+                    Err(Errno::CONNREFUSED | Errno::NOENT) if start.elapsed() < PATIENCE => {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                    Err(error) => return Err(Failure::of(format!("reach {address:?}"))(error)),
+                }
+            }
+        })
+        .collect()
+}
+
+/// The address of a Unix socket of a sender.
+pub(crate) fn unix_address(place: &Place, sender: u16) -> Result<SocketAddrAny, Failure> {
+    let path = place.directory.join(format!("sender-{sender}"));
+    let address = SocketAddrUnix::new(&path);
+    Ok(address.map_err(Failure::of(format!("use {}", path.display())))?.into())
+}
+
+/// Those of all senders.
+pub(crate) fn unix_addresses(place: &Place, setup: &Setup) -> Result<Vec<SocketAddrAny>, Failure> {
+    (0..setup.senders).map(|sender| unix_address(place, sender)).collect()
+}
+
+fn tcp_address(place: &Place, sender: u16) -> SocketAddrAny {
+    SocketAddrV4::new(Ipv4Addr::LOCALHOST, place.port + sender).into()
+}
+
+fn pipe_path(place: &Place, sender: u16, receiver: u16) -> PathBuf {
+    place.directory.join(format!("pipe-{sender}-{receiver}"))
+}
+
+/// A socket with its buffers; those of TCP must be there before it connects or listens.
+fn endpoint(kind: SocketType, address: &SocketAddrAny, setup: &Setup) -> Result<OwnedFd, Failure> {
+    let family: AddressFamily = address.address_family();
+    let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)
+        .map_err(Failure::of("make a socket"))?;
+    set_buffers(&socket, setup)?;
+    Ok(socket)
+}
+
+fn set_buffers(socket: &OwnedFd, setup: &Setup) -> Result<(), Failure> {
+    // The kernel gives what an ordinary user may have, if that is less.
+    let bytes = usize::try_from(setup.capacity_bytes).unwrap_or(usize::MAX).min(1 << 30);
+    set_socket_send_buffer_size(socket, bytes).map_err(Failure::of("set a send buffer"))?;
+    set_socket_recv_buffer_size(socket, bytes).map_err(Failure::of("set a receive buffer"))
+}
+
+fn nodelay(streams: &[OwnedFd]) -> Result<(), Failure> {
+    streams.iter().try_for_each(|stream| {
+        set_tcp_nodelay(stream, true).map_err(Failure::of("set TCP_NODELAY"))
+    })
+}
+
+/// Tries again as long as the other end is not there. It is not measured: it sleeps.
+fn patiently<T>(
+    action: &str,
+    absent: Errno,
+    mut attempt: impl FnMut() -> Result<T, Errno>,
+) -> Result<T, Failure> {
+    let start = Instant::now();
+    loop {
+        match attempt() {
+            Ok(value) => return Ok(value),
+            Err(error) if error == absent && start.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(error) => return Err(Failure::of(action)(error)),
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Toroni, where several messages that are sent at once are one batch: all of them become visible
+//! together, by one commit.
+
+use super::toroni::{Toroni, ToroniReceiver, ToroniSender};
+use crate::Failure;
+use crate::place::Place;
+use crate::transport::{About, Sender, SenderCounts, Setup, Transport};
+use toroni::Bus;
+
+/// The library of this repository, with `publish_batch` in place of `burst`.
+pub struct ToroniBatch;
+
+impl Transport for ToroniBatch {
+    const NAME: &'static str = "toroni-batch";
+    type Host = Bus;
+    type Sender = ToroniBatchSender;
+    type Receiver = ToroniReceiver;
+
+    fn about(setup: &Setup) -> About {
+        Toroni::about(setup)
+    }
+
+    fn host(place: &Place, setup: &Setup) -> Result<Bus, Failure> {
+        Toroni::host(place, setup)
+    }
+
+    fn sender(place: &Place, setup: &Setup, index: u16) -> Result<ToroniBatchSender, Failure> {
+        Toroni::sender(place, setup, index).map(ToroniBatchSender)
+    }
+
+    fn receiver(place: &Place, setup: &Setup, index: u16) -> Result<ToroniReceiver, Failure> {
+        Toroni::receiver(place, setup, index)
+    }
+}
+
+/// A publisher.
+pub struct ToroniBatchSender(ToroniSender);
+
+impl Sender for ToroniBatchSender {
+    #[inline]
+    fn send(&mut self, payload: &[u8]) -> Result<(), Failure> {
+        self.0.send(payload)
+    }
+
+    #[inline]
+    fn send_all<P: AsRef<[u8]>>(&mut self, payloads: &[P]) -> Result<(), Failure> {
+        let publisher = self.0.publisher();
+        let most = usize::try_from(publisher.largest_message()).unwrap_or(usize::MAX);
+        let mut rest = payloads;
+        while !rest.is_empty() {
+            let (batch, others) = rest.split_at(fitting(rest, most));
+            publisher.publish_batch(batch).map_err(Failure::of("publish a batch"))?;
+            rest = others;
+        }
+        Ok(())
+    }
+
+    fn counts(&self) -> Result<SenderCounts, Failure> {
+        self.0.counts()
+    }
+}
+
+/// How many of the first make a batch of `most` bytes at most; one at least, which may be too long by
+/// itself.
+fn fitting<P: AsRef<[u8]>>(payloads: &[P], most: usize) -> usize {
+    let mut bytes = 0;
+    let fits = |payload: &&P| {
+        bytes += payload.as_ref().len() + LARGEST_FRAME;
+        bytes <= most
+    };
+    payloads.iter().take_while(fits).count().max(1)
+}
+
+/// More than what a record has besides its payload, where the topic is in the table.
+const LARGEST_FRAME: usize = 64;
+
+#[cfg(test)]
+crate::conformance!(ToroniBatch);
