@@ -48,10 +48,10 @@ pub struct Received {
     pub sleeps: u64,
     /// CPU time of the whole process, from its start.
     pub cpu_ns: u64,
-    /// From "ready" to the first message: how long it waited, and the CPU time of that.
-    pub idle_ns: u64,
-    /// See `idle_ns`.
-    pub idle_cpu_ns: u64,
+    /// From "ready" to the last message: how long that took, and its CPU time.
+    pub busy_ns: u64,
+    /// See `busy_ns`.
+    pub busy_cpu_ns: u64,
     /// What was wrong.
     pub faults: Faults,
     /// What the transport counted.
@@ -181,28 +181,35 @@ fn receive<T: Transport>(
     let mut receiver = T::receiver(&job.place, &job.setup, index)?;
     let mut checker = Checker::new(job.setup.senders, flow.lengths)?;
     let expected = flow.messages * u64::from(job.setup.senders);
-    let mut latencies = flow.stamped.then(Latencies::new).transpose()?;
+    let mut ages = Ages::new(if flow.stamped { expected } else { 0 })?;
     child.ready()?;
 
     let (ready_ns, ready_cpu_ns, ready_sleeps) = (now_ns(), cpu_ns(), sleeps());
-    let (mut first_ns, mut idle_cpu_ns) = (0, 0);
-    let mut last_ns = 0;
+    let mut first_ns = 0;
     // The first call is apart, so that the others need not ask whether they are the first.
     receiver.wait(|payload| {
+        let now = now_ns();
         if first_ns == 0 {
-            first_ns = now_ns();
-            idle_cpu_ns = cpu_ns() - ready_cpu_ns;
+            first_ns = now;
+        }
+        if flow.stamped {
+            ages.push(age_ns(payload, now));
         }
         checker.see(payload);
         if let Some(order) = &mut order {
             order.see(payload);
         }
-        if let Some(latencies) = &mut latencies {
-            latencies.record(age_ns(payload, now_ns()));
-        }
     })?;
-    match (&mut latencies, &mut order) {
-        (None, Some(order)) => {
+    match &mut order {
+        _ if flow.stamped => {
+            while checker.received() < expected {
+                receiver.wait(|payload| {
+                    ages.push(age_ns(payload, now_ns()));
+                    checker.see(payload);
+                })?;
+            }
+        }
+        Some(order) => {
             while checker.received() < expected {
                 receiver.wait(|payload| {
                     order.see(payload);
@@ -210,22 +217,14 @@ fn receive<T: Transport>(
                 })?;
             }
         }
-        (Some(latencies), _) => {
-            while checker.received() < expected {
-                receiver.wait(|payload| {
-                    latencies.record(age_ns(payload, now_ns()));
-                    checker.see(payload);
-                })?;
-            }
-        }
-        (None, None) => {
+        None => {
             while checker.received() < expected {
                 receiver.wait(|payload| checker.see(payload))?;
             }
         }
     }
-    last_ns = last_ns.max(now_ns());
-    let sleeps = sleeps() - ready_sleeps;
+    let last_ns = now_ns();
+    let (busy_cpu_ns, sleeps) = (cpu_ns() - ready_cpu_ns, sleeps() - ready_sleeps);
     child.finish()?;
     child.result(&Received {
         received: checker.received(),
@@ -233,13 +232,51 @@ fn receive<T: Transport>(
         last_ns,
         sleeps,
         cpu_ns: cpu_ns(),
-        idle_ns: first_ns - ready_ns,
-        idle_cpu_ns,
+        busy_ns: last_ns - ready_ns,
+        busy_cpu_ns,
         faults: checker.verdict(flow.messages),
         counts: receiver.counts()?,
-        latencies,
+        latencies: flow.stamped.then(|| ages.into_latencies()),
         order: order.map(Order::digest),
     })
+}
+
+/// Latencies as they come: in memory that has been touched before, since a histogram that is touched for
+/// the first time costs a page fault, and the next message would pay for it.
+struct Ages {
+    ages_ns: Vec<u64>,
+    latencies: Latencies,
+}
+
+/// Ages that are kept before they go into the histogram.
+const MOST_AGES: u64 = 1 << 20;
+
+impl Ages {
+    fn new(expected: u64) -> Result<Self, Failure> {
+        let capacity = usize::try_from(expected.min(MOST_AGES)).unwrap_or(0);
+        // Ones, since zeros would be pages that the kernel has not made yet.
+        let mut ages_ns = std::hint::black_box(vec![1; capacity]);
+        ages_ns.clear();
+        Ok(Self { ages_ns, latencies: Latencies::new()? })
+    }
+
+    #[inline]
+    fn push(&mut self, age_ns: u64) {
+        if self.ages_ns.len() == self.ages_ns.capacity() {
+            self.empty();
+        }
+        self.ages_ns.push(age_ns);
+    }
+
+    #[cold]
+    fn empty(&mut self) {
+        self.ages_ns.drain(..).for_each(|age_ns| self.latencies.record(age_ns));
+    }
+
+    fn into_latencies(mut self) -> Latencies {
+        self.empty();
+        self.latencies
+    }
 }
 
 fn age_ns(payload: &[u8], now: u64) -> u64 {

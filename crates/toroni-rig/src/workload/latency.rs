@@ -302,7 +302,7 @@ const IDLE_PERCENT: f64 = 0.1;
 fn idle_percent(runs: &Runs) -> f64 {
     let readers = runs.outcomes.iter().flat_map(|outcome| &outcome.receivers);
     let share =
-        |reader: &Received| reader.idle_cpu_ns as f64 * 100.0 / reader.idle_ns.max(1) as f64;
+        |reader: &Received| reader.busy_cpu_ns as f64 * 100.0 / reader.busy_ns.max(1) as f64;
     mean(&readers.map(share).collect::<Vec<_>>())
 }
 
@@ -312,15 +312,15 @@ fn idle_table(idle: &[Runs]) -> Table {
         mean(&readers.map(|reader| of(reader) as f64 / 1e6).collect::<Vec<_>>())
     };
     let rows = idle.iter().map(|runs| {
-        let waited = of(runs, |reader| reader.idle_ns);
-        let used = of(runs, |reader| reader.idle_cpu_ns);
+        let waited = of(runs, |reader| reader.busy_ns);
+        let used = of(runs, |reader| reader.busy_cpu_ns);
         let cells = [waited, used, idle_percent(runs)].map(Cell::number).to_vec();
         (runs.readers.to_string(), cells)
     });
     Table {
         name: "idle".to_owned(),
-        title: "CPU time of readers that have nothing to read, from ready to their first message, \
-                wake-up included"
+        title: "CPU time of readers that have nothing to read, from ready to the end of the only \
+                burst, wake-up included"
             .to_owned(),
         corner: "R".to_owned(),
         columns: ["waited ms", "CPU ms of a reader", "% of a core"].map(str::to_owned).to_vec(),
