@@ -46,7 +46,7 @@ impl Options {
             receivers: 3,
             batches: PUBLISHED.map(|(bytes, _)| bytes).to_vec(),
             packets: 256,
-            capacity_bytes: 4 << 20,
+            capacity_bytes: 8 << 20,
             repetitions: 5,
         };
         match effort {

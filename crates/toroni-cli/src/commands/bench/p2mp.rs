@@ -26,7 +26,7 @@ pub(crate) struct P2mp {
     /// Packets of the queue; a batch is two of them [default: 256]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..))]
     pub(crate) packets: Option<u16>,
-    /// Bytes of Toroni's ring, a power of two [default: 4MiB]
+    /// Bytes of Toroni's ring, a power of two [default: 8MiB]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub(crate) capacity: Option<u64>,
 }

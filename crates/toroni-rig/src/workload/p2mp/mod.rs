@@ -51,7 +51,7 @@ impl Options {
             receivers: 3,
             batch_bytes: 100_000,
             packets: 256,
-            capacity_bytes: 4 << 20,
+            capacity_bytes: 8 << 20,
             repetitions: 5,
         };
         match effort {
