@@ -14,6 +14,9 @@ pub fn describe() -> Vec<(String, String)> {
         let averages: Vec<&str> = load.split(' ').take(3).collect();
         facts.push(("load before".to_owned(), averages.join(" ")));
     }
+    if let Some(scheduling) = read("/proc/self/stat").and_then(|stat| scheduling(&stat)) {
+        facts.push(("scheduling".to_owned(), scheduling));
+    }
     // Virtual machines have none.
     if let Some(governor) = read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") {
         facts.push(("governor".to_owned(), governor));
@@ -57,6 +60,24 @@ fn processor() -> String {
     format!("{name}{family}{guest}")
 }
 
+/// How the kernel schedules this process, and the children that it starts, from `/proc/self/stat`. At
+/// real-time priority a process that is woken runs at once, which costs whoever wakes it.
+fn scheduling(stat: &str) -> Option<String> {
+    // Behind the name, which may hold anything; the first field there is the third (proc_pid_stat(5)).
+    let (_, fields) = stat.rsplit_once(')')?;
+    let fields: Vec<&str> = fields.split_whitespace().collect();
+    let field = |number: usize| fields.get(number - 3).copied();
+    let nice = field(19)?;
+    let (priority, policy) = (field(40)?, field(41)?);
+    Some(match policy {
+        "0" => format!("SCHED_OTHER, nice {nice}"),
+        "1" => format!("SCHED_FIFO, priority {priority}"),
+        "2" => format!("SCHED_RR, priority {priority}"),
+        "3" => format!("SCHED_BATCH, nice {nice}"),
+        other => format!("policy {other}"),
+    })
+}
+
 fn read(path: &str) -> Option<String> {
     fs::read_to_string(path).ok().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
 }
@@ -68,9 +89,21 @@ mod tests {
     #[test]
     fn a_machine_says_what_it_is() {
         let facts = describe();
-        for label in ["machine", "cores", "kernel", "load before"] {
+        for label in ["machine", "cores", "kernel", "load before", "scheduling"] {
             let value = facts.iter().find(|(name, _)| name == label).map(|(_, value)| value);
             assert!(value.is_some_and(|value| !value.is_empty()), "{label} in {facts:?}");
         }
+    }
+
+    #[test]
+    fn scheduling_is_read_behind_a_hostile_name() {
+        let stat = |nice: u8, priority: u8, policy: u8| {
+            let zeros = |count: usize| vec!["0"; count].join(" ");
+            format!("7 (a) b 1 2) S {} {nice} {} {priority} {policy} 0", zeros(15), zeros(20))
+        };
+        assert_eq!(scheduling(&stat(5, 0, 0)).as_deref(), Some("SCHED_OTHER, nice 5"));
+        assert_eq!(scheduling(&stat(0, 10, 1)).as_deref(), Some("SCHED_FIFO, priority 10"));
+        assert_eq!(scheduling("7 (a"), None);
+        assert_eq!(scheduling("7 (a) S 1"), None);
     }
 }
