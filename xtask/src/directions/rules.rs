@@ -31,6 +31,7 @@ pub(super) const CRATES: &[Crate] = &[
         foreign: Some(&["libc", "rustix", "thiserror", "tokio", "loom"]),
     },
     Crate { name: "toroni-rig", members: &["toroni"], foreign: None },
+    Crate { name: "toroni-bench", members: &["toroni-rig"], foreign: None },
     Crate { name: "toroni-cli", members: &["toroni", "toroni-rig"], foreign: None },
     // Drives the program as its users do; the library is for what only a process can show.
     Crate { name: "system-tests", members: &["toroni"], foreign: None },

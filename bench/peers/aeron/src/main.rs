@@ -1,0 +1,274 @@
+//! Aeron over shared memory (`aeron:ipc`), with the C media driver in a process of its own.
+//!
+//! - One sender has an exclusive publication. Several share one (concurrent) publication, which gives
+//!   all subscribers the same order.
+//! - Messages that fit into a fragment are read where they lie; longer ones are put together. The MTU
+//!   is the largest that Aeron allows: there is no network whose packets it must fit.
+//! - Aeron has no call that sleeps until something comes; who waits idles by a strategy. Busy rows spin
+//!   and yield. Blocking rows use the back-off strategy with the times of Aeron's own default: 10
+//!   spins, 20 yields, then parking for 1 µs, doubled up to 1 ms.
+
+mod idling;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use rusteron_media_driver::{
+    Aeron, AeronBufferClaim, AeronExclusivePublication, AeronFragmentClosureAssembler,
+    AeronIdleStrategyKind, AeronOfferError, AeronPublication, AeronSubscription, Handlers,
+    IntoCString as _, bindings::aeron_threading_mode_enum, testing::EmbeddedDriver,
+};
+use toroni_rig::Failure;
+use toroni_rig::place::Place;
+use toroni_rig::transport::{About, Guarantees, Receiver, Sender, Setup, Slot, Transport};
+
+use crate::idling::Idling;
+
+fn main() -> ExitCode {
+    toroni_rig::child::main::<AeronIpc>()
+}
+
+/// The transport.
+struct AeronIpc;
+
+struct Sending {
+    publication: Publication,
+    idling: Idling,
+    _aeron: Aeron,
+}
+
+enum Publication {
+    Exclusive(AeronExclusivePublication),
+    Shared(AeronPublication),
+}
+
+struct Receiving {
+    subscription: AeronSubscription,
+    /// For messages that do not fit into a fragment.
+    assembler: Option<AeronFragmentClosureAssembler>,
+    idling: Idling,
+    _aeron: Aeron,
+}
+
+/// The largest that is allowed (65,504), less the header, is what a fragment carries.
+const MTU: usize = 65_504;
+const HEADER_BYTES: usize = 32;
+/// How long to wait for the driver and the other end.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Fragments that one `poll` passes on at most. Aeron's samples take 10, for fairness among streams;
+/// with a single one more is better.
+const FRAGMENT_LIMIT: usize = 256;
+
+impl Transport for AeronIpc {
+    const NAME: &'static str = "aeron";
+    /// The driver; one for all lanes of a run.
+    type Host = Option<EmbeddedDriver>;
+    type Sender = Sending;
+    type Receiver = Receiving;
+
+    fn about(setup: &Setup) -> About {
+        let publication = if setup.senders == 1 { "exclusive" } else { "shared" };
+        About {
+            version: format!("aeron {} (C)", Aeron::version_full()),
+            settings: format!(
+                "ipc, {publication} publication, terms of {} bytes, MTU {MTU}, media driver with one \
+                 shared thread that yields",
+                term_length(setup)
+            ),
+            // One publication, also if several processes have it open: its log is the order.
+            guarantees: Guarantees { lossless: true, total_order: true, in_place: true },
+        }
+    }
+
+    fn host(place: &Place, _: &Setup) -> Result<Self::Host, Failure> {
+        if place.lane() > 0 {
+            return Ok(None);
+        }
+        let directory = directory(place);
+        let driver = EmbeddedDriver::launch_with(|context| {
+            context.set_dir(&directory.into_c_string())?;
+            context.set_threading_mode(aeron_threading_mode_enum::AERON_THREADING_MODE_SHARED)?;
+            context.set_shared_idle_strategy_kind(AeronIdleStrategyKind::Yielding)?;
+            context.set_term_buffer_sparse_file(false)?;
+            context.set_ipc_mtu_length(MTU)?;
+            Ok(())
+        });
+        driver.map(Some).map_err(Failure::of("start the media driver"))
+    }
+
+    fn sender(place: &Place, setup: &Setup, _: u16) -> Result<Sending, Failure> {
+        let aeron = connect(place)?;
+        let channel = channel(setup).into_c_string();
+        let stream = stream(place);
+        let publication = if setup.senders == 1 {
+            let publication = aeron.add_exclusive_publication(&channel, stream, PATIENCE);
+            Publication::Exclusive(publication.map_err(Failure::of("add a publication"))?)
+        } else {
+            let publication = aeron.add_publication(&channel, stream, PATIENCE);
+            Publication::Shared(publication.map_err(Failure::of("add a publication"))?)
+        };
+        wait_until("no subscriber has come", || publication.is_connected())?;
+        Ok(Sending { publication, idling: Idling::new(setup), _aeron: aeron })
+    }
+
+    fn receiver(place: &Place, setup: &Setup, _: u16) -> Result<Receiving, Failure> {
+        let aeron = connect(place)?;
+        let subscription = aeron
+            .add_subscription(
+                c"aeron:ipc",
+                stream(place),
+                Handlers::NONE,
+                Handlers::NONE,
+                PATIENCE,
+            )
+            .map_err(Failure::of("add a subscription"))?;
+        wait_until("no publication has come", || subscription.is_connected())?;
+        let assembler = (setup.message_bytes > MTU - HEADER_BYTES)
+            .then(AeronFragmentClosureAssembler::new)
+            .transpose()
+            .map_err(Failure::of("make a fragment assembler"))?;
+        Ok(Receiving { subscription, assembler, idling: Idling::new(setup), _aeron: aeron })
+    }
+}
+
+impl Publication {
+    fn is_connected(&self) -> bool {
+        match self {
+            Publication::Exclusive(publication) => publication.is_connected(),
+            Publication::Shared(publication) => publication.is_connected(),
+        }
+    }
+
+    #[inline]
+    fn offer(&self, payload: &[u8]) -> Result<i64, AeronOfferError> {
+        match self {
+            Publication::Exclusive(publication) => publication.offer(payload),
+            Publication::Shared(publication) => publication.offer(payload),
+        }
+    }
+
+    #[inline]
+    fn try_claim(&self, length: usize, claim: &AeronBufferClaim) -> Result<i64, AeronOfferError> {
+        match self {
+            Publication::Exclusive(publication) => publication.try_claim(length, claim),
+            Publication::Shared(publication) => publication.try_claim(length, claim),
+        }
+    }
+}
+
+impl Sending {
+    /// What to do about an offer that was not accepted: waits, or fails.
+    #[cold]
+    fn refused(&mut self, error: &AeronOfferError) -> Result<(), Failure> {
+        match error {
+            AeronOfferError::BackPressured => {
+                self.idling.pause();
+                Ok(())
+            }
+            // The next term begins: at once again.
+            AeronOfferError::AdminAction => Ok(()),
+            other => Err(Failure::of("offer")(other)),
+        }
+    }
+}
+
+impl Sender for Sending {
+    #[inline]
+    fn send(&mut self, payload: &[u8]) -> Result<(), Failure> {
+        while let Err(error) = self.publication.offer(payload) {
+            self.refused(&error)?;
+        }
+        self.idling.reset();
+        Ok(())
+    }
+
+    #[inline]
+    fn send_in_place(
+        &mut self,
+        length: usize,
+        fill: impl FnOnce(&mut dyn Slot),
+    ) -> Result<(), Failure> {
+        if length > MTU - HEADER_BYTES {
+            // Only a fragment can be claimed.
+            let mut message = vec![0; length];
+            fill(&mut &mut message[..]);
+            return self.send(&message);
+        }
+        let mut claim = AeronBufferClaim::new_zeroed_on_stack();
+        while let Err(error) = self.publication.try_claim(length, &claim) {
+            self.refused(&error)?;
+        }
+        self.idling.reset();
+        fill(&mut claim.data_mut());
+        claim.commit().map_err(Failure::of("commit a claim"))?;
+        Ok(())
+    }
+}
+
+impl Receiver for Receiving {
+    #[inline]
+    fn poll(&mut self, mut each: impl FnMut(&[u8])) -> Result<usize, Failure> {
+        let polled = match &mut self.assembler {
+            None => self.subscription.poll_fn(|payload, _| each(payload), FRAGMENT_LIMIT),
+            Some(assembler) => assembler.poll(
+                &self.subscription,
+                &mut each,
+                |each, payload, _| each(payload),
+                FRAGMENT_LIMIT,
+            ),
+        };
+        let fragments = polled.map_err(Failure::of("poll"))?;
+        Ok(usize::try_from(fragments).unwrap_or(0))
+    }
+
+    #[inline]
+    fn wait(&mut self, mut each: impl FnMut(&[u8])) -> Result<usize, Failure> {
+        loop {
+            let count = self.poll(&mut each)?;
+            if count > 0 {
+                self.idling.reset();
+                return Ok(count);
+            }
+            self.idling.pause();
+        }
+    }
+}
+
+fn connect(place: &Place) -> Result<Aeron, Failure> {
+    let directory = directory(place);
+    let connected = Aeron::connect_dir(&directory);
+    connected.map_err(Failure::of(format!("connect to the media driver in {directory}")))
+}
+
+fn directory(place: &Place) -> String {
+    place.trunk().join("aeron").display().to_string()
+}
+
+fn stream(place: &Place) -> i32 {
+    1001 + i32::from(place.lane())
+}
+
+fn channel(setup: &Setup) -> String {
+    format!("aeron:ipc?term-length={}|mtu={MTU}", term_length(setup))
+}
+
+/// A power of two within what Aeron allows, and so long that the longest message fits: an eighth of it.
+/// Half a term may be on the way; there are three.
+fn term_length(setup: &Setup) -> u64 {
+    let longest = u64::try_from(setup.message_bytes).unwrap_or(u64::MAX >> 8);
+    setup.capacity_bytes.max(8 * longest).next_power_of_two().clamp(64 << 10, 1 << 30)
+}
+
+/// It is not measured: it sleeps.
+fn wait_until(otherwise: &str, mut done: impl FnMut() -> bool) -> Result<(), Failure> {
+    let start = Instant::now();
+    while !done() {
+        if start.elapsed() > PATIENCE {
+            return Err(Failure::new(format!("{otherwise} within {PATIENCE:?}")));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+toroni_rig::conformance!(AeronIpc);

@@ -1,0 +1,197 @@
+//! Zenoh between peers, without a router and without scouting.
+//!
+//! - Each sender listens, each receiver connects to all of them, over `unixsock-stream`. Payloads from 3 KiB
+//!   on travel in shared memory by Zenoh's own transport optimization (its default); below that it
+//!   costs more than it saves.
+//! - Congestion control `Block` and reliability `Reliable`: nothing is dropped, a publisher waits. A
+//!   FIFO channel hands messages to the receiving thread, and waits too when it is full.
+//! - Batching is Zenoh's adaptive one (its default): messages are put together while the link is busy.
+//! - Waiting: `recv` of the channel, or `try_recv` and a yield. The work behind is done by Zenoh's own
+//!   threads in both.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use toroni_rig::Failure;
+use toroni_rig::idle::Idle;
+use toroni_rig::place::Place;
+use toroni_rig::transport::{
+    About, Guarantees, Receiver, Sender, Setup, Transport, Wait,
+};
+use zenoh::handlers::{FifoChannel, FifoChannelHandler};
+use zenoh::liveliness::LivelinessToken;
+use zenoh::pubsub::{Publisher, Subscriber};
+use zenoh::qos::{CongestionControl, Reliability};
+use zenoh::sample::Sample;
+use zenoh::{Config, Session, Wait as _};
+
+fn main() -> ExitCode {
+    toroni_rig::child::main::<Zenoh>()
+}
+
+/// The transport.
+struct Zenoh;
+
+struct Sending {
+    publisher: Publisher<'static>,
+    _session: Session,
+}
+
+struct Receiving {
+    subscriber: Subscriber<FifoChannelHandler<Sample>>,
+    busy: bool,
+    idle: Idle,
+    _alive: LivelinessToken,
+    _session: Session,
+}
+
+const TOPIC: &str = "bench/flow";
+/// Each receiver declares itself below it, after it has subscribed.
+const RECEIVERS: &str = "bench/receivers";
+/// How long to wait for the other ends.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+impl Transport for Zenoh {
+    const NAME: &'static str = "zenoh";
+    type Host = ();
+    type Sender = Sending;
+    type Receiver = Receiving;
+
+    fn about(setup: &Setup) -> About {
+        About {
+            version: concat!("zenoh ", env!("ZENOH_VERSION")).to_owned(),
+            settings: format!(
+                "peers over unixsock-stream, shared memory from 3 KiB on, Block, Reliable, FIFO channel \
+                 of {} samples",
+                buffered(setup)
+            ),
+            guarantees: Guarantees {
+                lossless: true,
+                total_order: setup.senders == 1,
+                in_place: false,
+            },
+        }
+    }
+
+    fn host(_: &Place, _: &Setup) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn sender(place: &Place, setup: &Setup, index: u16) -> Result<Sending, Failure> {
+        let session = open(&[("listen/endpoints", endpoints(place, index..index + 1))])?;
+        let publisher = session
+            .declare_publisher(TOPIC)
+            .congestion_control(CongestionControl::Block)
+            .reliability(Reliability::Reliable)
+            .wait()
+            .map_err(Failure::of("declare a publisher"))?;
+        // A receiver's token travels behind its subscription: who sees the one has seen the other.
+        let start = Instant::now();
+        loop {
+            let tokens = session.liveliness().get(format!("{RECEIVERS}/*")).wait();
+            let tokens = tokens.map_err(Failure::of("look for the receivers"))?;
+            if tokens.iter().count() >= usize::from(setup.receivers) {
+                return Ok(Sending { publisher, _session: session });
+            }
+            if start.elapsed() > PATIENCE {
+                return Err(Failure::new(format!("not all receivers came within {PATIENCE:?}")));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn receiver(place: &Place, setup: &Setup, index: u16) -> Result<Receiving, Failure> {
+        let session = open(&[("connect/endpoints", endpoints(place, 0..setup.senders))])?;
+        let subscriber = session
+            .declare_subscriber(TOPIC)
+            .with(FifoChannel::new(buffered(setup)))
+            .wait()
+            .map_err(Failure::of("declare a subscriber"))?;
+        let alive = session.liveliness().declare_token(format!("{RECEIVERS}/{index}")).wait();
+        Ok(Receiving {
+            subscriber,
+            busy: setup.wait == Wait::Busy,
+            idle: Idle::new(setup),
+            _alive: alive.map_err(Failure::of("declare a liveliness token"))?,
+            _session: session,
+        })
+    }
+}
+
+impl Sender for Sending {
+    #[inline]
+    fn send(&mut self, payload: &[u8]) -> Result<(), Failure> {
+        self.publisher.put(payload).wait().map_err(Failure::of("put"))
+    }
+}
+
+/// Messages that one `poll` passes on at most, so that a caller gets to do something else.
+const POLL_LIMIT: usize = 256;
+
+impl Receiver for Receiving {
+    #[inline]
+    fn poll(&mut self, mut each: impl FnMut(&[u8])) -> Result<usize, Failure> {
+        for count in 0..POLL_LIMIT {
+            match self.subscriber.try_recv().map_err(Failure::of("receive"))? {
+                // Borrowed where the payload lies in one piece, as here.
+                Some(sample) => each(&sample.payload().to_bytes()),
+                None => return Ok(count),
+            }
+        }
+        Ok(POLL_LIMIT)
+    }
+
+    #[inline]
+    fn wait(&mut self, mut each: impl FnMut(&[u8])) -> Result<usize, Failure> {
+        if !self.busy {
+            let sample = self.subscriber.recv().map_err(Failure::of("receive"))?;
+            each(&sample.payload().to_bytes());
+            return Ok(1);
+        }
+        loop {
+            let count = self.poll(&mut each)?;
+            if count > 0 {
+                self.idle.reset();
+                return Ok(count);
+            }
+            self.idle.pause();
+        }
+    }
+}
+
+fn open(settings: &[(&str, String)]) -> Result<Session, Failure> {
+    let mut config = Config::default();
+    let fixed = [
+        ("mode", "\"peer\""),
+        ("scouting/multicast/enabled", "false"),
+        ("scouting/gossip/enabled", "false"),
+        // A receiver may be there before the sender, and tries again soon.
+        ("connect/timeout_ms", "20000"),
+        ("connect/retry", "{ period_init_ms: 5, period_max_ms: 20, period_increase_factor: 2 }"),
+        ("listen/endpoints", "[]"),
+        // The default closes the link when a publisher has waited for 5 s, and loses messages then.
+        ("transport/link/tx/queue/congestion_control/block/wait_before_close", "60000000"),
+        // Shared memory is set up before the run, not at its first large message.
+        ("transport/shared_memory/mode", "\"init\""),
+    ];
+    let own = settings.iter().map(|(key, value)| (*key, value.as_str()));
+    for (key, value) in fixed.into_iter().chain(own) {
+        let set = config.insert_json5(key, value);
+        set.map_err(Failure::of(format!("set {key} to {value}")))?;
+    }
+    zenoh::open(config).wait().map_err(Failure::of("open a session"))
+}
+
+fn endpoints(place: &Place, senders: std::ops::Range<u16>) -> String {
+    let one = |sender| format!("\"unixsock-stream/{}/zenoh-{sender}\"", place.directory.display());
+    format!("[{}]", senders.map(one).collect::<Vec<_>>().join(","))
+}
+
+/// Samples in the FIFO channel: as many as fill the bytes that every peer may have on the way, within
+/// bounds. Zenoh's default is 256.
+fn buffered(setup: &Setup) -> usize {
+    let bytes = u64::try_from(setup.message_bytes).unwrap_or(u64::MAX).max(64);
+    usize::try_from((setup.capacity_bytes / bytes).clamp(64, 65_536)).unwrap_or(65_536)
+}
+
+toroni_rig::conformance!(Zenoh);

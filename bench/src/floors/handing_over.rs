@@ -1,0 +1,219 @@
+//! Handing something from one process to the other: a number on a cache line, a wake-up, bytes.
+
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+
+use rustix::io::Errno;
+use rustix::thread::futex;
+
+use super::pair::{Board, COPIED_BYTES, Pair, PairError, two_cores};
+use super::{Effort, Floor};
+
+/// What a pair does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Both write the same line.
+    OneLine,
+    /// Each writes a line of its own, as a request and its answer do.
+    TwoLines,
+    /// Each sleeps until the other has written and wakes it.
+    Futex,
+    /// This process copies in, the partner copies out.
+    CopyThrough,
+}
+
+const KINDS: [Kind; 4] = [Kind::OneLine, Kind::TwoLines, Kind::Futex, Kind::CopyThrough];
+
+/// The word that this process writes, and the one that its partner writes.
+const CALL: usize = 0;
+const ANSWER: usize = 1;
+
+/// Bytes that change hands at a time when they are copied through: four such pieces are on the way, and
+/// each is a cost of two cache lines.
+const PIECE: usize = 64 << 10;
+const PIECES: u32 = 64;
+const _: () = assert!(PIECES as usize * PIECE == COPIED_BYTES);
+
+impl Kind {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Kind::OneLine => "one-line",
+            Kind::TwoLines => "two-lines",
+            Kind::Futex => "futex",
+            Kind::CopyThrough => "copy-through",
+        }
+    }
+
+    pub(super) fn named(name: &str) -> Option<Kind> {
+        KINDS.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// A number to and fro between two cores, polled: nanoseconds one way.
+pub(super) fn cache_lines(effort: Effort) -> Result<Vec<Floor>, PairError> {
+    let cores = two_cores()?;
+    [(Kind::OneLine, "one cache line"), (Kind::TwoLines, "two cache lines")]
+        .into_iter()
+        .map(|(kind, name)| {
+            let samples = to_and_fro(kind, Some(cores), effort.repetitions, effort.rounds)?;
+            Ok(Floor::of(format!("{name}, across cores, one way"), "ns", samples))
+        })
+        .collect()
+}
+
+/// A number to and fro, sleeping in the kernel: nanoseconds from a store to the other's seeing it.
+pub(super) fn futexes(effort: Effort) -> Result<Vec<Floor>, PairError> {
+    let (first, second) = two_cores()?;
+    [
+        (Some((first, second)), "across cores"),
+        (Some((first, first)), "on one core"),
+        (None, "not pinned"),
+    ]
+    .into_iter()
+    .map(|(cores, name)| {
+        let rounds = (effort.rounds / 20).max(1);
+        let samples = to_and_fro(Kind::Futex, cores, effort.repetitions, rounds)?;
+        Ok(Floor::of(format!("futex, {name}, one way"), "ns", samples))
+    })
+    .collect()
+}
+
+/// One process copies 64 KiB pieces into 4 MiB, the other copies them out: gigabytes a second.
+pub(super) fn copy_through(effort: Effort) -> Result<Floor, PairError> {
+    let pair = Pair::start(Kind::CopyThrough, Some(two_cores()?))?;
+    let payload = vec![0x5a_u8; PIECE];
+    let rounds = u32::try_from(effort.bytes / PIECE).expect("fewer than 2^32 pieces").max(1);
+    let (calls, answers) = (pair.board.word(CALL), pair.board.word(ANSWER));
+    let mut sent = 0_u32;
+    let mut samples = Vec::new();
+    for _ in 0..effort.repetitions {
+        let start = Instant::now();
+        for _ in 0..rounds {
+            // Half of the area is let go ahead: the copies overlap, and neither waits for each piece.
+            poll_until(answers, |taken| sent.wrapping_sub(taken) < PIECES / 2);
+            // SAFETY: the piece lies in the area, and belongs to this process until `calls` says
+            // otherwise: the partner has taken what lay there before.
+            unsafe { piece(&pair.board, sent).copy_from_nonoverlapping(payload.as_ptr(), PIECE) };
+            sent = sent.wrapping_add(1);
+            calls.store(sent, Ordering::Release);
+        }
+        poll_until(answers, |taken| taken == sent);
+        samples.push(f64::from(rounds) * PIECE as f64 / start.elapsed().as_nanos() as f64);
+    }
+    Ok(Floor::of("copy of 64 KiB into 4 MiB and, on the other core, out again", "GB/s", samples))
+}
+
+/// The partner's part. It does not return: it is ended from outside.
+pub(super) fn partner(kind: Kind, board: &Board) -> Result<(), PairError> {
+    let (call, answer) = (board.word(CALL), board.word(ANSWER));
+    match kind {
+        Kind::OneLine => {
+            for number in (1..).step_by(2) {
+                poll_until(call, |seen| seen == number);
+                call.store(number + 1, Ordering::Release);
+            }
+        }
+        Kind::TwoLines => {
+            for number in 1.. {
+                poll_until(call, |seen| seen == number);
+                answer.store(number, Ordering::Release);
+            }
+        }
+        Kind::Futex => {
+            for number in 1.. {
+                sleep_until(call, number)?;
+                wake(answer, number)?;
+            }
+        }
+        Kind::CopyThrough => {
+            let mut buffer = vec![0_u8; PIECE];
+            for taken in 0_u32.. {
+                poll_until(call, |sent| sent != taken);
+                // SAFETY: the piece lies in the area, and belongs to this process until `answer` says
+                // otherwise: `call` has counted it.
+                unsafe { buffer.as_mut_ptr().copy_from_nonoverlapping(piece(board, taken), PIECE) };
+                std::hint::black_box(&mut buffer);
+                answer.store(taken.wrapping_add(1), Ordering::Release);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Nanoseconds one way, for each repetition; the first hundredth of the rounds warms up.
+fn to_and_fro(
+    kind: Kind,
+    cores: Option<(usize, usize)>,
+    repetitions: usize,
+    rounds: u32,
+) -> Result<Vec<f64>, PairError> {
+    let pair = Pair::start(kind, cores)?;
+    let (call, answer) = (pair.board.word(CALL), pair.board.word(ANSWER));
+    let mut number = 0;
+    let mut round = || {
+        match kind {
+            Kind::OneLine => {
+                call.store(number + 1, Ordering::Release);
+                number += 2;
+                poll_until(call, |seen| seen == number);
+            }
+            Kind::Futex => {
+                number += 1;
+                wake(call, number)?;
+                sleep_until(answer, number)?;
+            }
+            Kind::TwoLines | Kind::CopyThrough => {
+                number += 1;
+                call.store(number, Ordering::Release);
+                poll_until(answer, |seen| seen == number);
+            }
+        }
+        Ok::<(), PairError>(())
+    };
+    for _ in 0..rounds / 100 {
+        round()?;
+    }
+    let mut samples = Vec::new();
+    for _ in 0..repetitions {
+        let start = Instant::now();
+        for _ in 0..rounds {
+            round()?;
+        }
+        samples.push(start.elapsed().as_nanos() as f64 / f64::from(rounds) / 2.0);
+    }
+    Ok(samples)
+}
+
+/// Polls as the transports do: briefly without a pause, then it lets others run, who may be the partner.
+fn poll_until(word: &AtomicU32, done: impl Fn(u32) -> bool) {
+    let mut tries = 0_u32;
+    while !done(word.load(Ordering::Acquire)) {
+        tries += 1;
+        if tries < 10_000 { std::hint::spin_loop() } else { std::thread::yield_now() }
+    }
+}
+
+fn wake(word: &AtomicU32, number: u32) -> Result<(), PairError> {
+    word.store(number, Ordering::Release);
+    futex::wake(word, futex::Flags::empty(), 1).map_err(io::Error::from)?;
+    Ok(())
+}
+
+fn sleep_until(word: &AtomicU32, number: u32) -> Result<(), PairError> {
+    loop {
+        let seen = word.load(Ordering::Acquire);
+        if seen == number {
+            return Ok(());
+        }
+        match futex::wait(word, futex::Flags::empty(), seen, None) {
+            Ok(()) | Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(other) => return Err(io::Error::from(other).into()),
+        }
+    }
+}
+
+fn piece(board: &Board, number: u32) -> *mut u8 {
+    // SAFETY: the offset is below PIECES * PIECE = COPIED_BYTES, the length of the area.
+    unsafe { board.copied().add((number % PIECES) as usize * PIECE) }
+}

@@ -1,0 +1,178 @@
+//! Floors: what the machine itself takes, without any transport. A goal that is put as a ratio to one
+//! of them means the same on another machine, so they are measured in the same run as the peers.
+//!
+//! ```text
+//!   copy          one core copies payloads out of its cache into a ring, as every sender must
+//!   copy through  the same, while the other core copies them out again, as every receiver must
+//!   cache line    two processes on two cores hand a number to and fro; on one line, on two lines
+//!   futex         the same, each sleeping in the kernel until the other wakes it; on two cores, on
+//!                 one, and where the scheduler puts them
+//! ```
+//!
+//! All but the first need two processes: [`pair`] starts the second, pins both and ends it.
+
+mod copying;
+mod handing_over;
+mod pair;
+
+pub(crate) use pair::{PairError, partner_main};
+
+use toroni_rig::machine;
+use toroni_rig::report::{Cell, Report, Table};
+use toroni_rig::summary::Summary;
+
+/// One floor.
+#[derive(Clone, Debug)]
+pub(crate) struct Floor {
+    /// What was measured, with its size or cores.
+    pub(crate) name: String,
+    /// The unit of the numbers: `ns` for one way, or `GB/s` (10⁹ bytes a second).
+    pub(crate) unit: &'static str,
+    /// The middle one.
+    pub(crate) median: f64,
+    /// Of each repetition.
+    pub(crate) samples: Vec<f64>,
+}
+
+/// Copying 1 KiB into a ring.
+pub(crate) const COPY: &str = "copy of 1024 B into a ring of 4 MiB";
+/// A request and its answer on lines of their own.
+pub(crate) const TWO_LINES: &str = "two cache lines, across cores, one way";
+/// Wake-ups where the scheduler puts both processes.
+pub(crate) const FUTEX_NOT_PINNED: &str = "futex, not pinned, one way";
+
+/// How much work goes into a floor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Effort {
+    pub(crate) repetitions: usize,
+    /// Bytes that one repetition of a copy moves.
+    pub(crate) bytes: usize,
+    /// Round trips of one repetition of a hand-over that polls; one that sleeps makes a twentieth.
+    pub(crate) rounds: u32,
+}
+
+impl Effort {
+    pub(crate) const FULL: Effort = Effort { repetitions: 9, bytes: 1 << 30, rounds: 200_000 };
+    pub(crate) const QUICK: Effort = Effort { repetitions: 5, bytes: 1 << 28, rounds: 50_000 };
+    /// Between two runs of something else.
+    pub(crate) const MOMENT: Effort = Effort { repetitions: 1, bytes: 1 << 26, rounds: 20_000 };
+}
+
+/// All floors of this machine, as a report.
+///
+/// # Errors
+/// The partner process cannot be started, or a core cannot be had.
+pub(crate) fn report(effort: Effort) -> Result<Report, PairError> {
+    let mut floors: Vec<Floor> = [64, 256, 1024, 65_536]
+        .into_iter()
+        .map(|length| copying::into_ring(effort, length))
+        .collect();
+    floors.push(copying::main_memory(effort));
+    floors.push(handing_over::copy_through(effort)?);
+    floors.extend(handing_over::cache_lines(effort)?);
+    floors.extend(handing_over::futexes(effort)?);
+    Ok(Report {
+        name: "floors".to_owned(),
+        title: "What the machine itself takes".to_owned(),
+        conditions: machine::describe(),
+        tables: vec![table(&floors)],
+        ..Report::default()
+    })
+}
+
+/// Those that a latency is compared with.
+///
+/// # Errors
+/// As [`report`].
+pub(crate) fn between_cores(effort: Effort) -> Result<Vec<Floor>, PairError> {
+    let mut floors = vec![copying::into_ring(effort, 1024)];
+    floors.extend(handing_over::cache_lines(effort)?);
+    floors.extend(handing_over::futexes(effort)?);
+    Ok(floors)
+}
+
+/// Floors of one name become one, with the samples of all.
+pub(crate) fn merge(floors: Vec<Floor>) -> Vec<Floor> {
+    let mut merged: Vec<Floor> = Vec::new();
+    for floor in floors {
+        match merged.iter_mut().find(|known| known.name == floor.name) {
+            Some(known) => {
+                known.samples.extend(floor.samples);
+                *known =
+                    Floor::of(known.name.clone(), known.unit, std::mem::take(&mut known.samples));
+            }
+            None => merged.push(floor),
+        }
+    }
+    merged
+}
+
+/// The one of this name.
+pub(crate) fn find<'a>(floors: &'a [Floor], name: &str) -> Option<&'a Floor> {
+    floors.iter().find(|floor| floor.name == name)
+}
+
+/// A row each.
+pub(crate) fn table(floors: &[Floor]) -> Table {
+    let row = |floor: &Floor| {
+        let summary = Summary::of(&floor.samples);
+        let number = |value: fn(&Summary) -> f64| {
+            summary.as_ref().map_or_else(Cell::none, |summary| Cell::number(value(summary)))
+        };
+        let cells = vec![
+            summary.map_or_else(Cell::none, Cell::median),
+            number(|summary| summary.low),
+            number(|summary| summary.high),
+            Cell::text(floor.unit),
+        ];
+        (floor.name.clone(), cells)
+    };
+    Table {
+        name: "floors".to_owned(),
+        title: "Floors: what the machine itself takes".to_owned(),
+        corner: "floor".to_owned(),
+        columns: ["median", "lowest", "highest", "unit"].map(str::to_owned).to_vec(),
+        rows: floors.iter().map(row).collect(),
+        ..Table::default()
+    }
+}
+
+impl Floor {
+    fn of(name: impl Into<String>, unit: &'static str, samples: Vec<f64>) -> Floor {
+        let median = Summary::of(&samples).map_or(f64::NAN, |summary| summary.median);
+        Floor { name: name.into(), unit, median, samples }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floors_of_one_name_are_merged() {
+        let floors = merge(vec![
+            Floor::of("x", "ns", vec![3.0, 1.0]),
+            Floor::of("y", "ns", vec![7.0]),
+            Floor::of("x", "ns", vec![2.0]),
+        ]);
+        assert_eq!(floors.len(), 2);
+        assert_eq!(find(&floors, "x").map(|floor| floor.median), Some(2.0));
+        assert_eq!(table(&floors).rows.len(), 2);
+    }
+
+    /// The names by which goals find their floors.
+    #[test]
+    fn the_floors_of_goals_are_measured() {
+        let effort = Effort { repetitions: 1, bytes: 1 << 20, rounds: 100 };
+        match between_cores(effort) {
+            Ok(floors) => {
+                for name in [COPY, TWO_LINES, FUTEX_NOT_PINNED] {
+                    let floor = find(&floors, name);
+                    assert!(floor.is_some_and(|floor| floor.median > 0.0), "{name} in {floors:?}");
+                }
+            }
+            Err(PairError::TooFewCores(cores)) => eprintln!("not tested: {cores} core"),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Who takes part: a transport, and the manner in which messages are handed to it.
+
+use toroni_rig::transport::{Transport as _, Wait};
+use toroni_rig::transports::{
+    NamedPipes, TcpStreams, Toroni, ToroniBatch, UnixSeqpacket, UnixStreams,
+};
+
+/// One row of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Contender {
+    /// The transport's name in jobs.
+    pub(super) transport: &'static str,
+    /// Whose it is: `toroni` has several transports.
+    pub(super) peer: &'static str,
+    pub(super) manner: Manner,
+}
+
+/// How messages are handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Manner {
+    /// One call a message.
+    Single,
+    /// [`SEVERAL`] messages a call.
+    Several,
+    /// One call a message, which is made where the transport keeps it.
+    InPlace,
+}
+
+/// Messages of a burst or batch.
+pub(super) const SEVERAL: usize = 64;
+
+/// The transports that need no foreign library, in the order of the tables; Toroni's own apart.
+pub(super) const OWN: [&str; 4] =
+    [UnixSeqpacket::NAME, UnixStreams::NAME, TcpStreams::NAME, NamedPipes::NAME];
+
+/// The foreign peers: each is the package `toroni-peer-NAME` in bench/peers.
+pub(super) const FOREIGN: [&str; 5] = ["aeron", "iceoryx2", "zeromq", "nng", "zenoh"];
+
+impl Contender {
+    pub(super) fn is_toroni(&self) -> bool {
+        self.peer == Toroni::NAME
+    }
+
+    /// What stands before its row.
+    pub(super) fn label(&self) -> String {
+        match self.manner {
+            Manner::Single => self.peer.to_owned(),
+            Manner::Several if self.transport == ToroniBatch::NAME => {
+                format!("{}, batches of {SEVERAL}", self.peer)
+            }
+            Manner::Several => format!("{}, {SEVERAL} a call", self.peer),
+            Manner::InPlace => format!("{}, in place", self.peer),
+        }
+    }
+}
+
+/// One call a message: what all can do, and what is compared like with like.
+pub(super) fn singles() -> Vec<Contender> {
+    let toroni = Contender { transport: Toroni::NAME, peer: Toroni::NAME, manner: Manner::Single };
+    let others = FOREIGN.into_iter().chain(OWN);
+    let others =
+        others.map(|name| Contender { transport: name, peer: name, manner: Manner::Single });
+    std::iter::once(toroni).chain(others).collect()
+}
+
+/// Those, and each in every other manner that it has. A manner is left out where a transport's call for
+/// it is the same loop that a caller would write.
+pub(super) fn all(wait: Wait) -> Vec<Contender> {
+    let mut all = Vec::new();
+    for single in singles() {
+        let name = single.transport;
+        let manner = |manner| Contender { manner, ..single.clone() };
+        all.push(single.clone());
+        // iceoryx2 notifies once for several, which matters to those who wait for a notification.
+        let has_several = name == Toroni::NAME
+            || OWN.contains(&name)
+            || (name == "iceoryx2" && wait == Wait::Blocking);
+        if has_several {
+            all.push(manner(Manner::Several));
+        }
+        if name == Toroni::NAME {
+            all.push(Contender { transport: ToroniBatch::NAME, ..manner(Manner::Several) });
+        }
+        if [Toroni::NAME, "aeron", "iceoryx2"].contains(&name) {
+            all.push(manner(Manner::InPlace));
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_has_a_label_of_its_own() {
+        for wait in [Wait::Busy, Wait::Blocking] {
+            let labels: Vec<String> = all(wait).iter().map(Contender::label).collect();
+            for label in &labels {
+                assert_eq!(labels.iter().filter(|other| *other == label).count(), 1, "{label}");
+            }
+            assert!(singles().iter().all(|single| labels.contains(&single.label())));
+        }
+    }
+}

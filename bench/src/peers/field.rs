@@ -1,0 +1,208 @@
+//! All contenders of a run: their programs, what is known of them, and who has dropped out.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use toroni_rig::Failure;
+use toroni_rig::family::{self, Begin, Launch, Nobody, Outcome, Program};
+use toroni_rig::report::{Cell, Table};
+use toroni_rig::transport::{About, Setup, Transport as _};
+use toroni_rig::transports::Toroni;
+use toroni_rig::workload::Work;
+
+use super::contender::{Contender, FOREIGN, OWN};
+use super::foreign::{self, Missing};
+
+/// The peers of a run, by their names.
+pub(super) struct Field {
+    peers: BTreeMap<&'static str, State>,
+}
+
+enum State {
+    /// It takes part.
+    Present {
+        program: Program,
+        about: Option<About>,
+        /// Whether any run of it has succeeded.
+        has_run: bool,
+    },
+    /// It cannot be built or started.
+    Missing(Missing),
+}
+
+/// A run that has failed: why.
+#[derive(Clone, Debug)]
+pub(super) struct Failed(pub(super) String);
+
+impl Field {
+    /// Toroni and the peers that are wanted, or all; builds the programs of the foreign ones.
+    ///
+    /// # Errors
+    /// If a name is unknown, or this program cannot find itself.
+    pub(super) fn gather(wanted: &[String], workspace: &Path) -> Result<Field, Failure> {
+        let known: Vec<&str> = FOREIGN.into_iter().chain(OWN).collect();
+        if let Some(unknown) = wanted.iter().find(|name| !known.contains(&name.as_str())) {
+            let known = known.join(", ");
+            return Err(Failure::new(format!(
+                "there is no peer {unknown:?}: take some of {known}"
+            )));
+        }
+        let path = std::env::current_exe().map_err(Failure::of("find this program"))?;
+        let own = Program { path, arguments: vec!["child".to_owned()] };
+        let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|other| other == name);
+        let present = |program| State::Present { program, about: None, has_run: false };
+        let mut peers = BTreeMap::from([(Toroni::NAME, present(own.clone()))]);
+        for name in OWN.into_iter().filter(|name| is_wanted(name)) {
+            peers.insert(name, present(own.clone()));
+        }
+        for name in FOREIGN.into_iter().filter(|name| is_wanted(name)) {
+            eprintln!("building {name}, which may take minutes the first time");
+            let state = match foreign::build(workspace, name) {
+                Ok(path) => present(Program { path, arguments: Vec::new() }),
+                Err(missing) => {
+                    eprintln!("{name} is missing: {}", missing.0);
+                    State::Missing(missing)
+                }
+            };
+            peers.insert(name, state);
+        }
+        Ok(Field { peers })
+    }
+
+    /// Whether it takes part in this run at all, be it as missing.
+    pub(super) fn has(&self, contender: &Contender) -> bool {
+        self.peers.contains_key(contender.peer)
+    }
+
+    /// Whether it can be measured.
+    pub(super) fn is_present(&self, contender: &Contender) -> bool {
+        matches!(self.peers.get(contender.peer), Some(State::Present { .. }))
+    }
+
+    /// Runs `work` once. A peer whose very first run fails cannot be started, and is missing from then
+    /// on.
+    pub(super) fn run<S, R>(
+        &mut self,
+        contender: &Contender,
+        setup: &Setup,
+        work: &Work,
+    ) -> Result<Outcome<S, R>, Failed>
+    where
+        S: serde::de::DeserializeOwned,
+        R: serde::de::DeserializeOwned,
+    {
+        let Some(State::Present { program, about, has_run }) = self.peers.get_mut(contender.peer)
+        else {
+            return Err(Failed("it is missing".to_owned()));
+        };
+        let mut launch = Launch::new(program.clone(), contender.transport, &Nobody);
+        // Longer than any run takes; less than a person waits for one that hangs.
+        launch.patience = Duration::from_secs(60);
+        match family::run(&launch, setup, work, Begin::AtTheGate) {
+            Ok(outcome) => {
+                *about = Some(outcome.about.clone());
+                *has_run = true;
+                Ok(outcome)
+            }
+            Err(failure) => {
+                if !*has_run && !contender.is_toroni() {
+                    let missing = Missing(format!("it cannot be started: {failure}"));
+                    eprintln!("{} is missing: {}", contender.peer, missing.0);
+                    self.peers.insert(contender.peer, State::Missing(missing));
+                }
+                Err(Failed(failure.to_string()))
+            }
+        }
+    }
+
+    /// Version, settings and state of each.
+    pub(super) fn table(&self) -> Table {
+        let names = std::iter::once(Toroni::NAME).chain(FOREIGN).chain(OWN);
+        let rows = names.filter_map(|name| Some((name.to_owned(), self.peers.get(name)?.cells())));
+        Table {
+            name: "peers".to_owned(),
+            title: "Who took part, and with which settings (those of the last run)".to_owned(),
+            corner: "peer".to_owned(),
+            columns: ["state", "version", "settings"].map(str::to_owned).to_vec(),
+            rows: rows.collect(),
+            ..Table::default()
+        }
+    }
+
+    /// One sentence for each that is missing.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let missing = self.peers.iter().filter_map(|(name, state)| match state {
+            State::Missing(Missing(reason)) => Some(format!("MISSING: {name}: {reason}")),
+            State::Present { .. } => None,
+        });
+        missing.collect()
+    }
+}
+
+impl State {
+    fn cells(&self) -> Vec<Cell> {
+        let (state, about) = match self {
+            State::Present { about, .. } => ("measured".to_owned(), about.as_ref()),
+            State::Missing(_) => ("MISSING, see below".to_owned(), None),
+        };
+        let of = |text: fn(&About) -> &String| {
+            about.map_or_else(Cell::none, |about| Cell::text(text(about)))
+        };
+        vec![Cell::text(state), of(|about| &about.version), of(|about| &about.settings)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peers::contender::singles;
+    use serde_json::Value;
+    use std::path::PathBuf;
+
+    #[test]
+    fn a_missing_peer_is_in_the_table_and_in_the_notes() {
+        let nowhere = PathBuf::from("/nonexistent/peers");
+        let field = Field::gather(&["nng".to_owned(), "pipe".to_owned()], &nowhere).unwrap();
+        let table = field.table();
+        let rows: Vec<(&str, &str)> = table
+            .rows
+            .iter()
+            .map(|(name, cells)| (name.as_str(), cells[0].text.as_str()))
+            .collect();
+        assert_eq!(
+            rows,
+            [("toroni", "measured"), ("nng", "MISSING, see below"), ("pipe", "measured")]
+        );
+        let notes = field.notes();
+        assert!(notes[0].starts_with("MISSING: nng: there is no /nonexistent"), "{notes:?}");
+        let nng = singles().into_iter().find(|contender| contender.peer == "nng").unwrap();
+        assert!(field.has(&nng) && !field.is_present(&nng));
+    }
+
+    #[test]
+    fn a_peer_that_nobody_knows_is_refused() {
+        let error = Field::gather(&["carrier-pigeon".to_owned()], Path::new("/")).err().unwrap();
+        assert!(error.to_string().contains("carrier-pigeon"), "{error}");
+    }
+
+    #[test]
+    fn a_peer_that_cannot_be_started_is_missing_from_then_on() {
+        let mut field = Field::gather(&["pipe".to_owned()], Path::new("/")).unwrap();
+        let program = Program { path: PathBuf::from("/bin/false"), arguments: Vec::new() };
+        field.peers.insert("pipe", State::Present { program, about: None, has_run: false });
+        let pipe = singles().into_iter().find(|contender| contender.peer == "pipe").unwrap();
+        let setup = Setup {
+            senders: 1,
+            receivers: 1,
+            message_bytes: 8,
+            capacity_bytes: 1 << 20,
+            wait: toroni_rig::transport::Wait::Busy,
+            in_place: false,
+        };
+        let work = Work::PingPong(toroni_rig::workload::ping_pong::PingPong { rounds: 1 });
+        assert!(field.run::<Value, Value>(&pipe, &setup, &work).is_err());
+        assert!(!field.is_present(&pipe));
+        assert!(field.notes()[0].contains("cannot be started"), "{:?}", field.notes());
+    }
+}

@@ -1,0 +1,93 @@
+//! Toroni and its peers, in turn in one run, and the ratios between them.
+//!
+//! - [`contender`]: who takes part, and in which manner.
+//! - [`foreign`]: builds those that are programs of their own; a peer that cannot be built is missing,
+//!   and the report says so and why.
+//! - [`field`]: all contenders of a run; who fails is named and left out, the others go on.
+//! - [`throughput`], [`latency`], [`many`]: a report each.
+
+mod contender;
+mod field;
+mod foreign;
+mod latency;
+mod many;
+mod pace;
+mod presenting;
+mod throughput;
+
+use toroni_rig::Failure;
+use toroni_rig::report::Report;
+use toroni_rig::transport::Wait;
+
+use crate::cli::{Peers, WaitKind, Workload};
+use field::Field;
+
+/// How much is measured.
+struct Plan {
+    sizes: Vec<usize>,
+    waits: Vec<Wait>,
+    repetitions: u32,
+    /// How long a run of throughput is to take, in seconds.
+    seconds: f64,
+    /// Round trips of a run of latency: polling, and blocking.
+    rounds: (u64, u64),
+    quick: bool,
+}
+
+/// The bytes that each transport may have on the way: ring, term, queue, buffer.
+const CAPACITY_BYTES: u64 = 4 << 20;
+
+/// Measures what the command line asks for.
+///
+/// # Errors
+/// If a peer is asked for that nobody knows, or nothing at all can be measured.
+pub(crate) fn run(options: &Peers) -> Result<Vec<Report>, Failure> {
+    let plan = Plan::of(options);
+    let mut field = Field::gather(&options.peers, &options.peers_directory)?;
+    let all = [Workload::Throughput, Workload::Latency, Workload::Many];
+    let wanted = if options.workloads.is_empty() { &all[..] } else { &options.workloads };
+    wanted
+        .iter()
+        .map(|workload| match workload {
+            Workload::Throughput => throughput::run(&mut field, &plan),
+            Workload::Latency => latency::run(&mut field, &plan),
+            Workload::Many => many::run(&mut field, &plan),
+        })
+        .collect()
+}
+
+impl Plan {
+    fn of(options: &Peers) -> Plan {
+        let quick = options.quick;
+        let mut sizes = options.sizes.clone();
+        if sizes.is_empty() {
+            sizes = if quick { vec![8, 1024] } else { vec![8, 64, 256, 1024, 65_536] };
+        }
+        let waits = match options.wait {
+            Some(WaitKind::Busy) => vec![Wait::Busy],
+            Some(WaitKind::Blocking) => vec![Wait::Blocking],
+            None => vec![Wait::Busy, Wait::Blocking],
+        };
+        Plan {
+            sizes,
+            waits,
+            repetitions: options.repetitions.unwrap_or(if quick { 3 } else { 5 }),
+            seconds: if quick { 0.1 } else { 0.25 },
+            rounds: if quick { (50_000, 2_000) } else { (200_000, 5_000) },
+            quick,
+        }
+    }
+
+    /// Those of the sizes that a workload has a goal or a use for.
+    fn sizes_up_to(&self, most: usize, preferred: &[usize]) -> Vec<usize> {
+        let of_them = |size: &&usize| preferred.contains(size) || self.sizes.len() == 1;
+        self.sizes.iter().filter(of_them).copied().filter(|size| *size <= most).collect()
+    }
+}
+
+fn wait_name(wait: Wait) -> &'static str {
+    match wait {
+        Wait::Busy => "busy",
+        Wait::Blocking => "blocking",
+    }
+}
