@@ -12,6 +12,7 @@ mod loom;
 mod metadata;
 mod msrv;
 mod mutants;
+mod peers;
 
 use std::process::ExitCode;
 
@@ -44,6 +45,8 @@ enum Task {
     Loom(loom::Options),
     /// Counts the instructions of the hot paths and compares them with the committed baseline
     Counts(counts::Options),
+    /// Builds the foreign peers of the comparisons and runs the suite of all transports on each
+    Peers(peers::Options),
     /// Breaks the protocol in each known way and demands that a test notices
     Mutants(mutants::Options),
 }
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
         Task::Kill(options) => kill::run(&options),
         Task::Loom(options) => loom::run(&options),
         Task::Counts(options) => counts::run(&options),
+        Task::Peers(options) => peers::run(&options),
         Task::Mutants(options) => mutants::run(&options),
     };
     match outcome {

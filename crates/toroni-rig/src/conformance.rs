@@ -106,9 +106,9 @@ pub fn lanes_do_not_mix<T: Transport>() {
             together.wait();
             std::mem::forget(failed);
         });
+        let failed = AbortUnlessDone(Role::Sender(0), &root);
         let mut requests = must("open a sender", T::sender(&there, &setup, 0));
         let mut answers = must("open a receiver", T::receiver(&back, &setup, 0));
-        let failed = AbortUnlessDone(Role::Sender(0), &root);
         together.wait();
         for number in 0..100_u8 {
             must("send", requests.send(&[number; 8]));

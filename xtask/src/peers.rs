@@ -1,0 +1,64 @@
+//! `cargo xtask peers`: builds the foreign peers of the comparisons, and runs the suite that all
+//! transports pass, on each.
+
+use std::process::Command;
+
+use clap::Args;
+
+use crate::command::{Failure, Steps, run as run_command};
+use crate::metadata::root;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Only these [default: all]
+    peers: Vec<String>,
+    /// Do not install what they need from Debian's packages
+    #[arg(long)]
+    no_install: bool,
+}
+
+const PEERS: [&str; 5] = ["aeron", "iceoryx2", "nng", "zenoh", "zeromq"];
+
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    if let Some(unknown) = options.peers.iter().find(|name| !PEERS.contains(&name.as_str())) {
+        return Err(Failure(format!(
+            "there is no peer {unknown}: take some of {}",
+            PEERS.join(", ")
+        )));
+    }
+    let mut steps = Steps::default();
+    if !options.no_install {
+        steps.step("install what they need", || {
+            run_command(&mut Command::new(root().join("bench/install-peers")))?;
+            Ok(String::new())
+        });
+    }
+    let wanted =
+        |name: &&str| options.peers.is_empty() || options.peers.iter().any(|peer| peer == name);
+    for peer in PEERS.into_iter().filter(wanted) {
+        steps.step(peer, || {
+            // Optimised, because that is what the comparisons build: nothing is compiled twice.
+            run_command(&mut cargo(&["build", "--release"], peer))?;
+            run_command(cargo(&["test", "--release"], peer).args(["--", "--test-threads", "2"]))?;
+            Ok(String::new())
+        });
+    }
+    steps.finish()
+}
+
+/// `cargo` for one peer's package, from their own workspace.
+fn cargo(arguments: &[&str], peer: &str) -> Command {
+    let workspace = root().join("bench/peers");
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).args(["--locked", "-p", &format!("toroni-peer-{peer}")]);
+    // The folder into which `toroni-bench` builds them, too.
+    if let Some(folder) = std::env::var_os("CARGO_TARGET_DIR") {
+        command.arg("--target-dir").arg(std::path::Path::new(&folder).join("peers"));
+    }
+    let cmake = workspace.join("target/tools/bin/cmake");
+    if std::env::var_os("CMAKE").is_none() && cmake.exists() {
+        command.env("CMAKE", cmake);
+    }
+    command.current_dir(workspace);
+    command
+}
