@@ -63,22 +63,22 @@ impl Options {
 /// The most subscribers.
 pub const MOST_SUBSCRIBERS: u16 = 100;
 
-/// Subscribers, and the mean latency of the fastest 99 % of the messages in the published experiment, in
-/// microseconds: over multicast, and over its shared memory. The means of all are 0.05 to 0.15 more.
+/// Subscribers, and the mean latency of the fastest 90 % of the messages in the published experiment, in
+/// microseconds: over multicast, and over its shared memory. The means of all are about 0.2 more.
 const PUBLISHED: [(u16, f64, f64); 8] = [
-    (1, 4.41, 5.021),
-    (2, 4.462, 5.303),
-    (3, 5.503, 5.527),
-    (4, 6.619, 5.644),
-    (5, 7.795, 6.164),
-    (10, 13.436, 6.599),
-    (15, 16.522, 7.373),
-    (20, 21.711, 9.356),
+    (1, 4.35, 4.954),
+    (2, 4.38, 5.239),
+    (3, 5.355, 5.457),
+    (4, 6.587, 5.577),
+    (5, 7.795, 6.068),
+    (10, 13.201, 6.455),
+    (15, 16.205, 7.202),
+    (20, 21.237, 9.213),
 ];
 
-/// The place of 99 % in [`PERCENTILES`]. What is judged is the mean of the fastest 99 %: on a machine that
-/// others use, too, the mean of all is that of their interruptions.
-const JUDGED: usize = 2;
+/// The place of 90 % in [`PERCENTILES`]. What is judged is the mean of the fastest 90 %: where others use
+/// the machine, too, the rest is the time that the kernel gives them, whatever our priority.
+const JUDGED: usize = 1;
 
 /// Microseconds.
 const GOAL_EACH: f64 = 0.03;
@@ -161,7 +161,7 @@ pub fn run(launch: &Launch<'_>, options: &Options) -> Result<Report, Failure> {
     report.condition("waits", "publisher and subscribers poll all the time");
     report.condition("figures", "median of the repetitions; min and max are of all of them");
     for (name, title, figure) in [
-        ("fastest", "Mean latency of the fastest 99 % of the messages, µs", judged as fn(&_) -> _),
+        ("fastest", "Mean latency of the fastest 90 % of the messages, µs", judged as fn(&_) -> _),
         ("mean", "Mean latency of all messages, µs", mean),
     ] {
         report.tables.push(summary_table(options, &measured, name, title, figure));
@@ -363,7 +363,7 @@ fn goals(options: &Options, measured: &[Vec<Measured>; WAYS.len()]) -> Vec<Goal>
     for (which, pick) in FIRST_AND_LAST {
         if let Some(line) = line_of(options, &measured[0], pick, judged) {
             goals.push(Goal {
-                what: format!("fastest 99 %, {which} subscriber: latency for each one more"),
+                what: format!("fastest 90 %, {which} subscriber: latency for each one more"),
                 unit: "µs".to_owned(),
                 reference: published.map(|each| (each, "the published shared memory".to_owned())),
                 bound: Bound::AtMost(GOAL_EACH),
@@ -375,7 +375,7 @@ fn goals(options: &Options, measured: &[Vec<Measured>; WAYS.len()]) -> Vec<Goal>
         options.subscribers.iter().zip(&measured[0]).find(|(subscribers, _)| **subscribers == 1);
     if let Some((_, row)) = one {
         goals.push(Goal {
-            what: "fastest 99 %, a single subscriber: mean latency".to_owned(),
+            what: "fastest 90 %, a single subscriber: mean latency".to_owned(),
             unit: "µs".to_owned(),
             reference: Some((PUBLISHED[0].2, "the published shared memory".to_owned())),
             bound: Bound::AtMost(GOAL_ONE),
@@ -403,7 +403,7 @@ fn chart(options: &Options, measured: &[Vec<Measured>; WAYS.len()]) -> Chart {
     series.push(Series::dashed("published multicast", published(|row| row.1)).like(2));
     series.push(Series::dashed("published memory", published(|row| row.2)).like(0));
     Chart {
-        title: "Mean latency of the fastest 99 %, at the last subscriber".to_owned(),
+        title: "Mean latency of the fastest 90 %, at the last subscriber".to_owned(),
         x_label: "subscribers in the thread".to_owned(),
         y_label: "µs".to_owned(),
         x_scale: Scale::Linear,

@@ -338,7 +338,8 @@ impl Dimension {
             x_label: self.corner.to_owned(),
             y_label: "ns".to_owned(),
             x_scale: Scale::Logarithmic,
-            y_scale: Scale::Logarithmic,
+            // Bars are compared by their length.
+            y_scale: if is_number { Scale::Logarithmic } else { Scale::Linear },
             categories: if is_number { Vec::new() } else { labels.collect() },
             series: series.to_vec(),
         })
