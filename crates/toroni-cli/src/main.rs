@@ -19,6 +19,9 @@ use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if commands::bench::is_child() {
+        return commands::bench::run_child();
+    }
     let matches = match cli::definitions().try_get_matches() {
         Ok(matches) => matches,
         // The error of clap would list the hidden commands, too.

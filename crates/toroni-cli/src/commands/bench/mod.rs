@@ -16,11 +16,30 @@ use crate::stop::{Patience, Stop};
 use options::{Bench, Shared, Workload};
 use std::cell::RefCell;
 use std::path::Path;
+use std::process::ExitCode;
 use toroni_rig::family::{Launch, Observer, Program};
 use toroni_rig::report::Report;
 use toroni_rig::transports::{self, Toroni};
 use toroni_rig::workload::{self, latency, stress, throughput};
 use toroni_rig::{child, transport::Transport};
+
+/// The arguments of a process of a benchmark.
+const CHILD: [&str; 2] = ["bench", "child"];
+
+/// Whether this process is one of a benchmark. Asked before the definitions of all commands are built,
+/// which takes longer than all else until a child is at work, and some benchmarks wait for that.
+pub(crate) fn is_child() -> bool {
+    std::env::args_os().skip(1).eq(CHILD)
+}
+
+/// The whole life of such a process.
+pub(crate) fn run_child() -> ExitCode {
+    match child::run(transports::perform) {
+        Ok(()) => ExitCode::SUCCESS,
+        // The parent has been told, and tells the user.
+        Err(_) => ExitCode::FAILURE,
+    }
+}
 
 /// Measures, and prints the report.
 pub(crate) fn run(place: &Place, arguments: &Bench) -> Result<(), Failure> {
@@ -49,13 +68,6 @@ pub(crate) fn run(place: &Place, arguments: &Bench) -> Result<(), Failure> {
         Workload::Scale(given) => {
             measure(place, &given.shared, |launch| workload::scale::run(launch, &given.options()))
         }
-        Workload::Child => {
-            if child::run(transports::perform).is_err() {
-                // The parent has been told, and tells the user.
-                std::process::exit(1);
-            }
-            Ok(())
-        }
     }
 }
 
@@ -69,7 +81,7 @@ fn measure(
     }
     let path = std::env::current_exe()
         .map_err(|error| Failure::Failed(format!("cannot find this program: {error}")))?;
-    let arguments = ["bench", "child"].map(str::to_owned).to_vec();
+    let arguments = CHILD.map(str::to_owned).to_vec();
     let looking = Looking { stop: Stop::install(Patience::Unlimited)?, bar: RefCell::default() };
     let mut launch = Launch::new(Program { path, arguments }, Toroni::NAME, &looking);
     if let Some(directory) = &place.dir {

@@ -43,9 +43,6 @@ pub(crate) enum Workload {
     Fanout(Fanout),
     /// How the cost of a message grows with subscribers, topics, patterns and sizes
     Scale(Scale),
-    /// A process of a benchmark
-    #[command(hide = true)]
-    Child,
 }
 
 /// What all workloads know.
