@@ -92,6 +92,7 @@ pub fn run(launch: &Launch<'_>, options: &Options) -> Result<Report, Failure> {
     }
     let idle = (!options.idle.is_zero()).then(|| Grid {
         writers: vec![1],
+        readers: extremes(&options.readers),
         repetitions: 1,
         ..options.grid(Begin::AtTheGate)
     });
@@ -134,7 +135,22 @@ pub fn run(launch: &Launch<'_>, options: &Options) -> Result<Report, Failure> {
          and with more processes than cores a message also waits for its reader's turn."
             .to_owned(),
     );
+    if options.as_started {
+        report.notes.push(
+            "as_started: with several writers a message also waits while other writers are being \
+             started; its latency is then mostly the time that this takes."
+                .to_owned(),
+        );
+    }
     Ok(report)
+}
+
+/// The least and the most.
+fn extremes(counts: &[u16]) -> Vec<u16> {
+    let mut extremes: Vec<u16> =
+        counts.iter().min().into_iter().chain(counts.iter().max()).copied().collect();
+    extremes.dedup();
+    extremes
 }
 
 /// Number and time.
@@ -358,6 +374,11 @@ fn chart(kind: Kind, runs: &[Runs], merged: &[Latencies]) -> Chart {
         let name = if *count == 1 { "1 writer".to_owned() } else { format!("{count} writers") };
         series.push(Series::line(name, points));
     }
+    if let Some(most) = writers.last() {
+        let mine = runs.iter().zip(merged).filter(|(runs, _)| runs.writers == *most);
+        let points = mine.map(|(runs, all)| (f64::from(runs.readers), us(all.quantile_ns(0.99))));
+        series.push(Series::line(format!("p99, {most}"), points.collect()));
+    }
     for (number, count) in writers.iter().enumerate() {
         let mine = runs.iter().filter(|runs| runs.writers == *count);
         let points: Vec<_> = mine
@@ -368,11 +389,6 @@ fn chart(kind: Kind, runs: &[Runs], merged: &[Latencies]) -> Chart {
         if !points.is_empty() {
             series.push(Series::dashed(format!("prototype, {count}"), points).like(number));
         }
-    }
-    if let Some(most) = writers.last() {
-        let mine = runs.iter().zip(merged).filter(|(runs, _)| runs.writers == *most);
-        let points = mine.map(|(runs, all)| (f64::from(runs.readers), us(all.quantile_ns(0.99))));
-        series.push(Series::line(format!("p99, {most}"), points.collect()));
     }
     Chart {
         title: kind.title().to_owned(),
