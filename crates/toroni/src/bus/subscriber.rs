@@ -155,6 +155,11 @@ impl Subscriber {
     /// See [`ReceiveError`]. After [`ReceiveError::Lapped`] the next call goes on behind the loss.
     #[inline]
     pub fn receive(&mut self) -> Result<Message<'_>, ReceiveError> {
+        if self.next_wanted() { Ok(self.last()) } else { self.receive_slowly() }
+    }
+
+    #[inline(never)]
+    fn receive_slowly(&mut self) -> Result<Message<'_>, ReceiveError> {
         while !self.next(Body::Whole)? {
             self.wait(None)?;
         }
@@ -170,6 +175,11 @@ impl Subscriber {
     /// See [`ReceiveError`].
     #[inline]
     pub fn try_receive(&mut self) -> Result<Option<Message<'_>>, ReceiveError> {
+        if self.next_wanted() { Ok(Some(self.last())) } else { self.try_receive_slowly() }
+    }
+
+    #[inline(never)]
+    fn try_receive_slowly(&mut self) -> Result<Option<Message<'_>>, ReceiveError> {
         Ok(if self.try_next(Body::Whole)? { Some(self.last()) } else { None })
     }
 

@@ -162,10 +162,20 @@ impl Scratch {
     /// If it has never been so large.
     #[inline]
     pub(crate) fn bytes(&self, length: usize) -> &[u8] {
-        assert!(length <= self.0.len() * 8);
-        // SAFETY: the vector holds at least `length` initialised bytes, borrowed as long as the
+        self.bytes_from(0, length)
+    }
+
+    /// `length` bytes from number `from` on.
+    ///
+    /// # Panics
+    /// If it has never been so large.
+    #[inline]
+    pub(crate) fn bytes_from(&self, from: usize, length: usize) -> &[u8] {
+        let available = self.0.len() * 8;
+        assert!(from <= available && length <= available - from);
+        // SAFETY: the vector holds so many initialised bytes from there on, borrowed as long as the
         // result; bytes have no alignment and no invalid values.
-        unsafe { core::slice::from_raw_parts(self.0.as_ptr().cast(), length) }
+        unsafe { core::slice::from_raw_parts(self.0.as_ptr().cast::<u8>().add(from), length) }
     }
 }
 

@@ -36,8 +36,8 @@ pub(crate) struct Window {
     /// Header of the last record that was handed out, and where its body begins in `scratch`, in bytes.
     header: u64,
     body: usize,
-    /// Header of records that the caller wants without being asked, and their size in words.
-    wanted: u64,
+    /// Tag and size in words of records that the caller wants without being asked.
+    wanted_tag: u32,
     wanted_words: usize,
 }
 
@@ -88,18 +88,22 @@ impl Window {
 
     /// Hands out the next record if it is one of those that the caller wants without being asked.
     ///
-    /// Streams of equal messages are common. Where a record ends is then known before its header has
-    /// been loaded: the processor need not wait for one header to find the next.
+    /// Streams of messages of one topic and size are common. Where a record ends is then known before
+    /// its header has been loaded: the processor need not wait for one header to find the next.
     #[inline(always)]
     pub(crate) fn next_wanted(&mut self) -> bool {
-        if self.is_empty() || self.scratch.word(self.next) != self.wanted {
+        if self.is_empty() {
             return false;
         }
+        let header = self.scratch.word(self.next);
         let behind = self.next + self.wanted_words;
-        if behind > self.end {
+        if tag_of(header) != self.wanted_tag
+            || words_of(header) != self.wanted_words
+            || behind > self.end
+        {
             return false;
         }
-        self.hand_out(self.wanted, behind);
+        self.hand_out(header, behind);
         true
     }
 
@@ -127,10 +131,10 @@ impl Window {
         self.sequence = self.sequence.wrapping_add(1);
     }
 
-    /// The caller wants all records with the last one's header.
+    /// The caller wants all records with the last one's tag.
     #[inline]
     pub(crate) fn want_more(&mut self) {
-        self.wanted = self.header;
+        self.wanted_tag = self.tag();
         self.wanted_words = words_of(self.header);
     }
 
@@ -177,7 +181,7 @@ impl Window {
     /// The first `length` bytes of its body, as far as they were copied.
     #[inline]
     pub(crate) fn body(&self, length: usize) -> &[u8] {
-        &self.scratch.bytes(self.body + length)[self.body..]
+        self.scratch.bytes_from(self.body, length)
     }
 }
 
@@ -200,15 +204,16 @@ fn end_of_window(start: Cursor, ring: Ring<'_>) -> Cursor {
         if header == 0 || bytes > LONGEST_RECORD {
             return end;
         }
-        // The processor guesses that the headers of a run are equal, and does not wait for each to find
-        // the next.
+        // The processor guesses that the records of a run are of one size, and does not wait for each
+        // header to find the next.
         loop {
             if end.position + bytes > limit {
                 return end;
             }
             end = Cursor { position: end.position + bytes, sequence: end.sequence.wrapping_add(1) };
             // COMMIT
-            if ring.word(end.position).load(Ordering::Acquire) != header {
+            let next = ring.word(end.position).load(Ordering::Acquire);
+            if next == 0 || record_bytes(length_of(next)) != bytes {
                 break;
             }
         }
