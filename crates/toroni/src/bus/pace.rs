@@ -42,8 +42,11 @@ const TRIED_PAUSE: u32 = 32;
 const SINGLES_UNTIL_TRY: u32 = 16;
 const MOST_SINGLES_UNTIL_TRY: u32 = 1024;
 const LOOKS_OF_A_STREAM: u32 = 32;
-/// Empty looks before `Backoff` yields, and before it sleeps.
+/// Empty looks before `Backoff` yields, at the most and at the least, and then before it sleeps. Where
+/// messages come only after others have run, as with more processes than cores, polling is given up
+/// sooner; where it finds messages, later.
 const SPINS: u32 = 200;
+const FEWEST_SPINS: u32 = 4;
 const YIELDS: u32 = 10;
 /// Empty looks between two questions whether the bus is still there, which are system calls.
 const LOOKS_UNTIL_CHECK: u32 = 256;
@@ -55,6 +58,8 @@ pub(super) struct Pace {
     looks: u32,
     /// Empty looks before the last messages.
     looks_before: u32,
+    /// Empty looks before the next yield.
+    spins: u32,
     /// Pauses of the processor at the first empty look.
     pause: u32,
     /// Messages that came one by one since the last try, and how many are to come until the next.
@@ -71,6 +76,7 @@ impl Default for Pace {
         Self {
             looks: 0,
             looks_before: 0,
+            spins: SPINS,
             pause: 0,
             singles: 0,
             singles_until_try: SINGLES_UNTIL_TRY,
@@ -89,6 +95,11 @@ impl Pace {
 
     /// A message was found after empty looks.
     pub(super) fn found(&mut self) {
+        if self.looks <= self.spins {
+            self.spins = (self.spins * 2).min(SPINS);
+        } else if self.sleeps == 0 {
+            self.give_up_sooner();
+        }
         self.looks_before = self.looks;
         self.looks = 0;
         self.sleeps = 0;
@@ -103,11 +114,16 @@ impl Pace {
         self.looks = self.looks.saturating_add(1);
         match strategy {
             WaitStrategy::Block => Step::Sleep,
-            WaitStrategy::Backoff if self.looks > SPINS + YIELDS => Step::Sleep,
-            WaitStrategy::Backoff | WaitStrategy::Yield if self.looks > SPINS => Step::Yield,
+            WaitStrategy::Backoff if self.looks > self.spins + YIELDS => Step::Sleep,
+            WaitStrategy::Backoff | WaitStrategy::Yield if self.looks > self.spins => Step::Yield,
             _ if self.looks == 1 => Step::Pause(self.pause),
             _ => Step::Pause(1),
         }
+    }
+
+    /// Polling found nothing until others had run.
+    fn give_up_sooner(&mut self) {
+        self.spins = (self.spins / 2).max(FEWEST_SPINS);
     }
 
     /// Adapts the pause to the messages that came since the last one.
@@ -138,7 +154,10 @@ impl Pace {
     /// The subscriber slept, or was about to: what it knew of its messages' rate is over, and polling
     /// before the next sleep would find nothing.
     pub(super) fn start_over(&mut self) {
-        self.looks = SPINS + YIELDS;
+        if self.sleeps == 0 {
+            self.give_up_sooner();
+        }
+        self.looks = self.spins + YIELDS;
         self.pause = 0;
         self.sleeps = self.sleeps.saturating_add(1);
     }
@@ -192,6 +211,33 @@ mod tests {
         assert!((2..6).contains(&tries(3, 200)), "{}", tries(3, 200));
         assert!((8..20).contains(&tries(3, 10_000)), "{}", tries(3, 10_000));
         assert_eq!(tries(100, 10_000), 0);
+    }
+
+    #[test]
+    fn polling_that_ends_in_sleep_is_given_up_sooner() {
+        let mut pace = Pace::default();
+        let looks = |pace: &mut Pace| {
+            let ends = |pace: &mut Pace| pace.empty(WaitStrategy::Backoff, 0) == Step::Sleep;
+            (1..).find(|_| ends(pace)).unwrap()
+        };
+        let first = looks(&mut pace);
+        assert_eq!(first, SPINS + YIELDS + 1);
+        for _ in 0..20 {
+            pace.start_over();
+            pace.found();
+            looks(&mut pace);
+        }
+        pace.start_over();
+        pace.found();
+        assert_eq!(looks(&mut pace), FEWEST_SPINS + YIELDS + 1);
+        // Messages that are found by polling bring it back.
+        pace.start_over();
+        pace.found();
+        for _ in 0..20 {
+            pace.empty(WaitStrategy::Backoff, 0);
+            pace.found();
+        }
+        assert_eq!(looks(&mut pace), first);
     }
 
     #[test]
