@@ -5,11 +5,11 @@
 
 use super::claim::PublisherClaim;
 use super::held;
-use super::room::{Scan, views};
+use super::room::{Scan, SpacePace, views};
 use super::views::{bell_of, ring_of, table_of};
 use crate::crash::{self, CrashPoint};
 use crate::error::{Corrupt, OpenError, PublishError};
-use crate::notify::{ArmedSlot, Wakers};
+use crate::notify::{ArmedSlot, Wakers, futex};
 use crate::ring::backpressure::{Horizon, Patience};
 use crate::ring::layout::{READER_HAS_SOCKET, SLOT_ACTIVE};
 use crate::ring::memory::Ring;
@@ -40,6 +40,7 @@ pub(super) struct Publishing {
     lock: WriterLock,
     policy: Policy,
     pub(super) horizon: Horizon,
+    pub(super) space_pace: SpacePace,
     wakers: Wakers,
     mirror: Mutex<Mirror>,
     pub(super) scratch: Mutex<Scan>,
@@ -76,6 +77,8 @@ impl Terms {
 pub(super) struct Held<'a> {
     publishing: &'a Publishing,
     pub(super) session: Session<'a>,
+    /// Whether it comes from a wait for room, for which others may wait, too.
+    pub(super) waited: bool,
 }
 
 impl Held<'_> {
@@ -90,6 +93,10 @@ impl Drop for Held<'_> {
     fn drop(&mut self) {
         crash::point(CrashPoint::BeforeUnlock);
         self.publishing.lock.release(self.publishing.ring.control());
+        if self.waited {
+            // Readers wake one publisher at a time.
+            futex::wake_one(&self.publishing.readers.control().space.0);
+        }
     }
 }
 
@@ -103,6 +110,7 @@ impl Publishing {
             lock: WriterLock::new(settings.lock, claim.owner()),
             policy: settings.policy,
             horizon: Horizon::default(),
+            space_pace: SpacePace::default(),
             mirror: Mutex::default(),
             scratch: Mutex::default(),
             bus_id,
@@ -359,7 +367,7 @@ impl Publishing {
             crash::point(CrashPoint::Takeover);
         }
         match Session::begin(self.ring(), acquired.owner_died) {
-            Ok(session) => Ok(Held { publishing: self, session }),
+            Ok(session) => Ok(Held { publishing: self, session, waited: false }),
             Err(corrupt) => {
                 self.lock.release(self.ring.control());
                 Err(corrupt.into())

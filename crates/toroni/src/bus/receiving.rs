@@ -61,7 +61,7 @@ impl Subscriber {
             }
             return Ok(false);
         }
-        self.publish_position(true);
+        self.publish_position();
         self.arm_descriptor();
         crash::point(CrashPoint::ReaderBeforeSleep);
         self.pace.start_over();
@@ -82,7 +82,7 @@ impl Subscriber {
     #[inline]
     pub(super) fn count_position(&mut self) {
         if self.cursor.position >= self.publish_at {
-            self.publish_position(false);
+            self.publish_position();
         }
     }
 
@@ -228,8 +228,8 @@ impl Subscriber {
 
     /// All has been read.
     fn caught_up(&mut self) {
-        if self.cursor.position != self.published || self.asked_at.is_some() {
-            self.publish_position(true);
+        if self.cursor.position != self.published {
+            self.publish_position();
         } else {
             self.note_thread();
         }
@@ -252,7 +252,7 @@ impl Subscriber {
                     Ok((lost_messages, lost_bytes)) => {
                         self.counts.lapses += 1;
                         self.counts.lost_messages += lost_messages;
-                        self.publish_position(true);
+                        self.publish_position();
                         slots::announce(self.subscribing.readers.control());
                         ReceiveError::Lapped { lost_messages, lost_bytes }
                     }
@@ -261,10 +261,9 @@ impl Subscriber {
         }
     }
 
-    /// Writes position and counts to the slot, and wakes publishers that wait for room: now, if this
-    /// reader is pausing, else when it is worth it.
+    /// Writes position and counts to the slot, for publishers that wait for room.
     #[cold]
-    fn publish_position(&mut self, pausing: bool) {
+    fn publish_position(&mut self) {
         self.note_thread();
         let slot = self.claim.slot();
         self.published = self.cursor.position;
@@ -276,22 +275,31 @@ impl Subscriber {
         slot.position.store(self.cursor.position, Ordering::Release);
         // SPACE
         fence(Ordering::SeqCst);
-        let waits = self.subscribing.ring.control().waits.0.load(Ordering::Acquire);
-        if waits == self.answered_waits {
+        let waits = &self.subscribing.ring.control().waits.0;
+        let count = waits.count.load(Ordering::Acquire);
+        if count != self.answered_waits
+            && self.cursor.position >= waits.until.load(Ordering::Relaxed)
+        {
+            self.answer_waits(count);
+        }
+    }
+
+    /// Wakes a publisher that waits for room, if this reader is the last one that it waited for. Those
+    /// before would wake it in vain.
+    #[cold]
+    fn answer_waits(&mut self, count: u64) {
+        self.answered_waits = count;
+        let control = self.subscribing.readers.control();
+        let ring = ring_of(&self.subscribing.ring);
+        let until = ring.control.waits.0.until.load(Ordering::Relaxed);
+        let reserved = ring.control.reserved.0.load(Ordering::Relaxed);
+        let slots = self.subscribing.readers.used_slots();
+        if slots::is_anybody_before(slots, until, reserved, ring.shape().capacity()) {
             return;
         }
-        // Those that still poll see each block that is read. Those that sleep are woken when an eighth
-        // of the ring is free: for each block it would cost both sides more than reading or writing it.
-        // They look again by themselves after 1 ms.
-        let space = &self.subscribing.readers.control().space.0;
-        space.fetch_add(1, Ordering::Release);
-        let since = *self.asked_at.get_or_insert(self.cursor.position);
-        let enough = self.subscribing.ring.shape().capacity() / 8;
-        if pausing || self.cursor.position.wrapping_sub(since) >= enough {
-            self.answered_waits = waits;
-            self.asked_at = None;
-            futex::wake_all(space);
-        }
+        // One at a time: it passes the wake on when it has written.
+        control.space.0.fetch_add(1, Ordering::Release);
+        futex::wake_one(&control.space.0);
     }
 
     pub(super) fn arm_descriptor(&mut self) {
@@ -313,7 +321,7 @@ impl Subscriber {
 
     #[cold]
     fn sleep(&mut self, deadline: Option<Instant>) -> Result<(), ReceiveError> {
-        self.publish_position(true);
+        self.publish_position();
         let by_descriptor = self.subscribing.ring.header().settings.notify != NotifyKind::Futex;
         let bell = bell_of(&self.subscribing.ring, &self.subscribing.readers);
         let arms = &self.claim.slot().arms;

@@ -18,10 +18,53 @@ use crate::sync::{AtomicU32, Ordering, fence};
 use std::sync::PoisonError;
 use std::time::Duration;
 
-/// Looks at the `space` word before a publisher that waits for room lets others run, and before it
-/// sleeps: a reader that is at work frees a block within microseconds.
-const SPACE_SPINS: u32 = 500;
-const SPACE_YIELDS: u32 = 20;
+/// Looks at the `space` word before a publisher that waits for room lets others run, at the most and at
+/// the least, and then before it sleeps. A reader on another core frees room within microseconds; where
+/// there are more processes than cores, it can only run when the publisher does not.
+const MOST_SPINS: u32 = 500;
+const FEWEST_SPINS: u32 = 4;
+const YIELDS: u32 = 20;
+
+/// How long publishers of one participant poll for room: as long as it has been of use.
+#[derive(Debug)]
+pub(super) struct SpacePace {
+    spins: AtomicU32,
+}
+
+impl Default for SpacePace {
+    fn default() -> Self {
+        Self { spins: AtomicU32::new(MOST_SPINS) }
+    }
+}
+
+impl SpacePace {
+    /// Waits until `space` is no longer `token`, at most `slice_ns`.
+    fn wait(&self, space: &AtomicU32, token: u32, slice_ns: u64) {
+        let spins = self.spins.load(Ordering::Relaxed);
+        for look in 0..spins + YIELDS {
+            if space.load(Ordering::Relaxed) != token {
+                if look < spins {
+                    self.spins.store((spins * 2).min(MOST_SPINS), Ordering::Relaxed);
+                } else {
+                    self.give_up_sooner(spins);
+                }
+                return;
+            }
+            if look < spins {
+                crate::sync::pause();
+            } else {
+                std::thread::yield_now();
+            }
+        }
+        self.give_up_sooner(spins);
+        // Whatever the answer, the caller looks again.
+        let _ = futex::wait_while(space, token, Some(Duration::from_nanos(slice_ns)));
+    }
+
+    fn give_up_sooner(&self, spins: u32) {
+        self.spins.store((spins / 2).max(FEWEST_SPINS), Ordering::Relaxed);
+    }
+}
 
 /// What a look at the reader slots needs and remembers.
 #[derive(Default)]
@@ -45,15 +88,18 @@ impl Publishing {
         let mut patience = terms.patience();
         let counts = self.claim.slot();
         let mut waited = false;
+        held.waited = false;
         loop {
             if held.session.fits(bytes) {
                 // Another publisher made room meanwhile.
+                held.waited = waited;
                 return Ok(held);
             }
             let wanted = held.session.wanted(bytes);
-            self.check_slowly(&held, wanted)?;
+            self.check_lap(&held, wanted)?;
             let Some(slowest) = self.slowest(&held, wanted, terms.policy) else {
                 held.session.reserve(wanted);
+                held.waited = waited;
                 return Ok(held);
             };
             let control = self.ring.control();
@@ -62,6 +108,7 @@ impl Publishing {
                 Verdict::Overwrite => {
                     counts.overwrites.fetch_add(1, Ordering::Relaxed);
                     held.session.reserve(wanted);
+                    held.waited = waited;
                     return Ok(held);
                 }
                 Verdict::GiveUp => return Err(terms.given_up(PublishError::Full)),
@@ -73,12 +120,15 @@ impl Publishing {
                 Verdict::Wait(slice_ns) => {
                     let space = &self.readers.control().space.0;
                     let token = space.load(Ordering::Acquire);
+                    let until = self.worth_waking_at(&held, wanted);
+                    control.waits.0.until.store(until, Ordering::Relaxed);
                     // SPACE
-                    control.waits.0.fetch_add(1, Ordering::Release);
+                    control.waits.0.count.fetch_add(1, Ordering::Release);
                     fence(Ordering::SeqCst);
                     if self.slowest(&held, wanted, terms.policy).is_none() {
                         continue;
                     }
+                    self.check_bus(&held)?;
                     if !waited {
                         waited = true;
                         counts.waits.fetch_add(1, Ordering::Relaxed);
@@ -87,7 +137,7 @@ impl Publishing {
                     // Those for whom this publisher waits may sleep, and not know of its messages.
                     self.wake();
                     crash::point(CrashPoint::WaitingForSpace);
-                    wait_for_space(space, token, slice_ns);
+                    self.space_pace.wait(space, token, slice_ns);
                     let slept_ns = clock::monotonic_ns().saturating_sub(now_ns);
                     counts.waited_ns.fetch_add(slept_ns, Ordering::Relaxed);
                     held = self.hold(terms)?;
@@ -97,25 +147,29 @@ impl Publishing {
         }
     }
 
-    /// What is asked now and then: once a lap, and for each block that needs a look at the readers.
-    fn check_slowly(&self, held: &Held<'_>, wanted: u64) -> Result<(), PublishError> {
+    /// The position that all readers should have reached before this publisher is woken: what it needs,
+    /// or half of the ring, which costs both sides fewer wakes. It looks by itself before that, too.
+    fn worth_waking_at(&self, held: &Held<'_>, wanted: u64) -> u64 {
+        let capacity = self.ring.shape().capacity();
+        let needed = wanted.saturating_sub(capacity);
+        needed.max(held.session.tail().saturating_sub(capacity / 2))
+    }
+
+    /// What is asked once a lap.
+    fn check_lap(&self, held: &Held<'_>, wanted: u64) -> Result<(), PublishError> {
         let files = [
             (self.ring.was_damaged(), RING_TRUNCATED),
             (self.claim.was_damaged(), PUBLISHERS_TRUNCATED),
         ];
         check_whole(files, held.session.tail())?;
-        let shape = self.ring.shape();
-        let lap = |position: u64| position / shape.capacity();
+        let capacity = self.ring.shape().capacity();
         let reserved = self.ring.control().reserved.0.load(Ordering::Relaxed);
-        let once_a_lap = lap(reserved) != lap(wanted);
-        let is_beyond_horizon = !self.horizon.covers(
-            wanted,
-            shape.capacity(),
-            self.readers.control().joins.0.load(Ordering::Acquire),
-        );
-        if !once_a_lap && !is_beyond_horizon {
-            return Ok(());
-        }
+        if reserved / capacity == wanted / capacity { Ok(()) } else { self.check_bus(held) }
+    }
+
+    /// What takes system calls to know: once a lap, and once a wait.
+    fn check_bus(&self, held: &Held<'_>) -> Result<(), PublishError> {
+        let reserved = self.ring.control().reserved.0.load(Ordering::Relaxed);
         if held.session.tail() > reserved {
             let what = "tail beyond reserved";
             let value = held.session.tail();
@@ -199,18 +253,21 @@ pub(super) fn views(slots: &[ReaderSnapshot]) -> impl Iterator<Item = SlotView> 
     })
 }
 
-/// Waits until `space` is no longer `token`, at most `slice_ns`.
-fn wait_for_space(space: &AtomicU32, token: u32, slice_ns: u64) {
-    for look in 0..SPACE_SPINS + SPACE_YIELDS {
-        if space.load(Ordering::Relaxed) != token {
-            return;
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn polling_for_room_is_given_up_where_it_is_of_no_use() {
+        let pace = SpacePace::default();
+        let space = AtomicU32::new(7);
+        for _ in 0..20 {
+            pace.wait(&space, 7, 1);
         }
-        if look < SPACE_SPINS {
-            crate::sync::pause();
-        } else {
-            std::thread::yield_now();
+        assert_eq!(pace.spins.load(Ordering::Relaxed), FEWEST_SPINS);
+        for _ in 0..20 {
+            pace.wait(&space, 6, 1);
         }
+        assert_eq!(pace.spins.load(Ordering::Relaxed), MOST_SPINS);
     }
-    // Whatever the answer, the caller looks again.
-    let _ = futex::wait_while(space, token, Some(Duration::from_nanos(slice_ns)));
 }

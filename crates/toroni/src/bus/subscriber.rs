@@ -53,10 +53,8 @@ pub struct Subscriber {
     /// The position in the slot, and the one at which to write it again.
     pub(super) published: u64,
     pub(super) publish_at: u64,
-    /// The count of `waits` up to which this reader has woken publishers that wait for room.
+    /// The count of `waits` up to which this reader has done its part.
     pub(super) answered_waits: u64,
-    /// Where it was when it saw that some wait, if it has not woken them yet.
-    pub(super) asked_at: Option<u64>,
     pub(super) interest: Interest,
     pub(super) received: Received,
     pub(super) pace: Pace,
@@ -108,7 +106,6 @@ impl Subscriber {
             published: cursor.position,
             publish_at: cursor.position.saturating_add(subscribing.ring.shape().block_bytes()),
             answered_waits: 0,
-            asked_at: None,
             interest,
             received: Received::default(),
             pace: Pace::default(),

@@ -51,6 +51,12 @@ pub(crate) fn wake_all(word: &AtomicU32) {
     let _ = futex::wake(word, futex::Flags::empty(), i32::MAX.unsigned_abs());
 }
 
+/// Wakes the one who has slept on `word` longest. The word may lie in a read-only mapping.
+pub(crate) fn wake_one(word: &AtomicU32) {
+    // As above.
+    let _ = futex::wake(word, futex::Flags::empty(), 1);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

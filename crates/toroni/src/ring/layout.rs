@@ -31,6 +31,7 @@
 //! | JOIN | reader: fence after `joins` | writer: fence before its scan | the new reader's slot |
 //! | SLEEP | reader: fence after `sleeps`/`arms` | writer: fence after unlock | that somebody must be woken |
 //! | SPACE | publisher: fence after `waits` | reader: fence after its position | that a publisher waits for room |
+//! | SPACE | reader: fence after its position | reader: fence after its position | that the other one is there, too |
 //! | TOPIC | writer: `topics` | everyone: the same word | the table's entries below the count |
 //!
 //! # Invariants
@@ -179,8 +180,8 @@ pub(crate) struct Control {
     pub(crate) reserved: Line<AtomicU64>,
     /// Futex word of sleeping readers; raised before each wake.
     pub(crate) wake: Line<AtomicU32>,
-    /// How often a publisher announced that it waits for room. Only grows.
-    pub(crate) waits: Line<AtomicU64>,
+    /// What publishers that wait for room announce.
+    pub(crate) waits: Line<Waits>,
     /// What the policy `Bounded` has spent.
     pub(crate) budget: Line<Budget>,
     /// The process-shared robust mutex, for buses of that lock kind.
@@ -191,6 +192,17 @@ pub(crate) struct Control {
     pub(crate) clean_close: Line<CleanClose>,
     /// One entry a block.
     pub(crate) index: [BlockEntry; to_index(BLOCKS)],
+}
+
+/// Publishers that wait for room. Written under the writer lock.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(crate) struct Waits {
+    /// How often one announced that it waits. Only grows.
+    pub(crate) count: AtomicU64,
+    /// The position that the last of them waits for: once all gating readers have reached it, one is
+    /// woken. A hint: whoever waits looks again by itself after a while.
+    pub(crate) until: AtomicU64,
 }
 
 /// The writer lock and what only its owner changes.
@@ -356,7 +368,8 @@ impl Control {
         commit.0.sequence.store(0, Relaxed);
         reserved.0.store(ALIGNMENT, Relaxed);
         wake.0.store(0, Relaxed);
-        waits.0.store(0, Relaxed);
+        waits.0.count.store(0, Relaxed);
+        waits.0.until.store(0, Relaxed);
         budget.0.interval_start_ns.store(0, Relaxed);
         budget.0.spent_ns.store(0, Relaxed);
         budget.0.charged_until_ns.store(0, Relaxed);

@@ -115,6 +115,23 @@ pub(crate) fn slowest(
         .min_by_key(|slot| slot.position)
 }
 
+/// Whether a reader that gates has not reached `position` yet. Asked by a reader that has, behind its
+/// fence: of two that reach it at the same time, at least one sees that the other has.
+pub(crate) fn is_anybody_before<'s>(
+    mut slots: impl Iterator<Item = &'s ReaderSlot>,
+    position: u64,
+    reserved: u64,
+    capacity: u64,
+) -> bool {
+    slots.any(|slot| {
+        let behind = slot.position.load(Ordering::Acquire);
+        behind < position
+            && behind.saturating_add(capacity) >= reserved
+            && slot.state.load(Ordering::Relaxed) == SLOT_ACTIVE
+            && slot.flags.load(Ordering::Relaxed) & READER_GATES != 0
+    })
+}
+
 /// Writes a name, cut to what fits at a character's boundary, padded with 0.
 fn store_name(words: &[AtomicU64], name: &str) {
     let mut end = name.len().min(words.len() * 8);
@@ -147,6 +164,27 @@ mod tests {
     fn the_slowest_gates() {
         let slots = [view(0, 800), view(1, 160), view(2, 400)];
         assert_eq!(slowest(slots.into_iter(), 1000, 1024, 1024).unwrap().number, 1);
+    }
+
+    #[test]
+    fn the_last_reader_is_told_from_those_before() {
+        let slots: [ReaderSlot; 5] = core::array::from_fn(|_| ReaderSlot::default());
+        let is_anybody_before = |until| is_anybody_before(slots.iter(), until, 2048, 1024);
+        let set = |number: usize, position, state, flags| {
+            slots[number].position.store(position, Ordering::Relaxed);
+            slots[number].state.store(state, Ordering::Relaxed);
+            slots[number].flags.store(flags, Ordering::Relaxed);
+        };
+        assert!(!is_anybody_before(1600), "nobody is there");
+        set(0, 1600, SLOT_ACTIVE, READER_GATES);
+        set(1, 1592, SLOT_ACTIVE, READER_GATES);
+        assert!(is_anybody_before(1600));
+        assert!(!is_anybody_before(1592));
+        // One that left, one that gates nobody, and one that was lapped.
+        set(2, 1200, SLOT_FREE, READER_GATES);
+        set(3, 1200, SLOT_ACTIVE, 0);
+        set(4, 1016, SLOT_ACTIVE, READER_GATES);
+        assert!(!is_anybody_before(1592));
     }
 
     #[test]

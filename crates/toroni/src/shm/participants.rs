@@ -10,7 +10,7 @@ use crate::ring::layout::{
     SLOTS_OFFSET,
 };
 use crate::ring::position::to_index;
-use crate::sync::AtomicU32;
+use crate::sync::{AtomicU32, Ordering};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -68,6 +68,12 @@ impl ReadersSegment {
     pub(crate) fn slot(&self, slot: u32) -> &ReaderSlot {
         assert!(slot < self.slots, "slot {slot} of {}", self.slots);
         self.mapping.at(offset_of_slot(slot)).expect("mapped whole, for a subscriber")
+    }
+
+    /// The slots that were ever used, for a subscriber.
+    pub(crate) fn used_slots(&self) -> impl Iterator<Item = &ReaderSlot> {
+        let used = self.control().slots_used.0.load(Ordering::Acquire);
+        (0..used.min(self.slots)).map(|slot| self.slot(slot))
     }
 
     /// Reads slots `0 .. used` with one system call; `into[n]` is slot n. What `used` says, which is
