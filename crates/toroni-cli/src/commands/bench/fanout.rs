@@ -16,7 +16,7 @@ turn.")]
 pub(crate) struct Fanout {
     #[command(flatten)]
     pub(crate) shared: Shared,
-    /// Messages of a run [default: 40000; 5000 with --quick, 200000 with --full]
+    /// Messages of a run [default: 40000; 3000 with --quick, 200000 with --full]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub(crate) messages: Option<u64>,
     /// Numbers of subscribers; a row for each [default: 1,2,3,4,5,10,15,20]

@@ -49,7 +49,7 @@ impl Options {
         };
         match effort {
             Effort::Quick => Self {
-                messages: 5_000,
+                messages: 3_000,
                 subscribers: vec![1, 2, 5, 10, 20],
                 repetitions: 2,
                 ..usual
