@@ -1,5 +1,5 @@
 //! One suite for all transports: what a workload relies on. An adapter's package runs it by
-//! [`conformance!`](crate::conformance) at the end of the file that implements [`Transport`].
+//! [`conformance!`](macro@crate::conformance) at the end of the file that implements [`Transport`].
 //!
 //! Ends are threads here, not processes: what is tested is the adapter, and a test needs no second
 //! program. The suite hangs rather than fails if a message is lost at the end; test runners end it.

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! - [`transport`]: what a channel must offer to be measured; [`transports`]: adapters, Toroni's first;
-//!   [`conformance`]: the tests that each adapter passes; [`idle`]: how all of them poll.
+//!   [`conformance`](mod@conformance): the tests that each adapter passes; [`idle`]: how all of them poll.
 //! - [`workload`]: what is sent, and the report that comes of it, one file each.
 //! - [`family`] and [`child`]: both ends of a run; [`job`]: what they say to each other.
 //! - [`sequence`]: the bytes by which a receiver proves that nothing is lost, doubled or out of order.

@@ -109,4 +109,5 @@ pub(super) const RESERVED: &[Reserved] = &[Reserved {
 }];
 
 /// Files that may contain `unsafe`; a name that ends in `/` is a whole folder. Tests are free.
-pub(super) const UNSAFE: &[&str] = &["ring/bulk.rs", "ring/copy.rs", "ring/racy.rs", "shm/", "notify/"];
+pub(super) const UNSAFE: &[&str] =
+    &["ring/bulk.rs", "ring/copy.rs", "ring/racy.rs", "shm/", "notify/"];

@@ -1,4 +1,4 @@
-//! Objects in the packets of the [queue](super::queue). A packet begins with the number of its objects.
+//! Objects in the packets of the queue in `queue`. A packet begins with the number of its objects.
 
 use super::carrier::{Plan, Receives, Sends};
 use super::objects::{OBJECT, Seen, make};
