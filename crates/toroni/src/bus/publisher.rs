@@ -87,7 +87,7 @@ impl Publisher {
     /// Bytes of the largest message that this publisher can publish.
     #[must_use]
     pub fn largest_message(&self) -> u64 {
-        let mut buffer = [0; MAX_EXTENSIONS_BYTES];
+        let mut buffer = None;
         let (_, extensions) = self.frame(self.to_descendants, &mut buffer);
         self.largest_record - ALIGNMENT - extensions.len() as u64
     }
@@ -215,7 +215,7 @@ impl Publisher {
     /// [`PublishError::TooLong`] if their records are together larger than the largest record; see
     /// [`PublishError`].
     pub fn publish_batch<T: AsRef<[u8]>>(&self, payloads: &[T]) -> Result<(), PublishError> {
-        let mut buffer = [0; MAX_EXTENSIONS_BYTES];
+        let mut buffer = None;
         let (tag, extensions) = self.frame(self.to_descendants, &mut buffer);
         let bytes = payloads
             .iter()
@@ -240,7 +240,7 @@ impl Publisher {
     /// # Errors
     /// [`BurstError`] says how many were published before the error. None were if one is too long.
     pub fn burst<T: AsRef<[u8]>>(&self, payloads: &[T]) -> Result<(), BurstError> {
-        let mut buffer = [0; MAX_EXTENSIONS_BYTES];
+        let mut buffer = None;
         let (tag, extensions) = self.frame(self.to_descendants, &mut buffer);
         if payloads.is_empty() {
             return Ok(());
@@ -279,7 +279,7 @@ impl Publisher {
         length: usize,
         fill: impl FnOnce(&mut RacyBytesMut<'_>) -> R,
     ) -> Result<R, PublishError> {
-        let mut buffer = [0; MAX_EXTENSIONS_BYTES];
+        let mut buffer = None;
         let (tag, extensions) = self.frame(self.to_descendants, &mut buffer);
         let bytes = self.check_length(extensions.len(), length)?;
         let terms = Terms { policy: self.policy, effort: Effort::Until(None) };
@@ -316,26 +316,30 @@ impl Publisher {
         to_descendants: bool,
         terms: &Terms,
     ) -> Result<(), PublishError> {
-        let mut buffer = [0; MAX_EXTENSIONS_BYTES];
+        let mut buffer = None;
         let (tag, extensions) = self.frame(to_descendants, &mut buffer);
         self.check_length(extensions.len(), payload.len())?;
         self.publishing.publish(Record { tag, extensions, payload }, terms)
     }
 
-    /// Tag and extensions of a message that is published now.
+    /// Tag and extensions of a message that is published now; `buffer` is filled only if there are any.
     fn frame<'b>(
         &self,
         to_descendants: bool,
-        buffer: &'b mut [u8; MAX_EXTENSIONS_BYTES],
+        buffer: &'b mut Option<[u8; MAX_EXTENSIONS_BYTES]>,
     ) -> (u32, &'b [u8]) {
         let extensions = Extensions {
             timestamp_ns: self.timestamps.then(clock::realtime_ns),
             origin: None,
             inline_topic: self.id.is_none().then(|| self.topic.as_str()),
         };
+        let tag = Tag::message(self.id.unwrap_or(TopicId::INLINE), to_descendants, &extensions);
+        if tag.is_plain() {
+            return (tag.raw(), &[]);
+        }
+        let buffer = buffer.insert([0; MAX_EXTENSIONS_BYTES]);
         let length = extensions.encode(buffer);
-        let id = self.id.unwrap_or(TopicId::INLINE);
-        (Tag::message(id, to_descendants, &extensions).raw(), &buffer[..length])
+        (tag.raw(), &buffer[..length])
     }
 
     /// Bytes that the record takes in the stream, if it is not too long.
