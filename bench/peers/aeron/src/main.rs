@@ -14,9 +14,10 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use rusteron_media_driver::{
-    Aeron, AeronBufferClaim, AeronExclusivePublication, AeronFragmentClosureAssembler,
-    AeronIdleStrategyKind, AeronOfferError, AeronPublication, AeronSubscription, Handlers,
-    IntoCString as _, bindings::aeron_threading_mode_enum, testing::EmbeddedDriver,
+    Aeron, AeronBufferClaim, AeronCError, AeronContext, AeronExclusivePublication,
+    AeronFragmentClosureAssembler, AeronIdleStrategyKind, AeronOfferError, AeronPublication,
+    AeronSubscription, Handlers, IntoCString as _, bindings::aeron_threading_mode_enum,
+    testing::EmbeddedDriver,
 };
 use toroni_rig::Failure;
 use toroni_rig::place::Place;
@@ -69,10 +70,10 @@ impl Transport for AeronIpc {
     fn about(setup: &Setup) -> About {
         let publication = if setup.senders == 1 { "exclusive" } else { "shared" };
         About {
-            version: format!("aeron {} (C)", Aeron::version_full()),
+            version: format!("aeron {} (C)", version()),
             settings: format!(
-                "ipc, {publication} publication, terms of {} bytes, MTU {MTU}, media driver with one \
-                 shared thread that yields",
+                "ipc, {publication} publication, terms of {} bytes, MTU {MTU}, mapped \
+                 memory touched before, media driver with one shared thread that backs off",
                 term_length(setup)
             ),
             // One publication, also if several processes have it open: its log is the order.
@@ -88,7 +89,7 @@ impl Transport for AeronIpc {
         let driver = EmbeddedDriver::launch_with(|context| {
             context.set_dir(&directory.into_c_string())?;
             context.set_threading_mode(aeron_threading_mode_enum::AERON_THREADING_MODE_SHARED)?;
-            context.set_shared_idle_strategy_kind(AeronIdleStrategyKind::Yielding)?;
+            context.set_shared_idle_strategy_kind(AeronIdleStrategyKind::Backoff)?;
             context.set_term_buffer_sparse_file(false)?;
             context.set_ipc_mtu_length(MTU)?;
             Ok(())
@@ -101,28 +102,25 @@ impl Transport for AeronIpc {
         let channel = channel(setup).into_c_string();
         let stream = stream(place);
         let publication = if setup.senders == 1 {
-            let publication = aeron.add_exclusive_publication(&channel, stream, PATIENCE);
-            Publication::Exclusive(publication.map_err(Failure::of("add a publication"))?)
+            let adding = aeron.async_add_exclusive_publication(&channel, stream);
+            let adding = adding.map_err(Failure::of("add a publication"))?;
+            Publication::Exclusive(wait_for("the publication is not there", || adding.poll())?)
         } else {
-            let publication = aeron.add_publication(&channel, stream, PATIENCE);
-            Publication::Shared(publication.map_err(Failure::of("add a publication"))?)
+            let adding = aeron.async_add_publication(&channel, stream);
+            let adding = adding.map_err(Failure::of("add a publication"))?;
+            Publication::Shared(wait_for("the publication is not there", || adding.poll())?)
         };
-        wait_until("no subscriber has come", || publication.is_connected())?;
+        wait_for("no subscriber has come", || Ok(publication.is_connected().then_some(())))?;
         Ok(Sending { publication, idling: Idling::new(setup), _aeron: aeron })
     }
 
     fn receiver(place: &Place, setup: &Setup, _: u16) -> Result<Receiving, Failure> {
         let aeron = connect(place)?;
-        let subscription = aeron
-            .add_subscription(
-                c"aeron:ipc",
-                stream(place),
-                Handlers::NONE,
-                Handlers::NONE,
-                PATIENCE,
-            )
-            .map_err(Failure::of("add a subscription"))?;
-        wait_until("no publication has come", || subscription.is_connected())?;
+        let (none, stream) = (Handlers::NONE, stream(place));
+        let adding = aeron.async_add_subscription(c"aeron:ipc", stream, none, Handlers::NONE);
+        let adding = adding.map_err(Failure::of("add a subscription"))?;
+        let subscription = wait_for("the subscription is not there", || adding.poll())?;
+        wait_for("no publication has come", || Ok(subscription.is_connected().then_some(())))?;
         let assembler = (setup.message_bytes > MTU - HEADER_BYTES)
             .then(AeronFragmentClosureAssembler::new)
             .transpose()
@@ -234,10 +232,24 @@ impl Receiver for Receiving {
     }
 }
 
+fn version() -> String {
+    // `aeron version=1.54.0 commit=…`
+    let full = Aeron::version_full().to_string();
+    let number = full.split("version=").nth(1).and_then(|rest| rest.split(' ').next());
+    number.map_or(full.clone(), str::to_owned)
+}
+
 fn connect(place: &Place) -> Result<Aeron, Failure> {
     let directory = directory(place);
-    let connected = Aeron::connect_dir(&directory);
-    connected.map_err(Failure::of(format!("connect to the media driver in {directory}")))
+    let connect = || {
+        let context = AeronContext::new()?;
+        context.set_dir(&directory.clone().into_c_string())?;
+        context.set_pre_touch_mapped_memory(true)?;
+        let aeron = Aeron::new(&context)?;
+        aeron.start()?;
+        Ok::<_, AeronCError>(aeron)
+    };
+    connect().map_err(Failure::of(format!("connect to the media driver in {directory}")))
 }
 
 fn directory(place: &Place) -> String {
@@ -259,16 +271,22 @@ fn term_length(setup: &Setup) -> u64 {
     setup.capacity_bytes.max(8 * longest).next_power_of_two().clamp(64 << 10, 1 << 30)
 }
 
-/// It is not measured: it sleeps.
-fn wait_until(otherwise: &str, mut done: impl FnMut() -> bool) -> Result<(), Failure> {
+/// Asks until there is something. It is not measured: it sleeps, where the calls of the binding that wait
+/// keep the core from the driver that they wait for.
+fn wait_for<T>(
+    otherwise: &str,
+    mut ask: impl FnMut() -> Result<Option<T>, AeronCError>,
+) -> Result<T, Failure> {
     let start = Instant::now();
-    while !done() {
+    loop {
+        if let Some(value) = ask().map_err(Failure::of("talk to the media driver"))? {
+            return Ok(value);
+        }
         if start.elapsed() > PATIENCE {
             return Err(Failure::new(format!("{otherwise} within {PATIENCE:?}")));
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    Ok(())
 }
 
 toroni_rig::conformance!(AeronIpc);

@@ -19,17 +19,15 @@ use iceoryx2::port::publisher::Publisher;
 use iceoryx2::port::subscriber::Subscriber;
 use iceoryx2::port::update_connections::UpdateConnections as _;
 use iceoryx2::prelude::{
-    AllocationStrategy, BackpressureStrategy, Config, FileName, Node, NodeBuilder, Path, PortFactory as _,
-    SemanticString as _, ServiceName, ipc,
+    AllocationStrategy, BackpressureStrategy, Config, FileName, Node, NodeBuilder, Path,
+    PortFactory as _, SemanticString as _, ServiceName, ipc,
 };
 use iceoryx2::service::port_factory::{event, publish_subscribe};
-use traces::Traces;
 use toroni_rig::Failure;
 use toroni_rig::idle::Idle;
 use toroni_rig::place::Place;
-use toroni_rig::transport::{
-    About, Guarantees, Receiver, Sender, Setup, Slot, Transport, Wait,
-};
+use toroni_rig::transport::{About, Guarantees, Receiver, Sender, Setup, Slot, Transport, Wait};
+use traces::Traces;
 
 fn main() -> ExitCode {
     toroni_rig::child::main::<Iceoryx2>()
@@ -111,12 +109,7 @@ impl Transport for Iceoryx2 {
         };
         services.wait_for_all(setup);
         publisher.update_connections().map_err(Failure::of("connect to the subscribers"))?;
-        Ok(Sending {
-            publisher,
-            notifier,
-            notify_every: buffered(setup) / 2,
-            _services: services,
-        })
+        Ok(Sending { publisher, notifier, notify_every: buffered(setup) / 2, _services: services })
     }
 
     fn receiver(place: &Place, setup: &Setup, _: u16) -> Result<Receiving, Failure> {

@@ -14,9 +14,7 @@ use std::process::ExitCode;
 use toroni_rig::Failure;
 use toroni_rig::idle::Idle;
 use toroni_rig::place::Place;
-use toroni_rig::transport::{
-    About, Guarantees, Receiver, Sender, Setup, Slot, Transport, Wait,
-};
+use toroni_rig::transport::{About, Guarantees, Receiver, Sender, Setup, Slot, Transport, Wait};
 
 use crate::socket::{Message, Outcome, Protocol, Socket};
 
@@ -50,8 +48,9 @@ impl Transport for Nng {
         About {
             version: format!("nng {}", socket::version()),
             settings: format!(
-                "ipc, PUSH/PULL, a PUSH socket for each receiver, send buffers of {} messages",
-                buffered(setup)
+                "ipc, PUSH/PULL, a PUSH socket for each receiver, send buffers of {} messages, {} task thread",
+                buffered(setup),
+                socket::TASK_THREADS
             ),
             guarantees: Guarantees {
                 lossless: true,

@@ -15,9 +15,7 @@ use std::time::{Duration, Instant};
 use toroni_rig::Failure;
 use toroni_rig::idle::Idle;
 use toroni_rig::place::Place;
-use toroni_rig::transport::{
-    About, Guarantees, Receiver, Sender, Setup, Transport, Wait,
-};
+use toroni_rig::transport::{About, Guarantees, Receiver, Sender, Setup, Transport, Wait};
 use zenoh::handlers::{FifoChannel, FifoChannelHandler};
 use zenoh::liveliness::LivelinessToken;
 use zenoh::pubsub::{Publisher, Subscriber};
@@ -53,7 +51,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Transport for Zenoh {
     const NAME: &'static str = "zenoh";
-    type Host = ();
+    type Host = Sweep;
     type Sender = Sending;
     type Receiver = Receiving;
 
@@ -73,8 +71,8 @@ impl Transport for Zenoh {
         }
     }
 
-    fn host(_: &Place, _: &Setup) -> Result<(), Failure> {
-        Ok(())
+    fn host(_: &Place, _: &Setup) -> Result<Sweep, Failure> {
+        Ok(Sweep)
     }
 
     fn sender(place: &Place, setup: &Setup, index: u16) -> Result<Sending, Failure> {
@@ -115,6 +113,15 @@ impl Transport for Zenoh {
             _alive: alive.map_err(Failure::of("declare a liveliness token"))?,
             _session: session,
         })
+    }
+}
+
+/// Zenoh leaves segments of shared memory behind when a process ends, and removes them the next time.
+struct Sweep;
+
+impl Drop for Sweep {
+    fn drop(&mut self) {
+        zenoh::shm::cleanup_orphaned_shm_segments();
     }
 }
 

@@ -12,9 +12,7 @@ use std::process::ExitCode;
 use toroni_rig::Failure;
 use toroni_rig::idle::Idle;
 use toroni_rig::place::Place;
-use toroni_rig::transport::{
-    About, Guarantees, Receiver, Sender, Setup, Slot, Transport, Wait,
-};
+use toroni_rig::transport::{About, Guarantees, Receiver, Sender, Setup, Slot, Transport, Wait};
 use zmq::{Context, Message, Socket, SocketType};
 
 fn main() -> ExitCode {
