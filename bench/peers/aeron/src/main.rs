@@ -206,17 +206,24 @@ impl Sender for Sending {
 impl Receiver for Receiving {
     #[inline]
     fn poll(&mut self, mut each: impl FnMut(&[u8])) -> Result<usize, Failure> {
-        let polled = match &mut self.assembler {
-            None => self.subscription.poll_fn(|payload, _| each(payload), FRAGMENT_LIMIT),
-            Some(assembler) => assembler.poll(
-                &self.subscription,
-                &mut each,
-                |each, payload, _| each(payload),
-                FRAGMENT_LIMIT,
-            ),
+        let Some(assembler) = &mut self.assembler else {
+            let polled = self.subscription.poll_fn(|payload, _| each(payload), FRAGMENT_LIMIT);
+            return Ok(usize::try_from(polled.map_err(Failure::of("poll"))?).unwrap_or(0));
         };
-        let fragments = polled.map_err(Failure::of("poll"))?;
-        Ok(usize::try_from(fragments).unwrap_or(0))
+        // What the poll itself counts are fragments.
+        let mut messages = 0;
+        let mut count = |payload: &[u8]| {
+            messages += 1;
+            each(payload);
+        };
+        let polled = assembler.poll(
+            &self.subscription,
+            &mut count,
+            |count, payload, _| count(payload),
+            FRAGMENT_LIMIT,
+        );
+        polled.map_err(Failure::of("poll"))?;
+        Ok(messages)
     }
 
     #[inline]
