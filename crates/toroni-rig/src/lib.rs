@@ -19,11 +19,12 @@
 //! - [`family`] and [`child`]: both ends of a run; [`job`]: what they say to each other.
 //! - [`sequence`]: the bytes by which a receiver proves that nothing is lost, doubled or out of order.
 //! - [`summary`]: medians, spreads, percentiles. [`report`]: tables, JSON and charts of them.
-//! - [`clock`], [`machine`], [`place`], [`gate`]: what runs need besides.
+//! - [`clock`], [`machine`], [`cache_line`], [`place`], [`gate`]: what runs need besides.
 //!
 //! What it deliberately does not know: the command line, signals (it is told when to stop), and which
 //! transport it measures; workloads are generic over it.
 
+pub mod cache_line;
 pub mod child;
 pub mod clock;
 pub mod conformance;

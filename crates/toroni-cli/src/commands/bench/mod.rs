@@ -21,7 +21,7 @@ use toroni_rig::family::{Launch, Observer, Program};
 use toroni_rig::report::Report;
 use toroni_rig::transports::{self, Toroni};
 use toroni_rig::workload::{self, latency, stress, throughput};
-use toroni_rig::{child, transport::Transport};
+use toroni_rig::{cache_line, child, transport::Transport};
 
 /// The arguments of a process of a benchmark.
 const CHILD: [&str; 2] = ["bench", "child"];
@@ -87,7 +87,10 @@ fn measure(
     if let Some(directory) = &place.dir {
         launch.root.clone_from(directory);
     }
-    let report = run(&launch).map_err(|failure| Failure::Failed(failure.to_string()))?;
+    let before = cache_line::one_way_ns();
+    let mut report = run(&launch).map_err(|failure| Failure::Failed(failure.to_string()))?;
+    let cache_line = cache_line::describe(before, cache_line::one_way_ns());
+    report.conditions.push(("cache line".to_owned(), cache_line));
     // The bar goes before the report comes.
     looking.bar.take();
 
