@@ -159,20 +159,4 @@ mod tests {
         assert_eq!(find(&floors, "x").map(|floor| floor.median), Some(2.0));
         assert_eq!(table(&floors).rows.len(), 2);
     }
-
-    /// The names by which goals find their floors.
-    #[test]
-    fn the_floors_of_goals_are_measured() {
-        let effort = Effort { repetitions: 1, bytes: 1 << 20, rounds: 100 };
-        match between_cores(effort) {
-            Ok(floors) => {
-                for name in [COPY, TWO_LINES, FUTEX_NOT_PINNED] {
-                    let floor = find(&floors, name);
-                    assert!(floor.is_some_and(|floor| floor.median > 0.0), "{name} in {floors:?}");
-                }
-            }
-            Err(PairError::TooFewCores(cores)) => eprintln!("not tested: {cores} core"),
-            Err(error) => panic!("{error}"),
-        }
-    }
 }

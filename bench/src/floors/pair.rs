@@ -119,7 +119,7 @@ impl Pair {
         let board = Board::create(&path)?;
         let before = sched_getaffinity(None).map_err(io::Error::from)?;
         let start = || {
-            let program = partner_program()?;
+            let program = std::env::current_exe()?;
             Command::new(program)
                 .args(["floor-partner", kind.name()])
                 .arg(&path)
@@ -193,16 +193,4 @@ fn stay_on(core: usize) -> Result<(), PairError> {
 
 fn board(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> PairError {
     move |source| PairError::Board { doing, path: path.to_owned(), source }
-}
-
-/// This program. A test is not it: it lies beside the folder of tests.
-fn partner_program() -> io::Result<PathBuf> {
-    let program = std::env::current_exe()?;
-    if cfg!(test) {
-        let folder = program.parent().and_then(Path::parent);
-        return folder
-            .map(|folder| folder.join("toroni-bench"))
-            .ok_or_else(|| io::Error::other("a test without a folder"));
-    }
-    Ok(program)
 }
