@@ -44,6 +44,11 @@ impl Checker {
 /// All of them. A mutant in the source that is missing here fails `cargo test`.
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
+        name: "window_before_validation",
+        mistake: "a reader hands out records that it took together without asking if they are intact",
+        checker: Checker::Tests("ring::"),
+    },
+    Mutant {
         name: "tail_for_reserved",
         mistake: "a reader validates what it copied against `tail`, which moves after the copy",
         checker: Checker::Tests("ring::"),

@@ -73,9 +73,12 @@ impl Window {
         let words = to_index((end.position - cursor.position) / ALIGNMENT);
         ring.load(cursor.position, self.scratch.words(words));
         crash::point(CrashPoint::ReaderMidCopy);
+        #[cfg(not(toroni_mutant = "window_before_validation"))]
         let Some(reserved) = ring.reserved_if_intact(cursor.position) else {
             return Err(Interrupted::Lapped);
         };
+        #[cfg(toroni_mutant = "window_before_validation")]
+        let reserved = u64::MAX;
         // As in `Cursor::look`: no record ends there.
         if end.position + ALIGNMENT > reserved {
             return Ok(false);
