@@ -6,7 +6,7 @@ use crate::transport::Setup;
 use rustix::fs::{CWD, Mode, OFlags, mkfifoat, open};
 use rustix::io::Errno;
 use rustix::net::sockopt::{
-    set_socket_recv_buffer_size, set_socket_send_buffer_size, set_tcp_nodelay,
+    set_socket_recv_buffer_size, set_socket_reuseaddr, set_socket_send_buffer_size, set_tcp_nodelay,
 };
 use rustix::net::{
     AddressFamily, Ipv4Addr, SocketAddrAny, SocketAddrUnix, SocketAddrV4, SocketFlags, SocketType,
@@ -128,6 +128,8 @@ pub(crate) fn accept_all(
     setup: &Setup,
 ) -> Result<Vec<OwnedFd>, Failure> {
     let listener = endpoint(kind, address, setup)?;
+    // Connections of an earlier run may still linger at this port.
+    set_socket_reuseaddr(&listener, true).map_err(Failure::of("share an address"))?;
     bind(&listener, address).map_err(Failure::of(format!("bind {address:?}")))?;
     listen(&listener, 64).map_err(Failure::of("listen"))?;
     (0..setup.receivers)
