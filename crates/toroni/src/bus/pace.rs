@@ -42,7 +42,7 @@ const TRIED_PAUSE: u32 = 32;
 const SINGLES_UNTIL_TRY: u32 = 16;
 const MOST_SINGLES_UNTIL_TRY: u32 = 1024;
 const LOOKS_OF_A_STREAM: u32 = 32;
-/// Empty looks before `Backoff` yields, at the most and at the least, and then before it sleeps. Where
+/// Empty looks before `Backoff` and `Yield` yield, at the most and at the least, and then before it sleeps. Where
 /// messages come only after others have run, as with more processes than cores, polling is given up
 /// sooner; where it finds messages, later.
 const SPINS: u32 = 200;
@@ -69,6 +69,8 @@ pub(super) struct Pace {
     sequence: u64,
     /// Sleeps since the last message.
     sleeps: u32,
+    /// All empty looks, modulo 2^32.
+    empty_looks: u32,
 }
 
 impl Default for Pace {
@@ -82,6 +84,7 @@ impl Default for Pace {
             singles_until_try: SINGLES_UNTIL_TRY,
             sequence: 0,
             sleeps: 0,
+            empty_looks: 0,
         }
     }
 }
@@ -112,6 +115,7 @@ impl Pace {
             self.sequence = sequence;
         }
         self.looks = self.looks.saturating_add(1);
+        self.empty_looks = self.empty_looks.wrapping_add(1);
         match strategy {
             WaitStrategy::Block => Step::Sleep,
             WaitStrategy::Backoff if self.looks > self.spins + YIELDS => Step::Sleep,
@@ -148,7 +152,7 @@ impl Pace {
 
     /// Whether it is time to ask if the bus is still there: for those who never sleep.
     pub(super) fn is_check_due(&self) -> bool {
-        self.looks.is_multiple_of(LOOKS_UNTIL_CHECK)
+        self.empty_looks.is_multiple_of(LOOKS_UNTIL_CHECK)
     }
 
     /// The subscriber slept, or was about to: what it knew of its messages' rate is over, and polling
@@ -211,6 +215,17 @@ mod tests {
         assert!((2..6).contains(&tries(3, 200)), "{}", tries(3, 200));
         assert!((8..20).contains(&tries(3, 10_000)), "{}", tries(3, 10_000));
         assert_eq!(tries(100, 10_000), 0);
+    }
+
+    #[test]
+    fn whoever_polls_for_hours_still_asks_whether_the_bus_is_there() {
+        let mut pace =
+            Pace { looks: u32::MAX - 300, empty_looks: u32::MAX - 300, ..Pace::default() };
+        let due = (0..2048).filter(|_| {
+            pace.empty(WaitStrategy::Spin, 0);
+            pace.is_check_due()
+        });
+        assert_eq!(due.count(), 8);
     }
 
     #[test]
