@@ -48,13 +48,14 @@ pub(crate) struct Peers {
     /// Only these, beside Toroni; may be given several times [default: all]
     #[arg(long = "peer", value_name = "NAME")]
     pub(crate) peers: Vec<String>,
-    /// Take a few minutes in place of half an hour: fewer sizes and repetitions, shorter runs
+    /// Take a few minutes in place of an hour: fewer sizes and repetitions, shorter runs
     #[arg(long)]
     pub(crate) quick: bool,
     /// Runs of each cell [default: 5, with --quick 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) repetitions: Option<u32>,
-    /// Bytes of a message; may be given several times [default: 8, 64, 256, 1024 and 65536]
+    /// Bytes of a message; may be given several times [default: 8, 64, 256, 1024 and 65536,
+    /// with --quick 8 and 1024; latency and many leave out the others than 8, 64 and 1024]
     #[arg(long = "size", value_name = "BYTES", value_parser = parse_size)]
     pub(crate) sizes: Vec<usize>,
     /// How to wait [default: both]

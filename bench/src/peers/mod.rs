@@ -25,6 +25,8 @@ use field::Field;
 /// How much is measured.
 struct Plan {
     sizes: Vec<usize>,
+    /// On the command line.
+    sizes_are_chosen: bool,
     waits: Vec<Wait>,
     repetitions: u32,
     /// How long a run of throughput is to take, in seconds.
@@ -69,6 +71,7 @@ impl Plan {
             None => vec![Wait::Busy, Wait::Blocking],
         };
         Plan {
+            sizes_are_chosen: !options.sizes.is_empty(),
             sizes,
             waits,
             repetitions: options.repetitions.unwrap_or(if quick { 3 } else { 5 }),
@@ -78,9 +81,9 @@ impl Plan {
         }
     }
 
-    /// Those of the sizes that a workload has a goal or a use for.
+    /// Those of the sizes that a workload has a goal or a use for, or that were asked for.
     fn sizes_up_to(&self, most: usize, preferred: &[usize]) -> Vec<usize> {
-        let of_them = |size: &&usize| preferred.contains(size) || self.sizes.len() == 1;
+        let of_them = |size: &&usize| preferred.contains(size) || self.sizes_are_chosen;
         self.sizes.iter().filter(of_them).copied().filter(|size| *size <= most).collect()
     }
 }

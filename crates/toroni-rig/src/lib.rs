@@ -22,7 +22,8 @@
 //! - [`clock`], [`machine`], [`cache_line`], [`place`], [`gate`]: what runs need besides.
 //!
 //! What it deliberately does not know: the command line, signals (it is told when to stop), and which
-//! transport it measures; workloads are generic over it.
+//! transport it measures: workloads are generic over it, but for the published experiments, which compare
+//! with ways of their own, and `scale`, which is about the library.
 
 pub mod cache_line;
 pub mod child;

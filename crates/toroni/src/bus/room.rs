@@ -1,8 +1,8 @@
 //! Room for the next record: the look at slow readers, and the wait for them.
 //!
 //! Nobody holds the writer lock while it waits here. A publisher cannot write the readers' slots, and
-//! does not trust them: it reads them with one system call, once a block at the most, and remembers by
-//! itself which of their owners are dead.
+//! does not trust them: it reads them with one system call, once a block, and twice for each wait, and
+//! remembers by itself which of their owners are dead.
 
 use super::publishing::{Held, Publishing, Terms};
 use super::views::{PUBLISHERS_TRUNCATED, RING_TRUNCATED, check_whole};
@@ -155,7 +155,7 @@ impl Publishing {
         needed.max(held.session.tail().saturating_sub(capacity / 2))
     }
 
-    /// What is asked once a lap.
+    /// Whether the files are whole, and once a lap what [`Self::check_bus`] asks.
     fn check_lap(&self, held: &Held<'_>, wanted: u64) -> Result<(), PublishError> {
         let files = [
             (self.ring.was_damaged(), RING_TRUNCATED),

@@ -3,8 +3,9 @@
 //!
 //! Wide registers carry several words at once. An aligned 8-byte part of such an access is not torn by
 //! the processors that have them (for 16 bytes and aligned, Intel SDM vol. 3A §9.1.1 and AMD APM vol. 2
-//! §7.3.2 promise it); and if one were, the record would fail its validation as any torn record does:
-//! headers, which are believed word by word, are never read or written here first.
+//! §7.3.2 promise it); and if one were, the record would fail its validation as any torn record does. A
+//! header is never committed here, and one that was copied here is believed only behind the validation.
+//! Of the two sides only the ring's is aligned; the other belongs to this process.
 
 /// Whether [`copy`] exists here.
 pub(super) const EXISTS: bool = cfg!(all(target_arch = "x86_64", not(loom), not(miri)));
@@ -12,7 +13,7 @@ pub(super) const EXISTS: bool = cfg!(all(target_arch = "x86_64", not(loom), not(
 /// The fewest words that it copies.
 pub(super) const FEWEST_WORDS: usize = 2;
 
-/// From so many words on, the widest registers of the processor are worth asking for.
+/// From so many words on, it is worth asking the processor for registers of four.
 const WIDE_WORDS: usize = 16;
 
 /// Copies `words` words.

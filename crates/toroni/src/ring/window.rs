@@ -57,8 +57,8 @@ impl Window {
     }
 
     /// Takes small records from `cursor` on, as many as are there and fit, validates them together, and
-    /// moves the cursor behind them. The window was empty. False if there are none, or what stands
-    /// there is not a small record: [`Cursor::look`] tells.
+    /// moves the cursor behind them. The window was empty. False if there are none, what stands there
+    /// is not a small record, or it ends where none can: [`Cursor::look`] tells.
     #[inline]
     pub(crate) fn fill(
         &mut self,
@@ -134,7 +134,7 @@ impl Window {
         self.sequence = self.sequence.wrapping_add(1);
     }
 
-    /// The caller wants all records with the last one's tag.
+    /// The caller wants all records with the last one's tag and size.
     #[inline]
     pub(crate) fn want_more(&mut self) {
         self.wanted_tag = self.tag();

@@ -1,4 +1,4 @@
-//! Point to multipoint: one sender, three receivers, and a thousand million small objects in batches;
+//! Point to multipoint: one sender, some receivers, and a hundred million small objects in batches;
 //! over Toroni, over TCP, and over the queue of the published experiment, in turn.
 //!
 //! What counts is the same for all: the sender makes every object, every receiver looks at the number of
