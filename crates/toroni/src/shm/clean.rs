@@ -234,8 +234,20 @@ impl Cleaner {
         match self.look_at_use(directory) {
             // Its creator, or its cleaner, is at work.
             Ok(Use::Somebody) => return,
-            // With no `ring` yet: a creator whose directory vanishes starts again.
-            Ok(Use::Nobody(_)) | Err(OpenError::NotFound { .. }) => {}
+            Ok(Use::Nobody(_)) => {}
+            // A creator makes `ring` first, and locks it. An empty directory may be one's, which starts
+            // again if it vanishes, but must not lose a file that it is making: it goes only while it
+            // is empty. What has other files and no `ring` is left of a cleaner, which takes that first.
+            Err(OpenError::NotFound { .. }) => match entries(directory.dirfd()) {
+                Ok(names) if names.iter().any(|name| *name == BusFile::Ring.name()) => return,
+                Ok(names) if names.is_empty() => {
+                    if self.dry_run || remove_empty(directory, directory.name()).is_ok() {
+                        self.report.removed_leftovers.push(path);
+                    }
+                    return;
+                }
+                _ => {}
+            },
             Err(error) => return self.skip(&path, error.to_string()),
         }
         match stranger_in(directory) {

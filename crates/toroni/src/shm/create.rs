@@ -65,15 +65,19 @@ pub(crate) fn open_or_create(
             Err(OpenError::AlreadyExists { .. }) => {}
             answer => {
                 let (directory, _held) = answer?;
-                let ring = RingFile::open(&directory, Protection::Read)?;
-                return Ok((directory, ring, true));
+                match RingFile::open(&directory, Protection::Read) {
+                    Err(OpenError::NotFound { .. }) => {}
+                    ring => return ring.map(|ring| (directory, ring, true)),
+                }
             }
         }
+        std::thread::yield_now();
     }
     Err(OpenError::Busy { path: root.join(name) })
 }
 
-const MOST_ATTEMPTS: u32 = 16;
+/// Against somebody who does nothing but clean, a creator on another core loses several times in a row.
+const MOST_ATTEMPTS: u32 = 1000;
 
 /// Holds the shared bus lock of a bus that was just made, so that `clean` does not take it away
 /// before its maker has opened it.
@@ -100,8 +104,10 @@ fn create_held(
                 Err(OpenError::AlreadyExists { .. }) => vanishes = false,
                 answer => {
                     let held = answer?;
-                    let directory = BusDirectory::open_at(root_fd, name.to_owned(), path)?;
-                    return Ok((directory, held));
+                    match BusDirectory::open_at(root_fd, name.to_owned(), path.clone()) {
+                        Err(OpenError::NotFound { .. }) => {}
+                        directory => return directory.map(|directory| (directory, held)),
+                    }
                 }
             },
             Err(errno) => return Err(failed("look at", &path, errno)),
@@ -109,11 +115,15 @@ fn create_held(
                 Err(OpenError::NotFound { .. }) => {}
                 answer => {
                     let directory = answer?;
-                    let held = order.build_in_place(&directory)?;
-                    return Ok((directory, held));
+                    match order.build_in_place(&directory) {
+                        // What looked like an empty mount was a bus that is being removed.
+                        Err(_) if !directory.is_still_named() => vanishes = false,
+                        held => return held.map(|held| (directory, held)),
+                    }
                 }
             },
         }
+        std::thread::yield_now();
     }
     if vanishes {
         // Nobody else was seen, so it is the file system that makes no directories.
