@@ -200,16 +200,27 @@ impl Publishing {
         record: Record<'_>,
         terms: &Terms,
     ) -> Result<(), PublishError> {
-        let held = match acquired {
-            Some(acquired) => self.begin(acquired)?,
-            None => self.hold_contended(terms)?,
-        };
-        let mut held = self.with_room(held, record.bytes(), terms)?;
+        let mut held = self.hold_with_room(acquired, record.bytes(), terms)?;
         held.session.write(record);
         self.count(1, record.bytes());
         drop(held);
         self.wake();
         Ok(())
+    }
+
+    /// The lock, which `acquired` says is taken or has to be waited for, with room for `bytes`.
+    #[cold]
+    fn hold_with_room(
+        &self,
+        acquired: Option<Acquired>,
+        bytes: u64,
+        terms: &Terms,
+    ) -> Result<Held<'_>, PublishError> {
+        let held = match acquired {
+            Some(acquired) => self.begin(acquired)?,
+            None => self.hold_contended(terms)?,
+        };
+        self.with_room(held, bytes, terms)
     }
 
     /// Publishes records under one commit. `bytes` is their sum, which is not too long.
@@ -286,7 +297,17 @@ impl Publishing {
         fill: impl FnOnce(&[AtomicU64]) -> R,
     ) -> Result<R, PublishError> {
         self.check_fork()?;
-        let mut held = self.with_room(self.hold(terms)?, bytes, terms)?;
+        let acquired = self.lock.try_acquire(self.ring.control());
+        let session = match acquired {
+            Some(Acquired { owner_died: false }) => Session::resume(self.ring()),
+            _ => None,
+        };
+        let mut held = match session {
+            Some(session) if session.fits(bytes) => {
+                Held { publishing: self, session, waited: false }
+            }
+            _ => self.hold_with_room(acquired, bytes, terms)?,
+        };
         let result = {
             let _mark = held::mark(self.bus_id);
             // Should `fill` unwind, `held` unlocks, and nothing is visible.
