@@ -2,7 +2,7 @@
 //!
 //! Reading never writes to `ring` and waits for nobody.
 
-use super::copy::{self, Scratch};
+use super::copy::Scratch;
 use super::layout::{ALIGNMENT, BLOCKS};
 use super::memory::{Mark, Ring};
 use super::position::{LARGEST_POSITION, record_bytes, to_index};
@@ -111,11 +111,7 @@ impl Cursor {
         into: &mut Scratch,
     ) -> Result<(), Interrupted> {
         let words = to_index(record_bytes(seen.length) / 8);
-        let into = into.words(words - 1);
-        match ring.run(seen.body(), words - 1) {
-            Some(run) => copy::load_in_row(run, into),
-            None => ring.load(seen.body(), into),
-        }
+        ring.load(seen.body(), into.words(words - 1));
         crash::point(CrashPoint::ReaderMidCopy);
         if ring.is_intact(seen.position) { Ok(()) } else { Err(Interrupted::Lapped) }
     }
