@@ -177,40 +177,53 @@ impl Publishing {
     #[inline]
     pub(super) fn publish(&self, record: Record<'_>, terms: &Terms) -> Result<(), PublishError> {
         self.check_fork()?;
-        let acquired = self.lock.try_acquire(self.ring.control());
-        if acquired == Some(Acquired { owner_died: false })
-            && let Some(mut session) = Session::resume(self.ring())
-            && session.fits(record.bytes())
-        {
-            session.write(record);
-            self.count(1, record.bytes());
-            crash::point(CrashPoint::BeforeUnlock);
-            self.lock.release(self.ring.control());
-            self.wake();
-            return Ok(());
-        }
-        self.publish_slowly(acquired, record, terms)
-    }
-
-    /// As [`Self::publish`], when the lock has to be waited for, the ring repaired, or room made.
-    #[cold]
-    fn publish_slowly(
-        &self,
-        acquired: Option<Acquired>,
-        record: Record<'_>,
-        terms: &Terms,
-    ) -> Result<(), PublishError> {
-        let mut held = self.hold_with_room(acquired, record.bytes(), terms)?;
+        let bytes = record.bytes();
+        // Without `Held`, which would be moved through results.
+        let acquired = match self.try_session(bytes) {
+            Ok(mut session) => {
+                session.write(record);
+                self.count(1, bytes);
+                crash::point(CrashPoint::BeforeUnlock);
+                self.lock.release(self.ring.control());
+                self.wake();
+                return Ok(());
+            }
+            Err(acquired) => acquired,
+        };
+        let mut held = self.hold_with_room_slowly(acquired, bytes, terms)?;
         held.session.write(record);
-        self.count(1, record.bytes());
+        self.count(1, bytes);
         drop(held);
         self.wake();
         Ok(())
     }
 
-    /// The lock, which `acquired` says is taken or has to be waited for, with room for `bytes`.
+    /// The lock, with room for `bytes`.
+    #[inline(always)]
+    fn hold_with_room(&self, bytes: u64, terms: &Terms) -> Result<Held<'_>, PublishError> {
+        match self.try_session(bytes) {
+            Ok(session) => Ok(Held { publishing: self, session, waited: false }),
+            Err(acquired) => self.hold_with_room_slowly(acquired, bytes, terms),
+        }
+    }
+
+    /// The lock and the end of the stream where nobody is in the way, nothing is to be repaired, and
+    /// there is room for `bytes`; else what came of the look at the lock.
+    #[inline(always)]
+    fn try_session(&self, bytes: u64) -> Result<Session<'_>, Option<Acquired>> {
+        let acquired = self.lock.try_acquire(self.ring.control());
+        if acquired == Some(Acquired { owner_died: false })
+            && let Some(session) = Session::resume(self.ring())
+            && session.fits(bytes)
+        {
+            return Ok(session);
+        }
+        Err(acquired)
+    }
+
+    /// As [`Self::hold_with_room`], when the lock has to be waited for, the ring repaired, or room made.
     #[cold]
-    fn hold_with_room(
+    fn hold_with_room_slowly(
         &self,
         acquired: Option<Acquired>,
         bytes: u64,
@@ -232,7 +245,7 @@ impl Publishing {
         terms: &Terms,
     ) -> Result<(), PublishError> {
         self.check_fork()?;
-        let mut held = self.with_room(self.hold(terms)?, bytes, terms)?;
+        let mut held = self.hold_with_room(bytes, terms)?;
         held.session.write_batch(records, bytes);
         self.count(count, bytes);
         drop(held);
@@ -297,17 +310,7 @@ impl Publishing {
         fill: impl FnOnce(&[AtomicU64]) -> R,
     ) -> Result<R, PublishError> {
         self.check_fork()?;
-        let acquired = self.lock.try_acquire(self.ring.control());
-        let session = match acquired {
-            Some(Acquired { owner_died: false }) => Session::resume(self.ring()),
-            _ => None,
-        };
-        let mut held = match session {
-            Some(session) if session.fits(bytes) => {
-                Held { publishing: self, session, waited: false }
-            }
-            _ => self.hold_with_room(acquired, bytes, terms)?,
-        };
+        let mut held = self.hold_with_room(bytes, terms)?;
         let result = {
             let _mark = held::mark(self.bus_id);
             // Should `fill` unwind, `held` unlocks, and nothing is visible.
