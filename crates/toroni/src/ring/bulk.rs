@@ -58,6 +58,23 @@ unsafe fn long(from: *const u64, to: *mut u64, words: usize) {
     }
 }
 
+/// A copy of what lies at some places of the ranges: all loads first, then all stores, so that the
+/// places may overlap.
+#[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
+macro_rules! copy_places {
+    ($from:ident, $to:ident, $words:ident, $($register:ident $place:literal),+) => {
+        core::arch::asm!(
+            $(concat!("movups {", stringify!($register), "}, [{from}", $place, "]"),)+
+            $(concat!("movups [{to}", $place, "], {", stringify!($register), "}"),)+
+            from = in(reg) $from,
+            to = in(reg) $to,
+            words = in(reg) $words,
+            $($register = out(xmm_reg) _,)+
+            options(nostack, preserves_flags),
+        )
+    };
+}
+
 /// The first and the last two words, which are all of two to four.
 ///
 /// # Safety
@@ -67,20 +84,7 @@ unsafe fn long(from: *const u64, to: *mut u64, words: usize) {
 unsafe fn ends_of_two(from: *const u64, to: *mut u64, words: usize) {
     // SAFETY: touches the two ranges of the caller's promise and the registers it names. No
     // `readonly`/`pure`/`nomem`, so the compiler keeps it in place among fences and atomics; so below.
-    unsafe {
-        core::arch::asm!(
-            "movups {a}, [{from}]",
-            "movups {b}, [{from} + 8*{words} - 16]",
-            "movups [{to}], {a}",
-            "movups [{to} + 8*{words} - 16], {b}",
-            from = in(reg) from,
-            to = in(reg) to,
-            words = in(reg) words,
-            a = out(xmm_reg) _,
-            b = out(xmm_reg) _,
-            options(nostack, preserves_flags),
-        );
-    }
+    unsafe { copy_places!(from, to, words, a "", b " + 8*{words} - 16") }
 }
 
 /// The first and the last four words, which are all of four to eight.
@@ -92,23 +96,9 @@ unsafe fn ends_of_two(from: *const u64, to: *mut u64, words: usize) {
 unsafe fn ends_of_four(from: *const u64, to: *mut u64, words: usize) {
     // SAFETY: see `ends_of_two`.
     unsafe {
-        core::arch::asm!(
-            "movups {a}, [{from}]",
-            "movups {b}, [{from} + 16]",
-            "movups {c}, [{from} + 8*{words} - 32]",
-            "movups {d}, [{from} + 8*{words} - 16]",
-            "movups [{to}], {a}",
-            "movups [{to} + 16], {b}",
-            "movups [{to} + 8*{words} - 32], {c}",
-            "movups [{to} + 8*{words} - 16], {d}",
-            from = in(reg) from,
-            to = in(reg) to,
-            words = in(reg) words,
-            a = out(xmm_reg) _,
-            b = out(xmm_reg) _,
-            c = out(xmm_reg) _,
-            d = out(xmm_reg) _,
-            options(nostack, preserves_flags),
+        copy_places!(
+            from, to, words,
+            a "", b " + 16", c " + 8*{words} - 32", d " + 8*{words} - 16"
         );
     }
 }
@@ -122,65 +112,26 @@ unsafe fn ends_of_four(from: *const u64, to: *mut u64, words: usize) {
 unsafe fn ends_of_eight(from: *const u64, to: *mut u64, words: usize) {
     // SAFETY: see `ends_of_two`.
     unsafe {
-        core::arch::asm!(
-            "movups {a}, [{from}]",
-            "movups {b}, [{from} + 16]",
-            "movups {c}, [{from} + 32]",
-            "movups {d}, [{from} + 48]",
-            "movups {e}, [{from} + 8*{words} - 64]",
-            "movups {f}, [{from} + 8*{words} - 48]",
-            "movups {g}, [{from} + 8*{words} - 32]",
-            "movups {h}, [{from} + 8*{words} - 16]",
-            "movups [{to}], {a}",
-            "movups [{to} + 16], {b}",
-            "movups [{to} + 32], {c}",
-            "movups [{to} + 48], {d}",
-            "movups [{to} + 8*{words} - 64], {e}",
-            "movups [{to} + 8*{words} - 48], {f}",
-            "movups [{to} + 8*{words} - 32], {g}",
-            "movups [{to} + 8*{words} - 16], {h}",
-            from = in(reg) from,
-            to = in(reg) to,
-            words = in(reg) words,
-            a = out(xmm_reg) _,
-            b = out(xmm_reg) _,
-            c = out(xmm_reg) _,
-            d = out(xmm_reg) _,
-            e = out(xmm_reg) _,
-            f = out(xmm_reg) _,
-            g = out(xmm_reg) _,
-            h = out(xmm_reg) _,
-            options(nostack, preserves_flags),
+        copy_places!(
+            from, to, words,
+            a "", b " + 16", c " + 32", d " + 48",
+            e " + 8*{words} - 64", f " + 8*{words} - 48", g " + 8*{words} - 32",
+            h " + 8*{words} - 16"
         );
     }
 }
 
-/// Sixteen words a turn, and the last sixteen at the end, whatever of them was copied before.
-///
-/// # Safety
-/// As [`copy`], with at least 16 words.
+/// Sixteen words a turn, and the last sixteen at the end, whatever of them was copied before; then `$end`.
 #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
-unsafe fn long_sse(from: *const u64, to: *mut u64, words: usize) {
-    // SAFETY: see `ends_of_two`; the loop ends where the last turn begins.
-    unsafe {
+macro_rules! copy_turns {
+    (
+        $from:ident, $to:ident, $words:ident,
+        $mov:literal $($register:literal $place:literal),+; $($end:literal)?
+    ) => {
         core::arch::asm!(
             "3:",
-            "movups {a}, [{from}]",
-            "movups {b}, [{from} + 16]",
-            "movups {c}, [{from} + 32]",
-            "movups {d}, [{from} + 48]",
-            "movups {e}, [{from} + 64]",
-            "movups {f}, [{from} + 80]",
-            "movups {g}, [{from} + 96]",
-            "movups {h}, [{from} + 112]",
-            "movups [{to}], {a}",
-            "movups [{to} + 16], {b}",
-            "movups [{to} + 32], {c}",
-            "movups [{to} + 48], {d}",
-            "movups [{to} + 64], {e}",
-            "movups [{to} + 80], {f}",
-            "movups [{to} + 96], {g}",
-            "movups [{to} + 112], {h}",
+            $(concat!($mov, " ", $register, ", [{from}", $place, "]"),)+
+            $(concat!($mov, " [{to}", $place, "], ", $register),)+
             "cmp {from}, {last_from}",
             "je 4f",
             "add {from}, 128",
@@ -191,24 +142,41 @@ unsafe fn long_sse(from: *const u64, to: *mut u64, words: usize) {
             "mov {to}, {last_to}",
             "jmp 3b",
             "4:",
-            from = inout(reg) from => _,
-            to = inout(reg) to => _,
-            last_from = in(reg) from.add(words - WIDE_WORDS),
-            last_to = in(reg) to.add(words - WIDE_WORDS),
-            a = out(xmm_reg) _,
-            b = out(xmm_reg) _,
-            c = out(xmm_reg) _,
-            d = out(xmm_reg) _,
-            e = out(xmm_reg) _,
-            f = out(xmm_reg) _,
-            g = out(xmm_reg) _,
-            h = out(xmm_reg) _,
+            $($end,)?
+            from = inout(reg) $from => _,
+            to = inout(reg) $to => _,
+            last_from = in(reg) $from.add($words - WIDE_WORDS),
+            last_to = in(reg) $to.add($words - WIDE_WORDS),
+            out("xmm0") _,
+            out("xmm1") _,
+            out("xmm2") _,
+            out("xmm3") _,
+            out("xmm4") _,
+            out("xmm5") _,
+            out("xmm6") _,
+            out("xmm7") _,
             options(nostack),
+        )
+    };
+}
+
+/// By registers of two words, which all processors have.
+///
+/// # Safety
+/// As [`copy`], with at least 16 words.
+#[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
+unsafe fn long_sse(from: *const u64, to: *mut u64, words: usize) {
+    // SAFETY: see `ends_of_two`; the loop ends where the last turn begins.
+    unsafe {
+        copy_turns!(
+            from, to, words,
+            "movups" "xmm0" "", "xmm1" " + 16", "xmm2" " + 32", "xmm3" " + 48",
+            "xmm4" " + 64", "xmm5" " + 80", "xmm6" " + 96", "xmm7" " + 112";
         );
     }
 }
 
-/// As [`long_sse`], with registers of four words.
+/// By registers of four words.
 ///
 /// # Safety
 /// As [`long_sse`], on a processor with AVX.
@@ -217,36 +185,10 @@ unsafe fn long_avx(from: *const u64, to: *mut u64, words: usize) {
     // SAFETY: see `long_sse`. The compiler knows the lower halves of these registers only; the upper
     // ones are zeroed behind us, as its own code expects them.
     unsafe {
-        core::arch::asm!(
-            "3:",
-            "vmovdqu ymm0, [{from}]",
-            "vmovdqu ymm1, [{from} + 32]",
-            "vmovdqu ymm2, [{from} + 64]",
-            "vmovdqu ymm3, [{from} + 96]",
-            "vmovdqu [{to}], ymm0",
-            "vmovdqu [{to} + 32], ymm1",
-            "vmovdqu [{to} + 64], ymm2",
-            "vmovdqu [{to} + 96], ymm3",
-            "cmp {from}, {last_from}",
-            "je 4f",
-            "add {from}, 128",
-            "add {to}, 128",
-            "cmp {from}, {last_from}",
-            "jb 3b",
-            "mov {from}, {last_from}",
-            "mov {to}, {last_to}",
-            "jmp 3b",
-            "4:",
-            "vzeroupper",
-            from = inout(reg) from => _,
-            to = inout(reg) to => _,
-            last_from = in(reg) from.add(words - WIDE_WORDS),
-            last_to = in(reg) to.add(words - WIDE_WORDS),
-            out("xmm0") _,
-            out("xmm1") _,
-            out("xmm2") _,
-            out("xmm3") _,
-            options(nostack),
+        copy_turns!(
+            from, to, words,
+            "vmovdqu" "ymm0" "", "ymm1" " + 32", "ymm2" " + 64", "ymm3" " + 96";
+            "vzeroupper"
         );
     }
 }
