@@ -42,12 +42,11 @@ const TRIED_PAUSE: u32 = 32;
 const SINGLES_UNTIL_TRY: u32 = 16;
 const MOST_SINGLES_UNTIL_TRY: u32 = 1024;
 const LOOKS_OF_A_STREAM: u32 = 32;
-/// Empty looks before `Backoff` and `Yield` yield, at the most and at the least, and then before it sleeps. Where
-/// messages come only after others have run, as with more processes than cores, polling is given up
-/// sooner; where it finds messages, later.
+/// Empty looks before `Backoff` and `Yield` yield, at the most, and then before `Backoff` sleeps.
 const SPINS: u32 = 200;
-const FEWEST_SPINS: u32 = 4;
 const YIELDS: u32 = 10;
+/// Whoever polls, whatever for, looks so often at the least; see [`adapted`].
+pub(super) const FEWEST_SPINS: u32 = 4;
 /// Empty looks between two questions whether the bus is still there, which are system calls.
 const LOOKS_UNTIL_CHECK: u32 = 256;
 
@@ -98,10 +97,9 @@ impl Pace {
 
     /// A message was found after empty looks.
     pub(super) fn found(&mut self) {
-        if self.looks <= self.spins {
-            self.spins = (self.spins * 2).min(SPINS);
-        } else if self.sleeps == 0 {
-            self.give_up_sooner();
+        let was_of_use = self.looks <= self.spins;
+        if was_of_use || self.sleeps == 0 {
+            self.spins = adapted(self.spins, SPINS, was_of_use);
         }
         self.looks_before = self.looks;
         self.looks = 0;
@@ -123,11 +121,6 @@ impl Pace {
             _ if self.looks == 1 => Step::Pause(self.pause),
             _ => Step::Pause(1),
         }
-    }
-
-    /// Polling found nothing until others had run.
-    fn give_up_sooner(&mut self) {
-        self.spins = (self.spins / 2).max(FEWEST_SPINS);
     }
 
     /// Adapts the pause to the messages that came since the last one.
@@ -159,7 +152,7 @@ impl Pace {
     /// before the next sleep would find nothing.
     pub(super) fn start_over(&mut self) {
         if self.sleeps == 0 {
-            self.give_up_sooner();
+            self.spins = adapted(self.spins, SPINS, false);
         }
         self.looks = self.spins + YIELDS;
         self.pause = 0;
@@ -170,6 +163,13 @@ impl Pace {
     pub(super) fn sleeps(&self) -> u32 {
         self.sleeps
     }
+}
+
+/// How often to look the next time, at the most `most`, after `spins` looks were of use or not. Where what is
+/// looked for comes only after others have run, as with more processes than cores, polling is given up
+/// sooner; where it finds something, later.
+pub(super) fn adapted(spins: u32, most: u32, was_of_use: bool) -> u32 {
+    if was_of_use { (spins * 2).min(most) } else { (spins / 2).max(FEWEST_SPINS) }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! does not trust them: it reads them with one system call, once a block, and twice for each wait, and
 //! remembers by itself which of their owners are dead.
 
+use super::pace::adapted;
 use super::publishing::{Held, Publishing, Terms};
 use super::views::{PUBLISHERS_TRUNCATED, RING_TRUNCATED, check_whole};
 use super::{clock, local};
@@ -18,11 +19,10 @@ use crate::sync::{AtomicU32, Ordering, fence};
 use std::sync::PoisonError;
 use std::time::Duration;
 
-/// Looks at the `space` word before a publisher that waits for room lets others run, at the most and at
-/// the least, and then before it sleeps. A reader on another core frees room within microseconds; where
-/// there are more processes than cores, it can only run when the publisher does not.
+/// Looks at the `space` word before a publisher that waits for room lets others run, at the most, and then
+/// before it sleeps. A reader on another core frees room within microseconds; where there are more processes
+/// than cores, it can only run when the publisher does not.
 const MOST_SPINS: u32 = 500;
-const FEWEST_SPINS: u32 = 4;
 const YIELDS: u32 = 20;
 
 /// How long publishers of one participant poll for room: as long as it has been of use.
@@ -41,14 +41,12 @@ impl SpacePace {
     /// Waits until `space` is no longer `token`, at most `slice_ns`.
     fn wait(&self, space: &AtomicU32, token: u32, slice_ns: u64) {
         let spins = self.spins.load(Ordering::Relaxed);
+        let learn = |was_of_use| {
+            self.spins.store(adapted(spins, MOST_SPINS, was_of_use), Ordering::Relaxed);
+        };
         for look in 0..spins + YIELDS {
             if space.load(Ordering::Relaxed) != token {
-                if look < spins {
-                    self.spins.store((spins * 2).min(MOST_SPINS), Ordering::Relaxed);
-                } else {
-                    self.give_up_sooner(spins);
-                }
-                return;
+                return learn(look < spins);
             }
             if look < spins {
                 crate::sync::pause();
@@ -56,13 +54,9 @@ impl SpacePace {
                 std::thread::yield_now();
             }
         }
-        self.give_up_sooner(spins);
+        learn(false);
         // Whatever the answer, the caller looks again.
         let _ = futex::wait_while(space, token, Some(Duration::from_nanos(slice_ns)));
-    }
-
-    fn give_up_sooner(&self, spins: u32) {
-        self.spins.store((spins / 2).max(FEWEST_SPINS), Ordering::Relaxed);
     }
 }
 
@@ -255,6 +249,7 @@ pub(super) fn views(slots: &[ReaderSnapshot]) -> impl Iterator<Item = SlotView> 
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use super::super::pace::FEWEST_SPINS;
     use super::*;
 
     #[test]
