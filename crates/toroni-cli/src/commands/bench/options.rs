@@ -76,18 +76,36 @@ impl Shared {
     }
 }
 
+/// The cells of a table of writers and readers.
 #[derive(Args)]
-#[command(after_help = "Example:
-  toroni bench throughput --writers 1,7 --readers 1,16 --repetitions 20 --plot throughput.svg")]
-pub(crate) struct Throughput {
-    #[command(flatten)]
-    pub(crate) shared: Shared,
+pub(crate) struct Cells {
     /// Numbers of writers [default: 1,2,4,7; 1 to 7 with --full]
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=16))]
     pub(crate) writers: Vec<u16>,
     /// Numbers of readers [default: 1,4,8,16]
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) readers: Vec<u16>,
+}
+
+impl Cells {
+    /// Puts what was asked for in place of the defaults.
+    fn choose(&self, writers: &mut Vec<u16>, readers: &mut Vec<u16>) {
+        for (chosen, numbers) in [(&self.writers, writers), (&self.readers, readers)] {
+            if !chosen.is_empty() {
+                numbers.clone_from(chosen);
+            }
+        }
+    }
+}
+
+#[derive(Args)]
+#[command(after_help = "Example:
+  toroni bench throughput --writers 1,7 --readers 1,16 --repetitions 20 --plot throughput.svg")]
+pub(crate) struct Throughput {
+    #[command(flatten)]
+    pub(crate) shared: Shared,
+    #[command(flatten)]
+    pub(crate) cells: Cells,
     /// Messages of each writer in a burst [default: 20000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=10_000_000))]
     pub(crate) messages: Option<u64>,
@@ -110,14 +128,9 @@ impl Throughput {
             options.repetitions = repetitions;
             options.sustained.2 = repetitions;
         }
-        if !self.writers.is_empty() {
-            options.writers.clone_from(&self.writers);
-            options.sustained.0.clone_from(&self.writers);
-        }
-        if !self.readers.is_empty() {
-            options.readers.clone_from(&self.readers);
-            options.sustained.1.clone_from(&self.readers);
-        }
+        self.cells.choose(&mut options.writers, &mut options.readers);
+        let (writers, readers, _) = &mut options.sustained;
+        self.cells.choose(writers, readers);
         options.messages = self.messages.unwrap_or(options.messages);
         options.one_by_one |= self.one_by_one;
         options.as_started |= self.as_started;
@@ -132,12 +145,8 @@ impl Throughput {
 pub(crate) struct Latency {
     #[command(flatten)]
     pub(crate) shared: Shared,
-    /// Numbers of writers [default: 1,2,4,7; 1 to 7 with --full]
-    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=16))]
-    pub(crate) writers: Vec<u16>,
-    /// Numbers of readers [default: 1,4,8,16]
-    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=64))]
-    pub(crate) readers: Vec<u16>,
+    #[command(flatten)]
+    pub(crate) cells: Cells,
     /// Messages of each writer [default: 10]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(crate) messages: Option<u64>,
@@ -154,12 +163,7 @@ impl Latency {
     pub(crate) fn options(&self) -> latency::Options {
         let mut options = latency::Options::of(self.shared.effort());
         options.repetitions = self.shared.repetitions.unwrap_or(options.repetitions);
-        if !self.writers.is_empty() {
-            options.writers.clone_from(&self.writers);
-        }
-        if !self.readers.is_empty() {
-            options.readers.clone_from(&self.readers);
-        }
+        self.cells.choose(&mut options.writers, &mut options.readers);
         options.messages = self.messages.unwrap_or(options.messages);
         options.as_started |= self.as_started;
         if let Some(seconds) = self.idle {
