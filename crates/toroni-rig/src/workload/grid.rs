@@ -5,10 +5,10 @@ use super::Work;
 use super::flow::{Flow, Received, Sent};
 use crate::Failure;
 use crate::family::{self, Begin, Launch, Outcome};
-use crate::report::{Cell, Table};
+use crate::report::{Cell, Report, Table};
 use crate::sequence::Faults;
 use crate::summary::mean;
-use crate::transport::{About, Setup, Wait};
+use crate::transport::{Setup, Wait};
 
 /// What is repeated.
 pub(super) struct Grid {
@@ -138,15 +138,18 @@ pub(super) fn rates(runs: &Runs) -> Vec<f64> {
     runs.outcomes.iter().map(of_run).collect()
 }
 
-/// What the host said it hosts.
-pub(super) fn about(runs: &[Runs]) -> Option<&About> {
-    runs.first()?.outcomes.first().map(|outcome| &outcome.about)
+/// Puts into the report what the host of some run said it hosts.
+pub(super) fn describe_library(report: &mut Report, runs: Option<&Runs>) {
+    if let Some(outcome) = runs.and_then(|runs| runs.outcomes.first()) {
+        let about = &outcome.about;
+        report.condition("library", format!("toroni {}: {}", about.version, about.settings));
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transport::{Guarantees, ReceiverCounts};
+    use crate::transport::{About, Guarantees, ReceiverCounts};
 
     fn received(received: u64, faults: Faults) -> Received {
         Received {

@@ -122,9 +122,7 @@ impl Options {
 }
 
 fn describe(report: &mut Report, options: &Options, runs: &Runs) {
-    if let Some(about) = grid::about(std::slice::from_ref(runs)) {
-        report.condition("library", format!("toroni {}: {}", about.version, about.settings));
-    }
+    grid::describe_library(report, Some(runs));
     report.condition(
         "processes",
         format!("{} writers, {} readers, not pinned", options.writers, options.readers),

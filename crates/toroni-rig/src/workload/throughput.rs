@@ -182,9 +182,7 @@ impl Kind {
 }
 
 fn conditions(report: &mut Report, options: &Options, measured: &[(Kind, Vec<Runs>)]) {
-    if let Some(about) = measured.first().and_then(|(_, runs)| grid::about(runs)) {
-        report.condition("library", format!("toroni {}: {}", about.version, about.settings));
-    }
+    grid::describe_library(report, measured.first().and_then(|(_, runs)| runs.first()));
     report.condition("processes", "one for each writer and reader, not pinned");
     report.condition(
         "messages",
