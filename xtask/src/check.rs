@@ -4,7 +4,7 @@
 use clap::Args;
 
 use crate::command::{Failure, Steps, cargo, run as run_command};
-use crate::{deny, msrv};
+use crate::{deny, evidence, msrv};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -28,6 +28,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     steps.step("lints: all features", || cargo_step(&clippy(&["--workspace", "--all-features"])));
     steps.step("minimum supported Rust version", msrv::check);
     steps.step("documentation", documentation);
+    steps.step("evidence that the documents name", evidence::check);
     steps.step("licences and sources", || deny::check(&deny::Options::default()));
     if !options.no_test {
         steps.step("tests", || cargo_step(&["test", "--workspace", "--locked", "--no-fail-fast"]));

@@ -7,6 +7,7 @@ mod counts;
 mod crash;
 mod deny;
 mod directions;
+mod evidence;
 mod kill;
 mod loom;
 mod metadata;
