@@ -97,7 +97,7 @@ fn subscriber_json(subscriber: &SubscriberSlotStats) -> Value {
         "received": subscriber.received,
         "lost_messages": subscriber.lost_messages,
         "lapses": subscriber.lapses,
-        "lapsed_now": subscriber.lapsed_now,
+        "lapped_now": subscriber.lapped_now,
     })
 }
 
@@ -195,8 +195,8 @@ fn subscribers_text(stats: &BusStats, output: &mut Output) -> Result<(), Failure
         ">LAPSES",
     ]);
     for subscriber in subscribers {
-        let state = if subscriber.alive && !subscriber.stopped && subscriber.lapsed_now {
-            "lapsed".to_owned()
+        let state = if subscriber.alive && !subscriber.stopped && subscriber.lapped_now {
+            "lapped".to_owned()
         } else {
             state(subscriber.alive, subscriber.stopped)
         };

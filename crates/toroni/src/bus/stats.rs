@@ -146,7 +146,7 @@ pub struct SubscriberSlotStats {
     /// How often it lost some.
     pub lapses: u64,
     /// Whether it has been overtaken by writers since it last told its position.
-    pub lapsed_now: bool,
+    pub lapped_now: bool,
 }
 
 /// What the ring holds of one topic.
@@ -345,7 +345,7 @@ fn read_subscribers(
             received: slot.received,
             lost_messages: slot.lost_messages,
             lapses: slot.lapses,
-            lapsed_now: slot.position.saturating_add(limits.capacity) < limits.reserved,
+            lapped_now: slot.position.saturating_add(limits.capacity) < limits.reserved,
         })
         .collect())
 }

@@ -263,7 +263,7 @@ pub(crate) struct ReadersControl {
     pub(crate) arms: Line<AtomicU64>,
     /// Futex word of publishers that wait for room; raised before each wake.
     pub(crate) space: Line<AtomicU32>,
-    /// How often a reader joined, left, or came back after it was lapsed: what a publisher learned from
+    /// How often a reader joined, left, or came back after it was lapped: what a publisher learned from
     /// the slots before is old then.
     pub(crate) joins: Line<AtomicU64>,
     /// Slots `0 .. slots_used` have been claimed at some time; the rest need no look.
