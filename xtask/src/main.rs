@@ -8,6 +8,7 @@ mod crash;
 mod deny;
 mod directions;
 mod evidence;
+mod fuzz;
 mod kill;
 mod loom;
 mod metadata;
@@ -42,6 +43,8 @@ enum Task {
     Crash(crash::Options),
     /// Kills a thousand publishers and subscribers at random moments, for each kind of lock
     Kill(kill::Options),
+    /// The trials of any bytes under libFuzzer: topics, hostile files, input, lists of operations
+    Fuzz(fuzz::Options),
     /// The loom models: every interleaving that the memory model allows, within their bounds
     Loom(loom::Options),
     /// Counts the instructions of the hot paths and compares them with the committed baseline
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
         Task::Deny(options) => deny::run(&options),
         Task::Crash(options) => crash::run(&options),
         Task::Kill(options) => kill::run(&options),
+        Task::Fuzz(options) => fuzz::run(&options),
         Task::Loom(options) => loom::run(&options),
         Task::Counts(options) => counts::run(&options),
         Task::Peers(options) => peers::run(&options),

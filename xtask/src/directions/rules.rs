@@ -37,6 +37,9 @@ pub(super) const CRATES: &[Crate] = &[
     Crate { name: "system-tests", members: &["toroni"], foreign: None },
     // Counts the library as its users compile it: another dependency could change what is compiled.
     Crate { name: "toroni-counts", members: &["toroni"], foreign: Some(&[]) },
+    // Knows nothing of the library, so that its mistakes are its own.
+    Crate { name: "toroni-oracle", members: &[], foreign: Some(&[]) },
+    Crate { name: "toroni-trials", members: &["toroni", "toroni-oracle"], foreign: None },
     Crate { name: "xtask", members: &[], foreign: None },
 ];
 

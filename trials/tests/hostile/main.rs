@@ -1,9 +1,8 @@
 //! Hostile bytes: whatever stands in the files of a bus, its users get messages or errors. They do not
 //! panic, hang, or touch memory that is not theirs.
 //!
-//! - `sites`: the words of a bus that are worth changing, and the values to change them to.
-//! - `template`: a bus with some past, restored before each case.
-//! - `victim`: what a process does with a bus, all of it.
+//! What is changed, and who meets it, is in `trials/src/hostile`, where a fuzzer has it too.
+//!
 //! - `supervisor`: runs cases in processes of their own, and sees how these end.
 //! - `truncation`: files that become shorter while they are mapped.
 //!
@@ -13,19 +12,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
-mod random;
-mod sites;
 mod supervisor;
-mod template;
 mod truncation;
-mod victim;
 
-use random::Random;
-use sites::{Change, Moment, Site};
 use std::time::{Duration, Instant};
 use supervisor::Child;
-use template::{Kind, Template};
-use victim::Manner;
+use toroni_trials::hostile::expose;
+use toroni_trials::hostile::random::Random;
+use toroni_trials::hostile::sites::{self, Change, Moment, Site};
+use toroni_trials::hostile::template::{Kind, Template};
+use toroni_trials::hostile::victim::{Manner, User};
 
 /// Every word of the headers, and of the control page, of a bus with a `lease`.
 #[test]
@@ -76,7 +72,7 @@ fn random_words_together() {
 
 /// As above, for long: by default a hundred thousand rounds.
 #[test]
-#[ignore = "takes minutes; cargo test -p toroni --test hostile -- --ignored"]
+#[ignore = "takes minutes; cargo test -p toroni-trials --test hostile -- --ignored"]
 fn random_words_together_for_long() {
     supervisor::run("random_words_together_for_long", |child| {
         several_words(child, rounds(100_000));
@@ -91,7 +87,7 @@ fn words_that_never_stand_still() {
 
 /// As above, for long.
 #[test]
-#[ignore = "takes minutes; cargo test -p toroni --test hostile -- --ignored"]
+#[ignore = "takes minutes; cargo test -p toroni-trials --test hostile -- --ignored"]
 fn words_that_never_stand_still_for_long() {
     supervisor::run("words_that_never_stand_still_for_long", |child| scribble(child, 4000));
 }
@@ -140,25 +136,6 @@ fn several_words(child: &mut Child, rounds: u64) {
     }
 }
 
-/// Makes the changes at the moment, and lets all operations meet them.
-fn expose(template: &Template, moment: Moment, manner: Manner, changes: &[Change]) {
-    let apply = || changes.iter().for_each(|change| template.apply(change));
-    match moment {
-        Moment::Before => apply(),
-        Moment::Open => {
-            let mut user = victim::User::open(template);
-            apply();
-            user.work(manner);
-        }
-        Moment::Locked => {
-            let mut user = victim::User::open(template);
-            user.publish_while(apply);
-            user.work(manner);
-        }
-    }
-    victim::visit(template, manner);
-}
-
 fn scribble(child: &mut Child, rounds: u64) {
     let templates = [Kind::Lease, Kind::Robust].map(|kind| Template::new(child.directory(), kind));
     for round in 0..rounds {
@@ -184,7 +161,7 @@ fn scribble(child: &mut Child, rounds: u64) {
                     }
                 });
                 while Instant::now() < end {
-                    if let Some(mut user) = victim::User::try_open(template) {
+                    if let Some(mut user) = User::try_open(template) {
                         user.work(Manner::Limited);
                     }
                 }

@@ -2,10 +2,12 @@
 //! get errors, and publishers go on when it is the subscribers' file.
 
 use crate::supervisor;
-use crate::template::{BUS, CAPACITY, DATA_OFFSET, KNOWN, Kind, TABLE_OFFSET, Template};
 use std::fs::File;
 use std::time::{Duration, Instant};
 use toroni::{Bus, OpenError, PublishError, Publisher, ReceiveError, Subscriber};
+use toroni_trials::hostile::template::{
+    BUS, CAPACITY, DATA_OFFSET, KNOWN, Kind, TABLE_OFFSET, Template,
+};
 
 const TEST: &str = "truncation::every_file_at_every_part";
 /// How soon a subscriber must notice; it looks some times a second.

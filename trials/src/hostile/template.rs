@@ -1,35 +1,36 @@
 //! A bus with some past, as bytes, and how it is restored and changed.
 
-use crate::sites::{Change, Site};
+use super::sites::{Change, Site};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use toroni::{BusConfig, LockKind, NotifyKind, Policy, Start};
 
 /// Bytes of the stream: the smallest there can be, so that cases are fast.
-pub(crate) const CAPACITY: u64 = 64 << 10;
+pub const CAPACITY: u64 = 64 << 10;
 /// Offsets of `crates/toroni/src/ring/layout.rs`.
-pub(crate) const TABLE_OFFSET: u64 = 8192;
-pub(crate) const TABLE_BYTES: u64 = 4096;
-pub(crate) const DATA_OFFSET: u64 = TABLE_OFFSET + TABLE_BYTES;
+pub const TABLE_OFFSET: u64 = 8192;
+/// Bytes of the topic table.
+pub const TABLE_BYTES: u64 = 4096;
+/// Where the stream begins in `ring`.
+pub const DATA_OFFSET: u64 = TABLE_OFFSET + TABLE_BYTES;
 const CHECKSUM_OFFSET: usize = 48;
 /// Bytes under the checksum: the header of `ring` without its last part, and that of the others.
 const RING_HEADER_BYTES: usize = 200;
 const FILE_HEADER_BYTES: usize = 64;
 
 /// Name of the bus in its directory.
-pub(crate) const BUS: &str = "b";
+pub const BUS: &str = "b";
 /// A topic that the table has.
-pub(crate) const KNOWN: &str = "plant/known";
+pub const KNOWN: &str = "plant/known";
 
 /// The files of a bus.
-pub(crate) const FILES: [&str; 3] = ["ring", "publishers", "readers"];
+pub const FILES: [&str; 3] = ["ring", "publishers", "readers"];
 
 /// What the bus is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// Lease lock, futex, and the policy with state in the ring; lapped twice.
     Lease,
     /// Robust lock, datagrams; lapped twice.
@@ -41,19 +42,21 @@ pub(crate) enum Kind {
 }
 
 /// A bus as it was when all had left.
-pub(crate) struct Template {
-    pub(crate) kind: Kind,
+#[derive(Debug)]
+pub struct Template {
+    /// What it is like.
+    pub kind: Kind,
     root: PathBuf,
     files: [Vec<u8>; 3],
     /// Positions of the messages that it holds.
-    pub(crate) positions: Vec<u64>,
+    pub positions: Vec<u64>,
     /// Where the stream ends.
-    pub(crate) tail: u64,
+    pub tail: u64,
 }
 
 impl Template {
     /// Makes a bus below `directory` and gives it a past.
-    pub(crate) fn new(directory: &Path, kind: Kind) -> Self {
+    pub fn new(directory: &Path, kind: Kind) -> Self {
         let root = directory.join(format!("{kind:?}"));
         let _ = std::fs::remove_dir_all(&root);
         std::fs::create_dir(&root).unwrap();
@@ -107,17 +110,17 @@ impl Template {
     }
 
     /// The directory that the bus is in.
-    pub(crate) fn root(&self) -> &Path {
+    pub fn root(&self) -> &Path {
         &self.root
     }
 
     /// A configuration that opens it.
-    pub(crate) fn config(&self) -> BusConfig {
+    pub fn config(&self) -> BusConfig {
         BusConfig::new().directory(&self.root)
     }
 
     /// Makes the bus what it was.
-    pub(crate) fn restore(&self) {
+    pub fn restore(&self) {
         let directory = self.root.join(BUS);
         let _ = std::fs::create_dir(&directory);
         let _ = std::fs::remove_dir_all(directory.join("sockets"));
@@ -127,8 +130,36 @@ impl Template {
         }
     }
 
+    /// Bytes of a file.
+    pub(super) fn length(&self, name: &str) -> u64 {
+        self.file(name).len() as u64
+    }
+
+    /// Bytes that a file had.
+    pub(super) fn bytes(&self, name: &str, offset: u64, length: u64) -> &[u8] {
+        let [offset, length] = [offset, length].map(|count| usize::try_from(count).unwrap());
+        &self.file(name)[offset..][..length]
+    }
+
+    /// Writes into a file, if it is there, and makes the checksum fit.
+    pub(super) fn write(&self, name: &str, offset: u64, bytes: &[u8]) {
+        if let Ok(file) = self.open(name) {
+            file.write_all_at(bytes, offset).unwrap();
+        }
+        if offset < RING_HEADER_BYTES as u64 {
+            self.sum_up(name);
+        }
+    }
+
+    /// Makes a file shorter.
+    pub(super) fn cut(&self, name: &str, length: u64) {
+        if let Ok(file) = self.open(name) {
+            file.set_len(length).unwrap();
+        }
+    }
+
     /// What a word was.
-    pub(crate) fn original(&self, site: &Site) -> u64 {
+    pub fn original(&self, site: &Site) -> u64 {
         let offset = usize::try_from(site.offset).unwrap();
         let mut bytes = [0; 8];
         bytes[..site.width].copy_from_slice(&self.file(site.file)[offset..][..site.width]);
@@ -136,27 +167,27 @@ impl Template {
     }
 
     /// Changes a word.
-    pub(crate) fn apply(&self, change: &Change) {
-        self.write(&change.site, change.value);
+    pub fn apply(&self, change: &Change) {
+        self.set(&change.site, change.value);
         if change.site.is_under_checksum() {
             self.sum_up(change.site.file);
         }
     }
 
     /// Makes a word what it was.
-    pub(crate) fn mend(&self, site: &Site) {
-        self.write(site, self.original(site));
+    pub fn mend(&self, site: &Site) {
+        self.set(site, self.original(site));
         if site.is_under_checksum() {
             self.sum_up(site.file);
         }
     }
 
     /// Offset in `ring` of a position of the stream.
-    pub(crate) fn offset_of(position: u64) -> u64 {
+    pub fn offset_of(position: u64) -> u64 {
         DATA_OFFSET + position % CAPACITY
     }
 
-    fn write(&self, site: &Site, value: u64) {
+    fn set(&self, site: &Site, value: u64) {
         // It is missing if `clean` took the bus for one that may be removed.
         if let Ok(file) = self.open(site.file) {
             file.write_all_at(&value.to_le_bytes()[..site.width], site.offset).unwrap();
@@ -168,7 +199,10 @@ impl Template {
         let mut bytes = [0; RING_HEADER_BYTES];
         let length = if name == "ring" { RING_HEADER_BYTES } else { FILE_HEADER_BYTES };
         let Ok(file) = self.open(name) else { return };
-        file.read_exact_at(&mut bytes[..length], 0).unwrap();
+        // It may have been cut.
+        if file.read_exact_at(&mut bytes[..length], 0).is_err() {
+            return;
+        }
         let field = CHECKSUM_OFFSET..CHECKSUM_OFFSET + 8;
         // FNV-1a.
         let sum = (0..length)
@@ -190,27 +224,4 @@ impl Template {
 
 fn name(number: u32) -> String {
     format!("plant/{}/{number}", "long-name".repeat(if number < 2 { 1 } else { 26 }))
-}
-
-/// A directory in memory, removed by the drop.
-pub(crate) struct Directory(PathBuf);
-
-impl Directory {
-    pub(crate) fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = format!("/dev/shm/toroni-test-hostile-{}-{number}", std::process::id());
-        std::fs::create_dir(&path).unwrap();
-        Self(path.into())
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

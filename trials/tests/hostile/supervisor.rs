@@ -1,6 +1,5 @@
 //! Cases in a process of their own, which may die or hang, and what the test learns of that.
 
-use crate::template::Directory;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -8,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+use toroni_trials::Directory;
 
 /// A case that takes longer hangs. Each takes some milliseconds on an idle machine.
 fn patience() -> Duration {
@@ -30,7 +30,7 @@ pub(crate) fn run(test: &str, cases: impl FnOnce(&mut Child)) {
     if let Some(child) = Child::from_environment() {
         return child.run(cases);
     }
-    let directory = Directory::new();
+    let directory = Directory::new("hostile");
     let mut failures = Vec::new();
     let mut first = 0;
     let done = loop {

@@ -1,15 +1,17 @@
 //! What a process does with a bus. Errors are welcome; what must not happen is a panic, a hang, a fault,
 //! or a call that could be repeated for ever without getting anywhere.
 
-use crate::template::{BUS, CAPACITY, KNOWN, Template};
+use super::template::{BUS, CAPACITY, KNOWN, Template};
 use std::os::fd::AsFd;
 use std::time::Duration;
 use toroni::{Bus, Publisher, ReceiveError, Start, Subscriber, admin};
 
 /// Whether publishing may wait without a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Manner {
+pub enum Manner {
+    /// It may.
     Blocking,
+    /// It may not.
     Limited,
 }
 
@@ -21,7 +23,8 @@ const MOST_MESSAGES: u64 = 4 * CAPACITY / 8;
 const MOST_LAPSES: u32 = 40;
 
 /// A process with everything open.
-pub(crate) struct User {
+#[derive(Debug)]
+pub struct User {
     bus: Bus,
     publisher: Publisher,
     subscribers: Vec<Subscriber>,
@@ -29,7 +32,7 @@ pub(crate) struct User {
 
 impl User {
     /// Opens an intact bus and uses it a little.
-    pub(crate) fn open(template: &Template) -> Self {
+    pub fn open(template: &Template) -> Self {
         let mut user = Self::try_open(template).expect("nothing is wrong yet");
         user.publisher.publish(b"before").unwrap();
         for subscriber in &mut user.subscribers {
@@ -39,7 +42,7 @@ impl User {
     }
 
     /// Opens a bus.
-    pub(crate) fn try_open(template: &Template) -> Option<Self> {
+    pub fn try_open(template: &Template) -> Option<Self> {
         let bus = template.config().open_existing(BUS).ok()?;
         let publisher = bus.publisher(KNOWN).ok()?;
         let mut subscribers = Vec::new();
@@ -51,7 +54,7 @@ impl User {
     }
 
     /// Publishes a message in place, and calls `change` while it holds the writer lock.
-    pub(crate) fn publish_while(&mut self, change: impl Fn()) {
+    pub fn publish_while(&mut self, change: impl Fn()) {
         let _ = self.publisher.publish_with(24, |bytes| {
             bytes.fill(7);
             change();
@@ -59,7 +62,7 @@ impl User {
     }
 
     /// Publishes and receives in all ways.
-    pub(crate) fn work(&mut self, manner: Manner) {
+    pub fn work(&mut self, manner: Manner) {
         publish(&self.bus, &self.publisher, manner);
         for subscriber in &mut self.subscribers {
             receive(subscriber);
@@ -73,7 +76,7 @@ impl User {
 }
 
 /// Comes to a bus as a new process does.
-pub(crate) fn visit(template: &Template, manner: Manner) {
+pub fn visit(template: &Template, manner: Manner) {
     let _ = admin::list(Some(template.root()));
     if let Ok(bus) = template.config().open_existing(BUS) {
         look(&bus);

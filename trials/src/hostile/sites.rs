@@ -1,18 +1,20 @@
 //! The words of a bus, and what to change them to. Offsets are those of
 //! `crates/toroni/src/ring/layout.rs`.
 
-use crate::random::Random;
-use crate::template::{CAPACITY, Kind, TABLE_BYTES, TABLE_OFFSET, Template};
-use crate::victim::Manner;
+use super::random::Random;
+use super::template::{CAPACITY, Kind, TABLE_BYTES, TABLE_OFFSET, Template};
+use super::victim::Manner;
 use std::fmt;
 
 /// A word, or a part of one.
 #[derive(Clone, Debug)]
-pub(crate) struct Site {
-    pub(crate) file: &'static str,
-    pub(crate) offset: u64,
+pub struct Site {
+    /// The file.
+    pub file: &'static str,
+    /// In bytes from the start of the file.
+    pub offset: u64,
     /// In bytes: 1, 4 or 8.
-    pub(crate) width: usize,
+    pub width: usize,
     values: Values,
 }
 
@@ -27,15 +29,17 @@ enum Values {
 }
 
 /// A value for a site.
-#[derive(Clone)]
-pub(crate) struct Change {
-    pub(crate) site: Site,
-    pub(crate) value: u64,
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// The site.
+    pub site: Site,
+    /// As many bytes of it as the site has.
+    pub value: u64,
 }
 
 /// When the change is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Moment {
+pub enum Moment {
     /// Before anybody opens the bus.
     Before,
     /// While publishers and subscribers are at work.
@@ -53,7 +57,7 @@ const HEADERS: u64 = 232;
 
 impl Site {
     /// Whether a change at this moment can be noticed: headers are read when a bus is opened.
-    pub(crate) fn is_for(&self, moment: Moment) -> bool {
+    pub fn is_for(&self, moment: Moment) -> bool {
         if self.values == Values::One && moment != Moment::Before {
             return false;
         }
@@ -69,26 +73,31 @@ impl Site {
 
     /// Whether the operations may wait without a limit. Whoever writes the lock while others are at
     /// work says that it is held, and the holder may be one of those who live. Before, nobody lives.
-    pub(crate) fn manner(&self, moment: Moment) -> Manner {
+    pub fn manner(&self, moment: Moment) -> Manner {
         let lock = self.file == "ring" && (LOCK..LOCK + 8).contains(&self.offset);
         let held = lock && moment != Moment::Before;
         if held || self.is_mutex() { Manner::Limited } else { Manner::Blocking }
     }
 
     /// Whether it belongs to the C library.
-    pub(crate) fn is_mutex(&self) -> bool {
+    pub fn is_mutex(&self) -> bool {
         self.file == "ring" && MUTEX.contains(&self.offset)
     }
 
     /// Whether a header's checksum covers it.
-    pub(crate) fn is_under_checksum(&self) -> bool {
+    pub fn is_under_checksum(&self) -> bool {
         let end = if self.file == "ring" { 200 } else { 64 };
         self.offset < end && !(48..56).contains(&self.offset)
     }
 }
 
+/// Whether bytes of `ring` belong to the C library's mutex.
+pub(super) fn touches_mutex(offset: u64, length: u64) -> bool {
+    offset < MUTEX.end && offset + length > MUTEX.start
+}
+
 /// All sites of a bus.
-pub(crate) fn of(template: &Template) -> Vec<Site> {
+pub fn of(template: &Template) -> Vec<Site> {
     let mut sites = Vec::new();
     let mut add = |file, offset, width, values| sites.push(Site { file, offset, width, values });
     for file in ["ring", "publishers", "readers"] {
@@ -176,7 +185,7 @@ pub(crate) fn of(template: &Template) -> Vec<Site> {
 }
 
 /// What a site is changed to, in turn.
-pub(crate) fn changes(template: &Template, site: &Site) -> Vec<Change> {
+pub fn changes(template: &Template, site: &Site) -> Vec<Change> {
     let original = template.original(site);
     let bits = 8 * site.width;
     let mask = u64::MAX >> (64 - bits);
@@ -186,22 +195,22 @@ pub(crate) fn changes(template: &Template, site: &Site) -> Vec<Change> {
     let values = if thorough { Values::All } else { site.values };
     let mut values = match (values, site.width) {
         (Values::One, _) => vec![mask],
-        (Values::Few, 8) => vec![0, mask - 7, 1 << 62, original.wrapping_add(8), random.next()],
-        (Values::Few, _) => vec![0, mask, top, original.wrapping_add(1), random.next()],
+        (Values::Few, 8) => vec![0, mask - 7, 1 << 62, original.wrapping_add(8), random.number()],
+        (Values::Few, _) => vec![0, mask, top, original.wrapping_add(1), random.number()],
         (Values::All, _) => {
             let mut all = vec![0, 1, mask, mask - 7, top, top / 2 - 8];
             for by in [8, CAPACITY] {
                 all.extend([original.wrapping_add(by), original.wrapping_sub(by)]);
             }
             all.extend((0..bits).step_by(13).map(|bit| original ^ 1 << bit));
-            all.push(random.next());
+            all.push(random.number());
             if thorough {
                 all.extend([2, 7, 8, mask - 8, top - 8, top / 2]);
                 for by in [1, CAPACITY / 64, CAPACITY / 2, CAPACITY + 8] {
                     all.extend([original.wrapping_add(by), original.wrapping_sub(by)]);
                 }
                 all.extend((0..bits).map(|bit| original ^ 1 << bit));
-                all.extend((0..8).map(|_| random.next()));
+                all.extend((0..8).map(|_| random.number()));
             }
             all
         }

@@ -1,0 +1,14 @@
+//! Whatever bytes in the files of a bus.
+#![no_main]
+
+use std::sync::LazyLock;
+use toroni_trials::Directory;
+use toroni_trials::hostile::Stage;
+
+static PLACE: LazyLock<(Directory, Stage)> = LazyLock::new(|| {
+    let directory = Directory::new("fuzz-hostile");
+    let stage = Stage::new(directory.path());
+    (directory, stage)
+});
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| PLACE.1.trial(bytes));

@@ -1,0 +1,43 @@
+//! Hostile bytes: whatever stands in the files of a bus, its users get messages or errors. They do not
+//! panic, hang, or touch memory that is not theirs.
+//!
+//! - `sites`: the words of a bus that are worth changing, and the values to change them to.
+//! - `template`: a bus with some past, restored before each case.
+//! - `victim`: what a process does with a bus, all of it.
+//! - `stage`: changes that any bytes say.
+
+pub mod random;
+pub mod sites;
+mod stage;
+pub mod template;
+pub mod victim;
+
+pub use stage::Stage;
+
+use sites::{Change, Moment};
+use template::Template;
+use victim::{Manner, User};
+
+/// Makes the changes at the moment, and lets all operations meet them.
+pub fn expose(template: &Template, moment: Moment, manner: Manner, changes: &[Change]) {
+    expose_to(template, moment, manner, &|| {
+        changes.iter().for_each(|change| template.apply(change));
+    });
+}
+
+fn expose_to(template: &Template, moment: Moment, manner: Manner, apply: &dyn Fn()) {
+    match moment {
+        Moment::Before => apply(),
+        Moment::Open => {
+            let mut user = User::open(template);
+            apply();
+            user.work(manner);
+        }
+        Moment::Locked => {
+            let mut user = User::open(template);
+            user.publish_while(apply);
+            user.work(manner);
+        }
+    }
+    victim::visit(template, manner);
+}

@@ -1,0 +1,17 @@
+//! What is done with any bytes: each module has a trial that takes some, lets the library, or the program,
+//! do what they say, and panics if what comes of it is wrong.
+//!
+//! The fuzz targets in `fuzz/` are these trials under libFuzzer. The tests of this crate run them on
+//! the corpora and on whatever once failed, with nothing but a stable compiler.
+//!
+//! - `topics`: names and patterns.
+//! - `hostile`: whatever bytes in the files of a bus.
+
+#![allow(clippy::unwrap_used, reason = "a trial that panics has found something")]
+
+pub mod hostile;
+mod input;
+mod place;
+pub mod topics;
+
+pub use place::Directory;

@@ -1,0 +1,41 @@
+//! What fuzzers have learned, and what once failed, without a fuzzer: each input of `fuzz/corpus` and
+//! `fuzz/regressions` through its trial.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use toroni_trials::hostile::Stage;
+use toroni_trials::{Directory, topics};
+
+#[test]
+fn topics_of_the_corpus() {
+    repeat("topics", topics::trial);
+}
+
+#[test]
+fn hostile_bytes_of_the_corpus() {
+    let directory = Directory::new("corpus-hostile");
+    let stage = Stage::new(directory.path());
+    repeat("hostile", |bytes| stage.trial(bytes));
+}
+
+/// Every input of a target; all that fail are named.
+fn repeat(target: &str, trial: impl Fn(&[u8])) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("fuzz");
+    let mut failed = Vec::new();
+    let mut count = 0;
+    for folder in ["corpus", "regressions"] {
+        let Ok(entries) = std::fs::read_dir(root.join(folder).join(target)) else { continue };
+        for entry in entries {
+            let path = entry.unwrap().path();
+            let bytes = std::fs::read(&path).unwrap();
+            count += 1;
+            if catch_unwind(AssertUnwindSafe(|| trial(&bytes))).is_err() {
+                failed.push(path);
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{failed:#?}");
+    assert!(count > 0, "fuzz/corpus/{target} is empty");
+}
