@@ -46,11 +46,17 @@ pub(crate) enum Part {
 }
 
 impl Permissions {
-    /// The mode to create a part with. What is to be set by [`apply`](Self::apply) starts with
-    /// nothing for others, so that nobody slips in before.
+    /// The mode to create a part with. What is to be set later starts with nothing for others, so that
+    /// nobody slips in before: by [`apply`](Self::apply), or where the umask says who may do what, by
+    /// [`Part::mode_beside`] the mode that it has left `ring`.
     pub(crate) fn first_mode(&self, part: Part) -> Mode {
-        let for_all = if part.is_directory() { 0o777 } else { 0o666 };
-        Mode::from_raw_mode(if self.by_umask() { for_all } else { for_all & 0o700 })
+        Mode::from_raw_mode(match part {
+            Part::Ring if self.by_umask() => 0o666,
+            // Never for others to write, whatever the umask: they could exchange the files.
+            Part::Directory if self.by_umask() => 0o755,
+            Part::Directory | Part::Sockets => 0o700,
+            _ => 0o600,
+        })
     }
 
     /// Gives a part its permissions. `path` is for messages.
@@ -60,6 +66,14 @@ impl Permissions {
         }
         let (owner, group, others) = self.classes(of);
         let mode = owner << 6 | group << 3 | others;
+        // A directory may bequeath a list to what is made in it. The mode would widen its entries.
+        for list in [XATTR, DEFAULT_XATTR] {
+            match rustix::fs::fremovexattr(&part, list) {
+                // For files without a default list, the kernel's answer depends on the file system.
+                Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::INVAL | Errno::ACCESS) => {}
+                Err(errno) => return Err(failed("set the permissions of", path, errno)),
+            }
+        }
         rustix::fs::fchmod(&part, Mode::from_raw_mode(mode))
             .map_err(|errno| failed("set the permissions of", path, errno))?;
         if self.writers.is_none() && self.readers.is_none() {
@@ -73,7 +87,8 @@ impl Permissions {
         })
     }
 
-    fn by_umask(&self) -> bool {
+    /// Whether the umask says who may do what.
+    pub(super) fn by_umask(&self) -> bool {
         *self == Self::default()
     }
 
@@ -156,6 +171,8 @@ pub(super) fn who_is(path: &Path) -> String {
 }
 
 const XATTR: &CStr = c"system.posix_acl_access";
+/// What a directory bequeaths to what is made in it.
+const DEFAULT_XATTR: &CStr = c"system.posix_acl_default";
 const VERSION: u32 = 2;
 const USER_OBJ: u16 = 0x01;
 const GROUP_OBJ: u16 = 0x04;
@@ -166,6 +183,18 @@ const NO_ID: u32 = u32::MAX;
 const ENTRY_BYTES: usize = 8;
 
 impl Part {
+    /// The mode of a part where the umask has left `ring` this one. Who may not write the slots has
+    /// nothing to read there either, and with a descriptor could hold locks that keep others out.
+    pub(super) fn mode_beside(self, ring: u32) -> u32 {
+        let both = ring & (ring >> 1) & 0o222;
+        match self {
+            Self::Directory => 0o755,
+            Self::Ring => ring & 0o666,
+            Self::Publishers | Self::Readers => 0o600 | both | both << 1,
+            Self::Sockets => 0o700 | (ring & 0o666) | (ring & 0o444) >> 2,
+        }
+    }
+
     fn is_directory(self) -> bool {
         matches!(self, Self::Directory | Self::Sockets)
     }
@@ -225,7 +254,8 @@ fn read(path: &Path) -> Vec<(u32, u32)> {
         .collect()
 }
 
-fn user(number: u32) -> String {
+/// `user NAME (NUMBER)`, for messages.
+pub(super) fn user(number: u32) -> String {
     let mut buffer = vec![0; LOOK_UP_BYTES];
     // SAFETY: `zeroed` is a valid passwd: null pointers and zeros.
     let mut entry: libc::passwd = unsafe { std::mem::zeroed() };

@@ -152,11 +152,12 @@ impl Order<'_> {
         };
         let held = self.hold(root, || new_file(BusFile::Ring))?;
         self.fill(&held, BusFile::Ring, &header, None)?;
+        let beside = self.mode_of(&held)?;
         crash::point(CrashPoint::MidCreation);
         for file in [BusFile::Publishers, BusFile::Readers] {
-            self.fill(&new_file(file).map_err(failed)?, file, &header, None)?;
+            self.fill(&new_file(file).map_err(failed)?, file, &header, beside)?;
         }
-        self.make_sockets(fd, SOCKETS, None)?;
+        self.make_sockets(fd, SOCKETS, beside)?;
         self.permissions.apply(fd, Part::Directory, self.path)?;
         crash::point(CrashPoint::BeforeRename);
 
@@ -202,7 +203,7 @@ impl Order<'_> {
             Err(errno) => return Err(self.failed("create", errno, directory.dirfd())),
         }
         crash::point(CrashPoint::BeforeRename);
-        self.make_missing(directory, &header, None)?;
+        self.make_missing(directory, &header, self.mode_of(&held)?)?;
         Ok(held)
     }
 
@@ -221,8 +222,17 @@ impl Order<'_> {
         }
     }
 
-    /// Makes what `directory` lacks next to `ring`. With `mode`, that of `ring`, the new files get
-    /// the same in place of what the umask leaves.
+    /// The mode of `ring`, if it is the umask's and the other parts are to follow it.
+    fn mode_of(&self, ring: impl AsFd) -> Result<Option<u32>, OpenError> {
+        if !self.permissions.by_umask() {
+            return Ok(None);
+        }
+        let stat = rustix::fs::fstat(ring).map_err(|errno| failed("look at", self.path, errno))?;
+        Ok(Some(stat.st_mode))
+    }
+
+    /// Makes what `directory` lacks next to `ring`. With `mode`, that of `ring`, the new files follow it
+    /// in place of the umask of this process.
     fn make_missing(
         &self,
         directory: &BusDirectory,
@@ -310,8 +320,7 @@ impl Order<'_> {
         mode: Option<u32>,
     ) -> Result<(), OpenError> {
         let Some(mode) = mode else { return self.permissions.apply(fd, part, self.path) };
-        let enter = if part == Part::Sockets { (mode & 0o444) >> 2 } else { 0 };
-        rustix::fs::fchmod(fd, Mode::from_raw_mode(mode | enter))
+        rustix::fs::fchmod(fd, Mode::from_raw_mode(part.mode_beside(mode)))
             .map_err(|errno| failed("set the permissions of", self.path, errno))
     }
 
@@ -364,9 +373,7 @@ fn complete(directory: &BusDirectory, ring: &RingFile) -> Result<(), OpenError> 
         permissions: &header.permissions,
         path: directory.path(),
     };
-    let by_umask = header.permissions == Permissions::default();
-    let mode = rustix::fs::fstat(ring).ok().map(|stat| stat.st_mode & 0o666);
-    match order.make_missing(directory, header, mode.filter(|_| by_umask)) {
+    match order.mode_of(ring).and_then(|mode| order.make_missing(directory, header, mode)) {
         Err(OpenError::PermissionDenied { .. } | OpenError::ReadOnly { .. }) => {}
         answer => return answer,
     }

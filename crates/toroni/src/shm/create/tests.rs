@@ -183,7 +183,7 @@ fn an_empty_directory_becomes_a_bus() {
     assert_eq!(names(&path), COMPLETE);
     read_readers(&bus, ring.header()).unwrap();
     let mode = |name| path.join(name).metadata().unwrap().permissions().mode() & 0o777;
-    assert_eq!((mode("readers"), mode("sockets")), (0o640, 0o750));
+    assert_eq!((mode("readers"), mode("sockets")), (0o600, 0o750));
 }
 
 #[test]
@@ -213,14 +213,82 @@ fn the_umask_counts_unless_a_mode_is_given() {
         for (name, by_umask, given) in [
             ("", 0o750, 0o755),
             ("ring", 0o640, 0o666),
-            ("publishers", 0o640, 0o666),
-            ("readers", 0o640, 0o666),
+            ("publishers", 0o600, 0o666),
+            ("readers", 0o600, 0o666),
             ("sockets", 0o750, 0o777),
         ] {
             assert_eq!(mode(&bus, name), by_umask, "{name}");
             assert_eq!(mode(&open, name), given, "{name}");
         }
     });
+}
+
+/// Whoever may write the directory can exchange the files; whoever can open the slots, and be it for
+/// reading, can hold locks on the leases. The umask decides neither.
+#[test]
+fn the_umask_opens_neither_the_directory_nor_half_of_the_slots() {
+    let name = "shm::create::tests::the_umask_opens_neither_the_directory_nor_half_of_the_slots";
+    in_own_process(name, || {
+        for (umask, directory, ring, slots, sockets) in [
+            (0o000, 0o755, 0o666, 0o666, 0o777),
+            (0o002, 0o755, 0o664, 0o660, 0o775),
+            (0o022, 0o755, 0o644, 0o600, 0o755),
+            (0o007, 0o750, 0o660, 0o660, 0o770),
+            (0o077, 0o700, 0o600, 0o600, 0o700),
+        ] {
+            rustix::process::umask(Mode::from_raw_mode(umask));
+            for in_place in [false, true] {
+                let root = TempDir::new();
+                if in_place {
+                    std::fs::create_dir(root.path().join("bus")).unwrap();
+                }
+                let bus = make(&root, &small()).unwrap();
+                let mode = |name| {
+                    let metadata = bus.path().join(name).metadata().unwrap();
+                    metadata.permissions().mode() & 0o7777
+                };
+                if !in_place {
+                    assert_eq!(mode(""), directory, "{umask:03o}");
+                }
+                let found = ["ring", "publishers", "readers", "sockets"].map(mode);
+                assert_eq!(found, [ring, slots, slots, sockets], "{umask:03o} {in_place}");
+            }
+        }
+    });
+}
+
+/// A directory may bequeath an access control list to what is made in it. A mode that was asked for holds
+/// all the same.
+#[test]
+fn a_mode_is_not_widened_by_a_list_of_the_directory() {
+    let root = TempDir::new();
+    // Version 2; owner, user 61003, group, mask, others: all may do everything.
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    for (tag, id) in [(1_u16, u32::MAX), (2, 61003), (4, u32::MAX), (16, u32::MAX), (32, u32::MAX)]
+    {
+        list.extend([tag.to_le_bytes(), 7_u16.to_le_bytes()].concat());
+        list.extend(id.to_le_bytes());
+    }
+    let (name, flags) = ("system.posix_acl_default", rustix::fs::XattrFlags::empty());
+    if let Err(error) = rustix::fs::setxattr(root.path(), name, &list, flags) {
+        return eprintln!("skipped: no access control lists here: {error}");
+    }
+    for permissions in [
+        Permissions { mode: Some(0o660), ..Permissions::default() },
+        Permissions { writers: Some(61001), ..Permissions::default() },
+    ] {
+        let bus = create(root.path(), "bus", &small(), &permissions).unwrap();
+        for name in ["", "ring", "publishers", "readers", "sockets"] {
+            let path = bus.path().join(name);
+            let mut found = [0_u8; 256];
+            for list in ["system.posix_acl_access", "system.posix_acl_default"] {
+                let length = rustix::fs::getxattr(&path, list, &mut found).unwrap_or(0);
+                let named = found[..length].windows(4).any(|id| id == 61003_u32.to_le_bytes());
+                assert!(!named, "{list} of {name:?} names a user whom nobody asked for");
+            }
+        }
+        std::fs::remove_dir_all(bus.path()).unwrap();
+    }
 }
 
 #[test]
