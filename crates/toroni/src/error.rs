@@ -103,6 +103,29 @@ pub enum OpenError {
         /// The link.
         path: PathBuf,
     },
+    /// The directory where buses are by default, in which anybody may have placed it, is under the
+    /// control of somebody else.
+    #[error(
+        "{path} is not safe to use ({what}): let root make it (install -d -o root -m 1777 {path}), or set TORONI_DIR to a directory that you trust"
+    )]
+    UntrustedDirectory {
+        /// The directory of buses.
+        path: PathBuf,
+        /// Who could do what.
+        what: String,
+    },
+    /// The bus is not in the hands of the user that was required.
+    #[error(
+        "the bus at {path} belongs to {found}, but {wanted} is required: somebody else has made it; remove it, take another name, or another TORONI_DIR"
+    )]
+    ForeignOwner {
+        /// Directory of the bus.
+        path: PathBuf,
+        /// Who controls it.
+        found: String,
+        /// Who should.
+        wanted: String,
+    },
     /// The file system knows no access control lists, which permissions by group need.
     #[error(
         "the file system of {path} has no POSIX access control lists, which --writers and --readers need: mount it with them, or set permissions by --mode"

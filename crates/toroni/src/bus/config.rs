@@ -42,6 +42,7 @@ pub struct BusConfig {
     pub(super) require_policy: bool,
     pub(super) require_lock: bool,
     pub(super) require_notify: bool,
+    pub(super) require_owner: Option<u32>,
 }
 
 impl BusConfig {
@@ -206,6 +207,15 @@ impl BusConfig {
     #[must_use]
     pub fn require_notify(mut self) -> Self {
         self.require_notify = true;
+        self
+    }
+
+    /// The bus must belong to this user (a number), whether it was there before or not, and nobody else
+    /// may be able to exchange its files: [`OpenError::ForeignOwner`]. Default: whoever made the bus is
+    /// trusted. In a directory where others make buses, too, somebody may have taken the name before.
+    #[must_use]
+    pub fn require_owner(mut self, user: u32) -> Self {
+        self.require_owner = Some(user);
         self
     }
 

@@ -168,6 +168,10 @@ impl Bus {
                 (directory, file)
             }
         };
+        // Everything else is opened relative to this directory, and so by the same owner.
+        if let Some(owner) = config.require_owner {
+            directory.check_owner(owner)?;
+        }
         let (file, reopened) = disk::check(&directory, file)?;
         config.check_required(directory.path(), &file.header().settings)?;
         let options = MapOptions {

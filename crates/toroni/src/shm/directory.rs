@@ -18,11 +18,16 @@ use std::sync::Arc;
 
 /// Where buses are if nobody says otherwise.
 pub(crate) const DEFAULT_ROOT: &str = "/dev/shm/toroni";
+const DEFAULT_PARENT: &str = "/dev/shm";
 const LONGEST_NAME: usize = 64;
 
-/// The directory of all buses: `explicit`, or `$TORONI_DIR`, or [`DEFAULT_ROOT`].
+/// The directory of all buses: `explicit`, or `$TORONI_DIR`, or [`DEFAULT_ROOT`]. A program with more
+/// rights than whoever starts it does not listen to the environment, which is the starter's.
 pub(crate) fn root(explicit: Option<&Path>) -> PathBuf {
-    let from_environment = || std::env::var_os("TORONI_DIR").filter(|dir| !dir.is_empty());
+    let from_environment = || {
+        let dir = std::env::var_os("TORONI_DIR").filter(|dir| !dir.is_empty());
+        dir.filter(|_| !has_foreign_environment())
+    };
     explicit.map_or_else(
         || from_environment().map_or_else(|| PathBuf::from(DEFAULT_ROOT), PathBuf::from),
         Path::to_owned,
@@ -150,6 +155,27 @@ impl BusDirectory {
             .map_err(|errno| failed("open", &self.0.path.join(SOCKETS), errno))
     }
 
+    /// Whether the directory, and with it every file in it, is of this user's making: it belongs to him,
+    /// and nobody but its owner may place anything there.
+    pub(crate) fn check_owner(&self, wanted: u32) -> Result<(), OpenError> {
+        let stat = rustix::fs::fstat(self.dirfd())
+            .map_err(|errno| failed("look at", self.path(), errno))?;
+        let wanted_name = || acl::user(wanted);
+        let foreign = |found: String| OpenError::ForeignOwner {
+            path: self.path().to_owned(),
+            found,
+            wanted: wanted_name(),
+        };
+        if stat.st_uid != wanted {
+            return Err(foreign(acl::user(stat.st_uid)));
+        }
+        if Mode::from_raw_mode(stat.st_mode).intersects(Mode::WGRP | Mode::WOTH) {
+            let mode = stat.st_mode & 0o7777;
+            return Err(foreign(format!("whoever may write it, by its mode {mode:04o}")));
+        }
+        Ok(())
+    }
+
     /// Whether the path of the directory still leads to it. `clean` takes the name away first.
     pub(super) fn is_still_named(&self) -> bool {
         still_names(self.root(), &self.0.name, self.0.identity)
@@ -162,6 +188,10 @@ impl BusDirectory {
             Errno::ACCESS | Errno::PERM => self.denied(file, protection, path),
             Errno::NODEV | Errno::NXIO | Errno::ISDIR => {
                 OpenError::NotABus { path, what: "it is not a regular file".to_owned() }
+            }
+            Errno::MLINK => {
+                let what = "it has a further hard link, and may belong to another bus".to_owned();
+                OpenError::NotABus { path, what }
             }
             errno => failed("open", &path, errno),
         }
@@ -186,17 +216,49 @@ impl fmt::Debug for BusDirectory {
     }
 }
 
-/// Opens the root (O_PATH). A root that somebody chose may be a link; the default may not, anybody
-/// can place one there.
+/// Opens the root (O_PATH). A root that somebody chose may be a link, and belong to anybody; not so the
+/// default, which anybody can place there.
 pub(super) fn open_root(root: &Path) -> Result<OwnedFd, OpenError> {
     let mut flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut path = root;
     if root == Path::new(DEFAULT_ROOT) {
         flags |= OFlags::NOFOLLOW;
+        // Written with a slash behind it, it would be equal, and a link followed.
+        path = Path::new(DEFAULT_ROOT);
     }
-    rustix::fs::open(root, flags, Mode::empty()).map_err(|errno| match errno {
+    let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| match errno {
         Errno::NOENT => OpenError::MissingDirectory { path: root.to_owned() },
         errno => failed("open", root, errno),
-    })
+    })?;
+    if root == Path::new(DEFAULT_ROOT) {
+        let stat = rustix::fs::fstat(&fd).map_err(|errno| failed("open", root, errno))?;
+        let parent =
+            rustix::fs::stat(DEFAULT_PARENT).map_err(|errno| failed("open", root, errno))?;
+        let us = rustix::process::geteuid().as_raw();
+        if let Some(what) = objection(&stat, &parent, us) {
+            return Err(OpenError::UntrustedDirectory { path: root.to_owned(), what });
+        }
+    }
+    Ok(fd)
+}
+
+/// Why a root that anybody may have placed in `parent` is not to be used by user `us`: whoever owns it,
+/// and everybody if it is open to all and not sticky, can put another bus in the place of any. One that
+/// is mounted is the work of somebody who may mount.
+fn objection(root: &Stat, parent: &Stat, us: u32) -> Option<String> {
+    if root.st_dev != parent.st_dev {
+        return None;
+    }
+    if root.st_uid != 0 && root.st_uid != us {
+        let owner = acl::user(root.st_uid);
+        return Some(format!("it belongs to {owner}, who could exchange every bus in it"));
+    }
+    let mode = Mode::from_raw_mode(root.st_mode);
+    if mode.contains(Mode::WOTH) && !mode.contains(Mode::SVTX) {
+        let mode = root.st_mode & 0o7777;
+        return Some(format!("with its mode {mode:04o} everybody could exchange every bus in it"));
+    }
+    None
 }
 
 /// As [`open_root`], and makes the directory if it is missing: the default one with mode 1777, for
@@ -225,7 +287,10 @@ fn create_for_all(root: &Path) -> Result<(), Errno> {
     let temporary = root.with_file_name(format!(".toroni.{}", random_name()));
     rustix::fs::mkdir(&temporary, Mode::from_raw_mode(0o700))?;
     let finish = || {
-        rustix::fs::chmod(&temporary, Mode::from_raw_mode(0o1777))?;
+        // Not by its name: where the parent is not sticky, that may lead elsewhere by now.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let made = rustix::fs::open(&temporary, flags, Mode::empty())?;
+        rustix::fs::fchmod(&made, Mode::from_raw_mode(0o1777))?;
         let cwd = rustix::fs::CWD;
         rustix::fs::renameat_with(cwd, &temporary, cwd, root, RenameFlags::NOREPLACE)
     };
@@ -247,11 +312,13 @@ pub(super) fn open_regular(
     // NONBLOCK: a FIFO in the place of a file must not hold the opener.
     let flags = access | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let fd = rustix::fs::openat(directory, name, flags, Mode::empty())?;
-    if FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode) == FileType::RegularFile {
-        Ok(fd)
-    } else {
-        Err(Errno::NODEV)
+    let stat = rustix::fs::fstat(&fd)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(Errno::NODEV);
     }
+    // A further hard link: it may be a file of another bus, and this directory somebody's who may not
+    // write that one, but would have others do it.
+    if stat.st_nlink > 1 { Err(Errno::MLINK) } else { Ok(fd) }
 }
 
 /// What tells one file from all others that exist at the same time.
@@ -304,6 +371,12 @@ pub(super) fn random<const LENGTH: usize>() -> [u8; LENGTH] {
     // Up to 256 bytes come in one piece, once the machine's pool is filled (random(7)).
     assert_eq!(usize::try_from(got).ok(), Some(LENGTH), "getrandom works");
     bytes
+}
+
+/// Whether this program has rights that its starter has not (setuid, setgid, file capabilities).
+fn has_foreign_environment() -> bool {
+    // SAFETY: reads a number that the kernel gave this process at its start.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
 fn absolute(path: &Path) -> PathBuf {
@@ -378,6 +451,55 @@ mod tests {
         assert_eq!(root.metadata().unwrap().permissions().mode() & 0o7777, 0o1777);
         assert_eq!(create_for_all(&root), Err(Errno::EXIST));
         assert_eq!(directory.names(), ["root"]);
+    }
+
+    #[test]
+    fn a_root_of_somebody_else_is_refused() {
+        let stat = |owner, mode: u32, device| {
+            // Of numbers only, all of which the kernel fills in first.
+            let mut stat = rustix::fs::stat("/").unwrap();
+            (stat.st_uid, stat.st_mode, stat.st_dev) = (owner, 0o040_000 | mode, device);
+            stat
+        };
+        let parent = stat(0, 0o1777, 5);
+        let refused = |root: Stat| objection(&root, &parent, 1000);
+        assert_eq!(refused(stat(0, 0o1777, 5)), None);
+        assert_eq!(refused(stat(1000, 0o1777, 5)), None);
+        assert_eq!(refused(stat(1000, 0o700, 5)), None);
+        assert!(refused(stat(1001, 0o1777, 5)).unwrap().contains("1001"));
+        assert!(refused(stat(1001, 0o755, 5)).is_some());
+        assert!(refused(stat(0, 0o777, 5)).unwrap().contains("0777"));
+        // Kubernetes mounts an emptyDir so.
+        assert_eq!(refused(stat(0, 0o777, 6)), None);
+    }
+
+    #[test]
+    fn files_with_further_hard_links_are_refused() {
+        let root = TempDir::new();
+        let bus = root.bus();
+        let link = root.path().join("link");
+        for file in [BusFile::Ring, BusFile::Publishers, BusFile::Readers] {
+            std::fs::hard_link(bus.path().join(file.name()), &link).unwrap();
+            let refused = bus.open_file(file, Protection::Read).unwrap_err();
+            assert!(matches!(&refused, OpenError::NotABus { what, .. } if what.contains("link")));
+            assert!(bus.open_for_locks(file, Protection::Write).is_err());
+            std::fs::remove_file(&link).unwrap();
+            bus.open_file(file, Protection::Write).unwrap();
+        }
+    }
+
+    #[test]
+    fn an_owner_can_be_required() {
+        let root = TempDir::new();
+        let bus = root.bus();
+        let us = rustix::process::geteuid().as_raw();
+        bus.check_owner(us).unwrap();
+        let other = bus.check_owner(us + 1).unwrap_err();
+        assert!(matches!(&other, OpenError::ForeignOwner { .. }), "{other}");
+        for mode in [0o775, 0o757] {
+            std::fs::set_permissions(bus.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+            assert!(bus.check_owner(us).is_err(), "{mode:o}");
+        }
     }
 
     #[test]
