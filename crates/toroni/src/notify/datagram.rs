@@ -69,10 +69,6 @@ impl Mailbox {
         // Not by name: somebody may have put a symbolic link in its place meanwhile, and have us
         // open a file of ours to everybody.
         let file = open_socket(self.directory.as_fd(), &self.name)
-            .and_then(|file| match fstat(&file)?.st_nlink {
-                1 => Ok(file),
-                _ => Err(Errno::MLINK),
-            })
             .map_err(|error| explain("find again", &self.name, error))?;
         chmod(path_of(&file), mode).map_err(|error| explain("chmod", &self.name, error))
     }
@@ -310,13 +306,15 @@ fn reopen(directory: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     openat(directory, ".", flags, Mode::empty())
 }
 
-/// Opens what is a socket by name, and nothing else. O_PATH has no side effects: a FIFO does not
-/// block, a device does nothing.
+/// Opens what is a socket by this name only, and nothing else: a further hard link may be another
+/// program's socket. O_PATH has no side effects: a FIFO does not block, a device does nothing.
 fn open_socket(directory: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = openat(directory, name, flags, Mode::empty())?;
-    match FileType::from_raw_mode(fstat(&file)?.st_mode) {
-        FileType::Socket => Ok(file),
+    let stat = fstat(&file)?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Socket if stat.st_nlink == 1 => Ok(file),
+        FileType::Socket => Err(Errno::MLINK),
         _ => Err(Errno::NOTSOCK),
     }
 }
@@ -495,9 +493,10 @@ mod tests {
         let _stream = UnixListener::bind(at("3.1")).unwrap();
         fs::write(at("4.1"), b"").unwrap();
         drop(UnixDatagram::bind(at("5.1")).unwrap());
+        fs::hard_link(at("elsewhere"), at("6.1")).unwrap();
         let mailbox = Mailbox::bind(directory.as_fd(), 7, 1, MODE).unwrap();
         let post = Post::new(directory.as_fd(), 8).unwrap();
-        // Slot 6 has no file; slot 8 and the last are beyond the limit.
+        // Slot 8 and the last are beyond the limit.
         let slots: Vec<_> = (0..=8).chain([u32::MAX]).map(|slot| armed(slot, 1, 1)).collect();
         assert_eq!(deliver(&post, &slots), 1);
         assert!(is_woken(&mailbox));
