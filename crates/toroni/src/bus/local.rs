@@ -12,13 +12,22 @@ pub(super) struct LocalReader {
     bus_id: [u8; 16],
     slot: u32,
     generation: u32,
+    /// What it has told publishers. Not its slot's word, which every subscriber of the bus may write.
+    position: AtomicU64,
     /// The thread that read last, as [`this_thread`] names it; 0 before the first read.
     thread: AtomicU64,
 }
 
 impl LocalReader {
-    pub(super) fn register(bus_id: [u8; 16], slot: u32, generation: u32) -> Arc<Self> {
-        let reader = Arc::new(Self { bus_id, slot, generation, thread: AtomicU64::new(0) });
+    pub(super) fn register(
+        bus_id: [u8; 16],
+        slot: u32,
+        generation: u32,
+        position: u64,
+    ) -> Arc<Self> {
+        let position = AtomicU64::new(position);
+        let reader =
+            Arc::new(Self { bus_id, slot, generation, position, thread: AtomicU64::new(0) });
         let mut readers = READERS.lock().unwrap_or_else(PoisonError::into_inner);
         readers.retain(|reader| reader.strong_count() > 0);
         readers.push(Arc::downgrade(&reader));
@@ -29,6 +38,19 @@ impl LocalReader {
     pub(super) fn note_thread(&self) {
         self.thread.store(this_thread(), Ordering::Relaxed);
     }
+
+    /// Notes how far it has come, before it tells publishers.
+    pub(super) fn note_position(&self, position: u64) {
+        self.position.store(position, Ordering::Release);
+    }
+}
+
+/// Slot, generation and position of each gating subscriber that this process has on a bus.
+pub(super) fn positions(bus_id: &[u8; 16]) -> Vec<(u32, u32, u64)> {
+    let readers = READERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let ours = readers.iter().filter_map(Weak::upgrade).filter(|reader| reader.bus_id == *bus_id);
+    ours.map(|reader| (reader.slot, reader.generation, reader.position.load(Ordering::Acquire)))
+        .collect()
 }
 
 /// Whether the subscriber in this slot was last read by the calling thread.

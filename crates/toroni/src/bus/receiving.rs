@@ -3,7 +3,9 @@
 use super::Subscriber;
 use super::message::Message;
 use super::pace::{Step, WaitStrategy};
-use super::views::{READERS_TRUNCATED, RING_TRUNCATED, bell_of, check_whole, ring_of, table_of};
+use super::views::{
+    READERS_TRUNCATED, RING_REWRITTEN, RING_TRUNCATED, bell_of, check_whole, ring_of, table_of,
+};
 use crate::crash::{self, CrashPoint};
 use crate::error::{Corrupt, ReceiveError};
 use crate::notify::{Waiter, futex};
@@ -68,6 +70,12 @@ impl Subscriber {
         let found = self.next(body)?;
         if !found {
             self.check_slowly()?;
+            // It has passed over so much that it stopped: there is more, which nobody announces again.
+            if !self.is_drained()
+                && let Some(descriptor) = &self.descriptor
+            {
+                descriptor.nudge();
+            }
         }
         Ok(found)
     }
@@ -87,6 +95,7 @@ impl Subscriber {
     }
 
     fn next_mine(&mut self, body: Body) -> Result<bool, ReceiveError> {
+        let began = self.cursor.position;
         loop {
             while let Some(tag) = self.received.window.next() {
                 if self.is_mine(tag, None)? {
@@ -99,11 +108,18 @@ impl Subscriber {
                 }
             }
             match self.refill(body)? {
+                // A whole ring of messages for others, and no end of it: the caller may have a deadline.
+                Refill::Again if self.has_passed_a_ring_since(began) => return Ok(false),
                 Refill::Again => {}
                 Refill::Message => return Ok(true),
                 Refill::Nothing => return Ok(false),
             }
         }
+    }
+
+    #[inline]
+    fn has_passed_a_ring_since(&self, position: u64) -> bool {
+        self.cursor.position.wrapping_sub(position) > self.subscribing.ring.shape().capacity()
     }
 
     /// When the window has no more: fills it, or looks at a record that does not go through it.
@@ -272,6 +288,9 @@ impl Subscriber {
         slot.received.store(self.counts.received, Ordering::Relaxed);
         slot.lost_messages.store(self.counts.lost_messages, Ordering::Relaxed);
         slot.lapses.store(self.counts.lapses, Ordering::Relaxed);
+        if let Some(local) = &self.local {
+            local.note_position(self.cursor.position);
+        }
         slot.position.store(self.cursor.position, Ordering::Release);
         // SPACE
         fence(Ordering::SeqCst);
@@ -358,6 +377,7 @@ impl Subscriber {
     fn check_slowly(&self) -> Result<(), ReceiveError> {
         self.stamp.check()?;
         self.check_files()?;
+        check_whole([(self.subscribing.ring.is_foreign(), RING_REWRITTEN)], self.cursor.position)?;
         if self.subscribing.ring.is_unlinked() && self.is_drained() {
             return Err(ReceiveError::Unlinked);
         }

@@ -6,7 +6,7 @@
 
 use super::pace::adapted;
 use super::publishing::{Held, Publishing, Terms};
-use super::views::{PUBLISHERS_TRUNCATED, RING_TRUNCATED, check_whole};
+use super::views::{PUBLISHERS_TRUNCATED, RING_REWRITTEN, RING_TRUNCATED, check_whole};
 use super::{clock, local};
 use crate::crash::{self, CrashPoint};
 use crate::error::{Corrupt, PublishError};
@@ -169,6 +169,7 @@ impl Publishing {
             let value = held.session.tail();
             return Err(Corrupt { what, value, position: reserved }.into());
         }
+        check_whole([(self.ring.is_foreign(), RING_REWRITTEN)], held.session.tail())?;
         if self.ring.is_unlinked() {
             return Err(PublishError::Unlinked);
         }
@@ -200,9 +201,19 @@ impl Publishing {
             views(slots).any(|view| (view.number, view.generation) == (*number, *generation))
         };
         dead.retain(is_there);
+        // Of its own readers this process need not believe what any subscriber may have written.
+        let ours = local::positions(&self.bus_id);
+        let corrected = |mut view: SlotView| {
+            let is_it = |one: &&(u32, u32, u64)| (one.0, one.1) == (view.number, view.generation);
+            if let Some((_, _, position)) = ours.iter().find(is_it) {
+                view.position = *position;
+            }
+            view
+        };
         loop {
-            let living =
-                views(slots).filter(|view| !dead.contains(&(view.number, view.generation)));
+            let living = views(slots)
+                .filter(|view| !dead.contains(&(view.number, view.generation)))
+                .map(corrected);
             let slowest = slowest(living, tail, reserved, capacity);
             let minimum = slowest.map_or(tail, |view| view.position);
             if wanted <= minimum.saturating_add(capacity) {

@@ -238,12 +238,20 @@ impl Bus {
     pub fn topics(&self) -> Result<Vec<TopicStats>, OpenError> {
         self.0.stamp.check()?;
         let ring = RingSegment::open(&self.0.directory, Protection::Read, &MapOptions::default())?;
+        let settings = ring.header().settings;
         let mut mirror = Mirror::default();
         let mut counts = BTreeMap::<String, (u64, u64)>::new();
         let end = Cursor::at_end(ring_of(&ring))?.position;
         let mut cursor = Cursor::at_oldest(ring_of(&ring))?;
         let mut scratch = crate::ring::copy::Scratch::default();
+        // Each step is at least a word, and goes on; unless somebody rewrites the ring meanwhile.
+        let mut steps = settings.capacity / 8 + 1000;
         while cursor.position < end {
+            steps -= 1;
+            if steps == 0 {
+                let (what, position) = ("stream without an end", cursor.position);
+                return Err(Corrupt { what, value: end, position }.into());
+            }
             let seen = match cursor.look(ring_of(&ring)) {
                 Ok(Some(seen)) => seen,
                 // What a writer overwrites is no longer in the ring.

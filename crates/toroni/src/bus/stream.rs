@@ -73,19 +73,23 @@ impl Subscriber {
     }
 }
 
+/// More than a queue holds.
+const MOST_DATAGRAMS: u32 = 1000;
+
 impl Readiness {
     /// Waits for a datagram and takes it: an empty queue is how the runtime learns that the descriptor
     /// is no longer readable. What a datagram announces is found by the look that follows.
     async fn wait(&self) -> io::Result<()> {
         let mut byte = [0];
+        // At most so many: a flood must not keep the task here. What is left wakes it once more.
         match self {
             Self::Mailbox(socket) => {
                 socket.readable().await?;
-                while socket.try_recv(&mut byte).is_ok() {}
+                let _ = (0..MOST_DATAGRAMS).find(|_| socket.try_recv(&mut byte).is_err());
             }
             Self::Group(socket) => {
                 socket.readable().await?;
-                while socket.try_recv(&mut byte).is_ok() {}
+                let _ = (0..MOST_DATAGRAMS).find(|_| socket.try_recv(&mut byte).is_err());
             }
         }
         Ok(())

@@ -94,9 +94,10 @@ impl Subscriber {
         // one that has not yet seen that it has to wait for this reader again.
         let overwrites = header.settings.policy == Policy::Overwrite;
         let margin = if overwrites { capacity / 4 } else { capacity / 8 };
-        let local = claim
-            .gates()
-            .then(|| LocalReader::register(header.bus_id, claim.number(), claim.generation()));
+        let local = claim.gates().then(|| {
+            let (slot, generation) = (claim.number(), claim.generation());
+            LocalReader::register(header.bus_id, slot, generation, cursor.position)
+        });
         let notify = header.settings.notify;
         let mut subscriber = Self {
             claim,

@@ -36,6 +36,7 @@ pub(super) fn check_whole(
     }
 }
 
+pub(super) const RING_REWRITTEN: &str = "the header of ring was rewritten";
 pub(super) const RING_TRUNCATED: &str = "the file ring was truncated";
 pub(super) const READERS_TRUNCATED: &str = "the file readers was truncated";
 pub(super) const PUBLISHERS_TRUNCATED: &str = "the file publishers was truncated";

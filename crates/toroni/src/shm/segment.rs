@@ -5,7 +5,7 @@ use super::header::Header;
 use super::mapping::{MapOptions, Mapping, Place, Protection};
 use super::ring_file::RingFile;
 use crate::error::OpenError;
-use crate::ring::layout::{CONTROL_OFFSET, Control, TABLE_OFFSET};
+use crate::ring::layout::{CONTROL_OFFSET, Control, RawFileHeader, TABLE_OFFSET};
 use crate::ring::position::{Shape, to_index};
 use crate::settings::LockKind;
 use crate::sync::{AtomicU64, Ordering};
@@ -74,6 +74,19 @@ impl RingSegment {
     #[inline]
     pub(crate) fn was_damaged(&self) -> bool {
         self.mapping.was_damaged()
+    }
+
+    /// Whether the file no longer says that it is this bus's: somebody made it anew under those who have
+    /// it mapped, as by cutting it to nothing and making it grow again.
+    pub(crate) fn is_foreign(&self) -> bool {
+        const WORDS: usize = 2;
+        let place = std::mem::offset_of!(RawFileHeader, bus_id);
+        let Some(words) = self.mapping.slice::<AtomicU64>(place, WORDS) else { return true };
+        let (halves, _) = self.header().bus_id.as_chunks();
+        words
+            .iter()
+            .zip(halves)
+            .any(|(word, half)| word.load(Ordering::Relaxed) != u64::from_ne_bytes(*half))
     }
 
     /// The file and its lock.
