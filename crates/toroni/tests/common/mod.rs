@@ -28,6 +28,7 @@ impl Fixture {
     }
 
     /// A bus with the defaults.
+    #[allow(dead_code, reason = "each test takes what it needs")]
     pub(crate) fn open(&self) -> Bus {
         self.config().open("b").unwrap()
     }

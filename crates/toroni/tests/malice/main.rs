@@ -1,0 +1,166 @@
+//! Participants that mean ill, with the rights that they have: a subscriber writes `readers` and locks what
+//! it likes in it, a publisher does so with every file. `docs/security.md` says what they can do and what
+//! they cannot; the tests are its evidence.
+//!
+//! - `subscriber`: what one subscriber can do to publishers and to others.
+//! - `publisher`: what one publisher can do to subscribers and to others.
+//! - `descriptors`: what a process that is started by a participant inherits.
+//!
+//! The attackers are threads that write into the files, which is what a process with the same rights could
+//! do. Bytes that make no sense at all are the matter of the test `hostile`.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod descriptors;
+mod publisher;
+mod subscriber;
+
+use common::Fixture;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use toroni::{BusConfig, Policy};
+
+/// Bytes of the stream: the smallest there can be.
+pub(crate) const CAPACITY: u64 = 64 << 10;
+/// So long a call may take that must end, on a busy machine.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+/// Offsets of `crates/toroni/src/ring/layout.rs`.
+pub(crate) mod at {
+    pub(crate) const LOCK: u64 = 4096;
+    pub(crate) const TAIL: u64 = LOCK + 8;
+    pub(crate) const RESERVED: u64 = 4096 + 128;
+    pub(crate) const TABLE: u64 = 8192;
+    pub(crate) const STREAM: u64 = TABLE + 4096;
+    pub(crate) const SLEEPS: u64 = 128;
+    pub(crate) const ARMS: u64 = 128 + 128;
+    pub(crate) const JOINS: u64 = 128 + 3 * 128;
+    pub(crate) const SLOTS_USED: u64 = 128 + 4 * 128;
+    pub(crate) const LEASES: u64 = 1 << 40;
+
+    /// Where a slot begins; generation, state, position and, in `readers`, flags and arms within it.
+    pub(crate) const fn slot(number: u64) -> u64 {
+        4096 + number * 128
+    }
+    pub(crate) const STATE: u64 = 4;
+    pub(crate) const POSITION: u64 = 8;
+    pub(crate) const FLAGS: u64 = 20;
+    pub(crate) const SLOT_ARMS: u64 = 64;
+}
+
+/// A small bus.
+pub(crate) fn config(fixture: &Fixture, policy: Policy) -> BusConfig {
+    fixture
+        .config()
+        .capacity(CAPACITY)
+        .topic_table_bytes(4096)
+        .max_publishers(4)
+        .max_subscribers(4)
+        .policy(policy)
+}
+
+/// A file of the bus in the attacker's hands.
+pub(crate) struct Raw(File);
+
+impl Raw {
+    pub(crate) fn open(fixture: &Fixture, name: &str) -> Self {
+        let path = fixture.path().join("b").join(name);
+        Self(File::options().read(true).write(true).open(path).unwrap())
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        &self.0
+    }
+
+    pub(crate) fn get(&self, offset: u64) -> u64 {
+        let mut bytes = [0; 8];
+        self.0.read_exact_at(&mut bytes, offset).unwrap();
+        u64::from_ne_bytes(bytes)
+    }
+
+    pub(crate) fn put(&self, offset: u64, value: u64) {
+        self.0.write_all_at(&value.to_ne_bytes(), offset).unwrap();
+    }
+
+    pub(crate) fn put_u32(&self, offset: u64, value: u32) {
+        self.0.write_all_at(&value.to_ne_bytes(), offset).unwrap();
+    }
+
+    /// Locks `count` bytes from `byte` on, as a lease is locked, until the file is closed.
+    pub(crate) fn lock(&self, byte: u64, count: u64) {
+        // SAFETY: `zeroed` is a valid flock, of numbers only.
+        let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+        lock.l_type = i16::try_from(libc::F_WRLCK).unwrap();
+        lock.l_start = i64::try_from(byte).unwrap();
+        lock.l_len = i64::try_from(count).unwrap();
+        // SAFETY: an open descriptor and a flock.
+        let answer = unsafe { libc::fcntl(self.0.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
+        assert_eq!(answer, 0, "{}", std::io::Error::last_os_error());
+    }
+
+    /// Gives the memory of the file back, and leaves its size.
+    pub(crate) fn punch(&self) {
+        let length = i64::try_from(self.0.metadata().unwrap().len()).unwrap();
+        let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        // SAFETY: an open descriptor.
+        let answer = unsafe { libc::fallocate(self.0.as_raw_fd(), mode, 0, length) };
+        assert_eq!(answer, 0, "{}", std::io::Error::last_os_error());
+    }
+}
+
+/// Does `work` while another thread does `attack` again and again.
+pub(crate) fn under<T>(attack: impl Fn() + Sync, work: impl FnOnce() -> T) -> T {
+    struct End<'a>(&'a AtomicBool);
+    impl Drop for End<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let end = AtomicBool::new(false);
+    attack();
+    std::thread::scope(|scope| {
+        let _end = End(&end);
+        scope.spawn(|| {
+            while !end.load(Ordering::Relaxed) {
+                attack();
+            }
+        });
+        work()
+    })
+}
+
+/// Whether this is a process in which the test `name` (its path within the program) runs alone, with all
+/// descriptors to itself. If not, it has run in one, and passed.
+pub(crate) fn is_alone(name: &str) -> bool {
+    const CHILD: &str = "TORONI_TEST_ALONE";
+    if std::env::var_os(CHILD).is_some() {
+        return true;
+    }
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.args([name, "--exact", "--test-threads=1", "--nocapture"]).env(CHILD, "1");
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{output:?}");
+    false
+}
+
+/// Does `work`, and ends the whole program if that takes too long: a thread that hangs cannot be ended.
+pub(crate) fn in_time<T>(what: &str, work: impl FnOnce() -> T) -> T {
+    let (done, waits) = std::sync::mpsc::channel::<()>();
+    let what = what.to_owned();
+    let watch = std::thread::spawn(move || {
+        if waits.recv_timeout(LONG) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            eprintln!("{what}: it takes longer than {LONG:?}");
+            std::process::exit(101);
+        }
+    });
+    let result = work();
+    drop(done);
+    watch.join().unwrap();
+    result
+}

@@ -1,0 +1,172 @@
+//! A publisher that means ill: it may write every file of the bus. The stream says what it likes; but those
+//! who read it get on, and get out.
+
+use crate::common::Fixture;
+use crate::{CAPACITY, LONG, Raw, at, config, in_time, under};
+use std::time::{Duration, Instant};
+use toroni::{OpenError, Policy, PublishError, ReceiveError, Start};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// The ring is full of messages for others, and the mark up to where they are valid goes ahead of the
+/// reader, round and round.
+#[test]
+fn an_endless_stream_for_others_holds_up_no_call_that_has_a_limit() {
+    /// So large that the attacker keeps ahead also on a busy machine.
+    const CAPACITY: u64 = 4 << 20;
+    let fixture = Fixture::new();
+    let bus = config(&fixture, Policy::Overwrite).capacity(CAPACITY).open("b").unwrap();
+    let publisher = bus.publisher("other").unwrap();
+    // Of 16 bytes each, so that each lap is laid out as the one before.
+    for _ in 0..2 * CAPACITY / 16 / 1024 {
+        publisher.burst(&[[7; 8]; 1024]).unwrap();
+    }
+    let (readers, ring) = (Raw::open(&fixture, "readers"), Raw::open(&fixture, "ring"));
+    // Where the stream ends, another message.
+    let end = at::STREAM + ring.get(at::TAIL) % CAPACITY;
+    ring.put(end, ring.get(end + 16));
+    let builder = bus.subscriber().pattern("mine").start(Start::Oldest);
+    let mut subscriber = builder.build().unwrap();
+    let attack = || {
+        let position = readers.get(at::slot(0) + at::POSITION);
+        ring.put(at::RESERVED, (position + CAPACITY) & !1023);
+    };
+    under(attack, || {
+        let began = subscriber.position();
+        let end = Instant::now() + LONG;
+        let mut longest = 0;
+        while subscriber.position() - began < 16 * CAPACITY {
+            // Lapped it may be, or told of nonsense.
+            let before = subscriber.position();
+            in_time("receive_timeout", || subscriber.receive_timeout(MS).is_ok());
+            in_time("try_receive", || subscriber.try_receive().is_ok());
+            longest = longest.max(subscriber.position() - before);
+            assert!(Instant::now() < end, "the attack has no effect: {}", before - began);
+        }
+        // Each of them looks twice at the most, unless its deadline has not come.
+        assert!(longest <= 5 * CAPACITY, "a call went on for {} laps", longest / CAPACITY);
+    });
+}
+
+/// The mark is now here, now there.
+#[test]
+fn whoever_joins_or_looks_gets_an_answer_while_the_stream_moves_to_and_fro() {
+    let fixture = Fixture::new();
+    let bus = config(&fixture, Policy::Overwrite).open("b").unwrap();
+    let publisher = bus.publisher("a").unwrap();
+    for _ in 0..2 * CAPACITY / 16 {
+        publisher.publish([7; 8]).unwrap();
+    }
+    let ring = Raw::open(&fixture, "ring");
+    let (tail, reserved) = (ring.get(at::TAIL), ring.get(at::RESERVED));
+    let attack = || {
+        ring.put(at::RESERVED, reserved + (1 << 40));
+        ring.put(at::RESERVED, reserved);
+        ring.put(at::TAIL, tail - CAPACITY / 2);
+        ring.put(at::TAIL, tail);
+    };
+    under(attack, || {
+        for _ in 0..50 {
+            for start in [Start::Latest, Start::Oldest, Start::Position(tail - 160)] {
+                let builder = bus.subscriber().pattern("**").start(start);
+                if let Ok(mut subscriber) = in_time("subscribe", || builder.build()) {
+                    in_time("receive_timeout", || subscriber.receive_timeout(MS).is_ok());
+                }
+            }
+            let _ = in_time("topics", || bus.topics());
+            let _ = in_time("stats", || bus.stats());
+        }
+    });
+}
+
+/// The lock says that somebody has it who lives and does not give it back.
+#[test]
+fn a_lock_that_is_never_given_back_is_an_error_where_there_is_a_limit() {
+    let fixture = Fixture::new();
+    let bus = config(&fixture, Policy::default()).open("b").unwrap();
+    let publisher = bus.publisher("a").unwrap();
+    let other = config(&fixture, Policy::default()).open("b").unwrap();
+    let others = other.publisher("a").unwrap();
+    let ring = Raw::open(&fixture, "ring");
+    let publishers = Raw::open(&fixture, "publishers");
+    let word_of = |slot: u64| {
+        let generation = publishers.get(at::slot(slot)) & 0x3_FFFF;
+        u32::try_from((slot + 1) << 18 | generation).unwrap()
+    };
+    ring.put_u32(at::LOCK, word_of(1));
+    for _ in 0..2 {
+        assert!(matches!(publisher.try_publish(b"x"), Err(PublishError::Busy)));
+        let late = in_time("publishing", || publisher.publish_timeout(b"x", 20 * MS));
+        assert!(matches!(late, Err(PublishError::Timeout)), "{late:?}");
+    }
+    let said = publisher.publish_timeout(b"x", MS).unwrap_err().to_string();
+    assert!(said.contains("toroni info"), "{said}");
+    // It dies, and is taken over from.
+    drop((others, other));
+    in_time("publishing", || publisher.publish(b"x")).unwrap();
+
+    // A dead one is kept alive by a lock on its byte.
+    publishers.lock(at::LEASES + 1, 1);
+    ring.put_u32(at::LOCK, word_of(1));
+    let late = in_time("publishing", || publisher.publish_timeout(b"x", 20 * MS));
+    assert!(matches!(late, Err(PublishError::Timeout)), "{late:?}");
+    drop(publishers);
+    in_time("publishing", || publisher.publish(b"x")).unwrap();
+
+    // Nobody can be meant.
+    for word in [u32::MAX >> 2, 1, 4 << 18 | 1, 0xC000_0000 | 4000 << 18] {
+        ring.put_u32(at::LOCK, word);
+        in_time("publishing", || publisher.publish(b"x")).unwrap();
+    }
+}
+
+#[test]
+fn all_slots_can_be_taken_which_is_an_error_for_new_publishers_alone() {
+    let fixture = Fixture::new();
+    let bus = config(&fixture, Policy::default()).open("b").unwrap();
+    let publisher = bus.publisher("a").unwrap();
+    let mut subscriber = bus.subscribe("**").unwrap();
+    let publishers = Raw::open(&fixture, "publishers");
+    publishers.lock(at::LEASES + 1, 1023);
+    let other = config(&fixture, Policy::default()).open("b").unwrap();
+    let refused = other.publisher("a").map(drop).unwrap_err();
+    assert!(matches!(refused, OpenError::TooManyPublishers { limit: 4 }), "{refused}");
+    publisher.publish(b"x").unwrap();
+    assert_eq!(subscriber.receive().unwrap().payload(), b"x");
+}
+
+/// Cut to nothing and made to grow again between two looks, a file raises no fault: it holds zeros.
+#[test]
+fn a_ring_that_was_made_anew_under_its_users_is_noticed() {
+    for punch in [false, true] {
+        let fixture = Fixture::new();
+        let bus = config(&fixture, Policy::default()).open("b").unwrap();
+        let publisher = bus.publisher("a").unwrap();
+        let mut subscriber = bus.subscribe("**").unwrap();
+        for _ in 0..100 {
+            publisher.publish(b"x").unwrap();
+            assert!(subscriber.receive().is_ok());
+        }
+        let ring = Raw::open(&fixture, "ring");
+        if punch {
+            ring.punch();
+        } else {
+            let length = ring.file().metadata().unwrap().len();
+            ring.file().set_len(0).unwrap();
+            ring.file().set_len(length).unwrap();
+        }
+        let end = Instant::now() + LONG;
+        let error = loop {
+            match subscriber.receive_timeout(20 * MS) {
+                Ok(None) => assert!(Instant::now() < end, "the subscriber was never told"),
+                Ok(Some(message)) => panic!("a message out of nothing: {message:?}"),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error, ReceiveError::Corrupt(_)), "{error}");
+        let told = (0..3 * CAPACITY / 1000).find_map(|_| publisher.publish([7; 992]).err());
+        assert!(matches!(told, Some(PublishError::Corrupt(_))), "{told:?}");
+        assert!(bus.subscribe("**").is_ok() || bus.stats().is_err());
+        assert!(config(&fixture, Policy::default()).open_existing("b").is_err());
+    }
+}

@@ -1,0 +1,194 @@
+//! A subscriber that means ill: it may write all of `readers`, lock any byte of it, and change the sockets.
+
+use crate::common::Fixture;
+use crate::{CAPACITY, LONG, Raw, at, config, in_time, is_alone, under};
+use std::os::unix::net::UnixDatagram;
+use std::time::{Duration, Instant};
+use toroni::{NotifyKind, OpenError, Policy, PublishError};
+
+const MS: Duration = Duration::from_millis(1);
+const ACTIVE: u32 = 1;
+const GATES: u32 = 1;
+const HAS_SOCKET: u32 = 2;
+
+/// A subscriber that always says that it has just not read the oldest message, with every counter in
+/// motion, and with its lease held.
+fn be_as_slow_as_allowed(readers: &Raw, ring: &Raw) {
+    let slot = at::slot(3);
+    let oldest = ring.get(at::RESERVED).saturating_sub(CAPACITY);
+    readers.put(slot + at::POSITION, oldest);
+    readers.put_u32(slot + at::FLAGS, GATES);
+    readers.put_u32(slot + at::STATE, ACTIVE);
+    readers.put_u32(at::SLOTS_USED, u32::MAX);
+    for counter in [at::JOINS, at::SLEEPS, at::ARMS, slot + at::SLOT_ARMS] {
+        readers.put(counter, readers.get(counter).wrapping_add(1));
+    }
+}
+
+#[test]
+fn publishers_are_delayed_as_the_policy_says_and_no_longer() {
+    let limit = 5 * MS;
+    for policy in [
+        Policy::Wait { limit: Some(limit) },
+        Policy::Bounded { budget: limit, per: 50 * MS },
+        Policy::Overwrite,
+    ] {
+        let fixture = Fixture::new();
+        let bus = config(&fixture, policy).open("b").unwrap();
+        let publisher = bus.publisher("a").unwrap();
+        publisher.publish(b"first").unwrap();
+        let (readers, ring) = (Raw::open(&fixture, "readers"), Raw::open(&fixture, "ring"));
+        readers.lock(at::LEASES + 3, 1);
+        let began = Instant::now();
+        in_time("publishing", || {
+            under(
+                || be_as_slow_as_allowed(&readers, &ring),
+                || {
+                    // Three laps of the ring.
+                    for _ in 0..3 * CAPACITY / 1000 {
+                        publisher.publish([7; 992]).unwrap();
+                    }
+                },
+            );
+        });
+        // Once a block at the most: 64 of them a lap.
+        assert!(began.elapsed() < LONG, "{policy:?}: {:?}", began.elapsed());
+        let waited = bus.stats().unwrap().publishers.unwrap()[0].waits;
+        assert_eq!(waited > 0, policy != Policy::Overwrite, "the attack has no effect: {policy:?}");
+    }
+}
+
+/// That is what was asked for: but each call can have a limit of its own.
+#[test]
+fn a_policy_without_a_limit_can_be_used_to_stop_publishers() {
+    let fixture = Fixture::new();
+    let bus = config(&fixture, Policy::Wait { limit: None }).open("b").unwrap();
+    let publisher = bus.publisher("a").unwrap();
+    publisher.publish(b"first").unwrap();
+    let (readers, ring) = (Raw::open(&fixture, "readers"), Raw::open(&fixture, "ring"));
+    let publish_laps =
+        || (0..3 * CAPACITY / 1000).try_for_each(|_| publisher.publish_timeout([7; 992], 100 * MS));
+    readers.lock(at::LEASES + 3, 1);
+    be_as_slow_as_allowed(&readers, &ring);
+    let stopped = in_time("publishing", publish_laps);
+    assert!(matches!(stopped, Err(PublishError::Timeout)), "{stopped:?}");
+    assert!(matches!(publisher.try_publish([7; 30_000]), Err(PublishError::Full)));
+    // It dies, or leaves.
+    drop(readers);
+    in_time("publishing", publish_laps).unwrap();
+}
+
+/// The slot of a subscriber says that it is far behind, which somebody else has written there. The publisher
+/// is in the same process, and knows better.
+#[test]
+fn a_publisher_is_not_told_to_wait_for_itself_by_others() {
+    let fixture = Fixture::new();
+    let bus = config(&fixture, Policy::Wait { limit: Some(LONG) }).open("b").unwrap();
+    let publisher = bus.publisher("a").unwrap();
+    let mut subscriber = bus.subscribe("**").unwrap();
+    let readers = Raw::open(&fixture, "readers");
+    for _ in 0..4 {
+        while subscriber.try_receive().unwrap().is_some() {}
+        let position = subscriber.position();
+        readers.put(at::slot(0) + at::POSITION, position.saturating_sub(CAPACITY / 2));
+        for _ in 0..CAPACITY * 3 / 4 / 1000 {
+            publisher.try_publish([7; 992]).unwrap();
+        }
+    }
+    // What it has really not read still counts.
+    while publisher.try_publish([7; 992]).is_ok() {}
+    assert!(matches!(publisher.publish([7; 992]), Err(PublishError::WouldWaitForItself)));
+}
+
+#[test]
+fn all_slots_can_be_taken_which_is_an_error_for_subscribers_alone() {
+    let fixture = Fixture::new();
+    let bus = config(&fixture, Policy::default()).open("b").unwrap();
+    let publisher = bus.publisher("a").unwrap();
+    let readers = Raw::open(&fixture, "readers");
+    readers.lock(at::LEASES, 1024);
+    let refused = bus.subscribe("**").unwrap_err();
+    assert!(matches!(refused, OpenError::TooManySubscribers { limit: 4 }), "{refused}");
+    assert!(refused.to_string().contains("close some"), "{refused}");
+    for _ in 0..3 * CAPACITY / 1000 {
+        publisher.publish([7; 992]).unwrap();
+    }
+    bus.publisher("b").unwrap().publish(b"new").unwrap();
+    drop(readers);
+    drop(bus.subscribe("**").unwrap());
+}
+
+/// It binds a socket for each slot there is, and asks for wake-ups without end.
+#[test]
+fn a_publisher_opens_a_descriptor_for_each_slot_at_the_most() {
+    if !is_alone("subscriber::a_publisher_opens_a_descriptor_for_each_slot_at_the_most") {
+        return;
+    }
+    let fixture = Fixture::new();
+    let config = config(&fixture, Policy::Overwrite).notify(NotifyKind::Datagram);
+    let bus = config.max_subscribers(32).open("b").unwrap();
+    let publisher = bus.publisher("a").unwrap();
+    publisher.publish(b"first").unwrap();
+    let readers = Raw::open(&fixture, "readers");
+    let _sockets: Vec<UnixDatagram> = (0..64)
+        .map(|slot| {
+            let path = fixture.path().join(format!("b/sockets/{slot}.7"));
+            UnixDatagram::bind(path).unwrap()
+        })
+        .collect();
+    let ask = |count: u64| {
+        readers.put_u32(at::SLOTS_USED, u32::MAX);
+        for slot in (0..32).map(at::slot) {
+            readers.put_u32(slot, 7);
+            readers.put_u32(slot + at::STATE, ACTIVE);
+            readers.put_u32(slot + at::FLAGS, HAS_SOCKET);
+            readers.put(slot + at::SLOT_ARMS, count);
+        }
+        readers.put(at::ARMS, count);
+    };
+    let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let before = open();
+    in_time("publishing", || {
+        for count in 1..200 {
+            ask(count);
+            publisher.publish(b"x").unwrap();
+        }
+    });
+    let wakes = bus.stats().unwrap().publishers.unwrap()[0].wakes;
+    assert!(wakes >= 32, "the attack has no effect: {wakes}");
+    assert!((before + 1..=before + 32).contains(&open()), "{before} and then {}", open());
+}
+
+/// The memory of the file is taken away while it is mapped. What is read there is 0.
+#[test]
+fn publishers_go_on_when_the_file_has_holes() {
+    let fixture = Fixture::new();
+    let bus = config(&fixture, Policy::default()).open("b").unwrap();
+    let publisher = bus.publisher("a").unwrap();
+    let subscriber = bus.subscribe("**").unwrap();
+    Raw::open(&fixture, "readers").punch();
+    in_time("publishing", || {
+        for _ in 0..3 * CAPACITY / 1000 {
+            publisher.publish([7; 992]).unwrap();
+        }
+    });
+    bus.publisher("b").unwrap().publish(b"another").unwrap();
+    drop(subscriber);
+}
+
+/// Only a file that was made for it can be sealed, against those who write it or make it smaller.
+#[test]
+fn files_cannot_be_sealed() {
+    let fixture = Fixture::new();
+    let _bus = config(&fixture, Policy::default()).open("b").unwrap();
+    for name in ["ring", "publishers", "readers"] {
+        let raw = Raw::open(&fixture, name);
+        let descriptor = std::os::fd::AsRawFd::as_raw_fd(raw.file());
+        for seal in [libc::F_SEAL_SEAL, libc::F_SEAL_SHRINK, libc::F_SEAL_GROW, libc::F_SEAL_WRITE]
+        {
+            // SAFETY: an open descriptor.
+            let answer = unsafe { libc::fcntl(descriptor, libc::F_ADD_SEALS, seal) };
+            assert_eq!(answer, -1, "{name} was sealed");
+        }
+    }
+}
