@@ -31,8 +31,8 @@
 //!
 //! - [`Bus`]: opened by name; [`BusConfig`] has the options.
 //! - [`Publisher`]: one topic; publish, try, time-out, batch, burst, in place.
-//! - [`Subscriber`]: patterns; blocking, polling, a descriptor for event loops, in place; async with the
-//!   feature `tokio`.
+//! - [`Subscriber`]: patterns; blocking, polling, a descriptor for event loops, in place, one or many at a
+//!   time; async with the feature `tokio`.
 //! - [`Router`]: one subscriber, many handlers.
 //! - [`Policy`]: what happens when a subscriber is slow.
 //! - [`admin`]: lists and cleans up.
@@ -83,9 +83,9 @@ pub(crate) mod topic;
 
 #[cfg(not(loom))]
 pub use bus::{
-    Borrowed, Bus, BusConfig, BusId, BusStats, LockOwner, Message, Publisher, PublisherStats,
-    Reopened, Router, Start, Subscriber, SubscriberBuilder, SubscriberSlotStats, SubscriberStats,
-    TopicStats, WaitStrategy, admin,
+    Borrowed, Bus, BusConfig, BusId, BusStats, InPlace, LockOwner, Message, Publisher,
+    PublisherStats, Reopened, Router, Start, Subscriber, SubscriberBuilder, SubscriberSlotStats,
+    SubscriberStats, TopicStats, WaitStrategy, admin,
 };
 pub use error::{BurstError, Corrupt, Forked, OpenError, PublishError, ReceiveError};
 pub use ring::racy::{RacyBytes, RacyBytesMut};

@@ -154,6 +154,15 @@ fn receive(subscriber: &mut Subscriber) {
         Ok(true)
     });
     drain(subscriber, |subscriber| {
+        let Some(mut run) = subscriber.try_receive_in_place()? else { return Ok(false) };
+        for message in run.by_ref() {
+            assert!((message.payload().words().len() as u64) < CAPACITY / 8);
+            let _ = (message.topic().len(), message.timestamp(), message.payload().array::<9>(1));
+        }
+        let _ = run.validate();
+        Ok(true)
+    });
+    drain(subscriber, |subscriber| {
         Ok(subscriber.receive_timeout(Duration::from_micros(100))?.is_some())
     });
     let _ = subscriber.fd().map(|fd| fd.as_fd().try_clone_to_owned().is_ok());

@@ -49,6 +49,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         checker: Checker::Tests("ring::"),
     },
     Mutant {
+        name: "run_validated_by_its_last",
+        mistake: "messages that were read in place together count if the newest of them is intact",
+        checker: Checker::Tests("ring::"),
+    },
+    Mutant {
         name: "tail_for_reserved",
         mistake: "a reader validates what it copied against `tail`, which moves after the copy",
         checker: Checker::Tests("ring::"),

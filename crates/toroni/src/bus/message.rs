@@ -1,11 +1,7 @@
-//! A received message, copied or in place.
+//! A received message, in memory of this process; `in_place` has those that are not.
 
-use crate::error::{Corrupt, ReceiveError};
-use crate::ring::memory::Ring;
-use crate::ring::racy::RacyBytes;
-use crate::ring::reader::Seen;
 use crate::ring::window::Window;
-use crate::topic::frame::{Extensions, MAX_EXTENSIONS_BYTES, Tag, TopicId, decode};
+use crate::topic::frame::{Extensions, Tag, TopicId, decode};
 use crate::topic::interest::Interest;
 use crate::topic::table::Mirror;
 use std::borrow::Cow;
@@ -17,7 +13,7 @@ use std::time::{Duration, SystemTime};
 pub(super) struct Received {
     /// The names of topics; it has those of all messages that the interest has accepted.
     pub(super) mirror: Mirror,
-    /// Extensions and payload, or, of a message in place, what can be extensions.
+    /// Extensions and payload, or, of a message in place, its extensions where its tag does not tell them.
     pub(super) window: Window,
     /// Whether the message was left where it is, in the ring.
     pub(super) in_place: bool,
@@ -54,7 +50,7 @@ impl<'a> Message<'a> {
     /// The topic it was published on.
     #[must_use]
     pub fn topic(&self) -> &'a str {
-        topic_of(self.tag(), &self.parts().0, &self.0.mirror)
+        topic_of(self.tag(), self.parts().0.inline_topic, &self.0.mirror)
     }
 
     /// Its bytes.
@@ -100,7 +96,7 @@ impl<'a> Message<'a> {
     /// ([`BusConfig::timestamps`](crate::BusConfig::timestamps)).
     #[must_use]
     pub fn timestamp(&self) -> Option<SystemTime> {
-        timestamp_of(&self.parts().0)
+        timestamp_of(self.parts().0.timestamp_ns)
     }
 
     /// Whether it was posted to everything below its topic, too.
@@ -153,104 +149,14 @@ impl fmt::Debug for Message<'_> {
     }
 }
 
-/// A message where it lies in shared memory.
-///
-/// What is read of it counts only if [`Self::validate`] succeeds afterwards; see
-/// [`Subscriber::borrow`](crate::Subscriber::borrow) for an example.
-pub struct Borrowed<'a> {
-    ring: Ring<'a>,
-    mirror: &'a Mirror,
-    seen: Seen,
-    extensions: Extensions<'a>,
-    payload: RacyBytes<'a>,
-}
-
-impl<'a> Borrowed<'a> {
-    pub(super) fn new(ring: Ring<'a>, received: &'a Received) -> Result<Self, Corrupt> {
-        let Received { mirror, window, in_place } = received;
-        let seen = window.last();
-        let length = seen.length as usize;
-        let front = window.body(if *in_place { length.min(MAX_EXTENSIONS_BYTES) } else { length });
-        let at = |corrupt| Corrupt { position: seen.position, ..corrupt };
-        let (extensions, offset) =
-            decode(Tag::from_raw(seen.tag), front).map_err(|error| at(error.into()))?;
-        let payload = if *in_place {
-            let words = ring.words_from(seen.body() + offset as u64);
-            length.checked_sub(offset).and_then(|length| RacyBytes::new(words, length))
-        } else {
-            front.get(offset..).map(RacyBytes::private)
-        };
-        let payload = payload.ok_or_else(|| {
-            at(Corrupt { what: "length", value: seen.length.into(), position: 0 })
-        })?;
-        Ok(Self { ring, mirror, seen, extensions, payload })
-    }
-
-    /// The topic it was published on.
-    #[must_use]
-    pub fn topic(&self) -> &'a str {
-        topic_of(Tag::from_raw(self.seen.tag), &self.extensions, self.mirror)
-    }
-
-    /// Its bytes, in place.
-    #[must_use]
-    pub fn payload(&self) -> RacyBytes<'a> {
-        self.payload
-    }
-
-    /// As [`Message::position`].
-    #[must_use]
-    pub fn position(&self) -> u64 {
-        self.seen.position
-    }
-
-    /// As [`Message::sequence`].
-    #[must_use]
-    pub fn sequence(&self) -> u64 {
-        self.seen.sequence
-    }
-
-    /// As [`Message::timestamp`].
-    #[must_use]
-    pub fn timestamp(&self) -> Option<SystemTime> {
-        timestamp_of(&self.extensions)
-    }
-
-    /// Whether all that was read so far is what was published. To be asked after the last read, and
-    /// before anything is done with it.
-    ///
-    /// # Errors
-    /// [`ReceiveError::Lapped`] with this one message as lost: a publisher may have begun to overwrite
-    /// it. The subscriber's next call tells what else was lost.
-    pub fn validate(&self) -> Result<(), ReceiveError> {
-        if self.payload.is_private() || self.ring.is_intact(self.seen.position) {
-            return Ok(());
-        }
-        let lost_bytes = self.seen.next_position() - self.seen.position;
-        Err(ReceiveError::Lapped { lost_messages: 1, lost_bytes })
-    }
-}
-
-impl fmt::Debug for Borrowed<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Borrowed")
-            .field("topic", &self.topic())
-            .field("position", &self.position())
-            .field("sequence", &self.sequence())
-            .field("length", &self.payload.len())
-            .finish_non_exhaustive()
-    }
-}
-
 /// The topic of a message that its subscriber's interest has accepted, so that the mirror has it.
-fn topic_of<'a>(tag: Tag, extensions: &Extensions<'a>, mirror: &'a Mirror) -> &'a str {
+pub(super) fn topic_of<'a>(tag: Tag, inline_topic: Option<&'a str>, mirror: &'a Mirror) -> &'a str {
     if tag.topic() == TopicId::INLINE {
-        return extensions.inline_topic.unwrap_or_default();
+        return inline_topic.unwrap_or_default();
     }
     mirror.name(tag.topic()).map_or("", |topic| topic.as_str())
 }
 
-fn timestamp_of(extensions: &Extensions<'_>) -> Option<SystemTime> {
-    SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(extensions.timestamp_ns?))
+pub(super) fn timestamp_of(timestamp_ns: Option<u64>) -> Option<SystemTime> {
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(timestamp_ns?))
 }

@@ -19,6 +19,7 @@ mod config;
 mod descriptor;
 mod disk;
 mod held;
+mod in_place;
 mod local;
 mod message;
 mod pace;
@@ -36,7 +37,8 @@ mod views;
 
 pub use config::BusConfig;
 pub use disk::Reopened;
-pub use message::{Borrowed, Message};
+pub use in_place::{Borrowed, InPlace};
+pub use message::Message;
 pub use pace::WaitStrategy;
 pub use publisher::Publisher;
 pub use router::Router;

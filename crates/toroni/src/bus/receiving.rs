@@ -1,6 +1,7 @@
 //! The subscriber at work: the next message that is for it, its position for publishers, its waits.
 
 use super::Subscriber;
+use super::in_place::is_told_by_tag;
 use super::message::Message;
 use super::pace::{Step, WaitStrategy};
 use super::views::{
@@ -160,18 +161,19 @@ impl Subscriber {
         Ok(Refill::Again)
     }
 
-    /// Copies a record out of the ring by itself, or what can be its extensions, and goes behind it.
+    /// Copies a record out of the ring by itself, or leaves it there, and goes behind it.
     fn take(&mut self, seen: Seen, body: Body) -> Result<(), ReceiveError> {
         let ring = ring_of(&self.subscribing.ring);
         let scratch = self.received.window.set(&seen);
         let copied = match body {
             Body::Whole => self.cursor.copy(ring, &seen, scratch),
-            Body::Extensions => self.cursor.copy_front(ring, &seen, MAX_EXTENSIONS_BYTES, scratch),
+            Body::InPlace if is_told_by_tag(&seen) => Ok(()),
+            Body::InPlace => self.cursor.copy_front(ring, &seen, MAX_EXTENSIONS_BYTES, scratch),
         };
         if let Err(interrupted) = copied {
             return Err(self.interrupted(interrupted));
         }
-        self.received.in_place = matches!(body, Body::Extensions);
+        self.received.in_place = matches!(body, Body::InPlace);
         self.cursor.advance(&seen);
         self.counts.received += 1;
         // A copy no longer needs the ring; what is read in place is counted with the next call.
@@ -407,8 +409,8 @@ enum Refill {
 #[derive(Clone, Copy)]
 pub(super) enum Body {
     Whole,
-    /// As many bytes as extensions can have.
-    Extensions,
+    /// Nothing, or as many bytes as extensions can have, if the tag does not tell how many those are.
+    InPlace,
 }
 
 #[inline]

@@ -2,11 +2,10 @@
 
 use super::descriptor::Descriptor;
 use super::local::LocalReader;
-use super::message::{Borrowed, Message, Received};
+use super::message::{Message, Received};
 use super::pace::{Pace, WaitStrategy};
 use super::receiving::Body;
 use super::subscribing::{ReaderClaim, Subscribing};
-use super::views::ring_of;
 use crate::error::{OpenError, ReceiveError};
 use crate::notify::{FutexWaiter, Waiter};
 use crate::ring::reader::Cursor;
@@ -219,41 +218,6 @@ impl Subscriber {
             self.wait(Some(deadline))?;
         }
         Ok(Some(self.last()))
-    }
-
-    /// Looks at the next message in place, without a copy, if there is one. The next call goes on
-    /// behind it.
-    ///
-    /// A publisher may overwrite the bytes while they are read: nothing read counts unless
-    /// [`Borrowed::validate`] succeeds afterwards.
-    ///
-    /// ```
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let directory = std::env::temp_dir().join(format!("toroni-doc-borrow-{}", std::process::id()));
-    /// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
-    /// # let mut subscriber = bus.subscribe("**")?;
-    /// # bus.publisher("camera/frame")?.publish(&[7; 4096])?;
-    /// if let Some(frame) = subscriber.borrow()? {
-    ///     // Only a part of a large message is needed: nothing else is copied.
-    ///     let mut header = [0; 16];
-    ///     frame.payload().copy_to(0, &mut header);
-    ///     frame.validate()?; // before anything is done with it
-    ///     println!("a frame that begins with {header:?}");
-    /// }
-    /// # std::fs::remove_dir_all(directory)?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// See [`ReceiveError`].
-    pub fn borrow(&mut self) -> Result<Option<Borrowed<'_>>, ReceiveError> {
-        // What the previous call returned may have been in place; it is done with now.
-        self.count_position();
-        if !self.try_next(Body::Extensions)? {
-            return Ok(None);
-        }
-        Ok(Some(Borrowed::new(ring_of(&self.subscribing.ring), &self.received)?))
     }
 
     /// Adds a pattern. A message that matches several is received once.

@@ -98,10 +98,24 @@ pub(crate) fn load_bytes(words: &[AtomicU64], offset: usize, into: &mut [u8]) {
         *byte = words[at / 8].load(Ordering::Relaxed).to_ne_bytes()[at % 8];
         at += 1;
     }
-    for chunk in rest.chunks_mut(8) {
+    let (whole, tail) = rest.as_chunks_mut::<8>();
+    let run = &words[at / 8..][..whole.len()];
+    at += whole.len() * 8;
+    if bulk::EXISTS && whole.len() >= bulk::FEWEST_WORDS {
+        // SAFETY: both are `whole.len()` words long; they cannot overlap, since `into` is borrowed
+        // mutably. It need not be aligned.
+        unsafe {
+            let to = whole.as_mut_ptr().cast::<u64>();
+            bulk::copy(run.as_ptr().cast::<u64>(), to, whole.len());
+        }
+    } else {
+        for (bytes, word) in whole.iter_mut().zip(run) {
+            *bytes = word.load(Ordering::Relaxed).to_ne_bytes();
+        }
+    }
+    if !tail.is_empty() {
         let bytes = words[at / 8].load(Ordering::Relaxed).to_ne_bytes();
-        chunk.copy_from_slice(&bytes[..chunk.len()]);
-        at += 8;
+        tail.copy_from_slice(&bytes[..tail.len()]);
     }
 }
 
@@ -120,11 +134,8 @@ pub(crate) fn store_bytes(words: &[AtomicU64], offset: usize, from: &[u8]) {
     };
     patch(at, head);
     at += head.len();
-    for bytes in whole {
-        words[at / 8].store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
-        at += 8;
-    }
-    patch(at, tail);
+    store_in_row(&words[at / 8..], whole.as_flattened());
+    patch(at + whole.len() * 8, tail);
 }
 
 /// Private memory for a copied record: whole words, read as bytes.

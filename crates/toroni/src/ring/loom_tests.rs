@@ -15,6 +15,7 @@
 use super::copy::Scratch;
 use super::memory::{Mark, Ring};
 use super::reader::{Cursor, Interrupted};
+use super::run::Run;
 use super::testing::{Memory, body, tag};
 use super::window::Window;
 use super::writer::{Record, Session};
@@ -74,6 +75,18 @@ fn read_first_window(ring: Ring<'_>) {
     }
 }
 
+/// As [`read_first`], where it lies.
+fn read_first_in_place(ring: Ring<'_>) {
+    let cursor = Cursor { position: START, sequence: 0 };
+    let Ok(Some(seen)) = cursor.look(ring) else { return };
+    let run = Run::behind(ring, &seen);
+    let mut words = [0; 2];
+    ring.load(seen.body(), &mut words);
+    if run.is_intact().is_ok() {
+        assert!(words.map(u64::to_ne_bytes).as_flattened() == body(0, LENGTH), "torn");
+    }
+}
+
 /// Starts a reader. Models let their readers run behind the writers at first: loom looks back from a
 /// load to the last store, but from a store not beyond the last load, which may be the writer's own.
 fn reader(memory: &Arc<Memory>, read: impl FnOnce(Ring<'_>) + 'static) -> thread::JoinHandle<()> {
@@ -106,6 +119,17 @@ fn loom_nothing_torn_gets_into_a_window() {
     model(3, || {
         let memory = Arc::new(laid());
         let reader = reader(&memory, read_first_window);
+        write_one(memory.ring(), false);
+        write_one(memory.ring(), false);
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_nothing_torn_in_place_counts() {
+    model(3, || {
+        let memory = Arc::new(laid());
+        let reader = reader(&memory, read_first_in_place);
         write_one(memory.ring(), false);
         write_one(memory.ring(), false);
         reader.join().unwrap();

@@ -13,6 +13,7 @@ pub(crate) mod copy;
 pub(crate) mod memory;
 pub(crate) mod racy;
 pub(crate) mod reader;
+pub(crate) mod run;
 pub(crate) mod slots;
 pub(crate) mod window;
 pub(crate) mod writer;

@@ -23,21 +23,25 @@ enum Source<'a> {
 
 impl<'a> RacyBytes<'a> {
     /// The first `length` bytes of `words`; `None` if there are not so many.
+    #[inline]
     pub(crate) fn new(words: &'a [AtomicU64], length: usize) -> Option<Self> {
         (length.div_ceil(8) <= words.len())
             .then(|| Self(Source::Ring { words: &words[..length.div_ceil(8)], length }))
     }
 
     /// Bytes that nobody else writes.
+    #[inline]
     pub(crate) fn private(bytes: &'a [u8]) -> Self {
         Self(Source::Private(bytes))
     }
 
+    #[inline]
     pub(crate) fn is_private(self) -> bool {
         matches!(self.0, Source::Private(_))
     }
 
     /// Number of bytes.
+    #[inline]
     #[must_use]
     pub fn len(self) -> usize {
         match self.0 {
@@ -47,6 +51,7 @@ impl<'a> RacyBytes<'a> {
     }
 
     /// Whether there are none.
+    #[inline]
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.len() == 0
@@ -60,6 +65,61 @@ impl<'a> RacyBytes<'a> {
                 .then(|| words[offset / 8].load(Ordering::Relaxed).to_ne_bytes()[offset % 8]),
             Source::Private(bytes) => bytes.get(offset).copied(),
         }
+    }
+
+    /// The `N` bytes from `offset` on, if there are so many: a number, say.
+    ///
+    /// ```
+    /// # fn look(payload: toroni::RacyBytes<'_>) -> Option<u32> {
+    /// payload.array(4).map(u32::from_le_bytes)
+    /// # }
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn array<const N: usize>(self, offset: usize) -> Option<[u8; N]> {
+        if self.len().checked_sub(offset)? < N {
+            return None;
+        }
+        let mut bytes = [0; N];
+        match self.0 {
+            // The common case: all of it is in one word.
+            Source::Ring { words, .. } if N > 0 && offset % 8 + N <= 8 => {
+                let word = words[offset / 8].load(Ordering::Relaxed).to_ne_bytes();
+                bytes.copy_from_slice(&word[offset % 8..][..N]);
+            }
+            Source::Ring { words, .. } => copy::load_bytes(words, offset, &mut bytes),
+            Source::Private(whole) => bytes.copy_from_slice(&whole[offset..][..N]),
+        }
+        Some(bytes)
+    }
+
+    /// All bytes, eight at a time, for sums and searches; behind the last one stand zeros.
+    ///
+    /// ```
+    /// # fn look(payload: toroni::RacyBytes<'_>) -> u64 {
+    /// payload.words().map(u64::from_le_bytes).fold(0, u64::wrapping_add)
+    /// # }
+    /// ```
+    #[inline]
+    pub fn words(self) -> impl ExactSizeIterator<Item = [u8; 8]> + 'a {
+        let length = self.len();
+        (0..length.div_ceil(8)).map(move |number| {
+            let left = length - number * 8;
+            let mut bytes = [0; 8];
+            match self.0 {
+                Source::Ring { words, .. } => {
+                    bytes = words[number].load(Ordering::Relaxed).to_ne_bytes();
+                    if left < 8 {
+                        bytes[left..].fill(0);
+                    }
+                }
+                Source::Private(whole) => {
+                    let left = left.min(8);
+                    bytes[..left].copy_from_slice(&whole[number * 8..][..left]);
+                }
+            }
+            bytes
+        })
     }
 
     /// Copies bytes from `offset` on into all of `into`.
@@ -193,12 +253,29 @@ mod tests {
                 let mut part = vec![0; length - offset];
                 read.copy_to(offset, &mut part);
                 assert_eq!(part, bytes);
+                let private = RacyBytes::private(&expected);
+                for view in [read, private] {
+                    let words: Vec<u8> = view.words().flatten().collect();
+                    assert_eq!(view.words().len(), length.div_ceil(8));
+                    assert!(words.starts_with(&expected) && words.len() < length + 8);
+                    assert!(words[length..].iter().all(|byte| *byte == 0));
+                    assert_eq!(view.array(offset), expected.get(offset..).and_then(first::<1>));
+                    assert_eq!(view.array(offset), expected.get(offset..).and_then(first::<3>));
+                    assert_eq!(view.array(offset), expected.get(offset..).and_then(first::<8>));
+                    assert_eq!(view.array(offset), expected.get(offset..).and_then(first::<21>));
+                    assert_eq!(view.array(offset), Some([]));
+                    assert_eq!(view.array::<0>(length + 1), None);
+                }
                 assert_eq!(read.get(length), None);
                 assert_eq!(read.get(offset), expected.get(offset).copied());
                 // SAFETY: only this thread uses the words.
                 assert_eq!(unsafe { read.as_slice() }, expected);
             }
         }
+    }
+
+    fn first<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {
+        bytes.first_chunk().copied()
     }
 
     #[test]

@@ -120,6 +120,30 @@ impl Tag {
         self.flags() & !TO_DESCENDANTS == KIND_MESSAGE && self.topic().0 != TopicId::INLINE.0
     }
 
+    /// Bytes of the extensions, where the tag alone tells, which is where the record carries no topic, and makes
+    /// sense as far as the tag goes; else `None`: [`decode`] tells.
+    #[inline]
+    pub(crate) const fn extensions_bytes(self) -> Option<usize> {
+        if self.is_plain() {
+            return Some(0);
+        }
+        let flags = self.flags();
+        if flags & !(TO_DESCENDANTS | TIMESTAMP | ORIGIN) != KIND_MESSAGE
+            || self.topic().0 == TopicId::INLINE.0
+        {
+            return None;
+        }
+        let timestamp = if flags & TIMESTAMP != 0 { TIMESTAMP_BYTES } else { 0 };
+        let origin = if flags & ORIGIN != 0 { ORIGIN_BYTES } else { 0 };
+        Some(timestamp + origin)
+    }
+
+    /// Whether a timestamp stands at the front of the extensions.
+    #[inline]
+    pub(crate) const fn has_timestamp(self) -> bool {
+        self.flags() & TIMESTAMP != 0
+    }
+
     #[inline]
     const fn flags(self) -> u8 {
         self.0.to_le_bytes()[0]

@@ -1,0 +1,416 @@
+//! Receiving in place: messages are looked at where they lie in the ring, one by one or in runs.
+
+use super::Subscriber;
+use super::message::{Received, timestamp_of, topic_of};
+use super::receiving::Body;
+use super::views::ring_of;
+use crate::error::{Corrupt, ReceiveError};
+use crate::ring::memory::Ring;
+use crate::ring::racy::RacyBytes;
+use crate::ring::reader::{Cursor, Seen};
+use crate::ring::run::Run;
+use crate::sync::Ordering;
+use crate::topic::frame::{Extensions, MAX_EXTENSIONS_BYTES, Tag, decode};
+use crate::topic::interest::Interest;
+use crate::topic::table::Mirror;
+use std::fmt;
+use std::time::{Duration, Instant, SystemTime};
+
+impl Subscriber {
+    /// Receives the messages that are there, in place, without a copy; waits for the first of them.
+    ///
+    /// A publisher may overwrite a message while it is read: nothing read of it counts unless
+    /// [`Borrowed::validate`] succeeds afterwards, or [`InPlace::validate`] for all of them together.
+    /// Where publishers wait for this subscriber, as they do unless it is too slow for the bus's
+    /// [`Policy`](crate::Policy), they wait for the messages of a run until the next call on it.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = std::env::temp_dir().join(format!("toroni-doc-in-place-{}", std::process::id()));
+    /// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
+    /// # let mut subscriber = bus.subscribe("**")?;
+    /// # bus.publisher("trades")?.publish_batch(&[[7; 1024]; 3])?;
+    /// # let mut total = 0;
+    /// for trade in subscriber.receive_in_place()? {
+    ///     let amount = trade.payload().array(16).map(u32::from_le_bytes);
+    ///     trade.validate()?; // before anything is done with it
+    ///     total += u64::from(amount.ok_or("too short")?);
+    /// }
+    /// # assert_eq!(total, 3 * 0x0707_0707);
+    /// # std::fs::remove_dir_all(directory)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// See [`ReceiveError`]. After [`ReceiveError::Lapped`] the next call goes on behind the loss.
+    pub fn receive_in_place(&mut self) -> Result<InPlace<'_>, ReceiveError> {
+        // What the previous call returned may have been in place; it is done with now.
+        self.count_position();
+        while !self.next(Body::InPlace)? {
+            self.wait(None)?;
+        }
+        self.in_place()
+    }
+
+    /// As [`Self::receive_in_place`], and does not wait. `None` means what it means for
+    /// [`Self::try_receive`].
+    ///
+    /// # Errors
+    /// See [`ReceiveError`].
+    #[inline]
+    pub fn try_receive_in_place(&mut self) -> Result<Option<InPlace<'_>>, ReceiveError> {
+        self.count_position();
+        if !self.try_next(Body::InPlace)? {
+            return Ok(None);
+        }
+        self.in_place().map(Some)
+    }
+
+    /// As [`Self::receive_in_place`], and waits no longer than `timeout`; then `None`.
+    ///
+    /// # Errors
+    /// See [`ReceiveError`].
+    pub fn receive_in_place_timeout(
+        &mut self,
+        timeout: Duration,
+    ) -> Result<Option<InPlace<'_>>, ReceiveError> {
+        let Some(deadline) = Instant::now().checked_add(timeout) else {
+            return self.receive_in_place().map(Some);
+        };
+        self.count_position();
+        while !self.next(Body::InPlace)? {
+            if Instant::now() >= deadline {
+                return Ok(None);
+            }
+            self.wait(Some(deadline))?;
+        }
+        self.in_place().map(Some)
+    }
+
+    /// Looks at the next message in place, without a copy, if there is one: the first of those that
+    /// [`Self::try_receive_in_place`] would return. The next call goes on behind it.
+    ///
+    /// A publisher may overwrite the bytes while they are read: nothing read counts unless
+    /// [`Borrowed::validate`] succeeds afterwards.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = std::env::temp_dir().join(format!("toroni-doc-borrow-{}", std::process::id()));
+    /// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
+    /// # let mut subscriber = bus.subscribe("**")?;
+    /// # bus.publisher("camera/frame")?.publish(&[7; 4096])?;
+    /// if let Some(frame) = subscriber.borrow()? {
+    ///     // Only a part of a large message is needed: nothing else is copied.
+    ///     let mut header = [0; 16];
+    ///     frame.payload().copy_to(0, &mut header);
+    ///     frame.validate()?; // before anything is done with it
+    ///     println!("a frame that begins with {header:?}");
+    /// }
+    /// # std::fs::remove_dir_all(directory)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// See [`ReceiveError`].
+    #[inline]
+    pub fn borrow(&mut self) -> Result<Option<Borrowed<'_>>, ReceiveError> {
+        self.count_position();
+        if !self.try_next(Body::InPlace)? {
+            return Ok(None);
+        }
+        let ring = ring_of(&self.subscribing.ring);
+        Ok(Some(Borrowed::received(ring, &self.received)?))
+    }
+
+    /// The message that was received last, and what follows it.
+    #[inline]
+    fn in_place(&mut self) -> Result<InPlace<'_>, ReceiveError> {
+        let ring = ring_of(&self.subscribing.ring);
+        let first = Borrowed::received(ring, &self.received)?;
+        let is_private = !self.received.in_place;
+        let run = if is_private {
+            // The cursor stands behind the window, which has more to hand out.
+            Run::ended(ring, self.cursor)
+        } else {
+            Run::behind(ring, &first.seen)
+        };
+        Ok(InPlace {
+            first: Some(first),
+            is_private,
+            run,
+            mirror: &self.received.mirror,
+            interest: &self.interest,
+            count: 0,
+            cursor: &mut self.cursor,
+            received: &mut self.counts.received,
+        })
+    }
+}
+
+/// Messages where they lie in shared memory, in a row: those that were there when they were asked for, and
+/// those that come while it is used, up to about a 64th of the ring.
+///
+/// It is an iterator. The first message is received by the call that returned this, each other one when it
+/// is handed out; the subscriber's next call goes on behind the last one. The messages outlive this: all of
+/// them stay until the subscriber's next call.
+///
+/// It ends, too, where a publisher has overtaken the subscriber, or something is wrong: the next call tells.
+pub struct InPlace<'a> {
+    run: Run<'a>,
+    mirror: &'a Mirror,
+    interest: &'a Interest,
+    first: Option<Borrowed<'a>>,
+    /// Whether the first message is a copy that an earlier call has made; then it is the only one.
+    is_private: bool,
+    /// Messages that were handed out behind the first.
+    count: u64,
+    /// The subscriber's, to which this is added when dropped.
+    cursor: &'a mut Cursor,
+    received: &'a mut u64,
+}
+
+impl InPlace<'_> {
+    /// Whether all that was read so far, of all messages that were handed out, is what was published: one
+    /// question for many messages, in place of [`Borrowed::validate`] for each. To be asked after the last
+    /// read, and before anything is done with what was read.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = std::env::temp_dir().join(format!("toroni-doc-run-{}", std::process::id()));
+    /// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
+    /// # let mut subscriber = bus.subscribe("**")?;
+    /// # bus.publisher("trades")?.publish_batch(&[[7; 1024]; 3])?;
+    /// let mut trades = subscriber.receive_in_place()?;
+    /// let mut sum = 0;
+    /// for trade in trades.by_ref().take(1000) {
+    ///     sum += trade.payload().array(16).map_or(0, |bytes| u64::from(u32::from_le_bytes(bytes)));
+    /// }
+    /// trades.validate()?;
+    /// println!("{sum}");
+    /// # std::fs::remove_dir_all(directory)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ReceiveError::Lapped`] with the messages so far as lost, those of other topics in between included: a
+    /// publisher may have begun to overwrite the oldest. The subscriber's next call tells what else was lost.
+    #[inline]
+    pub fn validate(&self) -> Result<(), ReceiveError> {
+        if self.is_private {
+            return Ok(());
+        }
+        self.run.is_intact().map_err(|(lost_messages, lost_bytes)| ReceiveError::Lapped {
+            lost_messages,
+            lost_bytes,
+        })
+    }
+}
+
+impl<'a> InPlace<'a> {
+    /// The next message, where something has to be asked for it.
+    #[cold]
+    fn next_slowly(&mut self) -> Option<Borrowed<'a>> {
+        if let Some(first) = self.first.take() {
+            self.want_more(&first.seen);
+            return Some(first);
+        }
+        loop {
+            let seen = self.run.look()?;
+            let tag = Tag::from_raw(seen.tag);
+            // Where more has to be asked than is known here, the run ends: the next call asks.
+            let is_mine = self.interest.answer(tag.topic(), tag.is_to_descendants())?;
+            let message = Borrowed::in_ring(self.run.ring(), self.mirror, seen)?;
+            self.run.pass(&seen);
+            if is_mine {
+                self.want_more(&seen);
+                self.count += 1;
+                return Some(message);
+            }
+        }
+    }
+
+    fn want_more(&mut self, seen: &Seen) {
+        if Tag::from_raw(seen.tag).is_plain() {
+            self.run.want_more(seen);
+        }
+    }
+}
+
+impl<'a> Iterator for InPlace<'a> {
+    type Item = Borrowed<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Borrowed<'a>> {
+        if let Some(seen) = self.run.next_wanted() {
+            self.count += 1;
+            return Borrowed::plain(self.run.ring(), self.mirror, seen);
+        }
+        self.next_slowly()
+    }
+}
+
+impl Drop for InPlace<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        *self.cursor = self.run.cursor();
+        *self.received += self.count;
+    }
+}
+
+impl fmt::Debug for InPlace<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Cursor { position, sequence } = self.run.cursor();
+        formatter
+            .debug_struct("InPlace")
+            .field("first", &self.first)
+            .field("position", &position)
+            .field("sequence", &sequence)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A message where it lies in shared memory.
+///
+/// What is read of it counts only if [`Self::validate`] succeeds afterwards; see
+/// [`Subscriber::borrow`] for an example.
+pub struct Borrowed<'a> {
+    ring: Ring<'a>,
+    mirror: &'a Mirror,
+    seen: Seen,
+    inline_topic: Option<&'a str>,
+    timestamp_ns: Option<u64>,
+    payload: RacyBytes<'a>,
+}
+
+impl<'a> Borrowed<'a> {
+    /// A message in the ring that has no extensions.
+    #[inline(always)]
+    fn plain(ring: Ring<'a>, mirror: &'a Mirror, seen: Seen) -> Option<Self> {
+        let length = seen.length as usize;
+        let words = ring.run(seen.body(), length.div_ceil(8))?;
+        let payload = RacyBytes::new(words, length)?;
+        Some(Self { ring, mirror, seen, inline_topic: None, timestamp_ns: None, payload })
+    }
+
+    /// A message in the ring, where its tag tells what it is made of, and its length is enough for that.
+    fn in_ring(ring: Ring<'a>, mirror: &'a Mirror, seen: Seen) -> Option<Self> {
+        let tag = Tag::from_raw(seen.tag);
+        let extensions = tag.extensions_bytes()?;
+        let length = (seen.length as usize).checked_sub(extensions)?;
+        let words = ring.run(seen.body() + extensions as u64, length.div_ceil(8))?;
+        // As the payload, this counts only behind the validation.
+        let timestamp_ns = tag.has_timestamp().then(|| {
+            let word = ring.word(seen.body()).load(Ordering::Relaxed);
+            u64::from_le_bytes(word.to_ne_bytes())
+        });
+        let payload = RacyBytes::new(words, length)?;
+        Some(Self { ring, mirror, seen, inline_topic: None, timestamp_ns, payload })
+    }
+
+    /// The message that was received last.
+    #[inline]
+    fn received(ring: Ring<'a>, received: &'a Received) -> Result<Self, Corrupt> {
+        let seen = received.window.last();
+        if received.in_place && is_told_by_tag(&seen) {
+            let length =
+                Corrupt { what: "length", value: seen.length.into(), position: seen.position };
+            return Self::in_ring(ring, &received.mirror, seen).ok_or(length);
+        }
+        Self::copied(ring, received)
+    }
+
+    /// A message of which at least the extensions were copied.
+    #[cold]
+    fn copied(ring: Ring<'a>, received: &'a Received) -> Result<Self, Corrupt> {
+        let Received { mirror, window, in_place } = received;
+        let seen = window.last();
+        let length = seen.length as usize;
+        let front = window.body(if *in_place { length.min(MAX_EXTENSIONS_BYTES) } else { length });
+        let at = |corrupt| Corrupt { position: seen.position, ..corrupt };
+        let (extensions, offset) =
+            decode(Tag::from_raw(seen.tag), front).map_err(|error| at(error.into()))?;
+        let payload = if *in_place {
+            let words = ring.words_from(seen.body() + offset as u64);
+            length.checked_sub(offset).and_then(|length| RacyBytes::new(words, length))
+        } else {
+            front.get(offset..).map(RacyBytes::private)
+        };
+        let payload = payload.ok_or_else(|| {
+            at(Corrupt { what: "length", value: seen.length.into(), position: 0 })
+        })?;
+        let Extensions { inline_topic, timestamp_ns, .. } = extensions;
+        Ok(Self { ring, mirror, seen, inline_topic, timestamp_ns, payload })
+    }
+
+    /// The topic it was published on.
+    #[must_use]
+    pub fn topic(&self) -> &'a str {
+        topic_of(Tag::from_raw(self.seen.tag), self.inline_topic, self.mirror)
+    }
+
+    /// Its bytes, in place.
+    #[inline]
+    #[must_use]
+    pub fn payload(&self) -> RacyBytes<'a> {
+        self.payload
+    }
+
+    /// As [`Message::position`](crate::Message::position).
+    #[inline]
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.seen.position
+    }
+
+    /// As [`Message::sequence`](crate::Message::sequence).
+    #[inline]
+    #[must_use]
+    pub fn sequence(&self) -> u64 {
+        self.seen.sequence
+    }
+
+    /// As [`Message::timestamp`](crate::Message::timestamp); as the payload, it counts only behind
+    /// [`Self::validate`].
+    #[must_use]
+    pub fn timestamp(&self) -> Option<SystemTime> {
+        timestamp_of(self.timestamp_ns)
+    }
+
+    /// Whether all that was read so far is what was published. To be asked after the last read, and
+    /// before anything is done with it.
+    ///
+    /// # Errors
+    /// [`ReceiveError::Lapped`] with this one message as lost: a publisher may have begun to overwrite
+    /// it. The subscriber's next call tells what else was lost.
+    #[inline]
+    pub fn validate(&self) -> Result<(), ReceiveError> {
+        if self.payload.is_private() || self.ring.is_intact(self.seen.position) {
+            return Ok(());
+        }
+        let lost_bytes = self.seen.next_position() - self.seen.position;
+        Err(ReceiveError::Lapped { lost_messages: 1, lost_bytes })
+    }
+}
+
+/// Whether the tag of a record tells where its payload begins, and it is long enough for that. Of others the
+/// front is copied, to be decoded.
+#[inline]
+pub(super) fn is_told_by_tag(seen: &Seen) -> bool {
+    let extensions = Tag::from_raw(seen.tag).extensions_bytes();
+    extensions.is_some_and(|extensions| extensions <= seen.length as usize)
+}
+
+impl fmt::Debug for Borrowed<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Borrowed")
+            .field("topic", &self.topic())
+            .field("position", &self.position())
+            .field("sequence", &self.sequence())
+            .field("length", &self.payload.len())
+            .finish_non_exhaustive()
+    }
+}
