@@ -2,7 +2,7 @@
 
 use toroni_rig::transport::{Transport as _, Wait};
 use toroni_rig::transports::{
-    NamedPipes, TcpStreams, Toroni, ToroniBatch, UnixSeqpacket, UnixStreams,
+    NamedPipes, TcpStreams, Toroni, ToroniBatch, ToroniInPlace, UnixSeqpacket, UnixStreams,
 };
 
 /// One row of a table.
@@ -44,6 +44,12 @@ impl Contender {
     /// What stands before its row.
     pub(super) fn label(&self) -> String {
         match self.manner {
+            Manner::Single if self.transport == ToroniInPlace::NAME => {
+                format!("{}, read in place", self.peer)
+            }
+            Manner::Several if self.transport == ToroniInPlace::NAME => {
+                format!("{}, {SEVERAL} a call, read in place", self.peer)
+            }
             Manner::Single => self.peer.to_owned(),
             Manner::Several if self.transport == ToroniBatch::NAME => {
                 format!("{}, batches of {SEVERAL}", self.peer)
@@ -80,8 +86,12 @@ pub(super) fn all(wait: Wait) -> Vec<Contender> {
         }
         if name == Toroni::NAME {
             all.push(Contender { transport: ToroniBatch::NAME, ..manner(Manner::Several) });
+            // The others that can read in place always do.
+            for how in [Manner::Single, Manner::Several, Manner::InPlace] {
+                all.push(Contender { transport: ToroniInPlace::NAME, ..manner(how) });
+            }
         }
-        if [Toroni::NAME, "aeron", "iceoryx2"].contains(&name) {
+        if ["aeron", "iceoryx2"].contains(&name) {
             all.push(manner(Manner::InPlace));
         }
     }

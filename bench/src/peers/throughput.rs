@@ -167,9 +167,13 @@ impl Grid {
                     "publish_batch: all messages of a call become visible together".to_owned(),
                 ),
                 (
+                    "read in place".to_owned(),
+                    "receive_in_place: receivers copy nothing, as Aeron's and iceoryx2's never do".to_owned(),
+                ),
+                (
                     "in place".to_owned(),
                     "one call a message, which is made where the transport keeps it; only its number \
-                     is written"
+                     is written; read in place"
                         .to_owned(),
                 ),
             ],

@@ -4,11 +4,13 @@ mod seqpacket;
 mod streams;
 mod toroni;
 mod toroni_batch;
+mod toroni_in_place;
 
 pub use seqpacket::{PacketReceiver, PacketSender, UnixSeqpacket};
 pub use streams::{NamedPipes, StreamReceiver, StreamSender, TcpStreams, UnixStreams};
 pub use toroni::{Toroni, ToroniReceiver, ToroniSender};
 pub use toroni_batch::{ToroniBatch, ToroniBatchSender};
+pub use toroni_in_place::{ToroniInPlace, ToroniInPlaceReceiver};
 
 use crate::Failure;
 use crate::child::Child;
@@ -16,9 +18,10 @@ use crate::transport::Transport;
 use crate::workload;
 
 /// The names of these transports.
-pub const NAMES: [&str; 6] = [
+pub const NAMES: [&str; 7] = [
     Toroni::NAME,
     ToroniBatch::NAME,
+    ToroniInPlace::NAME,
     UnixSeqpacket::NAME,
     UnixStreams::NAME,
     TcpStreams::NAME,
@@ -33,6 +36,7 @@ pub fn perform(child: &mut Child) -> Result<(), Failure> {
     match child.job().transport.as_str() {
         Toroni::NAME => workload::perform::<Toroni>(child),
         ToroniBatch::NAME => workload::perform::<ToroniBatch>(child),
+        ToroniInPlace::NAME => workload::perform::<ToroniInPlace>(child),
         UnixSeqpacket::NAME => workload::perform::<UnixSeqpacket>(child),
         UnixStreams::NAME => workload::perform::<UnixStreams>(child),
         TcpStreams::NAME => workload::perform::<TcpStreams>(child),

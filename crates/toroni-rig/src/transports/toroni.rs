@@ -129,6 +129,13 @@ pub struct ToroniReceiver {
     subscriber: Subscriber,
 }
 
+impl ToroniReceiver {
+    /// For other ways to receive by it.
+    pub(super) fn subscriber(&mut self) -> &mut Subscriber {
+        &mut self.subscriber
+    }
+}
+
 impl Receiver for ToroniReceiver {
     #[inline]
     fn poll(&mut self, mut each: impl FnMut(&[u8])) -> Result<usize, Failure> {
