@@ -5,7 +5,7 @@ use std::time::Duration;
 use system_tests::info::number;
 use system_tests::worker::{BUS, Stage, Worker};
 use system_tests::{Watchdog, wait_until};
-use toroni::NotifyKind;
+use toroni::{LockKind, NotifyKind, PublishError};
 
 fn stage(notify: NotifyKind) -> Stage {
     Stage::new(|config| config.capacity(64 << 10).notify(notify))
@@ -80,4 +80,38 @@ fn whoever_closes_all_descriptors_is_told_that_its_lease_is_lost() {
     assert!(status.success(), "{status}{}", worker.running.explained());
     let _ = stage.root.succeed(&["clean"]);
     stage.root.assert_clean_leaves_nothing();
+}
+
+#[test]
+fn a_child_that_is_made_under_the_lock_neither_commits_nor_unlocks() {
+    let _watchdog = Watchdog::start("fork", Duration::from_secs(300));
+    for lock in [LockKind::Lease, LockKind::Robust] {
+        for case in ["case=inside", "case=beside"] {
+            let mut stage = Stage::new(|config| config.capacity(64 << 10).lock(lock));
+            let bus = stage.bus();
+            let mut subscriber = bus.subscribe("**").expect("a subscriber");
+            let publisher = bus.publisher("fork/test").expect("a publisher");
+            let mut worker = stage.start("fork", &[case]);
+            worker.running.expect("inside");
+            // The child has ended, and its parent is at it still.
+            let tried = publisher.publish_timeout(b"early", Duration::from_millis(50));
+            assert!(matches!(tried, Err(PublishError::Timeout)), "{lock:?} {case}: {tried:?}");
+            let early = subscriber.try_receive().expect("a look").map(|message| message.to_owned());
+            assert!(early.is_none(), "{lock:?} {case}: {early:?}");
+            worker.running.tell("go on");
+            worker.running.expect("outside");
+            publisher.publish(b"late").expect("published");
+            for expected in [&b"whole"[..], b"late"] {
+                let message = subscriber.receive().expect("received");
+                assert_eq!(message.payload(), expected, "{lock:?} {case}");
+            }
+            assert!(subscriber.try_receive().expect("a look").is_none(), "{lock:?} {case}");
+            worker.running.tell("go on");
+            let status = worker.running.wait();
+            assert!(status.success(), "{lock:?} {case}: {status}{}", worker.running.explained());
+            drop((publisher, subscriber, bus));
+            stage.root.info(BUS).assert_no_dead(true);
+            stage.root.assert_clean_leaves_nothing();
+        }
+    }
 }

@@ -73,7 +73,8 @@ impl Terms {
     }
 }
 
-/// The writer lock in this thread's hands, with the end of the stream. Dropped, it unlocks.
+/// The writer lock in this thread's hands, with the end of the stream. Dropped, it unlocks; in the child
+/// of a `fork` that happened meanwhile, it is the parent's, and nothing is done.
 pub(super) struct Held<'a> {
     publishing: &'a Publishing,
     pub(super) session: Session<'a>,
@@ -91,6 +92,9 @@ impl Held<'_> {
 impl Drop for Held<'_> {
     #[inline]
     fn drop(&mut self) {
+        if self.publishing.check_fork().is_err() {
+            return;
+        }
         crash::point(CrashPoint::BeforeUnlock);
         self.publishing.lock.release(self.publishing.ring.control());
         if self.waited {
@@ -314,7 +318,11 @@ impl Publishing {
         let result = {
             let _mark = held::mark(self.bus_id);
             // Should `fill` unwind, `held` unlocks, and nothing is visible.
-            held.session.write_with(tag, extensions, length, fill)
+            held.session.write_with(tag, extensions, length, |words| {
+                let result = fill(words);
+                // `fill` may have forked: then it returns twice, and the lock is the parent's.
+                self.check_fork().map(|()| result)
+            })?
         };
         self.count(1, bytes);
         drop(held);

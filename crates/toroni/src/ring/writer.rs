@@ -200,14 +200,14 @@ impl<'a> Session<'a> {
     }
 
     /// Writes one record of `length` bytes behind its extensions, whose payload `fill` writes in
-    /// place, and commits it. If `fill` unwinds, nothing becomes visible.
-    pub(crate) fn write_with<R>(
+    /// place, and commits it. If `fill` unwinds, or fails, nothing becomes visible.
+    pub(crate) fn write_with<R, E>(
         &mut self,
         tag: u32,
         extensions: &[u8],
         length: u32,
-        fill: impl FnOnce(&'a [AtomicU64]) -> R,
-    ) -> R {
+        fill: impl FnOnce(&'a [AtomicU64]) -> Result<R, E>,
+    ) -> Result<R, E> {
         #[expect(clippy::cast_possible_truncation, reason = "at most MAX_EXTENSIONS_BYTES")]
         let whole = extensions.len() as u32 + length;
         let bytes = record_bytes(whole);
@@ -219,11 +219,11 @@ impl<'a> Session<'a> {
             // an older message.
             self.ring.word(payload + u64::from(length)).store(0, Ordering::Relaxed);
         }
-        let result = fill(self.ring.words_from(payload));
+        let result = fill(self.ring.words_from(payload))?;
         self.end_stream_at(self.tail + bytes);
         self.mark_blocks(self.tail, bytes, self.sequence.wrapping_add(1));
         self.commit(header(whole, tag), bytes, 1);
-        result
+        Ok(result)
     }
 
     /// Writes records under one commit: readers see all of them or none. `bytes` is their sum, for

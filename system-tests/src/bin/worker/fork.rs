@@ -1,7 +1,9 @@
 //! `fork`: what a child without exec may do, and what it must not take from its parent.
 //!
 //! `case`: `child` (it uses its parent's handles, drops them, and opens the bus anew), `orphan` (it
-//! outlives its parent), `daemon` (all descriptors are closed behind the library's back).
+//! outlives its parent), `daemon` (all descriptors are closed behind the library's back), `inside` (it
+//! is made while its parent writes a message in place, and returns from there, too), `beside` (by one
+//! thread, while another one writes a message in place).
 
 use crate::options::Options;
 use std::io::BufRead;
@@ -14,6 +16,8 @@ pub(crate) fn run(options: &Options) {
         "child" => child(options),
         "orphan" => orphan(options),
         "daemon" => daemon(options),
+        "inside" => inside(options),
+        "beside" => beside(options),
         case => panic!("no case {case:?}"),
     }
 }
@@ -121,6 +125,68 @@ fn daemon(options: &Options) {
     let (_bus, publisher, mut subscriber) = take_part(options);
     exchange(&publisher, &mut subscriber, b"anew");
     println!("anew");
+    wait_for_line();
+}
+
+/// Under the writer lock, which is the parent's alone.
+fn inside(options: &Options) {
+    let (_bus, publisher, _subscriber) = take_part(options);
+    let mut is_child = false;
+    let published = publisher.publish_with(5, |bytes| {
+        bytes.write(0, b"whole");
+        match fork() {
+            0 => {
+                is_child = true;
+                bytes.write(0, b"child");
+            }
+            child => {
+                assert_eq!(wait_for(child), 0, "the child failed");
+                bytes.write(0, b"whole");
+                println!("inside");
+                wait_for_line();
+            }
+        }
+    });
+    if is_child {
+        exit_with(|| {
+            assert!(matches!(published, Err(PublishError::Forked(_))), "{published:?}");
+        });
+    }
+    published.expect("published");
+    println!("outside");
+    wait_for_line();
+}
+
+fn beside(options: &Options) {
+    let (_bus, publisher, _subscriber) = take_part(options);
+    let (entered, enter) = std::sync::mpsc::channel();
+    let (go_on, told) = std::sync::mpsc::channel::<()>();
+    let writer = std::thread::spawn({
+        let publisher = publisher.clone();
+        move || {
+            publisher
+                .publish_with(5, |bytes| {
+                    entered.send(()).expect("somebody listens");
+                    told.recv().expect("somebody tells");
+                    bytes.write(0, b"whole");
+                })
+                .expect("published");
+        }
+    });
+    enter.recv().expect("the writer is under the lock");
+    match fork() {
+        0 => exit_with(|| {
+            let answer = publisher.publish(b"of the child");
+            assert!(matches!(answer, Err(PublishError::Forked(_))), "{answer:?}");
+            drop(publisher);
+        }),
+        child => assert_eq!(wait_for(child), 0, "the child failed"),
+    }
+    println!("inside");
+    wait_for_line();
+    go_on.send(()).expect("the writer");
+    writer.join().expect("the writer");
+    println!("outside");
     wait_for_line();
 }
 

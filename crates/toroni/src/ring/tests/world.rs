@@ -315,10 +315,11 @@ fn write_in_place(
                 resume_unwind(Box::new(Unwound));
             }
             ring.store(place + half as u64, &payload[half..]);
-        });
+            Ok::<_, std::convert::Infallible>(())
+        })
     };
     match catch_unwind(AssertUnwindSafe(fill)) {
-        Ok(()) => assert!(!unwinds),
+        Ok(Ok(())) => assert!(!unwinds),
         Err(cause) if cause.is::<Unwound>() => {}
         Err(cause) => resume_unwind(cause),
     }

@@ -219,13 +219,28 @@ fn a_writer_may_write_on_after_a_closure_unwound() {
     let mut session = Session::begin(ring, false).unwrap();
     session.reserve(session.wanted(200));
     let unwound = catch_unwind(AssertUnwindSafe(|| {
-        session.write_with(tag(7), &[1; 8], 40, |_| resume_unwind(Box::new(())));
+        session.write_with(tag(7), &[1; 8], 40, |_| -> Result<(), ()> {
+            resume_unwind(Box::new(()))
+        })
     }));
     assert!(unwound.is_err());
     session.write(Record { tag: tag(8), extensions: &[], payload: b"still here" });
     assert_eq!((session.tail(), session.sequence()), (24, 1));
     let seen = Cursor { position: 0, sequence: 0 }.look(ring).unwrap().unwrap();
     assert_eq!((seen.tag, seen.length), (tag(8), 10));
+}
+
+/// As in the child of a `fork` within the closure: its copy of the session ends, and nothing is visible.
+#[test]
+fn a_closure_that_fails_commits_nothing() {
+    let memory = Memory::new(512);
+    let ring = memory.ring();
+    let mut session = Session::begin(ring, false).unwrap();
+    session.reserve(session.wanted(200));
+    let failed = session.write_with(tag(7), &[1; 8], 40, |_| Err::<(), _>("refused"));
+    assert_eq!(failed, Err("refused"));
+    assert_eq!((session.tail(), session.sequence()), (0, 0));
+    assert!(Cursor { position: 0, sequence: 0 }.look(ring).unwrap().is_none());
 }
 
 /// Bytes behind the payload are 0, whatever an older message, or the closure that does not fill it
@@ -237,7 +252,7 @@ fn padding_is_zero() {
     memory.words[1..].iter().for_each(|word| word.store(u64::MAX, Ordering::Relaxed));
     let mut session = Session::begin(ring, false).unwrap();
     session.reserve(session.wanted(24));
-    session.write_with(1, &[], 9, |_| ());
+    session.write_with(1, &[], 9, |_| Ok::<_, ()>(())).unwrap();
     assert_eq!(ring.word(8).load(Ordering::Relaxed), u64::MAX, "the closure's own");
     assert_eq!(ring.word(16).load(Ordering::Relaxed), 0);
     assert_eq!(ring.word(24).load(Ordering::Relaxed), 0);
