@@ -104,6 +104,16 @@ impl Drop for Held<'_> {
     }
 }
 
+/// Wakes whoever sleeps, when dropped.
+struct Wakes<'a>(&'a Publishing);
+
+impl Drop for Wakes<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.wake();
+    }
+}
+
 impl Publishing {
     pub(super) fn new(parts: Parts) -> Self {
         let Parts { ring, readers, reader_leases, claim, wakers } = parts;
@@ -268,6 +278,9 @@ impl Publishing {
         terms: &Terms,
     ) -> Result<(), (usize, PublishError)> {
         self.check_fork().map_err(|error| (0, error))?;
+        // Dropped behind the unlock, also when a payload unwinds: what is committed by then must not
+        // wait for the next message.
+        let _wakes = Wakes(self);
         let mut held = self.hold(terms).map_err(|error| (0, error))?;
         let mut counted = held.end();
         let mut published = 0;
@@ -286,10 +299,7 @@ impl Publishing {
                 self.count_since(&held, counted);
                 held = match self.make_room(held, bytes, terms) {
                     Ok(held) => held,
-                    Err(error) => {
-                        self.wake();
-                        return Err((published, error));
-                    }
+                    Err(error) => return Err((published, error)),
                 };
                 counted = held.end();
             }
@@ -298,8 +308,6 @@ impl Publishing {
             published += 1;
         }
         self.count_since(&held, counted);
-        drop(held);
-        self.wake();
         Ok(())
     }
 
