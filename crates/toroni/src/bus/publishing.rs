@@ -324,7 +324,7 @@ impl Publishing {
         self.check_fork()?;
         let mut held = self.hold_with_room(bytes, terms)?;
         let result = {
-            let _mark = held::mark(self.bus_id);
+            let _mark = held::mark(self.bus_id).ok_or(PublishError::Reentrant)?;
             // Should `fill` unwind, `held` unlocks, and nothing is visible.
             held.session.write_with(tag, extensions, length, |words| {
                 let result = fill(words);
