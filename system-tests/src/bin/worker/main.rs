@@ -5,6 +5,7 @@
 //! reason on standard error.
 
 mod create;
+mod exec;
 mod fork;
 mod idle;
 mod join;
@@ -13,6 +14,7 @@ mod probe;
 mod publish;
 mod step;
 mod subscribe;
+mod thread;
 
 use options::Options;
 
@@ -28,6 +30,9 @@ fn main() {
         "create" => create::run(&options),
         "probe" => probe::run(&options),
         "fork" => fork::run(&options),
+        "exec" => exec::run(&options),
+        "stay" => exec::stay(),
+        "thread" => thread::run(&options),
         "idle" => idle::run(&options),
         role => panic!("no role {role:?}"),
     }
