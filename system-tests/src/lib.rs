@@ -8,6 +8,7 @@
 //! - [`payload`]: messages that tell whether they are whole; [`check`]: whether a stream of them is.
 //! - [`worker`]: starts processes of `src/bin/worker`, which publish and receive as fast as they can;
 //!   [`board`]: numbers that they share with the test.
+//! - [`wake`]: stamps of messages for those who sleep.
 //! - [`random`], [`watchdog`]: repeatable chance, and an end to tests that hang.
 //!
 //! Rules of these tests: every process is killed by its pid, nothing waits without a limit, and a
@@ -21,6 +22,7 @@ pub mod process;
 pub mod program;
 pub mod random;
 pub mod root;
+pub mod wake;
 pub mod watchdog;
 pub mod worker;
 

@@ -57,7 +57,15 @@ impl Stage {
     pub fn new(configure: impl FnOnce(BusConfig) -> BusConfig) -> Self {
         // If it has to be built, then before there is any load.
         let _ = program::path();
-        let root = TempRoot::new();
+        Self::on(TempRoot::new(), configure)
+    }
+
+    /// As [`Self::new`], in this directory.
+    ///
+    /// # Panics
+    /// If the bus cannot be created.
+    #[must_use]
+    pub fn on(root: TempRoot, configure: impl FnOnce(BusConfig) -> BusConfig) -> Self {
         configure(root.config()).create(BUS).expect("a new bus");
         let board = Board::open(&root.file("board"));
         Self { root, board, next_id: 0 }
@@ -97,6 +105,16 @@ impl Stage {
         self.start_with(&[], role, options, |command| {
             command.env("TORONI_CRASH", crash);
         })
+    }
+
+    /// As [`Self::start`], after `prepare` has had the command.
+    pub fn start_prepared(
+        &mut self,
+        role: &str,
+        options: &[&str],
+        prepare: impl FnOnce(&mut Command),
+    ) -> Worker {
+        self.start_with(&[], role, options, prepare)
     }
 
     /// Starts a worker that is ready when this returns.
@@ -172,6 +190,7 @@ impl Stage {
             .arg(format!("id={id}"))
             .args(options)
             .env_remove("TORONI_CRASH")
+            .env_remove("TORONI_SLEEP")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());

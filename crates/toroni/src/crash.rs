@@ -2,8 +2,11 @@
 //!
 //! Without the feature `crash-points` a `point` is nothing at all. With it, the environment
 //! variable `TORONI_CRASH=<name>[:<n>]` kills this process with SIGKILL when it reaches the step of
-//! that name for the n-th time (1 if not given). To add a step: add it to the enum, call `point`
+//! that name for the n-th time (1 if not given), and `TORONI_JITTER=<permille>[:<seed>]` lets it
+//! dawdle at as many of the steps, so that the moments between them last. To add a step: add it to the enum, call `point`
 //! where it happens, and the system tests walk it.
+
+use std::time::Duration;
 
 macro_rules! crash_points {
     ($($variant:ident = $name:literal, $what:literal;)*) => {
@@ -37,24 +40,60 @@ crash_points! {
     BeforeWake = "before-wake", "The lock is free; sleepers have not been woken.";
     TopicAppend = "topic-append", "A topic's name is written, but not counted.";
     MidBurst = "mid-burst", "Some messages of a burst are committed, the rest are not.";
+    AnnouncingWait = "announcing-wait", "A publisher announced its wait for room, under the lock.";
     WaitingForSpace = "waiting-for-space", "A publisher announced that it waits for room.";
+    WokenForSpace = "woken-for-space", "A publisher was woken for room, or looks again; it has no lock.";
+    BeforePassingOn = "before-passing-on", "A publisher had to wait, and has not woken the next one.";
+    MidBudget = "mid-budget", "A new interval of the budget has begun; the old one's spending stands.";
+    WaitingForLock = "waiting-for-lock", "A publisher announced that it waits for the lock.";
+    BeforeHandOver = "before-hand-over", "The lock is free; the publisher that waits is not woken.";
+    MidWake = "mid-wake", "Sleepers are about to be woken, or some of them have been.";
+    CreatorBegan = "creator-began", "The new bus is an empty directory, or file, without its name.";
+    MidFill = "mid-fill", "A file of the new bus has its size, but no header.";
+    MidSockets = "mid-sockets", "The directory of sockets is made; its permissions are not set.";
     MidCreation = "mid-creation", "The new bus is half built under its temporary name.";
     BeforeRename = "before-rename", "The new bus is complete under its temporary name.";
+    PublisherLeaseTaken = "publisher-lease-taken", "It has the lease; the slot is its last owner's.";
     PublisherMidClaim = "publisher-mid-claim", "A publisher holds its lease; its slot is not active.";
     PublisherMidLeave = "publisher-mid-leave", "A publisher's slot is free; its lease is held.";
+    ReaderLeaseTaken = "reader-lease-taken", "A reader has the lease; the slot is its last owner's.";
     ReaderMidClaim = "reader-mid-claim", "A reader holds its lease; its slot is not active.";
+    ReaderMidActivate = "reader-mid-activate", "A reader's slot is active; publishers are not told.";
     ReaderAfterClaim = "reader-after-claim", "A reader's slot is active; it has read nothing.";
+    ReaderMidSocket = "reader-mid-socket", "A reader has its socket; publishers are not told.";
+    ReaderLeaving = "reader-leaving", "A reader's socket is gone; its slot is active.";
     ReaderMidLeave = "reader-mid-leave", "A reader's slot is free; its lease is held.";
     ReaderMidCopy = "reader-mid-copy", "A reader copied a record and has not validated it.";
+    ReaderMidPosition = "reader-mid-position", "A reader told how far it is; nobody was woken for it.";
+    ReaderBeforeSpaceWake = "reader-before-space-wake", "It raised `space`; nobody is woken yet.";
+    ReaderMidAnnounce = "reader-mid-announce", "A reader is counted as asleep, and has not fenced.";
     ReaderBeforeSleep = "reader-before-sleep", "A reader announced that it sleeps.";
     ReaderAwake = "reader-awake", "A reader was woken, or looks again, after its sleep.";
     Takeover = "takeover", "A writer took the lock of a dead one; nothing is recovered yet.";
     MidRecovery = "mid-recovery", "Recovery has set the sequence, but not the tail.";
+    MidFreeSlot = "mid-free-slot", "A cleaner has the lease of a dead owner; its slot is active.";
+    CleanerHasBus = "cleaner-has-bus", "A cleaner has locked a bus that nobody uses; it is whole.";
     MidClean = "mid-clean", "A removed bus has lost its name; its files still exist.";
+    MidRemoval = "mid-removal", "A removed bus has lost its `ring`; other files still exist.";
+    MidMarkInUse = "mid-mark-in-use", "The mark of a clean close is gone; the disk has it still.";
+    BeforeCloseMark = "before-close-mark", "All is written back for a clean close; there is no mark.";
+    AfterCloseMark = "after-close-mark", "The mark of a clean close is set; the disk has it not.";
+    MidReopen = "mid-reopen", "A bus was checked after a boot, and is not of this boot yet.";
+    AfterReopen = "after-reopen", "A bus is of this boot; whoever checked it has it still locked.";
 }
 
 /// Whether anybody can die at a [`point`]: then paths that pass them take no short cut.
 pub(crate) const ARMED: bool = cfg!(any(feature = "crash-points", all(test, not(loom))));
+
+/// How long to sleep at the most where a wake-up should come before `usual` is over. With the feature
+/// `crash-points` and `TORONI_SLEEP=unaided`, for ever: then a lost wake-up is a hang, not a delay.
+#[inline(always)]
+pub(crate) fn longest_sleep(usual: Duration) -> Duration {
+    #[cfg(feature = "crash-points")]
+    return armed::longest_sleep(usual);
+    #[cfg(not(feature = "crash-points"))]
+    usual
+}
 
 /// Dies here, if the environment, or a test within this process, asks for it.
 #[inline(always)]
@@ -70,10 +109,12 @@ pub(crate) fn point(here: CrashPoint) {
 mod armed {
     use super::CrashPoint;
     use std::sync::OnceLock;
+    use std::time::Duration;
     // Not from `crate::sync`: this counts in a model of nothing.
     use std::sync::atomic::{AtomicU64, Ordering};
 
     static PLAN: OnceLock<Option<(CrashPoint, u64)>> = OnceLock::new();
+    static UNAIDED: OnceLock<bool> = OnceLock::new();
     static REACHED: AtomicU64 = AtomicU64::new(0);
 
     fn plan() -> Option<(CrashPoint, u64)> {
@@ -91,8 +132,55 @@ mod armed {
         }
     }
 
+    static JITTER: OnceLock<Option<Jitter>> = OnceLock::new();
+
+    struct Jitter {
+        permille: u64,
+        state: AtomicU64,
+    }
+
+    impl Jitter {
+        fn plan() -> Option<Self> {
+            let wish = std::env::var("TORONI_JITTER").ok()?;
+            let (permille, seed) = wish.split_once(':').unwrap_or((&wish, "1"));
+            match (permille.parse(), seed.parse()) {
+                (Ok(permille), Ok(seed)) => Some(Self { permille, state: AtomicU64::new(seed) }),
+                _ => {
+                    eprintln!("TORONI_JITTER={wish}: not <permille>[:<seed>]");
+                    std::process::abort();
+                }
+            }
+        }
+
+        /// Stays here for some microseconds, or lets others run.
+        fn dawdle(&self) {
+            // SplitMix64: each thread takes the next number.
+            let step = 0x9E37_79B9_7F4A_7C15_u64;
+            let mut number = self.state.fetch_add(step, Ordering::Relaxed).wrapping_add(step);
+            number = (number ^ number >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            number = (number ^ number >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+            number ^= number >> 31;
+            if number % 1000 >= self.permille {
+                return;
+            }
+            match number >> 32 & 7 {
+                0 => std::thread::yield_now(),
+                _ => (0..number >> 40 & 0x3FF).for_each(|_| std::hint::spin_loop()),
+            }
+        }
+    }
+
+    pub(super) fn longest_sleep(usual: Duration) -> Duration {
+        let unaided = UNAIDED
+            .get_or_init(|| std::env::var_os("TORONI_SLEEP").is_some_and(|way| way == "unaided"));
+        if *unaided { Duration::MAX } else { usual }
+    }
+
     /// Dies here, if the environment asks for it.
     pub(super) fn point(here: CrashPoint) {
+        if let Some(jitter) = JITTER.get_or_init(Jitter::plan) {
+            jitter.dawdle();
+        }
         if let Some((wanted, count)) = PLAN.get_or_init(plan)
             && *wanted == here
             && REACHED.fetch_add(1, Ordering::Relaxed) + 1 == *count

@@ -14,18 +14,24 @@ pub(crate) fn creator(case: &Case) {
         let count = format!("count={}", case.n + 2);
         let (lock, notify) = (format!("lock={:?}", case.lock), format!("notify={:?}", case.notify));
         let options = [place, &count, &lock, &notify];
+        let finished = (case.n - 1) / times_a_bus(case.point);
         let mut victim = stage.start_doomed("create", &options, &case.crash());
         let status = victim.running.wait();
         assert_eq!(status.signal(), Some(9), "{case:?}{}", victim.running.explained());
 
         // Complete ones are there; of the last one, only what can be completed.
         let root = &stage.root;
-        let unfinished = format!("made-{}", case.n - 1);
-        for number in 0..case.n - 1 {
+        let unfinished = format!("made-{finished}");
+        for number in 0..finished {
             exchange(root, &format!("made-{number}"));
         }
         let is_visible = root.succeed(&["ls"]).contains(&unfinished);
-        let is_there = in_place && case.point == P::BeforeRename;
+        let has_ring = match case.point {
+            P::BeforeRename | P::MidSockets => true,
+            P::MidFill => !(case.n - 1).is_multiple_of(times_a_bus(case.point)),
+            _ => false,
+        };
+        let is_there = in_place && has_ring;
         assert_eq!(is_visible, is_there, "{case:?}, {:?}", root.entries());
         if is_visible {
             let _ = root.succeed(&["info", &unfinished]);
@@ -35,6 +41,11 @@ pub(crate) fn creator(case: &Case) {
         exchange(root, &unfinished);
         root.assert_clean_leaves_nothing();
     }
+}
+
+/// How often a creator gets to the point for one bus.
+fn times_a_bus(point: P) -> u64 {
+    if point == P::MidFill { 3 } else { 1 }
 }
 
 /// A bus works.
@@ -63,13 +74,41 @@ pub(crate) fn cleaner(case: &Case, stalls: &mut Stalls) {
 
     let left = scene.stage.root.entries();
     let count = |what: &str| left.iter().filter(|name| name.starts_with(what)).count() as u64;
-    assert_eq!(
-        (count("unused-"), count(".unused-"), count(BUS)),
-        (buses - case.n, 1, 1),
-        "{left:?}"
-    );
+    let expected = match case.point {
+        P::CleanerHasBus => (buses - (case.n - 1), 0, 1),
+        _ => (buses - case.n, 1, 1),
+    };
+    assert_eq!((count("unused-"), count(".unused-"), count(BUS)), expected, "{left:?}");
     let _ = scene.stage.root.succeed(&["clean"]);
     assert_eq!(scene.stage.root.entries(), [BUS]);
     scene.go_on(stalls);
+    drop(scene.finish());
+}
+
+/// A cleaner dies that frees slots of the dead: the next one frees the rest, and those who live keep
+/// theirs.
+pub(crate) fn cleaner_of_slots(case: &Case, stalls: &mut Stalls) {
+    let mut scene = Scene::new(case);
+    scene.start_publisher();
+    // All come before the first one dies: else its slot would be the next one's.
+    let dead: Vec<_> = (0..case.n).map(|_| scene.stage.start_ready("subscribe", &[])).collect();
+    for mut subscriber in dead {
+        subscriber.running.kill();
+    }
+    let slots = || {
+        let info = scene.stage.root.info(BUS);
+        let is_dead = |slot: &&serde_json::Value| slot["alive"] == false;
+        info.subscribers().iter().filter(is_dead).count() as u64
+    };
+    assert_eq!(slots(), case.n);
+    let mut command = scene.stage.root.toroni(&["clean"]);
+    command.env("TORONI_CRASH", case.crash());
+    let mut victim = Running::start(command);
+    let status = victim.wait();
+    assert_eq!(status.signal(), Some(9), "{case:?}{}", victim.explained());
+    assert_eq!(slots(), 1, "all but the last one are free");
+    scene.go_on(stalls);
+    let _ = scene.stage.root.succeed(&["clean"]);
+    scene.stage.root.info(BUS).assert_no_dead(false);
     drop(scene.finish());
 }

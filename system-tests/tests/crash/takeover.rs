@@ -1,11 +1,10 @@
 //! Two deaths: the first victim dies with the lock, the second one as it takes over.
 
-use crate::participants::count_of;
 use crate::scene::{Case, LONGEST, Scene, Stalls};
 use toroni::crash::CrashPoint as P;
 
 /// Where first victims die, and whether their message is committed then. All hold the lock.
-const FIRST: [(P, bool); 6] = [
+pub(crate) const FIRST: [(P, bool); 6] = [
     (P::AfterCommit, true),
     (P::MidCopy, false),
     (P::BetweenSequenceAndTail, true),
@@ -40,7 +39,7 @@ pub(crate) fn second_victim(case: &Case, stalls: &mut Stalls) {
     scene.go_on(stalls);
     let seen = scene.finish();
     for (first, committed) in first_victims {
-        assert_eq!(count_of(&seen, first), committed, "{case:?}");
+        case.assert_arrived(&seen, first, &(committed..=committed));
     }
-    assert_eq!(count_of(&seen, second.id), case.n - 1, "{case:?}");
+    case.assert_arrived(&seen, second.id, &(case.n - 1..=case.n - 1));
 }

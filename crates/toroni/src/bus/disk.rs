@@ -5,6 +5,7 @@
 //! one boot none of this matters: the page cache is what processes share, and it outlives them.
 
 use super::views::ring_of;
+use crate::crash::{self, CrashPoint};
 use crate::error::{Corrupt, OpenError};
 use crate::ring::memory::Ring;
 use crate::ring::reader::Cursor;
@@ -85,7 +86,9 @@ fn try_check(directory: &BusDirectory) -> Result<Option<Option<Reopened>>, OpenE
             Reopened::Emptied
         }
     };
+    crash::point(CrashPoint::MidReopen);
     segment.adopt().map_err(failed)?;
+    crash::point(CrashPoint::AfterReopen);
     segment.file().back_to_shared().map_err(failed)?;
     Ok(Some(Some(outcome)))
 }

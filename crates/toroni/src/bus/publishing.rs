@@ -99,6 +99,7 @@ impl Drop for Held<'_> {
         self.publishing.lock.release(self.publishing.ring.control());
         if self.waited {
             // Readers wake one publisher at a time.
+            crash::point(CrashPoint::BeforePassingOn);
             futex::wake_one(&self.publishing.readers.control().space.0);
         }
     }

@@ -294,6 +294,7 @@ impl Subscriber {
             local.note_position(self.cursor.position);
         }
         slot.position.store(self.cursor.position, Ordering::Release);
+        crash::point(CrashPoint::ReaderMidPosition);
         // SPACE
         fence(Ordering::SeqCst);
         let waits = &self.subscribing.ring.control().waits.0;
@@ -320,6 +321,7 @@ impl Subscriber {
         }
         // One at a time: it passes the wake on when it has written.
         control.space.0.fetch_add(1, Ordering::Release);
+        crash::point(CrashPoint::ReaderBeforeSpaceWake);
         futex::wake_one(&control.space.0);
     }
 
@@ -353,6 +355,7 @@ impl Subscriber {
         crash::point(CrashPoint::ReaderBeforeSleep);
         if self.is_drained() {
             let slice = if self.pace.sleeps() < SLEEPS_UNTIL_LONG { SLEEP } else { LONG_SLEEP };
+            let slice = crash::longest_sleep(slice);
             let slice = match deadline {
                 None => slice,
                 Some(deadline) => slice.min(deadline.saturating_duration_since(Instant::now())),

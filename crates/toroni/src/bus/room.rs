@@ -119,6 +119,7 @@ impl Publishing {
                     // SPACE
                     control.waits.0.count.fetch_add(1, Ordering::Release);
                     fence(Ordering::SeqCst);
+                    crash::point(CrashPoint::AnnouncingWait);
                     if self.slowest(&held, wanted, terms.policy).is_none() {
                         continue;
                     }
@@ -132,6 +133,7 @@ impl Publishing {
                     self.wake();
                     crash::point(CrashPoint::WaitingForSpace);
                     self.space_pace.wait(space, token, slice_ns);
+                    crash::point(CrashPoint::WokenForSpace);
                     let slept_ns = clock::monotonic_ns().saturating_sub(now_ns);
                     counts.waited_ns.fetch_add(slept_ns, Ordering::Relaxed);
                     held = self.hold(terms)?;

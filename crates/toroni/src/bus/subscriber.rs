@@ -6,6 +6,7 @@ use super::message::{Message, Received};
 use super::pace::{Pace, WaitStrategy};
 use super::receiving::Body;
 use super::subscribing::{ReaderClaim, Subscribing};
+use crate::crash::{self, CrashPoint};
 use crate::error::{OpenError, ReceiveError};
 use crate::notify::{FutexWaiter, Waiter};
 use crate::ring::reader::Cursor;
@@ -344,6 +345,7 @@ impl Drop for Subscriber {
         if self.stamp.check().is_ok() {
             // The socket before the slot, whose next owner makes its own.
             self.descriptor = None;
+            crash::point(CrashPoint::ReaderLeaving);
             self.claim.leave(self.subscribing.readers.control());
         } else if let Some(descriptor) = &mut self.descriptor {
             descriptor.abandon();

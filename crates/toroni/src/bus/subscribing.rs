@@ -3,6 +3,7 @@
 use super::descriptor::Descriptor;
 use super::views::ring_of;
 use super::{Bus, Start, Subscriber, WaitStrategy};
+use crate::crash::{self, CrashPoint};
 use crate::error::{Corrupt, OpenError};
 use crate::notify::{Mailbox, MulticastReceiver};
 use crate::ring::layout::{READER_GATES, READER_HAS_SOCKET, ReaderSlot, ReadersControl};
@@ -47,6 +48,7 @@ impl Subscribing {
         };
         if let Some(group) = header.settings.notify.multicast_group(&header.bus_id) {
             return MulticastReceiver::join(group)
+                .inspect(|_| crash::point(CrashPoint::ReaderMidSocket))
                 .map(Descriptor::Group)
                 .map_err(|error| failed("join the multicast group of", error));
         }
@@ -55,6 +57,7 @@ impl Subscribing {
         let mode = Mode::from_raw_mode(0o666);
         let mailbox = Mailbox::bind(sockets.as_fd(), claim.number(), claim.generation(), mode)
             .map_err(|error| failed("make a socket in", error))?;
+        crash::point(CrashPoint::ReaderMidSocket);
         // Behind the bind: a publisher that sees the flag finds the socket.
         claim.slot().flags.fetch_or(READER_HAS_SOCKET, Ordering::Release);
         Ok(Descriptor::Mailbox(mailbox))

@@ -14,6 +14,7 @@
 //! Hence a publisher must note the count that it loaded before the wake, never a newer one. With
 //! datagrams the same holds: "raise `wake`" is "send", and the token is the empty queue.
 
+use crate::crash::{self, CrashPoint};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// The words over which subscribers and publishers agree.
@@ -56,6 +57,7 @@ impl Bell<'_> {
     ) -> usize {
         let Some(count) = answered.unanswered(self.sleeps) else { return 0 };
         self.wake.fetch_add(1, Ordering::Release);
+        crash::point(CrashPoint::MidWake);
         wake_all(self.wake);
         #[cfg(toroni_mutant = "answer_of_a_newer_count")]
         let count = count.max(self.sleeps.load(Ordering::Acquire));
@@ -71,6 +73,7 @@ fn announce(counter: &AtomicU64) {
     // Release: whoever sees the count sees the token taken, or the queue emptied, and the slot's
     // word raised. Acquire: later raises carry the earlier ones along.
     counter.fetch_add(1, Ordering::AcqRel);
+    crash::point(CrashPoint::ReaderMidAnnounce);
     #[cfg(all(test, not(loom)))]
     interlude::play();
     fence(Ordering::SeqCst); // SLEEP

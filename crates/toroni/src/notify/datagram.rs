@@ -7,6 +7,7 @@
 //! limit of 107 bytes on a socket's path.
 
 use super::{Answered, Bell, Waiter, drain, wait_readable};
+use crate::crash::{self, CrashPoint};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, chmod, fstat, openat, unlinkat};
 use rustix::io::Errno;
@@ -178,6 +179,7 @@ impl Post {
             round.forget_others(&armed);
             let (mut sent, mut postponed) = (0, false);
             for slot in &armed {
+                crash::point(CrashPoint::MidWake);
                 match self.deliver_to(&mut round, *slot) {
                     Outcome::Sent => sent += 1,
                     Outcome::Settled => {}

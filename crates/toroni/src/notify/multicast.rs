@@ -4,6 +4,7 @@
 //! leaves the machine: interface and membership are 127.0.0.1, and its time to live is 0.
 
 use super::{Answered, Bell, Waiter, drain, wait_readable};
+use crate::crash::{self, CrashPoint};
 use crate::sync::{AtomicU32, AtomicU64};
 use rustix::io::Errno;
 use rustix::net::{
@@ -87,6 +88,7 @@ impl MulticastSender {
     /// were sent.
     pub(super) fn deliver(&self, answered: &Answered, arms: &AtomicU64) -> usize {
         let Some(count) = answered.unanswered(arms) else { return 0 };
+        crash::point(CrashPoint::MidWake);
         match send(&self.socket, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
             Ok(_) => {
                 answered.answer(count);

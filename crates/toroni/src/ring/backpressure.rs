@@ -4,6 +4,7 @@
 //! waiting, without the lock.
 
 use super::layout::Budget;
+use crate::crash::{self, CrashPoint};
 use crate::settings::Policy;
 use crate::sync::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -109,6 +110,7 @@ fn open_interval(budget: &Budget, now_ns: u64, per_ns: u64) {
     let start = budget.interval_start_ns.load(Ordering::Relaxed);
     if start > now_ns || now_ns - start >= per_ns {
         budget.interval_start_ns.store(now_ns, Ordering::Relaxed);
+        crash::point(CrashPoint::MidBudget);
         budget.spent_ns.store(0, Ordering::Relaxed);
     }
 }

@@ -19,6 +19,7 @@ pub(crate) struct Identity {
 /// Prepares a slot whose lease the caller holds, and returns its new generation. Nobody waits for it
 /// yet.
 pub(crate) fn claim(slot: &ReaderSlot, identity: &Identity) -> u32 {
+    crash::point(CrashPoint::ReaderLeaseTaken);
     slot.state.store(SLOT_FREE, Ordering::Relaxed);
     let generation = slot.generation.load(Ordering::Relaxed).wrapping_add(1);
     slot.generation.store(generation, Ordering::Release);
@@ -37,6 +38,7 @@ pub(crate) fn claim(slot: &ReaderSlot, identity: &Identity) -> u32 {
 /// Makes a publisher's slot, whose lease the caller holds, its own, and returns its new generation. The
 /// generation comes first: from then on a lock word with the old one is a dead owner's.
 pub(crate) fn claim_publisher(slot: &PublisherSlot, identity: &Identity) -> u32 {
+    crash::point(CrashPoint::PublisherLeaseTaken);
     let generation = slot.generation.load(Ordering::Relaxed).wrapping_add(1);
     slot.generation.store(generation, Ordering::Release);
     crash::point(CrashPoint::PublisherMidClaim);
@@ -65,6 +67,7 @@ pub(crate) fn activate(
     slot.position.store(position, Ordering::Relaxed);
     slot.flags.store(flags, Ordering::Relaxed);
     slot.state.store(SLOT_ACTIVE, Ordering::Release);
+    crash::point(CrashPoint::ReaderMidActivate);
     control.slots_used.0.fetch_max(number + 1, Ordering::Release);
     announce(control);
     crash::point(CrashPoint::ReaderAfterClaim);

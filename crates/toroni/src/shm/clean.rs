@@ -210,6 +210,7 @@ impl Cleaner {
         if !directory.is_still_named() {
             return Ok(());
         }
+        crash::point(CrashPoint::CleanerHasBus);
         match rustix::fs::renameat_with(
             root,
             directory.name(),
@@ -288,6 +289,7 @@ impl Cleaner {
             }
             if !self.dry_run {
                 let Some(lease) = Lease::try_claim(directory, file, slot)? else { continue };
+                crash::point(CrashPoint::MidFreeSlot);
                 // Nobody but the owner of the lease writes the state; look again, now that it is us.
                 if state.load(Ordering::Acquire) == SLOT_FREE {
                     continue;

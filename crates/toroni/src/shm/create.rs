@@ -145,6 +145,7 @@ impl Order<'_> {
         let failed = |errno| self.failed("create", errno, root);
         let draft = Draft::new(root, name, self.permissions).map_err(failed)?;
         let fd = draft.fd().map_err(failed)?;
+        crash::point(CrashPoint::CreatorBegan);
         let header = Header::new(self.settings, self.permissions);
         let new_file = |file: BusFile| {
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
@@ -194,6 +195,7 @@ impl Order<'_> {
         let header = Header::new(self.settings, self.permissions);
         let draft = DraftFile::new(directory.dirfd(), BusFile::Ring, self.permissions);
         let draft = draft.map_err(|errno| self.failed("create", errno, directory.dirfd()))?;
+        crash::point(CrashPoint::CreatorBegan);
         let held = self.hold(directory.dirfd(), || draft.reopen())?;
         self.fill(&held, BusFile::Ring, &header, None)?;
         crash::point(CrashPoint::MidCreation);
@@ -293,6 +295,7 @@ impl Order<'_> {
         } else {
             &header.encode_file(file)
         };
+        crash::point(CrashPoint::MidFill);
         match rustix::io::pwrite(fd, bytes, 0) {
             Ok(length) if length == bytes.len() => Ok(()),
             Ok(_) => Err(os(io::ErrorKind::WriteZero.into())),
@@ -310,6 +313,7 @@ impl Order<'_> {
         rustix::fs::mkdirat(directory, name, self.permissions.first_mode(Part::Sockets))
             .and_then(|()| rustix::fs::openat(directory, name, flags, Mode::empty()))
             .map_err(|errno| self.failed("create", errno, directory))
+            .inspect(|_| crash::point(CrashPoint::MidSockets))
             .and_then(|sockets| self.set_permissions(sockets.as_fd(), Part::Sockets, mode))
     }
 

@@ -30,6 +30,7 @@
 //! nonsense into it could make the owner crash. So `robust` is for publishers that trust one another
 //! that far; `lease` asks for less.
 
+use crate::crash::{self, CrashPoint};
 use crate::ring::layout::Control;
 use crate::settings::LockKind;
 use crate::sync::{AtomicU32, Ordering};
@@ -188,6 +189,7 @@ impl WriterLock {
             let free = word & STARVING;
             match lock.compare_exchange(word, free, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => {
+                    crash::point(CrashPoint::BeforeHandOver);
                     wake_one(lock);
                     return;
                 }
@@ -265,6 +267,7 @@ impl WriterLock {
                     .compare_exchange(word, waiting, Ordering::Relaxed, Ordering::Relaxed)
                     .is_ok()
             {
+                crash::point(CrashPoint::WaitingForLock);
                 let slice = if starving { LEASE_TEST_EVERY } else { STARVING_AFTER };
                 self.sleep(lock, waiting, slice, deadline, now)?;
             }
@@ -344,6 +347,7 @@ fn wake_one(lock: &AtomicU32) {
 
 mod robust {
     use super::{Acquired, Control, Denied};
+    use crate::crash::{self, CrashPoint};
     use crate::sync::Ordering;
     use std::io;
     use std::time::{Duration, Instant};
@@ -403,6 +407,7 @@ mod robust {
                 tv_sec: until.tv_sec + nanoseconds / 1_000_000_000,
                 tv_nsec: nanoseconds % 1_000_000_000,
             };
+            crash::point(CrashPoint::WaitingForLock);
             // SAFETY: as in `try_acquire`.
             match unsafe { libc::pthread_mutex_timedlock(mutex(control), &raw const until) } {
                 libc::ETIMEDOUT => {}

@@ -4,6 +4,7 @@ use super::directory::{BusDirectory, failed};
 use super::header::Header;
 use super::mapping::{MapOptions, Mapping, Place, Protection};
 use super::ring_file::RingFile;
+use crate::crash::{self, CrashPoint};
 use crate::error::OpenError;
 use crate::ring::layout::{CONTROL_OFFSET, Control, RawFileHeader, TABLE_OFFSET};
 use crate::ring::position::{Shape, to_index};
@@ -170,6 +171,7 @@ impl RingSegment {
             return Ok(());
         }
         self.control().clean_close.0.valid.store(0, Ordering::Relaxed);
+        crash::point(CrashPoint::MidMarkInUse);
         self.mapping.write_back(0, self.prefix())
     }
 
@@ -180,10 +182,12 @@ impl RingSegment {
         }
         let capacity = to_index(self.header().settings.capacity);
         self.mapping.write_back(0, self.prefix() + capacity)?;
+        crash::point(CrashPoint::BeforeCloseMark);
         let mark = &self.control().clean_close.0;
         mark.position.store(position, Ordering::Relaxed);
         mark.sequence.store(sequence, Ordering::Relaxed);
         mark.valid.store(1, Ordering::Relaxed);
+        crash::point(CrashPoint::AfterCloseMark);
         self.mapping.write_back(0, self.prefix())
     }
 

@@ -5,6 +5,7 @@
 //! reason on standard error.
 
 mod create;
+mod doze;
 mod exec;
 mod fork;
 mod idle;
@@ -12,6 +13,7 @@ mod join;
 mod options;
 mod probe;
 mod publish;
+mod rouse;
 mod step;
 mod subscribe;
 mod thread;
@@ -33,6 +35,9 @@ fn main() {
         "exec" => exec::run(&options),
         "stay" => exec::stay(),
         "thread" => thread::run(&options),
+        "doze" => doze::run(&options),
+        "rouse" => rouse::run(&options),
+        "burn" => rouse::burn(),
         "idle" => idle::run(&options),
         role => panic!("no role {role:?}"),
     }

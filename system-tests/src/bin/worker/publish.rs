@@ -119,6 +119,13 @@ impl Publishing {
                         .expect("a signal to itself");
                 })
                 .expect("published"),
+            "dwell" => self
+                .publisher
+                .publish_with(message.len(), |bytes| {
+                    bytes.write(0, message);
+                    std::thread::sleep(Duration::from_micros(100));
+                })
+                .expect("published"),
             "descendants" => self.publisher.publish_to_descendants(message).expect("published"),
             "topics" => {
                 let topic = format!("worker/{}/{}", self.id, self.counter);

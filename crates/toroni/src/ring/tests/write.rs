@@ -219,9 +219,8 @@ fn a_writer_may_write_on_after_a_closure_unwound() {
     let mut session = Session::begin(ring, false).unwrap();
     session.reserve(session.wanted(200));
     let unwound = catch_unwind(AssertUnwindSafe(|| {
-        session.write_with(tag(7), &[1; 8], 40, |_| -> Result<(), ()> {
-            resume_unwind(Box::new(()))
-        })
+        session
+            .write_with(tag(7), &[1; 8], 40, |_| -> Result<(), ()> { resume_unwind(Box::new(())) })
     }));
     assert!(unwound.is_err());
     session.write(Record { tag: tag(8), extensions: &[], payload: b"still here" });

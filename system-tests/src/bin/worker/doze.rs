@@ -1,0 +1,80 @@
+//! `doze`: a subscriber that sleeps before each message, and tells of those that came late and why.
+//!
+//! `how`: `receive` (a blocking call) or `poll` (its descriptor, without a limit). Prints `late ROUND
+//! LATENCY_US WAITED_FOR_A_CORE_US` for each message that took longer than `late_ms`.
+
+use crate::options::Options;
+use rustix::event::{PollFd, PollFlags, poll};
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use system_tests::wake::{Stamp, now_ns};
+use toroni::{Subscriber, WaitStrategy};
+
+pub(crate) fn run(options: &Options) {
+    let (bus, board, id) = (options.bus(), options.board(), options.get("id"));
+    let wait = match options.or("wait", "block".to_owned()).as_str() {
+        "backoff" => WaitStrategy::Backoff,
+        _ => WaitStrategy::Block,
+    };
+    let mut subscriber = bus.subscriber().pattern("**").wait(wait).build().expect("a subscriber");
+    let polls = options.or("how", "receive".to_owned()) == "poll";
+    if polls || options.or("fd", false) {
+        subscriber.enable_fd().expect("a descriptor");
+    }
+    let late_ns = options.or("late_ms", 40) * 1_000_000;
+    let messages: u64 = options.get("messages");
+    let cores = Cores::new();
+    let mut said = std::io::stdout().lock();
+    writeln!(said, "ready").expect("standard output");
+    let (mut sum_ns, mut longest_ns) = (0, 0);
+    for count in 1..=messages {
+        let waited_before = cores.waited_ns();
+        let stamp = Stamp::decode(&next(&mut subscriber, polls));
+        let latency_ns = now_ns().saturating_sub(stamp.sent_ns);
+        sum_ns += latency_ns;
+        longest_ns = latency_ns.max(longest_ns);
+        if latency_ns > late_ns {
+            let waited_us = (cores.waited_ns() - waited_before) / 1000;
+            writeln!(said, "late {} {} {waited_us}", stamp.round, latency_ns / 1000)
+                .expect("standard output");
+        }
+        board.set_count(id, count);
+    }
+    writeln!(said, "mean {} longest {}", sum_ns / messages.max(1), longest_ns)
+        .expect("standard output");
+}
+
+fn next(subscriber: &mut Subscriber, polls: bool) -> Vec<u8> {
+    if !polls {
+        return subscriber.receive().expect("received").payload().to_vec();
+    }
+    loop {
+        if let Some(message) = subscriber.try_receive().expect("a look") {
+            return message.payload().to_vec();
+        }
+        let fd = subscriber.as_fd();
+        match poll(&mut [PollFd::new(&fd, PollFlags::IN)], None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => panic!("poll: {error}"),
+        }
+    }
+}
+
+/// For how long this process was ready to run and had no core, as the kernel counts it
+/// (Documentation/scheduler/sched-stats.rst, "/proc/<pid>/schedstat").
+pub(crate) struct Cores(Option<File>);
+
+impl Cores {
+    pub(crate) fn new() -> Self {
+        Self(File::open("/proc/self/schedstat").ok())
+    }
+
+    pub(crate) fn waited_ns(&self) -> u64 {
+        let mut bytes = [0; 128];
+        let length = self.0.as_ref().and_then(|file| file.read_at(&mut bytes, 0).ok());
+        let text = std::str::from_utf8(&bytes[..length.unwrap_or(0)]).unwrap_or_default();
+        text.split_whitespace().nth(1).and_then(|ns| ns.parse().ok()).unwrap_or(0)
+    }
+}

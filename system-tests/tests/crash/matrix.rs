@@ -1,0 +1,189 @@
+//! Which deaths there are: crash points × locks × notifiers × policies, and how often the victim has been
+//! there before.
+
+use crate::scene::Case;
+use std::time::Duration;
+use system_tests::Random;
+use toroni::crash::CrashPoint;
+use toroni::{LockKind, NotifyKind, Policy};
+
+/// Who passes a point, and so, which scene it takes to die there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Group {
+    /// A publisher at work.
+    Publisher,
+    /// A publisher that waits for room.
+    Room,
+    /// A reader that makes room for a publisher that waits.
+    Answer,
+    /// A publisher that waits for another one, or for which another one waits.
+    Contended,
+    /// A publisher that comes or leaves.
+    JoiningPublisher,
+    /// A subscriber that comes or leaves.
+    JoiningSubscriber,
+    /// A subscriber at work.
+    Subscriber,
+    /// A publisher that takes over from a dead one.
+    Takeover,
+    /// Whoever makes a bus.
+    Creator,
+    /// Whoever removes a bus.
+    Cleaner,
+    /// Whoever frees slots of the dead.
+    CleanerOfSlots,
+    /// Whoever uses a bus on a disk.
+    Disk,
+}
+
+/// A point that is added to the list has to be added here.
+pub(crate) fn group(point: CrashPoint) -> Group {
+    use CrashPoint as P;
+    match point {
+        P::AfterLock
+        | P::AfterReserve
+        | P::MidCopy
+        | P::AfterEndWord
+        | P::MidIndex
+        | P::AfterIndex
+        | P::AfterCommit
+        | P::BetweenSequenceAndTail
+        | P::BeforeUnlock
+        | P::BeforeWake
+        | P::MidWake
+        | P::TopicAppend
+        | P::MidBurst => Group::Publisher,
+        P::AnnouncingWait
+        | P::WaitingForSpace
+        | P::WokenForSpace
+        | P::BeforePassingOn
+        | P::MidBudget => Group::Room,
+        P::ReaderBeforeSpaceWake => Group::Answer,
+        P::WaitingForLock | P::BeforeHandOver => Group::Contended,
+        P::PublisherLeaseTaken | P::PublisherMidClaim | P::PublisherMidLeave => {
+            Group::JoiningPublisher
+        }
+        P::ReaderLeaseTaken
+        | P::ReaderMidClaim
+        | P::ReaderMidActivate
+        | P::ReaderAfterClaim
+        | P::ReaderMidSocket
+        | P::ReaderLeaving
+        | P::ReaderMidLeave => Group::JoiningSubscriber,
+        P::ReaderMidCopy
+        | P::ReaderMidPosition
+        | P::ReaderMidAnnounce
+        | P::ReaderBeforeSleep
+        | P::ReaderAwake => Group::Subscriber,
+        P::Takeover | P::MidRecovery => Group::Takeover,
+        P::CreatorBegan | P::MidFill | P::MidSockets | P::MidCreation | P::BeforeRename => {
+            Group::Creator
+        }
+        P::CleanerHasBus | P::MidClean | P::MidRemoval => Group::Cleaner,
+        P::MidFreeSlot => Group::CleanerOfSlots,
+        P::MidMarkInUse
+        | P::BeforeCloseMark
+        | P::AfterCloseMark
+        | P::MidReopen
+        | P::AfterReopen => Group::Disk,
+    }
+}
+
+/// Limits are far beyond what a busy machine takes: who lives loses nothing but under `Overwrite`.
+const PATIENT: Duration = Duration::from_secs(30);
+
+const POLICIES: [Policy; 4] = [
+    Policy::Wait { limit: None },
+    Policy::Wait { limit: Some(PATIENT) },
+    Policy::Overwrite,
+    Policy::Bounded { budget: PATIENT, per: Duration::from_secs(60) },
+];
+
+/// Whether the step is on somebody's way on such a bus.
+fn is_passed(point: CrashPoint, lock: LockKind, policy: Policy) -> bool {
+    match group(point) {
+        Group::Disk => false,
+        Group::Answer => policy != Policy::Overwrite,
+        Group::Room if point == CrashPoint::MidBudget => matches!(policy, Policy::Bounded { .. }),
+        Group::Room => policy != Policy::Overwrite,
+        // The C library wakes the next owner of a mutex.
+        Group::Contended if point == CrashPoint::BeforeHandOver => lock == LockKind::Lease,
+        _ => true,
+    }
+}
+
+/// How often the victim gets to the point.
+fn times(point: CrashPoint, random: &mut Random) -> [u64; 3] {
+    match group(point) {
+        // Its interval begins once.
+        _ if point == CrashPoint::MidBudget => [1, 1, 1],
+        // There are not so many slots.
+        Group::CleanerOfSlots => [1, 2, random.between(3, 5)],
+        _ => [1, 2, random.between(3, 20)],
+    }
+}
+
+/// The deaths at a point on buses of this lock and notifier.
+pub(crate) fn cases(
+    point: CrashPoint,
+    lock: LockKind,
+    notify: NotifyKind,
+    random: &mut Random,
+) -> Vec<Case> {
+    let is_full = std::env::var_os("TORONI_FULL").is_some();
+    let policies: Vec<Policy> =
+        POLICIES.into_iter().filter(|policy| is_passed(point, lock, *policy)).collect();
+    let mut cases = Vec::new();
+    for (turn, n) in times(point, random).into_iter().enumerate() {
+        let chosen = if is_full { 0..policies.len() } else { turn_of(point, lock, notify, turn) };
+        for choice in chosen {
+            let Some(&policy) = policies.get(choice % policies.len().max(1)) else { continue };
+            cases.push(Case { point, n, lock, notify, policy, seed: random.number() });
+        }
+    }
+    cases
+}
+
+/// Which of the policies, so that over the locks and notifiers a point meets each of them, and every other
+/// time the one under which nobody may lose anything, ever.
+fn turn_of(
+    point: CrashPoint,
+    lock: LockKind,
+    notify: NotifyKind,
+    turn: usize,
+) -> std::ops::Range<usize> {
+    let lock = usize::from(lock == LockKind::Robust);
+    let notify = match notify {
+        NotifyKind::Futex => 0,
+        NotifyKind::Datagram => 1,
+        _ => 2,
+    };
+    let number = point as usize + turn + lock * 3 + notify;
+    let choice = if number.is_multiple_of(2) { 0 } else { number / 2 % 4 };
+    choice..choice + 1
+}
+
+#[test]
+fn each_point_meets_each_policy_lock_and_notifier() {
+    let mut random = Random::new(1);
+    let notifiers =
+        [NotifyKind::Futex, NotifyKind::Datagram, NotifyKind::Multicast { group: None }];
+    for &point in CrashPoint::ALL.iter().filter(|point| group(**point) != Group::Disk) {
+        let mut cases = Vec::new();
+        for lock in [LockKind::Lease, LockKind::Robust] {
+            for notify in notifiers {
+                cases.extend(self::cases(point, lock, notify, &mut random));
+                let passed = POLICIES.iter().any(|policy| is_passed(point, lock, *policy));
+                let met = cases.iter().any(|case| (case.lock, case.notify) == (lock, notify));
+                assert_eq!(met, passed, "{point:?} {lock:?} {notify:?}");
+            }
+        }
+        for policy in POLICIES {
+            let passed = [LockKind::Lease, LockKind::Robust]
+                .iter()
+                .any(|lock| is_passed(point, *lock, policy));
+            let met = cases.iter().any(|case| case.policy == policy);
+            assert_eq!(met, passed, "{point:?} {policy:?}");
+        }
+    }
+}

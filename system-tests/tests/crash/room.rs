@@ -1,0 +1,70 @@
+//! Deaths around the wait for room: of publishers that wait for a slow reader, and of the reader for which
+//! they wait, as it wakes one of them.
+
+use crate::scene::{Case, LONGEST, Scene, Stalls};
+use rustix::process::Signal;
+use std::time::{Duration, Instant};
+use system_tests::process::PATIENCE;
+use system_tests::worker::Worker;
+use toroni::crash::CrashPoint as P;
+
+/// A publisher dies before, while or after it waits for room: a subscriber is stopped.
+pub(crate) fn publisher_without_room(case: &Case, stalls: &mut Stalls) {
+    let mut scene = Scene::new(case);
+    if case.n == 1 {
+        // It waits for room, too, and may have been next to be woken.
+        scene.start_publisher();
+    }
+    let seed = format!("seed={}", case.seed ^ 1);
+    let options = ["kind=single", LONGEST, "count=200000", &seed];
+    scene.subscribers[0].running.stop();
+    let mut victim = scene.stage.start_doomed("publish", &options, &case.crash());
+    if case.point == P::BeforePassingOn {
+        // It gets there each time that it has got room.
+        let mut random = case.random();
+        while victim.running.ended().is_none() {
+            scene.subscribers[0].running.go_on();
+            std::thread::sleep(Duration::from_micros(random.between(100, 2000)));
+            scene.subscribers[0].running.stop();
+            std::thread::sleep(Duration::from_micros(random.between(100, 2000)));
+        }
+    }
+    scene.bury(&mut victim, case);
+    let told = scene.stage.board.count(victim.id);
+    scene.subscribers[0].running.go_on();
+    scene.go_on(stalls);
+    let committed = told + u64::from(case.point == P::BeforePassingOn);
+    case.assert_arrived(&scene.finish(), victim.id, &(committed..=committed));
+}
+
+/// The last reader for which publishers wait dies when it has made room, before it wakes one of them.
+pub(crate) fn reader_that_makes_room(case: &Case, stalls: &mut Stalls) {
+    let mut scene = Scene::new(case);
+    let options = ["how=receive", "wait=backoff"];
+    let mut victim = scene.stage.start_doomed("subscribe", &options, &case.crash());
+    victim.running.expect("ready");
+    let kinds = ["kind=single", "kind=burst"];
+    for (kind, number) in kinds.iter().take(if case.n == 2 { 1 } else { 2 }).zip(2..) {
+        let seed = format!("seed={}", case.seed ^ number);
+        let options = [*kind, LONGEST, &seed];
+        scene.others.push(scene.stage.start_ready("publish", &options));
+    }
+    stop_and_go(&mut victim, case);
+    scene.bury(&mut victim, case);
+    scene.go_on(stalls);
+    drop(scene.finish());
+}
+
+/// Until it has ended: a reader that is stopped keeps publishers waiting, and that goes on reads all there
+/// is at once, and wakes them.
+fn stop_and_go(victim: &mut Worker, case: &Case) {
+    let mut random = case.random();
+    let deadline = Instant::now() + PATIENCE;
+    while victim.running.ended().is_none() {
+        assert!(Instant::now() < deadline, "{case:?}: it does not get there");
+        victim.running.signal(Signal::STOP);
+        std::thread::sleep(Duration::from_micros(random.between(500, 3000)));
+        victim.running.signal(Signal::CONT);
+        std::thread::sleep(Duration::from_micros(random.between(500, 3000)));
+    }
+}
