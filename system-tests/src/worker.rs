@@ -191,6 +191,7 @@ impl Stage {
             .args(options)
             .env_remove("TORONI_CRASH")
             .env_remove("TORONI_SLEEP")
+            .env_remove("TORONI_JITTER")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());

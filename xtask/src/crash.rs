@@ -1,4 +1,5 @@
-//! `cargo xtask crash`: the walk of crash points with real processes.
+//! `cargo xtask crash`: the walk of crash points with real processes, and the tests of wake-ups, which
+//! need the same switches.
 //!
 //! Everything is built a second time with the feature `crash-points`, into a folder of its own: a
 //! `toroni` that can be told to kill itself must never lie where an ordinary one is expected.
@@ -15,6 +16,9 @@ pub(crate) struct Options {
     /// Only the crash point of this name, as in after-commit
     #[arg(long, value_name = "NAME")]
     point: Option<String>,
+    /// Every policy for each point, lock and notifier; more wake-ups, also on a machine that is kept busy
+    #[arg(long)]
+    full: bool,
 }
 
 const PACKAGES: [&str; 6] = [
@@ -32,10 +36,19 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     run_command(build.args(PACKAGES).env("CARGO_TARGET_DIR", &target))?;
 
     let mut test = cargo(["test", "--locked"]);
-    test.args(PACKAGES).args(["--test", "crash", "--"]).args(&options.filter).arg("--nocapture");
+    test.args(PACKAGES).args(["--test", "crash"]);
+    if options.point.is_none() {
+        test.args(["--test", "wake"]);
+    }
+    test.arg("--").args(&options.filter).arg("--nocapture");
     test.env("CARGO_TARGET_DIR", &target).env("TORONI_BIN", target.join("debug/toroni"));
     if let Some(point) = &options.point {
         test.env("TORONI_POINT", point);
+    }
+    if options.full {
+        // One after the other: hogs, and those who are to be woken, have the machine for themselves.
+        test.args(["--include-ignored", "--test-threads", "1"]);
+        test.env("TORONI_FULL", "1").env("TORONI_ROUNDS", "20000");
     }
     run_command(&mut test)
 }

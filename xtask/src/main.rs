@@ -39,7 +39,7 @@ enum Task {
     Msrv,
     /// Licences, sources and duplicates of all dependencies (cargo-deny with deny.toml)
     Deny(deny::Options),
-    /// Kills real processes with SIGKILL at every crash point and checks what the others see
+    /// Kills real processes with SIGKILL at every crash point, and loses no wake-up
     Crash(crash::Options),
     /// Kills a thousand publishers and subscribers at random moments, for each kind of lock
     Kill(kill::Options),

@@ -106,7 +106,7 @@ fn on_a_disk_a_publisher_dies_at_work_and_all_others_are_gone() {
             };
             let seed = format!("seed={}", random.number());
             println!("{point:?} {n} {kind} {seed}");
-            let options = [&format!("kind={kind}"), "longest=200", "count=100", &seed];
+            let options = [&format!("kind={kind}"), "longest=200", "count=2000", &seed];
             let (victim, told) = disk.die("publish", &options, point, n);
             let group = if matches!(kind, "batch" | "burst") { GROUP as u64 } else { 1 };
             let is_within = |count: u64| (told..=told + group).contains(&count);

@@ -144,21 +144,20 @@ pub(crate) fn cases(
     cases
 }
 
-/// Which of the policies, so that over the locks and notifiers a point meets each of them, and every other
-/// time the one under which nobody may lose anything, ever.
+/// Which of the policies, so that over the notifiers and turns of a lock a point meets each of them, and
+/// every other time the one under which nobody may lose anything, ever.
 fn turn_of(
     point: CrashPoint,
     lock: LockKind,
     notify: NotifyKind,
     turn: usize,
 ) -> std::ops::Range<usize> {
-    let lock = usize::from(lock == LockKind::Robust);
     let notify = match notify {
         NotifyKind::Futex => 0,
         NotifyKind::Datagram => 1,
         _ => 2,
     };
-    let number = point as usize + turn + lock * 3 + notify;
+    let number = point as usize + usize::from(lock == LockKind::Robust) + turn * 3 + notify;
     let choice = if number.is_multiple_of(2) { 0 } else { number / 2 % 4 };
     choice..choice + 1
 }

@@ -11,7 +11,8 @@ use toroni::crash::CrashPoint as P;
 /// A publisher dies before, while or after it waits for room: a subscriber is stopped.
 pub(crate) fn publisher_without_room(case: &Case, stalls: &mut Stalls) {
     let mut scene = Scene::new(case);
-    if case.n == 1 {
+    // Whoever waits first begins the interval.
+    if case.n == 1 && case.point != P::MidBudget {
         // It waits for room, too, and may have been next to be woken.
         scene.start_publisher();
     }
