@@ -10,7 +10,7 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use self::rules::{BOTTOM, IN_TESTS, LAYERS, RESERVED, UNSAFE};
+use self::rules::{BOTTOM, IN_TESTS, LAYERS, RESERVED, UNSAFE, UNSAFE_IN_PROACTOR};
 use self::source::{Named, Source};
 use crate::command::Failure;
 use crate::metadata;
@@ -48,8 +48,22 @@ pub(crate) fn run() -> Result<(), Failure> {
     let shown = folder.strip_prefix(metadata::root()).unwrap_or(&folder);
     violations.iter_mut().for_each(|violation| violation.file = shown.join(&violation.file));
     violations.extend(members::check(&packages));
+    let folder = metadata::root().join("crates/toroni-proactor/src");
+    let of_proactor = read_files(&texts(&folder)?);
+    let shown = folder.strip_prefix(metadata::root()).unwrap_or(&folder);
+    for file in &of_proactor {
+        let found = misplaced_unsafe(file, UNSAFE_IN_PROACTOR);
+        violations.extend(found.into_iter().map(|(line, rule)| Violation {
+            file: shown.join(&file.path),
+            line,
+            rule,
+        }));
+    }
     let mut lines: Vec<String> = violations.iter().map(ToString::to_string).collect();
-    let unused = unused::in_library(&files).into_iter().chain(members::unused(&packages));
+    let unused = unused::in_library(&files)
+        .into_iter()
+        .chain(unused::of_unsafe(&of_proactor, UNSAFE_IN_PROACTOR))
+        .chain(members::unused(&packages));
     lines.extend(unused.map(|what| format!("nothing uses the permission {what}: remove it")));
     if lines.is_empty() {
         println!("all directions hold");
@@ -136,13 +150,18 @@ fn check_file(file: &File) -> Vec<Violation> {
         let in_test = *is_test || named.in_test;
         broken_by(named, path, module, in_test).into_iter().for_each(|rule| add(named.line, rule));
     }
-    for (line, in_test) in &source.unsafe_lines {
-        let allowed = *is_test || *in_test || listed(path, UNSAFE);
-        if !allowed {
-            add(*line, format!("`unsafe` stands only in {}", UNSAFE.join(", ")));
-        }
-    }
+    misplaced_unsafe(file, UNSAFE).into_iter().for_each(|(line, rule)| add(line, rule));
     violations
+}
+
+/// The lines with `unsafe` of a file that may have none, and the rule that each breaks.
+fn misplaced_unsafe(file: &File, permitted: &[&str]) -> Vec<(usize, String)> {
+    if file.is_test || listed(&file.path, permitted) {
+        return Vec::new();
+    }
+    let outside = file.source.unsafe_lines.iter().filter(|(_, in_test)| !in_test);
+    let rule = format!("`unsafe` stands only in {}", permitted.join(", "));
+    outside.map(|(line, _)| (*line, rule.clone())).collect()
 }
 
 /// The rules that one path breaks.

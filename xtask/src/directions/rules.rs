@@ -30,6 +30,12 @@ pub(super) const CRATES: &[Crate] = &[
         members: &[],
         foreign: Some(&["libc", "rustix", "thiserror", "tokio", "loom"]),
     },
+    // Completion I/O; it knows no messages.
+    Crate {
+        name: "toroni-proactor",
+        members: &[],
+        foreign: Some(&["basic-toml", "libc", "rustix", "serde", "thiserror"]),
+    },
     Crate { name: "toroni-rig", members: &["toroni"], foreign: None },
     Crate { name: "toroni-bench", members: &["toroni-rig"], foreign: None },
     Crate { name: "toroni-cli", members: &["toroni", "toroni-rig"], foreign: None },
@@ -114,3 +120,14 @@ pub(super) const RESERVED: &[Reserved] = &[Reserved {
 /// Files that may contain `unsafe`; a name that ends in `/` is a whole folder. Tests are free.
 pub(super) const UNSAFE: &[&str] =
     &["ring/bulk.rs", "ring/copy.rs", "ring/racy.rs", "shm/", "notify/"];
+
+/// As [`UNSAFE`], of `crates/toroni-proactor/src`.
+pub(super) const UNSAFE_IN_PROACTOR: &[&str] = &[
+    "buffer.rs",
+    "fork.rs",
+    "interrupt/descriptor.rs",
+    "io/transfer.rs",
+    "provider/select/attempt.rs",
+    "record/memory.rs",
+    "sys.rs",
+];

@@ -40,7 +40,14 @@ pub(super) fn in_library(files: &[File]) -> Vec<String> {
             }
         }
     }
-    for name in UNSAFE {
+    unused.extend(of_unsafe(files, UNSAFE));
+    unused
+}
+
+/// The permissions to contain `unsafe` that none of these files uses.
+pub(super) fn of_unsafe(files: &[File], permissions: &[&str]) -> Vec<String> {
+    let mut unused = Vec::new();
+    for name in permissions {
         let used = files
             .iter()
             .filter(|file| !file.is_test && listed(&file.path, &[name]))

@@ -1,0 +1,189 @@
+//! Buffers that an operation owns until it is over, and gives back with its result.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// How an operation with a buffer ended, and the buffer.
+///
+/// ```
+/// # use toroni_proactor::BufResult;
+/// # fn handle(result: BufResult<usize, Vec<u8>>) {
+/// let BufResult(result, buffer) = result;
+/// match result {
+///     Ok(bytes) => println!("{bytes} bytes: {buffer:?}"),
+///     Err(error) => eprintln!("{error}"),
+/// }
+/// # }
+/// ```
+#[derive(Debug)]
+#[must_use]
+pub struct BufResult<T, B>(pub Result<T, crate::OperationError>, pub B);
+
+/// A buffer that the kernel may fill. Vectors are filled from their beginning up to their capacity, and
+/// their length becomes the number of bytes; arrays and boxed slices keep their length.
+///
+/// # Safety
+///
+/// [`ReadBuffer::target`] names writable memory that does not move when the buffer does, stays valid until
+/// the buffer is dropped or touched, and is the same each time.
+pub unsafe trait ReadBuffer: Send + 'static {
+    /// Where to write, and how many bytes at most.
+    fn target(&mut self) -> (*mut u8, usize);
+
+    /// Learns that the first bytes have been written.
+    ///
+    /// # Safety
+    ///
+    /// That many bytes of the target are initialised, and there are as many.
+    unsafe fn filled(&mut self, bytes: usize);
+}
+
+/// A buffer that the kernel may send.
+///
+/// # Safety
+///
+/// [`WriteBuffer::source`] names initialised memory that does not move when the buffer does, and neither
+/// changes nor goes away until the buffer is dropped or touched.
+pub unsafe trait WriteBuffer: Send + 'static {
+    /// Where the bytes are, and how many.
+    fn source(&self) -> (*const u8, usize);
+}
+
+// SAFETY: the bytes of a vector are on the heap, and only its own methods reallocate them.
+unsafe impl ReadBuffer for Vec<u8> {
+    fn target(&mut self) -> (*mut u8, usize) {
+        (self.as_mut_ptr(), self.capacity())
+    }
+
+    unsafe fn filled(&mut self, bytes: usize) {
+        // SAFETY: the caller has initialised them, and they are within the capacity.
+        unsafe { self.set_len(bytes) };
+    }
+}
+
+// SAFETY: as above; the vector is not touched meanwhile.
+unsafe impl WriteBuffer for Vec<u8> {
+    fn source(&self) -> (*const u8, usize) {
+        (self.as_ptr(), self.len())
+    }
+}
+
+// SAFETY: the bytes are on the heap.
+unsafe impl ReadBuffer for Box<[u8]> {
+    fn target(&mut self) -> (*mut u8, usize) {
+        (self.as_mut_ptr(), self.len())
+    }
+
+    unsafe fn filled(&mut self, _: usize) {}
+}
+
+// SAFETY: the bytes are on the heap.
+unsafe impl WriteBuffer for Box<[u8]> {
+    fn source(&self) -> (*const u8, usize) {
+        (self.as_ptr(), self.len())
+    }
+}
+
+// SAFETY: the bytes are on the heap.
+unsafe impl<const N: usize> ReadBuffer for Box<[u8; N]> {
+    fn target(&mut self) -> (*mut u8, usize) {
+        (self.as_mut_ptr(), N)
+    }
+
+    unsafe fn filled(&mut self, _: usize) {}
+}
+
+// SAFETY: the bytes are on the heap.
+unsafe impl<const N: usize> WriteBuffer for Box<[u8; N]> {
+    fn source(&self) -> (*const u8, usize) {
+        (self.as_ptr(), N)
+    }
+}
+
+// SAFETY: shared bytes never change, and are on the heap until the last handle is dropped.
+unsafe impl WriteBuffer for Arc<[u8]> {
+    fn source(&self) -> (*const u8, usize) {
+        (self.as_ptr(), self.len())
+    }
+}
+
+// SAFETY: the bytes of a string are on the heap.
+unsafe impl WriteBuffer for String {
+    fn source(&self) -> (*const u8, usize) {
+        (self.as_ptr(), self.len())
+    }
+}
+
+// SAFETY: static bytes stay.
+unsafe impl WriteBuffer for &'static [u8] {
+    fn source(&self) -> (*const u8, usize) {
+        (self.as_ptr(), self.len())
+    }
+}
+
+// SAFETY: static bytes stay.
+unsafe impl<const N: usize> WriteBuffer for &'static [u8; N] {
+    fn source(&self) -> (*const u8, usize) {
+        (self.as_ptr(), N)
+    }
+}
+
+// SAFETY: static bytes stay.
+unsafe impl WriteBuffer for &'static str {
+    fn source(&self) -> (*const u8, usize) {
+        (self.as_ptr(), self.len())
+    }
+}
+
+/// What of a buffer is left to send: a write may send less than it was given.
+#[derive(Debug)]
+pub struct Rest<B> {
+    buffer: B,
+    sent: usize,
+}
+
+impl<B: WriteBuffer> Rest<B> {
+    /// Everything but the first bytes; nothing if there are fewer.
+    pub fn after(buffer: B, bytes: usize) -> Self {
+        let sent = bytes.min(buffer.source().1);
+        Self { buffer, sent }
+    }
+
+    /// That many more have been sent.
+    #[must_use]
+    pub fn advance(self, bytes: usize) -> Self {
+        Self::after(self.buffer, self.sent + bytes)
+    }
+
+    /// How many bytes are left.
+    pub fn len(&self) -> usize {
+        self.buffer.source().1 - self.sent
+    }
+
+    /// Whether none are left.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The whole buffer.
+    pub fn into_inner(self) -> B {
+        self.buffer
+    }
+}
+
+impl<B: WriteBuffer + Deref<Target = [u8]>> Deref for Rest<B> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.buffer[self.sent..]
+    }
+}
+
+// SAFETY: a part of memory that another buffer vouches for.
+unsafe impl<B: WriteBuffer> WriteBuffer for Rest<B> {
+    fn source(&self) -> (*const u8, usize) {
+        let (start, length) = self.buffer.source();
+        // `sent` is at most the length, so this stays within the buffer or at its end.
+        (start.wrapping_add(self.sent), length - self.sent)
+    }
+}

@@ -1,0 +1,157 @@
+//! Configurations as text: TOML, from a file or from the environment.
+
+use super::{Config, ConfigError, ProcessorConfig, ProviderType, WaitType};
+use serde::Deserialize;
+use std::fs;
+use std::path::Path;
+
+/// The variable that [`Config::from_environment`] looks at.
+const VARIABLE: &str = "TORONI_PROACTOR";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    processor: Vec<ProcessorConfig>,
+}
+
+impl Config {
+    /// From TOML text, as in the example above.
+    ///
+    /// # Errors
+    ///
+    /// If it is not such text.
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        parse(text, "the text")
+    }
+
+    /// From a file of TOML.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read, or is not such text.
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
+        let path = path.as_ref();
+        let text = fs::read_to_string(path)
+            .map_err(|source| ConfigError::Unreadable { path: path.to_path_buf(), source })?;
+        parse(&text, &path.display().to_string())
+    }
+
+    /// From the variable `TORONI_PROACTOR`: text with a `=` in it is TOML itself; `auto`, `epoll` and
+    /// `poll` are one shared processor on that engine; anything else is the name of a file. If it is not
+    /// set, or empty, the default.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read, or the text is not such a configuration.
+    pub fn from_environment() -> Result<Self, ConfigError> {
+        match std::env::var(VARIABLE) {
+            Ok(value) => Self::from_value(&value),
+            Err(std::env::VarError::NotPresent) => Ok(Self::default()),
+            Err(std::env::VarError::NotUnicode(value)) => Self::from_file(value),
+        }
+    }
+
+    fn from_value(value: &str) -> Result<Self, ConfigError> {
+        let select = |wait| {
+            Self::one(ProcessorConfig {
+                provider: ProviderType::Select,
+                wait,
+                ..ProcessorConfig::default()
+            })
+        };
+        Ok(match value.trim() {
+            "" | "auto" => Self::default(),
+            "epoll" => select(WaitType::Epoll),
+            "poll" => select(WaitType::Native),
+            text if text.contains('=') => parse(text, VARIABLE)?,
+            path => Self::from_file(path)?,
+        })
+    }
+
+    /// Checks what types cannot say.
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        match self.processors.len() {
+            1 | 2 => {}
+            found => return Err(ConfigError::Processors { found }),
+        }
+        if self.processors.iter().any(|processor| processor.max_operations == Some(0)) {
+            return Err(ConfigError::NoOperations);
+        }
+        Ok(())
+    }
+}
+
+fn parse(text: &str, origin: &str) -> Result<Config, ConfigError> {
+    let file: File = basic_toml::from_str(text).map_err(|error| ConfigError::Syntax {
+        origin: origin.to_owned(),
+        message: error.to_string(),
+    })?;
+    let config = Config { processors: file.processor };
+    config.check()?;
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{InterruptType, ProcessorType};
+    use super::*;
+
+    #[test]
+    fn every_key_is_read() {
+        let config = Config::parse(
+            r#"
+            [[processor]]
+            type = "dedicated"
+            provider = "select"
+            wait = "epoll"
+            wait-signal = 40
+            interrupt = "signal"
+            interrupt-signal = 12
+            start-in-any-thread = false
+            start-interrupts-leader = false
+            max-operations = 7
+            [[processor]]
+            "#,
+        )
+        .unwrap();
+        let wanted = ProcessorConfig {
+            processor_type: ProcessorType::Dedicated,
+            provider: ProviderType::Select,
+            wait: WaitType::Epoll,
+            wait_signal: Some(40),
+            interrupt: InterruptType::Signal,
+            interrupt_signal: Some(12),
+            start_in_any_thread: Some(false),
+            start_interrupts_leader: Some(false),
+            max_operations: Some(7),
+        };
+        assert_eq!(config, Config::two(wanted, ProcessorConfig::default()));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let said = |text: &str| Config::parse(text).unwrap_err().to_string();
+        assert!(said("").contains("not 0"));
+        assert!(said("[[processor]]\n".repeat(3).as_str()).contains("not 3"));
+        assert!(
+            said("[[processor]]\nengine = 1").contains("engine"),
+            "{}",
+            said("[[processor]]\nengine = 1")
+        );
+        assert!(said("[[processor]]\nprovider = \"kqueue\"").contains("kqueue"));
+        assert!(said("[[processor]]\nmax-operations = 0").contains("max-operations"));
+        assert!(said("processor = 3").contains("the text"));
+    }
+
+    #[test]
+    fn the_variable_holds_a_word_a_text_or_a_file() {
+        assert_eq!(Config::from_value(" auto ").unwrap(), Config::default());
+        assert_eq!(Config::from_value("").unwrap(), Config::default());
+        assert_eq!(Config::from_value("epoll").unwrap().processors()[0].wait, WaitType::Epoll);
+        let text = "[[processor]]\nmax-operations = 3";
+        assert_eq!(Config::from_value(text).unwrap().processors()[0].max_operations, Some(3));
+        let missing = Config::from_value("/nonexistent/proactor.toml").unwrap_err();
+        assert!(missing.to_string().contains("/nonexistent/proactor.toml"), "{missing}");
+    }
+}

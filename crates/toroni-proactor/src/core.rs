@@ -1,0 +1,56 @@
+//! What the lock protects: the records, the dispatcher and the processors. Their algorithms are in
+//! `dispatcher/` and `processor/`, as methods of this type, because each touches all three.
+
+use crate::dispatcher::Dispatcher;
+use crate::processor::Processor;
+use crate::record::Records;
+
+/// Everything behind the lock.
+pub(crate) struct Core {
+    pub(crate) records: Records,
+    pub(crate) dispatcher: Dispatcher,
+    /// The primary one, and perhaps a secondary one.
+    pub(crate) processors: Vec<Processor>,
+    pub(crate) phase: Phase,
+}
+
+/// How far the proactor is on the way to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// At work.
+    Running,
+    /// Nothing new is started; what there was is completed and dispatched.
+    Finishing,
+    /// That is done.
+    Finished,
+    /// No thread dispatches; operations go on.
+    Stopped,
+    /// The proactor is dropped: dedicated leaders leave, too.
+    Closing,
+}
+
+impl Core {
+    /// Operations, timers and posts that are not yet over.
+    pub(crate) fn outstanding(&self) -> usize {
+        // One record of each processor is its interrupt's.
+        self.records.live() - self.processors.len()
+    }
+
+    /// Whether new operations are started.
+    pub(crate) fn accepts(&self) -> bool {
+        matches!(self.phase, Phase::Running | Phase::Stopped)
+    }
+
+    /// Whether threads call handlers.
+    pub(crate) fn dispatches(&self) -> bool {
+        matches!(self.phase, Phase::Running | Phase::Finishing)
+    }
+
+    /// When everything is over in a graceful stop, everybody leaves.
+    pub(crate) fn stop_if_finished(&mut self) {
+        if self.phase == Phase::Finishing && self.outstanding() == 0 {
+            self.phase = Phase::Finished;
+            self.wake_everybody();
+        }
+    }
+}

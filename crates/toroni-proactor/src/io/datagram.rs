@@ -1,0 +1,124 @@
+//! Datagram sockets.
+
+use super::{Handle, Pending, handle, transfer};
+use crate::buffer::{BufResult, ReadBuffer, WriteBuffer};
+use crate::error::{Refused, SetupError};
+use crate::proactor::{OperationId, Proactor};
+use crate::record::{Done, Operation};
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// A socket for datagrams. Clones are the same socket.
+#[derive(Clone)]
+pub struct Datagrams(Arc<Handle>);
+
+handle!(Datagrams);
+
+/// What a read of a datagram brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Datagram {
+    /// Its length in bytes, as far as it fits into the buffer.
+    pub length: usize,
+    /// Who sent it; local sockets do not say.
+    pub from: Option<SocketAddr>,
+    /// It was longer than the buffer, and its end is lost.
+    pub is_truncated: bool,
+}
+
+impl Datagrams {
+    /// A UDP socket on an address.
+    ///
+    /// # Errors
+    ///
+    /// If the address is taken, or not allowed.
+    pub fn bind(proactor: &Proactor, address: SocketAddr) -> Result<Self, SetupError> {
+        let socket = UdpSocket::bind(address)
+            .map_err(|source| SetupError::System { action: "bind the address", source })?;
+        Self::new(proactor, socket)
+    }
+
+    /// Takes over a datagram socket, of any kind. It becomes non-blocking.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not say what the descriptor is.
+    pub fn new(proactor: &Proactor, socket: impl Into<OwnedFd>) -> Result<Self, SetupError> {
+        Handle::of(proactor, socket.into()).map(Self)
+    }
+
+    /// The address that it receives on.
+    ///
+    /// # Errors
+    ///
+    /// If it is no internet address.
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        let address = rustix::net::getsockname(self.0.as_fd())?;
+        Ok(SocketAddr::try_from(address)?)
+    }
+
+    /// Receives one datagram.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be started; the buffer and the handler come back.
+    pub fn read<B, F>(&self, buffer: B, handler: F) -> Result<OperationId, Refused<B, F>>
+    where
+        B: ReadBuffer,
+        F: FnOnce(BufResult<Datagram, B>) + Send + 'static,
+    {
+        transfer::fill(&self.0, self.0.request(Operation::ReadDatagram), buffer, report, handler)
+    }
+
+    /// Sends one datagram: to the address, or to the peer that the socket is connected to.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be started; the buffer and the handler come back.
+    pub fn write<B, F>(
+        &self,
+        buffer: B,
+        to: Option<SocketAddr>,
+        handler: F,
+    ) -> Result<OperationId, Refused<B, F>>
+    where
+        B: WriteBuffer,
+        F: FnOnce(BufResult<usize, B>) + Send + 'static,
+    {
+        let mut request = self.0.request(Operation::WriteDatagram);
+        request.address = to.map(Into::into);
+        transfer::send(&self.0, request, buffer, handler)
+    }
+
+    /// As [`Datagrams::read`], as a future.
+    pub fn read_async<B: ReadBuffer>(&self, buffer: B) -> Pending<BufResult<Datagram, B>> {
+        Pending::start(
+            self.0.inner(),
+            |handler| self.read(buffer, handler),
+            |refused| refused.into_result(Operation::ReadDatagram),
+        )
+    }
+
+    /// As [`Datagrams::write`], as a future.
+    pub fn write_async<B: WriteBuffer>(
+        &self,
+        buffer: B,
+        to: Option<SocketAddr>,
+    ) -> Pending<BufResult<usize, B>> {
+        Pending::start(
+            self.0.inner(),
+            |handler| self.write(buffer, to, handler),
+            |refused| refused.into_result(Operation::WriteDatagram),
+        )
+    }
+}
+
+fn report(done: &mut Done, length: usize) -> Datagram {
+    let from = done.outcome.address.take();
+    Datagram {
+        length,
+        from: from.and_then(|address| SocketAddr::try_from(address).ok()),
+        is_truncated: done.outcome.is_truncated,
+    }
+}

@@ -1,0 +1,96 @@
+//! Regular files and block devices.
+
+use super::{Handle, Pending, handle, transfer};
+use crate::buffer::{BufResult, ReadBuffer, WriteBuffer};
+use crate::error::{Refused, SetupError};
+use crate::proactor::{OperationId, Proactor};
+use crate::record::{Operation, Request};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// A file that is read and written at given places. Clones are the same file.
+///
+/// Engines of readiness do the transfer in the thread that starts it, because files are always ready: it
+/// may wait for the disk.
+#[derive(Clone)]
+pub struct File(Arc<Handle>);
+
+handle!(File);
+
+impl File {
+    /// Takes over an open file.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not say what the descriptor is.
+    pub fn new(proactor: &Proactor, file: impl Into<OwnedFd>) -> Result<Self, SetupError> {
+        Handle::of(proactor, file.into()).map(Self)
+    }
+
+    /// Reads from a byte of the file on, at most as much as the buffer holds. 0 bytes are the end of it.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be started; the buffer and the handler come back.
+    pub fn read<B, F>(
+        &self,
+        offset: u64,
+        buffer: B,
+        handler: F,
+    ) -> Result<OperationId, Refused<B, F>>
+    where
+        B: ReadBuffer,
+        F: FnOnce(BufResult<usize, B>) + Send + 'static,
+    {
+        let request = self.request(Operation::ReadFile, offset);
+        transfer::fill(&self.0, request, buffer, |_, bytes| bytes, handler)
+    }
+
+    /// Writes to a byte of the file and on, perhaps not all of the buffer: [`crate::Rest`] is what is left.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be started; the buffer and the handler come back.
+    pub fn write<B, F>(
+        &self,
+        offset: u64,
+        buffer: B,
+        handler: F,
+    ) -> Result<OperationId, Refused<B, F>>
+    where
+        B: WriteBuffer,
+        F: FnOnce(BufResult<usize, B>) + Send + 'static,
+    {
+        transfer::send(&self.0, self.request(Operation::WriteFile, offset), buffer, handler)
+    }
+
+    /// As [`File::read`], as a future.
+    pub fn read_async<B: ReadBuffer>(
+        &self,
+        offset: u64,
+        buffer: B,
+    ) -> Pending<BufResult<usize, B>> {
+        Pending::start(
+            self.0.inner(),
+            |handler| self.read(offset, buffer, handler),
+            |refused| refused.into_result(Operation::ReadFile),
+        )
+    }
+
+    /// As [`File::write`], as a future.
+    pub fn write_async<B: WriteBuffer>(
+        &self,
+        offset: u64,
+        buffer: B,
+    ) -> Pending<BufResult<usize, B>> {
+        Pending::start(
+            self.0.inner(),
+            |handler| self.write(offset, buffer, handler),
+            |refused| refused.into_result(Operation::WriteFile),
+        )
+    }
+
+    fn request(&self, operation: Operation, offset: u64) -> Request {
+        Request { offset, ..self.0.request(operation) }
+    }
+}

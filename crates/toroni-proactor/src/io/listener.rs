@@ -1,0 +1,101 @@
+//! Listening sockets.
+
+use super::{Handle, Pending, Stream, handle};
+use crate::error::{OperationError, Refused, SetupError};
+use crate::inner::Inner;
+use crate::proactor::{OperationId, Proactor, take_back};
+use crate::record::{Completion, Done, Operation};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// A socket that connections come to. Clones are the same socket.
+#[derive(Clone)]
+pub struct Listener(Arc<Handle>);
+
+handle!(Listener);
+
+/// A connection that was accepted, and where it comes from; local sockets do not say.
+pub type Accepted = Result<(Stream, Option<SocketAddr>), OperationError>;
+
+impl Listener {
+    /// Listens on an address, with the backlog of the standard library.
+    ///
+    /// # Errors
+    ///
+    /// If the address is taken, or not allowed.
+    pub fn bind(proactor: &Proactor, address: SocketAddr) -> Result<Self, SetupError> {
+        let listener = TcpListener::bind(address)
+            .map_err(|source| SetupError::System { action: "listen on the address", source })?;
+        Self::new(proactor, listener)
+    }
+
+    /// Takes over a listening socket, of any kind. It becomes non-blocking.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not say what the descriptor is.
+    pub fn new(proactor: &Proactor, socket: impl Into<OwnedFd>) -> Result<Self, SetupError> {
+        Handle::of(proactor, socket.into()).map(Self)
+    }
+
+    /// The address that it listens on.
+    ///
+    /// # Errors
+    ///
+    /// If it is no internet address.
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        let address = rustix::net::getsockname(self.0.as_fd())?;
+        Ok(SocketAddr::try_from(address)?)
+    }
+
+    /// Accepts the next connection.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be started; the handler comes back.
+    pub fn accept<F>(&self, handler: F) -> Result<OperationId, Refused<(), F>>
+    where
+        F: FnOnce(Accepted) + Send + 'static,
+    {
+        let completion = Box::new(Accepting { inner: Arc::clone(self.0.inner()), handler });
+        let request = self.0.request(Operation::Accept);
+        self.0.inner().start(request, completion).map(OperationId::new).map_err(|returned| {
+            let (error, Accepting { handler, .. }) = take_back::<Accepting<F>>(returned);
+            Refused { error, buffer: (), handler }
+        })
+    }
+
+    /// As [`Listener::accept`], as a future.
+    pub fn accept_async(&self) -> Pending<Accepted> {
+        Pending::start(
+            self.0.inner(),
+            |handler| self.accept(handler),
+            |refused| Err(refused.error.of(Operation::Accept)),
+        )
+    }
+}
+
+struct Accepting<F> {
+    inner: Arc<Inner>,
+    handler: F,
+}
+
+impl<F: FnOnce(Accepted) + Send + 'static> Completion for Accepting<F> {
+    fn complete(self: Box<Self>, mut done: Done) {
+        let Self { inner, handler } = *self;
+        let accepted = done.result().and_then(|_| {
+            let failed = |errno| OperationError {
+                operation: Operation::Accept,
+                descriptor: done.descriptor,
+                errno,
+            };
+            let socket = done.outcome.accepted.take().ok_or_else(|| failed(libc::EIO))?;
+            let handle = Handle::new(&inner, socket).map_err(|_| failed(libc::EIO))?;
+            let address = done.outcome.address.take();
+            Ok((Stream(handle), address.and_then(|address| SocketAddr::try_from(address).ok())))
+        });
+        handler(accepted);
+    }
+}

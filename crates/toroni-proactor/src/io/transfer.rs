@@ -1,0 +1,95 @@
+//! Starts of operations that move bytes: the buffer goes into the completion first, and the kernel is told
+//! where it is there.
+
+use super::Handle;
+use crate::buffer::{BufResult, ReadBuffer, WriteBuffer};
+use crate::error::Refused;
+use crate::proactor::{OperationId, take_back};
+use crate::record::{Completion, Done, Memory, Request};
+
+/// Turns what came out into what the handler is given.
+type Report<T> = fn(&mut Done, usize) -> T;
+
+struct Filling<B, T, F> {
+    buffer: B,
+    handler: F,
+    report: Report<T>,
+}
+
+struct Sending<B, F> {
+    buffer: B,
+    handler: F,
+}
+
+/// Starts an operation that fills a buffer.
+pub(super) fn fill<B, T, F>(
+    handle: &Handle,
+    mut request: Request,
+    buffer: B,
+    report: Report<T>,
+    handler: F,
+) -> Result<OperationId, Refused<B, F>>
+where
+    B: ReadBuffer,
+    T: 'static,
+    F: FnOnce(BufResult<T, B>) + Send + 'static,
+{
+    let mut completion = Box::new(Filling { buffer, handler, report });
+    let (pointer, length) = completion.buffer.target();
+    // SAFETY: the buffer is in the completion, which the record owns until the operation is over; its
+    // bytes do not move with it (`ReadBuffer`), and nobody touches it there.
+    request.memory = unsafe { Memory::to_fill(pointer, length) };
+    handle.inner().start(request, completion).map(OperationId::new).map_err(|returned| {
+        let (error, Filling { buffer, handler, .. }) = take_back::<Filling<B, T, F>>(returned);
+        Refused { error, buffer, handler }
+    })
+}
+
+/// Starts an operation that sends a buffer.
+pub(super) fn send<B, F>(
+    handle: &Handle,
+    mut request: Request,
+    buffer: B,
+    handler: F,
+) -> Result<OperationId, Refused<B, F>>
+where
+    B: WriteBuffer,
+    F: FnOnce(BufResult<usize, B>) + Send + 'static,
+{
+    let completion = Box::new(Sending { buffer, handler });
+    let (pointer, length) = completion.buffer.source();
+    // SAFETY: as above, by `WriteBuffer`.
+    request.memory = unsafe { Memory::to_send(pointer, length) };
+    handle.inner().start(request, completion).map(OperationId::new).map_err(|returned| {
+        let (error, Sending { buffer, handler }) = take_back::<Sending<B, F>>(returned);
+        Refused { error, buffer, handler }
+    })
+}
+
+impl<B, T, F> Completion for Filling<B, T, F>
+where
+    B: ReadBuffer,
+    T: 'static,
+    F: FnOnce(BufResult<T, B>) + Send + 'static,
+{
+    fn complete(self: Box<Self>, mut done: Done) {
+        let Self { mut buffer, handler, report } = *self;
+        let result = done.result().map(|bytes| {
+            // SAFETY: the operation has written that many bytes to the target, which was at least so long.
+            unsafe { buffer.filled(bytes) };
+            report(&mut done, bytes)
+        });
+        handler(BufResult(result, buffer));
+    }
+}
+
+impl<B, F> Completion for Sending<B, F>
+where
+    B: WriteBuffer,
+    F: FnOnce(BufResult<usize, B>) + Send + 'static,
+{
+    fn complete(self: Box<Self>, done: Done) {
+        let Self { buffer, handler } = *self;
+        handler(BufResult(done.result(), buffer));
+    }
+}

@@ -1,0 +1,105 @@
+//! Completion I/O for Linux whose engine the administrator chooses.
+//!
+//! A program starts operations and is called when they are **over**, not when they could be tried. What does
+//! them (`epoll`, `ppoll`), how threads wait and how they are interrupted is a line in a
+//! configuration, and no reason to compile anything again.
+//!
+//! ```
+//! use toroni_proactor::{BufResult, Config, Proactor, Stream};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let proactor = Proactor::new(&Config::from_environment()?)?;
+//! # let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+//! let stream = Stream::new(&proactor, ours)?;
+//! let peer = Stream::new(&proactor, theirs)?;
+//!
+//! // A handler is a closure. The operation owns the buffer until it is over, and gives it back.
+//! let stopping = proactor.clone();
+//! stream.read(Vec::with_capacity(4096), move |BufResult(result, buffer)| {
+//!     match result {
+//!         Ok(bytes) => println!("{bytes} bytes: {buffer:?}"),
+//!         Err(error) => eprintln!("{error}"), // READ_STREAM on descriptor 7: Connection reset by peer
+//!     }
+//!     stopping.stop();
+//! })?;
+//! peer.write("hello", |_| {})?;
+//!
+//! // Any number of threads may call this.
+//! proactor.run();
+//!
+//! // Or as futures, on this or any other executor.
+//! # proactor.restart();
+//! let BufResult(result, _) = proactor
+//!     .block_on(async {
+//!         let _sent = peer.write_async("again").await;
+//!         stream.read_async(vec![0; 64]).await
+//!     })
+//!     .expect("nobody stops it");
+//! assert_eq!(result?, 5);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Where what is
+//!
+//! The crate follows Alexander Libman's proactor paper, and keeps its words.
+//!
+//! | | the paper | here |
+//! |---|---|---|
+//! | 1 | `READ_STREAM` … `CONNECT`, asynchronous result | [`Operation`]; `record/`, whose `Request` holds every input of a start, and `Outcome` what came out |
+//! | 2 | states of a result | `record/state.rs`: each transition is asserted, and each list knows its members |
+//! | 3 | `START_ERROR` | at once: [`Refused`] gives buffer and handler back; deferred: the handler is told |
+//! | 4 | collections of results | `record/list.rs`: intrusive, removal anywhere in one step, no allocation |
+//! | 5 | cached results allocator, `create_and_start` | `record/records.rs`; `Inner::start` takes one lock for both |
+//! | 6 | locking model, unlock points 1 to 3 | `lock.rs`: `dispatch`, `follow`, `lead` |
+//! | 7 | follower, leader, handler | `dispatcher/mod.rs`: the three counts |
+//! | 8 | notification state | `dispatcher/mod.rs`, `NotificationState` |
+//! | 9 | `post_completion`, levels | `dispatcher/mod.rs`, `Notify`; for users [`Proactor::post`] |
+//! | 10 | `handle_events` | `dispatcher/handle_events.rs`; for users [`Proactor::handle_events`], [`Proactor::run`] |
+//! | 11 | TODO: timers in the follower's wait | `dispatcher/timers.rs`; for users [`Proactor::timer`] |
+//! | 12 | `start_aio`, `cancel_aio`, `handle_aio_events` | a file each in `processor/`, with the paper's numbers of steps |
+//! | 13 | shared and dedicated AIO_Processor | [`ProcessorType`]; `processor/dedicated.rs` |
+//! | 14 | team-work of two AIO_Processors | [`Config::two`] |
+//! | 15–17 | AIO_Provider | `provider/mod.rs` |
+//! | 18–20 | AIO_Wait_Strategy | `wait/mod.rs` |
+//! | 21 | AIO_Interrupt_Strategy | `interrupt/mod.rs` |
+//! | 22 | Interrupt_Pipe_Strategy | `interrupt/descriptor.rs` |
+//! | 23 | Interrupt_Signal_Strategy | `interrupt/signal.rs` |
+//! | 24 | (none) | eventfd: `interrupt/descriptor.rs` |
+//! | 25 | AIO_Config | [`ProcessorConfig`], [`Effective`]; factories in `config/factory.rs` |
+//! | 26 | TODO: configuration from XML | [`Config::from_file`], [`Config::from_environment`] |
+//!
+//! | provider × wait strategy of the paper | here | in this version |
+//! |---|---|---|
+//! | `SELECT` × `NATIVE` | `ppoll` | yes |
+//! | `SELECT` × `DEV_POLL` | `epoll` | yes |
+//! | `SELECT` × `LINUX_RT` | real-time signals of readiness | refused when configured |
+//! | `SUN` × `NATIVE` | io_uring | refused when configured |
+//! | `POSIX` × `NATIVE`, `SIGWAIT`, `SGI` | the C library's `aio_read` and so on | refused when configured |
+
+mod buffer;
+mod config;
+mod core;
+mod dispatcher;
+mod error;
+mod fork;
+mod inner;
+mod interrupt;
+mod io;
+mod lock;
+mod proactor;
+mod processor;
+mod provider;
+mod record;
+mod sys;
+mod wait;
+
+pub use buffer::{BufResult, ReadBuffer, Rest, WriteBuffer};
+pub use config::{
+    Config, ConfigError, Effective, InterruptType, ProcessorConfig, ProcessorType, ProviderType,
+    WaitType,
+};
+pub use error::{OperationError, Refused, SetupError, StartError};
+pub use io::{Accepted, Datagram, Datagrams, File, Listener, Pending, Stream};
+pub use proactor::{OperationId, Proactor};
+pub use record::{Operation, OperationMask};

@@ -1,0 +1,94 @@
+//! `cancel_aio`, by any thread: of all operations of a descriptor, or of one.
+
+use crate::core::Core;
+use crate::dispatcher::Notify;
+use crate::provider::Cancel;
+use crate::record::{Key, Operation, Outcome, Record, State};
+use std::os::fd::RawFd;
+
+impl Core {
+    /// Cancels all operations of a descriptor. How many were asked to end.
+    pub(crate) fn cancel_aio(&mut self, descriptor: RawFd) -> usize {
+        let on_it =
+            |record: &Record| !record.is_internal() && record.request.raw() == Some(descriptor);
+        (0..self.processors.len()).map(|which| self.cancel_where(which, on_it)).sum()
+    }
+
+    /// Cancels all operations, of all processors.
+    pub(crate) fn cancel_all(&mut self) {
+        for which in 0..self.processors.len() {
+            self.cancel_where(which, |record| !record.is_internal());
+        }
+    }
+
+    /// Cancels all operations of a processor, and the read of its interrupt strategy.
+    pub(super) fn cancel_everything_of(&mut self, which: usize) {
+        self.cancel_where(which, |_| true);
+    }
+
+    /// Cancels one operation or timer. Whether it was asked to end: it may already be over.
+    pub(crate) fn cancel_one(&mut self, key: Key) -> bool {
+        let Some(record) = self.records.get(key) else { return false };
+        let which = record.processor;
+        match (record.state(), record.request.operation) {
+            (State::Deferred, _) => self.cancel_deferred(which, key.index),
+            (State::Started, _) if !record.is_cancelled => self.cancel_started(which, key.index),
+            (State::Initialized, Operation::Timer) => self.cancel_timer(key.index),
+            _ => return false,
+        }
+        true
+    }
+
+    fn cancel_where(&mut self, which: usize, chosen: impl Fn(&Record) -> bool) -> usize {
+        let mut cancelled = 0;
+        // Steps 1 and 2.
+        let mut next = self.processors[which].deferred.first();
+        while let Some(index) = next {
+            next = self.processors[which].deferred.after(&self.records, index);
+            if chosen(&self.records[index]) {
+                self.cancel_deferred(which, index);
+                cancelled += 1;
+            }
+        }
+        // Steps 3 to 5.
+        let mut next = self.processors[which].started.first();
+        while let Some(index) = next {
+            next = self.processors[which].started.after(&self.records, index);
+            let record = &self.records[index];
+            if !record.is_cancelled && chosen(record) {
+                self.cancel_started(which, index);
+                cancelled += 1;
+            }
+        }
+        cancelled
+    }
+
+    fn cancel_deferred(&mut self, which: usize, index: u32) {
+        self.processors[which].deferred.remove(&mut self.records, index);
+        self.records[index].is_cancelled = true;
+        self.records[index].finish(Outcome::cancelled());
+        self.post_completion(index, Notify::Strong);
+    }
+
+    fn cancel_started(&mut self, which: usize, index: u32) {
+        self.records[index].is_cancelled = true;
+        let processor = &mut self.processors[which];
+        match processor.provider.cancel_aio(&mut self.records, index) {
+            Cancel::Finished(outcome) => {
+                processor.started.remove(&mut self.records, index);
+                self.records[index].finish(outcome);
+                self.pass_on(which, index, Notify::Strong);
+                // There is room for what was deferred: the leader starts it.
+                let processor = &mut self.processors[which];
+                if !processor.deferred.is_empty() {
+                    processor.interrupt_leader();
+                }
+            }
+            // An engine that belongs to its leader is told by it.
+            Cancel::Requested if !processor.provider.can_start_in_any_thread() => {
+                processor.interrupt_leader();
+            }
+            Cancel::Requested => {}
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! `handle_aio_events`: one wait of a leader, and what comes of it.
+
+use super::Processor;
+use crate::core::{Core, Phase};
+use crate::dispatcher::Notify;
+use crate::lock::Locked;
+use crate::provider::{InProgress, Start, Started};
+use crate::record::State;
+use std::sync::Arc;
+use std::time::Duration;
+
+impl Locked<'_> {
+    /// Waits once for the operations of a processor that this thread leads, and passes the finished ones
+    /// on to the dispatcher.
+    pub(crate) fn handle_aio_events(&mut self, which: usize, timeout: Option<Duration>) {
+        // Step 1.
+        self.start_deferred(which);
+        let has_results = self.has_completed() && !self.processors[which].is_dedicated;
+        if self.phase != Phase::Closing {
+            self.read_interrupts(which);
+        }
+
+        // Step 2.
+        let core = &mut **self;
+        let processor = &mut core.processors[which];
+        let wait = Arc::clone(&processor.wait);
+        wait.prepare_to_wait(Started::new(&core.records, &processor.started));
+        processor.set_waiting(true);
+
+        // Steps 3 to 5.
+        self.lead(&*wait, if has_results { Some(Duration::ZERO) } else { timeout });
+
+        // Steps 6 to 8.
+        self.processors[which].set_waiting(false);
+        self.settle(which, &*wait);
+    }
+}
+
+impl Core {
+    /// Lets the provider finish what the wait saw, and passes it on.
+    fn settle(&mut self, which: usize, wait: &dyn crate::wait::WaitStrategy) {
+        while let Some(event) = wait.next_event() {
+            let processor = &mut self.processors[which];
+            let mut operations = InProgress {
+                records: &mut self.records,
+                started: &mut processor.started,
+                finished: &mut processor.finished,
+            };
+            processor.provider.settle(&mut operations, event);
+        }
+        // Step 7.
+        let level = self.level_of(which);
+        while let Some(index) = self.processors[which].finished.pop(&mut self.records) {
+            self.pass_on(which, index, level);
+        }
+    }
+
+    /// A finished record goes to the dispatcher, unless it is the read of the interrupt strategy.
+    pub(super) fn pass_on(&mut self, which: usize, index: u32, level: Notify) {
+        let record = &mut self.records[index];
+        if record.is_internal() {
+            record.become_(State::Initialized);
+            record.is_cancelled = false;
+            self.processors[which].reads_interrupts = false;
+        } else {
+            self.post_completion(index, level);
+        }
+    }
+
+    /// The read of the interrupt strategy is in progress whenever a leader waits; it is started only if
+    /// it is not started.
+    fn read_interrupts(&mut self, which: usize) {
+        let processor = &mut self.processors[which];
+        let index = processor.interrupt_read;
+        while !processor.reads_interrupts
+            && let Some(request) = processor.interrupt.read()
+        {
+            self.records[index].request = request;
+            match processor.start(&mut self.records, index) {
+                Start::Started => {
+                    processor.add_started(&mut self.records, index);
+                    processor.reads_interrupts = true;
+                }
+                // Old interrupts: whoever sent them has been noticed.
+                Start::Finished(_) => {}
+                Start::Deferred | Start::Failed(_) => return,
+            }
+        }
+    }
+}
+
+impl Processor {
+    fn set_waiting(&mut self, waits: bool) {
+        if let Some(leader) = &mut self.leader {
+            leader.waits = waits;
+            leader.is_interrupted = false;
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Processors: the paper's *AIO_Processor*. A processor owns the started and the deferred operations of
+//! one engine, plans starts and cancellations, and is led by one thread at a time.
+
+mod cancel_aio;
+mod dedicated;
+mod handle_aio_events;
+mod start_aio;
+
+pub(crate) use dedicated::run_dedicated;
+
+use crate::interrupt::InterruptStrategy;
+use crate::provider::{Engine, Provider};
+use crate::record::{List, Membership, Records, Request};
+use crate::sys::ThreadId;
+use crate::wait::WaitStrategy;
+use std::sync::Arc;
+
+/// See the module.
+pub(crate) struct Processor {
+    is_dedicated: bool,
+    /// Operations started at the same time; the others are deferred.
+    limit: usize,
+    started: List,
+    deferred: List,
+    /// Finished, not yet passed on: empty whenever the lock is open.
+    finished: List,
+    provider: Box<dyn Provider>,
+    wait: Arc<dyn WaitStrategy>,
+    interrupt: Box<dyn InterruptStrategy>,
+    /// The reusable read of the interrupt strategy.
+    interrupt_read: u32,
+    /// That read is started.
+    reads_interrupts: bool,
+    leader: Option<Leader>,
+}
+
+/// The thread that leads.
+#[derive(Clone, Copy, Debug)]
+struct Leader {
+    thread: ThreadId,
+    /// It is in the wait, or about to enter it.
+    waits: bool,
+    /// And will leave it.
+    is_interrupted: bool,
+}
+
+impl Processor {
+    /// With this engine. The limit is the smaller one of the configuration's and the provider's.
+    pub(crate) fn new(
+        number: usize,
+        is_dedicated: bool,
+        limit: usize,
+        engine: Engine,
+        records: &mut Records,
+    ) -> Self {
+        let interrupt_read = records.create(Request::timer(), None).index;
+        Self {
+            is_dedicated,
+            limit: limit.min(engine.provider.max_operations()),
+            started: List::new(Membership::Started(number)),
+            deferred: List::new(Membership::Deferred(number)),
+            finished: List::new(Membership::Finished(number)),
+            provider: engine.provider,
+            wait: engine.wait,
+            interrupt: engine.interrupt,
+            interrupt_read,
+            reads_interrupts: false,
+            leader: None,
+        }
+    }
+
+    /// Whether it has a thread of its own.
+    pub(crate) fn is_dedicated(&self) -> bool {
+        self.is_dedicated
+    }
+
+    /// Whether a thread in `handle_events` may lead it: it has no leader, something to wait for, and is
+    /// not dedicated.
+    pub(crate) fn wants_leader(&self) -> bool {
+        self.leader.is_none() && !self.is_dedicated && self.work() > 0
+    }
+
+    /// Whether its leader waits.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.leader.is_some_and(|leader| leader.waits)
+    }
+
+    /// Whether its leader waits, and will leave the wait.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.leader.is_some_and(|leader| leader.is_interrupted)
+    }
+
+    /// `interrupt`, unless the leader is awake, has been interrupted already, or there is none.
+    pub(crate) fn interrupt_leader(&mut self) {
+        if let Some(leader) = &mut self.leader
+            && leader.waits
+            && !leader.is_interrupted
+        {
+            leader.is_interrupted = true;
+            self.interrupt.interrupt(leader.thread);
+        }
+    }
+
+    /// `acquire_leadership`: for the current thread, which is this one. Nobody else leads.
+    pub(crate) fn acquire_leadership(&mut self, thread: ThreadId) {
+        assert!(self.leader.is_none(), "a processor has one leader");
+        self.leader = Some(Leader { thread, waits: false, is_interrupted: false });
+        let activation = self.interrupt.on_leader_activated();
+        self.wait.on_leader_activated(activation.while_waiting);
+    }
+
+    /// `release_leadership`: by the thread that acquired it.
+    pub(crate) fn release_leadership(&mut self) {
+        assert!(self.leader.take().is_some(), "a leader releases its leadership");
+        self.interrupt.on_leader_deactivated();
+    }
+
+    /// Operations started and deferred, without the read of the interrupt strategy.
+    pub(crate) fn work(&self) -> usize {
+        self.in_progress() + self.deferred.len()
+    }
+
+    /// Whether nothing of any kind is in the hands of the engine.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.started.is_empty() && self.deferred.is_empty()
+    }
+
+    /// `fini`, when it is idle.
+    pub(crate) fn fini(&self) {
+        self.wait.fini();
+    }
+
+    /// Operations started, without the read of the interrupt strategy.
+    fn in_progress(&self) -> usize {
+        self.started.len() - usize::from(self.reads_interrupts)
+    }
+
+    fn is_led_by_this_thread(&self) -> bool {
+        self.leader.is_some_and(|leader| leader.thread == ThreadId::current())
+    }
+}

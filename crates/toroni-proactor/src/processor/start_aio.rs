@@ -1,0 +1,136 @@
+//! `start_aio`, by any thread, and the starts that were deferred, by the leader.
+
+use super::Processor;
+use crate::core::Core;
+use crate::dispatcher::Notify;
+use crate::provider::Start;
+use crate::record::{Operation, Outcome, Records, State};
+use rustix::io::Errno;
+
+impl Core {
+    /// Starts an operation: the record is INITIALIZED. After an error it is START_ERROR, in no list, and
+    /// the caller's to destroy.
+    pub(crate) fn start_aio(&mut self, which: usize, index: u32) -> Result<(), Errno> {
+        self.records[index].processor = which;
+        let processor = &mut self.processors[which];
+        let had_nothing = processor.work() == 0;
+
+        // Step 1.
+        if processor.in_progress() >= processor.limit {
+            processor.defer(&mut self.records, index);
+            return Ok(());
+        }
+        // Step 2.
+        let is_leader = processor.is_led_by_this_thread();
+        if !processor.provider.can_start_in_any_thread() && !is_leader {
+            processor.defer(&mut self.records, index);
+            processor.interrupt_leader();
+            if had_nothing {
+                self.wants_a_leader(which);
+            }
+            return Ok(());
+        }
+        // Step 3.
+        match processor.start(&mut self.records, index) {
+            // Step 4.
+            Start::Deferred => processor.defer(&mut self.records, index),
+            // Step 5.
+            Start::Failed(error) => {
+                self.records[index].become_(State::StartError);
+                return Err(error);
+            }
+            // Step 6.
+            Start::Finished(outcome) => {
+                self.records[index].finish(outcome);
+                self.post_completion(index, Notify::Strong);
+                return Ok(());
+            }
+            // Step 7.
+            Start::Started => processor.add_started(&mut self.records, index),
+        }
+        // Step 8.
+        if had_nothing && !is_leader {
+            self.wants_a_leader(which);
+        }
+        // Step 9.
+        let processor = &mut self.processors[which];
+        if processor.provider.should_start_interrupt_leader() && !is_leader {
+            processor.interrupt_leader();
+        }
+        // Step 10.
+        Ok(())
+    }
+
+    /// Starts what was deferred, in order, as far as the limit allows. Only the leader does.
+    pub(super) fn start_deferred(&mut self, which: usize) {
+        loop {
+            let processor = &mut self.processors[which];
+            if processor.in_progress() >= processor.limit {
+                return;
+            }
+            let Some(index) = processor.deferred.first() else { return };
+            let start = processor.start(&mut self.records, index);
+            if matches!(start, Start::Deferred) {
+                return;
+            }
+            processor.deferred.remove(&mut self.records, index);
+            match start {
+                Start::Started => processor.add_started(&mut self.records, index),
+                Start::Finished(outcome) => self.finish_deferred(index, outcome),
+                Start::Failed(error) => {
+                    self.records[index].become_(State::StartError);
+                    self.records[index].outcome = Some(Outcome::of(Err(error)));
+                    self.post_completion(index, self.level_of(which));
+                }
+                Start::Deferred => unreachable!("left the loop above"),
+            }
+        }
+    }
+
+    fn finish_deferred(&mut self, index: u32, outcome: Outcome) {
+        let level = self.level_of(self.records[index].processor);
+        self.records[index].finish(outcome);
+        self.post_completion(index, level);
+    }
+
+    /// How loudly a leader announces what it found: one in a caller's thread is about to dispatch itself.
+    /// A dedicated one says it to a follower, or else to the leader of the other processor, who may be
+    /// the only thread that dispatches.
+    pub(super) fn level_of(&self, which: usize) -> Notify {
+        if self.processors[which].is_dedicated { Notify::Strong } else { Notify::None }
+    }
+
+    fn wants_a_leader(&mut self, which: usize) {
+        if self.processors[which].wants_leader() {
+            self.notify_only_follower();
+        }
+    }
+}
+
+impl Processor {
+    /// Asks the provider; the record's state and list are the caller's business.
+    pub(super) fn start(&mut self, records: &mut Records, index: u32) -> Start {
+        let provider = &mut self.provider;
+        match records[index].request.operation {
+            Operation::ReadStream => provider.start_read_stream(records, index),
+            Operation::WriteStream => provider.start_write_stream(records, index),
+            Operation::ReadFile => provider.start_read_file(records, index),
+            Operation::WriteFile => provider.start_write_file(records, index),
+            Operation::ReadDatagram => provider.start_read_dgram(records, index),
+            Operation::WriteDatagram => provider.start_write_dgram(records, index),
+            Operation::Accept => provider.start_accept(records, index),
+            Operation::Connect => provider.start_connect(records, index),
+            Operation::Timer | Operation::Post => Start::Failed(Errno::INVAL),
+        }
+    }
+
+    pub(super) fn add_started(&mut self, records: &mut Records, index: u32) {
+        records[index].become_(State::Started);
+        self.started.push(records, index);
+    }
+
+    fn defer(&mut self, records: &mut Records, index: u32) {
+        records[index].become_(State::Deferred);
+        self.deferred.push(records, index);
+    }
+}

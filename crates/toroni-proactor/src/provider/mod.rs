@@ -1,0 +1,132 @@
+//! Providers: the paper's *AIO_Provider*, the pluggable device driver. A provider starts and cancels
+//! single operations and makes sense of what its wait strategy saw. It knows nothing of the dispatcher,
+//! of leaders or of limits.
+
+pub(crate) mod select;
+
+use crate::interrupt::InterruptStrategy;
+use crate::record::{List, OperationMask, Outcome, Record, Records, Request};
+use crate::wait::{Event, WaitStrategy};
+use rustix::io::Errno;
+use std::sync::Arc;
+
+/// What became of a start.
+#[derive(Debug)]
+pub(crate) enum Start {
+    /// In progress: a later event finishes it.
+    Started,
+    /// Started and finished at once.
+    Finished(Outcome),
+    /// Not now: try again later.
+    #[expect(dead_code, reason = "for engines whose queues can be full")]
+    Deferred,
+    /// Not now and not later. Only for what the engine cannot do; what the operation itself meets, such
+    /// as a connection that is refused, is an [`Outcome`].
+    Failed(Errno),
+}
+
+/// What became of a cancellation.
+#[derive(Debug)]
+pub(crate) enum Cancel {
+    /// The operation is over, with this outcome.
+    Finished(Outcome),
+    /// The kernel was asked; an event will finish the operation, cancelled or not.
+    #[expect(dead_code, reason = "for engines that work in the kernel")]
+    Requested,
+}
+
+/// A device driver. All methods are called under the proactor's lock.
+pub(crate) trait Provider: Send {
+    /// `get_supported_operations_mask`. The same always.
+    fn supported_operations(&self) -> OperationMask;
+
+    /// `can_start_in_any_thread`: else only the leader starts. The same always.
+    fn can_start_in_any_thread(&self) -> bool;
+
+    /// `should_start_interrupt_leader`: whether a leader that already waits learns of a new operation
+    /// only when it waits anew. The same always.
+    fn should_start_interrupt_leader(&self) -> bool;
+
+    /// `get_max_aio_num`: operations at the same time. The same always.
+    fn max_operations(&self) -> usize;
+
+    /// What can be tried in the thread of the caller, without the lock, before a start: `None` if the
+    /// operation has to be started, and waited for.
+    fn eager(&self) -> Option<fn(&mut Request) -> Option<Outcome>> {
+        None
+    }
+
+    /// `start_read_stream`. The record is INITIALIZED or DEFERRED; the caller moves it.
+    fn start_read_stream(&mut self, records: &mut Records, index: u32) -> Start;
+    /// `start_write_stream`.
+    fn start_write_stream(&mut self, records: &mut Records, index: u32) -> Start;
+    /// `start_read_file`.
+    fn start_read_file(&mut self, records: &mut Records, index: u32) -> Start;
+    /// `start_write_file`.
+    fn start_write_file(&mut self, records: &mut Records, index: u32) -> Start;
+    /// `start_read_dgram`.
+    fn start_read_dgram(&mut self, records: &mut Records, index: u32) -> Start;
+    /// `start_write_dgram`.
+    fn start_write_dgram(&mut self, records: &mut Records, index: u32) -> Start;
+    /// `start_accept`.
+    fn start_accept(&mut self, records: &mut Records, index: u32) -> Start;
+    /// `start_connect`.
+    fn start_connect(&mut self, records: &mut Records, index: u32) -> Start;
+
+    /// `cancel_aio`. The record is STARTED.
+    fn cancel_aio(&mut self, records: &mut Records, index: u32) -> Cancel;
+
+    /// Finishes what the event says is, or may be, finished: the second half of the paper's
+    /// `get_next_completed_result`; the first is [`WaitStrategy::next_event`].
+    fn settle(&mut self, operations: &mut InProgress<'_>, event: Event);
+
+    /// `create_wait_strategy`: the one that the provider was made with.
+    fn wait_strategy(&self) -> Arc<dyn WaitStrategy>;
+}
+
+/// A provider, how it waits, and how its leader is interrupted: what a processor works with.
+pub(crate) struct Engine {
+    pub(crate) provider: Box<dyn Provider>,
+    pub(crate) wait: Arc<dyn WaitStrategy>,
+    pub(crate) interrupt: Box<dyn InterruptStrategy>,
+}
+
+/// A processor's operations, as its provider sees them.
+pub(crate) struct InProgress<'a> {
+    pub(crate) records: &'a mut Records,
+    pub(crate) started: &'a mut List,
+    pub(crate) finished: &'a mut List,
+}
+
+impl InProgress<'_> {
+    /// A started record goes over to RESULT_READY, and to those that the processor will pass on.
+    pub(crate) fn finish(&mut self, index: u32, outcome: Outcome) {
+        self.started.remove(self.records, index);
+        self.records[index].finish(outcome);
+        self.finished.push(self.records, index);
+    }
+}
+
+/// The started operations of a processor, in the order of their starts.
+pub(crate) struct Started<'a> {
+    records: &'a Records,
+    list: &'a List,
+    next: Option<u32>,
+}
+
+impl<'a> Started<'a> {
+    /// All that are in the list.
+    pub(crate) fn new(records: &'a Records, list: &'a List) -> Self {
+        Self { records, list, next: list.first() }
+    }
+}
+
+impl<'a> Iterator for Started<'a> {
+    type Item = (u32, &'a Record);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let index = self.next?;
+        self.next = self.list.after(self.records, index);
+        Some((index, &self.records[index]))
+    }
+}

@@ -1,0 +1,163 @@
+//! One try of an operation, which never waits for a peer. Descriptors' flags are left as they are where
+//! the system call itself can be told not to wait; listening and connecting sockets are non-blocking
+//! since they were taken over.
+
+use crate::record::{Kind, Memory, Operation, Outcome, Request};
+use rustix::io::Errno;
+use rustix::net::{self, RecvFlags, SendFlags, SocketFlags, sockopt};
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Tries it: `None` if it has to wait until the descriptor is ready. Files never are not.
+pub(super) fn attempt(request: &mut Request) -> Option<Outcome> {
+    loop {
+        let outcome = once(request);
+        match outcome.result {
+            // EINTR can come without any handler of a signal.
+            Err(Errno::INTR) => {}
+            // The peer's backlog is full, said of a local socket: there is nothing to wait for.
+            Err(Errno::AGAIN) if request.operation == Operation::Connect => return Some(outcome),
+            Err(Errno::AGAIN | Errno::INPROGRESS | Errno::ALREADY) => return None,
+            _ => return Some(outcome),
+        }
+    }
+}
+
+/// Tries it; what would have to wait although the descriptor cannot be waited for is `EAGAIN`.
+pub(super) fn without_waiting(request: &mut Request) -> Outcome {
+    attempt(request).unwrap_or(Outcome::of(Err(Errno::AGAIN)))
+}
+
+fn once(request: &mut Request) -> Outcome {
+    let memory = request.memory;
+    match request.operation {
+        Operation::ReadStream | Operation::WriteStream => Outcome::of(stream(request)),
+        Operation::ReadFile => {
+            // SAFETY: a read's memory is to be filled; until the operation is complete it is worked on
+            // here only: by the starter, or later under the lock by who serves its queue.
+            let bytes = unsafe { memory.filling() };
+            Outcome::of(
+                rustix::io::pread(request.fd(), bytes, request.offset).map(|(b, _)| b.len()),
+            )
+        }
+        Operation::WriteFile => {
+            // SAFETY: a write's memory is to be sent, and the operation is not complete.
+            let bytes = unsafe { memory.sending() };
+            Outcome::of(rustix::io::pwrite(request.fd(), bytes, request.offset))
+        }
+        Operation::ReadDatagram => receive_datagram(request),
+        Operation::WriteDatagram => {
+            // SAFETY: as for WRITE_FILE.
+            let bytes = unsafe { memory.sending() };
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            Outcome::of(match &request.address {
+                Some(address) => net::sendto(request.fd(), bytes, flags, address),
+                None => net::send(request.fd(), bytes, flags),
+            })
+        }
+        Operation::Accept => {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            match net::acceptfrom_with(request.fd(), flags) {
+                Ok((accepted, address)) => {
+                    Outcome { accepted: Some(accepted), address, ..Outcome::of(Ok(0)) }
+                }
+                // The connection was gone before it was accepted: the next one is wanted.
+                Err(Errno::CONNABORTED) => Outcome::of(Err(Errno::INTR)),
+                Err(error) => Outcome::of(Err(error)),
+            }
+        }
+        Operation::Connect => Outcome::of(connect(request)),
+        Operation::Timer | Operation::Post => unreachable!("no provider is asked for these"),
+    }
+}
+
+fn stream(request: &Request) -> Result<usize, Errno> {
+    let (memory, fd) = (request.memory, request.fd());
+    let is_reading = request.operation.is_reading();
+    match request.on().kind() {
+        Kind::Socket if is_reading => {
+            // SAFETY: as for READ_FILE.
+            let bytes = unsafe { memory.filling() };
+            net::recv(fd, bytes, RecvFlags::DONTWAIT).map(|(bytes, _)| bytes.0.len())
+        }
+        Kind::Socket => {
+            // SAFETY: as for WRITE_FILE.
+            let bytes = unsafe { memory.sending() };
+            net::send(fd, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
+        }
+        Kind::File => transfer(fd, memory, is_reading, 0),
+        Kind::Other => match transfer(fd, memory, is_reading, libc::RWF_NOWAIT) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => blocking_if_ready(fd, memory, is_reading),
+            other => other,
+        },
+    }
+}
+
+/// `preadv2` or `pwritev2` at the descriptor's own position.
+fn transfer(
+    fd: BorrowedFd<'_>,
+    memory: Memory,
+    is_reading: bool,
+    flags: i32,
+) -> Result<usize, Errno> {
+    let span = libc::iovec { iov_base: memory.pointer().cast(), iov_len: memory.length() };
+    // SAFETY: one span, of the operation's memory, which is to be filled or to be sent as its direction
+    // says, and is worked on by this call only.
+    let moved = unsafe {
+        if is_reading {
+            libc::preadv2(fd.as_raw_fd(), &raw const span, 1, -1, flags)
+        } else {
+            libc::pwritev2(fd.as_raw_fd(), &raw const span, 1, -1, flags)
+        }
+    };
+    usize::try_from(moved).map_err(|_| {
+        let number = std::io::Error::last_os_error().raw_os_error();
+        Errno::from_raw_os_error(number.unwrap_or(libc::EIO))
+    })
+}
+
+/// For what cannot be told not to wait: only if it is ready, and no more than a pipe takes at once.
+fn blocking_if_ready(fd: BorrowedFd<'_>, memory: Memory, is_reading: bool) -> Result<usize, Errno> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let flags = if is_reading { PollFlags::IN } else { PollFlags::OUT };
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    if poll(&mut [PollFd::from_borrowed_fd(fd, flags)], Some(&now))? == 0 {
+        return Err(Errno::AGAIN);
+    }
+    transfer(fd, if is_reading { memory } else { memory.at_most(libc::PIPE_BUF) }, is_reading, 0)
+}
+
+fn receive_datagram(request: &Request) -> Outcome {
+    // SAFETY: as for READ_FILE.
+    let bytes = unsafe { request.memory.filling() };
+    let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
+    match net::recvfrom(request.fd(), bytes, flags) {
+        Ok((_, length, address)) => Outcome {
+            address,
+            is_truncated: length > request.memory.length(),
+            ..Outcome::of(Ok(length.min(request.memory.length())))
+        },
+        Err(error) => Outcome::of(Err(error)),
+    }
+}
+
+fn connect(request: &mut Request) -> Result<usize, Errno> {
+    if !request.is_connecting {
+        let address = request.address.as_ref().ok_or(Errno::DESTADDRREQ)?;
+        match net::connect(request.fd(), address) {
+            Ok(()) => return Ok(0),
+            // It goes on in the background, also after a signal.
+            Err(error @ (Errno::INPROGRESS | Errno::INTR)) => {
+                request.is_connecting = true;
+                return Err(if error == Errno::INTR { Errno::INPROGRESS } else { error });
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    sockopt::socket_error(request.fd())??;
+    // No error, and no peer yet: not the result, but the edge of a socket that was just made.
+    match net::getpeername(request.fd()) {
+        Ok(_) => Ok(0),
+        Err(Errno::NOTCONN) => Err(Errno::INPROGRESS),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,90 @@
+//! What an operation does, and sets of such.
+
+use std::fmt;
+
+/// What an operation does. The paper's names are in the text of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Operation {
+    /// `READ_STREAM`: bytes from a connected socket, a pipe or a terminal.
+    ReadStream,
+    /// `WRITE_STREAM`: bytes to a connected socket, a pipe or a terminal.
+    WriteStream,
+    /// `READ_FILE`: bytes from a place in a file.
+    ReadFile,
+    /// `WRITE_FILE`: bytes to a place in a file.
+    WriteFile,
+    /// `READ_DGRAM`: one datagram and its sender.
+    ReadDatagram,
+    /// `WRITE_DGRAM`: one datagram, to an address or to the connected peer.
+    WriteDatagram,
+    /// `ACCEPT`: the next connection of a listening socket.
+    Accept,
+    /// `CONNECT`: a socket to an address.
+    Connect,
+    /// A moment, post-completed when it comes. No provider is asked.
+    Timer,
+    /// A handler that somebody posted. No provider is asked.
+    Post,
+}
+
+impl Operation {
+    /// The eight that a provider may support.
+    pub const STARTABLE: [Self; 8] = [
+        Self::ReadStream,
+        Self::WriteStream,
+        Self::ReadFile,
+        Self::WriteFile,
+        Self::ReadDatagram,
+        Self::WriteDatagram,
+        Self::Accept,
+        Self::Connect,
+    ];
+
+    /// Whether it waits for its descriptor to become readable, not writable.
+    pub(crate) fn is_reading(self) -> bool {
+        matches!(self, Self::ReadStream | Self::ReadFile | Self::ReadDatagram | Self::Accept)
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::ReadStream => "READ_STREAM",
+            Self::WriteStream => "WRITE_STREAM",
+            Self::ReadFile => "READ_FILE",
+            Self::WriteFile => "WRITE_FILE",
+            Self::ReadDatagram => "READ_DGRAM",
+            Self::WriteDatagram => "WRITE_DGRAM",
+            Self::Accept => "ACCEPT",
+            Self::Connect => "CONNECT",
+            Self::Timer => "TIMER",
+            Self::Post => "POST",
+        })
+    }
+}
+
+/// A set of operations: what a provider supports.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct OperationMask(u16);
+
+impl OperationMask {
+    /// All eight.
+    pub const ALL: Self = Self(0xFF);
+    /// `READ_FILE` and `WRITE_FILE`.
+    pub const FILES: Self =
+        Self(1 << Operation::ReadFile as u16 | 1 << Operation::WriteFile as u16);
+
+    /// Whether the operation is in the set.
+    #[must_use]
+    pub const fn contains(self, operation: Operation) -> bool {
+        self.0 >> operation as u16 & 1 != 0
+    }
+}
+
+impl fmt::Debug for OperationMask {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let members = Operation::STARTABLE.iter().filter(|operation| self.contains(**operation));
+        formatter.debug_set().entries(members).finish()
+    }
+}

@@ -1,0 +1,245 @@
+//! System calls that neither the standard library nor rustix offers as they are needed here: waits with
+//! signal masks, and signals to threads.
+
+use rustix::io::Errno;
+use std::cell::Cell;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::ptr;
+use std::time::Duration;
+
+/// A set of signals.
+#[derive(Clone, Copy)]
+pub(crate) struct SignalSet(libc::sigset_t);
+
+impl SignalSet {
+    /// With these signals in it.
+    pub(crate) fn of(signals: &[i32]) -> Self {
+        let mut set = MaybeUninit::uninit();
+        // SAFETY: sigemptyset initialises the set; sigaddset gets an initialised one, and refuses numbers
+        // that are no signals.
+        unsafe {
+            libc::sigemptyset(set.as_mut_ptr());
+            for signal in signals {
+                libc::sigaddset(set.as_mut_ptr(), *signal);
+            }
+            Self(set.assume_init())
+        }
+    }
+
+    /// All of them.
+    pub(crate) fn all() -> Self {
+        let mut set = MaybeUninit::uninit();
+        // SAFETY: sigfillset initialises the set.
+        unsafe {
+            libc::sigfillset(set.as_mut_ptr());
+            Self(set.assume_init())
+        }
+    }
+
+    /// Blocks a signal in this thread, and gives what was blocked before.
+    pub(crate) fn block_in_this_thread(signal: i32) -> Self {
+        Self::change(libc::SIG_BLOCK, &Self::of(&[signal]))
+    }
+
+    /// Blocks these signals and no others in this thread, and gives what was blocked before.
+    pub(crate) fn set_in_this_thread(self) -> Self {
+        Self::change(libc::SIG_SETMASK, &self)
+    }
+
+    /// Without this one.
+    pub(crate) fn without(mut self, signal: i32) -> Self {
+        // SAFETY: the set is initialised.
+        unsafe { libc::sigdelset(&raw mut self.0, signal) };
+        self
+    }
+
+    /// For system calls that take one.
+    pub(crate) fn as_ptr(&self) -> *const libc::sigset_t {
+        &raw const self.0
+    }
+
+    fn change(how: i32, set: &Self) -> Self {
+        let mut before = MaybeUninit::uninit();
+        // SAFETY: both sets are valid for the call, which fills the second; it fails only for another `how`.
+        unsafe {
+            libc::pthread_sigmask(how, set.as_ptr(), before.as_mut_ptr());
+            Self(before.assume_init())
+        }
+    }
+}
+
+thread_local! { static NUMBER: Cell<i32> = const { Cell::new(0) } }
+
+/// The kernel's number of a thread of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ThreadId(i32);
+
+impl ThreadId {
+    /// Of this thread.
+    pub(crate) fn current() -> Self {
+        NUMBER.with(|number| {
+            if number.get() == 0 {
+                number.set(rustix::thread::gettid().as_raw_nonzero().get());
+            }
+            Self(number.get())
+        })
+    }
+
+    /// Asks anew next time: after a fork the thread has another number.
+    pub(crate) fn forget_current() {
+        NUMBER.with(|number| number.set(0));
+    }
+
+    /// Sends it a signal. The thread lives, or nothing happens.
+    pub(crate) fn signal(self, signal: i32) {
+        // SAFETY: takes numbers only; tgkill refuses a thread that is not of this process.
+        unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), self.0, signal) };
+    }
+}
+
+/// Makes sure that a signal neither ends the process nor is ignored: installs a handler that does
+/// nothing, unless one is installed.
+pub(crate) fn ensure_handler(signal: i32) -> Result<(), Errno> {
+    extern "C" fn nothing(_: libc::c_int) {}
+    // SAFETY: an all-zero sigaction is valid: no flags, so that system calls are not restarted, and an
+    // empty mask. The handler does nothing. Both calls refuse numbers that are no signals.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        if libc::sigaction(signal, ptr::null(), &raw mut action) != 0 {
+            return Err(last_error());
+        }
+        if !matches!(action.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN) {
+            return Ok(());
+        }
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
+        match libc::sigaction(signal, &raw const action, ptr::null_mut()) {
+            0 => Ok(()),
+            _ => Err(last_error()),
+        }
+    }
+}
+
+/// A descriptor in a `ppoll`, and what came of it.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct PollEntry(libc::pollfd);
+
+impl PollEntry {
+    /// To be read from, or to be written to.
+    pub(crate) fn new(descriptor: RawFd, reading: bool) -> Self {
+        let events = if reading { libc::POLLIN } else { libc::POLLOUT };
+        Self(libc::pollfd { fd: descriptor, events, revents: 0 })
+    }
+
+    /// The descriptor.
+    pub(crate) fn descriptor(self) -> RawFd {
+        self.0.fd
+    }
+
+    /// Reading will not block: there is something, or an end, or an error.
+    pub(crate) fn readable(self) -> bool {
+        self.0.revents & !libc::POLLOUT != 0
+    }
+
+    /// Writing will not block.
+    pub(crate) fn writable(self) -> bool {
+        self.0.revents & !libc::POLLIN != 0
+    }
+}
+
+/// Waits; whether entries were filled. `None` is for ever.
+pub(crate) fn ppoll(
+    entries: &mut [PollEntry],
+    timeout: Option<Duration>,
+    mask: Option<&SignalSet>,
+) -> bool {
+    let timeout = timeout.map(to_timespec);
+    let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
+    let mask = mask.map_or(ptr::null(), SignalSet::as_ptr);
+    let (entries, count) = (entries.as_mut_ptr().cast::<libc::pollfd>(), entries.len());
+    // SAFETY: `PollEntry` is a transparent `pollfd`, and there are `count`; the other two are null or live.
+    let found = unsafe { libc::ppoll(entries, count as libc::nfds_t, timeout, mask) };
+    found > 0
+}
+
+/// A descriptor that epoll found ready.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct EpollEntry(libc::epoll_event);
+
+impl Default for EpollEntry {
+    fn default() -> Self {
+        Self(libc::epoll_event { events: 0, u64: 0 })
+    }
+}
+
+impl EpollEntry {
+    /// The descriptor: it was added with its number as its data.
+    pub(crate) fn descriptor(self) -> RawFd {
+        RawFd::try_from(self.0.u64).unwrap_or(-1)
+    }
+
+    /// Reading will not block.
+    pub(crate) fn readable(self) -> bool {
+        self.0.events & !libc::EPOLLOUT.cast_unsigned() != 0
+    }
+
+    /// Writing will not block.
+    pub(crate) fn writable(self) -> bool {
+        let reading = (libc::EPOLLIN | libc::EPOLLRDHUP).cast_unsigned();
+        self.0.events & !reading != 0
+    }
+}
+
+/// Waits, and gives how many entries were filled. `None` is for ever.
+pub(crate) fn epoll_wait(
+    epoll: BorrowedFd<'_>,
+    entries: &mut [EpollEntry],
+    timeout: Option<Duration>,
+    mask: Option<&SignalSet>,
+) -> usize {
+    /// The kernel's set of signals has 64 bits.
+    const SET_BYTES: usize = 8;
+    let timespec = timeout.map(to_timespec);
+    let timespec = timespec.as_ref().map_or(ptr::null(), ptr::from_ref);
+    let mask = mask.map_or(ptr::null(), SignalSet::as_ptr);
+    let (buffer, count) = (entries.as_mut_ptr().cast::<libc::epoll_event>(), entries.len());
+    // SAFETY: `EpollEntry` is a transparent `epoll_event`, and there are `count`; the other two are null
+    // or live, and the kernel reads the first 8 bytes of a set.
+    let found = unsafe {
+        libc::syscall(
+            libc::SYS_epoll_pwait2,
+            epoll.as_raw_fd(),
+            buffer,
+            count,
+            timespec,
+            mask,
+            SET_BYTES,
+        )
+    };
+    if found < 0 && matches!(last_error(), Errno::NOSYS | Errno::PERM) {
+        // Before Linux 5.11, and where a filter of system calls does not know it: milliseconds, upwards.
+        let limit = timeout.map_or(-1, |limit| {
+            i32::try_from(limit.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX)
+        });
+        let count = libc::c_int::try_from(count).unwrap_or(libc::c_int::MAX);
+        // SAFETY: as above.
+        let found = unsafe { libc::epoll_pwait(epoll.as_raw_fd(), buffer, count, limit, mask) };
+        return usize::try_from(found).unwrap_or(0);
+    }
+    usize::try_from(found).unwrap_or(0)
+}
+
+fn to_timespec(duration: Duration) -> libc::timespec {
+    libc::timespec {
+        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(duration.subsec_nanos()),
+    }
+}
+
+fn last_error() -> Errno {
+    let number = std::io::Error::last_os_error().raw_os_error();
+    Errno::from_raw_os_error(number.unwrap_or(libc::EIO))
+}

@@ -1,0 +1,335 @@
+//! Each operation does what it says.
+
+use super::Kind;
+use super::common::*;
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use toroni_proactor::{BufResult, Datagrams, File, Operation, Proactor, Rest, Stream, WriteBuffer};
+
+pub(crate) fn accepts_and_connects(kind: Kind) {
+    kind.each(|proactor| {
+        let _crew = Crew::new(proactor, 2);
+        let (listener, address) = listener(proactor);
+        let (accepted, both) = channel();
+        let connected = accepted.clone();
+        listener
+            .accept(move |result| {
+                let (stream, from) = result.unwrap();
+                assert!(from.unwrap().ip().is_loopback());
+                accepted.send(stream).unwrap();
+            })
+            .unwrap();
+        Stream::connect(proactor, address, move |stream| {
+            connected.send(stream.unwrap()).unwrap();
+        })
+        .unwrap();
+        let (one, other) = (next(&both), next(&both));
+        for (from, to) in [(&one, &other), (&other, &one)] {
+            let (done, received) = channel();
+            to.read(Vec::with_capacity(64), move |result| done.send(result).unwrap()).unwrap();
+            from.write("hello", |BufResult(result, _)| assert_eq!(result.unwrap(), 5)).unwrap();
+            let BufResult(result, buffer) = next(&received);
+            assert_eq!((result.unwrap(), &buffer[..]), (5, &b"hello"[..]));
+        }
+    });
+}
+
+pub(crate) fn a_refused_connection_is_a_result(kind: Kind) {
+    kind.each(|proactor| {
+        let _crew = Crew::new(proactor, 1);
+        let address = {
+            let (_listener, address) = listener(proactor);
+            address
+        };
+        let (done, results) = channel();
+        Stream::connect(proactor, address, move |result| done.send(result).unwrap()).unwrap();
+        let error = next(&results).unwrap_err();
+        assert_eq!((error.operation, error.errno), (Operation::Connect, libc::ECONNREFUSED));
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
+        let text = error.to_string();
+        let number = error.descriptor.unwrap().to_string();
+        assert!(text.contains("CONNECT") && text.contains(&number), "{text}");
+    });
+}
+
+/// Writes back what comes, until the end.
+pub(crate) fn serve_echo(stream: Stream, buffer: Vec<u8>) {
+    let again = stream.clone();
+    let started = stream.read(buffer, move |BufResult(result, buffer)| {
+        if let Ok(1..) = result {
+            let stream = again.clone();
+            write_all(again, buffer, move |buffer| serve_echo(stream, buffer));
+        } else {
+            let _ = again.shutdown(Shutdown::Write);
+        }
+    });
+    drop(started);
+}
+
+/// Writes all of a buffer, and gives it back.
+pub(crate) fn write_all<B: WriteBuffer>(
+    stream: Stream,
+    buffer: B,
+    then: impl FnOnce(B) + Send + 'static,
+) {
+    write_rest(stream, Rest::after(buffer, 0), then);
+}
+
+fn write_rest<B: WriteBuffer>(
+    stream: Stream,
+    rest: Rest<B>,
+    then: impl FnOnce(B) + Send + 'static,
+) {
+    let again = stream.clone();
+    let started = stream.write(rest, move |BufResult(result, rest)| {
+        let Ok(bytes) = result else { return };
+        let rest = rest.advance(bytes);
+        if rest.is_empty() { then(rest.into_inner()) } else { write_rest(again, rest, then) }
+    });
+    drop(started);
+}
+
+/// Reads to the end, and says what came.
+pub(crate) fn read_all(stream: Stream, mut all: Vec<u8>, done: Sender<Vec<u8>>) {
+    let again = stream.clone();
+    stream
+        .read(vec![0; 10_000], move |BufResult(result, buffer)| {
+            all.extend(&buffer[..result.unwrap()]);
+            if buffer.is_empty() {
+                done.send(all).unwrap();
+            } else {
+                read_all(again, all, done);
+            }
+        })
+        .unwrap();
+}
+
+pub(crate) fn streams_echo(kind: Kind) {
+    kind.each(|proactor| {
+        let _crew = Crew::new(proactor, 2);
+        let (stream, mut peer) = stream_and_peer(proactor);
+        serve_echo(stream, vec![0; 8192]);
+        let sent = pattern(300_000);
+        let mut writing = peer.try_clone().unwrap();
+        let to_send = sent.clone();
+        let writer = thread::spawn(move || {
+            writing.write_all(&to_send).unwrap();
+            writing.shutdown(Shutdown::Write).unwrap();
+        });
+        let mut received = Vec::new();
+        peer.read_to_end(&mut received).unwrap();
+        writer.join().unwrap();
+        assert!(sent == received, "{} bytes came back", received.len());
+    });
+}
+
+pub(crate) fn half_duplex(kind: Kind) {
+    kind.each(|proactor| {
+        let _crew = Crew::new(proactor, 2);
+        let (stream, mut peer) = stream_and_peer(proactor);
+        serve_echo(stream, vec![0; 512]);
+        for round in 0..200u32 {
+            peer.write_all(&round.to_be_bytes()).unwrap();
+            let mut back = [0; 4];
+            peer.read_exact(&mut back).unwrap();
+            assert_eq!(u32::from_be_bytes(back), round);
+        }
+    });
+}
+
+/// Both ends write at once more than the socket holds, while a read is always in progress.
+pub(crate) fn full_duplex(kind: Kind) {
+    kind.each(|proactor| {
+        let _crew = Crew::new(proactor, 2);
+        let (one, other) = two_streams(proactor);
+        let (done, received) = channel();
+        let sent = pattern(3_000_000);
+        for stream in [one, other] {
+            read_all(stream.clone(), Vec::new(), done.clone());
+            let ending = stream.clone();
+            write_all(stream, sent.clone(), move |_| ending.shutdown(Shutdown::Write).unwrap());
+        }
+        for _ in 0..2 {
+            assert!(next(&received) == sent);
+        }
+    });
+}
+
+pub(crate) fn shutdown_then_drain(kind: Kind) {
+    kind.each(|proactor| {
+        let _crew = Crew::new(proactor, 2);
+        let (stream, mut peer) = stream_and_peer(proactor);
+        let (done, received) = channel();
+        let sent = pattern(100_000);
+        peer.write_all(&sent).unwrap();
+        peer.shutdown(Shutdown::Write).unwrap();
+        // The other direction still works, before and after the end has been read.
+        read_all(stream.clone(), Vec::new(), done);
+        assert!(next(&received) == sent);
+        write_all(stream.clone(), "answer", move |_| stream.shutdown(Shutdown::Both).unwrap());
+        let mut answer = String::new();
+        peer.read_to_string(&mut answer).unwrap();
+        assert_eq!(answer, "answer");
+    });
+}
+
+pub(crate) fn pipes_are_streams(kind: Kind) {
+    kind.each(|proactor| {
+        let _crew = Crew::new(proactor, 2);
+        let (reading, writing) = std::io::pipe().unwrap();
+        let reading = Stream::new(proactor, reading).unwrap();
+        let writing = Stream::new(proactor, writing).unwrap();
+        let (done, received) = channel();
+        read_all(reading, Vec::new(), done);
+        // More than a pipe holds.
+        let sent = pattern(200_000);
+        write_all(writing, sent.clone(), |_| {});
+        assert!(next(&received) == sent);
+    });
+}
+
+pub(crate) fn datagrams_echo(kind: Kind) {
+    kind.each(|proactor| {
+        let _crew = Crew::new(proactor, 2);
+        let server = Datagrams::bind(proactor, ANY).unwrap();
+        let client = Datagrams::bind(proactor, ANY).unwrap();
+        let to = server.local_address().unwrap();
+        let answering = server.clone();
+        server
+            .read(vec![0; 100], move |BufResult(datagram, buffer)| {
+                let datagram = datagram.unwrap();
+                assert!(!datagram.is_truncated);
+                answering
+                    .write(buffer, datagram.from, |BufResult(sent, _)| {
+                        assert_eq!(sent.unwrap(), 12);
+                    })
+                    .unwrap();
+            })
+            .unwrap();
+        let (done, received) = channel();
+        client.read(vec![0; 5], move |result| done.send(result).unwrap()).unwrap();
+        client
+            .write("twelve bytes", Some(to), |BufResult(sent, _)| assert_eq!(sent, Ok(12)))
+            .unwrap();
+        let BufResult(datagram, buffer) = next(&received);
+        let datagram = datagram.unwrap();
+        assert_eq!((datagram.from, datagram.length), (Some(to), 5));
+        assert!(datagram.is_truncated);
+        assert_eq!(buffer, b"twelv");
+    });
+}
+
+pub(crate) fn files_are_written_and_read(kind: Kind) {
+    kind.each(|proactor| {
+        let _crew = Crew::new(proactor, 2);
+        let place = Place::new();
+        let mut options = std::fs::OpenOptions::new();
+        options.read(true).write(true).create_new(true);
+        let file = options.open(place.0.join("file")).unwrap();
+        let file = File::new(proactor, file).unwrap();
+        let (done, results) = channel();
+        let sent = pattern(50_000);
+        let sender = done.clone();
+        file.write(1000, sent.clone(), move |result| sender.send(result).unwrap()).unwrap();
+        let BufResult(result, _) = next(&results);
+        assert_eq!(result.unwrap(), 50_000);
+        for (offset, expected) in [(1000, &sent[..]), (31_000, &sent[30_000..]), (51_000, &[])] {
+            let sender = done.clone();
+            file.read(offset, vec![7; 60_000], move |result| sender.send(result).unwrap()).unwrap();
+            let BufResult(result, buffer) = next(&results);
+            assert_eq!(result.unwrap(), expected.len());
+            assert!(buffer == expected);
+        }
+        // What may only be read.
+        let reading = File::new(proactor, std::fs::File::open(place.0.join("file")).unwrap());
+        reading.unwrap().write(0, sent, move |result| done.send(result).unwrap()).unwrap();
+        let BufResult(result, buffer) = next(&results);
+        assert_eq!(result.unwrap_err().errno, libc::EBADF);
+        assert_eq!(buffer.len(), 50_000);
+    });
+}
+
+pub(crate) fn futures_are_driven(kind: Kind) {
+    kind.each(|proactor| {
+        let (listener, address) = listener(proactor);
+        let proactor_of_client = proactor.clone();
+        let both = async move {
+            let (server, client) =
+                join(listener.accept_async(), Stream::connect_async(&proactor_of_client, address))
+                    .await;
+            let ((server, _), client) = (server.unwrap(), client.unwrap());
+            let (read, written) =
+                join(server.read_async(vec![0; 64]), client.write_async("by future")).await;
+            assert_eq!(written.0.unwrap(), 9);
+            // A future that is dropped cancels its operation, and nothing else.
+            drop(server.read_async(vec![0; 64]));
+            read
+        };
+        let BufResult(result, buffer) = proactor.block_on(both).unwrap();
+        assert_eq!((result.unwrap(), &buffer[..]), (9, &b"by future"[..]));
+        finishes(proactor);
+    });
+}
+
+/// Nothing is left once cancelled operations have been told.
+fn finishes(proactor: &Proactor) {
+    until(|| {
+        proactor.handle_events(Some(std::time::Duration::ZERO));
+        proactor.outstanding() == 0
+    });
+}
+
+async fn join<A: Future + Unpin, B: Future + Unpin>(mut a: A, mut b: B) -> (A::Output, B::Output) {
+    use std::pin::Pin;
+    use std::task::Poll;
+    let (mut of_a, mut of_b) = (None, None);
+    std::future::poll_fn(move |context| {
+        if of_a.is_none()
+            && let Poll::Ready(output) = Pin::new(&mut a).poll(context)
+        {
+            of_a = Some(output);
+        }
+        if of_b.is_none()
+            && let Poll::Ready(output) = Pin::new(&mut b).poll(context)
+        {
+            of_b = Some(output);
+        }
+        match (of_a.take(), of_b.take()) {
+            (Some(a), Some(b)) => Poll::Ready((a, b)),
+            (a, b) => {
+                (of_a, of_b) = (a, b);
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}
+
+/// Many reads of one stream at the same time: each gets the next bytes.
+pub(crate) fn reads_are_done_in_order(kind: Kind) {
+    kind.each(|proactor| {
+        let _crew = Crew::new(proactor, 1);
+        let (stream, mut peer) = stream_and_peer(proactor);
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let (done, finished) = channel();
+        for number in 0..20u8 {
+            let (order, done) = (Arc::clone(&order), done.clone());
+            stream
+                .read(Box::new([0u8; 1]), move |BufResult(result, buffer)| {
+                    assert_eq!(result.unwrap(), 1);
+                    order.lock().unwrap().push((number, buffer[0]));
+                    done.send(()).unwrap();
+                })
+                .unwrap();
+        }
+        for byte in 0..20 {
+            peer.write_all(&[byte]).unwrap();
+        }
+        (0..20).for_each(|_| next(&finished));
+        let expected: Vec<_> = (0..20).map(|number| (number, number)).collect();
+        assert_eq!(*order.lock().unwrap(), expected);
+    });
+}

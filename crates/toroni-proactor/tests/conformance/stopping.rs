@@ -1,0 +1,288 @@
+//! Cancelling, stopping, dropping: everything is told, nothing leaks.
+
+use super::Kind;
+use super::common::*;
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+use toroni_proactor::{BufResult, Listener, Proactor, StartError, Stream};
+
+pub(crate) fn cancel_of_started(kind: Kind) {
+    kind.each(|proactor| {
+        let _crew = Crew::new(proactor, 1);
+        let (stream, mut peer) = stream_and_peer(proactor);
+        let (done, results) = channel();
+        let buffer = vec![0u8; 77];
+        let address = buffer.as_ptr() as usize;
+        let sender = done.clone();
+        let read = stream.read(buffer, move |result| sender.send(result).unwrap()).unwrap();
+        assert!(proactor.cancel(read));
+        let BufResult(result, buffer) = next(&results);
+        let error = result.unwrap_err();
+        assert!(error.is_cancelled(), "{error}");
+        assert_eq!((buffer.as_ptr() as usize, buffer.len()), (address, 77), "the same buffer");
+        assert!(!proactor.cancel(read), "it is over");
+        // The stream is as good as before.
+        stream.read(buffer, move |result| done.send(result).unwrap()).unwrap();
+        peer.write_all(b"later").unwrap();
+        assert_eq!(next(&results).0, Ok(5));
+    });
+}
+
+pub(crate) fn cancel_of_deferred(kind: Kind) {
+    kind.each_limited(Some(1), |proactor| {
+        let _crew = Crew::new(proactor, 1);
+        let (stream, mut peer) = stream_and_peer(proactor);
+        let (other, _other_peer) = stream_and_peer(proactor);
+        let (done, results) = channel();
+        let (first, second) = (done.clone(), done.clone());
+        stream.read(vec![1; 8], move |result| first.send(result).unwrap()).unwrap();
+        let deferred = other.read(vec![2; 8], move |result| second.send(result).unwrap()).unwrap();
+        assert!(proactor.cancel(deferred));
+        let BufResult(result, buffer) = next(&results);
+        assert!(result.unwrap_err().is_cancelled());
+        assert_eq!(buffer, [2; 8]);
+        // The one that was started makes room for the next.
+        let third = done.clone();
+        let waiting = other.read(vec![3; 8], move |result| third.send(result).unwrap()).unwrap();
+        peer.write_all(b"x").unwrap();
+        assert_eq!(next(&results).0, Ok(1));
+        assert!(proactor.cancel(waiting));
+        assert!(next(&results).0.unwrap_err().is_cancelled());
+        assert_eq!(stream.cancel(), 0);
+    });
+}
+
+pub(crate) fn cancel_of_a_descriptor(kind: Kind) {
+    kind.each_limited(Some(3), |proactor| {
+        let _crew = Crew::new(proactor, 2);
+        let (stream, peer) = stream_and_peer(proactor);
+        let (other, mut other_peer) = stream_and_peer(proactor);
+        let (done, results) = channel();
+        let read = |stream: &Stream, number: u8| {
+            let done = done.clone();
+            let tell = move |BufResult(result, _)| done.send((number, result)).unwrap();
+            stream.read(vec![0; 8], tell).unwrap();
+        };
+        // In progress and deferred, of both.
+        read(&other, 100);
+        (0..5).for_each(|number| read(&stream, number));
+        assert_eq!(stream.cancel(), 5);
+        let mut told: Vec<u8> = (0..5)
+            .map(|_| {
+                let (number, result) = next(&results);
+                assert!(result.unwrap_err().is_cancelled());
+                number
+            })
+            .collect();
+        told.sort_unstable();
+        assert_eq!(told, [0, 1, 2, 3, 4]);
+        other_peer.write_all(b"x").unwrap();
+        assert_eq!(next(&results), (100, Ok(1)));
+        drop(peer);
+    });
+}
+
+pub(crate) fn cancelled_accepts_leak_nothing(kind: Kind) {
+    let test = format!("{}::cancelled_accepts_leak_nothing", kind.name);
+    alone(&test, || {
+        kind.each(|proactor| {
+            let crew = Crew::new(proactor, 2);
+            let (listener, address) = listener(proactor);
+            let told = Arc::new(AtomicUsize::new(0));
+            let round = |listener: &Listener| {
+                let told = Arc::clone(&told);
+                // Connections race with the cancellation: either is a result.
+                let accept = listener.accept(move |_| _ = told.fetch_add(1, Ordering::Relaxed));
+                let client = std::net::TcpStream::connect(address).unwrap();
+                proactor.cancel(accept.unwrap());
+                drop(client);
+            };
+            round(&listener);
+            until(|| told.load(Ordering::Relaxed) == 1);
+            (0..50).for_each(|_| round(&listener));
+            until(|| told.load(Ordering::Relaxed) == 51);
+            drop(listener);
+            drop(crew);
+            assert_eq!(proactor.outstanding(), 0);
+        });
+        // What each proactor opened is closed with it; the others were the test's own.
+        let before = open_descriptors();
+        kind.each(|proactor| drop(Crew::new(proactor, 1)));
+        assert_eq!(open_descriptors(), before);
+        assert!(before < 16, "{before} descriptors are open");
+    });
+}
+
+pub(crate) fn failing_connects_leak_nothing(kind: Kind) {
+    let test = format!("{}::failing_connects_leak_nothing", kind.name);
+    alone(&test, || {
+        kind.each(|proactor| {
+            let address = unused_address(proactor);
+            let connect_32 = || {
+                let (done, results) = channel();
+                for _ in 0..32 {
+                    let done = done.clone();
+                    let told = move |result: Result<Stream, _>| done.send(result.is_err()).unwrap();
+                    Stream::connect(proactor, address, told).unwrap();
+                }
+                until(|| {
+                    proactor.handle_events(Some(Duration::from_millis(1)));
+                    proactor.outstanding() == 0
+                });
+                assert_eq!(results.try_iter().filter(|failed| *failed).count(), 32);
+            };
+            connect_32();
+            let before = open_descriptors();
+            (0..3).for_each(|_| connect_32());
+            assert_eq!(open_descriptors(), before);
+        });
+    });
+}
+
+fn unused_address(proactor: &Proactor) -> SocketAddr {
+    listener(proactor).1
+}
+
+pub(crate) fn a_client_is_destroyed_with_operations_outstanding(kind: Kind) {
+    kind.each(|proactor| {
+        let _crew = Crew::new(proactor, 2);
+        let (stream, mut peer) = stream_and_peer(proactor);
+        let (done, results) = channel();
+        let writer = done.clone();
+        stream.read(vec![0; 8], move |result| done.send(result.0).unwrap()).unwrap();
+        // More than the sockets hold: it waits after a part at the latest.
+        for _ in 0..8 {
+            let writer = writer.clone();
+            let tell = move |result: BufResult<usize, _>| writer.send(result.0).unwrap();
+            stream.write(vec![7; 1 << 20], tell).unwrap();
+        }
+        drop(writer);
+        // The handle goes: everything in progress ends, and then the connection.
+        drop(stream);
+        let told: Vec<Told> = (0..9).map(|_| next(&results)).collect();
+        assert!(told.iter().filter(|result| result.is_err()).count() >= 2, "{told:?}");
+        for error in told.into_iter().filter_map(Result::err) {
+            assert!(error.is_cancelled(), "{error}");
+        }
+        let mut rest = Vec::new();
+        let _ = peer.read_to_end(&mut rest);
+        assert!(rest.iter().all(|byte| *byte == 7));
+        until(|| proactor.outstanding() == 0);
+    });
+}
+
+type Told = Result<usize, toroni_proactor::OperationError>;
+
+/// Posts that post again, on several threads: each hop is a handler.
+struct Hops {
+    called: AtomicUsize,
+    left: AtomicUsize,
+    refused: AtomicUsize,
+}
+
+impl Hops {
+    fn new(hops: usize) -> Arc<Self> {
+        Arc::new(Self {
+            called: AtomicUsize::new(0),
+            left: AtomicUsize::new(hops),
+            refused: AtomicUsize::new(0),
+        })
+    }
+
+    fn hop(self: &Arc<Self>, proactor: &Proactor) {
+        let (hops, again) = (Arc::clone(self), proactor.clone());
+        let posted = proactor.post(move || {
+            hops.called.fetch_add(1, Ordering::Relaxed);
+            let left = hops
+                .left
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+            if left.is_ok() {
+                hops.hop(&again);
+            }
+        });
+        if let Err(refused) = posted {
+            assert!(matches!(refused.error, StartError::Stopping { .. }));
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+pub(crate) fn graceful_stop_calls_every_handler(kind: Kind) {
+    const HOPS: usize = 100_000;
+    kind.each(|proactor| {
+        let crew = Crew::new(proactor, 8);
+        let (stream, _peer) = stream_and_peer(proactor);
+        let (done, results) = channel();
+        let reader = done.clone();
+        stream.read(vec![0; 8], move |result| reader.send(result.0.map(|_| ())).unwrap()).unwrap();
+        let hour = Duration::from_secs(3600);
+        proactor.timer(hour, move |result| done.send(result).unwrap()).unwrap();
+        let hops = Hops::new(HOPS);
+        (0..16).for_each(|_| hops.hop(proactor));
+        until(|| hops.called.load(Ordering::Relaxed) >= HOPS);
+        proactor.finish();
+        crew.join();
+        assert_eq!(proactor.outstanding(), 0);
+        for _ in 0..2 {
+            assert!(next(&results).unwrap_err().is_cancelled());
+        }
+        let called = hops.called.load(Ordering::Relaxed) + hops.refused.load(Ordering::Relaxed);
+        assert_eq!(called, HOPS + 16);
+        let refused = proactor.post(|| {}).unwrap_err();
+        assert!(matches!(refused.error, StartError::Stopping { .. }));
+        let refused = stream.read(vec![9; 3], |_| {}).unwrap_err();
+        assert_eq!(refused.buffer, [9; 3], "the buffer comes back");
+    });
+}
+
+pub(crate) fn immediate_stop_loses_nothing(kind: Kind) {
+    const HOPS: usize = 100_000;
+    kind.each(|proactor| {
+        let hops = Hops::new(HOPS);
+        (0..16).for_each(|_| hops.hop(proactor));
+        // Stopped in the midst of it, several times, by whoever.
+        for part in 1..4 {
+            let crew = Crew::new(proactor, 8);
+            until(|| hops.called.load(Ordering::Relaxed) >= HOPS / 4 * part);
+            proactor.stop();
+            crew.join();
+            assert_eq!(proactor.handle_events(None), 0, "stopped");
+            proactor.restart();
+        }
+        let crew = Crew::new(proactor, 8);
+        until(|| proactor.outstanding() == 0);
+        assert_eq!(hops.called.load(Ordering::Relaxed), HOPS + 16);
+        drop(crew);
+    });
+}
+
+/// Handlers are dropped without a call, with their buffers; peers that write later write to nobody.
+pub(crate) fn a_dropped_proactor_lets_go(kind: Kind) {
+    kind.each(|other| {
+        let effective = &other.effective()[0].config;
+        let config = toroni_proactor::Config::one(effective.clone());
+        let proactor = Proactor::new(&config).unwrap();
+        let held = Arc::new(());
+        let (stream, mut peer) = stream_and_peer(&proactor);
+        let (listener, _) = listener(&proactor);
+        let token = || Arc::clone(&held);
+        let (a, b, c, d) = (token(), token(), token(), token());
+        stream.read(vec![0; 4096], move |_| drop(a)).unwrap();
+        listener.accept(move |_| drop(b)).unwrap();
+        proactor.timer(Duration::from_secs(3600), move |_| drop(c)).unwrap();
+        proactor.post(move || drop(d)).unwrap();
+        // Once with everything started by a leader, once as it was.
+        let crew = Crew::new(&proactor, 1);
+        until(|| proactor.outstanding() == 3);
+        drop(crew);
+        assert_eq!(Arc::strong_count(&held), 4);
+        drop(proactor);
+        assert_eq!(Arc::strong_count(&held), 1, "handlers are dropped");
+        let _ = peer.write_all(&[1; 4096]);
+        assert!(stream.read(vec![0; 8], |_| {}).is_err(), "nobody is there to do it");
+    });
+}
