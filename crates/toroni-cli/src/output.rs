@@ -126,12 +126,23 @@ impl Table {
 
 /// Names come from other processes: a terminal must not obey what is in them.
 pub(crate) fn printable(text: &str) -> String {
-    if !text.chars().any(char::is_control) {
+    if !text.chars().any(steers) {
         return text.to_owned();
     }
     text.chars()
-        .map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() })
+        .map(|c| match c {
+            _ if c.is_control() => c.escape_default().to_string(),
+            _ if steers(c) => c.escape_unicode().to_string(),
+            _ => c.to_string(),
+        })
         .collect()
+}
+
+/// Whether a terminal does more than to show it: control characters, and those that turn the direction of
+/// what follows or end the line in Unicode's eyes, by which a text reads otherwise than it is.
+fn steers(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Lowercase hexadecimal digits, two a byte.
@@ -161,6 +172,7 @@ mod tests {
     fn terminals_do_not_obey_names() {
         assert_eq!(printable("plain"), "plain");
         assert_eq!(printable("a\u{1b}[2Jb\n"), "a\\u{1b}[2Jb\\n");
+        assert_eq!(printable("txt.\u{202e}exe"), "txt.\\u{202e}exe");
     }
 
     #[test]

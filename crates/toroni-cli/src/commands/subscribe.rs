@@ -179,7 +179,11 @@ impl Printer {
         if self.payload_only {
             return Ok(());
         }
-        self.output.bytes(message.topic().as_bytes())?;
+        if self.output.is_terminal() {
+            self.output.bytes(printable(message.topic()).as_bytes())?;
+        } else {
+            self.output.bytes(message.topic().as_bytes())?;
+        }
         self.output.bytes(b"\t")
     }
 

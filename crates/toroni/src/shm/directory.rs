@@ -228,6 +228,9 @@ pub(super) fn open_root(root: &Path) -> Result<OwnedFd, OpenError> {
     }
     let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| match errno {
         Errno::NOENT => OpenError::MissingDirectory { path: root.to_owned() },
+        Errno::NOTDIR if path == Path::new(DEFAULT_ROOT) && path.is_symlink() => {
+            failed("open", root, Errno::LOOP)
+        }
         errno => failed("open", root, errno),
     })?;
     if root == Path::new(DEFAULT_ROOT) {

@@ -4,6 +4,7 @@
 //!
 //! - `subscriber`: what one subscriber can do to publishers and to others.
 //! - `publisher`: what one publisher can do to subscribers and to others.
+//! - `places`: directories and files that somebody else has prepared.
 //! - `descriptors`: what a process that is started by a participant inherits.
 //!
 //! The attackers are threads that write into the files, which is what a process with the same rights could
@@ -14,6 +15,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod descriptors;
+mod places;
 mod publisher;
 mod subscriber;
 
@@ -105,7 +107,9 @@ impl Raw {
 
     /// Gives the memory of the file back, and leaves its size.
     pub(crate) fn punch(&self) {
-        let length = i64::try_from(self.0.metadata().unwrap().len()).unwrap();
+        // To the end of its last page, which would only be filled with zeros otherwise.
+        let length = self.0.metadata().unwrap().len().next_multiple_of(64 << 10);
+        let length = i64::try_from(length).unwrap();
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
         // SAFETY: an open descriptor.
         let answer = unsafe { libc::fallocate(self.0.as_raw_fd(), mode, 0, length) };
