@@ -101,8 +101,7 @@ fn a_program_with_more_rights_than_its_starter_ignores_the_environment() {
         command.args(["say_the_default_directory", "--exact", "--nocapture"]);
         command.env("TORONI_TEST_SAY", "1").env("TORONI_DIR", "/somewhere/else");
         let said = run(command).succeeded().to_owned();
-        let line = said.lines().find_map(|line| line.split_once("it is ")).unwrap().1.to_owned();
-        line
+        said.lines().find_map(|line| line.split_once("it is ")).unwrap().1.to_owned()
     };
     assert_eq!(said_with_mode(0o755), "/somewhere/else of 61816");
     match &*said_with_mode(0o4755) {

@@ -1,4 +1,4 @@
-//! What `docs/reliability.md` names as evidence exists.
+//! What `docs/reliability.md` and `docs/security.md` name as evidence exists.
 //!
 //! A promise that points to a test which was renamed or removed is worse than none. In the tables of
 //! those documents the last column names the evidence: each piece in backticks is a command of this
@@ -12,7 +12,7 @@ use crate::command::Failure;
 use crate::{directions, metadata};
 
 /// The documents whose tables are held to it.
-const DOCUMENTS: &[&str] = &["docs/reliability.md"];
+const DOCUMENTS: &[&str] = &["docs/reliability.md", "docs/security.md"];
 
 /// Where functions are looked for, besides in this program.
 const SOURCES: &[&str] = &["crates", "system-tests", "protocol-model", "fuzz", "bench"];
