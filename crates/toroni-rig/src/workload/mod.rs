@@ -12,6 +12,7 @@ pub mod p2mp;
 pub mod ping_pong;
 pub mod rmp_tcp;
 pub mod scale;
+pub mod sessions;
 pub mod stress;
 pub mod sweep;
 pub mod throughput;
@@ -50,6 +51,8 @@ pub enum Work {
     Scale(scale::Plan),
     /// The same, and receivers remember the order of all messages.
     OrderedFlow(flow::Flow),
+    /// Sessions over TCP in one process; ignores the transport.
+    Sessions(sessions::Task),
     /// A message there and a message back.
     PingPong(ping_pong::PingPong),
 }
@@ -78,5 +81,6 @@ pub fn perform<T: Transport>(child: &mut Child) -> Result<(), Failure> {
         Work::P2mp(task) => p2mp::perform(child, &job, task),
         Work::Fanout(plan) => fanout::perform(child, &job, plan),
         Work::Scale(plan) => scale::perform(child, &job, plan),
+        Work::Sessions(_) => sessions::perform(child),
     }
 }

@@ -1,0 +1,270 @@
+//! The proactor paper's test (section 13): sessions over TCP in one process, clients and servers on one
+//! pool of threads, and the bytes that they move in a time.
+//!
+//! A client writes blocks. With a window it always has a read under way, and writes again while less than
+//! the window is under way; without, it writes a block, reads it back, and writes the next. A server
+//! writes back what it reads. Each completed read and write is followed by the delay that stands for a
+//! callback's work. What moves the bytes is a *column*; all columns run the same [`end::End`]s.
+
+pub mod connections;
+pub mod end;
+pub mod ledger;
+mod outcome;
+mod perform;
+mod reactor;
+
+pub(super) use perform::perform;
+pub use perform::perform_with;
+
+use super::experiment::{self, Steps, float};
+use super::{Effort, Work};
+use crate::Failure;
+use crate::family::{self, Begin, Launch, Program};
+use crate::report::Report;
+use perform::{Moved, REACTOR};
+use serde::{Deserialize, Serialize};
+
+/// One run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Connections; each has two ends in this process.
+    pub sessions: u16,
+    /// Of the pool.
+    pub threads: u16,
+    /// What a client writes at once.
+    pub block_bytes: usize,
+    /// How much of a session may be under way before its client stops to write; 0 for half-duplex.
+    pub window_bytes: u64,
+    /// What a delay is made of.
+    pub delay: Delay,
+    /// Of each callback, in microseconds.
+    pub delay_us: u32,
+    /// How long the run counts.
+    pub milliseconds: u32,
+}
+
+/// How a callback passes its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Delay {
+    /// Off the processor: at least as long as asked for, and as long as the kernel makes of it.
+    Sleep,
+    /// On the processor.
+    Spin,
+}
+
+/// One run of one column.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Task {
+    /// What moves the bytes.
+    pub column: String,
+    /// What is to be done.
+    pub plan: Plan,
+}
+
+/// A row of the paper's table: sessions, threads, bytes of a block and of the window, microseconds of a
+/// delay, seconds of the test; and the bytes a second of the thread-pool reactor there.
+type Row = (u16, u16, usize, u64, u32, u32, f64);
+
+const ROWS: [Row; 12] = [
+    (1, 1, 512, 1024, 0, 2, 25_955_584.0),
+    (1, 1, 512, 1024, 10, 2, 1_574_912.0),
+    (1, 1, 8192, 8192, 0, 2, 206_524_416.0),
+    (1, 5, 8192, 8192, 0, 1, 99_426_304.0),
+    (1, 5, 8192, 8192, 10, 1, 16_801_792.0),
+    (40, 5, 8192, 8192, 10, 5, 68_858_675.2),
+    (40, 5, 8192, 0, 10, 2, 79_896_576.0),
+    (100, 4, 1024, 1024, 10, 5, 7_290_880.0),
+    (100, 5, 8192, 8192, 10, 5, 69_946_572.8),
+    (100, 5, 8192, 8192, 0, 5, 91_511_193.6),
+    (100, 5, 8192, 0, 10, 5, 61_944_627.2),
+    (100, 5, 8192, 0, 0, 5, 85_606_400.0),
+];
+
+/// What is measured, and how often.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Which rows of the paper's table, counted from 1.
+    pub rows: Vec<usize>,
+    /// Milliseconds of a run; `None` for what the paper's rows took, 1 to 5 s.
+    pub milliseconds: Option<u32>,
+    /// How often each row is measured with each column, in turn.
+    pub repetitions: u32,
+}
+
+impl Options {
+    /// For this effort.
+    #[must_use]
+    pub fn of(effort: Effort) -> Self {
+        let rows = (1..=ROWS.len()).collect();
+        match effort {
+            Effort::Quick => Self { rows, milliseconds: Some(40), repetitions: 1 },
+            Effort::Usual => Self { rows, milliseconds: Some(300), repetitions: 3 },
+            Effort::Full => Self { rows, milliseconds: None, repetitions: 5 },
+        }
+    }
+
+    /// The plans of the rows, each with what the paper measured; a row with a delay is two.
+    fn plans(&self) -> Result<Vec<(Plan, f64)>, Failure> {
+        let mut plans = Vec::new();
+        for number in &self.rows {
+            let row = number.checked_sub(1).and_then(|index| ROWS.get(index));
+            let Some(&(sessions, threads, block_bytes, window_bytes, delay_us, seconds, published)) =
+                row
+            else {
+                return Err(Failure::new(format!(
+                    "there is no row {number}: take some of 1 to {}",
+                    ROWS.len()
+                )));
+            };
+            let milliseconds = self.milliseconds.unwrap_or(seconds * 1000);
+            let delays = if delay_us == 0 { &DELAYS[1..] } else { &DELAYS[..] };
+            plans.extend(delays.iter().map(|delay| {
+                let delay = *delay;
+                let plan = Plan {
+                    sessions,
+                    threads,
+                    block_bytes,
+                    window_bytes,
+                    delay,
+                    delay_us,
+                    milliseconds,
+                };
+                (plan, published)
+            }));
+        }
+        Ok(plans)
+    }
+}
+
+const DELAYS: [Delay; 2] = [Delay::Sleep, Delay::Spin];
+
+impl Plan {
+    /// For people.
+    fn label(&self) -> String {
+        let Self { sessions, threads, block_bytes, window_bytes, delay, delay_us, .. } = self;
+        let text = format!("{sessions} × {threads}, {block_bytes} B, w {window_bytes}");
+        match (delay_us, delay) {
+            (0, _) => text,
+            (_, Delay::Sleep) => format!("{text}, sleep {delay_us} µs"),
+            (_, Delay::Spin) => format!("{text}, spin {delay_us} µs"),
+        }
+    }
+
+    fn seconds(&self) -> f64 {
+        f64::from(self.milliseconds) / 1e3
+    }
+}
+
+/// What moves the bytes.
+#[derive(Clone, Debug)]
+pub struct Column {
+    /// Above the column, and by which its program knows it.
+    pub name: String,
+    /// What it is compared with.
+    pub kind: Kind,
+    /// The program that has it, as a child; why there is none, for a column that is missing.
+    pub program: Result<Program, String>,
+}
+
+/// In which goals a column takes part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The engine that is chosen where nobody chooses: to be at least as fast as all others.
+    Auto,
+    /// An engine in the threads of the pool: not to be slower than the reactor.
+    Shared,
+    /// Another engine.
+    Engine,
+    /// The thread-pool reactor.
+    Reactor,
+    /// Somebody else's.
+    Peer,
+}
+
+/// The columns that this crate has itself.
+#[must_use]
+pub fn own_columns(program: &Program) -> Vec<Column> {
+    let column =
+        |name: &str, kind| Column { name: name.to_owned(), kind, program: Ok(program.clone()) };
+    vec![column(REACTOR, Kind::Reactor)]
+}
+
+/// Measures all columns in all rows, in turn.
+///
+/// # Errors
+/// If a run fails, or other bytes arrive than were sent.
+pub fn run(launch: &Launch<'_>, options: &Options, columns: &[Column]) -> Result<Report, Failure> {
+    let plans = options.plans()?;
+    let rates = measure(launch, options, &plans, columns)?;
+    let mut report = Report {
+        name: "proactor".to_owned(),
+        title: "Sessions over TCP on the loopback interface, in one process".to_owned(),
+        conditions: experiment::conditions(options.repetitions),
+        ..Report::default()
+    };
+    let seconds = plans.iter().map(|(plan, _)| plan.seconds());
+    let (least, most) = seconds.fold((f64::MAX, 0.0_f64), |(least, most), seconds| {
+        (least.min(seconds), most.max(seconds))
+    });
+    report.condition("time", format!("{least} to {most} s for each cell, in a process of its own"));
+    report.condition(
+        "work",
+        "clients and servers on one pool of threads; TCP_NODELAY; both ends of each read are checked",
+    );
+    report.condition("pinning", "none");
+    report.tables.push(outcome::table(&plans, columns, &rates));
+    report.goals = outcome::goals(&plans, columns, &rates);
+    for column in columns {
+        if let Err(why) = &column.program {
+            report.notes.push(format!("{} is MISSING: {why}", column.name));
+        }
+    }
+    report.charts.push(outcome::chart(&plans, columns, &rates));
+    Ok(report)
+}
+
+/// For each row and column, the bytes a second of each repetition.
+type Rates = Vec<Vec<Vec<f64>>>;
+
+fn measure(
+    launch: &Launch<'_>,
+    options: &Options,
+    plans: &[(Plan, f64)],
+    columns: &[Column],
+) -> Result<Rates, Failure> {
+    let mut rates = vec![vec![Vec::new(); columns.len()]; plans.len()];
+    let mut steps = Steps::new(launch, options.repetitions, plans.len() * columns.len());
+    for _ in 0..options.repetitions {
+        for (row, (plan, _)) in plans.iter().enumerate() {
+            for (index, column) in columns.iter().enumerate() {
+                steps.next();
+                if let Ok(program) = &column.program {
+                    let launch = Launch { program: program.clone(), ..launch.clone() };
+                    let bytes = run_once(&launch, &column.name, plan)?;
+                    rates[row][index].push(float(bytes) / plan.seconds());
+                }
+            }
+        }
+    }
+    Ok(rates)
+}
+
+/// Bytes of one run.
+fn run_once(launch: &Launch<'_>, column: &str, plan: &Plan) -> Result<u64, Failure> {
+    let setup = experiment::setup(1, 0, plan.block_bytes, 0);
+    let work = Work::Sessions(Task { column: column.to_owned(), plan: plan.clone() });
+    let outcome =
+        family::run::<Moved, ()>(launch, &setup, &work, Begin::AtTheGate).map_err(|failure| {
+            match failure {
+                Failure::Failed(text) => {
+                    Failure::new(format!("{column}, {}: {text}", plan.label()))
+                }
+                Failure::Interrupted => Failure::Interrupted,
+            }
+        })?;
+    match outcome.senders.first() {
+        Some(Moved { bytes }) if *bytes > 0 => Ok(*bytes),
+        _ => Err(Failure::new(format!("{column} moved nothing: {}", plan.label()))),
+    }
+}
