@@ -32,6 +32,8 @@ pub(crate) enum Command {
     },
     /// Toroni and its peers, in turn in one run
     Peers(Peers),
+    /// The proactor's engines, a thread-pool reactor, tokio and compio: `toroni bench proactor` with peers
+    Proactor(Proactor),
     /// A process of a run
     #[command(hide = true)]
     Child,
@@ -61,6 +63,27 @@ pub(crate) struct Peers {
     /// How to wait [default: both]
     #[arg(long, value_enum)]
     pub(crate) wait: Option<WaitKind>,
+    /// Where the packages of the foreign peers are
+    #[arg(long, value_name = "DIRECTORY", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/peers"))]
+    pub(crate) peers_directory: PathBuf,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Args)]
+pub(crate) struct Proactor {
+    /// Take a minute: shorter runs, once each
+    #[arg(long, conflicts_with = "full")]
+    pub(crate) quick: bool,
+    /// Runs as long as the proactor paper's
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// Rows of the paper's table, counted from 1 [default: all 12; five with --quick]
+    #[arg(long = "rows", value_name = "N,…", value_delimiter = ',')]
+    pub(crate) rows: Vec<usize>,
+    /// Runs of each cell [default: 3; 1 with --quick, 5 with --full]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) repetitions: Option<u32>,
     /// Where the packages of the foreign peers are
     #[arg(long, value_name = "DIRECTORY", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/peers"))]
     pub(crate) peers_directory: PathBuf,

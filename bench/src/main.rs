@@ -4,6 +4,7 @@
 //!   cli        the command line                    README.md says how each peer is configured,
 //!   floors/    copies, cache lines, wake-ups        and how to add one
 //!   peers/     contenders, in turn, on the rig; ratios and goals
+//!   proactor   the sessions of the proactor paper, with tokio and compio
 //! ```
 //!
 //! What it deliberately does not know: how a transport works. Those that need no foreign library are in
@@ -13,6 +14,7 @@
 mod cli;
 mod floors;
 mod peers;
+mod proactor;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -33,6 +35,9 @@ fn main() -> ExitCode {
         }
         Command::Peers(options) => {
             peers::run(&options).and_then(|reports| print(&reports, &options.output))
+        }
+        Command::Proactor(options) => {
+            proactor::run(&options).and_then(|report| print(&[report], &options.output))
         }
         Command::Child => {
             // The parent has been told what went wrong, and tells the user.

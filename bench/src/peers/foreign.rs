@@ -9,10 +9,10 @@ use serde_json::Value;
 
 /// Why a peer is missing; a sentence or two.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Missing(pub(super) String);
+pub(crate) struct Missing(pub(crate) String);
 
 /// Builds the program of `peer` (release), and says where it is.
-pub(super) fn build(workspace: &Path, peer: &str) -> Result<PathBuf, Missing> {
+pub(crate) fn build(workspace: &Path, peer: &str) -> Result<PathBuf, Missing> {
     // A folder of its own, whatever the caller's is: the two workspaces would build the same
     // crates with other features over and over.
     let folder =

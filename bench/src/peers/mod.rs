@@ -8,7 +8,7 @@
 
 mod contender;
 mod field;
-mod foreign;
+pub(crate) mod foreign;
 mod latency;
 mod many;
 mod pace;

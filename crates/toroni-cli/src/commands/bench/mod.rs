@@ -4,6 +4,7 @@
 mod fanout;
 pub(crate) mod options;
 mod p2mp;
+mod proactor;
 mod rmp_tcp;
 mod scale;
 mod sweep;
@@ -68,6 +69,10 @@ pub(crate) fn run(place: &Place, arguments: &Bench) -> Result<(), Failure> {
         Workload::Scale(given) => {
             measure(place, &given.shared, |launch| workload::scale::run(launch, &given.options()))
         }
+        Workload::Proactor(given) => measure(place, &given.shared, |launch| {
+            let columns = workload::sessions::own_columns(&launch.program);
+            workload::sessions::run(launch, &given.options(), &columns)
+        }),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::fanout::Fanout;
 use super::p2mp::P2mp;
+use super::proactor::Proactor;
 use super::rmp_tcp::RmpTcp;
 use super::scale::Scale;
 use super::sweep::Sweep;
@@ -43,6 +44,8 @@ pub(crate) enum Workload {
     Fanout(Fanout),
     /// How the cost of a message grows with subscribers, topics, patterns and sizes
     Scale(Scale),
+    /// Sessions over TCP on each engine of the proactor, beside a thread-pool reactor
+    Proactor(Proactor),
 }
 
 /// What all workloads know.

@@ -9,6 +9,7 @@ use crate::job::Role;
 use crate::transport::{About, Guarantees};
 use crate::workload::Work;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,7 +36,7 @@ pub(in super::super) fn perform(child: &mut Child) -> Result<(), Failure> {
 /// If that fails, or the child was given other work.
 pub fn perform_with(
     child: &mut Child,
-    column: impl FnOnce(&Task, Vec<Connection>, &Ledger) -> Result<(), Failure>,
+    column: impl FnOnce(&Task, Vec<Connection>, &Arc<Ledger>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let Work::Sessions(task) = child.job().work.clone() else {
         return Err(Failure::new(format!("{:?} is no work for this program", child.job().work)));
@@ -50,7 +51,7 @@ pub fn perform_with(
     let connections = connect(&task.plan)?;
     child.ready()?;
     child.wait_at_gate()?;
-    let ledger = Ledger::begin(&task.plan);
+    let ledger = Arc::new(Ledger::begin(&task.plan));
     column(&task, connections, &ledger)?;
     child.finish()?;
     child.result(&Moved { bytes: ledger.bytes() })

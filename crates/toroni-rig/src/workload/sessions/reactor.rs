@@ -261,7 +261,11 @@ mod tests {
             let ledger = Ledger::begin(&plan);
             run(&plan, connections, &ledger).unwrap();
             // Each session comes around: no handle was forgotten when it was resumed.
-            assert!(ledger.bytes() > u64::from(sessions) * 4 * 4096, "{plan:?}: {}", ledger.bytes());
+            assert!(
+                ledger.bytes() > u64::from(sessions) * 4 * 4096,
+                "{plan:?}: {}",
+                ledger.bytes()
+            );
         }
     }
 }

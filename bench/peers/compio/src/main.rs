@@ -1,0 +1,190 @@
+//! The sessions of the proactor paper on compio, with io_uring.
+//!
+//! - compio has a runtime for each thread and nothing that moves between them: the ends are dealt out to
+//!   as many runtimes as the plan has threads.
+//! - A task for each end. A client with a window does two things in its task: it reads always, and it
+//!   writes while there is room, and is told when there is some again.
+//! - A callback's delay is spent on the thread, as in all columns.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::thread;
+use std::time::Duration;
+
+use compio::buf::{BufResult, IntoInner as _, IoBuf as _};
+use compio::io::AsyncRead as _;
+use compio::net::TcpStream;
+use compio::runtime::Runtime;
+use toroni_rig::workload::sessions::connections::Connection;
+use toroni_rig::workload::sessions::end::{End, Part, block};
+use toroni_rig::workload::sessions::ledger::Ledger;
+use toroni_rig::workload::sessions::{Plan, perform_with};
+use toroni_rig::{Failure, child};
+
+fn main() -> ExitCode {
+    let outcome = child::run(|child| {
+        perform_with(child, |task, connections, ledger| run(&task.plan, connections, ledger))
+    });
+    if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn run(plan: &Plan, connections: Vec<Connection>, ledger: &Arc<Ledger>) -> Result<(), Failure> {
+    let mut dealt: Vec<Vec<Connection>> = (0..plan.threads).map(|_| Vec::new()).collect();
+    for (number, connection) in connections.into_iter().enumerate() {
+        let thread = number % dealt.len();
+        dealt[thread].push(connection);
+    }
+    thread::scope(|scope| {
+        let threads: Vec<_> = dealt
+            .into_iter()
+            .map(|connections| scope.spawn(|| of_a_thread(plan, connections, ledger)))
+            .collect();
+        threads
+            .into_iter()
+            .try_for_each(|thread| thread.join().map_err(|_| Failure::new("a runtime panicked"))?)
+    })
+}
+
+/// The ends of one runtime, until the time is over or one fails.
+fn of_a_thread(
+    plan: &Plan,
+    connections: Vec<Connection>,
+    ledger: &Arc<Ledger>,
+) -> Result<(), Failure> {
+    let runtime = Runtime::new().map_err(Failure::of("start compio"))?;
+    runtime.block_on(async {
+        let failure = Rc::new(RefCell::new(None));
+        for Connection { stream, end } in connections {
+            let stream = TcpStream::from_std(stream).map_err(Failure::of("register a socket"))?;
+            let (plan, ledger, failure) = (plan.clone(), Arc::clone(ledger), Rc::clone(&failure));
+            compio::runtime::spawn(async move {
+                let outcome = if end.part() == Part::Client && plan.window_bytes > 0 {
+                    both_ways(stream, end, &plan, &ledger).await
+                } else {
+                    in_turn(stream, end, &plan, &ledger).await
+                };
+                if let Err(error) = outcome {
+                    failure.borrow_mut().get_or_insert(error);
+                }
+            })
+            .detach();
+        }
+        while let Some(left) = ledger.left() {
+            compio::time::sleep(left.min(Duration::from_millis(100))).await;
+            if let Some(failure) = failure.borrow_mut().take() {
+                return Err(failure);
+            }
+        }
+        Ok(())
+    })
+}
+
+/// An end that does one thing at a time.
+async fn in_turn(
+    mut stream: TcpStream,
+    mut end: End,
+    plan: &Plan,
+    ledger: &Ledger,
+) -> Result<(), Failure> {
+    let mut block = block(plan.block_bytes);
+    let mut read = Vec::with_capacity(plan.block_bytes);
+    let mut wanted = end.begin();
+    loop {
+        wanted = match wanted.write {
+            Some(range) => {
+                let source = if end.part() == Part::Client { &mut block } else { &mut read };
+                let bytes = write(&mut stream, source, range).await?;
+                if !ledger.written(bytes) {
+                    return Ok(());
+                }
+                end.written(bytes)
+            }
+            None => {
+                read.clear();
+                let BufResult(outcome, buffer) = stream.read(read).await;
+                read = buffer;
+                let bytes = outcome.map_err(Failure::of("read"))?;
+                if !ledger.read(bytes) {
+                    return Ok(());
+                }
+                end.read(&read)?
+            }
+        };
+    }
+}
+
+/// A client with a window: its end, and what its writer is to write or whom to wake.
+struct Client {
+    end: End,
+    next: Option<Range<usize>>,
+    writer: Option<Waker>,
+}
+
+async fn both_ways(
+    stream: TcpStream,
+    mut end: End,
+    plan: &Plan,
+    ledger: &Ledger,
+) -> Result<(), Failure> {
+    let next = end.begin().write;
+    let client = RefCell::new(Client { end, next, writer: None });
+    let (mut reader, mut writer) = stream.split();
+    let reading = async {
+        let mut read = Vec::with_capacity(plan.block_bytes);
+        loop {
+            read.clear();
+            let BufResult(outcome, buffer) = reader.read(read).await;
+            read = buffer;
+            let bytes = outcome.map_err(Failure::of("read"))?;
+            if !ledger.read(bytes) {
+                return Ok(());
+            }
+            let mut client = client.borrow_mut();
+            let wanted = client.end.read(&read)?;
+            if wanted.write.is_some() {
+                client.next = wanted.write;
+                if let Some(writer) = client.writer.take() {
+                    writer.wake();
+                }
+            }
+        }
+    };
+    let writing = async {
+        let mut block = block(plan.block_bytes);
+        loop {
+            let range = std::future::poll_fn(|context| {
+                let mut client = client.borrow_mut();
+                match client.next.take() {
+                    Some(range) => Poll::Ready(range),
+                    None => {
+                        client.writer = Some(context.waker().clone());
+                        Poll::Pending
+                    }
+                }
+            })
+            .await;
+            let bytes = write(&mut writer, &mut block, range).await?;
+            if !ledger.written(bytes) {
+                return Ok(());
+            }
+            let mut client = client.borrow_mut();
+            client.next = client.end.written(bytes).write;
+        }
+    };
+    futures_util::try_join!(reading, writing).map(|((), ())| ())
+}
+
+/// Writes a part of a buffer, which the kernel borrows meanwhile.
+async fn write(
+    stream: &mut impl compio::io::AsyncWrite,
+    source: &mut Vec<u8>,
+    range: Range<usize>,
+) -> Result<usize, Failure> {
+    let BufResult(outcome, slice) = stream.write(std::mem::take(source).slice(range)).await;
+    *source = slice.into_inner();
+    outcome.map_err(Failure::of("write"))
+}

@@ -1,0 +1,168 @@
+//! The sessions of the proactor paper on tokio.
+//!
+//! - A runtime with as many workers as the plan has threads; with one, the current-thread runtime, which
+//!   is what an expert takes there.
+//! - A task for each end. A client with a window does two things in its task: it reads always, and it
+//!   writes while there is room, and is notified when there is some again.
+//! - A callback's delay is spent on the worker, as in all columns.
+
+use std::ops::Range;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use toroni_rig::workload::sessions::connections::Connection;
+use toroni_rig::workload::sessions::end::{End, Part, block};
+use toroni_rig::workload::sessions::ledger::Ledger;
+use toroni_rig::workload::sessions::{Plan, perform_with};
+use toroni_rig::{Failure, child};
+
+fn main() -> ExitCode {
+    let outcome = child::run(|child| {
+        perform_with(child, |task, connections, ledger| {
+            let runtime = runtime(&task.plan)?;
+            let outcome = runtime.block_on(all(&task.plan, connections, ledger));
+            runtime.shutdown_background();
+            outcome
+        })
+    });
+    if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn runtime(plan: &Plan) -> Result<Runtime, Failure> {
+    let mut builder = match plan.threads {
+        1 => Builder::new_current_thread(),
+        _ => Builder::new_multi_thread(),
+    };
+    builder
+        .worker_threads(usize::from(plan.threads))
+        .enable_io()
+        .enable_time()
+        .build()
+        .map_err(Failure::of("start tokio"))
+}
+
+/// Until the time is over, or an end fails.
+async fn all(
+    plan: &Plan,
+    connections: Vec<Connection>,
+    ledger: &Arc<Ledger>,
+) -> Result<(), Failure> {
+    let mut ends = JoinSet::new();
+    for Connection { stream, end } in connections {
+        stream.set_nonblocking(true).map_err(Failure::of("set O_NONBLOCK"))?;
+        let stream = TcpStream::from_std(stream).map_err(Failure::of("register a socket"))?;
+        let (plan, ledger) = (plan.clone(), Arc::clone(ledger));
+        ends.spawn(async move {
+            if end.part() == Part::Client && plan.window_bytes > 0 {
+                both_ways(stream, end, &plan, &ledger).await
+            } else {
+                in_turn(stream, end, &plan, &ledger).await
+            }
+        });
+    }
+    while let Some(left) = ledger.left() {
+        match tokio::time::timeout(left, ends.join_next()).await {
+            Ok(Some(ended)) => ended.map_err(Failure::of("run an end"))??,
+            Ok(None) | Err(_) => break,
+        }
+    }
+    Ok(())
+}
+
+/// An end that does one thing at a time.
+async fn in_turn(
+    mut stream: TcpStream,
+    mut end: End,
+    plan: &Plan,
+    ledger: &Ledger,
+) -> Result<(), Failure> {
+    let block = block(plan.block_bytes);
+    let mut read = vec![0; plan.block_bytes];
+    let mut wanted = end.begin();
+    loop {
+        wanted = match wanted.write {
+            Some(range) => {
+                let source = if end.part() == Part::Client { &block } else { &read };
+                let bytes = write(&mut stream, &source[range]).await?;
+                if !ledger.written(bytes) {
+                    return Ok(());
+                }
+                end.written(bytes)
+            }
+            None => {
+                let bytes = stream.read(&mut read).await.map_err(Failure::of("read"))?;
+                if !ledger.read(bytes) {
+                    return Ok(());
+                }
+                end.read(&read[..bytes])?
+            }
+        };
+    }
+}
+
+/// A client with a window.
+struct Client {
+    state: Mutex<(End, Option<Range<usize>>)>,
+    room: Notify,
+}
+
+impl Client {
+    fn lock(&self) -> MutexGuard<'_, (End, Option<Range<usize>>)> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn both_ways(
+    mut stream: TcpStream,
+    mut end: End,
+    plan: &Plan,
+    ledger: &Ledger,
+) -> Result<(), Failure> {
+    let first = end.begin().write;
+    let client = Client { state: Mutex::new((end, first)), room: Notify::new() };
+    let (mut reader, mut writer) = stream.split();
+    let reading = async {
+        let mut read = vec![0; plan.block_bytes];
+        loop {
+            let bytes = reader.read(&mut read).await.map_err(Failure::of("read"))?;
+            if !ledger.read(bytes) {
+                return Ok(());
+            }
+            let mut state = client.lock();
+            let wanted = state.0.read(&read[..bytes])?;
+            if wanted.write.is_some() {
+                state.1 = wanted.write;
+                client.room.notify_one();
+            }
+        }
+    };
+    let writing = async {
+        let block = block(plan.block_bytes);
+        loop {
+            let next = client.lock().1.take();
+            let Some(range) = next else {
+                client.room.notified().await;
+                continue;
+            };
+            let bytes = write(&mut writer, &block[range]).await?;
+            if !ledger.written(bytes) {
+                return Ok(());
+            }
+            let mut state = client.lock();
+            state.1 = state.0.written(bytes).write;
+        }
+    };
+    tokio::try_join!(reading, writing).map(|((), ())| ())
+}
+
+async fn write(
+    stream: &mut (impl tokio::io::AsyncWrite + Unpin),
+    bytes: &[u8],
+) -> Result<usize, Failure> {
+    stream.write(bytes).await.map_err(Failure::of("write"))
+}

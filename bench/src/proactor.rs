@@ -1,0 +1,50 @@
+//! The sessions of the proactor paper: the rig's own columns, tokio and compio, in turn in one run.
+
+use toroni_rig::Failure;
+use toroni_rig::family::{Launch, Nobody, Program};
+use toroni_rig::report::Report;
+use toroni_rig::transport::Transport as _;
+use toroni_rig::transports::Toroni;
+use toroni_rig::workload::Effort;
+use toroni_rig::workload::sessions::{self, Column, Kind, Options};
+
+use crate::cli::Proactor;
+use crate::peers::foreign::{self, Missing};
+
+const PEERS: [&str; 2] = ["tokio", "compio"];
+
+/// Measures what the command line asks for.
+///
+/// # Errors
+/// If a row is asked for that there is not, or a run fails.
+pub(crate) fn run(options: &Proactor) -> Result<Report, Failure> {
+    let path = std::env::current_exe().map_err(Failure::of("find this program"))?;
+    let own = Program { path, arguments: vec!["child".to_owned()] };
+    let mut columns = sessions::own_columns(&own);
+    columns.extend(PEERS.map(|name| {
+        eprintln!("building {name}, which may take minutes the first time");
+        let built = foreign::build(&options.peers_directory, name);
+        Column {
+            name: name.to_owned(),
+            kind: Kind::Peer,
+            program: built
+                .map(|path| Program { path, arguments: Vec::new() })
+                .map_err(|Missing(reason)| reason),
+        }
+    }));
+    let launch = Launch::new(own, Toroni::NAME, &Nobody);
+    sessions::run(&launch, &measured(options), &columns)
+}
+
+fn measured(options: &Proactor) -> Options {
+    let mut measured = Options::of(match (options.quick, options.full) {
+        (true, _) => Effort::Quick,
+        (_, true) => Effort::Full,
+        _ => Effort::Usual,
+    });
+    if !options.rows.is_empty() {
+        measured.rows.clone_from(&options.rows);
+    }
+    measured.repetitions = options.repetitions.unwrap_or(measured.repetitions);
+    measured
+}

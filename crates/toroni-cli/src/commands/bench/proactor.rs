@@ -1,0 +1,36 @@
+//! `toroni bench proactor`.
+
+use super::options::Shared;
+use clap::Args;
+use toroni_rig::workload::sessions::Options;
+
+#[derive(Args)]
+#[command(after_help = "Example:
+  toroni bench proactor --rows 1,9 --plot proactor.svg
+
+The test of the proactor paper (section 13): clients write blocks, servers write back what they read, all
+in one process, on one pool of threads; each completed read and write takes a delay. A row with a delay is
+measured asleep and spinning.")]
+pub(crate) struct Proactor {
+    #[command(flatten)]
+    pub(crate) shared: Shared,
+    /// Rows of the paper's table, counted from 1 [default: all 12; five with --quick]
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    pub(crate) rows: Vec<usize>,
+    /// Milliseconds of a run [default: 300; 100 with --quick, 1 to 5 s as in the paper with --full]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=3_600_000))]
+    pub(crate) milliseconds: Option<u32>,
+}
+
+impl Proactor {
+    /// For the rig.
+    pub(crate) fn options(&self) -> Options {
+        let mut options = Options::of(self.shared.effort());
+        options.repetitions = self.shared.repetitions.unwrap_or(options.repetitions);
+        options.milliseconds = self.milliseconds.or(options.milliseconds);
+        if !self.rows.is_empty() {
+            options.rows.clone_from(&self.rows);
+        }
+        options
+    }
+}
