@@ -17,7 +17,7 @@ pub(crate) struct Options {
     no_install: bool,
 }
 
-const PEERS: [&str; 5] = ["aeron", "iceoryx2", "nng", "zenoh", "zeromq"];
+const PEERS: [&str; 7] = ["aeron", "compio", "iceoryx2", "nng", "tokio", "zenoh", "zeromq"];
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     if let Some(unknown) = options.peers.iter().find(|name| !PEERS.contains(&name.as_str())) {

@@ -106,7 +106,7 @@ Exit code 1 if a check fails; warnings do not count.")]
     Doctor(List),
     /// Free what the dead left behind; remove buses that nobody holds
     Clean(Clean),
-    /// Measure this machine: throughput, latency, stress, fan-out, scale, and beside TCP and others
+    /// Measure this machine: throughput, latency, stress, fan-out, scale, the proactor, and beside TCP and others
     Bench(Bench),
     /// Print the completions for a shell
     Completions(Completions),

@@ -23,7 +23,7 @@
 //!
 //! What it deliberately does not know: the command line, signals (it is told when to stop), and which
 //! transport it measures: workloads are generic over it, but for the published experiments, which compare
-//! with ways of their own, and `scale`, which is about the library.
+//! with ways of their own, `scale`, which is about the library, and `sessions`, about the proactor.
 
 pub mod cache_line;
 pub mod child;

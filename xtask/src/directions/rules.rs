@@ -36,7 +36,7 @@ pub(super) const CRATES: &[Crate] = &[
         members: &[],
         foreign: Some(&["basic-toml", "libc", "rustix", "serde", "thiserror"]),
     },
-    Crate { name: "toroni-rig", members: &["toroni"], foreign: None },
+    Crate { name: "toroni-rig", members: &["toroni", "toroni-proactor"], foreign: None },
     Crate { name: "toroni-bench", members: &["toroni-rig"], foreign: None },
     Crate { name: "toroni-cli", members: &["toroni", "toroni-rig"], foreign: None },
     // Drives the program as its users do; the library is for what only a process can show.

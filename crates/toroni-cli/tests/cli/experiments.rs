@@ -14,7 +14,7 @@ struct Case {
     goals: usize,
 }
 
-const CASES: [Case; 5] = [
+const CASES: [Case; 6] = [
     Case {
         arguments: &["rmp-tcp", "--sizes", "8,1000", "--messages", "2000"],
         shown: &["TCP, buffered", "bursts", "1,000 B", "22.0 (the prototype)"],
@@ -80,6 +80,17 @@ const CASES: [Case; 5] = [
         tables: &["subscribers", "topics", "patterns", "size", "ring", "wanted"],
         rows: &["1", "2"],
         goals: 0,
+    },
+    Case {
+        arguments: &["proactor", "--rows", "3,2", "--milliseconds", "30"],
+        shown: &["auto", "epoll shared", "ppoll dedicated", "tp-reactor", "spin 10 µs"],
+        tables: &["rates"],
+        rows: &[
+            "1 × 1, 8192 B, w 8192",
+            "1 × 1, 512 B, w 1024, sleep 10 µs",
+            "1 × 1, 512 B, w 1024, spin 10 µs",
+        ],
+        goals: 6,
     },
 ];
 
@@ -150,6 +161,7 @@ fn what_cannot_be_measured_is_refused() {
         (&["fanout", "--subscribers", "0"], "0"),
         (&["scale", "--sizes", "4MiB"], "or a larger ring"),
         (&["scale", "--capacities", "100000"], "take a power of two"),
+        (&["proactor", "--rows", "13"], "take some of 1 to 12"),
     ] {
         let output = buses.run(&[&["bench"], arguments].concat());
         let error = String::from_utf8_lossy(&output.stderr);

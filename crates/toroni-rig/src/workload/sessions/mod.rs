@@ -8,6 +8,7 @@
 
 pub mod connections;
 pub mod end;
+mod engines;
 pub mod ledger;
 mod outcome;
 mod perform;
@@ -189,7 +190,8 @@ pub enum Kind {
 pub fn own_columns(program: &Program) -> Vec<Column> {
     let column =
         |name: &str, kind| Column { name: name.to_owned(), kind, program: Ok(program.clone()) };
-    vec![column(REACTOR, Kind::Reactor)]
+    let engines = engines::engines().into_iter().map(|(name, kind, _)| column(name, kind));
+    engines.chain([column(REACTOR, Kind::Reactor)]).collect()
 }
 
 /// Measures all columns in all rows, in turn.

@@ -1,6 +1,7 @@
 //! What the process of one run does.
 
 use super::connections::{Connection, connect};
+use super::engines::{self, engines};
 use super::ledger::Ledger;
 use super::{Task, reactor};
 use crate::Failure;
@@ -23,9 +24,15 @@ pub(super) const REACTOR: &str = "tp-reactor";
 
 /// A child that moves bytes with a column of this crate.
 pub(in super::super) fn perform(child: &mut Child) -> Result<(), Failure> {
-    perform_with(child, |task, connections, ledger| match task.column.as_str() {
-        REACTOR => reactor::run(&task.plan, connections, ledger),
-        other => Err(Failure::new(format!("this program has no column {other:?}"))),
+    perform_with(child, |task, connections, ledger| {
+        if task.column == REACTOR {
+            return reactor::run(&task.plan, connections, ledger);
+        }
+        let engine = engines().into_iter().find(|(name, ..)| *name == task.column);
+        let Some((_, _, config)) = engine else {
+            return Err(Failure::new(format!("this program has no column {:?}", task.column)));
+        };
+        engines::run(&config, &task.plan, connections, ledger)
     })
 }
 
