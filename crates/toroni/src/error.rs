@@ -78,6 +78,16 @@ pub enum OpenError {
         /// Directory of the bus.
         path: PathBuf,
     },
+    /// This process may not write files as long as those of the bus.
+    #[error(
+        "{path} needs a file longer than the {limit} bytes that this process may write: raise the limit (ulimit -f), or choose a smaller capacity"
+    )]
+    FileTooLong {
+        /// Bytes, RLIMIT_FSIZE.
+        limit: u64,
+        /// Directory of the bus.
+        path: PathBuf,
+    },
     /// The file system cannot be written.
     #[error("{path} is on a read-only file system: mount it writable, or set TORONI_DIR")]
     ReadOnly {

@@ -12,7 +12,7 @@ use super::acl::{Part, Permissions};
 use super::directory::{
     self, BusDirectory, BusFile, SOCKETS, check_name, failed, open_or_create_root, random_name,
 };
-use super::draft::{Draft, DraftFile, available, part, reserve};
+use super::draft::{Draft, DraftFile, available, longest_file, part, reserve};
 use super::fork::ParentOnlyFd;
 use super::header::{Header, bus_bytes};
 use super::lock;
@@ -356,6 +356,10 @@ impl Order<'_> {
                 path: self.path.to_owned(),
             },
             Errno::NOENT => OpenError::NotFound { path: self.path.to_owned() },
+            Errno::FBIG => match longest_file() {
+                Some(limit) => OpenError::FileTooLong { limit, path: self.path.to_owned() },
+                None => failed(action, self.path, errno),
+            },
             errno => failed(action, self.path, errno),
         }
     }

@@ -114,6 +114,9 @@ impl Drop for DraftFile<'_> {
 
 /// Gives a file its full size, with memory or disk space behind every byte.
 pub(super) fn reserve(fd: BorrowedFd<'_>, bytes: u64) -> Result<(), Errno> {
+    if longest_file().is_some_and(|limit| bytes > limit) {
+        return Err(Errno::FBIG);
+    }
     match rustix::fs::fallocate(fd, FallocateFlags::empty(), 0, bytes) {
         Err(Errno::OPNOTSUPP) => {}
         answer => return answer,
@@ -129,6 +132,12 @@ pub(super) fn reserve(fd: BorrowedFd<'_>, bytes: u64) -> Result<(), Errno> {
         }
     }
     Ok(())
+}
+
+/// Bytes of the longest file that this process may write, if there is a limit (RLIMIT_FSIZE). Whoever tries
+/// to go beyond it gets a signal that ends the process (SIGXFSZ), and no error.
+pub(super) fn longest_file() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Fsize).current
 }
 
 /// Bytes that are left, if the file system has a limit.

@@ -1,6 +1,7 @@
 //! The opened file `ring`: its header, and the lock that says "this bus is in use".
 
 use super::directory::{self, BusDirectory, BusFile, failed, identity, still_names};
+use super::draft::longest_file;
 use super::fork::ParentOnlyFd;
 use super::header::{HEADER_BYTES, HOME_OFFSET, Header};
 use super::mapping::Protection;
@@ -115,6 +116,9 @@ impl RingFile {
     pub(super) fn adopt(&mut self) -> io::Result<()> {
         let home = Home::here();
         let bytes = home.encode();
+        if longest_file().is_some_and(|limit| (HOME_OFFSET + bytes.len()) as u64 > limit) {
+            return Err(rustix::io::Errno::FBIG.into());
+        }
         if rustix::io::pwrite(&self.file, &bytes, HOME_OFFSET as u64)? != bytes.len() {
             return Err(io::ErrorKind::WriteZero.into());
         }

@@ -1,0 +1,131 @@
+//! Limits of a process (setrlimit(2)) that are reached: a clear error, nothing lost, nothing left behind. Those
+//! of descriptors, address space and locked memory as a bus is opened are in `environment.rs`.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod support;
+
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+use support::user::User;
+use support::{Outcome, ProgramForAll, assert_empty, is_root, run, set_mode};
+use system_tests::worker::Stage;
+use system_tests::{TempRoot, Watchdog, program};
+use toroni::NotifyKind;
+
+fn watchdog() -> Watchdog {
+    Watchdog::start("limits", Duration::from_secs(240))
+}
+
+/// `toroni` with files of at most so many bytes.
+fn with_files_of(root: &TempRoot, bytes: u64, arguments: &[&str]) -> Outcome {
+    let mut command = Command::new("prlimit");
+    command.arg(format!("--fsize={bytes}")).arg("--").arg(program::path());
+    command.arg("--dir").arg(root.buses()).args(["--bus", "b"]).args(arguments);
+    command.env_remove("TORONI_BUS").env_remove("TORONI_DIR");
+    run(command)
+}
+
+#[test]
+fn files_that_may_not_be_that_long() {
+    let _watchdog = watchdog();
+    for root in [TempRoot::new(), TempRoot::below(Path::new("/var/tmp"))] {
+        let refused = |outcome: &Outcome, limit: u64| {
+            let limit = format!("{limit} bytes that this process may write");
+            outcome.refused(&[&limit, "ulimit -f", "smaller capacity"]);
+        };
+        let small = ["create", "b", "--capacity", "64KiB", "--topic-table", "4KiB"];
+        // Not even a header; not the ring; the ring, which is the longest, but for one byte.
+        let fits = 4096 * 3 + (64 << 10);
+        for limit in [0, 1, 4095, 4096, 60_000, fits - 1] {
+            for way in [&small[..], &["pub", "a", "x"], &["sub", "--count", "1"]] {
+                refused(&with_files_of(&root, limit, way), limit);
+                assert_empty(&root);
+            }
+            // In a directory that is there, as a mount point would be.
+            std::fs::create_dir(root.buses().join("b")).unwrap();
+            refused(&with_files_of(&root, limit, &small), limit);
+            let left = system_tests::root::names_in(&root.buses().join("b"));
+            assert!(left.is_empty(), "{left:?}");
+            std::fs::remove_dir(root.buses().join("b")).unwrap();
+        }
+        let _ = with_files_of(&root, fits, &small).succeeded();
+        // What is there is as long as it is: whoever uses it writes nothing behind its end.
+        for limit in [0, 4096] {
+            let _ = with_files_of(&root, limit, &["pub", "a", "x"]).succeeded();
+            let said = with_files_of(&root, limit, &["sub", "--from", "oldest", "--count", "1"]);
+            assert_eq!(said.succeeded(), "a\tx\n");
+            let _ = with_files_of(&root, limit, &["info"]).succeeded();
+        }
+        // A part is missing that is longer than may be written.
+        std::fs::remove_file(root.buses().join("b/readers")).unwrap();
+        refused(&with_files_of(&root, 100, &["pub", "a", "x"]), 100);
+        let _ = with_files_of(&root, fits, &["pub", "a", "x"]).succeeded();
+        root.assert_clean_leaves_nothing();
+    }
+}
+
+#[test]
+fn processes_and_threads_that_may_not_be_made() {
+    if !is_root("processes_and_threads_that_may_not_be_made") {
+        return;
+    }
+    let (_watchdog, root) = (watchdog(), TempRoot::new());
+    set_mode(&root.buses(), 0o777);
+    set_mode(root.buses().parent().unwrap(), 0o755);
+    let program = ProgramForAll::new();
+    let with = |tasks: u32, arguments: &[&str]| {
+        let mut command = Command::new("prlimit");
+        command.args([&format!("--nproc={tasks}"), "--"]);
+        let inner = User::with_id(61_833).runs(program.path());
+        command.arg(inner.get_program()).args(inner.get_args());
+        command.arg("--dir").arg(root.buses()).args(["--bus", "b"]).args(arguments);
+        command.env_remove("TORONI_BUS").env_remove("TORONI_DIR");
+        run(command)
+    };
+    // The library needs no thread and no process; the program has one thread that takes signals.
+    let create = ["create", "b", "--capacity", "64KiB", "--notify", "datagram"];
+    let _ = with(1, &create).succeeded();
+    let _ = with(1, &["info"]).succeeded();
+    for way in [&["pub", "a", "x"][..], &["sub", "--from", "oldest", "--count", "1"]] {
+        with(1, way).refused(&["signals", "Resource temporarily unavailable"]);
+    }
+    let _ = with(2, &["pub", "a", "x"]).succeeded();
+    let said = with(2, &["sub", "--from", "oldest", "--count", "1"]);
+    assert_eq!(said.succeeded(), "a\tx\n");
+    // What is made of processes says that it cannot make them.
+    with(2, &["demo"]).refused(&["Resource temporarily unavailable"]);
+    let _ = with(1, &["clean"]).succeeded();
+    assert_empty(&root);
+}
+
+#[test]
+fn descriptors_that_run_out_at_work() {
+    let _watchdog = watchdog();
+    let mut stage = Stage::new(|config| config.capacity(64 << 10).notify(NotifyKind::Datagram));
+    let bus = stage.bus();
+    let mut subscriber = bus.subscribe("**").unwrap();
+    subscriber.enable_fd().unwrap();
+    let mut worker = stage.start_ready("limits", &[]);
+    worker.running.tell("go on");
+    // It cannot connect to the subscriber's socket, and publishes all the same; who blocks looks again.
+    let message = subscriber.receive().unwrap();
+    assert_eq!(message.payload(), b"without");
+    worker.running.expect("without");
+    assert!(subscriber.try_receive().unwrap().is_none());
+    worker.running.tell("go on");
+    // It can now, and does.
+    let fd = subscriber.as_fd();
+    let mut fds = [rustix::event::PollFd::new(&fd, rustix::event::PollFlags::IN)];
+    let patience = system_tests::process::PATIENCE.try_into().unwrap();
+    assert_eq!(rustix::event::poll(&mut fds, Some(&patience)), Ok(1), "it is not woken");
+    assert_eq!(subscriber.try_receive().unwrap().unwrap().payload(), b"with");
+    worker.running.expect("with");
+    worker.running.tell("go on");
+    let status = worker.running.wait();
+    assert!(status.success(), "{status}{}", worker.running.explained());
+    drop((subscriber, bus));
+    stage.root.assert_clean_leaves_nothing();
+}
