@@ -10,10 +10,12 @@ mod exec;
 mod fork;
 mod idle;
 mod join;
+mod limits;
 mod options;
 mod probe;
 mod publish;
 mod rouse;
+mod scramble;
 mod step;
 mod subscribe;
 mod thread;
@@ -35,6 +37,8 @@ fn main() {
         "exec" => exec::run(&options),
         "stay" => exec::stay(),
         "thread" => thread::run(&options),
+        "limits" => limits::run(&options),
+        "scramble" => scramble::run(&options),
         "doze" => doze::run(&options),
         "rouse" => rouse::run(&options),
         "burn" => rouse::burn(),
