@@ -134,7 +134,7 @@ fn group(stage: &mut Stage, role: &str, random: &mut Random) -> Vec<Worker> {
         let leader = i32::try_from(leader).expect("a process id");
         let seed = format!("seed={}", random.number());
         let wait = ["wait=backoff", "wait=block", "wait=yield"][random.index(3)];
-        let how = ["how=receive", "how=poll", "how=borrow"][random.index(3)];
+        let how = ["how=receive", "how=poll", "how=borrow", "how=run"][random.index(4)];
         let options: &[&str] = match role {
             "publish" => &["phase=ignored", "longest=4000", &seed],
             _ => &[how, wait],

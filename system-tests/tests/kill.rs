@@ -131,7 +131,7 @@ fn victim(stage: &mut Stage, random: &mut Random, number: usize) -> Worker {
     if number.is_multiple_of(2) {
         return stage.start("publish", &publisher_options(random));
     }
-    let how = ["receive", "poll", "try", "borrow"][random.index(4)];
+    let how = ["receive", "poll", "try", "borrow", "run"][random.index(5)];
     let (how, wait) = (format!("how={how}"), format!("wait={}", wait(random)));
     stage.start("subscribe", &[&how, &wait])
 }

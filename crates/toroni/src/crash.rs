@@ -64,6 +64,7 @@ crash_points! {
     ReaderLeaving = "reader-leaving", "A reader's socket is gone; its slot is active.";
     ReaderMidLeave = "reader-mid-leave", "A reader's slot is free; its lease is held.";
     ReaderMidCopy = "reader-mid-copy", "A reader copied a record and has not validated it.";
+    ReaderHasRun = "reader-has-run", "A reader is handed messages in place; publishers wait for it.";
     ReaderMidPosition = "reader-mid-position", "A reader told how far it is; nobody was woken for it.";
     ReaderBeforeSpaceWake = "reader-before-space-wake", "It raised `space`; nobody is woken yet.";
     ReaderMidAnnounce = "reader-mid-announce", "A reader is counted as asleep, and has not fenced.";

@@ -71,6 +71,7 @@ pub(crate) fn group(point: CrashPoint) -> Group {
         | P::ReaderLeaving
         | P::ReaderMidLeave => Group::JoiningSubscriber,
         P::ReaderMidCopy
+        | P::ReaderHasRun
         | P::ReaderMidPosition
         | P::ReaderMidAnnounce
         | P::ReaderBeforeSleep

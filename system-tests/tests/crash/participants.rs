@@ -125,6 +125,7 @@ pub(crate) fn subscriber(case: &Case, stalls: &mut Stalls) {
     let sleeps_by_itself = case.n != 2 || case.point == P::ReaderAwake;
     let options = match case.point {
         P::ReaderMidCopy if case.n == 2 => ["how=try", "wait=spin"],
+        P::ReaderHasRun => ["how=run", "wait=backoff"],
         _ if sleeps_by_itself => ["how=receive", "wait=block"],
         _ => ["how=poll", "wait=backoff"],
     };

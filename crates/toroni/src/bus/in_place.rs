@@ -4,6 +4,7 @@ use super::Subscriber;
 use super::message::{Received, timestamp_of, topic_of};
 use super::receiving::Body;
 use super::views::ring_of;
+use crate::crash::{self, CrashPoint};
 use crate::error::{Corrupt, ReceiveError};
 use crate::ring::memory::Ring;
 use crate::ring::racy::RacyBytes;
@@ -136,6 +137,7 @@ impl Subscriber {
         } else {
             Run::behind(ring, &first.seen)
         };
+        crash::point(CrashPoint::ReaderHasRun);
         Ok(InPlace {
             first: Some(first),
             is_private,

@@ -53,6 +53,7 @@ pub(crate) fn run(options: &Options) {
             "try" => receiving.by_try(&mut subscriber),
             "poll" => receiving.by_poll(&mut subscriber),
             "borrow" => receiving.by_borrow(&mut subscriber),
+            "run" => receiving.by_run(&mut subscriber),
             how => panic!("no way {how:?}"),
         };
         match taken {
@@ -128,6 +129,23 @@ impl Receiving {
             }
         }
         self.scratch = scratch;
+        Ok(())
+    }
+
+    fn by_run(&mut self, subscriber: &mut Subscriber) -> Result<(), ReceiveError> {
+        let Some(mut run) = subscriber.receive_in_place_timeout(SLICE)? else {
+            self.nothing();
+            return Ok(());
+        };
+        let mut messages = Vec::new();
+        for message in run.by_ref().take(1000) {
+            let mut bytes = vec![0; message.payload().len()];
+            message.payload().copy_to(0, &mut bytes);
+            messages.push((message.sequence(), bytes));
+        }
+        // If not, all of them are told as lost.
+        run.validate()?;
+        messages.iter().for_each(|(sequence, bytes)| self.take(*sequence, bytes));
         Ok(())
     }
 
