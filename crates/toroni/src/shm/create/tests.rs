@@ -111,6 +111,24 @@ fn file_systems_that_are_full_or_read_only() {
     });
 }
 
+/// The kernel would end the process by a signal.
+#[test]
+fn a_limit_of_file_sizes_is_an_error() {
+    in_own_process("shm::create::tests::a_limit_of_file_sizes_is_an_error", || {
+        let root = TempDir::new();
+        let limit = rustix::process::Rlimit { current: Some(40_000), maximum: Some(40_000) };
+        rustix::process::setrlimit(rustix::process::Resource::Fsize, limit).unwrap();
+        for in_place in [false, true] {
+            if in_place {
+                std::fs::create_dir(root.path().join("bus")).unwrap();
+            }
+            let said = make(&root, &small()).unwrap_err().to_string();
+            assert!(said.contains("40000") && said.contains("ulimit -f"), "{said}");
+        }
+        assert!(names(&root.path().join("bus")).is_empty());
+    });
+}
+
 /// What each role can open, of a bus made for two groups.
 #[test]
 fn strangers_stay_out() {
