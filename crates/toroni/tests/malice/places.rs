@@ -152,6 +152,33 @@ fn a_device_in_the_place_of_a_file_is_refused() {
     }
 }
 
+/// A lease of the kernel's kind (fcntl(2), F_SETLEASE), which the owner of a file can take, keeps whoever opens
+/// it waiting for up to 45 s; but not here.
+#[test]
+fn a_lease_of_the_kernel_keeps_nobody_waiting() {
+    if !is_alone("places::a_lease_of_the_kernel_keeps_nobody_waiting") {
+        return;
+    }
+    // SAFETY: the holder of a lease is sent this signal when somebody opens the file.
+    unsafe { libc::signal(libc::SIGIO, libc::SIG_IGN) };
+    let fixture = Fixture::new();
+    drop(config(&fixture, Policy::default()).open("b").unwrap());
+    for name in ["ring", "readers"] {
+        let raw = Raw::open(&fixture, name);
+        let descriptor = std::os::fd::AsRawFd::as_raw_fd(raw.file());
+        // SAFETY: an open descriptor.
+        let answer = unsafe { libc::fcntl(descriptor, libc::F_SETLEASE, libc::F_WRLCK) };
+        if answer != 0 {
+            return eprintln!("skipped: this file system has no such leases");
+        }
+        let began = std::time::Instant::now();
+        let opened = fixture.config().open_existing("b").and_then(|bus| bus.subscribe("**"));
+        assert!(opened.is_err(), "{name}: the attack has no effect");
+        assert!(began.elapsed() < Duration::from_secs(20), "{name}: {:?}", began.elapsed());
+    }
+    drop(fixture.config().open_existing("b").unwrap().subscribe("**").unwrap());
+}
+
 #[test]
 fn directories_that_cannot_be_are_errors() {
     let long = format!("/dev/shm/{}", "x".repeat(300));

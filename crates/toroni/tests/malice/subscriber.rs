@@ -159,6 +159,36 @@ fn a_publisher_opens_a_descriptor_for_each_slot_at_the_most() {
     assert!((before + 1..=before + 32).contains(&open()), "{before} and then {}", open());
 }
 
+/// Whoever may enter the directory of the sockets can send to them, without end.
+#[test]
+fn a_flood_of_datagrams_keeps_no_subscriber() {
+    let fixture = Fixture::new();
+    let config = config(&fixture, Policy::default()).notify(NotifyKind::Datagram);
+    let bus = config.open("b").unwrap();
+    let publisher = bus.publisher("a").unwrap();
+    let mut subscriber = bus.subscribe("**").unwrap();
+    let _ = subscriber.fd().unwrap();
+    let names = std::fs::read_dir(fixture.path().join("b/sockets")).unwrap();
+    let socket = names.last().unwrap().unwrap().path();
+    let sender = UnixDatagram::unbound().unwrap();
+    sender.set_nonblocking(true).unwrap();
+    let flood = || {
+        for _ in 0..100 {
+            let _ = sender.send_to(b"!", &socket);
+        }
+    };
+    under(flood, || {
+        for _ in 0..50 {
+            assert!(in_time("try_receive", || subscriber.try_receive().unwrap().is_none()));
+            let waited = in_time("receive_timeout", || subscriber.receive_timeout(MS));
+            assert!(waited.unwrap().is_none());
+            publisher.publish(b"x").unwrap();
+            let received = in_time("receive", || subscriber.receive().map(|one| one.sequence()));
+            assert!(received.is_ok());
+        }
+    });
+}
+
 /// The memory of the file is taken away while it is mapped. What is read there is 0.
 #[test]
 fn publishers_go_on_when_the_file_has_holes() {
