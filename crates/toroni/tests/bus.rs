@@ -583,6 +583,29 @@ fn a_subscriber_that_was_lapped_gates_again() {
     assert_eq!(subscriber.stats().lapses, 1);
 }
 
+/// What it borrowed was overwritten at the limit; the record behind it, at which it stands, was not.
+#[test]
+fn a_subscriber_whose_position_was_overtaken_unseen_gates_again() {
+    let fixture = Fixture::new();
+    let policy = Policy::Wait { limit: Some(Duration::from_millis(5)) };
+    let bus = fixture.config().capacity(64 << 10).policy(policy).open("b").unwrap();
+    let mut subscriber = bus.subscribe("t").unwrap();
+    let publisher = bus.publisher("t").unwrap();
+    publisher.publish([0; 20_000]).unwrap();
+    subscriber.borrow().unwrap().unwrap();
+    let in_a_thread = |work: &(dyn Fn() -> bool + Sync)| {
+        std::thread::scope(|scope| scope.spawn(work).join().unwrap())
+    };
+    in_a_thread(&|| (0..53).all(|_| publisher.publish([0; 1000]).is_ok()));
+    assert_eq!(subscriber.receive().unwrap().position(), 20_008);
+    let is_full = in_a_thread(&|| {
+        (0..100).any(|_| matches!(publisher.try_publish([0; 1000]), Err(PublishError::Full)))
+    });
+    assert!(is_full, "it reads, so it gates");
+    assert!(received(&mut subscriber).len() > 50, "and has lost nothing");
+    assert_eq!(subscriber.stats().lapses, 0);
+}
+
 #[test]
 fn a_new_topic_elsewhere_does_not_block_a_closure_that_asks_for_one() {
     let fixture = Fixture::new();

@@ -271,7 +271,6 @@ impl Subscriber {
                         self.counts.lapses += 1;
                         self.counts.lost_messages += lost_messages;
                         self.publish_position();
-                        slots::announce(self.subscribing.readers.control());
                         ReceiveError::Lapped { lost_messages, lost_bytes }
                     }
                 }
@@ -283,10 +282,11 @@ impl Subscriber {
     #[cold]
     fn publish_position(&mut self) {
         self.note_thread();
+        let ring = ring_of(&self.subscribing.ring);
         let slot = self.claim.slot();
+        let before = self.published;
         self.published = self.cursor.position;
-        self.publish_at =
-            self.cursor.position.saturating_add(self.subscribing.ring.shape().block_bytes());
+        self.publish_at = self.cursor.position.saturating_add(ring.shape().block_bytes());
         slot.received.store(self.counts.received, Ordering::Relaxed);
         slot.lost_messages.store(self.counts.lost_messages, Ordering::Relaxed);
         slot.lapses.store(self.counts.lapses, Ordering::Relaxed);
@@ -297,7 +297,12 @@ impl Subscriber {
         crash::point(CrashPoint::ReaderMidPosition);
         // SPACE
         fence(Ordering::SeqCst);
-        let waits = &self.subscribing.ring.control().waits.0;
+        // A position that was lapped gated nobody, also where this reader itself had got further and has
+        // lost nothing. Publishers that looked meanwhile do not know that they have to wait for it again.
+        if !ring.is_intact(before) {
+            slots::announce(self.subscribing.readers.control());
+        }
+        let waits = &ring.control.waits.0;
         let count = waits.count.load(Ordering::Acquire);
         if count != self.answered_waits
             && self.cursor.position >= waits.until.load(Ordering::Relaxed)
