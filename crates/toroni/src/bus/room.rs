@@ -188,9 +188,10 @@ impl Publishing {
         }
         let control = self.readers.control();
         let capacity = self.ring.shape().capacity();
-        let joins = control.joins.0.load(Ordering::Acquire);
-        // JOIN
+        // JOIN. A reader that neither this count nor the look behind it shows has its own fence behind
+        // this one, and sees how far the stream has come: see `Cursor::is_out_of_reach`.
         fence(Ordering::SeqCst);
+        let joins = control.joins.0.load(Ordering::Acquire);
         if self.horizon.covers(wanted, capacity, joins) {
             return None;
         }

@@ -204,7 +204,9 @@ impl SubscriberBuilder {
 }
 
 /// Finds the start and makes the slot count from there. If a writer laps the subscriber at that very
-/// moment, the search starts over.
+/// moment, the search starts over. So it does if a writer that did not see the slot still could, and the
+/// start is the end: whoever joins there is promised all that comes. What is older may always be lost
+/// before it is read.
 fn join(
     subscribing: &Subscribing,
     claim: &ReaderClaim,
@@ -232,7 +234,8 @@ fn join(
             cursor.position,
             flags,
         );
-        if ring.is_intact(cursor.position) {
+        let is_safe = start != Start::Latest || cursor.is_out_of_reach(ring);
+        if is_safe && ring.is_intact(cursor.position) {
             return Ok(cursor);
         }
     }

@@ -136,6 +136,18 @@ impl Cursor {
         self.sequence = self.sequence.wrapping_add(1);
     }
 
+    /// Whether writers that do not know of this reader yet cannot overrun it, if all that look from now on
+    /// see its slot.
+    ///
+    /// One that has looked at the slots, and not raised `reserved` yet, has the lock, and room for at most
+    /// the largest record behind the tail. To be asked behind the fence of the announcement (JOIN).
+    pub(crate) fn is_out_of_reach(&self, ring: Ring<'_>) -> bool {
+        let shape = ring.shape();
+        let tail = ring.control.commit.0.tail.load(Ordering::Acquire);
+        let most = tail.saturating_add(shape.largest_record() + ALIGNMENT);
+        shape.round_up_to_block(most) <= self.position.saturating_add(shape.capacity())
+    }
+
     /// Moves a lapped cursor to the oldest intact record, or, with `margin`, to the oldest that is at
     /// least so many bytes away from being overwritten. Returns the messages and bytes that were
     /// skipped.

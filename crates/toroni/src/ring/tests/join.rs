@@ -42,6 +42,27 @@ fn every_position_is_a_start_or_says_why_not() {
     }
 }
 
+/// A writer that has looked at the slots before a reader was there raises `reserved` afterwards.
+#[test]
+fn at_the_end_a_reader_is_out_of_reach_of_those_who_have_not_seen_it() {
+    let mut world = World::new(1024);
+    let old = world.join_end().cursor;
+    for _ in 0..40 {
+        let reader = world.join_end().cursor;
+        assert!(reader.is_out_of_reach(world.ring()));
+        let longest = Work::One(world.longest());
+        world.write(&longest);
+        assert!(world.ring().is_intact(reader.position), "however long the record");
+    }
+    let mut world = World::new(1024);
+    while old.is_out_of_reach(world.ring()) {
+        assert!(world.model.end() < 1024);
+        world.write(&Work::One(24));
+        world.write(&Work::Reserve(world.shape().largest_record()));
+        assert!(world.ring().is_intact(old.position) || !old.is_out_of_reach(world.ring()));
+    }
+}
+
 #[test]
 fn the_three_ways_to_have_no_start_are_told_apart() {
     let mut world = World::new(1024);
