@@ -12,6 +12,7 @@ mod fuzz;
 mod kill;
 mod loom;
 mod metadata;
+mod model;
 mod msrv;
 mod mutants;
 mod peers;
@@ -47,6 +48,8 @@ enum Task {
     Fuzz(fuzz::Options),
     /// The loom models: every interleaving that the memory model allows, within their bounds
     Loom(loom::Options),
+    /// The protocol as a state space: every state that can be reached, with every death
+    Model(model::Options),
     /// Counts the instructions of the hot paths and compares them with the committed baseline
     Counts(counts::Options),
     /// Builds the foreign peers of the comparisons and runs the suite of all transports on each
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         Task::Kill(options) => kill::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),
         Task::Loom(options) => loom::run(&options),
+        Task::Model(options) => model::run(&options),
         Task::Counts(options) => counts::run(&options),
         Task::Peers(options) => peers::run(&options),
         Task::Mutants(options) => mutants::run(&options),

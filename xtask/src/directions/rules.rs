@@ -43,7 +43,10 @@ pub(super) const CRATES: &[Crate] = &[
     Crate { name: "system-tests", members: &["toroni"], foreign: None },
     // Counts the library as its users compile it: another dependency could change what is compiled.
     Crate { name: "toroni-counts", members: &["toroni"], foreign: Some(&[]) },
-    // Knows nothing of the library, so that its mistakes are its own.
+    // Knows nothing of the library, so that its mistakes are its own. The model's tests read the list of
+    // crash points as text.
+    Crate { name: "toroni-protocol-model", members: &[], foreign: None },
+    // As the model.
     Crate { name: "toroni-oracle", members: &[], foreign: Some(&[]) },
     Crate { name: "toroni-trials", members: &["toroni", "toroni-oracle"], foreign: None },
     Crate { name: "xtask", members: &[], foreign: None },

@@ -29,6 +29,7 @@
 //! | INDEX | writer: `position` of an entry | reader: the same word | the entry's `sequence` |
 //! | LOCK | unlock, or the death of the owner | lock, or takeover | all that the previous owner wrote |
 //! | JOIN | reader: fence after `joins` | writer: fence before its scan | the new reader's slot |
+//! | JOIN | writer: fence before its look | reader: fence after `joins` | the tail of a writer that does not see the slot |
 //! | SLEEP | reader: fence after `sleeps`/`arms` | writer: fence after unlock | that somebody must be woken |
 //! | SPACE | publisher: fence after `waits` | reader: fence after its position | that a publisher waits for room |
 //! | SPACE | reader: fence after its position | reader: fence after its position | that the other one is there, too |

@@ -1,0 +1,68 @@
+//! That no way comes back to a state in which it was.
+//!
+//! Then every way ends, since there are finitely many states, and a check of the last states says what
+//! happens in the end on all of them.
+
+use crate::model::{Action, Protocol};
+use crate::setup::Setup;
+use crate::state::State;
+use stateright::Model;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// Whether a state lies on the way that is being gone, or all behind it was visited.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    OnTheWay,
+    Done,
+}
+
+/// Looks for a way that comes back; returns the first that it finds, from the first state on, or the
+/// number of states that it visited.
+///
+/// # Errors
+/// The way.
+pub fn seek(setup: &Setup) -> Result<usize, Vec<Action>> {
+    let model = Protocol::new(setup.clone());
+    let mut marks = HashMap::new();
+    let mut way: Vec<(u64, State, Vec<Action>, Action)> = Vec::new();
+    let first = model.init_states().remove(0);
+    enter(&model, &mut marks, &mut way, first, Action::Publisher(0, 0));
+    while let Some((_, state, left, _)) = way.last_mut() {
+        let Some(action) = left.pop() else {
+            let (number, ..) = way.pop().expect("it is the last");
+            marks.insert(number, Mark::Done);
+            continue;
+        };
+        let Some(next) = model.next_state(state, action) else { continue };
+        match marks.get(&number_of(&next)) {
+            Some(Mark::Done) => {}
+            None => enter(&model, &mut marks, &mut way, next, action),
+            Some(Mark::OnTheWay) => {
+                let taken = way.iter().skip(1).map(|(.., action)| *action);
+                return Err(taken.chain([action]).collect());
+            }
+        }
+    }
+    Ok(marks.len())
+}
+
+fn enter(
+    model: &Protocol,
+    marks: &mut HashMap<u64, Mark>,
+    way: &mut Vec<(u64, State, Vec<Action>, Action)>,
+    state: State,
+    by: Action,
+) {
+    let mut actions = Vec::new();
+    model.actions(&state, &mut actions);
+    let number = number_of(&state);
+    marks.insert(number, Mark::OnTheWay);
+    way.push((number, state, actions, by));
+}
+
+fn number_of(state: &State) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    state.hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,162 @@
+//! A subscriber that claims a slot and joins at the end of the stream, and one that comes back after it
+//! was lapped: `ring/slots.rs`, `bus/subscribing.rs`, `ring/reader.rs`.
+//!
+//! An index entry is read as one step: that its two words are read together is what the loom models of
+//! the seqlock are for.
+
+use crate::mistakes::Mistake;
+use crate::state::{Fault, Mark, NO_ENTRY};
+use crate::subscriber::{After, Reading, Turn};
+use crate::{word, writing};
+
+/// More attempts than writers can spoil in one run.
+const ATTEMPTS: u8 = 12;
+
+impl Turn<'_> {
+    pub(crate) fn join_step(&mut self) -> bool {
+        match self.state.subscribers[self.me].reading {
+            Reading::ClaimState => {
+                self.state.slots[self.me].active = false;
+                self.go(Reading::ClaimGeneration)
+            }
+            Reading::ClaimGeneration => {
+                self.state.slots[self.me].generation += 1;
+                self.go(Reading::FindTail { attempt: 0, back: false })
+            }
+            Reading::FindTail { attempt, back } => {
+                let tail = self.state.ring.tail;
+                self.go(Reading::FindReserved { attempt, back, tail })
+            }
+            Reading::FindReserved { attempt, back, tail } => {
+                let reserved = self.state.ring.reserved;
+                let (next, first, newest) = (0, None, None);
+                self.go(Reading::FindMarks { attempt, back, tail, reserved, next, first, newest })
+            }
+            Reading::FindMarks { .. } => self.read_entry(),
+            Reading::WalkLoad { attempt, tail, at } => {
+                let word = self.state.word(at.position);
+                self.go(Reading::WalkCheck { attempt, tail, at, word })
+            }
+            Reading::WalkCheck { attempt, tail, at, word } => self.walk(attempt, tail, at, word),
+            Reading::FindCheck { attempt, back, to } => self.arrive(attempt, back, to),
+            Reading::JoinPosition => {
+                let position = self.at().position;
+                self.state.slots[self.me].position = position;
+                self.go(Reading::JoinState)
+            }
+            Reading::JoinState => {
+                self.state.slots[self.me].active = true;
+                self.go(Reading::JoinAnnounce)
+            }
+            Reading::JoinAnnounce => {
+                self.state.raise_joins();
+                let near = matches!(
+                    self.setup.mistake,
+                    Some(Mistake::JoinNearAWriter | Mistake::JoinNotChecked)
+                );
+                self.go(if near { Reading::JoinCheck } else { Reading::JoinTail })
+            }
+            Reading::JoinTail => {
+                // A writer that did not see the slot raises `reserved` for at most the largest record.
+                let half = self.setup.words / 2;
+                let reach = writing::wanted(self.setup, self.state.ring.tail, half);
+                let is_far = reach <= self.at().position + self.setup.words;
+                self.go(if is_far {
+                    Reading::JoinCheck
+                } else {
+                    Reading::FindTail { attempt: 0, back: false }
+                })
+            }
+            Reading::JoinCheck => {
+                let at = self.at();
+                if !self.is_intact(at.position) {
+                    if !self.has(Mistake::JoinNotChecked) {
+                        return self.go(Reading::FindTail { attempt: 0, back: false });
+                    }
+                    self.state.fail(Fault::Overrun);
+                }
+                self.mine().published = at.position;
+                self.go(Reading::Scan(at))
+            }
+            _ => unreachable!("the steps of reading are in subscriber.rs"),
+        }
+    }
+
+    fn read_entry(&mut self) -> bool {
+        let reading = self.state.subscribers[self.me].reading;
+        let Reading::FindMarks { attempt, back, tail, reserved, next, first, newest } = reading
+        else {
+            unreachable!("called for this step only")
+        };
+        let capacity = self.setup.words;
+        let oldest = reserved.saturating_sub(capacity);
+        let entry = self.state.ring.index[usize::from(next)];
+        let is_of_use = entry.position != NO_ENTRY && (oldest..=tail).contains(&entry.position);
+        let mark = is_of_use.then_some(entry);
+        let newest = newest.max(mark);
+        // A reader that comes back keeps a distance, and a greater one at each attempt.
+        let margin = capacity / 8 + attempt * (capacity / self.setup.blocks);
+        let safe = (oldest + margin).min(tail);
+        let first = [first, mark.filter(|mark| mark.position >= safe)].into_iter().flatten().min();
+        if next + 1 < self.setup.blocks {
+            let next = next + 1;
+            return self.go(Reading::FindMarks {
+                attempt,
+                back,
+                tail,
+                reserved,
+                next,
+                first,
+                newest,
+            });
+        }
+        match (back, first.or(newest), newest) {
+            (true, Some(to), _) => self.go(Reading::FindCheck { attempt, back, to }),
+            (false, _, Some(at)) if at.position < tail => {
+                self.go(Reading::WalkLoad { attempt, tail, at })
+            }
+            (false, _, Some(to)) => self.go(Reading::FindCheck { attempt, back, to }),
+            _ => self.try_again(attempt, back),
+        }
+    }
+
+    fn walk(&mut self, attempt: u8, tail: u8, at: Mark, word: u8) -> bool {
+        let words = word::record_words(word);
+        let is_record = word::is_header(word) && at.position + words <= tail;
+        if !self.is_intact(at.position) {
+            return self.try_again(attempt, false);
+        }
+        if !is_record {
+            self.state.fail(Fault::Corrupt);
+            return self.try_again(attempt, false);
+        }
+        let at = Mark { position: at.position + words, sequence: at.sequence + 1 };
+        self.go(if at.position < tail {
+            Reading::WalkLoad { attempt, tail, at }
+        } else {
+            Reading::FindCheck { attempt, back: false, to: at }
+        })
+    }
+
+    fn arrive(&mut self, attempt: u8, back: bool, to: Mark) -> bool {
+        if !self.is_intact(to.position) {
+            return self.try_again(attempt, back);
+        }
+        if back && self.has(Mistake::LossGuessed) {
+            let skipped = to.position.saturating_sub(self.at().position);
+            let sequence = self.at().sequence + skipped / 2;
+            self.mine().at = Mark { position: to.position, sequence };
+        } else {
+            self.mine().at = to;
+        }
+        self.go(if back { Reading::StorePosition(After::ReadBack) } else { Reading::JoinPosition })
+    }
+
+    fn try_again(&mut self, attempt: u8, back: bool) -> bool {
+        if attempt == ATTEMPTS {
+            self.state.fail(Fault::Corrupt);
+            return false;
+        }
+        self.go(Reading::FindTail { attempt: attempt + 1, back })
+    }
+}

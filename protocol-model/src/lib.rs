@@ -1,0 +1,75 @@
+//! The protocol of the bus as a state space: publishers, subscribers, a ring of a few records, and a
+//! search that visits every state that can be reached, with every death at every step.
+//!
+//! # What is a step
+//!
+//! One load or store of shared memory that another process can notice, or one question to the kernel, in
+//! the order of the code. Between any two a process may die, which frees its leases and leaves all that
+//! it wrote; be stopped for ever, which frees nothing; or, once dead, be replaced by a new one in its
+//! slot. What the owner of the writer lock loads is no step of its own: nobody else changes it.
+//!
+//! ```text
+//!  state.rs        the words that are shared, the registers of each process, and the truth
+//!  publisher.rs    lock, takeover, recovery, commit, unlock, wake
+//!  room.rs         the look at slow readers, and the wait for them
+//!  writing.rs      what one commit stores, store by store
+//!  subscriber.rs   windows, long records, its position, its sleep
+//!  joining.rs      claim, join, and the return of one that was lapped
+//!  model.rs        who can take a step, who may die, and what "finished" is
+//!  properties.rs   what has to hold
+//!  mistakes.rs     known mistakes, each of which must break a property
+//!  setups.rs       how large the rings are and who takes part, by name
+//!  search.rs       the search
+//!  cycles.rs       that no way comes back to where it was, so that every way ends
+//!  trace.rs        a counterexample for people
+//!  points.rs       where the crash points of the library are in the model
+//! ```
+//!
+//! `cargo xtask model` runs it; `cargo xtask model --mistakes` shows each mistake's counterexample.
+//!
+//! # What is shown
+//!
+//! [`properties`] lists it. Liveness needs a word: whoever can only wait has no step, and a look that
+//! would find nothing new is none either. Then no way can come back to a state ([`cycles`]), so every
+//! way ends, and [`properties::NOBODY_STUCK`] says that it ends with all work done. This holds for every
+//! order of steps, fair or not. Time-outs are left out wherever the protocol promises a wake-up: a
+//! sleeping subscriber looks again by itself only if a publisher died, or was stopped, between its commit
+//! and its wake. For the wait for room the wake-up is a hint, and the time-out, of 1 ms, the promise: there
+//! it is a step.
+//!
+//! # What is left out
+//!
+//! - **Weak memory.** Steps happen in one order, as if every access were sequentially consistent. That
+//!   the fences make it so where it matters is shown by the loom models beside the code.
+//! - **The words of the lock's waiters** (WAITERS, STARVING) and its sleeps: a waiter looks again every
+//!   few milliseconds. Here whoever can have the lock may take it at any time.
+//! - **The seqlock of an index entry** for its readers: they read position and sequence in one step.
+//!   Writers store them one by one. A slot is read in one step, too; several slots in any order.
+//! - **Topics, names, extensions, descriptors.** A payload is one to three words, of the worst kind: they
+//!   look like headers, or like the end of the stream ([`word`]).
+//! - **Two looks in a row at the same word** are one, as are the two writes of a position before a sleep.
+//! - **Wrap-around of counters.** Counters that only grow and are only compared are kept as "is it still
+//!   the same".
+//! - **Clocks.** A limit is reached at any time.
+//!
+//! States are told apart by a hash of 64 bits; that two of 100 million share one has a chance of about
+//! 1 in 4,000.
+
+pub mod coverage;
+pub mod cycles;
+mod joining;
+pub mod mistakes;
+pub mod model;
+pub mod points;
+pub mod properties;
+pub mod publisher;
+mod room;
+pub mod search;
+pub mod setup;
+pub mod setups;
+pub mod state;
+pub mod subscriber;
+mod symmetry;
+pub mod trace;
+pub mod word;
+pub mod writing;

@@ -1,0 +1,111 @@
+//! Known mistakes of the protocol, each built into the model on request: a check that finds none of them
+//! would prove nothing.
+
+/// A mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mistake {
+    /// The header word is written before the payload.
+    CommitBeforePayload,
+    /// The header of a batch's first record is written with the others, before the later records.
+    BatchCommittedEarly,
+    /// The 0 behind a record is written after its header.
+    EndWordAfterCommit,
+    /// `reserved` is raised when the record has been written.
+    ReservedAfterCopy,
+    /// Readers compare with `tail` in place of `reserved`.
+    TailForReserved,
+    /// A reader believes a 0 without asking whether it is intact.
+    ZeroBeforeValidation,
+    /// A window is handed out without asking whether it is intact.
+    WindowNotValidated,
+    /// The next writer goes on at the stored tail, behind which a dead one committed.
+    NoRollForward,
+    /// Recovery counts on from the stored sequence, which may be raised already.
+    RecoveryTrustsSequence,
+    /// Recovery gives back what a dead writer reserved.
+    RecoveryLowersReserved,
+    /// An index entry that a dead writer left beyond the tail is not overwritten.
+    StaleIndexEntry,
+    /// A waiter takes a dead owner's lock without comparing: two that wait both get it.
+    TakeoverWithoutCompare,
+    /// A lock word is compared with a lease alone, without the generation of the slot.
+    LeaseWithoutGeneration,
+    /// A writer never asks whether the reader that it waits for lives.
+    DeadReaderBlocks,
+    /// A reader tells its position before it has copied what lies behind it.
+    PositionBeforeCopy,
+    /// A writer does not look at the slots again when somebody joined.
+    JoinsIgnored,
+    /// A reader that was lapped does not tell writers that it is back.
+    ReturnNotAnnounced,
+    /// A reader whose cursor was not lapped, but the position in its slot was, does not tell writers
+    /// that it is back.
+    LapseOfSlotUnnoticed,
+    /// A joining reader does not look at `reserved` again when its slot counts.
+    JoinNotChecked,
+    /// A joining reader may stand where a writer that looked before can still overrun it.
+    JoinNearAWriter,
+    /// A reader that announced its sleep does not look again.
+    NoLookBeforeSleep,
+    /// A reader takes the value to sleep on after it announced the sleep.
+    TokenAfterAnnouncement,
+    /// A publisher counts sleepers as woken who came after its wake.
+    AnswerOfNewerCount,
+    /// A publisher that begins to wait for room does not wake the readers of what it has published.
+    WaitsWithoutWaking,
+    /// A loss is not counted by sequences, but guessed from the bytes that were skipped.
+    LossGuessed,
+}
+
+/// One line of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Line {
+    /// Which.
+    pub mistake: Mistake,
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// Setups in [`crate::setups`] of which the first must show it.
+    pub setup: &'static str,
+    /// The property that must be found broken.
+    pub breaks: &'static str,
+}
+
+macro_rules! table {
+    ($($mistake:ident: $name:literal in $setup:literal breaks $property:ident;)*) => {
+        /// All mistakes.
+        pub const MISTAKES: &[Line] = &[$(Line {
+            mistake: Mistake::$mistake,
+            name: $name,
+            setup: $setup,
+            breaks: crate::properties::$property,
+        },)*];
+    };
+}
+
+table! {
+    CommitBeforePayload: "commit-before-payload" in "lap" breaks NOT_TORN;
+    BatchCommittedEarly: "batch-committed-early" in "batch" breaks NEVER_UNDONE;
+    EndWordAfterCommit: "end-word-after-commit" in "lap" breaks STREAM_ENDS;
+    ReservedAfterCopy: "reserved-after-copy" in "lap" breaks NO_NONSENSE;
+    TailForReserved: "tail-for-reserved" in "lap" breaks NOT_TORN;
+    ZeroBeforeValidation: "zero-before-validation" in "lap" breaks NOBODY_STUCK;
+    WindowNotValidated: "window-not-validated" in "lap" breaks NOT_TORN;
+    NoRollForward: "no-roll-forward" in "deaths" breaks NEVER_UNDONE;
+    RecoveryTrustsSequence: "recovery-trusts-sequence" in "deaths" breaks INDEX_TRUE;
+    RecoveryLowersReserved: "recovery-lowers-reserved" in "deaths" breaks STREAM_ENDS;
+    StaleIndexEntry: "stale-index-entry" in "deaths" breaks INDEX_TRUE;
+    TakeoverWithoutCompare: "takeover-without-compare" in "takeover" breaks ONE_OWNER;
+    LeaseWithoutGeneration: "lease-without-generation" in "takeover" breaks NOBODY_STUCK;
+    DeadReaderBlocks: "dead-reader-blocks" in "gating" breaks NOBODY_STUCK;
+    PositionBeforeCopy: "position-before-copy" in "gating" breaks NOBODY_OVERRUN;
+    JoinsIgnored: "joins-ignored" in "first-reader" breaks NOBODY_OVERRUN;
+    ReturnNotAnnounced: "return-not-announced" in "limit" breaks NOBODY_OVERRUN;
+    LapseOfSlotUnnoticed: "lapse-of-slot-unnoticed" in "limit" breaks NOBODY_OVERRUN;
+    JoinNotChecked: "join-not-checked" in "joining" breaks NOBODY_OVERRUN;
+    JoinNearAWriter: "join-near-a-writer" in "joining" breaks NOBODY_OVERRUN;
+    NoLookBeforeSleep: "no-look-before-sleep" in "sleeping" breaks NOBODY_STUCK;
+    TokenAfterAnnouncement: "token-after-announcement" in "sleeping" breaks NOBODY_STUCK;
+    AnswerOfNewerCount: "answer-of-newer-count" in "sleeping" breaks NOBODY_STUCK;
+    WaitsWithoutWaking: "waits-without-waking" in "gating-asleep" breaks NOBODY_STUCK;
+    LossGuessed: "loss-guessed" in "lap" breaks ONE_ORDER;
+}

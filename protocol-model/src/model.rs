@@ -1,0 +1,277 @@
+//! The transition system: who can take a step, what may go wrong, and when it is over.
+
+use crate::coverage::Coverage;
+use crate::mistakes::Mistake;
+use crate::properties;
+use crate::publisher::{self, Doing};
+use crate::setup::{Policy, Setup, Victims, small};
+use crate::state::{FORGOTTEN, Life, State};
+use crate::subscriber::{self, Reading};
+use stateright::{Model, Property};
+use std::sync::Arc;
+
+/// The protocol in one setup.
+#[derive(Clone, Debug)]
+pub struct Protocol {
+    /// The setup.
+    pub setup: Setup,
+    /// Which steps were taken, in all that was visited.
+    pub coverage: Arc<Coverage>,
+}
+
+/// What happens between two states. Numbers are those of publishers and subscribers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// A publisher takes its next step, which may have several ways.
+    Publisher(u8, u8),
+    /// A subscriber takes its next step.
+    Subscriber(u8, u8),
+    /// A process dies: SIGKILL.
+    PublisherDies(u8),
+    /// See above.
+    SubscriberDies(u8),
+    /// A process is stopped for ever: SIGSTOP.
+    PublisherStops(u8),
+    /// See above.
+    SubscriberStops(u8),
+    /// A new process takes the slot of a dead one.
+    PublisherReturns(u8),
+    /// See above.
+    SubscriberReturns(u8),
+    /// A subscriber that is about to read leaves in order instead.
+    SubscriberLeaves(u8),
+}
+
+impl Protocol {
+    /// # Panics
+    /// If the setup is not one that the model can hold; see [`Setup::check`].
+    #[must_use]
+    pub fn new(setup: Setup) -> Self {
+        if let Err(problem) = setup.check() {
+            panic!("{problem}: {setup:?}");
+        }
+        Self { setup, coverage: Arc::default() }
+    }
+
+    /// Whether nobody can take a step, unless somebody dies or comes back.
+    #[must_use]
+    pub fn is_quiet(&self, state: &State) -> bool {
+        let waits = |doing: &Doing| {
+            matches!(doing, Doing::Lock | Doing::WaitForRoom | Doing::Done | Doing::Gone)
+        };
+        let idles = |reading: &Reading| {
+            matches!(reading, Reading::Scan(_) | Reading::Asleep | Reading::Gone)
+        };
+        let runs = |life: Life| life == Life::Running;
+        if state.publishers.iter().any(|one| runs(one.life) && !waits(&one.doing))
+            || state.subscribers.iter().any(|one| runs(one.life) && !idles(&one.reading))
+        {
+            return false;
+        }
+        let mut actions = Vec::new();
+        steps(&self.setup, state, &mut actions);
+        !actions.iter().any(|action| self.act(&mut state.clone(), *action))
+    }
+
+    /// Whether whoever can go on has finished: publishers have published all, subscribers have delivered
+    /// or were told of all. Who waits for a process that was stopped, and not killed, is excused.
+    #[must_use]
+    pub fn is_finished(&self, state: &State) -> bool {
+        let is_held_up = state.publishers.iter().enumerate().any(|(number, publisher)| {
+            publisher.life == Life::Stopped
+                && usize::from(state.ring.lock.owner) == number + 1
+                && state.ring.lock.generation == publisher.generation
+        });
+        let is_gated = self.setup.policy == Policy::Wait
+            && state
+                .subscribers
+                .iter()
+                .zip(state.slots.iter())
+                .any(|(subscriber, slot)| subscriber.life == Life::Stopped && slot.active);
+        let has_written = |publisher: &crate::state::Publisher| {
+            publisher.life != Life::Running
+                || publisher.doing == Doing::Done
+                || is_held_up
+                || is_gated && publisher.doing == Doing::WaitForRoom
+        };
+        let has_read = |subscriber: &crate::state::Subscriber| {
+            subscriber.life != Life::Running
+                || usize::from(subscriber.at.sequence) == state.truth.committed.len()
+        };
+        state.publishers.iter().all(has_written) && state.subscribers.iter().all(has_read)
+    }
+
+    /// Carries out an action; false if it is none in this state.
+    pub(crate) fn act(&self, state: &mut State, action: Action) -> bool {
+        let setup = &self.setup;
+        match action {
+            Action::Publisher(me, way) => {
+                let me = usize::from(me);
+                publisher::Turn { setup, state, me }.step(way)
+            }
+            Action::Subscriber(me, way) => {
+                let me = usize::from(me);
+                subscriber::Turn { setup, state, me }.step(way)
+            }
+            Action::PublisherDies(me) => {
+                state.budget.deaths -= 1;
+                let me = &mut state.publishers[usize::from(me)];
+                let owed = me.owes;
+                // Its next process goes on behind the call that it died in.
+                let begun = !matches!(me.doing, Doing::Claim | Doing::Inherit | Doing::Done)
+                    && usize::from(me.work) < setup.works.len().max(usize::from(me.work) + 1);
+                let work = me.work + u8::from(begun && me.doing != Doing::Lock);
+                me.forget();
+                (me.life, me.doing, me.work) = (Life::Dead, Doing::Gone, work);
+                state.unwoken |= owed;
+                true
+            }
+            Action::SubscriberDies(me) => {
+                state.budget.deaths -= 1;
+                let me = &mut state.subscribers[usize::from(me)];
+                me.forget();
+                (me.life, me.reading) = (Life::Dead, Reading::Gone);
+                true
+            }
+            Action::PublisherStops(me) => {
+                state.budget.stops -= 1;
+                let me = &mut state.publishers[usize::from(me)];
+                me.life = Life::Stopped;
+                state.unwoken |= me.owes;
+                true
+            }
+            Action::SubscriberStops(me) => {
+                state.budget.stops -= 1;
+                state.subscribers[usize::from(me)].life = Life::Stopped;
+                true
+            }
+            Action::PublisherReturns(me) => {
+                state.budget.restarts -= 1;
+                let me = &mut state.publishers[usize::from(me)];
+                (me.life, me.doing) = (Life::Running, Doing::Claim);
+                true
+            }
+            Action::SubscriberReturns(me) => {
+                state.budget.restarts -= 1;
+                let me = &mut state.subscribers[usize::from(me)];
+                (me.life, me.reading) = (Life::Running, Reading::ClaimState);
+                true
+            }
+            Action::SubscriberLeaves(me) => {
+                state.budget.leaves -= 1;
+                state.slots[usize::from(me)].active = false;
+                state.subscribers[usize::from(me)].reading = Reading::LeaveAnnounce;
+                true
+            }
+        }
+    }
+}
+
+/// The steps that processes may have.
+fn steps(setup: &Setup, state: &State, actions: &mut Vec<Action>) {
+    for (number, publisher) in (0..).zip(state.publishers.iter()) {
+        if publisher.life == Life::Running {
+            let ways = publisher::ways(setup, state, usize::from(number));
+            actions.extend((0..ways).map(|way| Action::Publisher(number, way)));
+        }
+    }
+    for (number, subscriber) in (0..).zip(state.subscribers.iter()) {
+        if subscriber.life == Life::Running {
+            let ways = subscriber::ways(setup, state, usize::from(number));
+            actions.extend((0..ways).map(|way| Action::Subscriber(number, way)));
+        }
+    }
+}
+
+/// What may go wrong, and who may leave and come back.
+fn mishaps(setup: &Setup, state: &State, actions: &mut Vec<Action>) {
+    let budget = &state.budget;
+    let works = |number: u8| small(setup.works[usize::from(number)].len());
+    for (number, publisher) in (0..).zip(state.publishers.iter()) {
+        // The death of one that has nothing more to do changes nothing.
+        let is_victim = publisher.life == Life::Running
+            && publisher.doing != Doing::Done
+            && setup.victims != Victims::Subscribers;
+        if is_victim && budget.deaths > 0 {
+            actions.push(Action::PublisherDies(number));
+        }
+        if is_victim && budget.stops > 0 {
+            actions.push(Action::PublisherStops(number));
+        }
+        if publisher.life == Life::Dead && budget.restarts > 0 && publisher.work < works(number) {
+            actions.push(Action::PublisherReturns(number));
+        }
+    }
+    for (number, subscriber) in (0..).zip(state.subscribers.iter()) {
+        let is_victim = subscriber.life == Life::Running && setup.victims != Victims::Publishers;
+        if is_victim && budget.deaths > 0 {
+            actions.push(Action::SubscriberDies(number));
+        }
+        if is_victim && budget.stops > 0 {
+            actions.push(Action::SubscriberStops(number));
+        }
+        if subscriber.life == Life::Dead && budget.restarts > 0 {
+            actions.push(Action::SubscriberReturns(number));
+        }
+        let reads = matches!(subscriber.reading, Reading::Scan(end) if end == subscriber.at);
+        if subscriber.life == Life::Running && reads && budget.leaves > 0 {
+            actions.push(Action::SubscriberLeaves(number));
+        }
+    }
+}
+
+/// Drops from the truth what nobody can ask for any more: messages that are overwritten, and that no
+/// reader's cursor has before it.
+fn forget(state: &mut State) {
+    let oldest = state.oldest();
+    let needed = state
+        .subscribers
+        .iter()
+        .filter(|subscriber| subscriber.life == Life::Running)
+        .map(|subscriber| usize::from(subscriber.at.sequence))
+        .min()
+        .unwrap_or(usize::MAX);
+    for committed in state.truth.committed.iter_mut().take(needed) {
+        if committed.start >= oldest && *committed != FORGOTTEN {
+            break;
+        }
+        *committed = FORGOTTEN;
+    }
+}
+
+impl Model for Protocol {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![State::new(&self.setup)]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        if state.fault.is_some() {
+            return;
+        }
+        steps(&self.setup, state, actions);
+        mishaps(&self.setup, state, actions);
+    }
+
+    fn next_state(&self, state: &State, action: Action) -> Option<State> {
+        let mut next = state.clone();
+        if !self.act(&mut next, action) {
+            return None;
+        }
+        self.coverage.note(state, action);
+        forget(&mut next);
+        if self.setup.mistake != Some(Mistake::JoinsIgnored) {
+            for publisher in next.publishers.iter_mut().filter(|publisher| !publisher.horizon.1) {
+                // It is not asked before it is learned anew.
+                publisher.horizon.0 = 0;
+            }
+        }
+        Some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        properties::all()
+    }
+}

@@ -1,0 +1,127 @@
+//! The command line.
+
+use clap::{Parser, ValueEnum};
+use toroni_protocol_model::setup::{Lock, Policy, Setup, Victims, Work};
+use toroni_protocol_model::setups::{self, Named, Size};
+
+/// Visits every state of the bus's protocol that can be reached, and shows what breaks a promise.
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo xtask model")]
+pub(crate) struct Options {
+    /// Setups by name; without any, the small ones
+    names: Vec<String>,
+    /// The large ones, too
+    #[arg(long)]
+    all: bool,
+    /// Lists the setups
+    #[arg(long)]
+    list: bool,
+    /// Builds known mistakes in, all or those named, and shows the shortest way to what each breaks
+    #[arg(long, num_args = 0.., value_name = "MISTAKE")]
+    pub(crate) mistakes: Option<Vec<String>>,
+    /// Threads of the search
+    #[arg(long, default_value_t = 2)]
+    pub(crate) threads: usize,
+    /// Shows the first counterexample, and not the shortest
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// A setup of your own: so many publishers
+    #[arg(long, value_name = "NUMBER")]
+    publishers: Option<u8>,
+    /// … each of which publishes so many messages, of 1, 2, 0 … words of payload
+    #[arg(long, default_value_t = 2)]
+    messages: u8,
+    /// … for so many subscribers
+    #[arg(long, default_value_t = 1)]
+    subscribers: u8,
+    /// … of whom so many join later
+    #[arg(long, default_value_t = 0)]
+    late: u8,
+    /// … with room for so many records of two words
+    #[arg(long, default_value_t = 4)]
+    records: u8,
+    /// … in so many blocks
+    #[arg(long, default_value_t = 4)]
+    blocks: u8,
+    /// … under this policy
+    #[arg(long, value_enum, default_value_t = PolicyName::Overwrite)]
+    policy: PolicyName,
+    /// … with a robust lock
+    #[arg(long)]
+    robust: bool,
+    /// … with subscribers that sleep
+    #[arg(long)]
+    sleep: bool,
+    /// … and so many deaths
+    #[arg(long, default_value_t = 0)]
+    deaths: u8,
+    /// … stops
+    #[arg(long, default_value_t = 0)]
+    stops: u8,
+    /// … restarts
+    #[arg(long, default_value_t = 0)]
+    restarts: u8,
+    /// … subscribers that leave
+    #[arg(long, default_value_t = 0)]
+    leaves: u8,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum PolicyName {
+    Overwrite,
+    Wait,
+    Limit,
+}
+
+impl Options {
+    /// What to check.
+    pub(crate) fn setups(&self) -> Result<Vec<Named>, String> {
+        if self.list {
+            for named in setups::all() {
+                println!("{:<16} {:?}: {}", named.name, named.size, named.about);
+            }
+            return Ok(Vec::new());
+        }
+        if let Some(publishers) = self.publishers {
+            let setup = self.own(publishers);
+            setup.check()?;
+            let about = "from the command line";
+            return Ok(vec![Named { name: "own", about, size: Size::Large, setup }]);
+        }
+        if self.names.is_empty() {
+            let is_meant = |named: &Named| self.all || named.size == Size::Small;
+            return Ok(setups::all().into_iter().filter(is_meant).collect());
+        }
+        let find = |name: &String| {
+            setups::named(name).ok_or_else(|| format!("no setup {name}: see --list"))
+        };
+        self.names.iter().map(find).collect()
+    }
+
+    fn own(&self, publishers: u8) -> Setup {
+        let messages =
+            (0..self.messages).map(|number| Work::One([1, 2, 0][usize::from(number) % 3]));
+        let works: Vec<Work> = messages.collect();
+        Setup {
+            words: self.records.saturating_mul(2),
+            blocks: self.blocks,
+            window: 4,
+            policy: match self.policy {
+                PolicyName::Overwrite => Policy::Overwrite,
+                PolicyName::Wait => Policy::Wait,
+                PolicyName::Limit => Policy::Limit,
+            },
+            lock: if self.robust { Lock::Robust } else { Lock::Lease },
+            sleep: self.sleep,
+            works: vec![works; publishers.into()],
+            subscribers: self.subscribers.into(),
+            joined: self.subscribers.saturating_sub(self.late).into(),
+            deaths: self.deaths,
+            stops: self.stops,
+            restarts: self.restarts,
+            leaves: self.leaves,
+            victims: Victims::All,
+            mistake: None,
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Where the crash points of the library are in the model: `crates/toroni/src/crash.rs` names each step at
+//! which a test kills a real process; behind each of them a process of the model can die.
+
+/// Where a crash point is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A publisher that is there takes this step next, which is named in [`crate::coverage`].
+    Publisher(&'static str),
+    /// As above, a subscriber.
+    Subscriber(&'static str),
+    /// Within [`crate::writing`]: the last store was this one.
+    BehindStore(&'static str),
+    /// Not in the model, and why.
+    LeftOut(&'static str),
+}
+
+use Place::{BehindStore, LeftOut, Publisher, Subscriber};
+
+const NO_CREATION: Place = LeftOut("the bus is there");
+const NO_REMOVAL: Place = LeftOut("nobody removes the bus");
+const NO_DISK: Place = LeftOut("the bus is in memory");
+const NO_SOCKETS: Place = LeftOut("subscribers sleep on the futex");
+const NO_WAITERS: Place = LeftOut("waiters of the lock look again by themselves");
+
+/// Each crash point by its name, in the order of `crash.rs`.
+pub const POINTS: &[(&str, Place)] = &[
+    ("after-lock", Publisher("LoadJoins")),
+    ("after-reserve", Publisher("Write")),
+    ("mid-copy", BehindStore("Payload")),
+    ("after-end-word", BehindStore("End")),
+    ("mid-index", BehindStore("EntrySequence")),
+    ("after-index", BehindStore("EntryPosition")),
+    ("after-commit", BehindStore("Commit")),
+    ("between-sequence-and-tail", BehindStore("Sequence")),
+    ("before-unlock", Publisher("Unlock")),
+    ("before-wake", Publisher("LoadSleeps")),
+    ("topic-append", LeftOut("the model has no topics")),
+    ("mid-burst", BehindStore("Tail")),
+    ("announcing-wait", Publisher("LoadJoins")),
+    ("waiting-for-space", Publisher("WaitForRoom")),
+    ("woken-for-space", Publisher("Lock")),
+    ("before-passing-on", LeftOut("whoever waits for room looks again by itself")),
+    ("mid-budget", LeftOut("a limit is reached at any time")),
+    ("waiting-for-lock", NO_WAITERS),
+    ("before-hand-over", NO_WAITERS),
+    ("mid-wake", Publisher("WakeAll")),
+    ("creator-began", NO_CREATION),
+    ("mid-fill", NO_CREATION),
+    ("mid-sockets", NO_CREATION),
+    ("mid-creation", NO_CREATION),
+    ("before-rename", NO_CREATION),
+    ("publisher-lease-taken", Publisher("Claim")),
+    ("publisher-mid-claim", Publisher("Inherit")),
+    ("publisher-mid-leave", LeftOut("a publisher that has nothing to do is in nobody's way")),
+    ("reader-lease-taken", Subscriber("ClaimState")),
+    ("reader-mid-claim", Subscriber("FindTail")),
+    ("reader-mid-activate", Subscriber("JoinAnnounce")),
+    ("reader-after-claim", Subscriber("JoinTail")),
+    ("reader-mid-socket", NO_SOCKETS),
+    ("reader-leaving", NO_SOCKETS),
+    ("reader-mid-leave", Subscriber("LeaveAnnounce")),
+    ("reader-mid-copy", Subscriber("Validate")),
+    ("reader-mid-position", Subscriber("AskLapse")),
+    ("reader-before-space-wake", LeftOut("whoever waits for room looks again by itself")),
+    ("reader-mid-announce", Subscriber("LookAgain")),
+    ("reader-before-sleep", Subscriber("LookAgain")),
+    ("reader-awake", Subscriber("Scan")),
+    ("takeover", Publisher("RecoverSequence")),
+    ("mid-recovery", Publisher("RecoverTail")),
+    ("mid-free-slot", NO_REMOVAL),
+    ("cleaner-has-bus", NO_REMOVAL),
+    ("mid-clean", NO_REMOVAL),
+    ("mid-removal", NO_REMOVAL),
+    ("mid-mark-in-use", NO_DISK),
+    ("before-close-mark", NO_DISK),
+    ("after-close-mark", NO_DISK),
+    ("mid-reopen", NO_DISK),
+    ("after-reopen", NO_DISK),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coverage::{PUBLISHER_STEPS, SUBSCRIBER_STEPS};
+
+    const CRASH: &str = include_str!("../../crates/toroni/src/crash.rs");
+
+    /// Names of the crash points, as the library declares them.
+    fn declared() -> Vec<&'static str> {
+        let list = CRASH.split("crash_points! {\n").nth(1).unwrap().split("\n}").next().unwrap();
+        list.lines().map(|line| line.split('"').nth(1).unwrap()).collect()
+    }
+
+    #[test]
+    fn every_crash_point_has_its_place() {
+        let known: Vec<&str> = POINTS.iter().map(|(name, _)| *name).collect();
+        assert_eq!(declared(), known, "a crash point is a step of the model, or says why not");
+    }
+
+    #[test]
+    fn every_place_is_a_step() {
+        let stores = include_str!("writing.rs");
+        for (name, place) in POINTS {
+            let is_there = match place {
+                Publisher(step) => PUBLISHER_STEPS.contains(step),
+                Subscriber(step) => SUBSCRIBER_STEPS.contains(step),
+                BehindStore(store) => stores.contains(&format!("    {store}(u8")),
+                LeftOut(why) => !why.is_empty(),
+            };
+            assert!(is_there, "{name}: {place:?}");
+        }
+    }
+}

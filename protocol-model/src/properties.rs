@@ -1,0 +1,91 @@
+//! What has to hold in every state that can be reached.
+
+use crate::model::Protocol;
+use crate::state::{FORGOTTEN, Fault, NO_ENTRY, State};
+use crate::word;
+use stateright::Property;
+
+/// Each subscriber is handed the messages of the one order, each once, and none is left out but those
+/// that it was told of, whose number is exact.
+pub const ONE_ORDER: &str = "one order, and no loss without a report";
+/// What a subscriber is handed is what was published.
+pub const NOT_TORN: &str = "no torn message";
+/// What was not committed is seen by nobody.
+pub const NOT_UNCOMMITTED: &str = "no message that was not committed";
+/// What was committed stays, until the ring has gone round.
+pub const NEVER_UNDONE: &str = "a committed message is never undone";
+/// I1, and the word behind the last committed record is 0: the end of the stream.
+pub const STREAM_ENDS: &str = "the stream ends where the order ends";
+/// Entries of the blocks index within reach, and the stored end, say the truth.
+pub const INDEX_TRUE: &str = "the index and the stored end are true";
+/// Nobody finds words that make no sense.
+pub const NO_NONSENSE: &str = "nobody finds a corrupt bus";
+/// The writer lock excludes.
+pub const ONE_OWNER: &str = "one owner of the lock";
+/// A publisher that waits for subscribers overruns none of them that lives, was there when it looked, and is
+/// within the limit.
+pub const NOBODY_OVERRUN: &str = "nobody who is waited for is overrun";
+/// No state is the last in which somebody who lives still has something to do. As no state can be
+/// reached twice on one way (a test looks), every way ends, and so every live publisher has published in
+/// the end, and every live subscriber has delivered, or was told of, all: no wake-up is lost, no lock,
+/// no slot.
+pub const NOBODY_STUCK: &str = "nobody is stuck";
+
+pub(crate) fn all() -> Vec<Property<Protocol>> {
+    vec![
+        Property::always(ONE_ORDER, |_, state: &State| state.fault != Some(Fault::Disorder)),
+        Property::always(NOT_TORN, |_, state: &State| state.fault != Some(Fault::Torn)),
+        Property::always(NOT_UNCOMMITTED, |_, state: &State| {
+            state.fault != Some(Fault::Uncommitted)
+        }),
+        Property::always(NO_NONSENSE, |_, state: &State| state.fault != Some(Fault::Corrupt)),
+        Property::always(ONE_OWNER, |_, state: &State| state.fault != Some(Fault::TwoOwners)),
+        Property::always(NOBODY_OVERRUN, |_, state: &State| state.fault != Some(Fault::Overrun)),
+        Property::always(NEVER_UNDONE, |model: &Protocol, state: &State| {
+            state.fault != Some(Fault::Undone) && is_kept(model, state)
+        }),
+        Property::always(STREAM_ENDS, |_, state: &State| stream_ends(state)),
+        Property::always(INDEX_TRUE, |_, state: &State| is_index_true(state)),
+        Property::always(NOBODY_STUCK, |model: &Protocol, state: &State| {
+            state.fault.is_some() || !model.is_quiet(state) || model.is_finished(state)
+        }),
+    ]
+}
+
+fn is_kept(model: &Protocol, state: &State) -> bool {
+    let oldest = state.oldest();
+    state.truth.committed.iter().rev().take_while(|told| told.start >= oldest).all(|told| {
+        if *told == FORGOTTEN {
+            return true;
+        }
+        let length = model.setup.length(told.stamp);
+        state.word(told.start) == word::header(told.stamp, length)
+            && (0..length)
+                .all(|index| state.word(told.start + 1 + index) == word::payload(told.stamp, index))
+    })
+}
+
+fn stream_ends(state: &State) -> bool {
+    let ring = &state.ring;
+    state.word(state.truth.end) == 0
+        && ring.tail <= state.truth.end
+        && ring.tail < ring.reserved
+        && state.truth.end < ring.reserved
+}
+
+fn is_index_true(state: &State) -> bool {
+    let committed = &state.truth.committed;
+    let is_true = |position: u8, sequence: u8| match committed.get(usize::from(sequence)) {
+        Some(told) => *told == FORGOTTEN || told.start == position,
+        None => usize::from(sequence) == committed.len() && position == state.truth.end,
+    };
+    let reach = state.oldest()..=state.ring.tail;
+    let entries_are = state
+        .ring
+        .index
+        .iter()
+        .filter(|entry| entry.position != NO_ENTRY && reach.contains(&entry.position))
+        .all(|entry| is_true(entry.position, entry.sequence));
+    let is_free = state.ring.lock.owner == 0;
+    entries_are && (!is_free || is_true(state.ring.tail, state.ring.sequence))
+}

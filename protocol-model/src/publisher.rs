@@ -1,0 +1,408 @@
+//! A publisher, step by step: `bus/publishing.rs`, `shm/lock.rs`, `ring/writer.rs`, `notify/bell.rs`.
+//! Its look at the slots is in `room.rs`.
+
+use crate::mistakes::Mistake;
+use crate::setup::{Lock, Policy, Setup, Work, small};
+use crate::state::{Fault, Life, LockWord, MOST_SUBSCRIBERS, Mark, Slot, State};
+use crate::writing::{self, Message, Store};
+
+/// The slots as a look found them.
+pub type Seen = [Slot; MOST_SUBSCRIBERS];
+
+/// What a publisher does next. Each is one load or store of words that others may change, or one
+/// question to the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Doing {
+    /// Claims its slot, whose lease it holds: raises the generation.
+    Claim,
+    /// Looks whether an earlier owner of its slot died with the lock.
+    Inherit,
+    /// Takes that lock by a compare-exchange on what it saw.
+    InheritSeize(LockWord),
+    /// Takes the lock if it is free, or looks at the word and asks whether its owner lives.
+    Lock,
+    /// Takes the lock of a dead owner, by a compare-exchange on what it saw.
+    Seize(LockWord),
+    /// Recovery: stores the sequence that it counted.
+    RecoverSequence {
+        /// What it counted.
+        to: Mark,
+        /// For a publisher that has just claimed its slot, and has nothing to write yet.
+        inherits: bool,
+    },
+    /// Recovery: stores the tail.
+    RecoverTail {
+        /// As in [`Doing::RecoverSequence`].
+        to: u8,
+        /// As in [`Doing::RecoverSequence`].
+        inherits: bool,
+    },
+    /// Gives the lock back that it inherited.
+    Release,
+    /// Looks for slow readers: loads `joins`. `again` is the look behind the announcement of a wait.
+    LoadJoins {
+        /// See above.
+        again: bool,
+    },
+    /// Reads the slots, in any order.
+    ReadSlots {
+        /// As in [`Doing::LoadJoins`].
+        again: bool,
+        /// Bits of slots that are not read yet.
+        left: u8,
+        /// What was read.
+        seen: Seen,
+    },
+    /// Asks whether the lease of the slowest is held.
+    TestLease {
+        /// As in [`Doing::LoadJoins`].
+        again: bool,
+        /// The slot.
+        slot: u8,
+        /// What was read.
+        seen: Seen,
+    },
+    /// It is not: reads the slots a second time.
+    ReadAgain {
+        /// As in [`Doing::LoadJoins`].
+        again: bool,
+        /// The slot whose lease is free, and how it was.
+        slot: u8,
+        /// See `slot`.
+        was: (u8, bool),
+        /// Bits of slots that are not read yet.
+        left: u8,
+        /// What was read.
+        seen: Seen,
+    },
+    /// Prepares a wait: loads `space`.
+    LoadSpace,
+    /// Stores `waits.until`.
+    StoreUntil,
+    /// Raises `waits.count`.
+    RaiseWaits,
+    /// Raises `reserved`.
+    Reserve,
+    /// Writes: the stores of one commit, so many of which are done, from a place in the stream.
+    Write {
+        /// Stores that are done.
+        done: u8,
+        /// Where the commit begins.
+        from: Mark,
+    },
+    /// Gives the lock back, to return, or to wait for room.
+    Unlock {
+        /// The latter.
+        wait: bool,
+    },
+    /// Loads `sleeps`.
+    LoadSleeps {
+        /// As in [`Doing::Unlock`].
+        wait: bool,
+    },
+    /// Raises `wake`.
+    RaiseWake {
+        /// As in [`Doing::Unlock`].
+        wait: bool,
+    },
+    /// Wakes all who sleep.
+    WakeAll {
+        /// As in [`Doing::Unlock`].
+        wait: bool,
+    },
+    /// Waits for room.
+    WaitForRoom,
+    /// Has published all.
+    Done,
+    /// Is no more.
+    Gone,
+}
+
+impl Doing {
+    /// Whether it has the lock.
+    #[must_use]
+    pub fn has_lock(&self) -> bool {
+        match self {
+            Self::RecoverSequence { .. }
+            | Self::RecoverTail { .. }
+            | Self::Release
+            | Self::LoadJoins { .. }
+            | Self::ReadSlots { .. }
+            | Self::TestLease { .. }
+            | Self::ReadAgain { .. }
+            | Self::LoadSpace
+            | Self::StoreUntil
+            | Self::RaiseWaits
+            | Self::Reserve
+            | Self::Write { .. }
+            | Self::Unlock { .. } => true,
+            Self::Claim
+            | Self::Inherit
+            | Self::InheritSeize(_)
+            | Self::Lock
+            | Self::Seize(_)
+            | Self::LoadSleeps { .. }
+            | Self::RaiseWake { .. }
+            | Self::WakeAll { .. }
+            | Self::WaitForRoom
+            | Self::Done
+            | Self::Gone => false,
+        }
+    }
+}
+
+/// One publisher at its next step.
+pub(crate) struct Turn<'a> {
+    pub(crate) setup: &'a Setup,
+    pub(crate) state: &'a mut State,
+    pub(crate) me: usize,
+}
+
+/// How many ways a publisher's next step has.
+pub(crate) fn ways(setup: &Setup, state: &State, me: usize) -> u8 {
+    match &state.publishers[me].doing {
+        Doing::ReadSlots { .. } | Doing::ReadAgain { .. } => small(setup.subscribers),
+        Doing::WaitForRoom => 2,
+        _ => 1,
+    }
+}
+
+impl Turn<'_> {
+    /// Takes the next step; false if there is nothing to do but to wait for others, and nothing was
+    /// changed.
+    pub(crate) fn step(&mut self, way: u8) -> bool {
+        match self.state.publishers[self.me].doing {
+            Doing::Claim => {
+                self.state.publishers[self.me].generation += 1;
+                self.go(Doing::Inherit)
+            }
+            Doing::Inherit => {
+                let word = self.state.ring.lock;
+                let is_mine = usize::from(word.owner) == self.me + 1
+                    && self.setup.lock == Lock::Lease
+                    && !self.has(Mistake::LeaseWithoutGeneration);
+                if is_mine { self.go(Doing::InheritSeize(word)) } else { self.begin_call() }
+            }
+            Doing::InheritSeize(word) => {
+                if self.state.ring.lock != word {
+                    return self.begin_call();
+                }
+                self.take_lock();
+                // An owner that died always means recovery.
+                self.repair(true, true)
+            }
+            Doing::Lock => self.lock(),
+            Doing::Seize(word) => {
+                let is_same =
+                    self.state.ring.lock == word || self.has(Mistake::TakeoverWithoutCompare);
+                if !is_same {
+                    return self.go(Doing::Lock);
+                }
+                self.take_lock();
+                self.begin(true)
+            }
+            Doing::RecoverSequence { to, inherits } => {
+                self.state.ring.sequence = to.sequence;
+                self.go(Doing::RecoverTail { to: to.position, inherits })
+            }
+            Doing::RecoverTail { to, inherits } => {
+                self.state.ring.tail = to;
+                if inherits { self.go(Doing::Release) } else { self.seek_room() }
+            }
+            Doing::Release => {
+                self.give_back();
+                self.begin_call()
+            }
+            Doing::LoadJoins { again } => self.load_joins(again),
+            Doing::ReadSlots { again, left, seen } => self.read_slot(way, again, left, seen),
+            Doing::TestLease { again, slot, seen } => self.test_lease(again, slot, seen),
+            Doing::ReadAgain { again, slot, was, left, seen } => {
+                self.read_again(way, again, slot, was, left, seen)
+            }
+            Doing::LoadSpace => {
+                self.mine().token = true;
+                self.go(Doing::StoreUntil)
+            }
+            Doing::StoreUntil => self.store_until(),
+            Doing::RaiseWaits => {
+                self.state.raise_waits();
+                self.go(Doing::LoadJoins { again: true })
+            }
+            Doing::Reserve => self.reserve(),
+            Doing::Write { done, from } => self.write(done, from),
+            Doing::Unlock { wait } => {
+                self.give_back();
+                if wait && self.has(Mistake::WaitsWithoutWaking) {
+                    return self.go(Doing::WaitForRoom);
+                }
+                self.go(Doing::LoadSleeps { wait })
+            }
+            Doing::LoadSleeps { wait } => {
+                if self.mine().answered {
+                    return self.behind_wake(wait);
+                }
+                self.mine().counted = true;
+                self.go(Doing::RaiseWake { wait })
+            }
+            Doing::RaiseWake { wait } => {
+                self.state.raise_wake();
+                self.go(Doing::WakeAll { wait })
+            }
+            Doing::WakeAll { wait } => {
+                for subscriber in self.state.subscribers.iter_mut() {
+                    subscriber.wake_up();
+                }
+                let newer = self.has(Mistake::AnswerOfNewerCount);
+                let me = self.mine();
+                me.answered = me.counted || newer;
+                me.counted = false;
+                self.behind_wake(wait)
+            }
+            Doing::WaitForRoom => self.wait_for_room(way),
+            Doing::Done | Doing::Gone => false,
+        }
+    }
+
+    pub(crate) fn has(&self, mistake: Mistake) -> bool {
+        self.setup.mistake == Some(mistake)
+    }
+
+    pub(crate) fn mine(&mut self) -> &mut crate::state::Publisher {
+        &mut self.state.publishers[self.me]
+    }
+
+    pub(crate) fn go(&mut self, doing: Doing) -> bool {
+        self.mine().doing = doing;
+        true
+    }
+
+    fn word_of_mine(&self) -> LockWord {
+        let generation = self.state.publishers[self.me].generation;
+        LockWord { owner: small(self.me + 1), generation }
+    }
+
+    fn lock(&mut self) -> bool {
+        let word = self.state.ring.lock;
+        if word.owner == 0 {
+            self.take_lock();
+            return self.begin(false);
+        }
+        let owner = &self.state.publishers[usize::from(word.owner) - 1];
+        let is_current =
+            owner.generation == word.generation || self.has(Mistake::LeaseWithoutGeneration);
+        if is_current && owner.life.has_lease() {
+            // It waits.
+            return false;
+        }
+        match self.setup.lock {
+            Lock::Lease => self.go(Doing::Seize(word)),
+            Lock::Robust => {
+                self.take_lock();
+                self.begin(true)
+            }
+        }
+    }
+
+    fn take_lock(&mut self) {
+        let somebody_else = self.state.publishers.iter().enumerate().any(|(number, other)| {
+            number != self.me && other.life == Life::Running && other.doing.has_lock()
+        });
+        if somebody_else {
+            self.state.fail(Fault::TwoOwners);
+        }
+        self.state.ring.lock = self.word_of_mine();
+    }
+
+    fn give_back(&mut self) {
+        if self.state.ring.lock == self.word_of_mine() {
+            self.state.ring.lock = LockWord::default();
+        }
+    }
+
+    /// Under the lock: repairs what a dead owner left, or goes on.
+    fn begin(&mut self, owner_died: bool) -> bool {
+        self.repair(owner_died, false) || self.seek_room()
+    }
+
+    /// False if there is nothing to repair.
+    fn repair(&mut self, owner_died: bool, inherits: bool) -> bool {
+        let is_behind = self.state.word(self.state.ring.tail) != 0;
+        if !owner_died && !is_behind {
+            return false;
+        }
+        if self.has(Mistake::RecoveryLowersReserved) {
+            self.state.ring.reserved = writing::wanted(self.setup, self.state.ring.tail, 0);
+        }
+        match writing::find_end(self.setup, self.state) {
+            Some(to) => self.go(Doing::RecoverSequence { to, inherits }),
+            None => {
+                self.state.fail(Fault::Corrupt);
+                self.go(Doing::Done)
+            }
+        }
+    }
+
+    fn has_call(&self) -> bool {
+        let me = &self.state.publishers[self.me];
+        usize::from(me.work) < self.setup.works[self.me].len()
+    }
+
+    pub(crate) fn messages(&self) -> Vec<Message> {
+        let me = &self.state.publishers[self.me];
+        writing::messages(self.setup, self.me, me.work, me.item)
+    }
+
+    /// Under the lock: writes if there is room, else makes some.
+    pub(crate) fn seek_room(&mut self) -> bool {
+        let tail = self.state.ring.tail;
+        let bytes = writing::bytes(&self.messages());
+        if tail + bytes < self.state.ring.reserved || self.has(Mistake::ReservedAfterCopy) {
+            let from = Mark { position: tail, sequence: self.state.ring.sequence };
+            let me = self.mine();
+            (me.joins_known, me.excused) = (false, false);
+            return self.go(Doing::Write { done: 0, from });
+        }
+        match self.setup.policy {
+            Policy::Overwrite => self.go(Doing::Reserve),
+            Policy::Wait | Policy::Limit => self.go(Doing::LoadJoins { again: false }),
+        }
+    }
+
+    fn write(&mut self, done: u8, from: Mark) -> bool {
+        let messages = self.messages();
+        let stores = writing::stores(self.setup, self.state, from, &messages);
+        let store = stores[usize::from(done)];
+        writing::carry_out(self.state, store, &messages);
+        if matches!(store, Store::Commit(..)) {
+            self.mine().owes = true;
+        }
+        if usize::from(done) + 1 < stores.len() {
+            return self.go(Doing::Write { done: done + 1, from });
+        }
+        let call = &self.setup.works[self.me][usize::from(self.mine().work)];
+        let count = call.lengths().len();
+        let is_burst = matches!(call, Work::Burst(_));
+        let me = self.mine();
+        if is_burst && usize::from(me.item) + 1 < count {
+            me.item += 1;
+            me.expired = false;
+            return self.seek_room();
+        }
+        me.work += 1;
+        (me.item, me.expired) = (0, false);
+        self.go(Doing::Unlock { wait: false })
+    }
+
+    fn behind_wake(&mut self, wait: bool) -> bool {
+        self.mine().owes = false;
+        if wait {
+            return self.go(Doing::WaitForRoom);
+        }
+        self.begin_call()
+    }
+
+    fn begin_call(&mut self) -> bool {
+        let next = if self.has_call() { Doing::Lock } else { Doing::Done };
+        self.go(next)
+    }
+}

@@ -1,0 +1,172 @@
+//! What is modelled in one run: how large the ring is, who takes part, and what may go wrong.
+
+use crate::mistakes::Mistake;
+use crate::state::{MOST_BLOCKS, MOST_MESSAGES, MOST_PUBLISHERS, MOST_SUBSCRIBERS, MOST_WORDS};
+
+/// What one call of a publisher publishes. Numbers are words of payload, 0 to 3.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// `publish`.
+    One(u8),
+    /// `publish_batch`: one commit for all.
+    Batch(Vec<u8>),
+    /// `burst`: a commit each, the lock held as long as there is room.
+    Burst(Vec<u8>),
+}
+
+impl Work {
+    /// Payload lengths of its records.
+    #[must_use]
+    pub fn lengths(&self) -> &[u8] {
+        match self {
+            Self::One(length) => std::slice::from_ref(length),
+            Self::Batch(lengths) | Self::Burst(lengths) => lengths,
+        }
+    }
+}
+
+/// What publishers do about slow subscribers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// They never wait.
+    Overwrite,
+    /// They wait as long as the subscriber lives: `Wait { limit: None }`.
+    Wait,
+    /// They wait, and overwrite at the limit: `Wait { limit: Some(_) }`, and `Bounded`, which differs
+    /// only in who pays. When the limit is reached is left open: at any time.
+    Limit,
+}
+
+/// How a writer learns that the owner of the lock died.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lock {
+    /// A waiter finds the owner's lease free, and takes over by a compare-exchange on what it saw.
+    Lease,
+    /// The kernel hands the lock over.
+    Robust,
+}
+
+/// One run.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Capacity of the ring in words: a power of two, at most 64.
+    pub words: u8,
+    /// Blocks of the ring: a power of two; at least a word each.
+    pub blocks: u8,
+    /// Words that a window of a reader holds at the most, 2 to 4. Records of more than two words do not
+    /// go through it.
+    pub window: u8,
+    /// What publishers do about slow subscribers.
+    pub policy: Policy,
+    /// The kind of writer lock.
+    pub lock: Lock,
+    /// Whether subscribers sleep when they have caught up; else they poll.
+    pub sleep: bool,
+    /// One list a publisher.
+    pub works: Vec<Vec<Work>>,
+    /// Subscribers; the first `joined` are there at the beginning, the others join at any time.
+    pub subscribers: usize,
+    /// See `subscribers`.
+    pub joined: usize,
+    /// How many processes may die, in all.
+    pub deaths: u8,
+    /// How many may be stopped for ever.
+    pub stops: u8,
+    /// How many that died may come back, as new processes in the same slot.
+    pub restarts: u8,
+    /// How many subscribers may leave in order.
+    pub leaves: u8,
+    /// Whether publishers or subscribers are the ones who die and are stopped.
+    pub victims: Victims,
+    /// The mistake that is built in.
+    pub mistake: Option<Mistake>,
+}
+
+/// Who may die and be stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Victims {
+    /// Anybody.
+    All,
+    /// Publishers only.
+    Publishers,
+    /// Subscribers only.
+    Subscribers,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            words: 8,
+            blocks: 4,
+            window: 4,
+            policy: Policy::Overwrite,
+            lock: Lock::Lease,
+            sleep: false,
+            works: Vec::new(),
+            subscribers: 1,
+            joined: usize::MAX,
+            deaths: 0,
+            stops: 0,
+            restarts: 0,
+            leaves: 0,
+            victims: Victims::All,
+            mistake: None,
+        }
+    }
+}
+
+impl Setup {
+    /// Checks that the model can hold it.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong.
+    pub fn check(&self) -> Result<(), String> {
+        let is = |right: bool, what: &str| if right { Ok(()) } else { Err(what.to_owned()) };
+        is(
+            self.words.is_power_of_two() && usize::from(self.words) <= MOST_WORDS,
+            "words: 4 to 64",
+        )?;
+        is(
+            self.blocks.is_power_of_two()
+                && self.blocks <= self.words
+                && usize::from(self.blocks) <= MOST_BLOCKS,
+            "blocks: a power of two, at most one a word",
+        )?;
+        is(self.blocks >= 2, "blocks: at least 2")?;
+        is((2..=4).contains(&self.window), "window: 2 to 4 words")?;
+        is(self.works.len() <= MOST_PUBLISHERS, "publishers: at most 3")?;
+        is(self.subscribers <= MOST_SUBSCRIBERS, "subscribers: at most 3")?;
+        let works = || self.works.iter().flatten();
+        let lengths: Vec<u8> = works().flat_map(|work| work.lengths().iter().copied()).collect();
+        is(lengths.len() <= MOST_MESSAGES, "messages: at most 31 in all")?;
+        is(lengths.iter().all(|length| *length <= 3), "payloads: at most 3 words")?;
+        let largest = works().map(|work| match work {
+            Work::Batch(lengths) => lengths.iter().map(|length| 1 + length).sum(),
+            Work::One(length) => 1 + length,
+            Work::Burst(lengths) => 1 + lengths.iter().max().copied().unwrap_or(0),
+        });
+        is(
+            largest.max().unwrap_or(0) <= self.words / 2,
+            "records and batches: at most half of the ring",
+        )
+    }
+
+    /// Words of payload of a message.
+    pub(crate) fn length(&self, stamp: u8) -> u8 {
+        let mut lengths = self.works.iter().flatten().flat_map(|work| work.lengths().iter());
+        *lengths.nth(stamp.into()).expect("a message of this setup")
+    }
+
+    /// The number of the first message of a publisher's work: messages are numbered through all lists.
+    pub(crate) fn stamp(&self, publisher: usize, work: usize) -> u8 {
+        let before = self.works[..publisher].iter().flatten();
+        let own = self.works[publisher][..work].iter();
+        let count: usize = before.chain(own).map(|work| work.lengths().len()).sum();
+        small(count)
+    }
+}
+
+/// A number that the limits of [`Setup::check`] keep small.
+pub(crate) fn small(number: usize) -> u8 {
+    u8::try_from(number).expect("Setup::check bounds it")
+}

@@ -1,0 +1,202 @@
+//! The setups that are checked by the tests: each small, and aimed at one part of the protocol. The
+//! command `model` checks them, too, and larger ones.
+
+use crate::mistakes::Line;
+use crate::setup::{Lock, Policy, Setup, Victims, Work};
+
+use Work::{Batch, Burst, One};
+
+/// A setup with a name.
+#[derive(Clone, Debug)]
+pub struct Named {
+    /// On the command line.
+    pub name: &'static str,
+    /// What it is about.
+    pub about: &'static str,
+    /// How large it is: small ones are for the tests.
+    pub size: Size,
+    /// The setup.
+    pub setup: Setup,
+}
+
+/// How long a setup takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// Seconds: a test.
+    Small,
+    /// Minutes, and up to some gigabytes.
+    Large,
+}
+
+/// All of them.
+#[must_use]
+pub fn all() -> Vec<Named> {
+    let small = |name, about, setup| Named { name, about, size: Size::Small, setup };
+    let large = |name, about, setup| Named { name, about, size: Size::Large, setup };
+    vec![
+        small("lap", "two publishers overtake a reader that polls", lap()),
+        small("batch", "batches overtake a reader", batch()),
+        small("deaths", "publishers die at any step, and one comes back", deaths()),
+        small("takeover", "two wait for the lock of one that dies", takeover()),
+        small("gating", "publishers wait for two readers, of whom one dies", gating()),
+        small("limit", "the same, until the limit: then readers lose", limit()),
+        small("joining", "a reader joins where publishers wait for it", joining()),
+        small("first-reader", "a reader joins where publishers waited for nobody", first_reader()),
+        small("rejoining", "a reader dies or leaves, and its slot is taken again", rejoining()),
+        small("sleeping", "readers sleep, publishers wake them or die", sleeping()),
+        small(
+            "gating-asleep",
+            "a publisher in a burst waits for a reader that sleeps",
+            gating_asleep(),
+        ),
+        small("stopped", "anybody is stopped for ever", stopped()),
+        large("everything", "two of each; two deaths, one comes back", everything()),
+    ]
+}
+
+/// The setup of a name.
+#[must_use]
+pub fn named(name: &str) -> Option<Named> {
+    all().into_iter().find(|named| named.name == name)
+}
+
+/// The setup of a mistake, with the mistake.
+///
+/// # Panics
+/// If there is no such setup.
+#[must_use]
+pub fn of_mistake(line: &Line) -> Setup {
+    let named = named(line.setup).expect("the table of mistakes names setups");
+    Setup { mistake: Some(line.mistake), ..named.setup }
+}
+
+fn lap() -> Setup {
+    Setup { works: vec![vec![One(1), One(3)], vec![One(1), Burst(vec![0, 1])]], ..Setup::default() }
+}
+
+fn batch() -> Setup {
+    Setup {
+        works: vec![vec![Batch(vec![1, 0]), One(1)], vec![Batch(vec![0, 2])]],
+        ..Setup::default()
+    }
+}
+
+fn deaths() -> Setup {
+    Setup {
+        works: vec![vec![One(2), One(1)], vec![Batch(vec![0, 1]), One(0)]],
+        deaths: 2,
+        restarts: 1,
+        victims: Victims::Publishers,
+        ..Setup::default()
+    }
+}
+
+fn takeover() -> Setup {
+    Setup {
+        works: vec![vec![One(0), One(0)], vec![One(0)], vec![One(0)]],
+        subscribers: 0,
+        deaths: 2,
+        restarts: 1,
+        ..Setup::default()
+    }
+}
+
+fn gating() -> Setup {
+    Setup {
+        policy: Policy::Wait,
+        words: 4,
+        works: vec![vec![One(1), One(0)], vec![One(0)]],
+        subscribers: 2,
+        deaths: 1,
+        victims: Victims::Subscribers,
+        ..Setup::default()
+    }
+}
+
+fn limit() -> Setup {
+    Setup {
+        policy: Policy::Limit,
+        works: vec![vec![One(1), One(1), One(1), One(1), One(1)]],
+        lock: Lock::Robust,
+        ..Setup::default()
+    }
+}
+
+fn joining() -> Setup {
+    Setup {
+        words: 4,
+        blocks: 2,
+        policy: Policy::Wait,
+        works: vec![vec![One(0), One(1), One(0), One(1)]],
+        subscribers: 2,
+        joined: 1,
+        ..Setup::default()
+    }
+}
+
+fn first_reader() -> Setup {
+    Setup {
+        words: 4,
+        policy: Policy::Wait,
+        works: vec![vec![One(1), One(0), One(1), One(0)]],
+        joined: 0,
+        ..Setup::default()
+    }
+}
+
+fn rejoining() -> Setup {
+    Setup {
+        words: 4,
+        policy: Policy::Wait,
+        works: vec![vec![One(0), One(1), One(0)]],
+        deaths: 1,
+        leaves: 1,
+        restarts: 1,
+        victims: Victims::Subscribers,
+        ..Setup::default()
+    }
+}
+
+fn sleeping() -> Setup {
+    Setup {
+        words: 16,
+        blocks: 2,
+        works: vec![vec![One(0), One(0)], vec![One(0)]],
+        sleep: true,
+        deaths: 1,
+        victims: Victims::Publishers,
+        ..Setup::default()
+    }
+}
+
+fn gating_asleep() -> Setup {
+    Setup {
+        policy: Policy::Wait,
+        works: vec![vec![Burst(vec![1, 1, 1, 1])], vec![One(1)]],
+        sleep: true,
+        ..Setup::default()
+    }
+}
+
+fn stopped() -> Setup {
+    Setup {
+        policy: Policy::Wait,
+        words: 4,
+        works: vec![vec![One(1), One(0)], vec![One(0)]],
+        sleep: true,
+        stops: 1,
+        ..Setup::default()
+    }
+}
+
+fn everything() -> Setup {
+    Setup {
+        policy: Policy::Limit,
+        works: vec![vec![One(2), One(1)], vec![Burst(vec![0, 1]), One(1)]],
+        subscribers: 2,
+        sleep: true,
+        deaths: 2,
+        restarts: 1,
+        ..Setup::default()
+    }
+}

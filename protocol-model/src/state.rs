@@ -1,0 +1,419 @@
+//! A state: the words that processes share, what each process has in its registers, and the truth that
+//! only the checker knows.
+//!
+//! Counters of the protocol only grow and are only compared for equality. A state does not hold them: it
+//! holds, for each place that remembers one, whether it is still the current one. So states that differ
+//! only in how often something happened are one state.
+
+use crate::publisher::Doing;
+use crate::setup::{Setup, small};
+use crate::subscriber::Reading;
+use std::hash::{Hash, Hasher};
+
+/// Words of the largest ring.
+pub const MOST_WORDS: usize = 64;
+/// Blocks of the largest ring.
+pub const MOST_BLOCKS: usize = 64;
+/// Publishers at the most.
+pub const MOST_PUBLISHERS: usize = 3;
+/// Subscribers at the most.
+pub const MOST_SUBSCRIBERS: usize = 3;
+/// Messages at the most, of all publishers.
+pub const MOST_MESSAGES: usize = 31;
+/// Position of an index entry that changes, or was never set.
+pub const NO_ENTRY: u8 = u8::MAX;
+
+/// A place in the stream: before the record at `position` (in words), which has number `sequence`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Mark {
+    /// Words of the stream before it.
+    pub position: u8,
+    /// Messages before it.
+    pub sequence: u8,
+}
+
+/// The lock word: who holds it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct LockWord {
+    /// Slot of the publisher, plus 1; 0 is free.
+    pub owner: u8,
+    /// Generation of the slot.
+    pub generation: u8,
+}
+
+/// A row of items of which only the first are used: only those tell states apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row<T, const N: usize> {
+    used: usize,
+    items: [T; N],
+}
+
+impl<T: Copy, const N: usize> Row<T, N> {
+    pub(crate) fn new(item: T, used: usize) -> Self {
+        Self { used, items: [item; N] }
+    }
+
+    pub(crate) fn push(&mut self, item: T) {
+        self.items[self.used] = item;
+        self.used += 1;
+    }
+}
+
+impl<T, const N: usize> std::ops::Deref for Row<T, N> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.items[..self.used]
+    }
+}
+
+impl<T, const N: usize> std::ops::DerefMut for Row<T, N> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        &mut self.items[..self.used]
+    }
+}
+
+impl<T: Hash, const N: usize> Hash for Row<T, N> {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self[..].hash(hasher);
+    }
+}
+
+/// The file `ring`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Ring {
+    /// The writer lock.
+    pub lock: LockWord,
+    /// Position at which the next record starts.
+    pub tail: u8,
+    /// Its sequence.
+    pub sequence: u8,
+    /// Up to where writers may have begun to write.
+    pub reserved: u8,
+    /// Up to where subscribers should read before a publisher that waits is woken.
+    pub until: u8,
+    /// The stream.
+    pub words: Row<u8, MOST_WORDS>,
+    /// The blocks index.
+    pub index: Row<Mark, MOST_BLOCKS>,
+}
+
+/// A slot of the file `readers`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Slot {
+    /// Raised by each claim.
+    pub generation: u8,
+    /// Whether its owner is at work.
+    pub active: bool,
+    /// Everything before it has been read.
+    pub position: u8,
+}
+
+/// Whether a process takes steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Life {
+    /// It does.
+    #[default]
+    Running,
+    /// It does not, and holds what it has: its leases, the lock, a gating position.
+    Stopped,
+    /// It does not, and the kernel has freed its leases.
+    Dead,
+}
+
+impl Life {
+    /// Whether the kernel holds its lease.
+    #[must_use]
+    pub fn has_lease(self) -> bool {
+        self != Self::Dead
+    }
+}
+
+/// A publishing participant, with one thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Publisher {
+    /// Whether it takes steps.
+    pub life: Life,
+    /// Generation of its slot, which is also in the file `publishers`.
+    pub generation: u8,
+    /// The call in its list that it is at, and the record of a burst.
+    pub work: u8,
+    /// See `work`.
+    pub item: u8,
+    /// The step that it takes next.
+    pub doing: Doing,
+    /// It committed, and has not woken those who sleep.
+    pub owes: bool,
+    /// The policy's limit was reached in this call.
+    pub expired: bool,
+    /// The count of sleepers that it answered is the current one.
+    pub answered: bool,
+    /// So is the one that it loaded before a wake.
+    pub counted: bool,
+    /// The count of joins that it loaded before its look is the current one.
+    pub joins_known: bool,
+    /// Somebody came back after a lapse since it loaded that count: whom it overruns now, it need not have
+    /// seen.
+    pub excused: bool,
+    /// The lowest position of its last look, and whether nobody has joined since.
+    pub horizon: (u8, bool),
+    /// Nobody has raised `space` since it loaded it.
+    pub token: bool,
+    /// Generations of slots whose owners it knows to be dead; 0 is none.
+    pub dead: [u8; MOST_SUBSCRIBERS],
+}
+
+/// A subscriber.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Subscriber {
+    /// Whether it takes steps.
+    pub life: Life,
+    /// The step that it takes next.
+    pub reading: Reading,
+    /// Its cursor: behind what it has delivered or was told it lost.
+    pub at: Mark,
+    /// The position that it wrote to its slot last.
+    pub published: u8,
+    /// Nobody has raised `wake` since it loaded it.
+    pub token: bool,
+    /// The count of waits that it answered is the current one.
+    pub answered: bool,
+    /// So is the one that it has just loaded.
+    pub counted: bool,
+}
+
+/// What really happened, which no process knows.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Truth {
+    /// Position behind the last committed record.
+    pub end: u8,
+    /// Start and number of each committed message, in the one order. Those that nobody can ask for any
+    /// more are [`FORGOTTEN`].
+    pub committed: Row<Committed, MOST_MESSAGES>,
+}
+
+/// A committed message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Committed {
+    /// Where it stands.
+    pub start: u8,
+    /// Which it is.
+    pub stamp: u8,
+}
+
+/// Stands for a message that nobody can ask for any more.
+pub const FORGOTTEN: Committed = Committed { start: u8::MAX, stamp: u8::MAX };
+
+/// What a step found that must never be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fault {
+    /// A subscriber was handed words that are no committed message's.
+    Torn,
+    /// A subscriber was handed another message than the next one of the order.
+    Disorder,
+    /// A subscriber was handed a message that nobody committed.
+    Uncommitted,
+    /// A record was committed elsewhere than at the end of the order, so that it hides another.
+    Undone,
+    /// A writer overran a living subscriber for which it has to wait.
+    Overrun,
+    /// Somebody found words that make no sense, where no word was damaged.
+    Corrupt,
+    /// Two have the lock.
+    TwoOwners,
+}
+
+/// What may still go wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Budget {
+    pub(crate) deaths: u8,
+    pub(crate) stops: u8,
+    pub(crate) restarts: u8,
+    pub(crate) leaves: u8,
+}
+
+/// All of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct State {
+    /// The file `ring`.
+    pub ring: Ring,
+    /// The file `readers`.
+    pub slots: Row<Slot, MOST_SUBSCRIBERS>,
+    /// Processes that publish.
+    pub publishers: Row<Publisher, MOST_PUBLISHERS>,
+    /// Processes that subscribe.
+    pub subscribers: Row<Subscriber, MOST_SUBSCRIBERS>,
+    /// What only the checker knows.
+    pub truth: Truth,
+    /// What may still go wrong.
+    pub budget: Budget,
+    /// Somebody died or was stopped between its commit and its wake: whoever sleeps looks again by
+    /// itself after a while, and needs to.
+    pub unwoken: bool,
+    /// What the last step found.
+    pub fault: Option<Fault>,
+}
+
+impl State {
+    /// An empty bus.
+    pub(crate) fn new(setup: &Setup) -> Self {
+        let mut index =
+            Row::new(Mark { position: NO_ENTRY, sequence: 0 }, usize::from(setup.blocks));
+        index[0].position = 0;
+        let joined = setup.joined.min(setup.subscribers);
+        let mut slots = Row::new(Slot::default(), setup.subscribers);
+        for slot in &mut slots[..joined] {
+            *slot = Slot { generation: 1, active: true, position: 0 };
+        }
+        let mut publishers = Row::new(Publisher::new(false), 0);
+        for works in &setup.works {
+            publishers.push(Publisher::new(works.is_empty()));
+        }
+        let mut subscribers = Row::new(Subscriber::new(false), 0);
+        for number in 0..setup.subscribers {
+            subscribers.push(Subscriber::new(number < joined));
+        }
+        Self {
+            ring: Ring {
+                lock: LockWord::default(),
+                tail: 0,
+                sequence: 0,
+                reserved: 1,
+                until: 0,
+                words: Row::new(0, usize::from(setup.words)),
+                index,
+            },
+            slots,
+            publishers,
+            subscribers,
+            truth: Truth { end: 0, committed: Row::new(Committed::default(), 0) },
+            budget: Budget {
+                deaths: setup.deaths,
+                stops: setup.stops,
+                restarts: setup.restarts,
+                leaves: setup.leaves,
+            },
+            unwoken: false,
+            fault: None,
+        }
+    }
+
+    /// `wake` is raised: nobody's token is the current value any more.
+    pub(crate) fn raise_wake(&mut self) {
+        self.subscribers.iter_mut().for_each(|subscriber| subscriber.token = false);
+    }
+
+    /// `sleeps` is raised.
+    pub(crate) fn raise_sleeps(&mut self) {
+        for publisher in self.publishers.iter_mut() {
+            (publisher.answered, publisher.counted) = (false, false);
+        }
+    }
+
+    /// `joins` is raised.
+    pub(crate) fn raise_joins(&mut self) {
+        for publisher in self.publishers.iter_mut() {
+            publisher.joins_known = false;
+            publisher.horizon.1 = false;
+        }
+    }
+
+    /// As [`Self::raise_joins`], by somebody who was lapped, or was taken for it.
+    pub(crate) fn raise_joins_on_return(&mut self) {
+        for publisher in self.publishers.iter_mut() {
+            publisher.excused |= publisher.joins_known;
+        }
+        self.raise_joins();
+    }
+
+    /// `waits.count` is raised.
+    pub(crate) fn raise_waits(&mut self) {
+        for subscriber in self.subscribers.iter_mut() {
+            (subscriber.answered, subscriber.counted) = (false, false);
+        }
+    }
+
+    /// `space` is raised.
+    pub(crate) fn raise_space(&mut self) {
+        self.publishers.iter_mut().for_each(|publisher| publisher.token = false);
+    }
+
+    /// The word at a position.
+    #[must_use]
+    pub fn word(&self, position: u8) -> u8 {
+        self.ring.words[usize::from(position) & (self.ring.words.len() - 1)]
+    }
+
+    pub(crate) fn set_word(&mut self, position: u8, word: u8) {
+        let place = usize::from(position) & (self.ring.words.len() - 1);
+        self.ring.words[place] = word;
+    }
+
+    /// Words of the ring.
+    #[must_use]
+    pub fn capacity(&self) -> u8 {
+        small(self.ring.words.len())
+    }
+
+    /// The oldest position that is certainly not overwritten.
+    #[must_use]
+    pub fn oldest(&self) -> u8 {
+        self.ring.reserved.saturating_sub(self.capacity())
+    }
+
+    /// Whether what was read at `position` counts.
+    pub(crate) fn is_intact(&self, position: u8) -> bool {
+        self.ring.reserved <= position + self.capacity()
+    }
+
+    pub(crate) fn fail(&mut self, fault: Fault) {
+        self.fault.get_or_insert(fault);
+    }
+}
+
+impl Publisher {
+    fn new(has_nothing_to_do: bool) -> Self {
+        Self {
+            life: Life::Running,
+            generation: 1,
+            work: 0,
+            item: 0,
+            doing: if has_nothing_to_do { Doing::Done } else { Doing::Lock },
+            owes: false,
+            expired: false,
+            // Nobody has slept yet.
+            answered: true,
+            counted: false,
+            joins_known: false,
+            excused: false,
+            horizon: (0, false),
+            token: false,
+            dead: [0; MOST_SUBSCRIBERS],
+        }
+    }
+
+    /// What is left of it in the memory of others.
+    pub(crate) fn forget(&mut self) {
+        let fresh = Self::new(false);
+        *self = Self { generation: self.generation, work: self.work, answered: false, ..fresh };
+    }
+}
+
+impl Subscriber {
+    fn new(joined: bool) -> Self {
+        Self {
+            life: Life::Running,
+            reading: if joined { Reading::Scan(Mark::default()) } else { Reading::ClaimState },
+            at: Mark::default(),
+            published: 0,
+            token: false,
+            // Of a bus on which nobody has waited yet.
+            answered: true,
+            counted: false,
+        }
+    }
+
+    pub(crate) fn forget(&mut self) {
+        *self = Self { answered: false, ..Self::new(false) };
+    }
+}

@@ -1,0 +1,565 @@
+//! A subscriber, step by step: `ring/window.rs`, `ring/reader.rs`, `bus/receiving.rs`,
+//! `notify/bell.rs`. How it joins and comes back is in `joining.rs`.
+
+use crate::mistakes::Mistake;
+use crate::setup::{Setup, small};
+use crate::state::{Fault, Life, Mark, State};
+use crate::word;
+
+/// Words of the longest record that goes through a window.
+const LONGEST_IN_WINDOW: u8 = 2;
+
+/// Words that were copied.
+pub type Copied = [u8; 4];
+
+/// What a subscriber does when it has written its position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum After {
+    /// Reads on.
+    Read,
+    /// Goes to sleep.
+    Sleep,
+    /// Reads on, after it was lapped.
+    ReadBack,
+}
+
+/// What a subscriber does next. Each is one load or store of words that others may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Reading {
+    /// Claims a slot, whose lease it holds: makes it free.
+    ClaimState,
+    /// Raises its generation.
+    ClaimGeneration,
+    /// Seeks its place, to join or after a lapse: loads `tail`.
+    FindTail {
+        /// Number of the attempt.
+        attempt: u8,
+        /// Comes back after a lapse.
+        back: bool,
+    },
+    /// Loads `reserved`.
+    FindReserved {
+        /// As in [`Reading::FindTail`].
+        attempt: u8,
+        /// As in [`Reading::FindTail`].
+        back: bool,
+        /// As loaded.
+        tail: u8,
+    },
+    /// Reads the entries of the blocks index, one by one.
+    FindMarks {
+        /// As in [`Reading::FindTail`].
+        attempt: u8,
+        /// As in [`Reading::FindTail`].
+        back: bool,
+        /// As loaded.
+        tail: u8,
+        /// As loaded.
+        reserved: u8,
+        /// The entry that is read next.
+        next: u8,
+        /// The oldest that is far enough from being overwritten.
+        first: Option<Mark>,
+        /// The newest.
+        newest: Option<Mark>,
+    },
+    /// Joining at the end: counts records from an entry on. Loads a header.
+    WalkLoad {
+        /// As in [`Reading::FindTail`].
+        attempt: u8,
+        /// The end.
+        tail: u8,
+        /// How far it has come.
+        at: Mark,
+    },
+    /// Asks whether what it loaded is intact.
+    WalkCheck {
+        /// As in [`Reading::FindTail`].
+        attempt: u8,
+        /// The end.
+        tail: u8,
+        /// How far it has come.
+        at: Mark,
+        /// As loaded.
+        word: u8,
+    },
+    /// Asks whether the place that it found is intact.
+    FindCheck {
+        /// As in [`Reading::FindTail`].
+        attempt: u8,
+        /// As in [`Reading::FindTail`].
+        back: bool,
+        /// The place.
+        to: Mark,
+    },
+    /// Writes the position of its slot.
+    JoinPosition,
+    /// Makes the slot count.
+    JoinState,
+    /// Raises `joins`.
+    JoinAnnounce,
+    /// Loads `tail`: is it far enough from a writer that looked before it saw this slot?
+    JoinTail,
+    /// Asks whether a writer has lapped it meanwhile.
+    JoinCheck,
+    /// Fills a window: looks for the end of the records that fit, here so far.
+    Scan(Mark),
+    /// Copies them, word by word.
+    Copy {
+        /// Behind the last of them.
+        end: Mark,
+        /// Words that are copied.
+        done: u8,
+        /// The copy.
+        copied: Copied,
+    },
+    /// Asks whether they are intact, and hands them out.
+    Validate {
+        /// Behind the last of them.
+        end: Mark,
+        /// The copy.
+        copied: Copied,
+    },
+    /// A mistake: writes its position before it copies.
+    PositionFirst {
+        /// Behind the last record of the window.
+        end: Mark,
+    },
+    /// Looks at a record by itself: loads its header.
+    Look,
+    /// Asks whether it is intact.
+    LookCheck {
+        /// As loaded.
+        word: u8,
+    },
+    /// Copies a long record by itself.
+    CopyLong {
+        /// Its header.
+        word: u8,
+        /// Words that are copied.
+        done: u8,
+        /// The copy.
+        copied: Copied,
+    },
+    /// Asks whether it is intact, and hands it out.
+    ValidateLong {
+        /// Its header.
+        word: u8,
+        /// The copy.
+        copied: Copied,
+    },
+    /// Writes its position to its slot.
+    StorePosition(After),
+    /// Asks whether the position that it replaced, here, was lapped.
+    AskLapse(After, u8),
+    /// It was, so that writers did not wait for it: raises `joins`.
+    AnnounceReturn(After),
+    /// Loads `waits.count`.
+    LoadWaits(After),
+    /// Loads `waits.until`.
+    LoadUntil(After),
+    /// Loads it again, to look who else is before it.
+    AnswerUntil(After),
+    /// Loads `reserved`.
+    AnswerReserved(After, u8),
+    /// Reads the slots, one by one, in any order.
+    AnswerSlots {
+        /// What it does afterwards.
+        after: After,
+        /// As loaded.
+        until: u8,
+        /// As loaded.
+        reserved: u8,
+        /// Bits of the slots that are not read yet.
+        left: u8,
+    },
+    /// Raises `space`, and wakes a publisher that waits for room.
+    RaiseSpace(After),
+    /// Before a sleep: loads `wake`.
+    Token,
+    /// Raises `sleeps`.
+    Announce,
+    /// Looks once more: loads the header.
+    LookAgain,
+    /// Asks whether that is intact.
+    LookAgainCheck {
+        /// As loaded.
+        word: u8,
+    },
+    /// Sleeps, if `wake` is what it loaded.
+    Sleep,
+    /// Sleeps.
+    Asleep,
+    /// Leaves: its slot is free; raises `joins`.
+    LeaveAnnounce,
+    /// Is no more.
+    Gone,
+}
+
+/// One subscriber at its next step.
+pub(crate) struct Turn<'a> {
+    pub(crate) setup: &'a Setup,
+    pub(crate) state: &'a mut State,
+    pub(crate) me: usize,
+}
+
+/// How many ways a subscriber's next step has.
+pub(crate) fn ways(setup: &Setup, state: &State, me: usize) -> u8 {
+    match &state.subscribers[me].reading {
+        Reading::AnswerSlots { .. } => small(setup.subscribers),
+        _ => 1,
+    }
+}
+
+impl crate::state::Subscriber {
+    /// `futex_wake`.
+    pub(crate) fn wake_up(&mut self) {
+        if self.reading == Reading::Asleep {
+            self.reading = Reading::Scan(self.at);
+        }
+    }
+}
+
+impl Turn<'_> {
+    /// Takes the next step; false if there is nothing to do but to wait for others, and nothing was
+    /// changed.
+    pub(crate) fn step(&mut self, way: u8) -> bool {
+        let at = self.at();
+        match self.state.subscribers[self.me].reading {
+            Reading::Scan(end) => self.scan(end),
+            Reading::PositionFirst { end } => {
+                self.state.slots[self.me].position = end.position;
+                self.go(Reading::Copy { end, done: 0, copied: [0; 4] })
+            }
+            Reading::Copy { end, done, mut copied } => {
+                copied[usize::from(done)] = self.state.word(at.position + done);
+                let done = done + 1;
+                let is_all = at.position + done == end.position;
+                self.go(if is_all {
+                    Reading::Validate { end, copied }
+                } else {
+                    Reading::Copy { end, done, copied }
+                })
+            }
+            Reading::Validate { end, copied } => self.validate(end, &copied),
+            Reading::Look => {
+                let word = self.state.word(at.position);
+                self.go(Reading::LookCheck { word })
+            }
+            Reading::LookCheck { word } => self.look(word),
+            Reading::CopyLong { word, done, mut copied } => {
+                copied[usize::from(done)] = self.state.word(at.position + 1 + done);
+                let done = done + 1;
+                self.go(if done == word::length_of(word) {
+                    Reading::ValidateLong { word, copied }
+                } else {
+                    Reading::CopyLong { word, done, copied }
+                })
+            }
+            Reading::ValidateLong { word, copied } => {
+                if !self.is_intact(at.position) {
+                    return self.lapped();
+                }
+                self.deliver(at, word, &copied[..usize::from(word::length_of(word))]);
+                self.advance(word);
+                self.read_on()
+            }
+            Reading::StorePosition(after) => {
+                self.state.slots[self.me].position = at.position;
+                let before = std::mem::replace(&mut self.mine().published, at.position);
+                self.go(Reading::AskLapse(after, before))
+            }
+            Reading::AskLapse(after, before) => {
+                let announces = match self.setup.mistake {
+                    Some(Mistake::ReturnNotAnnounced) => false,
+                    Some(Mistake::LapseOfSlotUnnoticed) => after == After::ReadBack,
+                    _ => !self.state.is_intact(before),
+                };
+                self.go(if announces {
+                    Reading::AnnounceReturn(after)
+                } else {
+                    Reading::LoadWaits(after)
+                })
+            }
+            Reading::AnnounceReturn(after) => {
+                self.state.raise_joins_on_return();
+                self.go(Reading::LoadWaits(after))
+            }
+            Reading::LoadWaits(after) => {
+                let me = self.mine();
+                if me.answered {
+                    return self.behind_position(after);
+                }
+                me.counted = true;
+                self.go(Reading::LoadUntil(after))
+            }
+            Reading::LoadUntil(after) => {
+                let until = self.state.ring.until;
+                let me = self.mine();
+                let counted = std::mem::take(&mut me.counted);
+                if at.position < until {
+                    return self.behind_position(after);
+                }
+                me.answered = counted;
+                self.go(Reading::AnswerUntil(after))
+            }
+            Reading::AnswerUntil(after) => {
+                let until = self.state.ring.until;
+                self.go(Reading::AnswerReserved(after, until))
+            }
+            Reading::AnswerReserved(after, until) => {
+                let reserved = self.state.ring.reserved;
+                let left = small((1 << self.setup.subscribers) - 1);
+                self.go(Reading::AnswerSlots { after, until, reserved, left })
+            }
+            Reading::AnswerSlots { after, until, reserved, left } => {
+                self.answer_slot(way, after, until, reserved, left)
+            }
+            Reading::RaiseSpace(after) => {
+                self.state.raise_space();
+                self.behind_position(after)
+            }
+            Reading::Token => {
+                self.mine().token = true;
+                let late = self.has(Mistake::TokenAfterAnnouncement);
+                self.go(if late { Reading::LookAgain } else { Reading::Announce })
+            }
+            Reading::Announce => {
+                self.state.raise_sleeps();
+                self.go(match self.setup.mistake {
+                    Some(Mistake::TokenAfterAnnouncement) => Reading::Token,
+                    Some(Mistake::NoLookBeforeSleep) => Reading::Sleep,
+                    _ => Reading::LookAgain,
+                })
+            }
+            Reading::LookAgain => {
+                let word = self.state.word(at.position);
+                self.go(Reading::LookAgainCheck { word })
+            }
+            Reading::LookAgainCheck { word } => {
+                let is_drained = word == 0 && self.is_intact_or_believed(at.position);
+                if !is_drained {
+                    self.mine().token = false;
+                    return self.go(Reading::Scan(at));
+                }
+                self.go(Reading::Sleep)
+            }
+            Reading::Sleep => {
+                let sleeps = std::mem::take(&mut self.mine().token);
+                self.go(if sleeps { Reading::Asleep } else { Reading::Scan(at) })
+            }
+            Reading::Asleep => self.time_out(),
+            Reading::LeaveAnnounce => {
+                self.state.raise_joins();
+                let me = self.mine();
+                me.forget();
+                me.life = Life::Dead;
+                me.reading = Reading::Gone;
+                true
+            }
+            Reading::Gone => false,
+            _ => self.join_step(),
+        }
+    }
+
+    pub(crate) fn has(&self, mistake: Mistake) -> bool {
+        self.setup.mistake == Some(mistake)
+    }
+
+    pub(crate) fn mine(&mut self) -> &mut crate::state::Subscriber {
+        &mut self.state.subscribers[self.me]
+    }
+
+    pub(crate) fn at(&self) -> Mark {
+        self.state.subscribers[self.me].at
+    }
+
+    pub(crate) fn go(&mut self, reading: Reading) -> bool {
+        self.mine().reading = reading;
+        true
+    }
+
+    /// I3, as readers ask for it.
+    pub(crate) fn is_intact(&self, position: u8) -> bool {
+        if self.has(Mistake::TailForReserved) {
+            return self.state.ring.tail <= position + self.setup.words;
+        }
+        self.state.is_intact(position)
+    }
+
+    fn is_intact_or_believed(&self, position: u8) -> bool {
+        self.has(Mistake::ZeroBeforeValidation) || self.is_intact(position)
+    }
+
+    fn scan(&mut self, end: Mark) -> bool {
+        let at = self.at();
+        let word = self.state.word(end.position);
+        let words = word::record_words(word);
+        let behind = end.position + words;
+        if word != 0 && words <= LONGEST_IN_WINDOW && behind <= at.position + self.setup.window {
+            let end = Mark { position: behind, sequence: end.sequence.wrapping_add(1) };
+            return self.go(Reading::Scan(end));
+        }
+        if end != at {
+            let early = self.has(Mistake::PositionBeforeCopy);
+            return self.go(if early {
+                Reading::PositionFirst { end }
+            } else {
+                Reading::Copy { end, done: 0, copied: [0; 4] }
+            });
+        }
+        let is_told = self.state.subscribers[self.me].published == at.position;
+        let finds_nothing = word == 0 && self.is_intact_or_believed(at.position);
+        if finds_nothing && is_told && !self.setup.sleep {
+            // It polls: the next look is this one again.
+            return false;
+        }
+        self.go(Reading::Look)
+    }
+
+    fn validate(&mut self, end: Mark, copied: &Copied) -> bool {
+        let at = self.at();
+        if !self.is_intact(at.position) && !self.has(Mistake::WindowNotValidated) {
+            return self.lapped();
+        }
+        if end.position >= self.state.ring.reserved && !self.has(Mistake::TailForReserved) {
+            return self.go(Reading::Look);
+        }
+        let words = &copied[..usize::from(end.position - at.position)];
+        let mut next = 0;
+        while next < words.len() {
+            let header = words[next];
+            let behind = next + usize::from(word::record_words(header));
+            if behind > words.len() || !word::is_header(header) {
+                // `Window::give_up`: what is left is looked at again.
+                return self.go(Reading::Look);
+            }
+            let place = self.at();
+            self.deliver(place, header, &words[next + 1..behind]);
+            self.advance(header);
+            next = behind;
+        }
+        self.read_on()
+    }
+
+    fn look(&mut self, word: u8) -> bool {
+        let at = self.at();
+        if word == 0 && self.has(Mistake::ZeroBeforeValidation) {
+            return self.caught_up();
+        }
+        if !self.is_intact(at.position) {
+            return self.lapped();
+        }
+        if word == 0 {
+            return self.caught_up();
+        }
+        let words = word::record_words(word);
+        if !word::is_header(word)
+            || words > self.setup.words / 2
+            || at.position + words >= self.state.ring.reserved
+        {
+            // Asked once more whether it is intact; nothing else runs between the two loads here, so
+            // that answer is the same.
+            if !self.has(Mistake::TailForReserved) {
+                self.state.fail(Fault::Corrupt);
+            }
+            return self.lapped();
+        }
+        if word::length_of(word) == 0 {
+            self.deliver(at, word, &[]);
+            self.advance(word);
+            return self.read_on();
+        }
+        self.go(Reading::CopyLong { word, done: 0, copied: [0; 4] })
+    }
+
+    fn caught_up(&mut self) -> bool {
+        let at = self.at();
+        if self.setup.sleep {
+            return self.go(Reading::StorePosition(After::Sleep));
+        }
+        if self.state.subscribers[self.me].published != at.position {
+            return self.go(Reading::StorePosition(After::Read));
+        }
+        self.go(Reading::Scan(at))
+    }
+
+    fn advance(&mut self, header: u8) {
+        let me = self.mine();
+        me.at.position += word::record_words(header);
+        me.at.sequence += 1;
+    }
+
+    /// Tells its position about once a block.
+    fn read_on(&mut self) -> bool {
+        let at = self.at();
+        let block = self.setup.words / self.setup.blocks;
+        let is_due = at.position >= self.state.subscribers[self.me].published + block;
+        self.go(if is_due { Reading::StorePosition(After::Read) } else { Reading::Scan(at) })
+    }
+
+    fn behind_position(&mut self, after: After) -> bool {
+        let at = self.at();
+        self.go(match after {
+            After::Read | After::ReadBack => Reading::Scan(at),
+            After::Sleep if self.has(Mistake::TokenAfterAnnouncement) => Reading::Announce,
+            After::Sleep => Reading::Token,
+        })
+    }
+
+    fn answer_slot(&mut self, way: u8, after: After, until: u8, reserved: u8, left: u8) -> bool {
+        if left & 1 << way == 0 {
+            return false;
+        }
+        let slot = self.state.slots[usize::from(way)];
+        let is_before =
+            slot.active && slot.position < until && slot.position + self.setup.words >= reserved;
+        let left = left & !(1 << way);
+        if is_before {
+            self.behind_position(after)
+        } else if left == 0 {
+            self.go(Reading::RaiseSpace(after))
+        } else {
+            self.go(Reading::AnswerSlots { after, until, reserved, left })
+        }
+    }
+
+    /// Looks again by itself. Only where somebody died, or was stopped, between commit and wake, is it
+    /// left to that; and a look that finds nothing is no step, for it would lead back here.
+    fn time_out(&mut self) -> bool {
+        let at = self.at();
+        let finds = self.state.word(at.position) != 0 || !self.is_intact(at.position);
+        self.state.unwoken && finds && self.go(Reading::Scan(at))
+    }
+
+    pub(crate) fn lapped(&mut self) -> bool {
+        self.go(Reading::FindTail { attempt: 0, back: true })
+    }
+
+    /// Hands a message out, and compares it with the truth.
+    fn deliver(&mut self, at: Mark, header: u8, payload: &[u8]) {
+        let committed = &self.state.truth.committed;
+        let length = word::length_of(header);
+        let told = match committed.get(usize::from(at.sequence)) {
+            Some(told) if told.start == at.position && header & 0x1F == told.stamp => *told,
+            next => {
+                // Another message than the next one, or no message at all.
+                let is_known = committed.iter().any(|other| {
+                    other.start == at.position && word::header(other.stamp, length) == header
+                });
+                let fault = match next {
+                    _ if is_known => Fault::Disorder,
+                    None => Fault::Uncommitted,
+                    Some(_) => Fault::Torn,
+                };
+                return self.state.fail(fault);
+            }
+        };
+        let mut words = (0..length).map(|index| word::payload(told.stamp, index));
+        if length != self.setup.length(told.stamp)
+            || !payload.iter().all(|word| Some(*word) == words.next())
+        {
+            self.state.fail(Fault::Torn);
+        }
+    }
+}

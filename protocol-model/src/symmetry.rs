@@ -1,0 +1,102 @@
+//! Subscribers are all alike, so states that differ only in who is who among them are one state: the
+//! search remembers the one in which they are sorted.
+
+use crate::publisher::{Doing, Seen};
+use crate::state::{MOST_SUBSCRIBERS, Slot, State, Subscriber};
+use crate::subscriber::Reading;
+use stateright::Representative;
+
+/// What all others remember of a subscriber and its slot.
+type Memories = [(u8, u8, Slot); crate::state::MOST_PUBLISHERS];
+
+impl Representative for State {
+    fn representative(&self) -> Self {
+        let count = self.subscribers.len();
+        let mut order: Vec<(Subscriber, Slot, Memories, usize)> = (0..count)
+            .map(|number| {
+                (
+                    alone(self.subscribers[number], number),
+                    self.slots[number],
+                    memories(self, number),
+                    number,
+                )
+            })
+            .collect();
+        order.sort();
+        let mut sorted = self.clone();
+        if order.iter().enumerate().all(|(place, entry)| entry.3 == place) {
+            return sorted;
+        }
+        let mut place_of = [0; MOST_SUBSCRIBERS];
+        for (place, entry) in order.iter().enumerate() {
+            place_of[entry.3] = place;
+            sorted.subscribers[place] = self.subscribers[entry.3];
+            sorted.slots[place] = self.slots[entry.3];
+        }
+        let place_of = &place_of[..count];
+        for subscriber in sorted.subscribers.iter_mut() {
+            if let Reading::AnswerSlots { left, .. } = &mut subscriber.reading {
+                *left = bits(*left, place_of);
+            }
+        }
+        for publisher in sorted.publishers.iter_mut() {
+            publisher.dead = row(&publisher.dead, place_of);
+            match &mut publisher.doing {
+                Doing::ReadSlots { left, seen, .. } => {
+                    (*left, *seen) = (bits(*left, place_of), row(seen, place_of));
+                }
+                Doing::TestLease { slot, seen, .. } => {
+                    (*slot, *seen) = (place(*slot, place_of), row(seen, place_of));
+                }
+                Doing::ReadAgain { slot, left, seen, .. } => {
+                    *slot = place(*slot, place_of);
+                    (*left, *seen) = (bits(*left, place_of), row(seen, place_of));
+                }
+                _ => {}
+            }
+        }
+        sorted
+    }
+}
+
+/// A subscriber as it sorts: where it looks at all slots, what matters is whether its own is left.
+fn alone(mut subscriber: Subscriber, number: usize) -> Subscriber {
+    if let Reading::AnswerSlots { left, .. } = &mut subscriber.reading {
+        *left = *left >> number & 1;
+    }
+    subscriber
+}
+
+fn memories(state: &State, number: usize) -> Memories {
+    let mut memories = Memories::default();
+    for (memory, publisher) in memories.iter_mut().zip(state.publishers.iter()) {
+        let of = |left: u8, seen: &Seen| (left >> number & 1, seen[number]);
+        let (bit, slot) = match &publisher.doing {
+            Doing::ReadSlots { left, seen, .. } => of(*left, seen),
+            Doing::TestLease { slot, seen, .. } => of(1 << slot, seen),
+            Doing::ReadAgain { slot, left, seen, .. } => {
+                let (bit, seen) = of(*left, seen);
+                (bit | u8::from(usize::from(*slot) == number) << 1, seen)
+            }
+            _ => (0, Slot::default()),
+        };
+        *memory = (publisher.dead[number], bit, slot);
+    }
+    memories
+}
+
+fn place(slot: u8, place_of: &[usize]) -> u8 {
+    crate::setup::small(place_of[usize::from(slot)])
+}
+
+fn bits(left: u8, place_of: &[usize]) -> u8 {
+    (0..).zip(place_of).map(|(old, new)| (left >> old & 1) << new).sum()
+}
+
+fn row<T: Copy>(old: &[T; MOST_SUBSCRIBERS], place_of: &[usize]) -> [T; MOST_SUBSCRIBERS] {
+    let mut new = *old;
+    for (from, to) in place_of.iter().enumerate() {
+        new[*to] = old[from];
+    }
+    new
+}
