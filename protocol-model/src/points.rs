@@ -60,6 +60,7 @@ pub const POINTS: &[(&str, Place)] = &[
     ("reader-leaving", NO_SOCKETS),
     ("reader-mid-leave", Subscriber("LeaveAnnounce")),
     ("reader-mid-copy", Subscriber("Validate")),
+    ("reader-has-run", Subscriber("StorePosition")),
     ("reader-mid-position", Subscriber("AskLapse")),
     ("reader-before-space-wake", LeftOut("whoever waits for room looks again by itself")),
     ("reader-mid-announce", Subscriber("LookAgain")),
