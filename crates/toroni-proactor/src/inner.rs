@@ -252,7 +252,8 @@ impl Inner {
 
         let mut core = self.lock.lock();
         for which in 0..core.processors.len() {
-            if !core.processors[which].is_dedicated() {
+            // One whose leader panicked has none who could drain it.
+            if !core.processors[which].is_dedicated() && !core.processors[which].is_led() {
                 core.processors[which].acquire_leadership(ThreadId::current());
                 core.drain(which);
                 core.processors[which].release_leadership();

@@ -1,7 +1,7 @@
 //! Completion I/O for Linux whose engine the administrator chooses.
 //!
 //! A program starts operations and is called when they are **over**, not when they could be tried. What does
-//! them (`epoll`, `ppoll`), how threads wait and how they are interrupted is a line in a
+//! them (io_uring, `epoll`, `ppoll`), how threads wait and how they are interrupted is a line in a
 //! configuration, and no reason to compile anything again.
 //!
 //! ```
@@ -74,7 +74,7 @@
 //! | `SELECT` × `NATIVE` | `ppoll` | yes |
 //! | `SELECT` × `DEV_POLL` | `epoll` | yes |
 //! | `SELECT` × `LINUX_RT` | real-time signals of readiness | refused when configured |
-//! | `SUN` × `NATIVE` | io_uring | refused when configured |
+//! | `SUN` × `NATIVE` | io_uring | yes |
 //! | `POSIX` × `NATIVE`, `SIGWAIT`, `SGI` | the C library's `aio_read` and so on | refused when configured |
 
 mod buffer;

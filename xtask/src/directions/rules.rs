@@ -34,7 +34,7 @@ pub(super) const CRATES: &[Crate] = &[
     Crate {
         name: "toroni-proactor",
         members: &[],
-        foreign: Some(&["basic-toml", "libc", "rustix", "serde", "thiserror"]),
+        foreign: Some(&["basic-toml", "io-uring", "libc", "rustix", "serde", "thiserror"]),
     },
     Crate { name: "toroni-rig", members: &["toroni", "toroni-proactor"], foreign: None },
     Crate { name: "toroni-bench", members: &["toroni-rig"], foreign: None },
@@ -131,6 +131,7 @@ pub(super) const UNSAFE_IN_PROACTOR: &[&str] = &[
     "interrupt/descriptor.rs",
     "io/transfer.rs",
     "provider/select/attempt.rs",
+    "provider/uring/",
     "record/memory.rs",
     "sys.rs",
 ];

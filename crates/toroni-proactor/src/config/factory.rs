@@ -1,11 +1,15 @@
 //! The factories: from a configuration to an engine, and to what was really chosen.
 
-use super::{ConfigError, Effective, InterruptType, ProcessorConfig, ProviderType, WaitType};
+use super::{
+    ConfigError, Effective, InterruptType, ProcessorConfig, ProcessorType, ProviderType, WaitType,
+};
 use crate::error::SetupError;
 use crate::interrupt::{InterruptChoice, InterruptStrategy};
 use crate::provider::select::Select;
+use crate::provider::uring::{Ring, Uring};
 use crate::provider::{Engine, Provider};
 use crate::wait::{Epoll, Ppoll, Readiness, WaitStrategy};
+use rustix::io::Errno;
 use std::sync::Arc;
 
 /// `create_provider`, `create_wait_strategy` and `create_interrupt_strategy`.
@@ -16,7 +20,7 @@ pub(crate) fn create_engine(wanted: &ProcessorConfig) -> Result<(Engine, Effecti
     let interrupt = chosen.interrupt(&*wait)?;
     wait.init().map_err(SetupError::system("prepare the wait strategy"))?;
     effective_flags(&mut chosen, &*provider);
-    let operations = provider.supported_operations();
+    let operations = provider.supported_operations().and(wanted.operations);
     let effective = Effective { config: chosen.config, operations, notes: chosen.notes };
     Ok((Engine { provider, wait, interrupt }, effective))
 }
@@ -49,16 +53,63 @@ impl Choice {
     fn provider(&mut self) -> Result<Box<dyn Provider>, SetupError> {
         match self.config.provider {
             ProviderType::Auto => {
-                if self.config.wait == WaitType::Native {
-                    self.config.wait = WaitType::Epoll;
+                if let Some(uring) = self.auto_uring() {
+                    return Ok(uring);
                 }
                 self.config.provider = ProviderType::Select;
-                self.notes.push("auto: epoll".to_owned());
+                self.config.wait = WaitType::Epoll;
                 self.select()
             }
             ProviderType::Select => self.select(),
-            ProviderType::Uring => Err(not_available("the provider `uring`", "`select`")),
+            ProviderType::Uring => {
+                self.native_only("uring");
+                self.uring().map_err(SetupError::system(
+                    "set up io_uring (sysctl kernel.io_uring_disabled, or the filter of a container, \
+                     may forbid it: `auto` falls back to epoll)",
+                ))
+            }
             ProviderType::Posix => Err(not_available("the provider `posix`", "`select`")),
+        }
+    }
+
+    /// io_uring if it was not ruled out by the wait strategy, and the kernel allows it.
+    fn auto_uring(&mut self) -> Option<Box<dyn Provider>> {
+        if self.config.wait != WaitType::Native {
+            return None;
+        }
+        match self.uring() {
+            Ok(uring) => {
+                self.config.provider = ProviderType::Uring;
+                Some(uring)
+            }
+            Err(errno) => {
+                self.notes.push(format!("epoll, because the kernel refuses io_uring: {errno}"));
+                None
+            }
+        }
+    }
+
+    /// The leader of a dedicated processor is the same always, so the ring may belong to it, unless the
+    /// configuration wants starts in any thread.
+    fn uring(&mut self) -> Result<Box<dyn Provider>, Errno> {
+        let is_dedicated = self.config.processor_type == ProcessorType::Dedicated;
+        let any_thread = self.config.start_in_any_thread.unwrap_or(!is_dedicated);
+        let interrupts = self.config.start_interrupts_leader.unwrap_or(false);
+        let ring = match Ring::new(is_dedicated && !any_thread) {
+            // Before Linux 6.1 no ring belongs to a thread.
+            Err(Errno::INVAL) => Ring::new(false)?,
+            other => other?,
+        };
+        Ok(Box::new(Uring::new(Arc::new(ring), any_thread, interrupts)))
+    }
+
+    /// The provider has one wait strategy.
+    fn native_only(&mut self, provider: &str) {
+        if self.config.wait != WaitType::Native {
+            let wanted = self.config.wait;
+            self.notes
+                .push(format!("{provider} has one wait strategy, native, and not {wanted:?}"));
+            self.config.wait = WaitType::Native;
         }
     }
 

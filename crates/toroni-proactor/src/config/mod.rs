@@ -28,7 +28,7 @@ use std::path::PathBuf;
 /// ```
 ///
 /// In a file, or in the variable `TORONI_PROACTOR`, which is the name of a file, such text itself, or one
-/// of the words `auto`, `epoll` and `poll` ([`Config::from_environment`]):
+/// of the words `auto`, `uring`, `epoll` and `poll` ([`Config::from_environment`]):
 ///
 /// ```
 /// # let text = r#"
@@ -103,6 +103,9 @@ pub struct ProcessorConfig {
     /// `max_num_aio_`: operations in progress at the same time; the others are deferred until one is over.
     /// At least 1. Default: as many as the engine takes.
     pub max_operations: Option<usize>,
+    /// What it is used for, of what its provider supports; in a file a list such as
+    /// `["read-file", "write-file"]`. With two processors, this divides the work. Default: everything.
+    pub operations: OperationMask,
 }
 
 impl Default for ProcessorConfig {
@@ -117,6 +120,7 @@ impl Default for ProcessorConfig {
             start_in_any_thread: None,
             start_interrupts_leader: None,
             max_operations: None,
+            operations: OperationMask::ALL,
         }
     }
 }
@@ -137,7 +141,7 @@ pub enum ProcessorType {
 pub enum ProviderType {
     /// The best that the kernel allows; [`Effective::notes`] says which and why.
     Auto,
-    /// io_uring: the platform's native completions, in the place of `PVT_SUN`. Not in this version.
+    /// io_uring: the platform's native completions, in the place of `PVT_SUN`.
     Uring,
     /// `PVT_SELECT`: readiness, and the transfer by the proactor.
     Select,
@@ -149,7 +153,7 @@ pub enum ProviderType {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WaitType {
-    /// `WST_NATIVE`: `ppoll` for [`ProviderType::Select`].
+    /// `WST_NATIVE`: `ppoll` for [`ProviderType::Select`], io_uring's own for [`ProviderType::Uring`].
     Native,
     /// `epoll`, in the place of `WST_DEV_POLL`; for [`ProviderType::Select`].
     Epoll,

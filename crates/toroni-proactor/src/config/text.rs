@@ -37,8 +37,8 @@ impl Config {
         parse(&text, &path.display().to_string())
     }
 
-    /// From the variable `TORONI_PROACTOR`: text with a `=` in it is TOML itself; `auto`, `epoll` and
-    /// `poll` are one shared processor on that engine; anything else is the name of a file. If it is not
+    /// From the variable `TORONI_PROACTOR`: text with a `=` in it is TOML itself; `auto`, `uring`,
+    /// `epoll` and `poll` are one shared processor on that engine; anything else is the name of a file. If it is not
     /// set, or empty, the default.
     ///
     /// # Errors
@@ -53,17 +53,14 @@ impl Config {
     }
 
     fn from_value(value: &str) -> Result<Self, ConfigError> {
-        let select = |wait| {
-            Self::one(ProcessorConfig {
-                provider: ProviderType::Select,
-                wait,
-                ..ProcessorConfig::default()
-            })
+        let one = |provider, wait| {
+            Self::one(ProcessorConfig { provider, wait, ..ProcessorConfig::default() })
         };
         Ok(match value.trim() {
             "" | "auto" => Self::default(),
-            "epoll" => select(WaitType::Epoll),
-            "poll" => select(WaitType::Native),
+            "uring" => one(ProviderType::Uring, WaitType::Native),
+            "epoll" => one(ProviderType::Select, WaitType::Epoll),
+            "poll" => one(ProviderType::Select, WaitType::Native),
             text if text.contains('=') => parse(text, VARIABLE)?,
             path => Self::from_file(path)?,
         })
@@ -96,6 +93,7 @@ fn parse(text: &str, origin: &str) -> Result<Config, ConfigError> {
 mod tests {
     use super::super::{InterruptType, ProcessorType};
     use super::*;
+    use crate::record::{Operation, OperationMask};
 
     #[test]
     fn every_key_is_read() {
@@ -111,6 +109,7 @@ mod tests {
             start-in-any-thread = false
             start-interrupts-leader = false
             max-operations = 7
+            operations = ["read-file", "accept"]
             [[processor]]
             "#,
         )
@@ -125,6 +124,7 @@ mod tests {
             start_in_any_thread: Some(false),
             start_interrupts_leader: Some(false),
             max_operations: Some(7),
+            operations: OperationMask::of(&[Operation::ReadFile, Operation::Accept]),
         };
         assert_eq!(config, Config::two(wanted, ProcessorConfig::default()));
     }

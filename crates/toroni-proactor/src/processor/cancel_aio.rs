@@ -88,7 +88,13 @@ impl Core {
             Cancel::Requested if !processor.provider.can_start_in_any_thread() => {
                 processor.interrupt_leader();
             }
-            Cancel::Requested => {}
+            Cancel::Requested => processor.submit_for_leader(),
+            // The leader tries again.
+            Cancel::Later => {
+                self.records[index].is_cancelled = false;
+                processor.cancel_later(self.records.key(index));
+                processor.interrupt_leader();
+            }
         }
     }
 }

@@ -14,6 +14,9 @@ impl Locked<'_> {
     /// on to the dispatcher.
     pub(crate) fn handle_aio_events(&mut self, which: usize, timeout: Option<Duration>) {
         // Step 1.
+        for key in std::mem::take(&mut self.processors[which].cancellations) {
+            self.cancel_one(key);
+        }
         self.start_deferred(which);
         let has_results = self.has_completed() && !self.processors[which].is_dedicated;
         if self.phase != Phase::Closing {

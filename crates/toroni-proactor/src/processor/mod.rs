@@ -10,7 +10,7 @@ pub(crate) use dedicated::run_dedicated;
 
 use crate::interrupt::InterruptStrategy;
 use crate::provider::{Engine, Provider};
-use crate::record::{List, Membership, Records, Request};
+use crate::record::{Key, List, Membership, Records, Request};
 use crate::sys::ThreadId;
 use crate::wait::WaitStrategy;
 use std::sync::Arc;
@@ -32,6 +32,8 @@ pub(crate) struct Processor {
     /// That read is started.
     reads_interrupts: bool,
     leader: Option<Leader>,
+    /// What the engine could not be asked to cancel yet.
+    cancellations: Vec<Key>,
 }
 
 /// The thread that leads.
@@ -66,6 +68,7 @@ impl Processor {
             interrupt_read,
             reads_interrupts: false,
             leader: None,
+            cancellations: Vec::new(),
         }
     }
 
@@ -78,6 +81,11 @@ impl Processor {
     /// not dedicated.
     pub(crate) fn wants_leader(&self) -> bool {
         self.leader.is_none() && !self.is_dedicated && self.work() > 0
+    }
+
+    /// Whether it has a leader.
+    pub(crate) fn is_led(&self) -> bool {
+        self.leader.is_some()
     }
 
     /// Whether its leader waits.
@@ -128,6 +136,11 @@ impl Processor {
     /// `fini`, when it is idle.
     pub(crate) fn fini(&self) {
         self.wait.fini();
+    }
+
+    /// The engine's queue is full: the leader asks again, before it waits anew.
+    fn cancel_later(&mut self, key: Key) {
+        self.cancellations.push(key);
     }
 
     /// Operations started, without the read of the interrupt strategy.

@@ -46,7 +46,10 @@ impl Core {
                 return Ok(());
             }
             // Step 7.
-            Start::Started => processor.add_started(&mut self.records, index),
+            Start::Started => {
+                processor.add_started(&mut self.records, index);
+                processor.submit_for_leader();
+            }
         }
         // Step 8.
         if had_nothing && !is_leader {
@@ -121,6 +124,13 @@ impl Processor {
             Operation::Accept => provider.start_accept(records, index),
             Operation::Connect => provider.start_connect(records, index),
             Operation::Timer | Operation::Post => Start::Failed(Errno::INVAL),
+        }
+    }
+
+    /// A leader that waits already has submitted what it knew of.
+    pub(super) fn submit_for_leader(&mut self) {
+        if self.is_waited_for() {
+            self.provider.submit();
         }
     }
 

@@ -2,7 +2,9 @@
 //! single operations and makes sense of what its wait strategy saw. It knows nothing of the dispatcher,
 //! of leaders or of limits.
 
+mod queues;
 pub(crate) mod select;
+pub(crate) mod uring;
 
 use crate::interrupt::InterruptStrategy;
 use crate::record::{List, OperationMask, Outcome, Record, Records, Request};
@@ -18,7 +20,6 @@ pub(crate) enum Start {
     /// Started and finished at once.
     Finished(Outcome),
     /// Not now: try again later.
-    #[expect(dead_code, reason = "for engines whose queues can be full")]
     Deferred,
     /// Not now and not later. Only for what the engine cannot do; what the operation itself meets, such
     /// as a connection that is refused, is an [`Outcome`].
@@ -31,8 +32,9 @@ pub(crate) enum Cancel {
     /// The operation is over, with this outcome.
     Finished(Outcome),
     /// The kernel was asked; an event will finish the operation, cancelled or not.
-    #[expect(dead_code, reason = "for engines that work in the kernel")]
     Requested,
+    /// The kernel could not be asked now; it has to be tried again.
+    Later,
 }
 
 /// A device driver. All methods are called under the proactor's lock.
@@ -72,6 +74,10 @@ pub(crate) trait Provider: Send {
     fn start_accept(&mut self, records: &mut Records, index: u32) -> Start;
     /// `start_connect`.
     fn start_connect(&mut self, records: &mut Records, index: u32) -> Start;
+
+    /// Hands over what was started, to an engine that collects. The leader's wait does, too; this is for
+    /// one who starts while the leader waits already.
+    fn submit(&mut self) {}
 
     /// `cancel_aio`. The record is STARTED.
     fn cancel_aio(&mut self, records: &mut Records, index: u32) -> Cancel;

@@ -1,9 +1,11 @@
 //! What an operation does, and sets of such.
 
+use serde::Deserialize;
 use std::fmt;
 
 /// What an operation does. The paper's names are in the text of each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 #[repr(u8)]
 pub enum Operation {
     /// `READ_STREAM`: bytes from a connected socket, a pipe or a terminal.
@@ -22,8 +24,10 @@ pub enum Operation {
     Accept,
     /// `CONNECT`: a socket to an address.
     Connect,
+    #[serde(skip)]
     /// A moment, post-completed when it comes. No provider is asked.
     Timer,
+    #[serde(skip)]
     /// A handler that somebody posted. No provider is asked.
     Post,
 }
@@ -65,8 +69,15 @@ impl fmt::Display for Operation {
 }
 
 /// A set of operations: what a provider supports.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(from = "Vec<Operation>")]
 pub struct OperationMask(u16);
+
+impl From<Vec<Operation>> for OperationMask {
+    fn from(operations: Vec<Operation>) -> Self {
+        Self::of(&operations)
+    }
+}
 
 impl OperationMask {
     /// All eight.
@@ -74,6 +85,19 @@ impl OperationMask {
     /// `READ_FILE` and `WRITE_FILE`.
     pub const FILES: Self =
         Self(1 << Operation::ReadFile as u16 | 1 << Operation::WriteFile as u16);
+
+    /// These; timers and posts are done by every proactor, and are left out.
+    #[must_use]
+    pub fn of(operations: &[Operation]) -> Self {
+        let bits = operations.iter().map(|operation| 1 << *operation as u16);
+        Self(bits.fold(0, |all, bit: u16| all | bit) & Self::ALL.0)
+    }
+
+    /// Those in both.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
 
     /// Whether the operation is in the set.
     #[must_use]

@@ -84,6 +84,11 @@ impl Records {
         (record.generation == key.generation).then_some(record)
     }
 
+    /// The name of a record.
+    pub(crate) fn key(&self, index: u32) -> Key {
+        Key { index, generation: self[index].generation }
+    }
+
     /// Takes out what all records hold, whatever their state: at the end of the proactor.
     pub(crate) fn take_all(&mut self) -> Vec<(Request, Option<Box<dyn Completion>>)> {
         let records = self.chunks.iter_mut().flatten();

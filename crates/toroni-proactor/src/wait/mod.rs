@@ -3,9 +3,11 @@
 
 mod epoll;
 mod ppoll;
+mod uring;
 
 pub(crate) use epoll::Epoll;
 pub(crate) use ppoll::Ppoll;
+pub(crate) use uring::Uring;
 
 use crate::interrupt::{InterruptChoice, InterruptStrategy};
 use crate::provider::Started;
@@ -25,6 +27,13 @@ pub(crate) enum Event {
         readable: bool,
         /// Writing will not block.
         writable: bool,
+    },
+    /// An operation of the kernel is complete.
+    Complete {
+        /// As it was submitted.
+        number: u64,
+        /// As a system call returns it.
+        result: i32,
     },
 }
 

@@ -244,8 +244,9 @@ pub(crate) fn files_are_written_and_read(kind: Kind) {
             assert!(buffer == expected);
         }
         // What may only be read.
-        let reading = File::new(proactor, std::fs::File::open(place.0.join("file")).unwrap());
-        reading.unwrap().write(0, sent, move |result| done.send(result).unwrap()).unwrap();
+        let reading = std::fs::File::open(place.0.join("file")).unwrap();
+        let reading = File::new(proactor, reading).unwrap();
+        reading.write(0, sent, move |result| done.send(result).unwrap()).unwrap();
         let BufResult(result, buffer) = next(&results);
         assert_eq!(result.unwrap_err().errno, libc::EBADF);
         assert_eq!(buffer.len(), 50_000);

@@ -30,6 +30,7 @@ macro_rules! conformance {
                 many: posts_from_many_threads timers_come_in_order_and_not_early
                     a_cancelled_timer_is_told an_accept_storm_beyond_the_backlog
                     leadership_is_handed_over a_thread_that_leaves_hands_over
+                    operations_outlive_their_threads
                     the_limit_defers a_handler_may_panic;
                 stopping: cancel_of_started cancel_of_deferred cancel_of_a_descriptor
                     cancelled_accepts_leak_nothing failing_connects_leak_nothing
@@ -57,4 +58,10 @@ conformance! {
     select_epoll_pipe_dedicated: Select Epoll Pipe Dedicated;
     select_epoll_signal_dedicated: Select Epoll Signal Dedicated;
     select_epoll_eventfd_dedicated: Select Epoll Eventfd Dedicated;
+    uring_pipe_shared: Uring Native Pipe Shared;
+    uring_signal_shared: Uring Native Signal Shared;
+    uring_eventfd_shared: Uring Native Eventfd Shared;
+    uring_pipe_dedicated: Uring Native Pipe Dedicated;
+    uring_signal_dedicated: Uring Native Signal Dedicated;
+    uring_eventfd_dedicated: Uring Native Eventfd Dedicated;
 }

@@ -5,12 +5,12 @@ use super::common::*;
 use super::io::serve_echo;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
-use toroni_proactor::{BufResult, Listener, Proactor};
+use toroni_proactor::{BufResult, Datagrams, Listener, Proactor};
 
 pub(crate) fn posts_from_many_threads(kind: Kind) {
     const THREADS: usize = 8;
@@ -150,14 +150,60 @@ pub(crate) fn a_thread_that_leaves_hands_over(kind: Kind) {
         let (stream, mut peer) = stream_and_peer(proactor);
         let (done, results) = channel();
         stream.read(vec![0; 1], move |result| done.send(result.0).unwrap()).unwrap();
+        let served = AtomicBool::new(false);
         thread::scope(|scope| {
             // One of the two leads, and leaves when its time is over; which one is open.
             scope.spawn(|| proactor.handle_events(Some(Duration::from_millis(20))));
-            scope.spawn(|| while proactor.handle_events(Some(Duration::from_millis(500))) == 0 {});
+            scope.spawn(|| {
+                while !served.load(Ordering::Relaxed) {
+                    proactor.handle_events(Some(Duration::from_millis(200)));
+                }
+            });
             thread::sleep(Duration::from_millis(40));
             peer.write_all(b"1").unwrap();
-            assert_eq!(next(&results), Ok(1));
+            let result = results.recv_timeout(LOST);
+            served.store(true, Ordering::Relaxed);
+            assert_eq!(result.unwrap(), Ok(1));
         });
+    });
+}
+
+/// The kernel may cancel what a thread has started when that thread exits: nobody is told of it.
+pub(crate) fn operations_outlive_their_threads(kind: Kind) {
+    kind.each(|proactor| {
+        let _crew = Crew::new(proactor, 1);
+        let (stream, mut peer) = stream_and_peer(proactor);
+        let (listener, address) = listener(proactor);
+        let datagrams = Datagrams::bind(proactor, ANY).unwrap();
+        let (done, results) = channel();
+        // Once in a thread that only starts, once in one that has led, too.
+        for leads in [false, true] {
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    let told = done.clone();
+                    let tell = move |result: BufResult<_, _>| told.send(result.0.is_ok()).unwrap();
+                    stream.read(vec![0; 1], tell).unwrap();
+                    let told = done.clone();
+                    let tell = move |result: BufResult<_, _>| told.send(result.0.is_ok()).unwrap();
+                    datagrams.read(vec![0; 1], tell).unwrap();
+                    let told = done.clone();
+                    listener.accept(move |result| told.send(result.is_ok()).unwrap()).unwrap();
+                    if leads {
+                        proactor.handle_events(Some(Duration::from_millis(20)));
+                    }
+                });
+            });
+            // The leader's wait sees what became of it.
+            thread::sleep(Duration::from_millis(10));
+            assert!(results.try_recv().is_err(), "told of the end of a thread");
+            peer.write_all(b"1").unwrap();
+            let other = std::net::UdpSocket::bind(ANY).unwrap();
+            other.send_to(b"1", datagrams.local_address().unwrap()).unwrap();
+            let _client = TcpStream::connect(address).unwrap();
+            for _ in 0..3 {
+                assert!(next(&results));
+            }
+        }
     });
 }
 

@@ -6,41 +6,22 @@
 
 mod attempt;
 
+use super::queues::{self, Queues};
 use super::{Cancel, InProgress, Provider, Start};
-use crate::record::{
-    Descriptor, List, Membership, Operation, OperationMask, Outcome, Records, Request,
-};
+use crate::record::{Descriptor, Operation, OperationMask, Outcome, Records, Request};
 use crate::wait::{Event, Readiness, WaitStrategy};
 use rustix::io::Errno;
-use std::os::fd::{AsFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::{Arc, Weak};
 
 /// See the module.
 pub(crate) struct Select {
     readiness: Arc<dyn Readiness>,
-    /// By the number of the descriptor: the kernel gives the lowest that is free, so this is dense.
-    table: Vec<Place>,
+    queues: Queues,
+    /// By the number of the descriptor: which opened file it stood for when it was last watched.
+    watched: Vec<Weak<Descriptor>>,
     can_start_in_any_thread: bool,
     should_start_interrupt_leader: bool,
-}
-
-/// What waits for one descriptor.
-struct Place {
-    reading: List,
-    writing: List,
-    /// Which opened file the number stood for when it was last watched.
-    watched: Weak<Descriptor>,
-}
-
-impl Place {
-    fn new() -> Self {
-        let queue = || List::new(Membership::Queued);
-        Self { reading: queue(), writing: queue(), watched: Weak::new() }
-    }
-
-    fn queue(&mut self, operation: Operation) -> &mut List {
-        if operation.is_reading() { &mut self.reading } else { &mut self.writing }
-    }
 }
 
 impl Select {
@@ -50,34 +31,37 @@ impl Select {
         let interrupt = any_thread && (interrupt || !readiness.is_edge_triggered());
         Self {
             readiness,
-            table: Vec::new(),
+            queues: Queues::default(),
+            watched: Vec::new(),
             can_start_in_any_thread: any_thread,
             should_start_interrupt_leader: interrupt,
         }
     }
 
-    fn place(&mut self, descriptor: RawFd) -> &mut Place {
-        let number = usize::try_from(descriptor).expect("an open descriptor is not negative");
-        if number >= self.table.len() {
-            self.table.resize_with(number + 1, Place::new);
+    fn watched(&mut self, descriptor: RawFd) -> &mut Weak<Descriptor> {
+        let number = queues::number(descriptor);
+        if number >= self.watched.len() {
+            self.watched.resize_with(number + 1, Weak::new);
         }
-        &mut self.table[number]
+        &mut self.watched[number]
     }
 
     fn start(&mut self, records: &mut Records, index: u32) -> Start {
         let request = &mut records[index].request;
         let operation = request.operation;
+        let descriptor = request.on().as_raw_fd();
         let readiness = Arc::clone(&self.readiness);
-        let place = self.place(request.raw().unwrap_or(0));
-        if place.watched.as_ptr() != Arc::as_ptr(request.on()) {
+        let watched = self.watched(descriptor);
+        if watched.as_ptr() != Arc::as_ptr(request.on()) {
             match readiness.watch(request.on().as_fd()) {
-                Ok(()) => place.watched = Arc::downgrade(request.on()),
+                Ok(()) => *watched = Arc::downgrade(request.on()),
                 // A file, or a device that is never waited for.
                 Err(Errno::PERM) => return Start::Finished(attempt::without_waiting(request)),
                 Err(error) => return Start::Failed(error),
             }
         }
-        let is_first = place.queue(operation).is_empty();
+        let queue = self.queues.of(descriptor, operation);
+        let is_first = queue.is_empty();
         let begins = operation == Operation::Connect && !request.is_connecting;
         if is_first
             && (readiness.is_edge_triggered() || begins)
@@ -85,14 +69,13 @@ impl Select {
         {
             return Start::Finished(outcome);
         }
-        place.queue(operation).push(records, index);
+        queue.push(records, index);
         Start::Started
     }
 
     /// Tries the first of a queue, and the next, until one would have to wait.
     fn serve(&mut self, operations: &mut InProgress<'_>, descriptor: RawFd, reading: bool) {
-        let place = self.place(descriptor);
-        let queue = if reading { &mut place.reading } else { &mut place.writing };
+        let queue = self.queues.of_direction(descriptor, reading);
         while let Some(index) = queue.first() {
             let request = &mut operations.records[index].request;
             let Some(outcome) = attempt::attempt(request) else { break };
@@ -158,20 +141,17 @@ impl Provider for Select {
     fn cancel_aio(&mut self, records: &mut Records, index: u32) -> Cancel {
         let request = &records[index].request;
         let (operation, descriptor) = (request.operation, request.raw().unwrap_or(0));
-        self.place(descriptor).queue(operation).remove(records, index);
+        self.queues.of(descriptor, operation).remove(records, index);
         Cancel::Finished(Outcome::cancelled())
     }
 
     fn settle(&mut self, operations: &mut InProgress<'_>, event: Event) {
-        match event {
-            Event::Ready { descriptor, readable, writable } => {
-                if readable {
-                    self.serve(operations, descriptor, true);
-                }
-                if writable {
-                    self.serve(operations, descriptor, false);
-                }
-            }
+        let Event::Ready { descriptor, readable, writable } = event else { return };
+        if readable {
+            self.serve(operations, descriptor, true);
+        }
+        if writable {
+            self.serve(operations, descriptor, false);
         }
     }
 

@@ -1,0 +1,121 @@
+//! What the kernel needs of an operation besides the buffer, at an address that does not change: the header
+//! of a datagram, and addresses.
+
+use crate::record::{Memory, Request};
+use rustix::net::SocketAddrAny;
+use rustix::net::addr::SocketAddrStorage;
+use std::ptr::NonNull;
+
+/// One area for each record that ever needed one, by its number. They are cached like the records.
+#[derive(Default)]
+pub(super) struct Areas(Vec<Option<NonNull<Area>>>);
+
+// SAFETY: the areas belong to this table, as boxes would; they are pointers only because the kernel writes
+// to them while the table is used.
+unsafe impl Send for Areas {}
+
+/// See the module.
+#[repr(C)]
+struct Area {
+    header: libc::msghdr,
+    span: libc::iovec,
+    address: libc::sockaddr_storage,
+    length: libc::socklen_t,
+}
+
+impl Areas {
+    /// Prepares the header for a datagram: its buffer, and the address of a request that has one, or the
+    /// place for the sender's.
+    pub(super) fn header(&mut self, index: u32, request: &Request) -> *mut libc::msghdr {
+        let area = self.area(index).as_ptr();
+        let has_address = !request.operation.is_reading() && request.address.is_none();
+        let length = self.address(index, request).1;
+        let Memory { .. } = request.memory;
+        // SAFETY: the area is alive, and no operation that uses it is in progress: its record is only about
+        // to start. Only places are taken, no references.
+        unsafe {
+            (*area).span = libc::iovec {
+                iov_base: request.memory.pointer().cast(),
+                iov_len: request.memory.length(),
+            };
+            let header = &raw mut (*area).header;
+            header.write_bytes(0, 1);
+            (*header).msg_iov = &raw mut (*area).span;
+            (*header).msg_iovlen = 1;
+            if !has_address {
+                (*header).msg_name = (&raw mut (*area).address).cast();
+                (*header).msg_namelen = length;
+            }
+            header
+        }
+    }
+
+    /// Writes the address of the request, if it has one, and gives its place and length; else the room.
+    pub(super) fn address(
+        &mut self,
+        index: u32,
+        request: &Request,
+    ) -> (*mut libc::sockaddr, libc::socklen_t, *mut libc::socklen_t) {
+        const ROOM: libc::socklen_t = 128;
+        let area = self.area(index).as_ptr();
+        let length = request.address.as_ref().map_or(ROOM, SocketAddrAny::addr_len);
+        // SAFETY: as in `header`; the address is `length` bytes long, which fit into the storage.
+        unsafe {
+            let address = (&raw mut (*area).address).cast::<u8>();
+            if let Some(wanted) = &request.address {
+                address.copy_from_nonoverlapping(wanted.as_ptr().cast(), length as usize);
+            }
+            (*area).length = length;
+            (address.cast(), length, &raw mut (*area).length)
+        }
+    }
+
+    /// Who sent the datagram, and whether its end is lost. The operation is complete.
+    pub(super) fn received(&mut self, index: u32) -> (Option<SocketAddrAny>, bool) {
+        let area = self.area(index).as_ptr();
+        // SAFETY: the operation is complete, so the kernel writes no more; it has filled the header.
+        let (length, flags) = unsafe { ((*area).header.msg_namelen, (*area).header.msg_flags) };
+        (Self::read(area, length), flags & libc::MSG_TRUNC != 0)
+    }
+
+    /// Who was accepted. The operation is complete.
+    pub(super) fn accepted(&mut self, index: u32) -> Option<SocketAddrAny> {
+        let area = self.area(index).as_ptr();
+        // SAFETY: as above.
+        let length = unsafe { (*area).length };
+        Self::read(area, length)
+    }
+
+    fn read(area: *mut Area, length: libc::socklen_t) -> Option<SocketAddrAny> {
+        // A local socket without a name has no more than its family, or nothing.
+        if length < 4 || length as usize > size_of::<libc::sockaddr_storage>() {
+            return None;
+        }
+        // SAFETY: the kernel has written an address of that length, no operation is in progress any more.
+        Some(unsafe {
+            SocketAddrAny::read((&raw const (*area).address).cast::<SocketAddrStorage>(), length)
+        })
+    }
+
+    fn area(&mut self, index: u32) -> NonNull<Area> {
+        let index = index as usize;
+        if index >= self.0.len() {
+            self.0.resize(index + 1, None);
+        }
+        *self.0[index].get_or_insert_with(|| {
+            // SAFETY: all of it may be zero: numbers and pointers that nobody follows.
+            let area = Box::new(unsafe { std::mem::zeroed::<Area>() });
+            NonNull::from(Box::leak(area))
+        })
+    }
+}
+
+impl Drop for Areas {
+    fn drop(&mut self) {
+        for area in self.0.drain(..).flatten() {
+            // SAFETY: made by `Box::leak` above. The provider is dropped only when nothing is in progress:
+            // a proactor whose kernel does not let go leaks it.
+            drop(unsafe { Box::from_raw(area.as_ptr()) });
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Records travel from list to list without the heap: counted.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod common;
+
+use common::*;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use toroni_proactor::{
+    BufResult, Config, Datagrams, Proactor, ProcessorConfig, ProviderType, WaitType,
+};
+
+struct Counting;
+
+thread_local! { static COUNT: Cell<usize> = const { Cell::new(0) } }
+
+// SAFETY: the system's allocator does all of it; the counter neither allocates nor panics.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let _ = COUNT.try_with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's layout.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's pointer and layout.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn allocations(work: impl FnOnce()) -> usize {
+    let before = COUNT.with(Cell::get);
+    work();
+    COUNT.with(Cell::get) - before
+}
+
+/// One allocation for each operation: the box with the user's buffer and handler, made before the lock is
+/// taken. Whether it is started, deferred, cancelled or completed costs none.
+#[test]
+fn an_operation_costs_the_box_of_its_handler() {
+    let engines = [
+        (ProviderType::Select, WaitType::Native),
+        (ProviderType::Select, WaitType::Epoll),
+        (ProviderType::Uring, WaitType::Native),
+    ];
+    for (provider, wait) in engines {
+        let config = ProcessorConfig {
+            provider,
+            wait,
+            max_operations: Some(50),
+            ..ProcessorConfig::default()
+        };
+        let proactor = Proactor::new(&Config::one(config)).unwrap();
+        let datagrams = Datagrams::bind(&proactor, ANY).unwrap();
+        let to = datagrams.local_address().unwrap();
+        let sender = std::net::UdpSocket::bind(ANY).unwrap();
+        let told = Arc::new(AtomicUsize::new(0));
+        let round = || {
+            // Started and deferred.
+            for _ in 0..100 {
+                let told = Arc::clone(&told);
+                datagrams
+                    .read(Vec::new(), move |_: BufResult<_, Vec<u8>>| {
+                        told.fetch_add(1, Ordering::Relaxed);
+                    })
+                    .unwrap();
+            }
+            // Completed, and then the rest cancelled.
+            for _ in 0..60 {
+                sender.send_to(b"x", to).unwrap();
+            }
+            while told.load(Ordering::Relaxed) < 60 {
+                proactor.handle_events(Some(Duration::from_millis(100)));
+            }
+            datagrams.cancel();
+            while proactor.outstanding() > 0 {
+                proactor.handle_events(Some(Duration::from_millis(100)));
+            }
+            told.store(0, Ordering::Relaxed);
+        };
+        // Tables grow to what is needed.
+        round();
+        round();
+        let counted = allocations(|| (0..10).for_each(|_| round()));
+        assert_eq!(counted, 10 * 100, "{provider:?} {wait:?}");
+        let posted = allocations(|| {
+            for _ in 0..1000 {
+                proactor.post(|| {}).unwrap();
+                proactor.handle_events(Some(Duration::ZERO));
+            }
+        });
+        assert_eq!(posted, 0, "a handler without captures needs no box");
+    }
+}
