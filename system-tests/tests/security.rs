@@ -85,6 +85,22 @@ fn the_default_directory_must_be_safe() {
     where_prepared(&program, made_by_stranger, "").refused(&["belongs to user 61816"]);
 }
 
+/// A directory that somebody chose is used as it is; whoever asks is told what could happen.
+#[test]
+fn the_doctor_sees_whose_directory_it_is() {
+    if !is_root("the_doctor_sees_whose_directory_it_is") {
+        return;
+    }
+    let (_watchdog, root) = (watchdog(), for_all());
+    let said = || run(root.toroni(&["doctor"])).stdout;
+    assert!(said().contains("ok    bus directory"), "{}", said());
+    std::os::unix::fs::chown(root.buses(), Some(STRANGER.id()), None).unwrap();
+    assert!(said().contains("its owner could exchange the buses of others"), "{}", said());
+    std::os::unix::fs::chown(root.buses(), Some(0), None).unwrap();
+    set_mode(&root.buses(), 0o777);
+    assert!(said().contains("everybody may remove the buses of others"), "{}", said());
+}
+
 /// Of a program with more rights than its starter, the starter would choose where it writes.
 #[test]
 fn a_program_with_more_rights_than_its_starter_ignores_the_environment() {

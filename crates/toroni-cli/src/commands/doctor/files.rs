@@ -55,6 +55,13 @@ pub(super) fn directory(directory: &Path) -> Finding {
             format!("chmod 1777 {}", directory.display()),
         );
     }
+    if metadata.uid() != 0 && metadata.uid() != rustix::process::geteuid().as_raw() {
+        return Finding::warn(
+            CHECK,
+            format!("{described}: its owner could exchange the buses of others"),
+            format!("as root: chown root {}; or trust that user", directory.display()),
+        );
+    }
     if !on_memory(directory) {
         return Finding::warn(
             CHECK,
