@@ -258,7 +258,9 @@ impl Publisher {
     /// Publishes a message of `length` bytes that `fill` writes where subscribers will read it.
     ///
     /// `fill` runs under the writer lock: it should be short, and must not touch the bus, which is an
-    /// error ([`PublishError::Reentrant`]). If it panics, nothing is published.
+    /// error ([`PublishError::Reentrant`]). If it panics, nothing is published. If it forks, the child gets
+    /// [`PublishError::Forked`] when it returns there. It must not end its thread without unwinding: the
+    /// lock `lease` would stay taken until the process ends.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
