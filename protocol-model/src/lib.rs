@@ -25,7 +25,7 @@
 //!  points.rs       where the crash points of the library are in the model
 //! ```
 //!
-//! `cargo xtask model` runs it; `cargo xtask model --mistakes` shows each mistake's counterexample.
+//! `cargo xtask model` runs it, in about 10 s; `cargo xtask model --mistakes` shows each mistake's counterexample.
 //!
 //! # What is shown
 //!
@@ -47,6 +47,8 @@
 //!   Writers store them one by one. A slot is read in one step, too; several slots in any order.
 //! - **Topics, names, extensions, descriptors.** A payload is one to three words, of the worst kind: they
 //!   look like headers, or like the end of the stream ([`word`]).
+//! - **Messages in place.** A reader takes its messages by windows and copies.
+//! - **Starts other than the end** of the stream: a start at an old position may lose what comes next.
 //! - **Two looks in a row at the same word** are one, as are the two writes of a position before a sleep.
 //! - **Wrap-around of counters.** Counters that only grow and are only compared are kept as "is it still
 //!   the same".
