@@ -3,8 +3,7 @@
 //! It outlives whoever is killed: what a publisher wrote here before its death is what it was told
 //! had been published.
 
-use rustix::mm::{MapFlags, ProtFlags};
-use std::fs::OpenOptions;
+use crate::shared::words_of;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,6 +12,8 @@ const BYTES: usize = 1 << 16;
 const WORDS: usize = BYTES / 8;
 const PHASE: usize = 0;
 const END: usize = 1;
+const PAUSES: usize = 2;
+const NEXT_ID: usize = 3;
 const FIRST_WORKER: usize = 8;
 const WORDS_OF_WORKER: usize = 2;
 
@@ -41,27 +42,7 @@ impl Board {
     /// If it can be neither opened nor made.
     #[must_use]
     pub fn open(path: &Path) -> Self {
-        let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create(true).truncate(false).open(path);
-        let file = file.expect("a file for the board");
-        file.set_len(BYTES as u64).expect("room for the board");
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping, at an address of the kernel's choice, that is never unmapped; the
-        // file has this size and nobody makes it shorter. The words are only used as atomics, for
-        // which any bits are valid, and a page is aligned for them.
-        let words = unsafe {
-            let start = rustix::mm::mmap(
-                std::ptr::null_mut(),
-                BYTES,
-                protection,
-                MapFlags::SHARED,
-                &file,
-                0,
-            )
-            .expect("a mapping of the board");
-            std::slice::from_raw_parts(start.cast::<AtomicU64>(), WORDS)
-        };
-        Self(words)
+        Self(words_of(path, WORDS))
     }
 
     /// What publishers shall do.
@@ -76,7 +57,27 @@ impl Board {
 
     /// Tells publishers what to do.
     pub fn set_phase(&self, phase: Phase) {
+        if phase != Phase::Run {
+            self.0[PAUSES].fetch_add(1, Ordering::AcqRel);
+        }
         self.0[PHASE].store(phase as u64, Ordering::Release);
+    }
+
+    /// How often publishers were told to pause, or to stop.
+    #[must_use]
+    pub fn pauses(&self) -> u64 {
+        self.0[PAUSES].load(Ordering::Acquire)
+    }
+
+    /// Workers with this number, or above it, have not been started yet; where that is stated.
+    #[must_use]
+    pub fn next_id(&self) -> u32 {
+        u32::try_from(self.0[NEXT_ID].load(Ordering::Acquire)).unwrap_or(u32::MAX)
+    }
+
+    /// States it, before the worker before that number is started.
+    pub fn set_next_id(&self, id: u32) {
+        self.0[NEXT_ID].store(id.into(), Ordering::Release);
     }
 
     /// How many messages the bus has seen in all, when no more will come: subscribers then end.

@@ -8,6 +8,8 @@
 //! - [`payload`]: messages that tell whether they are whole; [`check`]: whether a stream of them is.
 //! - [`worker`]: starts processes of `src/bin/worker`, which publish and receive as fast as they can;
 //!   [`board`]: numbers that they share with the test.
+//! - [`soak`]: hours of all that, each message checked.
+//! - [`options`]: what a program of these tests is told.
 //! - [`wake`]: stamps of messages for those who sleep.
 //! - [`random`], [`watchdog`]: repeatable chance, and an end to tests that hang.
 //!
@@ -17,11 +19,14 @@
 pub mod board;
 pub mod check;
 pub mod info;
+pub mod options;
 pub mod payload;
 pub mod process;
 pub mod program;
 pub mod random;
 pub mod root;
+pub(crate) mod shared;
+pub mod soak;
 pub mod wake;
 pub mod watchdog;
 pub mod worker;

@@ -162,6 +162,11 @@ impl Running {
         }
     }
 
+    /// What it prints, for somebody who reads it beside; nothing is left for [`Self::line`].
+    pub fn take_output(&mut self) -> Option<BufReader<ChildStdout>> {
+        self.stdout.take()
+    }
+
     /// Sends it a signal.
     ///
     /// # Panics
@@ -211,7 +216,11 @@ impl Running {
     /// # Panics
     /// If it does not end.
     pub fn wait(&mut self) -> ExitStatus {
-        let deadline = Instant::now() + PATIENCE;
+        self.wait_within(PATIENCE)
+    }
+
+    fn wait_within(&mut self, patience: Duration) -> ExitStatus {
+        let deadline = Instant::now() + patience;
         let mut pause = Duration::from_micros(50);
         loop {
             if let Some(status) = self.ended() {
@@ -228,6 +237,14 @@ impl Running {
     /// # Panics
     /// If it does not end.
     pub fn finish(&mut self) -> Finished {
+        self.finish_within(PATIENCE)
+    }
+
+    /// As [`Self::finish`], of a program that takes longer.
+    ///
+    /// # Panics
+    /// If it does not end in that time.
+    pub fn finish_within(&mut self, patience: Duration) -> Finished {
         let stdout = self.stdout.take();
         // Beside this thread, so that a program that does not end fails the test.
         let reader = std::thread::spawn(move || {
@@ -237,7 +254,7 @@ impl Running {
             }
             bytes
         });
-        let status = self.wait();
+        let status = self.wait_within(patience);
         let stdout = reader.join().expect("the reader of its output");
         Finished { status, stdout, stderr: self.explained() }
     }

@@ -45,6 +45,12 @@ impl TempRoot {
         Self { path }
     }
 
+    /// All of it.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The directory of buses: what `--dir` and `TORONI_DIR` name.
     #[must_use]
     pub fn buses(&self) -> PathBuf {

@@ -11,14 +11,20 @@ mod fork;
 mod idle;
 mod join;
 mod limits;
-mod options;
 mod probe;
 mod publish;
 mod rouse;
 mod scramble;
+mod soak;
 mod step;
 mod subscribe;
 mod thread;
+mod ways;
+
+/// Where the roles look for them.
+mod options {
+    pub(crate) use system_tests::options::Options;
+}
 
 use options::Options;
 
@@ -43,6 +49,8 @@ fn main() {
         "rouse" => rouse::run(&options),
         "burn" => rouse::burn(),
         "idle" => idle::run(&options),
+        "soak-publish" => soak::publish::run(&options),
+        "soak-subscribe" => soak::subscribe::run(&options),
         role => panic!("no role {role:?}"),
     }
 }

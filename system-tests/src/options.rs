@@ -1,15 +1,21 @@
 //! What a worker is told: `key=value` words.
 
+use crate::board::Board;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::str::FromStr;
-use system_tests::board::Board;
 use toroni::{Bus, BusConfig};
 
-pub(crate) struct Options(HashMap<String, String>);
+/// The words of one program.
+#[derive(Debug)]
+pub struct Options(HashMap<String, String>);
 
 impl Options {
-    pub(crate) fn parse(words: impl Iterator<Item = String>) -> Self {
+    /// Reads them.
+    ///
+    /// # Panics
+    /// If one has no `=`.
+    pub fn parse(words: impl Iterator<Item = String>) -> Self {
         let pair = |word: String| match word.split_once('=') {
             Some((key, value)) => (key.to_owned(), value.to_owned()),
             None => panic!("{word:?} is not key=value"),
@@ -18,29 +24,51 @@ impl Options {
     }
 
     /// A value that must be there.
-    pub(crate) fn get<T: FromStr>(&self, key: &str) -> T {
+    ///
+    /// # Panics
+    /// If it is not, or makes no sense.
+    #[must_use]
+    pub fn get<T: FromStr>(&self, key: &str) -> T {
         self.find(key).unwrap_or_else(|| panic!("no {key}=…"))
     }
 
     /// A value, or its default.
-    pub(crate) fn or<T: FromStr>(&self, key: &str, default: T) -> T {
+    ///
+    /// # Panics
+    /// If it makes no sense.
+    #[must_use]
+    pub fn or<T: FromStr>(&self, key: &str, default: T) -> T {
         self.find(key).unwrap_or(default)
     }
 
-    pub(crate) fn find<T: FromStr>(&self, key: &str) -> Option<T> {
+    /// A value, if it is there.
+    ///
+    /// # Panics
+    /// If it makes no sense.
+    #[must_use]
+    pub fn find<T: FromStr>(&self, key: &str) -> Option<T> {
         let value = self.0.get(key)?;
         Some(value.parse().unwrap_or_else(|_| panic!("{key}={value} cannot be parsed")))
     }
 
     /// The board of the test.
-    pub(crate) fn board(&self) -> Board {
+    ///
+    /// # Panics
+    /// If there is none.
+    #[must_use]
+    pub fn board(&self) -> Board {
         Board::open(&self.get::<PathBuf>("board"))
     }
 
     /// The bus of the test, which exists.
-    pub(crate) fn bus(&self) -> Bus {
+    ///
+    /// # Panics
+    /// If it cannot be opened.
+    #[must_use]
+    pub fn bus(&self) -> Bus {
         let config = BusConfig::new().directory(self.get::<PathBuf>("dir"));
         let config = config.participant_name(format!("worker-{}", self.or("id", 0_u32)));
+        let config = config.timestamps(self.or("timestamps", false));
         config.open_existing(&self.get::<String>("bus")).expect("the bus of the test")
     }
 }

@@ -1,0 +1,90 @@
+//! `toroni-soak key=value …`: the supervisor of the soak; `cargo xtask soak` starts it.
+//!
+//! `seconds`, `seed`, `publishers`, `subscribers`, `lock` (lease, robust), `notify` (futex, datagram,
+//! multicast), `policy` (as `toroni create`), `capacity` (bytes), `calm_ms` (mean time between two
+//! disturbances), `json` (a file), `keep` (a folder for what is wrong), `sabotage` (a role and a mistake,
+//! as in `subscriber:drop`, that must be noticed).
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use system_tests::options::Options;
+use system_tests::soak::figures::ROLES;
+use system_tests::soak::supervisor::{INTERRUPTED, Plan, policy_of, run};
+use toroni::{LockKind, NotifyKind};
+
+fn main() -> ExitCode {
+    let options = Options::parse(std::env::args().skip(1));
+    let plan = plan(&options);
+    // SAFETY: the handler stores to an atomic, and nothing else.
+    unsafe {
+        let handler = interrupted as extern "C" fn(libc::c_int);
+        libc::signal(libc::SIGINT, handler as libc::sighandler_t);
+        libc::signal(libc::SIGTERM, handler as libc::sighandler_t);
+    }
+    println!("{plan:?}");
+    println!("seed {}: repeats the choices, not when the processes run", plan.seed);
+    let outcome = run(&plan);
+    print!("\n{}", outcome.figures.table());
+    if let Some(path) = options.find::<PathBuf>("json") {
+        let text = format!("{:#}\n", outcome.figures.json());
+        if let Err(error) = std::fs::write(&path, text) {
+            eprintln!("cannot write {}: {error}", path.display());
+            return ExitCode::FAILURE;
+        }
+    }
+    let violations = &outcome.figures.violations;
+    if violations.is_empty() {
+        println!("\nnothing wrong");
+        return ExitCode::SUCCESS;
+    }
+    println!();
+    for violation in violations {
+        println!("VIOLATION {violation}");
+    }
+    println!("seed {}", plan.seed);
+    if let Some(kept) = &outcome.kept {
+        println!("the bus and what each worker saw last are kept in {}", kept.display());
+    }
+    ExitCode::FAILURE
+}
+
+extern "C" fn interrupted(_: libc::c_int) {
+    INTERRUPTED.store(true, Ordering::Relaxed);
+}
+
+fn plan(options: &Options) -> Plan {
+    let clock = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    let word = |key: &str, default: &str| options.or(key, default.to_owned());
+    let lock = match word("lock", "lease").as_str() {
+        "lease" => LockKind::Lease,
+        "robust" => LockKind::Robust,
+        lock => panic!("no lock {lock:?}"),
+    };
+    let notify = match word("notify", "futex").as_str() {
+        "futex" => NotifyKind::Futex,
+        "datagram" => NotifyKind::Datagram,
+        "multicast" => NotifyKind::Multicast { group: None },
+        notify => panic!("no notifier {notify:?}"),
+    };
+    let policy = policy_of(&word("policy", "wait:100ms"));
+    let sabotage = options.find::<String>("sabotage").map(|words| {
+        let (role, what) = words.split_once(':').expect("sabotage=ROLE:WHAT");
+        let role = ROLES.iter().position(|one| *one == role).expect("a role");
+        (role, what.to_owned())
+    });
+    Plan {
+        duration: Duration::from_secs(options.or("seconds", 60)),
+        seed: options.or("seed", clock.as_secs() << 20 ^ u64::from(clock.subsec_nanos())),
+        publishers: options.or::<u32>("publishers", 4).max(3),
+        subscribers: options.or::<u32>("subscribers", 6).max(4),
+        lock,
+        notify,
+        policy: policy.unwrap_or_else(|error| panic!("{error}")),
+        capacity: options.or("capacity", 1 << 20),
+        calm: Duration::from_millis(options.or("calm_ms", 100)),
+        sabotage,
+        keep: options.or("keep", std::env::temp_dir().join("toroni-soak")),
+    }
+}

@@ -1,0 +1,223 @@
+//! `soak-publish`: messages of all lanes, in all ways, at one of several paces.
+
+use super::measure::Measure;
+use super::{Lines, descriptors};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::time::Duration;
+use system_tests::Random;
+use system_tests::board::Phase;
+use system_tests::options::Options;
+use system_tests::soak::cell::{Cell, Count};
+use system_tests::soak::mix::Lane;
+use system_tests::soak::report::Event;
+use system_tests::soak::source::Source;
+use system_tests::soak::witness::Kind;
+use system_tests::worker::GROUP;
+use toroni::{Bus, Policy, PublishError, Publisher};
+
+pub(crate) fn run(options: &Options) {
+    let mut random = Random::new(options.get("seed"));
+    let (board, cell) = (options.board(), Cell::open(&options.get::<PathBuf>("cell")));
+    let mut lines = Lines::default();
+    let mut source = Source::new(options.get("id"));
+    let rejoin_after: u64 = options.or("rejoin", u64::MAX);
+    let mut sabotage: Option<String> = options.find("sabotage");
+    let mut measure = Measure::new();
+    let mut descriptors_before = None;
+    let mut is_first = true;
+    'join: loop {
+        let mut publishing = Publishing::new(options);
+        if is_first {
+            lines.add(&Event::Ready);
+            lines.send();
+        }
+        let mut pace = Pace::new(options);
+        let first = source.counter();
+        while source.counter() - first < rejoin_after {
+            match board.phase() {
+                Phase::Run => {}
+                Phase::Pause => {
+                    std::thread::sleep(Duration::from_micros(500));
+                    continue;
+                }
+                Phase::Stop => break 'join,
+            }
+            if cell.get(Count::Leave) != 0 {
+                break 'join;
+            }
+            let call = publishing.choose(&source, &mut random);
+            measure.begin(&board, &cell, || publishing.waited_ns());
+            let outcome = publishing.publish(&call);
+            if let Some(stall) = measure.end(&board, &cell, || publishing.waited_ns()) {
+                lines.add(&Event::Stall(stall));
+                lines.send();
+            }
+            match outcome {
+                Ok(count) => source.advance(call.lane, count),
+                Err(error) => lines.fail(Kind::Failed, &format!("{call:?}: {error}")),
+            }
+            if sabotage.as_deref() == Some("skip") && source.counter() > 1000 {
+                source.advance(Lane::Small, 1);
+                sabotage = None;
+            }
+            if sabotage.as_deref() == Some("die") && source.counter() > 1000 {
+                std::process::exit(3);
+            }
+            cell.set(Count::Messages, source.counter());
+            pace.rest(&mut random);
+        }
+        drop(publishing);
+        let now = descriptors();
+        let before = *descriptors_before.get_or_insert(now);
+        if now > before {
+            let evidence = format!("{now} descriptors after leaving, {before} the first time");
+            lines.fail(Kind::Failed, &evidence);
+        }
+        cell.add(Count::Rejoins, 1);
+        is_first = false;
+    }
+    lines.add(&Event::Done(source.counter()));
+    lines.send();
+}
+
+/// One call of the library.
+#[derive(Debug)]
+struct Call {
+    lane: Lane,
+    topic: String,
+    way: &'static str,
+    count: usize,
+}
+
+struct Publishing {
+    bus: Bus,
+    name: String,
+    worker: u32,
+    place: u32,
+    policy: Option<Policy>,
+    longest: usize,
+    publishers: HashMap<String, Publisher>,
+    buffers: Vec<Vec<u8>>,
+}
+
+impl Publishing {
+    fn new(options: &Options) -> Self {
+        let worker = options.get("id");
+        let hasty: bool = options.or("hasty", false);
+        Self {
+            bus: options.bus(),
+            name: format!("worker-{worker}"),
+            worker,
+            place: options.get("place"),
+            policy: hasty.then_some(Policy::Overwrite),
+            longest: options.get("longest"),
+            publishers: HashMap::new(),
+            buffers: vec![Vec::new(); GROUP],
+        }
+    }
+
+    /// Chooses what to publish next, and writes it into the buffers.
+    fn choose(&mut self, source: &Source, random: &mut Random) -> Call {
+        let lane = match random.index(100) {
+            0..45 => Lane::Small,
+            45..50 => Lane::Large,
+            50..70 => Lane::Tiny,
+            70..80 => Lane::Tree,
+            _ => Lane::Many,
+        };
+        let ways: &[&str] = match lane {
+            // No label, no batch.
+            Lane::Tiny => &["single", "try", "burst", "with"],
+            Lane::Large => &["single", "with", "timeout"],
+            _ => &["single", "single", "try", "timeout", "batch", "burst", "with"],
+        };
+        let way = ways[random.index(ways.len())];
+        let count = if matches!(way, "batch" | "burst") { 1 + random.index(GROUP) } else { 1 };
+        for (ahead, buffer) in self.buffers.iter_mut().take(count).enumerate() {
+            let length = match lane {
+                Lane::Large => random.index(self.longest) + 1,
+                Lane::Tiny => random.index(18),
+                _ => random.length(700),
+            };
+            let batch = if way == "batch" { count } else { 0 };
+            source.compose(lane, ahead, batch, length, buffer);
+        }
+        let topic = lane.topic(self.place, self.worker, random.number());
+        Call { lane, topic, way, count }
+    }
+
+    /// Makes the call, and again if it was not made in time. How many messages were published.
+    fn publish(&mut self, call: &Call) -> Result<usize, String> {
+        let Self { bus, policy, publishers, buffers, .. } = self;
+        let publisher = match publishers.get(&call.topic) {
+            Some(publisher) => publisher,
+            None => {
+                let publisher = bus.publisher(&call.topic).map_err(|error| error.to_string())?;
+                let mut publisher = publisher.to_descendants(call.lane == Lane::Tree);
+                if let Some(policy) = *policy {
+                    let hasty = publisher.with_policy(policy);
+                    publisher = hasty.map_err(|error| error.to_string())?;
+                }
+                publishers.entry(call.topic.clone()).or_insert(publisher)
+            }
+        };
+        let (group, message) = (&buffers[..call.count], &buffers[0]);
+        let outcome = match call.way {
+            "try" => publisher.try_publish(message),
+            "timeout" => publisher.publish_timeout(message, Duration::from_millis(3)),
+            "batch" => publisher.publish_batch(group),
+            "burst" => publisher.burst(group).map_err(|error| error.source),
+            "with" => publisher.publish_with(message.len(), |bytes| {
+                // In two parts: whoever is killed in between leaves half of it.
+                let half = message.len() / 2;
+                bytes.write(0, &message[..half]);
+                bytes.write(half, &message[half..]);
+            }),
+            _ => publisher.publish(message),
+        };
+        let outcome = match outcome {
+            Err(PublishError::Busy | PublishError::Full | PublishError::Timeout) => {
+                publisher.publish(message)
+            }
+            outcome => outcome,
+        };
+        outcome.map(|()| call.count).map_err(|error| error.to_string())
+    }
+
+    /// How long the policy has made this participant wait.
+    fn waited_ns(&self) -> u64 {
+        let Ok(stats) = self.bus.stats() else { return 0 };
+        let publishers = stats.publishers.unwrap_or_default();
+        let me = publishers.iter().find(|one| one.name == self.name);
+        me.map_or(0, |me| u64::try_from(me.waited.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+/// How fast a publisher publishes.
+struct Pace {
+    word: String,
+    left: u64,
+}
+
+impl Pace {
+    fn new(options: &Options) -> Self {
+        Self { word: options.or("pace", "fast".to_owned()), left: 0 }
+    }
+
+    fn rest(&mut self, random: &mut Random) {
+        match self.word.as_str() {
+            "fast" => {}
+            "slow" => std::thread::sleep(Duration::from_micros(random.between(50, 3000))),
+            _ => {
+                self.left = match self.left.checked_sub(1) {
+                    Some(left) => left,
+                    None => {
+                        std::thread::sleep(Duration::from_micros(random.between(200, 20_000)));
+                        random.between(1, 500)
+                    }
+                }
+            }
+        }
+    }
+}

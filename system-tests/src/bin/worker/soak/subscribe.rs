@@ -1,0 +1,225 @@
+//! `soak-subscribe`: receives in one way after the other, checks every message, and reports.
+
+use super::measure::Measure;
+use super::sabotage::Sabotage;
+use super::{Lines, descriptors};
+use crate::subscribe::{Laziness, wait_strategy};
+use crate::ways::{Receiver, Sink, Wish, patterns_of};
+use std::path::PathBuf;
+use system_tests::Random;
+use system_tests::board::{Board, Phase};
+use system_tests::options::Options;
+use system_tests::soak::cell::{Cell, Count};
+use system_tests::soak::mix::Filter;
+use system_tests::soak::report::Event;
+use system_tests::soak::witness::{Delivery, Kind, Witness};
+use toroni::{OpenError, ReceiveError, Start};
+
+/// Messages between two reports.
+const REPORT_EVERY: u64 = 256;
+
+pub(crate) fn run(options: &Options) {
+    let mut random = Random::new(options.get("seed"));
+    let mut watching = Watching {
+        board: options.board(),
+        cell: Cell::open(&options.get::<PathBuf>("cell")),
+        lines: Lines::default(),
+        witness: Witness::new(Filter::ALL, 0),
+        filter: 0,
+        laziness: Laziness::new(options),
+        measure: Measure::new(),
+        sabotage: Sabotage::new(options.find("sabotage")),
+        received: 0,
+        left_at: None,
+    };
+    let rejoin_after: u64 = options.or("rejoin", u64::MAX);
+    let mut descriptors_before = None;
+    let mut is_first = true;
+    loop {
+        watching.subscribe(options, &mut random, is_first, rejoin_after);
+        let now = descriptors();
+        let before = *descriptors_before.get_or_insert(now);
+        if now > before {
+            let evidence = format!("{now} descriptors after leaving, {before} the first time");
+            watching.lines.fail(Kind::Failed, &evidence);
+        }
+        if watching.is_told_to_end() {
+            break;
+        }
+        watching.cell.add(Count::Rejoins, 1);
+        is_first = false;
+    }
+    watching.lines.add(&Event::Done(watching.received));
+    watching.lines.send();
+}
+
+struct Watching {
+    board: Board,
+    cell: Cell,
+    lines: Lines,
+    witness: Witness,
+    filter: usize,
+    laziness: Laziness,
+    measure: Measure,
+    sabotage: Sabotage,
+    received: u64,
+    /// Where it left the stream, if it wants to go on there.
+    left_at: Option<u64>,
+}
+
+impl Watching {
+    /// One subscription, from joining to leaving.
+    fn subscribe(&mut self, options: &Options, random: &mut Random, is_first: bool, most: u64) {
+        let bus = options.bus();
+        // What is not told is chosen.
+        let chosen = |key: &str, random: &mut Random, among: &[&str]| {
+            let chosen = among[random.index(among.len())].to_owned();
+            options.or(key, chosen)
+        };
+        let ways: &[&str] = if cfg!(feature = "async") {
+            &["block", "receive", "try", "poll", "borrow", "run", "router", "async"]
+        } else {
+            &["block", "receive", "try", "poll", "borrow", "run", "router"]
+        };
+        let how = chosen("how", random, ways);
+        let wait = chosen("wait", random, &["backoff", "backoff", "block", "yield"]);
+        let left_at = self.left_at.take();
+        if left_at.is_none() {
+            let filter = random.index(2 * Filter::CHOICES.len());
+            let filter = if filter < Filter::CHOICES.len() { filter } else { 0 };
+            self.filter = options.or("filter", filter);
+        }
+        let filter = Filter::CHOICES[self.filter];
+        // A router begins at the end, wherever it left.
+        let start = match left_at {
+            Some(position) if how != "router" => Start::Position(position),
+            _ if random.index(4) == 0 => Start::Oldest,
+            _ => Start::Latest,
+        };
+        let mut wish = Wish {
+            patterns: patterns_of(filter, &how),
+            start,
+            gating: options.or("gating", random.index(6) > 0),
+            wait: wait_strategy(&wait),
+        };
+        let opened = loop {
+            match Receiver::open(&bus, &how, &wish) {
+                // One that was killed has not given its slot back yet: its lease goes a moment later.
+                Err(OpenError::TooManySubscribers { .. }) if !is_first => {
+                    std::thread::sleep(std::time::Duration::from_millis(5));
+                }
+                // It was away for too long.
+                Err(OpenError::PositionLost { .. }) => wish.start = Start::Oldest,
+                opened => break opened,
+            }
+        };
+        let mut receiver = match opened {
+            Ok(receiver) => receiver,
+            Err(error) => self.lines.fail(Kind::Failed, &format!("cannot subscribe: {error}")),
+        };
+        // Who goes on where it left misses nothing.
+        if !matches!(wish.start, Start::Position(_)) || how == "router" {
+            self.witness = Witness::new(filter, self.board.next_id());
+        }
+        self.measure.forget();
+        if is_first {
+            self.lines.add(&Event::Ready);
+            self.lines.send();
+        }
+        let first = self.received;
+        while !self.is_over() && self.received - first < most {
+            if self.cell.get(Count::Leave) != 0 {
+                break;
+            }
+            match receiver.step(self) {
+                Ok(()) => {}
+                Err(ReceiveError::Lapped { lost_messages, lost_bytes }) => {
+                    self.lose(lost_messages, lost_bytes);
+                }
+                Err(error) => self.lines.fail(Kind::Failed, &format!("receive: {error}")),
+            }
+        }
+        if self.is_over()
+            && let Some(end) = self.board.end()
+            && let Err(violation) = self.witness.finish(end)
+        {
+            self.lines.fail(violation.kind, &violation.evidence);
+        }
+        self.give_back();
+        self.report();
+        self.left_at = (random.index(2) == 0).then(|| receiver.subscriber().position());
+    }
+
+    fn is_told_to_end(&self) -> bool {
+        self.board.end().is_some() || self.cell.get(Count::Leave) != 0
+    }
+
+    /// The supervisor's last words reach everybody.
+    fn is_over(&self) -> bool {
+        let Some(end) = self.board.end() else { return false };
+        self.witness.next().is_some_and(|next| next >= end)
+    }
+
+    fn lose(&mut self, messages: u64, bytes: u64) {
+        self.give_back();
+        self.cell.add(Count::Lapses, 1);
+        self.cell.add(Count::Lost, messages);
+        if let Some(messages) = self.sabotage.on_loss(messages) {
+            self.witness.lose(messages, bytes, self.board.next_id());
+        }
+        self.measure.forget();
+    }
+
+    fn check(&mut self, delivery: &Delivery<'_>) {
+        self.cell.note(delivery);
+        if let Err(violation) = self.witness.take(delivery) {
+            self.lines.fail(violation.kind, &violation.evidence);
+        }
+    }
+
+    fn give_back(&mut self) {
+        let mut sabotage = std::mem::take(&mut self.sabotage);
+        sabotage.give_back(|delivery| self.check(delivery));
+        self.sabotage = sabotage;
+    }
+
+    fn report(&mut self) {
+        // First how far publishers are: where the order is known, so is this.
+        for (worker, progress) in self.witness.take_progress() {
+            self.lines.add(&Event::Progress(worker, progress));
+        }
+        for stretch in self.witness.take_stretches() {
+            self.lines.add(&Event::Stretch(self.filter, stretch));
+        }
+        self.lines.send();
+    }
+}
+
+impl Sink for Watching {
+    fn take(&mut self, delivery: &Delivery<'_>) {
+        if let Some(stall) = self.measure.end(&self.board, &self.cell, || 0) {
+            self.lines.add(&Event::Stall(stall));
+        }
+        let mut sabotage = std::mem::take(&mut self.sabotage);
+        sabotage.pass(delivery, |delivery| self.check(delivery));
+        self.sabotage = sabotage;
+        self.received += 1;
+        self.cell.set(Count::Messages, self.received);
+        if self.received.is_multiple_of(REPORT_EVERY) {
+            self.report();
+        }
+        self.laziness.idle();
+        // Who asks for everything always has something to receive.
+        if self.witness.sees_all() {
+            self.measure.begin(&self.board, &self.cell, || 0);
+        }
+    }
+
+    /// There was no message. While publishers pause, none is missed.
+    fn nothing(&mut self) {
+        if self.board.phase() != Phase::Run {
+            self.measure.forget();
+        }
+        self.report();
+    }
+}

@@ -1,0 +1,187 @@
+//! Numbers of one worker, in a file that outlives it.
+
+use super::stalls::{BUCKETS, bucket};
+use super::witness::Delivery;
+use crate::shared::words_of;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Messages that a trail remembers.
+const TRAIL: usize = 4096;
+const WORDS_OF_TRAIL: usize = 4;
+const TIMES: usize = 16;
+const TRAIL_START: usize = TIMES + BUCKETS;
+const WORDS: usize = TRAIL_START + TRAIL * WORDS_OF_TRAIL;
+
+/// What a worker counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Count {
+    /// Messages that it was told to be published, or that it received.
+    Messages,
+    /// How often it has left the bus and joined it again.
+    Rejoins,
+    /// How often it was told of a loss, and how many messages that was.
+    Lapses,
+    /// See there.
+    Lost,
+    /// Its longest stall, in nanoseconds.
+    LongestStall,
+    /// Raised by the supervisor before it stops the worker, and when it goes on: what it measured
+    /// meanwhile is no stall.
+    Disturbed,
+    /// Not 0: the worker shall end in order.
+    Leave,
+    /// Messages that the trail was told of.
+    Trail,
+}
+
+/// A worker's view of its cell.
+pub struct Cell(&'static [AtomicU64]);
+
+/// What a supervisor reads of a cell, also of a dead worker's.
+#[derive(Debug)]
+pub struct CellFile(File);
+
+impl Cell {
+    /// Opens the cell in this file; makes it if it is not there.
+    ///
+    /// # Panics
+    /// If it cannot be mapped.
+    #[must_use]
+    pub fn open(path: &Path) -> Self {
+        Self(words_of(path, WORDS))
+    }
+
+    /// A count.
+    #[must_use]
+    pub fn get(&self, count: Count) -> u64 {
+        self.0[count as usize].load(Ordering::Acquire)
+    }
+
+    /// States a count.
+    pub fn set(&self, count: Count, value: u64) {
+        self.0[count as usize].store(value, Ordering::Release);
+    }
+
+    /// Adds to a count.
+    pub fn add(&self, count: Count, more: u64) {
+        self.set(count, self.get(count) + more);
+    }
+
+    /// Counts a time, in nanoseconds.
+    pub fn add_time(&self, ns: u64) {
+        let word = &self.0[TIMES + bucket(ns)];
+        word.store(word.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        if ns > self.get(Count::LongestStall) {
+            self.set(Count::LongestStall, ns);
+        }
+    }
+
+    /// Remembers a message, for a post-mortem: sequence, position, length, and its first bytes.
+    pub fn note(&self, delivery: &Delivery<'_>) {
+        let number = self.get(Count::Trail);
+        let place = usize::try_from(number % TRAIL as u64).unwrap_or(0);
+        let words = &self.0[TRAIL_START + place * WORDS_OF_TRAIL..][..WORDS_OF_TRAIL];
+        let mut head = [0; 8];
+        let length = delivery.payload.len().min(8);
+        head[..length].copy_from_slice(&delivery.payload[..length]);
+        let values = [
+            delivery.sequence,
+            delivery.position,
+            delivery.payload.len() as u64,
+            u64::from_le_bytes(head),
+        ];
+        for (word, value) in words.iter().zip(values) {
+            word.store(value, Ordering::Relaxed);
+        }
+        self.set(Count::Trail, number + 1);
+    }
+}
+
+impl CellFile {
+    /// Makes the cell of a new worker.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn create(path: &Path) -> std::io::Result<Self> {
+        let mut options = std::fs::OpenOptions::new();
+        let file = options.read(true).write(true).create_new(true).open(path)?;
+        file.set_len(WORDS as u64 * 8)?;
+        Ok(Self(file))
+    }
+
+    /// A count.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn get(&self, count: Count) -> std::io::Result<u64> {
+        Ok(self.words(count as usize, 1)?[0])
+    }
+
+    /// Tells the worker that it is about to be stopped, or goes on.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn disturb(&self) -> std::io::Result<()> {
+        self.set(Count::Disturbed, self.get(Count::Disturbed)? + 1)
+    }
+
+    /// Tells the worker to end in order.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn ask_to_leave(&self) -> std::io::Result<()> {
+        self.set(Count::Leave, 1)
+    }
+
+    /// The counts of times, in the order of [`bucket`].
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn times(&self) -> std::io::Result<Vec<u64>> {
+        self.words(TIMES, BUCKETS)
+    }
+
+    fn set(&self, count: Count, value: u64) -> std::io::Result<()> {
+        self.0.write_all_at(&value.to_ne_bytes(), count as u64 * 8)
+    }
+
+    fn words(&self, start: usize, count: usize) -> std::io::Result<Vec<u64>> {
+        let mut bytes = vec![0; count * 8];
+        self.0.read_exact_at(&mut bytes, start as u64 * 8)?;
+        let (words, _) = bytes.as_chunks::<8>();
+        Ok(words.iter().map(|word| u64::from_ne_bytes(*word)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TempRoot;
+
+    #[test]
+    fn the_supervisor_reads_what_the_worker_counted() {
+        let root = TempRoot::new();
+        let path = root.file("cell");
+        let file = CellFile::create(&path).unwrap();
+        let cell = Cell::open(&path);
+        cell.set(Count::Messages, 7);
+        cell.add(Count::Messages, 2);
+        cell.add_time(1000);
+        cell.add_time(10);
+        file.disturb().unwrap();
+        assert_eq!(cell.get(Count::Disturbed), 1);
+        assert_eq!(file.get(Count::Messages).unwrap(), 9);
+        assert_eq!(file.get(Count::LongestStall).unwrap(), 1000);
+        let times = file.times().unwrap();
+        assert_eq!((times[bucket(1000)], times[bucket(10)]), (1, 1));
+        let delivery =
+            Delivery { sequence: 1, position: 2, next_position: None, topic: "", payload: b"abc" };
+        for _ in 0..2 * TRAIL {
+            cell.note(&delivery);
+        }
+        assert_eq!(cell.get(Count::Trail), 2 * TRAIL as u64);
+    }
+}
