@@ -16,6 +16,7 @@ mod model;
 mod msrv;
 mod mutants;
 mod peers;
+mod soak;
 
 use std::process::ExitCode;
 
@@ -44,6 +45,8 @@ enum Task {
     Crash(crash::Options),
     /// Kills a thousand publishers and subscribers at random moments, for each kind of lock
     Kill(kill::Options),
+    /// Publishers and subscribers that are killed, stopped, and come and go; every message is checked
+    Soak(soak::Options),
     /// The trials of any bytes under libFuzzer: topics, hostile files, input, lists of operations
     Fuzz(fuzz::Options),
     /// The loom models: every interleaving that the memory model allows, within their bounds
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
         Task::Deny(options) => deny::run(&options),
         Task::Crash(options) => crash::run(&options),
         Task::Kill(options) => kill::run(&options),
+        Task::Soak(options) => soak::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),
         Task::Loom(options) => loom::run(&options),
         Task::Model(options) => model::run(&options),

@@ -1,0 +1,80 @@
+//! `cargo xtask soak`: publishers and subscribers that are killed, stopped, and come and go, with every
+//! message checked, for as long as you like.
+//!
+//! In a profile of its own: as fast as a release, with the library's own asserts. With the feature
+//! `async`, which nothing else in the workspace must be built with by accident.
+
+use clap::Args;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::command::{Failure, cargo, run as run_command};
+use crate::metadata;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// How many minutes
+    #[arg(long, value_name = "N", conflicts_with = "seconds")]
+    minutes: Option<u64>,
+    /// How many seconds, in place of minutes; 60 if neither is given
+    #[arg(long, value_name = "N")]
+    seconds: Option<u64>,
+    /// Repeats the choices of an earlier run
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
+    /// Publishers at a time, from 3
+    #[arg(long, value_name = "P", default_value_t = 4)]
+    publishers: u32,
+    /// Subscribers at a time, from 4
+    #[arg(long, value_name = "Q", default_value_t = 6)]
+    subscribers: u32,
+    /// Kind of writer lock: lease or robust
+    #[arg(long, default_value = "lease")]
+    lock: String,
+    /// Notifier: futex, datagram or multicast
+    #[arg(long, default_value = "futex")]
+    notify: String,
+    /// Policy: wait:100ms, wait:forever, overwrite, bounded:50ms/1s
+    #[arg(long, default_value = "wait:100ms")]
+    policy: String,
+    /// Bytes of the ring, a power of two from 65536
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
+    capacity: u64,
+    /// Mean time between two disturbances, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 100)]
+    calm_ms: u64,
+    /// A mistake for one worker to make, which must be noticed: subscriber:drop, publisher:skip …
+    #[arg(long, value_name = "ROLE:WHAT")]
+    sabotage: Option<String>,
+    /// Writes the figures as JSON, too
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    let target = metadata::members()?.target_directory;
+    let mut build = cargo(["build", "--locked", "--profile", "soak", "-p", "system-tests"]);
+    run_command(build.args(["--bins", "--features", "system-tests/async"]))?;
+
+    let minutes = options.minutes.map(|minutes| minutes * 60);
+    let mut soak = Command::new(target.join("soak/toroni-soak"));
+    soak.arg(format!("seconds={}", minutes.or(options.seconds).unwrap_or(60)))
+        .arg(format!("publishers={}", options.publishers))
+        .arg(format!("subscribers={}", options.subscribers))
+        .arg(format!("lock={}", options.lock))
+        .arg(format!("notify={}", options.notify))
+        .arg(format!("policy={}", options.policy))
+        .arg(format!("capacity={}", options.capacity))
+        .arg(format!("calm_ms={}", options.calm_ms))
+        .arg(format!("keep={}", target.join("soak-kept").display()));
+    if let Some(seed) = options.seed {
+        soak.arg(format!("seed={seed}"));
+    }
+    if let Some(sabotage) = &options.sabotage {
+        soak.arg(format!("sabotage={sabotage}"));
+    }
+    if let Some(json) = &options.json {
+        soak.arg(format!("json={}", json.display()));
+    }
+    run_command(&mut soak)
+}
