@@ -1,20 +1,23 @@
 //! `cargo xtask mutants`: tests of the tests.
 //!
 //! Each mutant is one known way to get the protocol wrong. It stands in the library's source, at the
-//! place where the mistake would be made, under `#[cfg(toroni_mutant = "NAME")]`. This task compiles
-//! the library's own tests once without and once with each mutant; the first must pass, the second
-//! must fail. A mutant that survives is a promise that no test holds.
+//! place where the mistake would be made, behind `mutant("NAME")`. This task compiles the library's own
+//! tests, and its models, once with all mutants in them, runs those of the table without any, which must
+//! pass, and then each of them with its mutant, which must fail. A mutant that survives is a promise
+//! that no test holds; a model that catches none shows nothing.
 
 mod harness;
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use clap::Args;
 
-use self::harness::{Harness, Verdict};
+use self::harness::{Harness, Run, Verdict};
 use self::table::{Checker, MUTANTS, Mutant};
 use crate::command::Failure;
 use crate::{directions, metadata};
@@ -26,6 +29,9 @@ pub(crate) struct Options {
     /// Only print the table
     #[arg(long)]
     list: bool,
+    /// Mutants that run at a time; default: one a core
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
 }
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
@@ -35,50 +41,121 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let mutants: Vec<&Mutant> = MUTANTS.iter().filter(wanted).collect();
     if options.list {
         for mutant in &mutants {
-            println!("{:<28} {:<10} {}", mutant.name, mutant.checker.title(), mutant.mistake);
+            println!("{:<34} {}", mutant.name, mutant.mistake);
+            for checker in mutant.noticed_by {
+                println!("{:<34}   {}", "", checker.title());
+            }
         }
         return Ok(());
     }
     every_mutant_stands_in_the_source(&mutants)?;
 
-    let mut sound = BTreeMap::new();
-    let mut survivors = Vec::new();
-    let mut lines = Vec::new();
-    for mutant in mutants {
-        let checker = mutant.checker;
-        let count = match sound.get(&checker) {
-            Some(count) => *count,
-            None => {
-                println!("\n== without a mutant: {}", checker.title());
-                let count = passes_without_mutant(checker)?;
-                sound.insert(checker, count);
-                count
+    let runs: Vec<(&Mutant, Checker)> = mutants
+        .iter()
+        .flat_map(|mutant| mutant.noticed_by.iter().map(|checker| (*mutant, *checker)))
+        .collect();
+    let models = Kind::build(&runs, |checker| matches!(checker, Checker::Loom(_)))?;
+    let tests = Kind::build(&runs, |checker| matches!(checker, Checker::Tests(_)))?;
+
+    let jobs = options.jobs.or_else(|| thread::available_parallelism().ok().map(Into::into));
+    let queue = Mutex::new(runs.iter().enumerate());
+    let done = Mutex::new(BTreeMap::new());
+    let work = || -> Result<(), Failure> {
+        loop {
+            let next = queue.lock().map_or(None, |mut queue| queue.next());
+            let Some((number, (mutant, checker))) = next else { return Ok(()) };
+            let kind = if checker.is_model() { &models } else { &tests };
+            let start = Instant::now();
+            let verdict = kind.verdict(mutant, *checker)?;
+            println!("{:<34} {verdict} ({:.1} s)", mutant.name, start.elapsed().as_secs_f64());
+            if let Ok(mut done) = done.lock() {
+                done.insert(number, (verdict, start.elapsed()));
             }
-        };
-        println!("\n== {}: {}", mutant.name, mutant.mistake);
-        let verdict = Harness::build(checker, Some(mutant.name))?.run(checker)?;
-        if matches!(verdict, Verdict::Passed { .. }) {
-            survivors.push(mutant.name);
         }
-        lines.push(format!("{:<28} {verdict} (of {count}, {})", mutant.name, checker.title()));
-    }
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..jobs.unwrap_or(1).max(1)).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_for_each(|worker| {
+            worker.join().map_err(|_| Failure("a worker of this task panicked".to_owned()))?
+        })
+    })?;
+    let done = done.into_inner().map_err(|_| Failure("a worker panicked".to_owned()))?;
+    summarise(&runs, &done)
+}
+
+fn summarise(
+    runs: &[(&Mutant, Checker)],
+    done: &BTreeMap<usize, (Verdict, Duration)>,
+) -> Result<(), Failure> {
     println!("\n== mutants");
-    lines.iter().for_each(|line| println!("{line}"));
+    let mut survivors = Vec::new();
+    for (number, (verdict, time)) in done {
+        let (mutant, checker) = runs[*number];
+        println!("{:>7.1} s  {:<34} {verdict}", time.as_secs_f64(), mutant.name);
+        if matches!(verdict, Verdict::Passed { .. }) {
+            survivors.push(format!("{} not by {}", mutant.name, checker.title()));
+        }
+    }
     if survivors.is_empty() {
         return Ok(());
     }
-    Err(Failure(format!("no test notices {}", survivors.join(", "))))
+    Err(Failure(format!("not noticed: {}", survivors.join(", "))))
 }
 
-/// Else a test that fails for another reason, or a filter that matches nothing, would count as a
-/// mutant noticed.
-fn passes_without_mutant(checker: Checker) -> Result<usize, Failure> {
-    match Harness::build(checker, None)?.run(checker)? {
-        Verdict::Passed { count: 0 } => {
-            Err(Failure(format!("no test matches the filter of {}", checker.title())))
+/// The models, or the ordinary tests, of the table.
+struct Kind {
+    harness: Option<Harness>,
+    /// The full names of the tests that each name of the table stands for.
+    tests: BTreeMap<&'static str, Vec<String>>,
+}
+
+impl Kind {
+    /// Compiles them, if there are any, and demands that they pass without a mutant: else a test that
+    /// fails for another reason, or a name that no test has, would count as a mutant noticed.
+    fn build(
+        runs: &[(&Mutant, Checker)],
+        is_mine: impl Fn(&Checker) -> bool,
+    ) -> Result<Self, Failure> {
+        let checkers: Vec<Checker> =
+            runs.iter().map(|(_, checker)| *checker).filter(is_mine).collect();
+        let mut tests = BTreeMap::new();
+        let Some(first) = checkers.first() else { return Ok(Self { harness: None, tests }) };
+        let harness = Harness::build(*first)?;
+        let known = harness.tests()?;
+        for name in checkers.iter().map(|checker| checker.name()) {
+            let is_meant = |test: &&String| {
+                test.strip_suffix(name).is_some_and(|path| path.is_empty() || path.ends_with("::"))
+            };
+            let meant: Vec<String> = known.iter().filter(is_meant).cloned().collect();
+            if meant.is_empty() {
+                return Err(Failure(format!("no test is called `{name}`")));
+            }
+            tests.insert(name, meant);
         }
-        Verdict::Passed { count } => Ok(count),
-        other => Err(Failure(format!("{} fail without any mutant: {other}", checker.title()))),
+        let all: Vec<&str> = tests.values().flatten().map(String::as_str).collect();
+        println!("\n== without a mutant: {} tests", all.len());
+        let start = Instant::now();
+        match harness.run(&Run { tests: &all, mutant: None, hasty: false })? {
+            Verdict::Passed { count } if count == all.len() => {
+                println!("{count} pass ({:.1} s)\n", start.elapsed().as_secs_f64());
+                Ok(Self { harness: Some(harness), tests })
+            }
+            Verdict::Passed { count } => {
+                Err(Failure(format!("{count} tests ran in place of {}", all.len())))
+            }
+            Verdict::Failed { first } => Err(Failure(format!("{first} fails without any mutant"))),
+            Verdict::Hung => Err(Failure("the tests hang without any mutant".to_owned())),
+        }
+    }
+
+    fn verdict(&self, mutant: &Mutant, checker: Checker) -> Result<Verdict, Failure> {
+        let missing = || Failure(format!("{} was not compiled", checker.title()));
+        let harness = self.harness.as_ref().ok_or_else(missing)?;
+        let tests = self.tests.get(checker.name()).ok_or_else(missing)?;
+        let tests: Vec<&str> = tests.iter().map(String::as_str).collect();
+        // Models remove nothing at their end.
+        let run = Run { tests: &tests, mutant: Some(mutant.name), hasty: checker.is_model() };
+        harness.run(&run)
     }
 }
 
@@ -89,19 +166,26 @@ fn every_mutant_stands_in_the_source(mutants: &[&Mutant]) -> Result<(), Failure>
     if missing.is_empty() {
         return Ok(());
     }
-    Err(Failure(format!("no source has toroni_mutant = \"{}\"", missing.join("\", \""))))
+    Err(Failure(format!("no source has mutant(\"{}\")", missing.join("\"), mutant(\""))))
 }
 
-/// The names that stand behind `toroni_mutant =` anywhere in the library.
+/// The names that stand behind `mutant(` and `weakened(` anywhere in the library.
 fn mutants_in_the_source() -> Result<BTreeSet<String>, Failure> {
+    let mut names = names_behind("mutant(\"", '"')?;
+    names.extend(names_behind("weakened(\"", '"')?);
+    Ok(names)
+}
+
+/// What stands between `start` and `end` in the sources of the library.
+fn names_behind(start: &str, end: char) -> Result<BTreeSet<String>, Failure> {
     let mut found = BTreeSet::new();
     for file in directions::rust_files(&metadata::root().join("crates/toroni/src"))? {
         let text = read(&file)?;
-        let uses = text.split("toroni_mutant").skip(1);
-        found.extend(uses.filter_map(|rest| {
-            let value = rest.trim_start().strip_prefix('=')?.trim_start().strip_prefix('"')?;
-            Some(value.split_once('"')?.0.to_owned())
-        }));
+        let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        for line in code {
+            let uses = line.split(start).skip(1);
+            found.extend(uses.filter_map(|rest| Some(rest.split_once(end)?.0.to_owned())));
+        }
     }
     Ok(found)
 }
@@ -123,5 +207,29 @@ mod tests {
         let forgotten: Vec<&String> =
             source.iter().filter(|name| !table.contains(name.as_str())).collect();
         assert!(forgotten.is_empty(), "add to xtask/src/mutants/table.rs: {forgotten:?}");
+    }
+
+    #[test]
+    fn every_mutant_is_to_be_noticed() {
+        assert!(MUTANTS.iter().all(|mutant| !mutant.noticed_by.is_empty()));
+    }
+
+    /// A model that no mutant makes fail shows nothing.
+    #[test]
+    fn every_model_catches_a_mutant() {
+        let table: BTreeSet<&str> = MUTANTS
+            .iter()
+            .flat_map(|mutant| mutant.noticed_by)
+            .filter(|checker| checker.is_model())
+            .map(|checker| checker.name())
+            .collect();
+        let models = names_behind("fn loom_", '(').unwrap();
+        assert!(!models.is_empty());
+        let idle: Vec<String> = models
+            .iter()
+            .map(|model| format!("loom_{model}"))
+            .filter(|model| !table.contains(model.as_str()))
+            .collect();
+        assert!(idle.is_empty(), "no mutant for {idle:?} in xtask/src/mutants/table.rs");
     }
 }

@@ -83,8 +83,15 @@ crash_points! {
     AfterReopen = "after-reopen", "A bus is of this boot; whoever checked it has it still locked.";
 }
 
-/// Whether anybody can die at a [`point`]: then paths that pass them take no short cut.
-pub(crate) const ARMED: bool = cfg!(any(feature = "crash-points", all(test, not(loom))));
+/// Whether the caller can die at a [`point`]: then paths that pass them take no short cut.
+#[inline(always)]
+pub(crate) fn is_armed() -> bool {
+    // In models the others take it.
+    #[cfg(all(test, loom))]
+    return rehearsal::is_on_stage();
+    #[cfg(not(all(test, loom)))]
+    return cfg!(any(feature = "crash-points", test));
+}
 
 /// How long to sleep at the most where a wake-up should come before `usual` is over. With the feature
 /// `crash-points` and `TORONI_SLEEP=unaided`, for ever: then a lost wake-up is a hang, not a delay.
@@ -100,7 +107,7 @@ pub(crate) fn longest_sleep(usual: Duration) -> Duration {
 #[inline(always)]
 pub(crate) fn point(here: CrashPoint) {
     let _ = here;
-    #[cfg(all(test, not(loom)))]
+    #[cfg(test)]
     rehearsal::point(here);
     #[cfg(feature = "crash-points")]
     armed::point(here);
@@ -199,21 +206,27 @@ mod armed {
 
 /// Deaths within one process, for tests on plain memory: the thread leaves its work at a step by
 /// unwinding, and whatever it wrote so far stays.
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 pub(crate) mod rehearsal {
     use super::CrashPoint;
+    #[cfg(loom)]
+    use loom::thread::{ThreadId, current};
     use std::cell::RefCell;
     use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+    #[cfg(not(loom))]
+    use std::thread::{ThreadId, current};
 
     /// Says of the steps reached so far whether the last of them is fatal.
     type Fate = Box<dyn Fn(&[CrashPoint]) -> bool>;
 
     struct Stage {
+        actor: ThreadId,
         reached: Vec<CrashPoint>,
         dies: Fate,
     }
 
     thread_local! {
+        // The threads of a model are one thread: there is one stage for all of them.
         static STAGE: RefCell<Option<Stage>> = const { RefCell::new(None) };
     }
 
@@ -226,7 +239,8 @@ pub(crate) mod rehearsal {
         dies: impl Fn(&[CrashPoint]) -> bool + 'static,
         work: impl FnOnce() -> R,
     ) -> (Vec<CrashPoint>, Option<R>) {
-        STAGE.set(Some(Stage { reached: Vec::new(), dies: Box::new(dies) }));
+        let actor = current().id();
+        STAGE.set(Some(Stage { actor, reached: Vec::new(), dies: Box::new(dies) }));
         let result = catch_unwind(AssertUnwindSafe(work));
         let stage = STAGE.take().expect("rehearsals are not nested");
         match result {
@@ -236,9 +250,14 @@ pub(crate) mod rehearsal {
         }
     }
 
+    #[cfg(loom)]
+    pub(super) fn is_on_stage() -> bool {
+        STAGE.with_borrow(|stage| stage.as_ref().is_some_and(|stage| stage.actor == current().id()))
+    }
+
     pub(super) fn point(here: CrashPoint) {
         let dies = STAGE.with_borrow_mut(|stage| {
-            stage.as_mut().is_some_and(|stage| {
+            stage.as_mut().filter(|stage| stage.actor == current().id()).is_some_and(|stage| {
                 stage.reached.push(here);
                 (stage.dies)(&stage.reached)
             })

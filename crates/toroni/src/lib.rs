@@ -73,6 +73,7 @@ struct Guide;
 mod bus;
 pub mod crash;
 mod error;
+mod mutant;
 pub(crate) mod notify;
 pub(crate) mod ring;
 mod settings;

@@ -9,7 +9,7 @@
 //!      toroni /              topic  ring    shm  notify
 //!                                     ^------'            shm sees ring::layout
 //!                                                         and ring::position only
-//!                     settings  error  crash  sync        the bottom: everyone may use it;
+//!                     settings error crash mutant sync    the bottom: everyone may use it;
 //!                                                         error names topic's errors
 //! ```
 
@@ -62,7 +62,7 @@ pub(super) struct Layer {
 }
 
 /// Modules that every layer may use.
-pub(super) const BOTTOM: &[&str] = &["sync", "error", "settings", "crash"];
+pub(super) const BOTTOM: &[&str] = &["sync", "error", "settings", "crash", "mutant"];
 
 /// What the tests of every layer may use too: the layout, to set up words that are laid out as the real
 /// ones, and topics, for what a reader must not do to the interest above it.
@@ -95,6 +95,7 @@ pub(super) const LAYERS: &[Layer] = &[
     },
     Layer { module: "settings", uses: &[], ignorant_of: THE_SYSTEM },
     Layer { module: "crash", uses: &[], ignorant_of: &[] },
+    Layer { module: "mutant", uses: &[], ignorant_of: &[] },
     // Names and patterns: it does not know where bytes live.
     Layer { module: "topic", uses: &[], ignorant_of: THE_SYSTEM },
     // Works on memory that it is given: loom and Miri run it on plain memory.

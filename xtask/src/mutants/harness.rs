@@ -1,8 +1,9 @@
-//! Compiling the library's tests with one mutant, and running them.
+//! Compiling the library's tests with all mutants in it, and running them with one switched on.
 //!
-//! The mutant's flag goes to the library alone (`cargo rustc -- --cfg …`), so that its dependencies
-//! are built once for all mutants.
+//! The flag goes to the library alone (`cargo rustc -- --cfg …`), so that its dependencies are those of
+//! the ordinary builds.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -14,12 +15,11 @@ use crate::command::{Failure, cargo, shown};
 use crate::{loom, metadata};
 
 /// A mutant may make a test wait for ever. Far more than any of these tests takes.
-const TIME_LIMIT: Duration = Duration::from_secs(300);
+const TIME_LIMIT: Duration = Duration::from_secs(600);
 
 /// The compiled tests of the library.
 pub(super) struct Harness {
     executable: PathBuf,
-    output: PathBuf,
 }
 
 /// How a run of the tests ended.
@@ -32,19 +32,27 @@ pub(super) enum Verdict {
 impl fmt::Display for Verdict {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Passed { count } => write!(formatter, "SURVIVED {count} tests"),
+            Self::Passed { .. } => write!(formatter, "SURVIVED"),
             Self::Failed { first } => write!(formatter, "noticed by {first}"),
             Self::Hung => write!(formatter, "noticed: stuck for {} s", TIME_LIMIT.as_secs()),
         }
     }
 }
 
+/// A run of the tests of these names, with a mutant or without.
+pub(super) struct Run<'a> {
+    pub(super) tests: &'a [&'a str],
+    pub(super) mutant: Option<&'a str>,
+    /// Ends with the first test that fails: the others add nothing. Not for tests that remove their
+    /// files at their end.
+    pub(super) hasty: bool,
+}
+
 impl Harness {
-    /// Compiles the tests of the library, with or without a mutant.
-    pub(super) fn build(checker: Checker, mutant: Option<&str>) -> Result<Self, Failure> {
+    /// Compiles the tests of the library.
+    pub(super) fn build(checker: Checker) -> Result<Self, Failure> {
         let mut command = cargo(["rustc", "-p", "toroni", "--lib", "--locked", "--quiet"]);
         command.args(["--message-format=json-render-diagnostics", "--profile"]);
-        let target = metadata::members()?.target_directory;
         match checker {
             // The profile for benches is the release profile with a test harness.
             Checker::Loom(_) => {
@@ -52,12 +60,10 @@ impl Harness {
                 loom::prepare(&mut command)?;
             }
             Checker::Tests(_) => {
-                command.arg("test").env("CARGO_TARGET_DIR", target.join("mutants"));
+                command.arg("test");
             }
         }
-        if let Some(mutant) = mutant {
-            command.arg("--").arg("--cfg").arg(format!("toroni_mutant=\"{mutant}\""));
-        }
+        command.args(["--", "--cfg", "toroni_mutants"]);
         println!("$ {}", shown(&command));
         let built = command
             .stderr(Stdio::inherit())
@@ -66,34 +72,67 @@ impl Harness {
         if !built.status.success() {
             return Err(Failure(format!("`{}` ended with {}", shown(&command), built.status)));
         }
-        let executable = executable_in(&String::from_utf8_lossy(&built.stdout))
+        let built = executable_in(&String::from_utf8_lossy(&built.stdout))
             .ok_or_else(|| Failure("cargo named no test executable".to_owned()))?;
-        Ok(Self { executable, output: target.join("mutant-output.txt") })
+        // Under a name of its own: others may build meanwhile.
+        let name = if matches!(checker, Checker::Loom(_)) { "models" } else { "tests" };
+        let folder = metadata::members()?.target_directory.join("mutants");
+        let executable = folder.join(format!("{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder)
+            .and_then(|()| fs::copy(&built, &executable))
+            .map_err(|error| Failure(format!("cannot copy {}: {error}", built.display())))?;
+        Ok(Self { executable })
     }
 
-    /// Runs the tests that the checker selects.
-    pub(super) fn run(&self, checker: Checker) -> Result<Verdict, Failure> {
-        let cannot = |error| Failure(format!("cannot run {}: {error}", self.executable.display()));
-        let output = fs::File::create(&self.output).map_err(cannot)?;
-        let mut child = Command::new(&self.executable)
-            .arg(checker.filter())
+    /// The names of all its tests.
+    pub(super) fn tests(&self) -> Result<BTreeSet<String>, Failure> {
+        let listed = Command::new(&self.executable)
+            .args(["--list", "--format", "terse"])
+            .output()
+            .map_err(|error| self.cannot_run(&error))?;
+        let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+        Ok(listed
+            .lines()
+            .filter_map(|line| line.strip_suffix(": test"))
+            .map(str::to_owned)
+            .collect())
+    }
+
+    /// Runs tests.
+    pub(super) fn run(&self, run: &Run<'_>) -> Result<Verdict, Failure> {
+        let output = self.executable.with_extension(run.mutant.unwrap_or("none"));
+        let verdict = self.run_into(run, &output).map_err(|error| self.cannot_run(&error));
+        let _ = fs::remove_file(output);
+        verdict
+    }
+
+    fn run_into(&self, run: &Run<'_>, output: &std::path::Path) -> io::Result<Verdict> {
+        let file = fs::File::create(output)?;
+        let mut command = Command::new(&self.executable);
+        if let Some(mutant) = run.mutant {
+            command.env("TORONI_MUTANT", mutant);
+        }
+        let mut child = command
+            .arg("--exact")
+            .args(run.tests)
             .current_dir(metadata::root().join("crates/toroni"))
             .stdin(Stdio::null())
-            .stderr(output.try_clone().map_err(cannot)?)
-            .stdout(output)
-            .spawn()
-            .map_err(cannot)?;
-        self.wait(&mut child, checker.touches_only_memory()).map_err(cannot)
+            .stderr(file.try_clone()?)
+            .stdout(file)
+            .spawn()?;
+        Self::wait(output, &mut child, run.hasty)
     }
 
-    /// Waits for the end of the tests, or, if `hasty`, for the first that fails: the others add
-    /// nothing.
-    fn wait(&self, child: &mut Child, hasty: bool) -> io::Result<Verdict> {
+    fn cannot_run(&self, error: &io::Error) -> Failure {
+        Failure(format!("cannot run {}: {error}", self.executable.display()))
+    }
+
+    fn wait(output: &std::path::Path, child: &mut Child, hasty: bool) -> io::Result<Verdict> {
         let start = Instant::now();
         loop {
             // In this order: what the tests said before they ended must not be missed.
             let ended = child.try_wait()?;
-            let said = fs::read_to_string(&self.output)?;
+            let said = String::from_utf8_lossy(&fs::read(output)?).into_owned();
             let failure = first_failure_in(&said).filter(|_| hasty || ended.is_some());
             let verdict = match (failure, ended) {
                 (Some(first), _) => Verdict::Failed { first: first.to_owned() },
@@ -119,6 +158,12 @@ impl Harness {
     }
 }
 
+impl Drop for Harness {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.executable);
+    }
+}
+
 fn executable_in(messages: &str) -> Option<PathBuf> {
     messages
         .lines()
@@ -133,7 +178,10 @@ fn passed_in(said: &str) -> usize {
 }
 
 fn first_failure_in(said: &str) -> Option<&str> {
-    said.lines().find_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"))
+    let name =
+        said.lines().find_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
+    // Of one that is meant to panic.
+    name.map(|name| name.strip_suffix(" - should panic").unwrap_or(name))
 }
 
 #[cfg(test)]

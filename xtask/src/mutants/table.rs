@@ -2,125 +2,277 @@
 
 /// One known mistake.
 pub(super) struct Mutant {
-    /// The value of `toroni_mutant` that switches it on.
+    /// What `mutant(…)` is asked in the source.
     pub(super) name: &'static str,
     /// What goes wrong, in the words of the protocol.
     pub(super) mistake: &'static str,
-    /// The tests of which at least one must fail.
-    pub(super) checker: Checker,
+    /// The tests that must fail, each of them.
+    pub(super) noticed_by: &'static [Checker],
 }
 
-/// Tests of the library, chosen by a part of their names.
+/// A test of the library, by the end of its name, from the start of a word of the path.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Checker {
-    /// Loom models: for mistakes that only some interleaving, or a weak memory model, shows.
+    /// A loom model: for mistakes that only some interleaving, or a weak memory model, shows.
     Loom(&'static str),
-    /// Ordinary tests: for mistakes that one fixed sequence of steps shows.
+    /// An ordinary test: for mistakes that one fixed sequence of steps shows.
     Tests(&'static str),
 }
 
+use Checker::{Loom, Tests};
+
 impl Checker {
-    /// The part of the names.
-    pub(super) fn filter(self) -> &'static str {
+    /// The end of the test's name.
+    pub(super) fn name(self) -> &'static str {
         match self {
-            Self::Loom(filter) | Self::Tests(filter) => filter,
+            Loom(name) | Tests(name) => name,
         }
     }
 
-    /// Whether the tests can be killed at any time; others remove their files at their end.
-    pub(super) fn touches_only_memory(self) -> bool {
-        matches!(self, Self::Loom(_) | Self::Tests("ring::"))
+    pub(super) fn is_model(self) -> bool {
+        matches!(self, Loom(_))
     }
 
     /// For tables.
     pub(super) fn title(self) -> String {
         match self {
-            Self::Loom(filter) => format!("models `{filter}`"),
-            Self::Tests(filter) => format!("tests `{filter}`"),
+            Loom(name) => format!("model {name}"),
+            Tests(name) => format!("test {name}"),
         }
     }
 }
 
-/// All of them. A mutant in the source that is missing here fails `cargo test`.
+/// All of them. A mutant in the source that is missing here fails `cargo test`, and so does a model that
+/// is named by none.
 pub(super) const MUTANTS: &[Mutant] = &[
-    Mutant {
-        name: "window_before_validation",
-        mistake: "a reader hands out records that it took together without asking if they are intact",
-        checker: Checker::Tests("ring::"),
-    },
-    Mutant {
-        name: "run_validated_by_its_last",
-        mistake: "messages that were read in place together count if the newest of them is intact",
-        checker: Checker::Tests("ring::"),
-    },
     Mutant {
         name: "tail_for_reserved",
         mistake: "a reader validates what it copied against `tail`, which moves after the copy",
-        checker: Checker::Tests("ring::"),
+        noticed_by: &[
+            Loom("loom_nothing_torn_is_believed"),
+            Loom("loom_nothing_torn_in_place_counts"),
+            Tests("a_half_copied_record_over_what_is_being_read"),
+        ],
+    },
+    Mutant {
+        name: "no_fence_before_validation",
+        mistake: "a reader may see overwritten bytes together with the old `reserved`",
+        noticed_by: &[
+            Loom("loom_nothing_torn_is_believed"),
+            Loom("loom_nothing_torn_gets_into_a_window"),
+        ],
     },
     Mutant {
         name: "fence_inside_if",
         mistake: "the RESERVE fence is left out when the room was already reserved",
-        checker: Checker::Loom("ring::"),
+        noticed_by: &[Loom("loom_a_second_writer_finds_room_reserved")],
     },
     Mutant {
-        name: "recovery_lowers_reserved",
-        mistake: "recovery gives back what a dead writer reserved and may have overwritten",
-        checker: Checker::Tests("ring::"),
+        name: "window_before_validation",
+        mistake: "a reader hands out records that it took together without asking if they are intact",
+        noticed_by: &[
+            Loom("loom_nothing_torn_gets_into_a_window"),
+            Tests("nothing_torn_is_believed_and_nothing_is_miscounted"),
+        ],
     },
     Mutant {
-        name: "no_roll_forward",
-        mistake: "the next writer does not move `tail` past what a dead one committed",
-        checker: Checker::Tests("ring::"),
+        name: "run_validated_by_its_last",
+        mistake: "messages that were read in place together count if the newest of them is intact",
+        noticed_by: &[Tests("one_that_is_lapped_ends_and_does_not_count")],
     },
     Mutant {
-        name: "stale_index_entry",
-        mistake: "an index entry left by a dead writer is not overwritten by the spanning record",
-        checker: Checker::Tests("ring::"),
+        name: "window_headers_relaxed",
+        mistake: "a reader takes records together whose commits it did not acquire",
+        noticed_by: &[Loom("loom_a_window_follows_commits")],
     },
     Mutant {
-        name: "index_without_seqlock",
-        mistake: "an index entry still in use is replaced without being taken away first",
-        checker: Checker::Tests("ring::"),
+        name: "commit_relaxed",
+        mistake: "a record is committed before its bytes are in place",
+        noticed_by: &[
+            Loom("loom_a_window_follows_commits"),
+            Loom("loom_a_writer_dies_at_any_step"),
+        ],
     },
     Mutant {
-        name: "index_read_once",
-        mistake: "a reader takes the position of an index entry with the sequence of the next one",
-        checker: Checker::Loom("ring::"),
+        name: "burst_commit_relaxed",
+        mistake: "a message of a burst is committed before its bytes are in place",
+        noticed_by: &[Loom("loom_a_burst_dies_at_any_step")],
+    },
+    Mutant {
+        name: "burst_ends_behind_its_commit",
+        mistake: "a burst commits a message before the 0 behind it is in place",
+        noticed_by: &[Loom("loom_a_burst_dies_at_any_step")],
     },
     Mutant {
         name: "zero_before_validation",
         mistake: "a lapped reader believes a 0 in the payload it stands on, and sleeps for ever",
-        checker: Checker::Tests("ring::"),
+        noticed_by: &[Tests("a_lapped_reader_does_not_believe_a_zero")],
     },
     Mutant {
         name: "cache_before_validation",
         mistake: "a lapped reader fills its topic cache from payload it took for a header",
-        checker: Checker::Tests("ring::"),
+        noticed_by: &[Tests("a_lapped_reader_does_not_fill_its_topic_cache")],
+    },
+    Mutant {
+        name: "start_where_overwritten",
+        mistake: "a lapped reader resumes at an entry of the index whose record is overwritten",
+        noticed_by: &[Loom("loom_a_lapped_reader_resumes")],
+    },
+    Mutant {
+        name: "end_by_the_stored_pair",
+        mistake: "who joins at the end takes the stored tail with the sequence of another",
+        noticed_by: &[Loom("loom_joining_at_the_end_during_a_recovery")],
+    },
+    Mutant {
+        name: "recovery_lowers_reserved",
+        mistake: "recovery gives back what a dead writer reserved and may have overwritten",
+        noticed_by: &[
+            Loom("loom_recovery_keeps_what_was_reserved"),
+            Tests("recovery_does_not_make_overwritten_bytes_valid_again"),
+        ],
+    },
+    Mutant {
+        name: "no_roll_forward",
+        mistake: "the next writer does not move `tail` past what a dead one committed",
+        noticed_by: &[
+            Loom("loom_a_writer_dies_at_any_step"),
+            Loom("loom_a_burst_dies_at_any_step"),
+            Loom("loom_recovery_dies_at_any_step"),
+            Loom("loom_a_reader_follows_through_a_recovery"),
+            Tests("a_writer_may_die_at_any_step"),
+        ],
+    },
+    Mutant {
+        name: "stale_index_entry",
+        mistake: "an index entry left by a dead writer is not overwritten by the spanning record",
+        noticed_by: &[Tests(
+            "an_entry_that_a_dead_writer_left_is_overwritten_by_the_record_that_spans_its_block",
+        )],
+    },
+    Mutant {
+        name: "index_without_seqlock",
+        mistake: "an index entry still in use is replaced without being taken away first",
+        noticed_by: &[
+            Loom("loom_an_index_entry_is_no_mixture"),
+            Tests("an_entry_in_use_is_not_half_replaced"),
+        ],
+    },
+    Mutant {
+        name: "index_read_once",
+        mistake: "a reader takes the position of an index entry with the sequence of the next one",
+        noticed_by: &[Loom("loom_an_index_entry_is_no_mixture")],
+    },
+    Mutant {
+        name: "index_relaxed",
+        mistake: "a reader takes the position of a new index entry with the sequence of the old one",
+        noticed_by: &[Loom("loom_an_index_entry_is_no_mixture")],
+    },
+    Mutant {
+        name: "topics_relaxed",
+        mistake: "a topic is counted before its name is in place",
+        noticed_by: &[Loom("loom_readers_see_whole_entries")],
+    },
+    Mutant {
+        name: "join_sees_only_reserved",
+        mistake: "who joins asks what is reserved, not what a writer is about to reserve",
+        noticed_by: &[Loom("loom_nobody_is_overtaken_who_has_joined")],
+    },
+    Mutant {
+        name: "joined_without_fence",
+        mistake: "who joins may ask what is about to be reserved before its slot is seen",
+        noticed_by: &[Loom("loom_nobody_is_overtaken_who_has_joined")],
+    },
+    Mutant {
+        name: "scan_without_fence",
+        mistake: "a writer may look at the slots before it has said what it wants",
+        noticed_by: &[Loom("loom_nobody_is_overtaken_who_has_joined")],
+    },
+    Mutant {
+        name: "join_not_counted",
+        mistake: "a writer that has looked at the slots before does not learn that somebody joined",
+        noticed_by: &[Loom("loom_nobody_is_overtaken_for_an_old_look")],
+    },
+    Mutant {
+        name: "dead_slots_without_generation",
+        mistake: "a new subscriber in the slot of a dead one is taken for dead, too",
+        noticed_by: &[Loom("loom_a_slot_changes_hands_during_a_look")],
+    },
+    Mutant {
+        name: "lease_asked_without_fence",
+        mistake: "a writer may ask for a lease as it was before the slot that it has just seen active",
+        noticed_by: &[Loom("loom_nobody_is_taken_for_dead_who_has_just_joined")],
+    },
+    Mutant {
+        name: "living_reader_taken_for_dead",
+        mistake: "a writer does not ask for the lease of the reader in its way",
+        noticed_by: &[Loom("loom_the_dead_are_not_waited_for")],
+    },
+    Mutant {
+        name: "wait_without_a_second_look",
+        mistake: "a publisher waits for room that was made while it announced that",
+        noticed_by: &[Loom("loom_a_reader_ends_the_wait_for_room")],
+    },
+    Mutant {
+        name: "position_without_fence",
+        mistake: "a reader may look for waiting publishers before they see its position",
+        noticed_by: &[
+            Loom("loom_a_reader_ends_the_wait_for_room"),
+            Loom("loom_the_last_reader_ends_the_wait_for_room"),
+        ],
+    },
+    Mutant {
+        name: "space_not_raised",
+        mistake: "a reader wakes a publisher that is only about to sleep",
+        noticed_by: &[Loom("loom_a_reader_ends_the_wait_for_room")],
+    },
+    Mutant {
+        name: "wake_is_not_passed_on",
+        mistake: "a publisher that was woken does not wake the next one",
+        noticed_by: &[Loom("loom_a_wait_for_room_ends_for_each_publisher")],
     },
     Mutant {
         name: "lease_through_own_description",
         mistake: "a lease is tested through a description that holds leases, which never sees them",
-        checker: Checker::Tests("shm::"),
+        noticed_by: &[Tests("a_lease_is_seen_within_its_own_process")],
+    },
+    Mutant {
+        name: "announced_without_fence",
+        mistake: "a subscriber may look again before it has announced its sleep",
+        noticed_by: &[Loom("loom_no_lost_wake_up")],
+    },
+    Mutant {
+        name: "no_fence_after_unlock",
+        mistake: "a publisher may look for sleepers before its commit is visible",
+        noticed_by: &[Loom("loom_no_lost_wake_up")],
+    },
+    Mutant {
+        name: "sleep_without_a_second_look",
+        mistake: "a subscriber sleeps over what came while it announced that",
+        noticed_by: &[Loom("loom_no_lost_wake_up")],
+    },
+    Mutant {
+        name: "wake_without_raise",
+        mistake: "a publisher wakes a subscriber that is only about to sleep",
+        noticed_by: &[Loom("loom_no_lost_wake_up")],
     },
     Mutant {
         name: "token_after_announcement",
         mistake: "a subscriber takes the value to sleep on after it announced the sleep",
-        checker: Checker::Loom("notify::"),
+        noticed_by: &[Loom("loom_no_lost_wake_up_between_threads")],
     },
     Mutant {
         name: "answer_of_a_newer_count",
         mistake: "a publisher counts sleepers as woken who came after its wake",
-        checker: Checker::Loom("notify::"),
+        noticed_by: &[Loom("loom_no_lost_wake_up_of_two_sleepers")],
     },
     Mutant {
         name: "socket_drained_after_announcement",
         mistake: "a subscriber throws away the datagram that answered its sleep",
-        checker: Checker::Tests("notify::"),
+        noticed_by: &[Tests("datagram::a_wake_while_falling_asleep_counts")],
     },
     Mutant {
         name: "group_drained_after_announcement",
         mistake: "a subscriber throws away the multicast datagram that answered its sleep",
-        checker: Checker::Tests("notify::"),
+        noticed_by: &[Tests("multicast::a_wake_while_falling_asleep_counts")],
     },
 ];

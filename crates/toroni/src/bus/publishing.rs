@@ -13,6 +13,7 @@ use crate::notify::{ArmedSlot, Wakers, futex};
 use crate::ring::backpressure::{Horizon, Patience};
 use crate::ring::layout::{READER_HAS_SOCKET, SLOT_ACTIVE};
 use crate::ring::memory::Ring;
+use crate::ring::waits;
 use crate::ring::writer::{Record, Session};
 use crate::settings::Policy;
 use crate::shm::fork::ForkStamp;
@@ -97,11 +98,8 @@ impl Drop for Held<'_> {
         }
         crash::point(CrashPoint::BeforeUnlock);
         self.publishing.lock.release(self.publishing.ring.control());
-        if self.waited {
-            // Readers wake one publisher at a time.
-            crash::point(CrashPoint::BeforePassingOn);
-            futex::wake_one(&self.publishing.readers.control().space.0);
-        }
+        let space = &self.publishing.readers.control().space.0;
+        waits::pass_on(self.waited, || futex::wake_one(space));
     }
 }
 

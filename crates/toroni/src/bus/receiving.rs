@@ -9,11 +9,14 @@ use super::views::{
 };
 use crate::crash::{self, CrashPoint};
 use crate::error::{Corrupt, ReceiveError};
-use crate::notify::{Waiter, futex};
-use crate::ring::reader::{Interrupted, Seen};
+use crate::notify::{Waiter, futex, sleep_unless};
+use crate::ring::memory::Ring;
+use crate::ring::reader::{Cursor, Interrupted, Seen};
 use crate::ring::slots;
+use crate::ring::waits::{self, Announced};
+use crate::ring::window::Window;
 use crate::settings::NotifyKind;
-use crate::sync::{Ordering, fence};
+use crate::sync::Ordering;
 use crate::topic::frame::{MAX_EXTENSIONS_BYTES, Tag, TopicId, decode};
 use std::time::{Duration, Instant};
 
@@ -240,8 +243,7 @@ impl Subscriber {
 
     /// Whether there is nothing to receive.
     pub(super) fn is_drained(&self) -> bool {
-        self.received.window.is_empty()
-            && matches!(self.cursor.look(ring_of(&self.subscribing.ring)), Ok(None))
+        is_drained(&self.received.window, self.cursor, ring_of(&self.subscribing.ring))
     }
 
     /// All has been read.
@@ -293,41 +295,30 @@ impl Subscriber {
         if let Some(local) = &self.local {
             local.note_position(self.cursor.position);
         }
-        slot.position.store(self.cursor.position, Ordering::Release);
-        crash::point(CrashPoint::ReaderMidPosition);
-        // SPACE
-        fence(Ordering::SeqCst);
+        let waits = &ring.control.waits.0;
+        let announced = waits::show(slot, self.cursor.position, waits, self.answered_waits);
         // A position that was lapped gated nobody, also where this reader itself had got further and has
         // lost nothing. Publishers that looked meanwhile do not know that they have to wait for it again.
         if !ring.is_intact(before) {
             slots::announce(self.subscribing.readers.control());
         }
-        let waits = &ring.control.waits.0;
-        let count = waits.count.load(Ordering::Acquire);
-        if count != self.answered_waits
-            && self.cursor.position >= waits.until.load(Ordering::Relaxed)
-        {
-            self.answer_waits(count);
+        if let Some(announced) = announced {
+            self.answer_waits(announced);
         }
     }
 
     /// Wakes a publisher that waits for room, if this reader is the last one that it waited for. Those
     /// before would wake it in vain.
     #[cold]
-    fn answer_waits(&mut self, count: u64) {
-        self.answered_waits = count;
+    fn answer_waits(&mut self, announced: Announced) {
+        self.answered_waits = announced.count;
         let control = self.subscribing.readers.control();
         let ring = ring_of(&self.subscribing.ring);
-        let until = ring.control.waits.0.until.load(Ordering::Relaxed);
-        let reserved = ring.control.reserved.0.load(Ordering::Relaxed);
-        let slots = self.subscribing.readers.used_slots();
-        if slots::is_anybody_before(slots, until, reserved, ring.shape().capacity()) {
-            return;
+        if announced.answer(control, ring, self.subscribing.readers.used_slots()) {
+            // One at a time: it passes the wake on when it has written.
+            crash::point(CrashPoint::ReaderBeforeSpaceWake);
+            futex::wake_one(&control.space.0);
         }
-        // One at a time: it passes the wake on when it has written.
-        control.space.0.fetch_add(1, Ordering::Release);
-        crash::point(CrashPoint::ReaderBeforeSpaceWake);
-        futex::wake_one(&control.space.0);
     }
 
     pub(super) fn arm_descriptor(&mut self) {
@@ -352,28 +343,30 @@ impl Subscriber {
         self.publish_position();
         let by_descriptor = self.subscribing.ring.header().settings.notify != NotifyKind::Futex;
         let bell = bell_of(&self.subscribing.ring, &self.subscribing.readers);
-        let arms = &self.claim.slot().arms;
-        match &mut self.descriptor {
-            Some(descriptor) if by_descriptor => descriptor.arm(bell, arms),
-            _ => self.futex.arm(bell, arms),
-        }
-        crash::point(CrashPoint::ReaderBeforeSleep);
-        if self.is_drained() {
-            let slice = if self.pace.sleeps() < SLEEPS_UNTIL_LONG { SLEEP } else { LONG_SLEEP };
-            let slice = crash::longest_sleep(slice);
-            let slice = match deadline {
+        let waiter: &mut dyn Waiter = match &mut self.descriptor {
+            Some(descriptor) if by_descriptor => descriptor,
+            _ => &mut self.futex,
+        };
+        let slice = if self.pace.sleeps() < SLEEPS_UNTIL_LONG { SLEEP } else { LONG_SLEEP };
+        let slice = crash::longest_sleep(slice);
+        let (window, cursor) = (&self.received.window, self.cursor);
+        let ring = ring_of(&self.subscribing.ring);
+        let slept = sleep_unless(waiter, bell, &self.claim.slot().arms, || {
+            crash::point(CrashPoint::ReaderBeforeSleep);
+            is_drained(window, cursor, ring).then(|| match deadline {
                 None => slice,
                 Some(deadline) => slice.min(deadline.saturating_duration_since(Instant::now())),
-            };
-            let waited = match &self.descriptor {
-                Some(descriptor) if by_descriptor => descriptor.wait(bell, Some(slice)),
-                _ => self.futex.wait(bell, Some(slice)),
-            };
-            if let Err(source) = waited {
+            })
+        });
+        let slept = match slept {
+            Ok(slept) => slept,
+            Err(source) => {
                 // The kernel does not wait at a word that has lost its file.
                 self.check_files()?;
                 return Err(ReceiveError::Os { action: "wait for a message", source });
             }
+        };
+        if slept {
             crash::point(CrashPoint::ReaderAwake);
             if self.pace.sleeps() % SLEEPS_UNTIL_CHECK == SLEEPS_UNTIL_CHECK - 1 {
                 self.check_slowly()?;
@@ -419,6 +412,10 @@ pub(super) enum Body {
     Whole,
     /// Nothing, or as many bytes as extensions can have, if the tag does not tell how many those are.
     InPlace,
+}
+
+fn is_drained(window: &Window, cursor: Cursor, ring: Ring<'_>) -> bool {
+    window.is_empty() && matches!(cursor.look(ring), Ok(None))
 }
 
 #[inline]

@@ -12,10 +12,12 @@ use crate::crash::{self, CrashPoint};
 use crate::error::{Corrupt, PublishError};
 use crate::notify::futex;
 use crate::ring::backpressure::{Verdict, charge_overslept};
-use crate::ring::slots::{SlotView, slowest};
+use crate::ring::gate::{self, Dead, Readers, Stretch};
+use crate::ring::slots::SlotView;
+use crate::ring::waits;
 use crate::settings::Policy;
 use crate::shm::snapshot::ReaderSnapshot;
-use crate::sync::{AtomicU32, Ordering, fence};
+use crate::sync::{AtomicU32, Ordering};
 use std::sync::PoisonError;
 use std::time::Duration;
 
@@ -64,9 +66,7 @@ impl SpacePace {
 #[derive(Default)]
 pub(super) struct Scan {
     pub(super) slots: Vec<ReaderSnapshot>,
-    /// Slots whose owner died without giving them up, with the generation that died. This
-    /// participant cannot write `readers`, so it remembers.
-    dead: Vec<(u32, u32)>,
+    dead: Dead,
 }
 
 impl Publishing {
@@ -113,16 +113,12 @@ impl Publishing {
                 }
                 Verdict::Wait(slice_ns) => {
                     let space = &self.readers.control().space.0;
-                    let token = space.load(Ordering::Acquire);
                     let until = self.worth_waking_at(&held, wanted);
-                    control.waits.0.until.store(until, Ordering::Relaxed);
-                    // SPACE
-                    control.waits.0.count.fetch_add(1, Ordering::Release);
-                    fence(Ordering::SeqCst);
-                    crash::point(CrashPoint::AnnouncingWait);
-                    if self.slowest(&held, wanted, terms.policy).is_none() {
+                    let has_room = || self.slowest(&held, wanted, terms.policy).is_none();
+                    let Some(token) = waits::announce(&control.waits.0, space, until, has_room)
+                    else {
                         continue;
-                    }
+                    };
                     self.check_bus(&held)?;
                     if !waited {
                         waited = true;
@@ -186,58 +182,23 @@ impl Publishing {
         if policy == Policy::Overwrite {
             return None;
         }
-        let control = self.readers.control();
         let capacity = self.ring.shape().capacity();
-        // JOIN. A reader that neither this count nor the look behind it shows has its own fence behind
-        // this one, and sees how far the stream has come: see `Cursor::is_out_of_reach`.
-        fence(Ordering::SeqCst);
-        let joins = control.joins.0.load(Ordering::Acquire);
+        let waits = &self.ring.control().waits.0;
+        let joins = gate::announce(waits, self.readers.control(), wanted);
         if self.horizon.covers(wanted, capacity, joins) {
             return None;
         }
-        let tail = held.session.tail();
-        let reserved = self.ring.control().reserved.0.load(Ordering::Relaxed);
+        let stretch = Stretch {
+            tail: held.session.tail(),
+            reserved: self.ring.control().reserved.0.load(Ordering::Relaxed),
+            wanted,
+            capacity,
+        };
         let mut scan = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         let Scan { slots, dead } = &mut *scan;
-        self.read_slots(slots);
-        let is_there = |(number, generation): &(u32, u32)| {
-            views(slots).any(|view| (view.number, view.generation) == (*number, *generation))
-        };
-        dead.retain(is_there);
-        // Of its own readers this process need not believe what any subscriber may have written.
         let ours = local::positions(&self.bus_id);
-        let corrected = |mut view: SlotView| {
-            let is_it = |one: &&(u32, u32, u64)| (one.0, one.1) == (view.number, view.generation);
-            if let Some((_, _, position)) = ours.iter().find(is_it) {
-                view.position = *position;
-            }
-            view
-        };
-        loop {
-            let living = views(slots)
-                .filter(|view| !dead.contains(&(view.number, view.generation)))
-                .map(corrected);
-            let slowest = slowest(living, tail, reserved, capacity);
-            let minimum = slowest.map_or(tail, |view| view.position);
-            if wanted <= minimum.saturating_add(capacity) {
-                self.horizon.learn(minimum, joins);
-                return None;
-            }
-            let slowest = slowest?;
-            if !matches!(self.reader_leases.is_held(slowest.number), Ok(false)) {
-                return Some(slowest);
-            }
-            // Nobody holds its lease: dead, unless a new owner came between the two looks; that one is
-            // seen at the next look.
-            self.read_slots(slots);
-            let now = views(slots).nth(slowest.number as usize);
-            if now.is_none_or(|now| {
-                (now.generation, now.state) != (slowest.generation, slowest.state)
-            }) {
-                return Some(slowest);
-            }
-            dead.push((slowest.number, slowest.generation));
-        }
+        let mut readers = Look { publishing: self, slots, ours };
+        gate::in_the_way(&mut readers, dead, &self.horizon, joins, waits, stretch)
     }
 
     /// Reads the slots that were ever used. If they cannot be read there is nobody to wait for: whoever
@@ -247,6 +208,35 @@ impl Publishing {
         if self.readers.scan(used, slots).is_err() {
             slots.clear();
         }
+    }
+}
+
+/// The reader slots, as a publisher reads them.
+struct Look<'a> {
+    publishing: &'a Publishing,
+    slots: &'a mut Vec<ReaderSnapshot>,
+    /// Slot, generation and position of this process's own readers.
+    ours: Vec<(u32, u32, u64)>,
+}
+
+impl Readers for Look<'_> {
+    fn read(&mut self) {
+        self.publishing.read_slots(self.slots);
+    }
+
+    fn views(&self) -> impl Iterator<Item = SlotView> {
+        // Of its own readers this process need not believe what any subscriber may have written.
+        views(self.slots).map(|mut view| {
+            let is_it = |one: &&(u32, u32, u64)| (one.0, one.1) == (view.number, view.generation);
+            if let Some((_, _, position)) = self.ours.iter().find(is_it) {
+                view.position = *position;
+            }
+            view
+        })
+    }
+
+    fn is_held(&self, number: u32) -> bool {
+        !matches!(self.publishing.reader_leases.is_held(number), Ok(false))
     }
 }
 

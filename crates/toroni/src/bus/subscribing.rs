@@ -6,6 +6,7 @@ use super::{Bus, Start, Subscriber, WaitStrategy};
 use crate::crash::{self, CrashPoint};
 use crate::error::{Corrupt, OpenError};
 use crate::notify::{Mailbox, MulticastReceiver};
+use crate::ring::gate;
 use crate::ring::layout::{READER_GATES, READER_HAS_SOCKET, ReaderSlot, ReadersControl};
 use crate::ring::reader::{Cursor, NoSuchStart};
 use crate::ring::slots::{self, Identity};
@@ -203,10 +204,7 @@ impl SubscriberBuilder {
     }
 }
 
-/// Finds the start and makes the slot count from there. If a writer laps the subscriber at that very
-/// moment, the search starts over. So it does if a writer that did not see the slot still could, and the
-/// start is the end: whoever joins there is promised all that comes. What is older may always be lost
-/// before it is read.
+/// Finds the start and makes the slot count from there, out of the reach of writers that did not see it.
 fn join(
     subscribing: &Subscribing,
     claim: &ReaderClaim,
@@ -214,35 +212,26 @@ fn join(
     flags: u32,
 ) -> Result<Cursor, OpenError> {
     let ring = ring_of(&subscribing.ring);
-    for _ in 0..MOST_ATTEMPTS {
-        let cursor = match start {
-            Start::Latest => Cursor::at_end(ring)?,
-            Start::Oldest => Cursor::at_oldest(ring)?,
-            Start::Position(position) => {
-                Cursor::at(ring, position).map_err(|error| match error {
-                    NoSuchStart::NotAPosition => OpenError::NotAPosition { position },
-                    NoSuchStart::Ahead { end } => OpenError::PositionAhead { position, end },
-                    NoSuchStart::Lost { oldest } => OpenError::PositionLost { position, oldest },
-                    NoSuchStart::Corrupt(corrupt) => corrupt.into(),
-                })?
-            }
-        };
-        slots::activate(
-            subscribing.readers.control(),
-            claim.number(),
-            claim.slot(),
-            cursor.position,
-            flags,
-        );
-        let is_safe = start != Start::Latest || cursor.is_out_of_reach(ring);
-        if is_safe && ring.is_intact(cursor.position) {
-            return Ok(cursor);
+    let find = |floor| match start {
+        Start::Latest => Ok(Cursor::at_end(ring)?),
+        Start::Oldest => Ok(Cursor::at_oldest_from(ring, floor)?),
+        Start::Position(position) if position < floor => {
+            let oldest = Cursor::at_oldest_from(ring, floor)?.position;
+            Err(OpenError::PositionLost { position, oldest })
         }
-    }
-    let value = ring.control.reserved.0.load(Ordering::Relaxed);
-    Err(Corrupt { what: "reserved, which never stands still", value, position: 0 }.into())
+        Start::Position(position) => Cursor::at(ring, position).map_err(|error| match error {
+            NoSuchStart::NotAPosition => OpenError::NotAPosition { position },
+            NoSuchStart::Ahead { end } => OpenError::PositionAhead { position, end },
+            NoSuchStart::Lost { oldest } => OpenError::PositionLost { position, oldest },
+            NoSuchStart::Corrupt(corrupt) => corrupt.into(),
+        }),
+    };
+    let control = subscribing.readers.control();
+    // Whoever joins at the end is promised all that comes.
+    let is_safe = |cursor: &Cursor| start != Start::Latest || cursor.is_out_of_reach(ring);
+    let joined = gate::join(ring, control, claim.number(), claim.slot(), flags, find, is_safe)?;
+    joined.ok_or_else(|| {
+        let value = ring.control.reserved.0.load(Ordering::Relaxed);
+        Corrupt { what: "reserved, which never stands still", value, position: 0 }.into()
+    })
 }
-
-/// To be lapped at the start needs a writer that fills the ring in the time of a look. So many times in a
-/// row it does not happen to who reads what correct publishers write.
-const MOST_ATTEMPTS: u32 = 10_000;

@@ -8,6 +8,7 @@
 
 use super::{Answered, Bell, Waiter, drain, wait_readable};
 use crate::crash::{self, CrashPoint};
+use crate::mutant::mutant;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, chmod, fstat, openat, unlinkat};
 use rustix::io::Errno;
@@ -77,13 +78,13 @@ impl Mailbox {
 
 impl Waiter for Mailbox {
     fn arm(&mut self, bell: Bell<'_>, slot_arms: &AtomicU32) {
-        #[cfg(not(toroni_mutant = "socket_drained_after_announcement"))]
         drain(self.socket.as_fd());
         // Before the common count, whose acquirer reads this word.
         slot_arms.fetch_add(1, Ordering::Release);
         bell.announce_arming();
-        #[cfg(toroni_mutant = "socket_drained_after_announcement")]
-        drain(self.socket.as_fd());
+        if mutant("socket_drained_after_announcement") {
+            drain(self.socket.as_fd());
+        }
     }
 
     fn wait(&self, _bell: Bell<'_>, timeout: Option<Duration>) -> io::Result<()> {

@@ -39,6 +39,7 @@ pub(crate) use multicast::{MulticastReceiver, MulticastSender};
 #[cfg(not(loom))]
 pub(crate) use wakers::Wakers;
 
+use crate::mutant::mutant;
 use crate::sync::AtomicU32;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -47,7 +48,7 @@ use std::time::Duration;
 /// A subscriber's side: goes to sleep without missing the wake-up.
 ///
 /// The order is the contract: [`arm`](Self::arm), look at the ring once more, and only if there is
-/// nothing [`wait`](Self::wait). Whoever armed and found something simply goes on: there is nothing
+/// nothing [`wait`](Self::wait), as [`sleep_unless`] does. Whoever armed and found something simply goes on: there is nothing
 /// to undo, an unused arming costs each publisher at most one wake.
 pub(crate) trait Waiter: Send {
     /// Announces the sleep. Wake-ups for commits that the following look does not see will end the
@@ -60,6 +61,25 @@ pub(crate) trait Waiter: Send {
 
     /// What an event loop can poll for reading, if there is such a thing.
     fn fd(&self) -> Option<BorrowedFd<'_>>;
+}
+
+/// Announces a sleep and begins it, unless `look`, which comes in between, finds something; else it says
+/// how long to sleep at the most. False if it did not sleep. After the sleep the caller has to look in
+/// any case.
+pub(crate) fn sleep_unless(
+    waiter: &mut dyn Waiter,
+    bell: Bell<'_>,
+    slot_arms: &AtomicU32,
+    look: impl FnOnce() -> Option<Duration>,
+) -> io::Result<bool> {
+    if mutant("sleep_without_a_second_look") {
+        let timeout = look();
+        waiter.arm(bell, slot_arms);
+        return timeout.map_or(Ok(()), |_| waiter.wait(bell, timeout)).map(|()| timeout.is_some());
+    }
+    waiter.arm(bell, slot_arms);
+    let Some(timeout) = look() else { return Ok(false) };
+    waiter.wait(bell, Some(timeout)).map(|()| true)
 }
 
 /// Waits until `descriptor` is readable; as [`Waiter::wait`].

@@ -5,6 +5,7 @@
 
 use super::{Answered, Bell, Waiter, drain, wait_readable};
 use crate::crash::{self, CrashPoint};
+use crate::mutant::mutant;
 use crate::sync::{AtomicU32, AtomicU64};
 use rustix::io::Errno;
 use rustix::net::{
@@ -50,11 +51,11 @@ impl MulticastReceiver {
 
 impl Waiter for MulticastReceiver {
     fn arm(&mut self, bell: Bell<'_>, _slot_arms: &AtomicU32) {
-        #[cfg(not(toroni_mutant = "group_drained_after_announcement"))]
         drain(self.socket.as_fd());
         bell.announce_arming();
-        #[cfg(toroni_mutant = "group_drained_after_announcement")]
-        drain(self.socket.as_fd());
+        if mutant("group_drained_after_announcement") {
+            drain(self.socket.as_fd());
+        }
     }
 
     fn wait(&self, _bell: Bell<'_>, timeout: Option<Duration>) -> io::Result<()> {

@@ -30,6 +30,8 @@
 //! | LOCK | unlock, or the death of the owner | lock, or takeover | all that the previous owner wrote |
 //! | JOIN | reader: fence after `joins` | writer: fence before its scan | the new reader's slot |
 //! | JOIN | writer: fence before its look | reader: fence after `joins` | the tail of a writer that does not see the slot |
+//! | JOIN | writer: fence after `wanted` | reader: fence after `joins` | what is about to be overwritten |
+//! | LEASE | reader: `generation` and `state` of its slot | writer: fence after its scan | that the reader holds its lease |
 //! | SLEEP | reader: fence after `sleeps`/`arms` | writer: fence after unlock | that somebody must be woken |
 //! | SPACE | publisher: fence after `waits` | reader: fence after its position | that a publisher waits for room |
 //! | SPACE | reader: fence after its position | reader: fence after its position | that the other one is there, too |
@@ -61,7 +63,9 @@ pub(crate) const LAYOUT_VERSION: u32 = 1;
 pub(crate) const ENDIANNESS: u32 = 0x0102_0304;
 /// Blocks of a ring, whatever its capacity: the grain of the index, of `reserved` and of the look
 /// for slow readers.
-pub(crate) const BLOCKS: u64 = 64;
+///
+/// Models have fewer: each look at the whole index is a step for each of them.
+pub(crate) const BLOCKS: u64 = if cfg!(loom) { 16 } else { 64 };
 /// Every position, record and header word is a multiple of this.
 pub(crate) const ALIGNMENT: u64 = 8;
 
@@ -195,7 +199,7 @@ pub(crate) struct Control {
     pub(crate) index: [BlockEntry; to_index(BLOCKS)],
 }
 
-/// Publishers that wait for room. Written under the writer lock.
+/// What publishers say of the room that they need. Written under the writer lock.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Waits {
@@ -204,6 +208,9 @@ pub(crate) struct Waits {
     /// The position that the last of them waits for: once all gating readers have reached it, one is
     /// woken. A hint: whoever waits looks again by itself after a while.
     pub(crate) until: AtomicU64,
+    /// What the owner of the writer lock wants to raise `reserved` to, or wanted at last: said before
+    /// it looks whether a reader is in the way.
+    pub(crate) wanted: AtomicU64,
 }
 
 /// The writer lock and what only its owner changes.

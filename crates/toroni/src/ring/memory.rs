@@ -4,6 +4,7 @@
 use super::copy;
 use super::layout::{BLOCKS, BlockEntry, Control, NO_ENTRY};
 use super::position::{Shape, to_index};
+use crate::mutant::mutant;
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// A borrowed ring. Cheap to copy; it decides nothing by itself.
@@ -93,11 +94,14 @@ impl<'a> Ring<'a> {
     /// As [`Self::is_intact`]: `reserved`, if it is.
     #[inline]
     pub(crate) fn reserved_if_intact(&self, position: u64) -> Option<u64> {
-        fence(Ordering::Acquire);
+        if !mutant("no_fence_before_validation") {
+            fence(Ordering::Acquire);
+        }
         // What the paper's prototype did: believes bytes that are being overwritten.
-        #[cfg(toroni_mutant = "tail_for_reserved")]
-        let reserved = self.control.commit.0.tail.load(Ordering::Relaxed);
-        #[cfg(not(toroni_mutant = "tail_for_reserved"))]
+        if mutant("tail_for_reserved") {
+            let tail = self.control.commit.0.tail.load(Ordering::Relaxed);
+            return (tail <= position.saturating_add(self.shape.capacity())).then_some(u64::MAX);
+        }
         let reserved = self.control.reserved.0.load(Ordering::Relaxed);
         (reserved <= position.saturating_add(self.shape.capacity())).then_some(reserved)
     }
@@ -114,11 +118,9 @@ impl<'a> Ring<'a> {
         let position = entry.position.load(Ordering::Acquire);
         let sequence = entry.sequence.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
-        // Believes a sequence that belongs to another position.
-        #[cfg(toroni_mutant = "index_read_once")]
-        let unchanged = true;
-        #[cfg(not(toroni_mutant = "index_read_once"))]
-        let unchanged = entry.position.load(Ordering::Relaxed) == position;
+        // Else it believes a sequence that belongs to another position.
+        let unchanged =
+            mutant("index_read_once") || entry.position.load(Ordering::Relaxed) == position;
         (unchanged && position != NO_ENTRY && position.is_multiple_of(8))
             .then_some(Mark { position, sequence })
     }

@@ -10,11 +10,13 @@ pub(crate) mod position;
 pub(crate) mod backpressure;
 mod bulk;
 pub(crate) mod copy;
+pub(crate) mod gate;
 pub(crate) mod memory;
 pub(crate) mod racy;
 pub(crate) mod reader;
 pub(crate) mod run;
 pub(crate) mod slots;
+pub(crate) mod waits;
 pub(crate) mod window;
 pub(crate) mod writer;
 

@@ -9,6 +9,7 @@ use super::position::{LARGEST_POSITION, record_bytes, to_index};
 use super::writer::{length_of, newest_mark, tag_of};
 use crate::crash::{self, CrashPoint};
 use crate::error::Corrupt;
+use crate::mutant::mutant;
 use crate::sync::Ordering;
 
 /// Where a reader stands: before the record at `position`, which has number `sequence`.
@@ -60,18 +61,14 @@ impl Cursor {
     pub(crate) fn look(&self, ring: Ring<'_>) -> Result<Option<Seen>, Interrupted> {
         // COMMIT
         let word = ring.word(self.position).load(Ordering::Acquire);
-        #[cfg(toroni_mutant = "zero_before_validation")]
-        if word == 0 {
+        if mutant("zero_before_validation") && word == 0 {
             return Ok(None);
         }
         // Before anything is believed, the 0 too: a lapped reader may stand on payload bytes that
         // are 0, and would sleep for ever.
-        #[cfg(not(toroni_mutant = "cache_before_validation"))]
-        let Some(reserved) = ring.reserved_if_intact(self.position) else {
+        let Some(reserved) = ring.reserved_if_intact(self.position).or(unvalidated()) else {
             return Err(Interrupted::Lapped);
         };
-        #[cfg(any(toroni_mutant = "cache_before_validation", toroni_mutant = "tail_for_reserved"))]
-        let reserved = u64::MAX;
         if word == 0 {
             return Ok(None);
         }
@@ -164,6 +161,11 @@ impl Cursor {
 
     /// The end of the stream.
     pub(crate) fn at_end(ring: Ring<'_>) -> Result<Self, Corrupt> {
+        if mutant("end_by_the_stored_pair") {
+            let commit = &ring.control.commit.0;
+            let sequence = commit.sequence.load(Ordering::Relaxed);
+            return Ok(Self { position: commit.tail.load(Ordering::Acquire), sequence });
+        }
         let mark = find(ring, |tail, reserved, _| {
             walk(ring, newest_mark(ring, tail, reserved)?, tail).ok()
         })?;
@@ -172,7 +174,15 @@ impl Cursor {
 
     /// The oldest record that is intact.
     pub(crate) fn at_oldest(ring: Ring<'_>) -> Result<Self, Corrupt> {
-        let mark = find(ring, |tail, reserved, haste| first_mark(ring, haste, tail, reserved))?;
+        Self::at_oldest_from(ring, 0)
+    }
+
+    /// The oldest record that is intact and starts at `floor` or later, if there is one; else a newer.
+    pub(crate) fn at_oldest_from(ring: Ring<'_>, floor: u64) -> Result<Self, Corrupt> {
+        let mark = find(ring, |tail, reserved, haste| {
+            let margin = floor.saturating_sub(ring.shape().oldest(reserved));
+            first_mark(ring, margin.saturating_add(haste), tail, reserved)
+        })?;
         Ok(Self { position: mark.position, sequence: mark.sequence })
     }
 
@@ -217,6 +227,12 @@ impl Cursor {
     }
 }
 
+/// A reader that believes what it has not validated.
+#[inline(always)]
+fn unvalidated() -> Option<u64> {
+    mutant("cache_before_validation").then_some(u64::MAX)
+}
+
 /// Why no reader can start at a position.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NoSuchStart {
@@ -240,13 +256,16 @@ fn find(ring: Ring<'_>, look: impl Fn(u64, u64, u64) -> Option<Mark>) -> Result<
     for attempt in 0..ATTEMPTS {
         // TAIL: the entries up to this tail are visible.
         let tail = ring.control.commit.0.tail.load(Ordering::Acquire);
-        let reserved = ring.control.reserved.0.load(Ordering::Relaxed);
+        let mut reserved = ring.control.reserved.0.load(Ordering::Relaxed);
+        if mutant("start_where_overwritten") {
+            reserved = 0;
+        }
         if tail > LARGEST_POSITION {
             break;
         }
         let haste = u64::from(attempt) * ring.shape().block_bytes();
         if let Some(mark) = look(tail, reserved, haste)
-            && ring.is_intact(mark.position)
+            && (ring.is_intact(mark.position) || mutant("start_where_overwritten"))
         {
             return Ok(mark);
         }

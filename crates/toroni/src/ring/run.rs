@@ -9,6 +9,7 @@ use super::memory::Ring;
 use super::position::record_bytes;
 use super::reader::{Cursor, Seen};
 use super::writer::{length_of, tag_of};
+use crate::mutant::mutant;
 use crate::sync::Ordering;
 
 /// A run: it begins at a record and ends with the stream, or about a block further on. A reader that holds on to
@@ -104,11 +105,8 @@ impl<'a> Run<'a> {
     /// Whether all that was read so far is what was published; else how many messages and bytes that was.
     pub(crate) fn is_intact(&self) -> Result<(), (u64, u64)> {
         // The oldest is overwritten first.
-        #[cfg(not(toroni_mutant = "run_validated_by_its_last"))]
-        let oldest = self.start.position;
-        #[cfg(toroni_mutant = "run_validated_by_its_last")]
-        let oldest = self.cursor.position;
-        if self.ring.is_intact(oldest) {
+        let oldest = if mutant("run_validated_by_its_last") { self.cursor } else { self.start };
+        if self.ring.is_intact(oldest.position) {
             return Ok(());
         }
         let messages = self.cursor.sequence.wrapping_sub(self.start.sequence);

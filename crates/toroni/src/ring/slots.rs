@@ -4,6 +4,7 @@ use super::layout::{
     PublisherSlot, READER_GATES, ReaderSlot, ReadersControl, SLOT_ACTIVE, SLOT_FREE,
 };
 use crate::crash::{self, CrashPoint};
+use crate::mutant::mutant;
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// Who owns a slot, for people who look.
@@ -76,9 +77,13 @@ pub(crate) fn activate(
 /// Makes writers look at the slots again: somebody joined, or came back after it was lapped, and gates
 /// at a position that is older than what they know.
 pub(crate) fn announce(control: &ReadersControl) {
-    control.joins.0.fetch_add(1, Ordering::Release);
+    if !mutant("join_not_counted") {
+        control.joins.0.fetch_add(1, Ordering::Release);
+    }
     // JOIN
-    fence(Ordering::SeqCst);
+    if !mutant("joined_without_fence") {
+        fence(Ordering::SeqCst);
+    }
 }
 
 /// Gives a slot up, before its lease.

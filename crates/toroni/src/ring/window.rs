@@ -12,6 +12,7 @@ use super::position::{record_bytes, to_index};
 use super::reader::{Cursor, Interrupted, Seen};
 use super::writer::{header, length_of, tag_of};
 use crate::crash::{self, CrashPoint};
+use crate::mutant::{mutant, weakened};
 use crate::sync::Ordering;
 
 /// Bytes that are copied at once, headers included: a small part of a first-level cache. Longer
@@ -73,12 +74,10 @@ impl Window {
         let words = to_index((end.position - cursor.position) / ALIGNMENT);
         ring.load(cursor.position, self.scratch.words(words));
         crash::point(CrashPoint::ReaderMidCopy);
-        #[cfg(not(toroni_mutant = "window_before_validation"))]
-        let Some(reserved) = ring.reserved_if_intact(cursor.position) else {
+        let unvalidated = || mutant("window_before_validation").then_some(u64::MAX);
+        let Some(reserved) = ring.reserved_if_intact(cursor.position).or_else(unvalidated) else {
             return Err(Interrupted::Lapped);
         };
-        #[cfg(toroni_mutant = "window_before_validation")]
-        let reserved = u64::MAX;
         // As in `Cursor::look`: no record ends there.
         if end.position + ALIGNMENT > reserved {
             return Ok(false);
@@ -201,7 +200,8 @@ fn end_of_window(start: Cursor, ring: Ring<'_>) -> Cursor {
     let mut end = start;
     loop {
         // COMMIT
-        let header = ring.word(end.position).load(Ordering::Acquire);
+        let acquire = weakened("window_headers_relaxed", Ordering::Acquire);
+        let header = ring.word(end.position).load(acquire);
         let bytes = record_bytes(length_of(header));
         // Lengths are believed only as far as they lead no further than the copy may go.
         if header == 0 || bytes > LONGEST_RECORD {
@@ -215,7 +215,7 @@ fn end_of_window(start: Cursor, ring: Ring<'_>) -> Cursor {
             }
             end = Cursor { position: end.position + bytes, sequence: end.sequence.wrapping_add(1) };
             // COMMIT
-            let next = ring.word(end.position).load(Ordering::Acquire);
+            let next = ring.word(end.position).load(acquire);
             if next == 0 || record_bytes(length_of(next)) != bytes {
                 break;
             }

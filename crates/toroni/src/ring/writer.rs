@@ -7,6 +7,7 @@ use super::memory::{Mark, Ring};
 use super::position::{MISPLACED, record_bytes, to_index};
 use crate::crash::{self, CrashPoint};
 use crate::error::Corrupt;
+use crate::mutant::{mutant, weakened};
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// How far ahead of the end of the stream the writer asks for lines, in bytes. The readers have had
@@ -121,8 +122,9 @@ impl<'a> Session<'a> {
         }
         // A second writer that finds the room already reserved needs the fence as well; in here it
         // would have none.
-        #[cfg(toroni_mutant = "fence_inside_if")]
-        fence(Ordering::Release);
+        if mutant("fence_inside_if") {
+            fence(Ordering::Release);
+        }
         crash::point(CrashPoint::AfterReserve);
     }
 
@@ -131,8 +133,9 @@ impl<'a> Session<'a> {
     #[inline]
     fn fence_reserved(&self) {
         self.assert_reserved();
-        #[cfg(not(toroni_mutant = "fence_inside_if"))]
-        fence(Ordering::Release);
+        if !mutant("fence_inside_if") {
+            fence(Ordering::Release);
+        }
     }
 
     /// Writes and commits one record, for which there is room.
@@ -143,7 +146,7 @@ impl<'a> Session<'a> {
         self.fence_reserved();
         match self.ring.run(self.tail, end + 1) {
             // The common case, without looking for its place again and again.
-            Some(run) if record.extensions.is_empty() && !crash::ARMED => {
+            Some(run) if record.extensions.is_empty() && !crash::is_armed() => {
                 bulk::prefetch_to_write(run.as_ptr().wrapping_byte_add(WRITTEN_AHEAD).cast());
                 copy::store_in_row(&run[1..end], record.payload);
                 run[end].store(0, Ordering::Relaxed);
@@ -179,12 +182,18 @@ impl<'a> Session<'a> {
             bulk::prefetch_to_write(record.as_ptr().wrapping_byte_add(WRITTEN_AHEAD).cast());
             copy::store_in_row(&record[1..], payload);
             crash::point(CrashPoint::MidCopy);
-            record[words].store(0, Ordering::Relaxed);
+            if !mutant("burst_ends_behind_its_commit") {
+                record[words].store(0, Ordering::Relaxed);
+            }
             crash::point(CrashPoint::AfterEndWord);
             #[expect(clippy::cast_possible_truncation, reason = "shorter than a block")]
             let length = payload.len() as u32;
             // COMMIT
-            record[0].store(header(length, tag), Ordering::Release);
+            record[0]
+                .store(header(length, tag), weakened("burst_commit_relaxed", Ordering::Release));
+            if mutant("burst_ends_behind_its_commit") {
+                record[words].store(0, Ordering::Relaxed);
+            }
             crash::point(CrashPoint::AfterCommit);
             at += words;
             tail += words as u64 * ALIGNMENT;
@@ -263,7 +272,7 @@ impl<'a> Session<'a> {
             self.ring.store(at, record.extensions);
             at += record.extensions.len() as u64;
         }
-        if crash::ARMED {
+        if crash::is_armed() {
             let half = record.payload.len() / 2;
             self.ring.store(at, &record.payload[..half]);
             crash::point(CrashPoint::MidCopy);
@@ -294,20 +303,20 @@ impl<'a> Session<'a> {
         for block in first + 1..=last {
             let entry = self.ring.entry(block);
             // Trusts what a writer that died before its commit left there.
-            #[cfg(toroni_mutant = "stale_index_entry")]
-            if (self.tail + 1..NO_ENTRY).contains(&entry.position.load(Ordering::Relaxed)) {
+            if mutant("stale_index_entry")
+                && (self.tail + 1..NO_ENTRY).contains(&entry.position.load(Ordering::Relaxed))
+            {
                 continue;
             }
             // See `Ring::mark`: the old pair must not be read half and half with the new one.
-            #[cfg(not(toroni_mutant = "index_without_seqlock"))]
-            {
+            if !mutant("index_without_seqlock") {
                 entry.position.store(NO_ENTRY, Ordering::Relaxed);
                 fence(Ordering::Release);
             }
             entry.sequence.store(sequence, Ordering::Relaxed);
             crash::point(CrashPoint::MidIndex);
             // INDEX
-            entry.position.store(position, Ordering::Release);
+            entry.position.store(position, weakened("index_relaxed", Ordering::Release));
         }
         crash::point(CrashPoint::AfterIndex);
     }
@@ -315,7 +324,7 @@ impl<'a> Session<'a> {
     #[inline]
     fn commit(&mut self, header: u64, bytes: u64, count: u64) {
         // COMMIT: the one store that makes it all visible.
-        self.ring.word(self.tail).store(header, Ordering::Release);
+        self.ring.word(self.tail).store(header, weakened("commit_relaxed", Ordering::Release));
         crash::point(CrashPoint::AfterCommit);
         self.tail += bytes;
         self.sequence = self.sequence.wrapping_add(count);
@@ -350,16 +359,13 @@ impl<'a> Session<'a> {
     /// the tail. `reserved` stays: readers may have seen it.
     #[cold]
     fn recover(&mut self) -> Result<(), Corrupt> {
-        #[cfg(toroni_mutant = "recovery_lowers_reserved")]
-        {
+        if mutant("recovery_lowers_reserved") {
             let lowered = self.ring.shape().round_up_to_block(self.tail + ALIGNMENT);
             self.ring.control.reserved.0.store(lowered, Ordering::Relaxed);
         }
         let end = self.find_end()?;
         // Goes on behind what is already there, as if the stream ended at the stored tail.
-        #[cfg(toroni_mutant = "no_roll_forward")]
-        let end = Mark { position: self.tail, ..end };
-        self.tail = end.position;
+        self.tail = if mutant("no_roll_forward") { self.tail } else { end.position };
         self.sequence = end.sequence;
         let commit = &self.ring.control.commit.0;
         commit.sequence.store(self.sequence, Ordering::Relaxed);

@@ -109,41 +109,44 @@ fn byte_of(slot: u32) -> u64 {
     LEASE_OFFSET + u64::from(slot)
 }
 
-#[cfg(not(toroni_mutant = "lease_through_own_description"))]
 fn description_for_lease(
     directory: &BusDirectory,
     file: BusFile,
 ) -> Result<ParentOnlyFd, OpenError> {
+    #[cfg(toroni_mutants)]
+    if crate::mutant::mutant("lease_through_own_description") {
+        return shared_description::for_lease(directory, file);
+    }
     directory.open_for_locks(file, Protection::Write)
 }
 
-#[cfg(not(toroni_mutant = "lease_through_own_description"))]
 fn description_for_tester(directory: &BusDirectory, file: BusFile) -> Result<OwnedFd, OpenError> {
+    #[cfg(toroni_mutants)]
+    if crate::mutant::mutant("lease_through_own_description") {
+        return shared_description::for_tester(directory, file);
+    }
     directory.open_file(file, Protection::Read)
 }
 
-#[cfg(toroni_mutant = "lease_through_own_description")]
-use mutant::{description_for_lease, description_for_tester};
-
 /// The mistake that the first rule above forbids: one description of each file for the whole process.
 /// A test must fail with it.
-#[cfg(toroni_mutant = "lease_through_own_description")]
-mod mutant {
+#[cfg(toroni_mutants)]
+mod shared_description {
     use super::*;
     use std::collections::HashMap;
     use std::sync::Mutex;
 
     static SHARED: Mutex<Option<HashMap<(u64, u64), OwnedFd>>> = Mutex::new(None);
 
-    pub(super) fn description_for_lease(
+    pub(super) fn for_lease(
         directory: &BusDirectory,
         file: BusFile,
     ) -> Result<ParentOnlyFd, OpenError> {
-        let shared = description_for_tester(directory, file)?;
+        let shared = for_tester(directory, file)?;
         Ok(ParentOnlyFd::open(|| Ok(shared)).expect("a mutant in a test"))
     }
 
-    pub(super) fn description_for_tester(
+    pub(super) fn for_tester(
         directory: &BusDirectory,
         file: BusFile,
     ) -> Result<OwnedFd, OpenError> {

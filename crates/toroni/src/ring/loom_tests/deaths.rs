@@ -1,0 +1,148 @@
+//! Writers that die at every step: the thread leaves its work by unwinding, and what it wrote stays. A
+//! spawn stands for the kernel, which hands over what a dead process wrote.
+
+use super::*;
+use crate::crash::{CrashPoint, rehearsal};
+use crate::ring::position::to_index;
+
+/// Stamps of the messages of the dead writer, of a second one that dies, and of the heir.
+const DOOMED: u64 = 100;
+const SECOND: u64 = 150;
+const HEIRS: u64 = 200;
+
+fn write_stamped(session: &mut Session<'_>, stamp: u64) {
+    session.write(Record { tag: tag(stamp), extensions: &[], payload: &body(stamp, LENGTH) });
+}
+
+/// Writes a message as whoever gets the lock.
+fn write_one_stamped(ring: Ring<'_>, owner_died: bool, stamp: u64) {
+    let mut session = Session::begin(ring, owner_died).unwrap();
+    if !session.fits(BYTES) {
+        session.reserve(session.wanted(BYTES));
+    }
+    write_stamped(&mut session, stamp);
+}
+
+/// Does `work`, dying at the step of this number. Returns whether it reached it.
+fn dies_at(step: usize, work: impl FnOnce()) -> bool {
+    rehearsal::act(move |reached| reached.len() == step, work).1.is_none()
+}
+
+/// Looks at the messages behind the three that were laid, which end here: each must be whole, and one that
+/// was written there.
+fn follow_survivors(ring: Ring<'_>, end: u64) -> Vec<u64> {
+    let mut cursor = Cursor { position: end, sequence: 3 };
+    let mut scratch = Scratch::default();
+    let mut stamps = Vec::new();
+    while let Some(seen) = cursor.look(ring).unwrap() {
+        let known = [DOOMED, SECOND, HEIRS].into_iter().find(|stamp| tag(*stamp) == seen.tag);
+        let stamp = known.unwrap_or_else(|| panic!("{seen:?} was never written"));
+        assert_eq!(seen.length, LENGTH);
+        cursor.copy(ring, &seen, &mut scratch).unwrap();
+        assert!(scratch.bytes(16) == body(stamp, LENGTH), "torn: {stamp}");
+        stamps.push(stamp);
+        cursor.advance(&seen);
+    }
+    stamps
+}
+
+/// What is left when all is done: the doomed messages up to some, or none, and the heir's.
+fn check_end(memory: &Memory, end: u64) {
+    let stamps = follow_survivors(memory.ring(), end);
+    let (last, before) = stamps.split_last().expect("the heir lived");
+    assert_eq!(*last, HEIRS, "{stamps:?}");
+    assert!([&[][..], &[DOOMED], &[DOOMED; 2], &[DOOMED, SECOND]].contains(&before), "{stamps:?}");
+    let commit = &memory.control.commit.0;
+    let end = end + stamps.len() as u64 * BYTES;
+    assert_eq!(commit.tail.load(Ordering::Relaxed), end, "{stamps:?}");
+    assert_eq!(commit.sequence.load(Ordering::Relaxed), 3 + stamps.len() as u64);
+    let joined = Cursor::at_end(memory.ring()).unwrap();
+    assert_eq!((joined.position, joined.sequence), (end, 3 + stamps.len() as u64));
+}
+
+/// Runs a model in which a writer dies, once for each of the steps of its `work`.
+fn at_each_step(preemptions: usize, lay: fn() -> Memory, work: fn(Ring<'_>)) {
+    for owner_died in [true, false] {
+        let mut step = 1;
+        loop {
+            // Not loom's: what one execution tells the next.
+            let died = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+            let tell = std::sync::Arc::clone(&died);
+            model(preemptions, move || {
+                let memory = Arc::new(lay());
+                let end = tail(&memory);
+                let reader = reader(&memory, move |ring| {
+                    follow_survivors(ring, end);
+                });
+                let died = dies_at(step, || work(memory.ring()));
+                tell.store(died, std::sync::atomic::Ordering::Relaxed);
+                let heir = {
+                    let memory = Arc::clone(&memory);
+                    // The lock may not know that the owner died.
+                    thread::spawn(move || write_one_stamped(memory.ring(), owner_died, HEIRS))
+                };
+                heir.join().unwrap();
+                reader.join().unwrap();
+                check_end(&memory, end);
+            });
+            if !died.load(std::sync::atomic::Ordering::Relaxed) {
+                break;
+            }
+            step += 1;
+        }
+        assert!(step > 5, "{step} steps are not all of them");
+    }
+}
+
+/// Two writers, of which the first dies at each step of a message, while a reader follows.
+#[test]
+fn loom_a_writer_dies_at_any_step() {
+    at_each_step(3, laid, |ring| write_one_stamped(ring, false, DOOMED));
+}
+
+/// As above, of a burst: its messages are committed one by one without a look at the lock.
+#[test]
+fn loom_a_burst_dies_at_any_step() {
+    // The stream ends where a block begins that holds both, and its room is reserved. Behind the end lies
+    // what an older lap left there.
+    let lay = || {
+        let mut memory = Memory::laid(1024, 3 * 1024, &[LENGTH, 440, 480]);
+        let end = to_index(tail(&memory) % 1024 / 8);
+        for word in &mut memory.words[end + 1..end + 8] {
+            *word = AtomicU64::new(u64::MAX);
+        }
+        memory
+    };
+    at_each_step(3, lay, |ring| {
+        let mut session = Session::begin(ring, false).unwrap();
+        let payloads = [DOOMED, DOOMED].map(|stamp| body(stamp, LENGTH));
+        assert_eq!(session.write_in_block(tag(DOOMED), &payloads), 2);
+    });
+}
+
+/// A writer dies in its recovery of what another left; a third one goes on.
+#[test]
+fn loom_recovery_dies_at_any_step() {
+    for step in 1..=3 {
+        model(2, move || {
+            let memory = Arc::new(laid());
+            let end = tail(&memory);
+            let reader = reader(&memory, move |ring| {
+                follow_survivors(ring, end);
+            });
+            // Dies between COMMIT and TAIL.
+            let commit = |reached: &[CrashPoint]| reached.last() == Some(&CrashPoint::AfterCommit);
+            let write = || write_one_stamped(memory.ring(), false, DOOMED);
+            assert!(rehearsal::act(commit, write).1.is_none());
+            for (died_at, stamp) in [(step, SECOND), (0, HEIRS)] {
+                let memory = Arc::clone(&memory);
+                let heir = thread::spawn(move || {
+                    dies_at(died_at, || write_one_stamped(memory.ring(), true, stamp));
+                });
+                heir.join().unwrap();
+            }
+            reader.join().unwrap();
+            check_end(&memory, end);
+        });
+    }
+}

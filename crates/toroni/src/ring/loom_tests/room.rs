@@ -1,0 +1,375 @@
+//! Readers and the publishers that wait for them: who joins is waited for or knows that it is late, who
+//! dies is not, and no publisher waits in vain.
+
+use super::*;
+use crate::ring::backpressure::Horizon;
+use crate::ring::gate::{self, Dead, Readers, Stretch};
+use crate::ring::layout::{READER_GATES, ReaderSlot, ReadersControl, SLOT_ACTIVE};
+use crate::ring::slots::{self, Identity, SlotView};
+use crate::ring::waits;
+use crate::sync::AtomicU32;
+use loom::sync::{Condvar, MutexGuard};
+
+/// A bus whose stream is full, with slots for two readers.
+struct Bus {
+    memory: Memory,
+    control: ReadersControl,
+    slots: [ReaderSlot; 2],
+    leases: [AtomicU32; 2],
+    kernel: Kernel,
+}
+
+/// The kernel's part of a futex: compare and sleep are one step, as its lock of the hash bucket
+/// makes them. A wake wakes everybody: that the model tells who waits in vain from who is woken and finds
+/// nothing, it must not wake more often than the library does.
+struct Kernel {
+    bucket: Mutex<Bucket>,
+    woken: Condvar,
+}
+
+#[derive(Default)]
+struct Bucket {
+    /// Sleepers, and wakes that none of them has taken yet.
+    asleep: u32,
+    wakes: u32,
+}
+
+impl Kernel {
+    fn wait(&self, word: &AtomicU32, token: u32) {
+        let mut bucket = self.bucket.lock().unwrap();
+        if word.load(Ordering::Relaxed) != token {
+            return;
+        }
+        bucket.asleep += 1;
+        while bucket.wakes == 0 {
+            bucket = self.woken.wait(bucket).unwrap();
+        }
+        bucket.wakes -= 1;
+        bucket.asleep -= 1;
+    }
+
+    fn wake_one(&self) {
+        let mut bucket = self.bucket.lock().unwrap();
+        if bucket.wakes < bucket.asleep {
+            bucket.wakes += 1;
+            self.woken.notify_all();
+        }
+    }
+}
+
+impl Bus {
+    fn new() -> Self {
+        Self {
+            memory: laid(),
+            control: ReadersControl::default(),
+            slots: core::array::from_fn(|_| ReaderSlot::default()),
+            leases: core::array::from_fn(|_| AtomicU32::new(0)),
+            kernel: Kernel { bucket: Mutex::new(Bucket::default()), woken: Condvar::new() },
+        }
+    }
+
+    /// A reader, by number, that has joined at a position before the model begins.
+    fn with_reader(mut self, number: usize, position: u64) -> Self {
+        let slot = &mut self.slots[number];
+        slot.generation = AtomicU32::new(1);
+        slot.state = AtomicU32::new(SLOT_ACTIVE);
+        slot.flags = AtomicU32::new(READER_GATES);
+        slot.position = AtomicU64::new(position);
+        self.leases[number] = AtomicU32::new(1);
+        self.control.slots_used.0 = AtomicU32::new(2);
+        self.control.joins.0 = AtomicU64::new(1);
+        self
+    }
+
+    fn ring(&self) -> Ring<'_> {
+        self.memory.ring()
+    }
+
+    /// Joins as a subscriber does.
+    fn join(&self, number: u32, find: impl FnMut(u64) -> Result<Cursor, ()>) -> Option<Cursor> {
+        let slot = &self.slots[number as usize];
+        self.leases[number as usize].store(1, Ordering::Release);
+        let identity = Identity { pid: 1, pid_namespace: 1, started_ns: 1, name: String::new() };
+        slots::claim(slot, &identity);
+        let is_safe = |_: &Cursor| true;
+        gate::join(self.ring(), &self.control, number, slot, READER_GATES, find, is_safe).unwrap()
+    }
+
+    /// Shows a position as a subscriber does.
+    fn show(&self, number: usize, position: u64, answered: &mut u64) {
+        let waits = &self.ring().control.waits.0;
+        let Some(announced) = waits::show(&self.slots[number], position, waits, *answered) else {
+            return;
+        };
+        *answered = announced.count;
+        if announced.answer(&self.control, self.ring(), self.slots.iter()) {
+            self.kernel.wake_one();
+        }
+    }
+}
+
+/// One publishing participant.
+#[derive(Default)]
+struct Publisher {
+    horizon: Horizon,
+    dead: Dead,
+}
+
+/// Reads slots as the system call does: words, in no order.
+struct Look<'a> {
+    bus: &'a Bus,
+    views: Vec<SlotView>,
+}
+
+impl Readers for Look<'_> {
+    fn read(&mut self) {
+        let used = self.bus.control.slots_used.0.load(Ordering::Acquire);
+        let view = |(number, slot): (u32, &ReaderSlot)| SlotView {
+            number,
+            generation: slot.generation.load(Ordering::Relaxed),
+            state: slot.state.load(Ordering::Relaxed),
+            flags: slot.flags.load(Ordering::Relaxed),
+            position: slot.position.load(Ordering::Relaxed),
+            arms: 0,
+        };
+        self.views = (0..used).zip(&self.bus.slots).map(view).collect();
+    }
+
+    fn views(&self) -> impl Iterator<Item = SlotView> {
+        self.views.iter().copied()
+    }
+
+    fn is_held(&self, number: u32) -> bool {
+        self.bus.leases[number as usize].load(Ordering::Acquire) == 1
+    }
+}
+
+impl Publisher {
+    /// As `Publishing::slowest`.
+    fn in_the_way(&mut self, bus: &Bus, tail: u64, wanted: u64) -> Option<SlotView> {
+        let control = bus.ring().control;
+        let joins = gate::announce(&control.waits.0, &bus.control, wanted);
+        if self.horizon.covers(wanted, CAPACITY, joins) {
+            return None;
+        }
+        let reserved = control.reserved.0.load(Ordering::Relaxed);
+        let stretch = Stretch { tail, reserved, wanted, capacity: CAPACITY };
+        let mut look = Look { bus, views: Vec::new() };
+        let waits = &control.waits.0;
+        gate::in_the_way(&mut look, &mut self.dead, &self.horizon, joins, waits, stretch)
+    }
+
+    /// Makes room and writes a message if nobody is in the way; returns who is.
+    fn try_publish(&mut self, bus: &Bus, room: u64) -> Option<SlotView> {
+        let mut session = Session::begin(bus.ring(), false).unwrap();
+        if !session.fits(room) {
+            let wanted = session.wanted(room);
+            let slowest = self.in_the_way(bus, session.tail(), wanted);
+            if slowest.is_some() {
+                return slowest;
+            }
+            session.reserve(wanted);
+        }
+        write(&mut session);
+        None
+    }
+}
+
+/// What the first message to be written overwrites.
+fn oldest_behind_it() -> u64 {
+    let shape = laid().shape();
+    shape.round_up_to_block(START + CAPACITY - BYTES + BYTES + 8) - CAPACITY
+}
+
+/// A subscriber joins at the oldest message while a publisher is about to overwrite it: it is waited for,
+/// or it begins behind it. It is not overtaken by whoever would wait for it.
+#[test]
+fn loom_nobody_is_overtaken_who_has_joined() {
+    model(2, || {
+        let bus = Arc::new(Bus::new());
+        let publisher = {
+            let bus = Arc::clone(&bus);
+            thread::spawn(move || Publisher::default().try_publish(&bus, BYTES).is_none())
+        };
+        let ring = bus.ring();
+        let cursor = bus.join(0, |floor| Ok(Cursor::at_oldest_from(ring, floor).unwrap())).unwrap();
+        assert!(cursor.look(ring).is_ok(), "overtaken at {cursor:?}");
+        let published = publisher.join().unwrap();
+        assert!(cursor.look(ring).is_ok(), "overtaken at {cursor:?}, published: {published}");
+    });
+}
+
+/// As above, of a publisher that has looked before and remembers how far it may go.
+#[test]
+fn loom_nobody_is_overtaken_for_an_old_look() {
+    model(2, || {
+        let bus = Bus::new();
+        // That has read everything.
+        let end = tail(&bus.memory);
+        let bus = Arc::new(bus.with_reader(1, end));
+        let publisher = {
+            let bus = Arc::clone(&bus);
+            thread::spawn(move || {
+                let mut publisher = Publisher::default();
+                assert_eq!(publisher.in_the_way(&bus, end, START + CAPACITY), None);
+                publisher.try_publish(&bus, BYTES).is_none()
+            })
+        };
+        let ring = bus.ring();
+        let cursor = bus.join(0, |floor| Ok(Cursor::at_oldest_from(ring, floor).unwrap())).unwrap();
+        let published = publisher.join().unwrap();
+        assert!(cursor.look(ring).is_ok(), "overtaken at {cursor:?}, published: {published}");
+    });
+}
+
+/// A subscriber dies, and another claims its slot, while a publisher looks: the dead one is not waited
+/// for, the new one is.
+#[test]
+fn loom_a_slot_changes_hands_during_a_look() {
+    model(1, || {
+        let bus = Arc::new(Bus::new().with_reader(0, START));
+        // The kernel frees the lease with the process.
+        bus.leases[0].store(0, Ordering::Release);
+        let publisher = {
+            let bus = Arc::clone(&bus);
+            thread::spawn(move || {
+                let mut publisher = Publisher::default();
+                let first = publisher.try_publish(&bus, BYTES);
+                // Over the message at which a newcomer begins that comes too late for the first.
+                let second = publisher.try_publish(&bus, 10 * BYTES);
+                [first, second].map(|slowest| slowest.is_none())
+            })
+        };
+        let ring = bus.ring();
+        let heir = bus.join(0, |floor| Ok(Cursor::at_oldest_from(ring, floor).unwrap())).unwrap();
+        let published = publisher.join().unwrap();
+        assert!(heir.look(ring).is_ok(), "overtaken at {heir:?}, published: {published:?}");
+        // Who is gone again is in nobody's way.
+        slots::free(&bus.control, &bus.slots[0]);
+        bus.leases[0].store(0, Ordering::Release);
+        assert_eq!(Publisher::default().try_publish(&bus, BYTES), None);
+    });
+}
+
+/// A slot that is seen active belongs to somebody who lives, as long as nobody dies.
+#[test]
+fn loom_nobody_is_taken_for_dead_who_has_just_joined() {
+    model(2, || {
+        let mut bus = Bus::new();
+        bus.control.slots_used.0 = AtomicU32::new(1);
+        let bus = Arc::new(bus);
+        let publisher = {
+            let bus = Arc::clone(&bus);
+            thread::spawn(move || {
+                let mut publisher = Publisher::default();
+                publisher.in_the_way(&bus, START + CAPACITY - BYTES, START + CAPACITY + BYTES);
+                assert!(publisher.dead.is_empty());
+            })
+        };
+        bus.leases[0].store(1, Ordering::Release);
+        bus.slots[0].generation.store(1, Ordering::Release);
+        slots::activate(&bus.control, 0, &bus.slots[0], START, READER_GATES);
+        publisher.join().unwrap();
+    });
+}
+
+/// A dead subscriber is in nobody's way, whatever its slot says, and a living one is.
+#[test]
+fn loom_the_dead_are_not_waited_for() {
+    model(2, || {
+        let bus = Arc::new(Bus::new().with_reader(0, START).with_reader(1, START));
+        bus.leases[0].store(0, Ordering::Release);
+        let publisher = {
+            let bus = Arc::clone(&bus);
+            thread::spawn(move || {
+                let mut publisher = Publisher::default();
+                let slowest = publisher.try_publish(&bus, BYTES);
+                assert_eq!(slowest.map(|slowest| slowest.number), Some(1));
+                publisher
+            })
+        };
+        let cursor = Cursor { position: START, sequence: 0 };
+        assert!(cursor.look(bus.ring()).is_ok());
+        let mut publisher = publisher.join().unwrap();
+        // Now it goes on.
+        bus.show(1, oldest_behind_it(), &mut 0);
+        assert_eq!(publisher.try_publish(&bus, BYTES), None);
+    });
+}
+
+/// Publishes as the bus does, but without any limit of a wait: whoever sleeps in vain sleeps for ever,
+/// which loom reports as a deadlock.
+fn publish<'b>(bus: &'b Bus, lock: &'b Mutex<()>) {
+    let mut publisher = Publisher::default();
+    let mut held: MutexGuard<'_, ()> = lock.lock().unwrap();
+    let mut waited = false;
+    loop {
+        let Some(_) = publisher.try_publish(bus, BYTES) else { break };
+        let tail = tail(&bus.memory);
+        let wanted = bus.memory.shape().round_up_to_block(tail + BYTES + 8);
+        let space = &bus.control.space.0;
+        let until = wanted - CAPACITY;
+        let has_room = || publisher.in_the_way(bus, tail, wanted).is_none();
+        let Some(token) = waits::announce(&bus.ring().control.waits.0, space, until, has_room)
+        else {
+            continue;
+        };
+        drop(held);
+        bus.kernel.wait(space, token);
+        waited = true;
+        held = lock.lock().unwrap();
+    }
+    drop(held);
+    waits::pass_on(waited, || bus.kernel.wake_one());
+}
+
+#[test]
+fn loom_a_reader_ends_the_wait_for_room() {
+    model(3, || {
+        let bus = Arc::new(Bus::new().with_reader(0, START));
+        let reader = {
+            let bus = Arc::clone(&bus);
+            thread::spawn(move || bus.show(0, oldest_behind_it(), &mut 0))
+        };
+        publish(&bus, &Mutex::new(()));
+        reader.join().unwrap();
+    });
+}
+
+/// Two readers: the last of them ends the wait, whichever it is.
+#[test]
+fn loom_the_last_reader_ends_the_wait_for_room() {
+    model(2, || {
+        let bus = Arc::new(Bus::new().with_reader(0, START).with_reader(1, START));
+        let readers: Vec<_> = (0..2)
+            .map(|number| {
+                let bus = Arc::clone(&bus);
+                thread::spawn(move || bus.show(number, oldest_behind_it(), &mut 0))
+            })
+            .collect();
+        publish(&bus, &Mutex::new(()));
+        for reader in readers {
+            reader.join().unwrap();
+        }
+    });
+}
+
+/// Two publishers and one wake, which the first passes on.
+#[test]
+fn loom_a_wait_for_room_ends_for_each_publisher() {
+    model(2, || {
+        let bus = Arc::new(Bus::new().with_reader(0, START));
+        let lock = Arc::new(Mutex::new(()));
+        let publishers: Vec<_> = (0..2)
+            .map(|_| {
+                let (bus, lock) = (Arc::clone(&bus), Arc::clone(&lock));
+                thread::spawn(move || publish(&bus, &lock))
+            })
+            .collect();
+        // As far as both need.
+        bus.show(0, START + CAPACITY - BYTES, &mut 0);
+        for publisher in publishers {
+            publisher.join().unwrap();
+        }
+    });
+}
