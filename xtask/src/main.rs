@@ -12,10 +12,12 @@ mod fuzz;
 mod kill;
 mod loom;
 mod metadata;
+mod miri;
 mod model;
 mod msrv;
 mod mutants;
 mod peers;
+mod sanitize;
 mod soak;
 
 use std::process::ExitCode;
@@ -59,6 +61,10 @@ enum Task {
     Peers(peers::Options),
     /// Breaks the protocol in each known way and demands that a test notices
     Mutants(mutants::Options),
+    /// The library's tests under AddressSanitizer, or Valgrind's memcheck
+    Sanitize(sanitize::Options),
+    /// The tests of the ring on plain memory under Miri, where it is installed
+    Miri(miri::Options),
 }
 
 fn main() -> ExitCode {
@@ -76,6 +82,8 @@ fn main() -> ExitCode {
         Task::Counts(options) => counts::run(&options),
         Task::Peers(options) => peers::run(&options),
         Task::Mutants(options) => mutants::run(&options),
+        Task::Sanitize(options) => sanitize::run(&options),
+        Task::Miri(options) => miri::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

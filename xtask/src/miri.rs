@@ -1,0 +1,44 @@
+//! `cargo xtask miri`: the tests of what needs no system call, under Miri: the ring on plain memory with
+//! its racy copy, the topics, and the counters of sleepers.
+//!
+//! Miri is a component of nightly toolchains: `rustup toolchain install nightly --component miri,rust-src`.
+//! It is on no package registry.
+
+use std::process::Command;
+
+use clap::Args;
+
+use crate::command::{Failure, answers, run as run_command};
+use crate::metadata;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Only the tests whose names contain this
+    filter: Option<String>,
+    /// Where Miri is missing, say so and succeed
+    #[arg(long)]
+    if_possible: bool,
+}
+
+/// Modules that work on memory that they are given, and call nobody.
+const MODULES: &[&str] = &["ring::", "topic::", "notify::bell", "settings::"];
+
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    let filters: Vec<&str> =
+        options.filter.as_deref().map_or_else(|| MODULES.to_vec(), |filter| vec![filter]);
+    if !answers(Command::new("cargo").args(["+nightly", "miri", "--version"])) {
+        let missing = "NOT RUN: there is no `cargo +nightly miri`. Where static.rust-lang.org can be \
+                       reached, `rustup toolchain install nightly --component miri,rust-src` installs \
+                       it; no package registry has it";
+        if options.if_possible {
+            println!("{missing}");
+            return Ok(());
+        }
+        return Err(Failure(missing.to_owned()));
+    }
+    let mut command = Command::new("cargo");
+    command.args(["+nightly", "miri", "test", "-p", "toroni", "--lib", "--locked", "--"]);
+    // Seeds come from the environment, and proptest's from the system.
+    command.env("MIRIFLAGS", "-Zmiri-disable-isolation").current_dir(metadata::root());
+    run_command(command.args(filters))
+}

@@ -1,0 +1,238 @@
+//! `cargo xtask sanitize`: the library's tests under AddressSanitizer, or Valgrind's memcheck.
+//!
+//! The sanitizers are unstable options of rustc. Their runtimes come with the standard library of
+//! rustup's toolchains, stable ones too, so `RUSTC_BOOTSTRAP=1` is all that they need; Debian's compiler
+//! has none. The standard library itself is not instrumented, since its source would be needed for that.
+//!
+//! That is why there is no ThreadSanitizer here: it does not see how the standard library orders the end
+//! of a scope, the count of an `Arc` or the channel of the test harness, and takes all of them for races,
+//! dozens in each run. It would need `-Zbuild-std`, and for that a nightly toolchain with `rust-src`. It
+//! does not know fences either, which the ring's argument rests on; loom does.
+//!
+//! With `--cfg toroni_words` the copies into and out of the ring are loops of relaxed atomic words, which
+//! the sanitizer sees, in place of assembly, which it does not.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::{Args, ValueEnum};
+
+use crate::command::{Failure, Steps, answers, cargo, run as run_command};
+use crate::metadata;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Which; default: address
+    kinds: Vec<Kind>,
+    /// Only the tests whose names contain this
+    #[arg(long, value_name = "NAME")]
+    test: Option<String>,
+    /// Where something is missing, say so and succeed
+    #[arg(long)]
+    if_possible: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// AddressSanitizer, and LeakSanitizer with it
+    Address,
+    /// Valgrind's memcheck, on an ordinary build
+    Memcheck,
+}
+
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    let kinds = if options.kinds.is_empty() { &[Kind::Address][..] } else { &options.kinds };
+    let mut steps = Steps::default();
+    for kind in kinds {
+        steps.step(&format!("sanitize {}", kind.name()), || {
+            if let Some(missing) = kind.missing()? {
+                if options.if_possible {
+                    println!("NOT RUN: {missing}");
+                    return Ok(format!("NOT RUN: {missing}"));
+                }
+                return Err(Failure(missing));
+            }
+            kind.check(options.test.as_deref())
+        });
+    }
+    steps.finish()
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Address => "address",
+            Self::Memcheck => "memcheck",
+        }
+    }
+
+    /// What this machine lacks, with the way to get it.
+    fn missing(self) -> Result<Option<String>, Failure> {
+        if self == Self::Memcheck {
+            let is_there = answers(Command::new("valgrind").arg("--version"));
+            return Ok((!is_there).then(|| "no valgrind: install Debian's package".to_owned()));
+        }
+        let wanted = "_rt.asan.a";
+        let folder = PathBuf::from(rustc(&["--print", "target-libdir"])?.trim());
+        let is_runtime = |path: &Path| path.to_string_lossy().ends_with(wanted);
+        let is_there = folder
+            .read_dir()
+            .is_ok_and(|entries| entries.flatten().any(|entry| is_runtime(&entry.path())));
+        Ok((!is_there)
+            .then(|| format!("no *{wanted} in {}: use a toolchain of rustup", folder.display())))
+    }
+
+    fn check(self, only: Option<&str>) -> Result<String, Failure> {
+        let mut passed = Vec::new();
+        for test in self.build()? {
+            let mut command = self.command(&test)?;
+            match only {
+                Some(only) => command.arg(only),
+                None => command.args(self.filters(&test)),
+            };
+            run_command(&mut command)?;
+            passed.push(test.name);
+        }
+        Ok(passed.join(", "))
+    }
+
+    /// The tests that are built for it.
+    fn build(self) -> Result<Vec<Test>, Failure> {
+        let host = host()?;
+        let target = metadata::members()?.target_directory.join("sanitize").join(self.name());
+        let mut command = cargo(["test", "-p", "toroni", "--no-run", "--locked", "--lib"]);
+        command.arg("--message-format=json");
+        if self == Self::Address {
+            command.args(["--test", "bus", "--test", "disk"]);
+        }
+        // With a target, so that build scripts and macros, which run here, are built without.
+        command.args(["--target", &host]).env("CARGO_TARGET_DIR", target);
+        let mut flags = vec!["--cfg toroni_words".to_owned()];
+        if self != Self::Memcheck {
+            flags.push(format!("-Zsanitizer={}", self.name()));
+            // Newer compilers refuse to link a standard library that is not instrumented.
+            let allowed = "-Cunsafe-allow-abi-mismatch=sanitizer";
+            if rustc(&[allowed, "--print", "cfg"]).is_ok() {
+                flags.push(allowed.to_owned());
+            }
+            command.env("RUSTC_BOOTSTRAP", "1");
+        }
+        command.env("RUSTFLAGS", flags.join(" "));
+        println!("$ {}", crate::command::shown(&command));
+        let built = command
+            .stderr(std::process::Stdio::inherit())
+            .output()
+            .map_err(|error| Failure(format!("cannot start cargo: {error}")))?;
+        if !built.status.success() {
+            return Err(Failure(format!("the build ended with {}", built.status)));
+        }
+        let tests = tests_in(&String::from_utf8_lossy(&built.stdout));
+        if tests.is_empty() {
+            return Err(Failure("cargo named no test executable".to_owned()));
+        }
+        Ok(tests)
+    }
+
+    fn command(self, test: &Test) -> Result<Command, Failure> {
+        let settings = metadata::root().join("xtask/sanitize");
+        let suppressions = settings.join(format!("{}.supp", self.name()));
+        let suppressions = format!("suppressions={}", suppressions.display());
+        let mut command = Command::new(&test.executable);
+        match self {
+            Self::Address => {
+                // The library's own handler of SIGBUS is what some tests are about.
+                let options = "detect_stack_use_after_return=1:handle_segv=0:handle_sigbus=0";
+                command.env("ASAN_OPTIONS", options).env("LSAN_OPTIONS", suppressions);
+            }
+            Self::Memcheck => {
+                command = Command::new("valgrind");
+                command.args(["--quiet", "--error-exitcode=1", "--fair-sched=yes"]);
+                command.arg(&test.executable).arg("--test-threads=1");
+            }
+        }
+        command.current_dir(metadata::root().join("crates/toroni"));
+        Ok(command)
+    }
+
+    /// Arguments of the test harness that select what makes sense under it.
+    fn filters(self, test: &Test) -> Vec<&'static str> {
+        let skipped: &[&str] = match self {
+            // A system call filter kills whoever calls more than the test allows, and the sanitizer does.
+            Self::Address => &["nobody_asleep_no_system_call"],
+            Self::Memcheck => &[],
+        };
+        let mut arguments: Vec<&str> = match (self, test.name.as_str()) {
+            (Self::Memcheck, "toroni") => MEMCHECK_TESTS.to_vec(),
+            _ => Vec::new(),
+        };
+        arguments.extend(skipped.iter().flat_map(|test| ["--skip", test]));
+        arguments
+    }
+}
+
+/// What is about memory that is given or copied: elsewhere Valgrind's one thread at a time takes too long.
+const MEMCHECK_TESTS: &[&str] = &[
+    "ring::copy",
+    "ring::racy",
+    "ring::run",
+    "ring::window",
+    "ring::tests::torn",
+    "topic::frame",
+    "notify::bell",
+];
+
+/// A test executable, and the target that it was built from.
+struct Test {
+    name: String,
+    executable: PathBuf,
+}
+
+fn tests_in(messages: &str) -> Vec<Test> {
+    let test_in = |line: &str| {
+        let message = serde_json::from_str::<serde_json::Value>(line).ok()?;
+        Some(Test {
+            executable: message.get("executable")?.as_str()?.into(),
+            name: message.get("target")?.get("name")?.as_str()?.to_owned(),
+        })
+    };
+    messages.lines().filter_map(test_in).collect()
+}
+
+fn host() -> Result<String, Failure> {
+    rustc(&["-vV"])?
+        .lines()
+        .find_map(|line| line.strip_prefix("host: ").map(str::to_owned))
+        .ok_or_else(|| Failure("rustc does not name its host".to_owned()))
+}
+
+fn rustc(arguments: &[&str]) -> Result<String, Failure> {
+    let program = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(program)
+        .args(arguments)
+        .output()
+        .map_err(|error| Failure(format!("cannot start rustc: {error}")))?;
+    if !output.status.success() {
+        return Err(Failure(String::from_utf8_lossy(&output.stderr).into_owned()));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_executables_are_found_among_cargos_messages() {
+        let messages = "{\"reason\":\"compiler-artifact\",\"executable\":null}\n\
+                        {\"executable\":\"/t/bus-1\",\"target\":{\"name\":\"bus\"}}\n\
+                        {\"reason\":\"build-finished\",\"success\":true}\n";
+        let tests = tests_in(messages);
+        assert_eq!(tests.len(), 1);
+        assert_eq!((tests[0].name.as_str(), &*tests[0].executable), ("bus", Path::new("/t/bus-1")));
+    }
+
+    #[test]
+    fn this_compiler_names_its_host() {
+        assert!(host().unwrap().contains("linux"));
+    }
+}
