@@ -45,7 +45,8 @@ impl Inner {
             let (engine, chosen) = create_engine(wanted)?;
             routes.push(Route { effective: chosen.operations, eager: engine.provider.eager() });
             let limit = chosen.config.max_operations.unwrap_or(usize::MAX);
-            let is_dedicated = wanted.processor_type == crate::config::ProcessorType::Dedicated;
+            let is_dedicated =
+                chosen.config.processor_type == crate::config::ProcessorType::Dedicated;
             processors.push(Processor::new(number, is_dedicated, limit, engine, &mut records));
             effective.push(chosen);
         }

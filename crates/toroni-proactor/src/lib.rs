@@ -73,7 +73,7 @@
 //! |---|---|---|
 //! | `SELECT` × `NATIVE` | `ppoll` | yes |
 //! | `SELECT` × `DEV_POLL` | `epoll` | yes |
-//! | `SELECT` × `LINUX_RT` | real-time signals of readiness | refused when configured |
+//! | `SELECT` × `LINUX_RT` | real-time signals of readiness | yes |
 //! | `SUN` × `NATIVE` | io_uring | yes |
 //! | `POSIX` × `NATIVE`, `SIGWAIT`, `SGI` | the C library's `aio_read` and so on | refused when configured |
 
@@ -93,6 +93,12 @@ mod provider;
 mod record;
 mod sys;
 mod wait;
+#[cfg(test)]
+mod wakeups;
+
+// Tests share their helpers with those outside of the crate, which name it.
+#[cfg(test)]
+extern crate self as toroni_proactor;
 
 pub use buffer::{BufResult, ReadBuffer, Rest, WriteBuffer};
 pub use config::{

@@ -69,6 +69,8 @@ impl Locked<'_> {
     /// Unlock point 3: the leader waits for the operations of its processor.
     pub(crate) fn lead(&mut self, wait: &dyn WaitStrategy, timeout: Option<Duration>) {
         self.open();
+        #[cfg(test)]
+        crate::wakeups::interlude();
         wait.wait(timeout);
         self.core = Some(self.lock.guard());
     }

@@ -243,3 +243,59 @@ fn last_error() -> Errno {
     let number = std::io::Error::last_os_error().raw_os_error();
     Errno::from_raw_os_error(number.unwrap_or(libc::EIO))
 }
+
+/// A signal from the queue of this thread.
+pub(crate) struct TakenSignal {
+    pub(crate) number: i32,
+    /// Whose change it tells of; of other signals it means nothing.
+    pub(crate) descriptor: RawFd,
+}
+
+/// Takes the next of these signals, which are blocked. `None` is for ever.
+pub(crate) fn take_signal(awaited: &SignalSet, timeout: Option<Duration>) -> Option<TakenSignal> {
+    /// As the kernel fills it for `SIGPOLL`, in the part that is a union.
+    #[repr(C)]
+    struct OfPoll {
+        header: [i32; 3],
+        band: libc::c_long,
+        descriptor: i32,
+    }
+    const { assert!(size_of::<OfPoll>() <= size_of::<libc::siginfo_t>()) };
+    let timeout = timeout.map(to_timespec);
+    let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: a siginfo_t of zeros is valid, and large and aligned enough for the part that is read; the
+    // other two are live or null. A null timeout waits for ever.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        let number = libc::sigtimedwait(awaited.as_ptr(), &raw mut info, timeout);
+        let descriptor = (*(&raw const info).cast::<OfPoll>()).descriptor;
+        (number > 0).then_some(TakenSignal { number, descriptor })
+    }
+}
+
+/// From now on this thread gets this signal whenever the descriptor changes.
+pub(crate) fn signal_changes(
+    descriptor: BorrowedFd<'_>,
+    thread: ThreadId,
+    signal: i32,
+) -> Result<(), Errno> {
+    /// `struct f_owner_ex`, with `F_OWNER_TID`.
+    #[repr(C)]
+    struct Owner {
+        kind: i32,
+        thread: i32,
+    }
+    const F_SETSIG: i32 = 10;
+    const F_SETOWN_EX: i32 = 15;
+    let owner = Owner { kind: 0, thread: thread.0 };
+    let descriptor = descriptor.as_raw_fd();
+    // SAFETY: numbers, and an owner that lives; the kernel checks all of them.
+    let done = unsafe {
+        let flags = libc::fcntl(descriptor, libc::F_GETFL);
+        flags >= 0
+            && libc::fcntl(descriptor, F_SETOWN_EX, &raw const owner) >= 0
+            && libc::fcntl(descriptor, F_SETSIG, signal) >= 0
+            && libc::fcntl(descriptor, libc::F_SETFL, flags | libc::O_ASYNC) >= 0
+    };
+    if done { Ok(()) } else { Err(last_error()) }
+}

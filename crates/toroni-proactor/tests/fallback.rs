@@ -100,3 +100,36 @@ fn a_child_of_fork_is_refused() {
         }
     });
 }
+
+/// When the queue of signals is full the kernel says so once, and everything is looked at.
+#[test]
+fn a_full_queue_of_signals_loses_nothing() {
+    alone("a_full_queue_of_signals_loses_nothing", || {
+        use std::io::Write;
+        let few = libc::rlimit { rlim_cur: 2, rlim_max: 2 };
+        // SAFETY: a valid limit.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_SIGPENDING, &raw const few) }, 0);
+        let config = ProcessorConfig {
+            provider: ProviderType::Select,
+            wait: WaitType::LinuxRt,
+            ..ProcessorConfig::default()
+        };
+        let proactor = Proactor::new(&Config::one(config)).unwrap();
+        assert!(proactor.effective()[0].to_string().contains("dedicated"));
+        let _crew = Crew::new(&proactor, 1);
+        let mut pairs: Vec<_> = (0..100).map(|_| stream_and_peer(&proactor)).collect();
+        let (done, results) = std::sync::mpsc::channel();
+        for _ in 0..20 {
+            for (stream, _) in &pairs {
+                let done = done.clone();
+                stream.read(vec![0; 8], move |result| done.send(result.0).unwrap()).unwrap();
+            }
+            for (_, peer) in &mut pairs {
+                peer.write_all(b"x").unwrap();
+            }
+            for _ in 0..100 {
+                assert_eq!(next(&results), Ok(1));
+            }
+        }
+    });
+}

@@ -8,7 +8,7 @@ use crate::interrupt::{InterruptChoice, InterruptStrategy};
 use crate::provider::select::Select;
 use crate::provider::uring::{Ring, Uring};
 use crate::provider::{Engine, Provider};
-use crate::wait::{Epoll, Ppoll, Readiness, WaitStrategy};
+use crate::wait::{Epoll, LinuxRt, Ppoll, Readiness, WaitStrategy};
 use rustix::io::Errno;
 use std::sync::Arc;
 
@@ -117,7 +117,15 @@ impl Choice {
         match self.config.wait {
             WaitType::Native | WaitType::Epoll => {}
             WaitType::LinuxRt => {
-                return Err(not_available("the wait strategy `linux-rt`", "`epoll`"));
+                if self.config.processor_type == ProcessorType::Shared {
+                    self.notes.push("linux-rt is for dedicated processors: dedicated".to_owned());
+                    self.config.processor_type = ProcessorType::Dedicated;
+                }
+                let number = self.config.wait_signal.unwrap_or(libc::SIGRTMIN() + 2);
+                if !(libc::SIGRTMIN()..=libc::SIGRTMAX()).contains(&number) {
+                    return Err(ConfigError::WaitSignal { number }.into());
+                }
+                self.config.wait_signal = Some(number);
             }
             WaitType::Sigwait | WaitType::Callback => {
                 self.notes.push(format!(
@@ -130,6 +138,9 @@ impl Choice {
         let readiness: Arc<dyn Readiness> = match self.config.wait {
             WaitType::Epoll => {
                 Arc::new(Epoll::new().map_err(SetupError::system("make an epoll descriptor"))?)
+            }
+            WaitType::LinuxRt => {
+                Arc::new(LinuxRt::new(self.config.wait_signal.unwrap_or(libc::SIGRTMIN() + 2)))
             }
             _ => Arc::new(Ppoll::default()),
         };
@@ -168,6 +179,10 @@ impl Choice {
         let made = wait
             .create_interrupt_strategy(wanted)
             .map_err(SetupError::system("make the interrupt strategy"))?;
+        if made.choice() != wanted {
+            let (made, wanted) = (made.choice(), wanted);
+            self.notes.push(format!("the wait is interrupted by {made:?}, and not by {wanted:?}"));
+        }
         (self.config.interrupt, self.config.interrupt_signal) = match made.choice() {
             InterruptChoice::Pipe => (InterruptType::Pipe, None),
             InterruptChoice::Eventfd => (InterruptType::Eventfd, None),

@@ -157,7 +157,7 @@ pub enum WaitType {
     Native,
     /// `epoll`, in the place of `WST_DEV_POLL`; for [`ProviderType::Select`].
     Epoll,
-    /// `WST_LINUX_RT`: readiness by real-time signals. Not in this version.
+    /// `WST_LINUX_RT`: readiness by real-time signals; for [`ProviderType::Select`], and always dedicated.
     LinuxRt,
     /// `WST_SIGWAIT`. Not in this version.
     Sigwait,
@@ -242,6 +242,12 @@ pub enum ConfigError {
         what: &'static str,
         /// What is there.
         instead: &'static str,
+    },
+    /// A signal that is not queued.
+    #[error("signal {number} cannot tell of changes: give a real-time signal, or none")]
+    WaitSignal {
+        /// Its number.
+        number: i32,
     },
     /// A signal that cannot be handled.
     #[error(

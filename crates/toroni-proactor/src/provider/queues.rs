@@ -13,6 +13,11 @@ impl Queues {
         self.of_direction(descriptor, operation.is_reading())
     }
 
+    /// All descriptors that ever had a queue.
+    pub(super) fn descriptors(&self) -> impl Iterator<Item = RawFd> + use<> {
+        0..RawFd::try_from(self.0.len()).unwrap_or(RawFd::MAX)
+    }
+
     /// Those that read, or those that write.
     pub(super) fn of_direction(&mut self, descriptor: RawFd, reading: bool) -> &mut List {
         let number = number(descriptor);

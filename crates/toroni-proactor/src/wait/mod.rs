@@ -2,10 +2,12 @@
 //! and what it saw when it woke. What an event means for an operation is the provider's business.
 
 mod epoll;
+mod linux_rt;
 mod ppoll;
 mod uring;
 
 pub(crate) use epoll::Epoll;
+pub(crate) use linux_rt::LinuxRt;
 pub(crate) use ppoll::Ppoll;
 pub(crate) use uring::Uring;
 
@@ -28,6 +30,8 @@ pub(crate) enum Event {
         /// Writing will not block.
         writable: bool,
     },
+    /// Some changes were not told: any descriptor may be ready.
+    Rescan,
     /// An operation of the kernel is complete.
     Complete {
         /// As it was submitted.

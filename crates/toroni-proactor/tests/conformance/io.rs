@@ -334,3 +334,34 @@ pub(crate) fn reads_are_done_in_order(kind: Kind) {
         assert_eq!(*order.lock().unwrap(), expected);
     });
 }
+
+/// More at the same time than an engine's queue to the kernel holds, and all over at once. Alone, because of
+/// the many descriptors.
+pub(crate) fn hundreds_of_descriptors(kind: Kind) {
+    const STREAMS: usize = 400;
+    let test = format!("{}::hundreds_of_descriptors", kind.name);
+    alone(&test, || {
+        kind.each(|proactor| {
+            let streams: Vec<_> = (0..STREAMS)
+                .map(|_| {
+                    let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+                    (Stream::new(proactor, ours).unwrap(), theirs)
+                })
+                .collect();
+            let (done, results) = channel();
+            // Two of each stream, so that one waits for the other.
+            for (stream, _) in streams.iter().chain(&streams) {
+                let done = done.clone();
+                let tell = move |result: BufResult<usize, _>| done.send(result.0).unwrap();
+                stream.read(Box::new([0u8; 1]), tell).unwrap();
+            }
+            let _crew = Crew::new(proactor, 2);
+            for (_, peer) in &streams {
+                (&mut &*peer).write_all(b"12").unwrap();
+            }
+            for _ in 0..2 * STREAMS {
+                assert_eq!(next(&results), Ok(1));
+            }
+        });
+    });
+}

@@ -26,7 +26,7 @@ macro_rules! conformance {
                 io: accepts_and_connects a_refused_connection_is_a_result streams_echo
                     half_duplex full_duplex shutdown_then_drain pipes_are_streams
                     datagrams_echo files_are_written_and_read futures_are_driven
-                    reads_are_done_in_order;
+                    reads_are_done_in_order hundreds_of_descriptors;
                 many: posts_from_many_threads timers_come_in_order_and_not_early
                     a_cancelled_timer_is_told an_accept_storm_beyond_the_backlog
                     leadership_is_handed_over a_thread_that_leaves_hands_over
@@ -58,6 +58,8 @@ conformance! {
     select_epoll_pipe_dedicated: Select Epoll Pipe Dedicated;
     select_epoll_signal_dedicated: Select Epoll Signal Dedicated;
     select_epoll_eventfd_dedicated: Select Epoll Eventfd Dedicated;
+    select_linux_rt_pipe: Select LinuxRt Pipe Dedicated;
+    select_linux_rt_signal: Select LinuxRt Signal Dedicated;
     uring_pipe_shared: Uring Native Pipe Shared;
     uring_signal_shared: Uring Native Signal Shared;
     uring_eventfd_shared: Uring Native Eventfd Shared;

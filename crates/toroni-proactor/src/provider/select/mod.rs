@@ -8,7 +8,7 @@ mod attempt;
 
 use super::queues::{self, Queues};
 use super::{Cancel, InProgress, Provider, Start};
-use crate::record::{Descriptor, Operation, OperationMask, Outcome, Records, Request};
+use crate::record::{Descriptor, Kind, Operation, OperationMask, Outcome, Records, Request};
 use crate::wait::{Event, Readiness, WaitStrategy};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -49,13 +49,17 @@ impl Select {
     fn start(&mut self, records: &mut Records, index: u32) -> Start {
         let request = &mut records[index].request;
         let operation = request.operation;
+        if request.on().kind() == Kind::File {
+            return Start::Finished(attempt::without_waiting(request));
+        }
         let descriptor = request.on().as_raw_fd();
         let readiness = Arc::clone(&self.readiness);
         let watched = self.watched(descriptor);
         if watched.as_ptr() != Arc::as_ptr(request.on()) {
             match readiness.watch(request.on().as_fd()) {
                 Ok(()) => *watched = Arc::downgrade(request.on()),
-                // A file, or a device that is never waited for.
+                Err(Errno::AGAIN) => return Start::Deferred,
+                // A device that is never waited for.
                 Err(Errno::PERM) => return Start::Finished(attempt::without_waiting(request)),
                 Err(error) => return Start::Failed(error),
             }
@@ -146,12 +150,22 @@ impl Provider for Select {
     }
 
     fn settle(&mut self, operations: &mut InProgress<'_>, event: Event) {
-        let Event::Ready { descriptor, readable, writable } = event else { return };
-        if readable {
-            self.serve(operations, descriptor, true);
-        }
-        if writable {
-            self.serve(operations, descriptor, false);
+        match event {
+            Event::Ready { descriptor, readable, writable } => {
+                if readable {
+                    self.serve(operations, descriptor, true);
+                }
+                if writable {
+                    self.serve(operations, descriptor, false);
+                }
+            }
+            Event::Rescan => {
+                for descriptor in self.queues.descriptors() {
+                    self.serve(operations, descriptor, true);
+                    self.serve(operations, descriptor, false);
+                }
+            }
+            Event::Complete { .. } => {}
         }
     }
 

@@ -1,9 +1,9 @@
 //! A ring, shared by those who start and the one who waits.
 
-use crate::sys::SignalSet;
+use crate::sys::{SignalSet, ThreadId};
 use io_uring::{IoUring, cqueue, squeue};
 use rustix::io::Errno;
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 /// Places in the submission queue: what is started between two system calls.
@@ -20,7 +20,8 @@ pub(crate) struct Ring {
     submissions: Mutex<()>,
     /// The same for the completion queue.
     completions: Mutex<()>,
-    enabled: std::sync::Once,
+    /// The thread that a ring with an owner belongs to.
+    owner: OnceLock<ThreadId>,
 }
 
 impl Ring {
@@ -43,7 +44,7 @@ impl Ring {
             belongs_to_leader,
             submissions: Mutex::new(()),
             completions: Mutex::new(()),
-            enabled: std::sync::Once::new(),
+            owner: OnceLock::new(),
         })
     }
 
@@ -55,8 +56,11 @@ impl Ring {
     /// This thread leads from now on.
     pub(crate) fn enable(&self) {
         if self.belongs_to_leader {
-            // It fails only where it was enabled before.
-            self.enabled.call_once(|| _ = self.ring.submitter().register_enable_rings());
+            self.owner.get_or_init(|| {
+                // It fails only where it was enabled before.
+                let _ = self.ring.submitter().register_enable_rings();
+                ThreadId::current()
+            });
         }
     }
 
@@ -71,7 +75,7 @@ impl Ring {
             return true;
         }
         // Full: the kernel takes what there is, if it takes it from this thread.
-        if self.belongs_to_leader {
+        if self.belongs_to_leader && self.owner.get() != Some(&ThreadId::current()) {
             return false;
         }
         self.submit();

@@ -1,0 +1,112 @@
+//! *LinuxRT_Strategy*: the kernel sends a real-time signal when a descriptor changes, and the leader takes
+//! signals from its queue.
+//!
+//! A descriptor's signals go to one thread, so this is for dedicated processors only: their leader is the
+//! same always. When the queue of signals is full the kernel sends SIGIO instead, once: then all
+//! descriptors are looked at.
+
+use super::{Event, Readiness, Started, WaitStrategy};
+use crate::interrupt::{self, InterruptChoice, InterruptStrategy};
+use crate::sys::{self, SignalSet, ThreadId};
+use rustix::fs::{FileType, fstat};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::time::Duration;
+
+/// Signals taken in one wait. What is more comes with the next.
+const SIGNALS: usize = 256;
+
+/// See the module.
+pub(crate) struct LinuxRt {
+    signal: i32,
+    interrupt_signal: OnceLock<i32>,
+    owner: OnceLock<ThreadId>,
+    leader: Mutex<VecDeque<Event>>,
+}
+
+impl LinuxRt {
+    /// With this signal for changes.
+    pub(crate) fn new(signal: i32) -> Self {
+        Self {
+            signal,
+            interrupt_signal: OnceLock::new(),
+            owner: OnceLock::new(),
+            leader: Mutex::new(VecDeque::with_capacity(SIGNALS)),
+        }
+    }
+
+    fn leader(&self) -> MutexGuard<'_, VecDeque<Event>> {
+        self.leader.try_lock().expect("there is one leader")
+    }
+
+    /// All signals that end a wait. They are blocked in the leader, which blocks every signal.
+    fn awaited(&self) -> SignalSet {
+        let interrupt = self.interrupt_signal.get().copied().unwrap_or(self.signal);
+        SignalSet::of(&[self.signal, libc::SIGIO, interrupt])
+    }
+}
+
+impl WaitStrategy for LinuxRt {
+    fn on_leader_activated(&self, _: Option<SignalSet>) {
+        self.owner.get_or_init(ThreadId::current);
+    }
+
+    fn prepare_to_wait(&self, _: Started<'_>) {}
+
+    fn wait(&self, timeout: Option<Duration>) {
+        let mut leader = self.leader();
+        let awaited = self.awaited();
+        let mut timeout = timeout;
+        while leader.len() < SIGNALS
+            && let Some(taken) = sys::take_signal(&awaited, timeout)
+        {
+            if taken.number == libc::SIGIO {
+                leader.push_back(Event::Rescan);
+            } else if taken.number == self.signal {
+                let descriptor = taken.descriptor;
+                // The band says too little of errors: both directions are tried.
+                leader.push_back(Event::Ready { descriptor, readable: true, writable: true });
+            }
+            timeout = Some(Duration::ZERO);
+        }
+    }
+
+    fn next_event(&self) -> Option<Event> {
+        self.leader().pop_front()
+    }
+
+    fn create_interrupt_strategy(
+        &self,
+        wanted: InterruptChoice,
+    ) -> Result<Box<dyn InterruptStrategy>, Errno> {
+        interrupt::create(match wanted {
+            // An eventfd sends no signals.
+            InterruptChoice::Eventfd => InterruptChoice::Pipe,
+            InterruptChoice::Signal(number) => {
+                self.interrupt_signal.get_or_init(|| number);
+                wanted
+            }
+            InterruptChoice::Pipe => wanted,
+        })
+    }
+}
+
+impl Readiness for LinuxRt {
+    fn watch(&self, descriptor: BorrowedFd<'_>) -> Result<(), Errno> {
+        // Before the leader is there, it is too early: the start is deferred, and left to it.
+        let owner = self.owner.get().ok_or(Errno::AGAIN)?;
+        match FileType::from_raw_mode(fstat(descriptor)?.st_mode) {
+            FileType::Socket | FileType::Fifo | FileType::CharacterDevice => {
+                sys::signal_changes(descriptor, *owner, self.signal)
+            }
+            // Others take the request and never send a signal.
+            _ => Err(Errno::OPNOTSUPP),
+        }
+    }
+
+    fn is_edge_triggered(&self) -> bool {
+        true
+    }
+}
