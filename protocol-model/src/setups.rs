@@ -27,7 +27,7 @@ pub enum Size {
     /// For the command only. On one busy core: `lap-and-deaths` 415,547 states, 109 steps deep, 5 s;
     /// `limit-and-deaths` 1,868,880, 190, 64 s;
     /// `three-publishers` 742,851, 86, 15 s; `everybody-mortal` 2,746,436, 142, 36 s;
-    /// below 1 GB.
+    /// `two-and-two` 20,246,821, 144, 410 s.
     Large,
 }
 
@@ -54,6 +54,7 @@ pub fn all() -> Vec<Named> {
         ),
         small("stopped", "anybody is stopped for ever", stopped()),
         large("lap-and-deaths", "anybody dies while a reader is overtaken", lap_and_deaths()),
+        large("two-and-two", "as lap-and-deaths, with two readers", two_and_two()),
         large(
             "limit-and-deaths",
             "anybody dies while a sleeper is overtaken at the limit",
@@ -206,6 +207,10 @@ fn lap_and_deaths() -> Setup {
         restarts: 1,
         ..Setup::default()
     }
+}
+
+fn two_and_two() -> Setup {
+    Setup { subscribers: 2, ..lap_and_deaths() }
 }
 
 fn limit_and_deaths() -> Setup {
