@@ -42,23 +42,47 @@ impl Default for SpacePace {
 impl SpacePace {
     /// Waits until `space` is no longer `token`, at most `slice_ns`.
     fn wait(&self, space: &AtomicU32, token: u32, slice_ns: u64) {
+        if self.poll(space, token, slice_ns, clock::monotonic_ns, std::thread::yield_now) {
+            return;
+        }
+        // Whatever the answer, the caller looks again.
+        let _ = futex::wait_while(space, token, Some(Duration::from_nanos(slice_ns)));
+    }
+
+    /// Looks until `space` is no longer `token`, or the slice is over; false if that may still come.
+    /// Whoever lets others run comes back when they have run: where there are many, after more than a
+    /// slice each time.
+    fn poll(
+        &self,
+        space: &AtomicU32,
+        token: u32,
+        slice_ns: u64,
+        now_ns: impl Fn() -> u64,
+        let_others_run: impl Fn(),
+    ) -> bool {
         let spins = self.spins.load(Ordering::Relaxed);
         let learn = |was_of_use| {
             self.spins.store(adapted(spins, MOST_SPINS, was_of_use), Ordering::Relaxed);
         };
+        let mut began_ns = None;
         for look in 0..spins + YIELDS {
             if space.load(Ordering::Relaxed) != token {
-                return learn(look < spins);
+                learn(look < spins);
+                return true;
             }
             if look < spins {
                 crate::sync::pause();
-            } else {
-                std::thread::yield_now();
+                continue;
+            }
+            let began_ns = *began_ns.get_or_insert_with(&now_ns);
+            let_others_run();
+            if now_ns().saturating_sub(began_ns) >= slice_ns {
+                learn(false);
+                return true;
             }
         }
         learn(false);
-        // Whatever the answer, the caller looks again.
-        let _ = futex::wait_while(space, token, Some(Duration::from_nanos(slice_ns)));
+        false
     }
 }
 
@@ -255,6 +279,32 @@ pub(super) fn views(slots: &[ReaderSnapshot]) -> impl Iterator<Item = SlotView> 
 mod tests {
     use super::super::pace::FEWEST_SPINS;
     use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn whoever_lets_others_run_for_a_slice_has_waited_for_a_slice() {
+        let (pace, space) = (SpacePace::default(), AtomicU32::new(7));
+        let (now_ns, turns) = (Cell::new(5), Cell::new(0));
+        let poll = |turn_ns: u64| {
+            turns.set(0);
+            pace.poll(
+                &space,
+                7,
+                1_000_000,
+                || now_ns.get(),
+                || {
+                    turns.set(turns.get() + 1);
+                    now_ns.set(now_ns.get() + turn_ns);
+                },
+            )
+        };
+        // The others take ten slices: the wait is over, and its limit must be looked at.
+        assert!(poll(10_000_000));
+        assert_eq!(turns.get(), 1);
+        // Nobody else is there.
+        assert!(!poll(100));
+        assert_eq!(turns.get(), YIELDS);
+    }
 
     #[test]
     fn polling_for_room_is_given_up_where_it_is_of_no_use() {
