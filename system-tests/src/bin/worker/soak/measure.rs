@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
-use system_tests::board::Board;
+use system_tests::board::{Board, Phase};
 use system_tests::soak::cell::{Cell, Count};
 use system_tests::soak::stalls::{LONG_NS, Stall, now_ns, queued_ns_in};
 
@@ -42,7 +42,8 @@ impl Measure {
     /// A time begins. `policy` says how long the policy has made this worker wait so far.
     pub(crate) fn begin(&mut self, board: &Board, cell: &Cell, policy: impl FnOnce() -> u64) {
         let now = Instant::now();
-        self.since = Some(now);
+        // What begins in a pause lasts as long as it.
+        self.since = (board.phase() == Phase::Run).then_some(now);
         self.epoch = (board.pauses(), cell.get(Count::Disturbed));
         if now - self.looked >= LOOK_EVERY {
             self.looked = now;
