@@ -50,22 +50,7 @@ impl Turn<'_> {
             }
             Reading::JoinAnnounce => {
                 self.state.raise_joins();
-                let near = matches!(
-                    self.setup.mistake,
-                    Some(Mistake::JoinNearAWriter | Mistake::JoinNotChecked)
-                );
-                self.go(if near { Reading::JoinCheck } else { Reading::JoinTail })
-            }
-            Reading::JoinTail => {
-                // A writer that did not see the slot raises `reserved` for at most the largest record.
-                let half = self.setup.words / 2;
-                let reach = writing::wanted(self.setup, self.state.ring.tail, half);
-                let is_far = reach <= self.at().position + self.setup.words;
-                self.go(if is_far {
-                    Reading::JoinCheck
-                } else {
-                    Reading::FindTail { attempt: 0, back: false }
-                })
+                self.go(Reading::JoinCheck)
             }
             Reading::JoinCheck => {
                 let at = self.at();
@@ -75,11 +60,39 @@ impl Turn<'_> {
                     }
                     self.state.fail(Fault::Overrun);
                 }
-                self.mine().published = at.position;
-                self.go(Reading::Scan(at))
+                let near = matches!(
+                    self.setup.mistake,
+                    Some(Mistake::JoinNearAWriter | Mistake::JoinNotChecked)
+                );
+                if near { self.joined() } else { self.go(Reading::JoinWanted) }
+            }
+            Reading::JoinWanted => {
+                let floor = self.state.ring.wanted.saturating_sub(self.setup.words);
+                // No writer wants so much that it would overwrite what it has not written yet.
+                let floor = if floor > self.state.ring.tail { 0 } else { floor };
+                self.go(if floor <= self.at().position {
+                    Reading::JoinTail
+                } else {
+                    Reading::FindTail { attempt: 0, back: false }
+                })
+            }
+            Reading::JoinTail => {
+                // A writer raises `reserved` for at most the largest record behind the tail.
+                let half = self.setup.words / 2;
+                let reach = writing::wanted(self.setup, self.state.ring.tail, half);
+                if reach <= self.at().position + self.setup.words {
+                    return self.joined();
+                }
+                self.go(Reading::FindTail { attempt: 0, back: false })
             }
             _ => unreachable!("the steps of reading are in subscriber.rs"),
         }
+    }
+
+    fn joined(&mut self) -> bool {
+        let at = self.at();
+        self.mine().published = at.position;
+        self.go(Reading::Scan(at))
     }
 
     fn read_entry(&mut self) -> bool {

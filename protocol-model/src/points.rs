@@ -24,7 +24,7 @@ const NO_WAITERS: Place = LeftOut("waiters of the lock look again by themselves"
 
 /// Each crash point by its name, in the order of `crash.rs`.
 pub const POINTS: &[(&str, Place)] = &[
-    ("after-lock", Publisher("LoadJoins")),
+    ("after-lock", Publisher("Announce")),
     ("after-reserve", Publisher("Write")),
     ("mid-copy", BehindStore("Payload")),
     ("after-end-word", BehindStore("End")),
@@ -36,7 +36,7 @@ pub const POINTS: &[(&str, Place)] = &[
     ("before-wake", Publisher("LoadSleeps")),
     ("topic-append", LeftOut("the model has no topics")),
     ("mid-burst", BehindStore("Tail")),
-    ("announcing-wait", Publisher("LoadJoins")),
+    ("announcing-wait", Publisher("Announce")),
     ("waiting-for-space", Publisher("WaitForRoom")),
     ("woken-for-space", Publisher("Lock")),
     ("before-passing-on", LeftOut("whoever waits for room looks again by itself")),
@@ -55,7 +55,7 @@ pub const POINTS: &[(&str, Place)] = &[
     ("reader-lease-taken", Subscriber("ClaimState")),
     ("reader-mid-claim", Subscriber("FindTail")),
     ("reader-mid-activate", Subscriber("JoinAnnounce")),
-    ("reader-after-claim", Subscriber("JoinTail")),
+    ("reader-after-claim", Subscriber("JoinCheck")),
     ("reader-mid-socket", NO_SOCKETS),
     ("reader-leaving", NO_SOCKETS),
     ("reader-mid-leave", Subscriber("LeaveAnnounce")),

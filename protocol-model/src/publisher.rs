@@ -39,14 +39,24 @@ pub enum Doing {
     },
     /// Gives the lock back that it inherited.
     Release,
-    /// Looks for slow readers: loads `joins`. `again` is the look behind the announcement of a wait.
-    LoadJoins {
+    /// Looks for slow readers: announces what it wants to reserve. `again` is the look behind the announcement of a wait.
+    Announce {
         /// See above.
+        again: bool,
+    },
+    /// Loads `joins`.
+    LoadJoins {
+        /// As in [`Doing::Announce`].
+        again: bool,
+    },
+    /// Somebody is in the way: takes the announcement back.
+    TakeBack {
+        /// As in [`Doing::Announce`].
         again: bool,
     },
     /// Reads the slots, in any order.
     ReadSlots {
-        /// As in [`Doing::LoadJoins`].
+        /// As in [`Doing::Announce`].
         again: bool,
         /// Bits of slots that are not read yet.
         left: u8,
@@ -55,7 +65,7 @@ pub enum Doing {
     },
     /// Asks whether the lease of the slowest is held.
     TestLease {
-        /// As in [`Doing::LoadJoins`].
+        /// As in [`Doing::Announce`].
         again: bool,
         /// The slot.
         slot: u8,
@@ -64,7 +74,7 @@ pub enum Doing {
     },
     /// It is not: reads the slots a second time.
     ReadAgain {
-        /// As in [`Doing::LoadJoins`].
+        /// As in [`Doing::Announce`].
         again: bool,
         /// The slot whose lease is free, and how it was.
         slot: u8,
@@ -126,7 +136,9 @@ impl Doing {
             Self::RecoverSequence { .. }
             | Self::RecoverTail { .. }
             | Self::Release
+            | Self::Announce { .. }
             | Self::LoadJoins { .. }
+            | Self::TakeBack { .. }
             | Self::ReadSlots { .. }
             | Self::TestLease { .. }
             | Self::ReadAgain { .. }
@@ -213,6 +225,11 @@ impl Turn<'_> {
                 self.give_back();
                 self.begin_call()
             }
+            Doing::Announce { again } => {
+                self.state.ring.wanted = self.wanted();
+                self.go(Doing::LoadJoins { again })
+            }
+            Doing::TakeBack { again } => self.take_back(again),
             Doing::LoadJoins { again } => self.load_joins(again),
             Doing::ReadSlots { again, left, seen } => self.read_slot(way, again, left, seen),
             Doing::TestLease { again, slot, seen } => self.test_lease(again, slot, seen),
@@ -226,7 +243,7 @@ impl Turn<'_> {
             Doing::StoreUntil => self.store_until(),
             Doing::RaiseWaits => {
                 self.state.raise_waits();
-                self.go(Doing::LoadJoins { again: true })
+                self.go(Doing::Announce { again: true })
             }
             Doing::Reserve => self.reserve(),
             Doing::Write { done, from } => self.write(done, from),
@@ -364,7 +381,7 @@ impl Turn<'_> {
         }
         match self.setup.policy {
             Policy::Overwrite => self.go(Doing::Reserve),
-            Policy::Wait | Policy::Limit => self.go(Doing::LoadJoins { again: false }),
+            Policy::Wait | Policy::Limit => self.go(Doing::Announce { again: false }),
         }
     }
 

@@ -18,7 +18,7 @@ enum Slowest {
 }
 
 impl Turn<'_> {
-    fn wanted(&self) -> u8 {
+    pub(crate) fn wanted(&self) -> u8 {
         writing::wanted(self.setup, self.state.ring.tail, writing::bytes(&self.messages()))
     }
 
@@ -125,6 +125,11 @@ impl Turn<'_> {
     }
 
     fn somebody_in_the_way(&mut self, again: bool) -> bool {
+        self.go(Doing::TakeBack { again })
+    }
+
+    pub(crate) fn take_back(&mut self, again: bool) -> bool {
+        self.state.ring.wanted = self.state.ring.reserved;
         let me = self.mine();
         (me.joins_known, me.excused) = (false, false);
         if again {
@@ -221,6 +226,7 @@ impl Reading {
                 | Self::JoinPosition
                 | Self::JoinState
                 | Self::JoinAnnounce
+                | Self::JoinWanted
                 | Self::JoinTail
                 | Self::JoinCheck
                 | Self::AskLapse(..)

@@ -90,6 +90,8 @@ pub struct Ring {
     pub sequence: u8,
     /// Up to where writers may have begun to write.
     pub reserved: u8,
+    /// What a writer has announced that it wants to reserve.
+    pub wanted: u8,
     /// Up to where subscribers should read before a publisher that waits is woken.
     pub until: u8,
     /// The stream.
@@ -279,6 +281,7 @@ impl State {
                 tail: 0,
                 sequence: 0,
                 reserved: 1,
+                wanted: 0,
                 until: 0,
                 words: Row::new(0, usize::from(setup.words)),
                 index,

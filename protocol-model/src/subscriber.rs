@@ -98,6 +98,8 @@ pub enum Reading {
     JoinState,
     /// Raises `joins`.
     JoinAnnounce,
+    /// Loads what a writer has announced: is it about to overtake it?
+    JoinWanted,
     /// Loads `tail`: is it far enough from a writer that looked before it saw this slot?
     JoinTail,
     /// Asks whether a writer has lapped it meanwhile.
