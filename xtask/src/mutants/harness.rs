@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 
@@ -100,7 +101,10 @@ impl Harness {
 
     /// Runs tests.
     pub(super) fn run(&self, run: &Run<'_>) -> Result<Verdict, Failure> {
-        let output = self.executable.with_extension(run.mutant.unwrap_or("none"));
+        // Several tests of one mutant may run at a time.
+        static RUNS: AtomicUsize = AtomicUsize::new(0);
+        let number = RUNS.fetch_add(1, Ordering::Relaxed);
+        let output = self.executable.with_extension(format!("{number}.txt"));
         let verdict = self.run_into(run, &output).map_err(|error| self.cannot_run(&error));
         let _ = fs::remove_file(output);
         verdict

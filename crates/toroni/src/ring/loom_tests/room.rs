@@ -230,20 +230,21 @@ fn loom_a_slot_changes_hands_during_a_look() {
         let bus = Arc::new(Bus::new().with_reader(0, START));
         // The kernel frees the lease with the process.
         bus.leases[0].store(0, Ordering::Release);
-        let publisher = {
+        let heir = {
             let bus = Arc::clone(&bus);
             thread::spawn(move || {
-                let mut publisher = Publisher::default();
-                let first = publisher.try_publish(&bus, BYTES);
-                // Over the message at which a newcomer begins that comes too late for the first.
-                let second = publisher.try_publish(&bus, 10 * BYTES);
-                [first, second].map(|slowest| slowest.is_none())
+                let ring = bus.ring();
+                let find = |floor| Ok(Cursor::at_oldest_from(ring, floor).unwrap());
+                bus.join(0, find).unwrap()
             })
         };
-        let ring = bus.ring();
-        let heir = bus.join(0, |floor| Ok(Cursor::at_oldest_from(ring, floor).unwrap())).unwrap();
-        let published = publisher.join().unwrap();
-        assert!(heir.look(ring).is_ok(), "overtaken at {heir:?}, published: {published:?}");
+        let mut publisher = Publisher::default();
+        let first = publisher.try_publish(&bus, BYTES);
+        // Over the message at which a newcomer begins that comes too late for the first.
+        let second = publisher.try_publish(&bus, 10 * BYTES);
+        let heir = heir.join().unwrap();
+        let published = [first, second].map(|slowest| slowest.is_none());
+        assert!(heir.look(bus.ring()).is_ok(), "overtaken at {heir:?}, published: {published:?}");
         // Who is gone again is in nobody's way.
         slots::free(&bus.control, &bus.slots[0]);
         bus.leases[0].store(0, Ordering::Release);
