@@ -276,6 +276,7 @@ impl Publisher {
     ///
     /// # Errors
     /// See [`PublishError`].
+    #[inline]
     pub fn publish_with<R>(
         &self,
         length: usize,
@@ -325,7 +326,22 @@ impl Publisher {
     }
 
     /// Tag and extensions of a message that is published now; `buffer` is filled only if there are any.
+    #[inline]
     fn frame<'b>(
+        &self,
+        to_descendants: bool,
+        buffer: &'b mut Option<[u8; MAX_EXTENSIONS_BYTES]>,
+    ) -> (u32, &'b [u8]) {
+        match self.id {
+            Some(id) if !self.timestamps => {
+                (Tag::message(id, to_descendants, &Extensions::default()).raw(), &[])
+            }
+            _ => self.frame_extended(to_descendants, buffer),
+        }
+    }
+
+    #[cold]
+    fn frame_extended<'b>(
         &self,
         to_descendants: bool,
         buffer: &'b mut Option<[u8; MAX_EXTENSIONS_BYTES]>,
@@ -336,9 +352,6 @@ impl Publisher {
             inline_topic: self.id.is_none().then(|| self.topic.as_str()),
         };
         let tag = Tag::message(self.id.unwrap_or(TopicId::INLINE), to_descendants, &extensions);
-        if tag.is_plain() {
-            return (tag.raw(), &[]);
-        }
         let buffer = buffer.insert([0; MAX_EXTENSIONS_BYTES]);
         let length = extensions.encode(buffer);
         (tag.raw(), &buffer[..length])

@@ -90,16 +90,27 @@ impl Held<'_> {
     }
 }
 
-impl Drop for Held<'_> {
+/// The writer lock in this thread's hands. Dropped, it unlocks, unless it is the parent's as with [`Held`].
+struct Unlock<'a>(&'a Publishing);
+
+impl Drop for Unlock<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.publishing.check_fork().is_err() {
+        if self.0.check_fork().is_err() {
             return;
         }
         crash::point(CrashPoint::BeforeUnlock);
-        self.publishing.lock.release(self.publishing.ring.control());
+        self.0.lock.release(self.0.ring.control());
+    }
+}
+
+impl Drop for Held<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        drop(Unlock(self.publishing));
         let space = &self.publishing.readers.control().space.0;
-        waits::pass_on(self.waited, || futex::wake_one(space));
+        let waited = self.waited && self.publishing.check_fork().is_ok();
+        waits::pass_on(waited, || futex::wake_one(space));
     }
 }
 
@@ -311,6 +322,7 @@ impl Publishing {
     }
 
     /// Publishes a record whose payload `fill` writes in place. `bytes` is its size in the stream.
+    #[inline]
     pub(super) fn publish_with<R>(
         &self,
         tag: u32,
@@ -321,18 +333,32 @@ impl Publishing {
         fill: impl FnOnce(&[AtomicU64]) -> R,
     ) -> Result<R, PublishError> {
         self.check_fork()?;
-        let mut held = self.hold_with_room(bytes, terms)?;
-        let result = {
+        let write = |session: &mut Session<'_>| -> Result<R, PublishError> {
             let _mark = held::mark(self.bus_id).ok_or(PublishError::Reentrant)?;
-            // Should `fill` unwind, `held` unlocks, and nothing is visible.
-            held.session.write_with(tag, extensions, length, |words| {
+            // Should `fill` unwind, the lock is given back, and nothing is visible.
+            let result = session.write_with(tag, extensions, length, |words| {
                 let result = fill(words);
                 // `fill` may have forked: then it returns twice, and the lock is the parent's.
                 self.check_fork().map(|()| result)
-            })?
+            })?;
+            self.count(1, bytes);
+            Ok(result)
         };
-        self.count(1, bytes);
-        drop(held);
+        // Without `Held`, as in `publish`.
+        let result = match self.try_session(bytes) {
+            Ok(mut session) => {
+                let unlock = Unlock(self);
+                let result = write(&mut session)?;
+                drop(unlock);
+                result
+            }
+            Err(acquired) => {
+                let mut held = self.hold_with_room_slowly(acquired, bytes, terms)?;
+                let result = write(&mut held.session)?;
+                drop(held);
+                result
+            }
+        };
         self.wake();
         Ok(result)
     }

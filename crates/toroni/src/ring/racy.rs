@@ -176,6 +176,7 @@ pub struct RacyBytesMut<'a> {
 impl<'a> RacyBytesMut<'a> {
     /// The first `length` bytes of `words`; `None` if there are not so many. The caller owns the
     /// writer lock.
+    #[inline]
     pub(crate) fn new(words: &'a [AtomicU64], length: usize) -> Option<Self> {
         (length.div_ceil(8) <= words.len())
             .then(|| Self { words: &words[..length.div_ceil(8)], length })
@@ -197,6 +198,7 @@ impl<'a> RacyBytesMut<'a> {
     ///
     /// # Panics
     /// If they do not fit, as with a slice.
+    #[inline]
     pub fn write(&mut self, offset: usize, bytes: &[u8]) {
         assert!(
             offset.checked_add(bytes.len()).is_some_and(|end| end <= self.length),
@@ -204,7 +206,11 @@ impl<'a> RacyBytesMut<'a> {
             bytes.len(),
             self.length
         );
-        copy::store_bytes(self.words, offset, bytes);
+        if offset.is_multiple_of(8) && bytes.len().is_multiple_of(8) {
+            copy::store_in_row(&self.words[offset / 8..], bytes);
+        } else {
+            copy::store_bytes(self.words, offset, bytes);
+        }
     }
 
     /// Sets every byte to `value`.

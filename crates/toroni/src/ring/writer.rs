@@ -210,6 +210,7 @@ impl<'a> Session<'a> {
 
     /// Writes one record of `length` bytes behind its extensions, whose payload `fill` writes in
     /// place, and commits it. If `fill` unwinds, or fails, nothing becomes visible.
+    #[inline]
     pub(crate) fn write_with<R, E>(
         &mut self,
         tag: u32,
@@ -221,17 +222,43 @@ impl<'a> Session<'a> {
         let whole = extensions.len() as u32 + length;
         let bytes = record_bytes(whole);
         self.fence_reserved();
+        let end = to_index(bytes / ALIGNMENT);
+        let result = match self.ring.run(self.tail, end + 1) {
+            // The common case, as in `write`.
+            Some(run) if extensions.is_empty() && !crash::ARMED => {
+                bulk::prefetch_to_write(run.as_ptr().wrapping_byte_add(WRITTEN_AHEAD).cast());
+                if !length.is_multiple_of(8) {
+                    // What `fill` does not reach of the padding must not be left over from an older message.
+                    run[end - 1].store(0, Ordering::Relaxed);
+                }
+                let result = fill(&run[1..end])?;
+                run[end].store(0, Ordering::Relaxed);
+                result
+            }
+            _ => self.write_extended_with(extensions, length, bytes, fill)?,
+        };
+        self.mark_blocks(self.tail, bytes, self.sequence.wrapping_add(1));
+        self.commit(header(whole, tag), bytes, 1);
+        Ok(result)
+    }
+
+    /// As [`Self::write_with`], where the record is not in one piece: extensions, payload, and the end of the
+    /// stream.
+    #[cold]
+    fn write_extended_with<R, E>(
+        &self,
+        extensions: &[u8],
+        length: u32,
+        bytes: u64,
+        fill: impl FnOnce(&'a [AtomicU64]) -> Result<R, E>,
+    ) -> Result<R, E> {
         let payload = self.tail + ALIGNMENT + extensions.len() as u64;
         self.ring.store(self.tail + ALIGNMENT, extensions);
         if !length.is_multiple_of(8) {
-            // The padding behind the payload: what `fill` does not reach must not be left over from
-            // an older message.
             self.ring.word(payload + u64::from(length)).store(0, Ordering::Relaxed);
         }
         let result = fill(self.ring.words_from(payload))?;
         self.end_stream_at(self.tail + bytes);
-        self.mark_blocks(self.tail, bytes, self.sequence.wrapping_add(1));
-        self.commit(header(whole, tag), bytes, 1);
         Ok(result)
     }
 
