@@ -24,6 +24,7 @@ use crate::shm::segment::RingSegment;
 use crate::sync::{AtomicU64, Ordering, fence, fence_after_unlock};
 use crate::topic::table::{Appended, Mirror};
 use crate::topic::{Topic, frame::TopicId};
+use std::hint::black_box;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -148,7 +149,18 @@ impl Publishing {
             // What it left is repaired now, or at the next lock, by whoever sees it.
             drop(publishing.begin(acquired));
         }
+        publishing.warm_up();
         publishing
+    }
+
+    /// Touches what the first message would wait for: memory of this process and pages of the files that its look
+    /// at the readers needs, and the page that it is written to. Changes nothing that others see.
+    #[cold]
+    fn warm_up(&self) {
+        let mut scan = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        self.read_slots(&mut scan.slots);
+        let tail = self.ring.control().commit.0.tail.load(Ordering::Relaxed);
+        black_box(self.ring().word(tail).load(Ordering::Relaxed));
     }
 
     /// Takes away the mark of a clean close, if the bus is on a disk. Before the first message.

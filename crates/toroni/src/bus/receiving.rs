@@ -18,6 +18,7 @@ use crate::ring::window::Window;
 use crate::settings::NotifyKind;
 use crate::sync::Ordering;
 use crate::topic::frame::{MAX_EXTENSIONS_BYTES, Tag, TopicId, decode};
+use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 /// Whoever should wake a subscriber may have died before it did so: it looks again after this.
@@ -239,6 +240,17 @@ impl Subscriber {
         let (extensions, _) = decode(tag, front).map_err(|error| corrupt_in(error.into(), seen))?;
         let topic = extensions.inline_topic.unwrap_or_default();
         Ok(self.interest.answer_inline(topic, tag.is_to_descendants()))
+    }
+
+    /// Touches what the first message would wait for: the names of topics, memory for messages, and the page that
+    /// it comes from.
+    #[cold]
+    pub(super) fn warm_up(&mut self) {
+        // What is wrong with the table, the first message of a topic that is not known tells.
+        let _ = self.received.mirror.sync(table_of(&self.subscribing.ring));
+        self.received.mirror.reserve();
+        self.received.window.reserve();
+        black_box(self.is_drained());
     }
 
     /// Whether there is nothing to receive.

@@ -122,6 +122,7 @@ impl Subscriber {
         if notify != NotifyKind::Futex {
             subscriber.enable_fd()?;
         }
+        subscriber.warm_up();
         Ok(subscriber)
     }
 

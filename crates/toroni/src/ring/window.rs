@@ -43,6 +43,12 @@ pub(crate) struct Window {
 }
 
 impl Window {
+    /// Takes the memory for the first records, in place of [`Self::fill`], and touches it.
+    #[cold]
+    pub(crate) fn reserve(&mut self) {
+        self.scratch.words(to_index(MOST_BYTES / ALIGNMENT)).fill(1);
+    }
+
     /// Whether all its records were handed out.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {

@@ -63,6 +63,9 @@ pub(crate) enum Appended {
     Full,
 }
 
+/// Topics for which memory is taken at once.
+const SOME: usize = 16;
+
 /// What is wrong with the table's bytes.
 ///
 /// What was copied before the fault stays known; the answer stays the same as long as the bytes do.
@@ -109,6 +112,13 @@ impl Mirror {
     pub(crate) fn sync(&mut self, memory: TableMemory<'_>) -> Result<(), TableError> {
         let count = memory.count.load(Ordering::Acquire); // TOPIC
         if count == self.count() { Ok(()) } else { self.catch_up(memory, count) }
+    }
+
+    /// Takes the memory for some topics more.
+    #[cold]
+    pub(crate) fn reserve(&mut self) {
+        self.names.reserve(SOME);
+        self.ids.reserve(SOME);
     }
 
     /// How many topics are known: their ids are those below.
