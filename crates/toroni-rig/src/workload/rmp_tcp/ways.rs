@@ -161,36 +161,28 @@ impl Reader {
     }
 }
 
-/// Looks at the next message where it lies. If there is none, waits, and takes that one as a copy.
+/// Looks at the messages that are there where they lie, and waits for the first.
 #[inline]
 fn read_in_place(
     subscriber: &mut Subscriber,
     expected: usize,
     seen: &mut Seen,
 ) -> Result<(), Failure> {
-    if let Some(message) = subscriber.borrow().map_err(Failure::of("receive a message"))? {
+    let run = subscriber.receive_in_place().map_err(Failure::of("receive messages"))?;
+    for message in run {
         let payload = message.payload();
         let found = ends_in_place(payload);
         // Before it is believed.
         message.validate().map_err(Failure::of("receive a message"))?;
         seen.look(payload.len(), expected, found);
-        return Ok(());
     }
-    let message = subscriber.receive().map_err(Failure::of("receive a message"))?;
-    let payload = message.payload();
-    seen.look(payload.len(), expected, ends(payload));
     Ok(())
 }
 
 #[inline]
 fn ends_in_place(payload: RacyBytes<'_>) -> Option<[u64; 2]> {
-    let last = payload.len().checked_sub(8)?;
-    let word = |offset| {
-        let mut bytes = [0; 8];
-        payload.copy_to(offset, &mut bytes);
-        u64::from_le_bytes(bytes)
-    };
-    Some([word(0), word(last)])
+    let word = |offset| payload.array(offset).map(u64::from_le_bytes);
+    Some([word(0)?, word(payload.len().checked_sub(8)?)?])
 }
 
 fn open(place: &Place) -> Result<Bus, Failure> {
