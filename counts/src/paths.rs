@@ -34,6 +34,9 @@ pub(crate) const PATHS: &[Path] = &[
     Path { name: "receive-8", run: |stage, rounds| receive(stage, rounds, 8) },
     Path { name: "receive-64", run: |stage, rounds| receive(stage, rounds, 64) },
     Path { name: "borrow-64", run: |stage, rounds| borrow(stage, rounds, 64) },
+    Path { name: "receive-in-place-8", run: |stage, rounds| in_place(stage, rounds, 8) },
+    Path { name: "receive-in-place-1024", run: |stage, rounds| in_place(stage, rounds, 1024) },
+    Path { name: "publish-with-64", run: |stage, rounds| publish_with(stage, rounds, 64) },
     Path { name: "filter-miss-8", run: |stage, rounds| filter_miss(stage, rounds, 8) },
 ];
 
@@ -86,6 +89,32 @@ fn borrow(stage: &mut Stage, rounds: u64, bytes: usize) -> Outcome<u64> {
             message.payload().copy_to(0, &mut first);
             message.validate()?;
             black_box(first);
+        }
+        Ok(())
+    })
+}
+
+/// Reads the first eight bytes of each message of a run in place.
+fn in_place(stage: &mut Stage, rounds: u64, bytes: usize) -> Outcome<u64> {
+    receiving(stage, rounds, bytes, |subscriber| {
+        let mut received = 0;
+        while received < MESSAGES {
+            let mut run = subscriber.receive_in_place()?;
+            for message in run.by_ref() {
+                black_box(message.payload().array::<8>(0));
+                received += 1;
+            }
+            run.validate()?;
+        }
+        Ok(())
+    })
+}
+
+/// Writes the first eight bytes.
+fn publish_with(stage: &mut Stage, rounds: u64, bytes: usize) -> Outcome<u64> {
+    publishing(stage, rounds, MESSAGES, |publisher| {
+        for _ in 0..MESSAGES {
+            publisher.publish_with(black_box(bytes), |room| room.write(0, &[7; 8]))?;
         }
         Ok(())
     })
