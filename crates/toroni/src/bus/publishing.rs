@@ -345,34 +345,43 @@ impl Publishing {
         fill: impl FnOnce(&[AtomicU64]) -> R,
     ) -> Result<R, PublishError> {
         self.check_fork()?;
-        let write = |session: &mut Session<'_>| -> Result<R, PublishError> {
-            let _mark = held::mark(self.bus_id).ok_or(PublishError::Reentrant)?;
-            // Should `fill` unwind, the lock is given back, and nothing is visible.
-            let result = session.write_with(tag, extensions, length, |words| {
-                let result = fill(words);
-                // `fill` may have forked: then it returns twice, and the lock is the parent's.
-                self.check_fork().map(|()| result)
-            })?;
-            self.count(1, bytes);
-            Ok(result)
-        };
         // Without `Held`, as in `publish`.
-        let result = match self.try_session(bytes) {
+        let acquired = match self.try_session(bytes) {
             Ok(mut session) => {
                 let unlock = Unlock(self);
-                let result = write(&mut session)?;
+                let result = self.fill(&mut session, tag, extensions, length, fill)?;
+                self.count(1, bytes);
                 drop(unlock);
-                result
+                self.wake();
+                return Ok(result);
             }
-            Err(acquired) => {
-                let mut held = self.hold_with_room_slowly(acquired, bytes, terms)?;
-                let result = write(&mut held.session)?;
-                drop(held);
-                result
-            }
+            Err(acquired) => acquired,
         };
+        let mut held = self.hold_with_room_slowly(acquired, bytes, terms)?;
+        let result = self.fill(&mut held.session, tag, extensions, length, fill)?;
+        self.count(1, bytes);
+        drop(held);
         self.wake();
         Ok(result)
+    }
+
+    /// Writes a record whose payload `fill` writes. Should that unwind, whoever has the lock gives it back, and
+    /// nothing is visible.
+    #[inline(always)]
+    fn fill<R>(
+        &self,
+        session: &mut Session<'_>,
+        tag: u32,
+        extensions: &[u8],
+        length: u32,
+        fill: impl FnOnce(&[AtomicU64]) -> R,
+    ) -> Result<R, PublishError> {
+        let _mark = held::mark(&self.bus_id).ok_or(PublishError::Reentrant)?;
+        Ok(session.write_with(tag, extensions, length, |words| {
+            let result = fill(words);
+            // `fill` may have forked: then it returns twice, and the lock is the parent's.
+            self.stamp.check().map(|()| result)
+        })?)
     }
 
     /// The id of a topic, which is appended to the table if it is new; `None` if the table is full,

@@ -225,7 +225,7 @@ impl<'a> Session<'a> {
         let end = to_index(bytes / ALIGNMENT);
         let result = match self.ring.run(self.tail, end + 1) {
             // The common case, as in `write`.
-            Some(run) if extensions.is_empty() && !crash::ARMED => {
+            Some(run) if extensions.is_empty() && !crash::is_armed() => {
                 bulk::prefetch_to_write(run.as_ptr().wrapping_byte_add(WRITTEN_AHEAD).cast());
                 if !length.is_multiple_of(8) {
                     // What `fill` does not reach of the padding must not be left over from an older message.
