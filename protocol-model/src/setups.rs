@@ -24,10 +24,9 @@ pub struct Named {
 pub enum Size {
     /// Seconds: a test.
     Small,
-    /// For the command only. On one busy core: `lap-and-deaths` 415,547 states, 109 steps deep, 5 s;
-    /// `limit-and-deaths` 1,868,880, 190, 64 s;
-    /// `three-publishers` 742,851, 86, 15 s; `everybody-mortal` 2,746,436, 142, 36 s;
-    /// `two-and-two` 20,246,821, 144, 410 s.
+    /// For the command only. On one busy core: `lap-and-deaths` 417,040 states, 110 steps deep, 2 s;
+    /// `three-publishers` 749,728, 87, 4 s; `limit-and-deaths` 2,097,090, 197, 18 s; `everybody-mortal`
+    /// 3,180,686, 151, 18 s; `two-and-two` about 20 million, 145, 2 to 7 min and some hundred MB.
     Large,
 }
 
