@@ -24,6 +24,7 @@ use crate::family::{self, Begin, Launch, Program};
 use crate::report::Report;
 use perform::{Moved, REACTOR};
 use serde::{Deserialize, Serialize};
+use toroni_proactor::Proactor;
 
 /// One run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -185,13 +186,21 @@ pub enum Kind {
     Peer,
 }
 
-/// The columns that this crate has itself.
+/// The columns that this crate has itself. An engine that cannot be had here, as io_uring in most
+/// containers, is missing.
 #[must_use]
 pub fn own_columns(program: &Program) -> Vec<Column> {
-    let column =
-        |name: &str, kind| Column { name: name.to_owned(), kind, program: Ok(program.clone()) };
-    let engines = engines::engines().into_iter().map(|(name, kind, _)| column(name, kind));
-    engines.chain([column(REACTOR, Kind::Reactor)]).collect()
+    let engines = engines::engines().into_iter().map(|(name, kind, config)| Column {
+        name: name.to_owned(),
+        kind,
+        program: match Proactor::new(&config) {
+            Ok(_) => Ok(program.clone()),
+            Err(error) => Err(error.to_string()),
+        },
+    });
+    let reactor =
+        Column { name: REACTOR.to_owned(), kind: Kind::Reactor, program: Ok(program.clone()) };
+    engines.chain([reactor]).collect()
 }
 
 /// Measures all columns in all rows, in turn.
