@@ -6,11 +6,13 @@
 //!
 //! - `topics`: names and patterns.
 //! - `hostile`: whatever bytes in the files of a bus.
+//! - `operations`: lists of operations, against the oracle.
 
 #![allow(clippy::unwrap_used, reason = "a trial that panics has found something")]
 
 pub mod hostile;
 mod input;
+pub mod operations;
 mod place;
 pub mod topics;
 

@@ -42,8 +42,15 @@ struct Target {
     longest: u32,
 }
 
-const TARGETS: &[Target] =
-    &[Target { name: "topics", longest: 600 }, Target { name: "hostile", longest: 160 }];
+const TARGETS: &[Target] = &[
+    Target { name: "topics", longest: 600 },
+    Target { name: "hostile", longest: 160 },
+    Target { name: "operations", longest: 480 },
+    Target { name: DEATHS, longest: 480 },
+];
+
+/// The only one that wants the library with its crash points.
+const DEATHS: &str = "deaths";
 
 /// A trial that takes longer hangs. Most take some milliseconds.
 const PATIENCE_SECONDS: u32 = 60;
@@ -207,10 +214,28 @@ fn build(place: &Place, targets: &[&Target], sanitizer: bool) -> Result<(), Fail
     } else {
         println!("without the address sanitizer");
     }
-    for target in targets {
+    command.env("RUSTFLAGS", flags.join(" "));
+    let (dying, living): (Vec<&Target>, Vec<&Target>) =
+        targets.iter().partition(|target| target.name == DEATHS);
+    if !dying.is_empty() {
+        let arguments = ["--bin", DEATHS, "--features", DEATHS];
+        run_command(same(&command).args(arguments))?;
+    }
+    for target in &living {
         command.args(["--bin", target.name]);
     }
-    run_command(command.env("RUSTFLAGS", flags.join(" ")))
+    if living.is_empty() { Ok(()) } else { run_command(&mut command) }
+}
+
+/// A command like that one.
+fn same(command: &Command) -> Command {
+    let mut other = Command::new(command.get_program());
+    other.args(command.get_args());
+    other.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    if let Some(folder) = command.get_current_dir() {
+        other.current_dir(folder);
+    }
+    other
 }
 
 /// rustup's toolchains have the runtime, Debian's does not.

@@ -19,6 +19,7 @@ mod mutants;
 mod peers;
 mod sanitize;
 mod soak;
+mod simulate;
 
 use std::process::ExitCode;
 
@@ -59,6 +60,8 @@ enum Task {
     Counts(counts::Options),
     /// Builds the foreign peers of the comparisons and runs the suite of all transports on each
     Peers(peers::Options),
+    /// Does lists of operations with deaths, from seeds, to a bus and to a model of it
+    Simulate(simulate::Options),
     /// Breaks the protocol in each known way and demands that a test notices
     Mutants(mutants::Options),
     /// The library's tests under AddressSanitizer, or Valgrind's memcheck
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
         Task::Model(options) => model::run(&options),
         Task::Counts(options) => counts::run(&options),
         Task::Peers(options) => peers::run(&options),
+        Task::Simulate(options) => simulate::run(&options),
         Task::Mutants(options) => mutants::run(&options),
         Task::Sanitize(options) => sanitize::run(&options),
         Task::Miri(options) => miri::run(&options),

@@ -107,10 +107,21 @@ pub(crate) fn longest_sleep(usual: Duration) -> Duration {
 #[inline(always)]
 pub(crate) fn point(here: CrashPoint) {
     let _ = here;
-    #[cfg(test)]
+    #[cfg(any(test, all(feature = "crash-points", not(loom))))]
     rehearsal::point(here);
     #[cfg(feature = "crash-points")]
     armed::point(here);
+}
+
+/// Whether this thread is a dead participant's, whose handles must give nothing back: the kernel takes
+/// what it would take of a process, its leases.
+#[cfg(not(loom))]
+#[inline(always)]
+pub(crate) fn is_dead() -> bool {
+    #[cfg(any(test, feature = "crash-points"))]
+    return rehearsal::is_dead();
+    #[cfg(not(any(test, feature = "crash-points")))]
+    return false;
 }
 
 #[cfg(feature = "crash-points")]
@@ -204,13 +215,19 @@ mod armed {
     }
 }
 
-/// Deaths within one process, for tests on plain memory: the thread leaves its work at a step by
-/// unwinding, and whatever it wrote so far stays.
-#[cfg(test)]
-pub(crate) mod rehearsal {
+/// Deaths within one process: the thread leaves its work at a step by unwinding, and whatever it wrote so
+/// far stays. What it held stays held, but for the leases, which the kernel takes from a process that
+/// dies. So lists of operations with deaths in them need no process for each.
+///
+/// A participant whose bus has a robust lock must die on a thread of its own, which ends before its
+/// handles are [`bury`](rehearsal::bury)ed: the kernel hands on such a lock when its thread ends.
+#[cfg(any(test, all(feature = "crash-points", not(loom))))]
+pub mod rehearsal {
     use super::CrashPoint;
     #[cfg(loom)]
     use loom::thread::{ThreadId, current};
+    #[cfg(not(loom))]
+    use std::cell::Cell;
     use std::cell::RefCell;
     use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
     #[cfg(not(loom))]
@@ -230,24 +247,61 @@ pub(crate) mod rehearsal {
         static STAGE: RefCell<Option<Stage>> = const { RefCell::new(None) };
     }
 
+    // No model has handles that are dropped.
+    #[cfg(not(loom))]
+    thread_local! {
+        static DEAD: Cell<bool> = const { Cell::new(false) };
+    }
+
     /// What the unwinding carries.
     struct Died;
 
     /// Does `work` until `dies` says so of the steps that it has reached. Returns these, and the
     /// result if it lived. Must not be nested.
-    pub(crate) fn act<R>(
+    ///
+    /// # Panics
+    /// As `work` does.
+    pub fn act<R>(
         dies: impl Fn(&[CrashPoint]) -> bool + 'static,
         work: impl FnOnce() -> R,
     ) -> (Vec<CrashPoint>, Option<R>) {
         let actor = current().id();
         STAGE.set(Some(Stage { actor, reached: Vec::new(), dies: Box::new(dies) }));
         let result = catch_unwind(AssertUnwindSafe(work));
+        let died = is_dead();
+        set_dead(false);
         let stage = STAGE.take().expect("rehearsals are not nested");
         match result {
-            Ok(result) => (stage.reached, Some(result)),
+            Ok(result) => (stage.reached, (!died).then_some(result)),
             Err(cause) if cause.is::<Died>() => (stage.reached, None),
             Err(cause) => resume_unwind(cause),
         }
+    }
+
+    /// Drops what a dead participant had, as the kernel does it: descriptors and mappings go, nothing is
+    /// given back by itself.
+    #[cfg(not(loom))]
+    pub fn bury(handles: impl Sized) {
+        set_dead(true);
+        drop(handles);
+        set_dead(false);
+    }
+
+    #[cfg(not(loom))]
+    pub(super) fn is_dead() -> bool {
+        DEAD.get()
+    }
+
+    #[cfg(loom)]
+    fn is_dead() -> bool {
+        false
+    }
+
+    fn set_dead(dead: bool) {
+        #[cfg(not(loom))]
+        DEAD.set(dead);
+        #[cfg(loom)]
+        let _ = dead;
     }
 
     #[cfg(loom)]
@@ -256,6 +310,9 @@ pub(crate) mod rehearsal {
     }
 
     pub(super) fn point(here: CrashPoint) {
+        if is_dead() {
+            return;
+        }
         let dies = STAGE.with_borrow_mut(|stage| {
             stage.as_mut().filter(|stage| stage.actor == current().id()).is_some_and(|stage| {
                 stage.reached.push(here);
@@ -263,8 +320,12 @@ pub(crate) mod rehearsal {
             })
         });
         if dies {
-            // Unlike `panic!`, says nothing: this is no failure.
-            resume_unwind(Box::new(Died));
+            set_dead(true);
+            // A closure of the user may be unwinding already; who catches that does nothing any more.
+            if !std::thread::panicking() {
+                // Unlike `panic!`, says nothing: this is no failure.
+                resume_unwind(Box::new(Died));
+            }
         }
     }
 }

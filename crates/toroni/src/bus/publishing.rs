@@ -101,6 +101,9 @@ impl Drop for Unlock<'_> {
             return;
         }
         crash::point(CrashPoint::BeforeUnlock);
+        if crash::is_dead() {
+            return;
+        }
         self.0.lock.release(self.0.ring.control());
     }
 }
@@ -109,6 +112,9 @@ impl Drop for Held<'_> {
     #[inline]
     fn drop(&mut self) {
         drop(Unlock(self.publishing));
+        if crash::is_dead() {
+            return;
+        }
         let space = &self.publishing.readers.control().space.0;
         let waited = self.waited && self.publishing.check_fork().is_ok();
         waits::pass_on(waited, || futex::wake_one(space));
@@ -478,6 +484,9 @@ impl Publishing {
     #[inline]
     pub(super) fn wake(&self) {
         crash::point(CrashPoint::BeforeWake);
+        if crash::is_dead() {
+            return;
+        }
         // SLEEP
         match self.lock.kind() {
             crate::settings::LockKind::Lease => fence_after_unlock(),
@@ -516,7 +525,7 @@ impl Obituary for Publishing {
 
 impl Drop for Publishing {
     fn drop(&mut self) {
-        if self.stamp.check().is_ok() {
+        if self.stamp.check().is_ok() && !crash::is_dead() {
             self.close();
         }
     }

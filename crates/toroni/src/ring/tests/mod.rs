@@ -4,7 +4,6 @@ mod deaths;
 mod hostile;
 mod join;
 mod load;
-mod model;
 mod property;
 mod resume;
 mod torn;

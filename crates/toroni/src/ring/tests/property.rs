@@ -1,81 +1,10 @@
-//! Any list of writers, deaths, laggards and joiners, against the model.
+//! Any list of operations, done to the ring and to the model: writers, deaths, laggards and joiners. The
+//! list is the one of `oracle/`; what only a whole bus knows (topics, patterns, policies) means something
+//! else here, or nothing.
 
-use super::resume::SplitMix;
 use super::world::{Reader, Reading, Work, World, at_step, never, scaled};
 use proptest::prelude::*;
-
-/// A step of the whole system. Numbers are brought into range when it is done, so that any list of
-/// steps makes sense in any ring.
-#[derive(Clone, Debug)]
-enum Step {
-    Write {
-        work: Wish,
-        /// Dies at this step of its work, if it has so many; 0 lives.
-        die_at: usize,
-        /// The lock tells the writer that its predecessor died, true or not.
-        owner_died: bool,
-    },
-    Read {
-        reader: usize,
-        most: u8,
-        quarter: bool,
-    },
-    JoinEnd(usize),
-    JoinOldest(usize),
-    /// So many parts in 256 of a ring and a half before the end.
-    JoinAt(usize, u8),
-}
-
-/// What to write, by sizes relative to the ring.
-#[derive(Clone, Debug)]
-enum Wish {
-    Nothing,
-    Reserve(Size),
-    One(Size),
-    InPlace(Size, u8),
-    Unwind(Size),
-    Batch(Vec<Size>),
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Size {
-    Bytes(u8),
-    /// Parts in 256 of the largest.
-    Part(u8),
-}
-
-impl Size {
-    fn length(self, world: &World) -> u32 {
-        match self {
-            Self::Bytes(bytes) => u32::from(bytes).min(world.longest()),
-            Self::Part(part) => {
-                let longest = u64::from(world.longest());
-                u32::try_from(longest * u64::from(part) / 255).unwrap()
-            }
-        }
-    }
-}
-
-impl Wish {
-    fn work(&self, world: &World) -> Work {
-        match self {
-            Self::Nothing => Work::Nothing,
-            Self::Reserve(size) => Work::Reserve(8 + u64::from(size.length(world)) / 8 * 8),
-            Self::One(size) => Work::One(size.length(world)),
-            Self::InPlace(size, extensions) => {
-                Work::InPlace(size.length(world), usize::from(*extensions))
-            }
-            Self::Unwind(size) => Work::Unwind(size.length(world)),
-            Self::Batch(sizes) => {
-                let mut lengths: Vec<u32> = sizes.iter().map(|size| size.length(world)).collect();
-                while Work::Batch(lengths.clone()).bytes() > world.shape().largest_record() {
-                    lengths.pop();
-                }
-                Work::Batch(lengths)
-            }
-        }
-    }
-}
+use toroni_oracle::{By, Operation, Scenario, Size, Start, record_bytes};
 
 /// A ring with some readers.
 struct System {
@@ -90,32 +19,38 @@ impl System {
         Self { world, readers }
     }
 
-    fn run(&mut self, step: &Step) {
+    fn run(&mut self, operation: &Operation) {
         let world = &mut self.world;
-        let number = |reader: usize| reader % 3;
-        match step {
-            Step::Write { work, die_at, owner_died } => {
-                let work = work.work(world);
-                world.perform(&work, *owner_died, at_step(*die_at));
+        let number = |reader: u8| usize::from(reader) % 3;
+        match *operation {
+            Operation::Write { writer, topic, work, die_at } => {
+                let work = work_of(work, topic, world);
+                // The lock tells one in three that its predecessor died, true or not.
+                world.perform(&work, writer % 3 == 2, at_step(die_at.into()));
             }
-            Step::Read { reader, most, quarter } => {
-                let margin = if *quarter { world.shape().capacity() / 4 } else { 0 };
-                for _ in 0..*most {
-                    if world.read(&mut self.readers[number(*reader)], margin) == Reading::Nothing {
+            Operation::Receive { reader, most, by, die_at: _ } => {
+                let margin = if by == By::Copy { 0 } else { world.shape().capacity() / 4 };
+                for _ in 0..most {
+                    if world.read(&mut self.readers[number(reader)], margin) == Reading::Nothing {
                         break;
                     }
                 }
             }
-            Step::JoinEnd(reader) => self.readers[number(*reader)] = world.join_end(),
-            Step::JoinOldest(reader) => self.readers[number(*reader)] = world.join_oldest(),
-            Step::JoinAt(reader, part) => {
-                let back = world.shape().capacity() * 3 / 2 * u64::from(*part) / 255;
-                // One in eight is no multiple of 8.
-                let back = if part % 8 == 7 { back } else { back / 8 * 8 };
-                let position = (world.model.end() + 16).saturating_sub(back);
-                if let Some(reader_there) = world.join_at(position) {
-                    self.readers[number(*reader)] = reader_there;
+            Operation::Subscribe { reader, start, .. } => {
+                let joined = match start {
+                    Start::Latest => Some(world.join_end()),
+                    Start::Oldest => Some(world.join_oldest()),
+                    Start::Back(back) => {
+                        let (capacity, end) = (world.shape().capacity(), world.model.end());
+                        world.join_at(Start::position(back, capacity, end))
+                    }
+                };
+                if let Some(joined) = joined {
+                    self.readers[number(reader)] = joined;
                 }
+            }
+            Operation::Unsubscribe { .. } | Operation::Close { .. } | Operation::Look => {
+                world.check();
             }
         }
     }
@@ -130,34 +65,35 @@ impl System {
     }
 }
 
-fn size() -> impl Strategy<Value = Size> {
-    prop_oneof![3 => (0..=64_u8).prop_map(Size::Bytes), 1 => any::<u8>().prop_map(Size::Part)]
+fn work_of(work: toroni_oracle::Work, topic: u8, world: &World) -> Work {
+    use toroni_oracle::Work as Wish;
+
+    let length = |size: Size| u32::try_from(size.bytes(world.longest().into())).unwrap();
+    let lengths = |count: u8, sizes: [Size; 3]| -> Vec<u32> {
+        sizes.into_iter().cycle().take(count.into()).map(length).collect()
+    };
+    match work {
+        Wish::One(size) | Wish::Try(size) => Work::One(length(size)),
+        // Finds room, and has nothing to write then.
+        Wish::Timed(size) => Work::Reserve(8 + u64::from(length(size)) / 8 * 8),
+        Wish::InPlace(size) => Work::InPlace(length(size), (topic % 32).into()),
+        Wish::Abort(size) => Work::Unwind(length(size)),
+        Wish::Batch(count, sizes) => {
+            let mut lengths = lengths(count, sizes);
+            while lengths.iter().copied().map(record_bytes).sum::<u64>()
+                > world.shape().largest_record()
+            {
+                lengths.pop();
+            }
+            Work::Batch(lengths)
+        }
+        Wish::Burst(count, sizes) => Work::Burst(lengths(count, sizes)),
+        Wish::TooLong => Work::Nothing,
+    }
 }
 
-fn wish() -> impl Strategy<Value = Wish> {
-    prop_oneof![
-        1 => Just(Wish::Nothing),
-        1 => size().prop_map(Wish::Reserve),
-        8 => size().prop_map(Wish::One),
-        3 => (size(), 0..32_u8).prop_map(|(size, extensions)| Wish::InPlace(size, extensions)),
-        1 => size().prop_map(Wish::Unwind),
-        4 => prop::collection::vec(size(), 0..6).prop_map(Wish::Batch),
-    ]
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    let die_at = prop_oneof![3 => Just(0), 1 => 1..12_usize];
-    let write = (wish(), die_at, prop::bool::weighted(0.3))
-        .prop_map(|(work, die_at, owner_died)| Step::Write { work, die_at, owner_died });
-    let reader = || 0..3_usize;
-    prop_oneof![
-        8 => write,
-        3 => (reader(), 0..20_u8, any::<bool>())
-            .prop_map(|(reader, most, quarter)| Step::Read { reader, most, quarter }),
-        1 => reader().prop_map(Step::JoinEnd),
-        1 => reader().prop_map(Step::JoinOldest),
-        2 => (reader(), any::<u8>()).prop_map(|(reader, part)| Step::JoinAt(reader, part)),
-    ]
+fn operation() -> impl Strategy<Value = Operation> {
+    any::<[u8; toroni_oracle::BYTES]>().prop_map(Operation::from_bytes)
 }
 
 proptest! {
@@ -169,13 +105,13 @@ proptest! {
     })]
 
     #[test]
-    fn any_list_of_steps_does_what_the_model_does(
+    fn any_list_of_operations_does_what_the_model_does(
         capacity in prop::sample::select(vec![512_u64, 1024, 4096]),
-        steps in prop::collection::vec(step(), 0..if cfg!(miri) { 10 } else { 80 }),
+        operations in prop::collection::vec(operation(), 0..if cfg!(miri) { 10 } else { 80 }),
     ) {
         let mut system = System::new(capacity);
-        for step in &steps {
-            system.run(step);
+        for operation in &operations {
+            system.run(operation);
         }
         system.finish();
     }
@@ -192,45 +128,16 @@ impl Drop for Seed {
     }
 }
 
-fn random_size(random: &mut SplitMix) -> Size {
-    let byte = random.next().to_le_bytes()[0];
-    if random.below(8) == 0 { Size::Part(byte) } else { Size::Bytes(byte % 65) }
-}
-
-fn random_step(random: &mut SplitMix) -> Step {
-    let byte = random.next().to_le_bytes()[0];
-    let reader = usize::from(byte) % 3;
-    match random.below(16) {
-        0..8 => {
-            let size = random_size(random);
-            let work = match random.below(16) {
-                0 => Wish::Nothing,
-                1 => Wish::Reserve(size),
-                2 => Wish::Unwind(size),
-                3..6 => Wish::InPlace(size, byte % 32),
-                6..9 => Wish::Batch((0..byte % 6).map(|_| random_size(random)).collect()),
-                _ => Wish::One(size),
-            };
-            let die_at = if random.below(4) == 0 { 1 + usize::from(byte) % 12 } else { 0 };
-            Step::Write { work, die_at, owner_died: random.below(3) == 0 }
-        }
-        8..13 => Step::Read { reader, most: byte % 30, quarter: random.below(2) == 0 },
-        13 => Step::JoinEnd(reader),
-        14 => Step::JoinOldest(reader),
-        _ => Step::JoinAt(reader, byte),
-    }
-}
-
 /// Long enough for many laps; the seed may be given, for a longer search or to repeat a failure.
 #[test]
 fn a_long_run_does_what_the_model_does() {
     let given = std::env::var("TORONI_SEED").ok().map(|seed| seed.parse().unwrap());
     let seed = Seed(given.unwrap_or(20_260_101));
-    let mut random = SplitMix(seed.0);
     for capacity in [512, 1024, 8192, 64 << 10] {
+        let scenario = Scenario::from_seed(seed.0 ^ capacity, scaled(8000));
         let mut system = System::new(capacity);
-        for _ in 0..scaled(8000) {
-            system.run(&random_step(&mut random));
+        for operation in &scenario.operations {
+            system.run(operation);
         }
         system.finish();
         let laps = system.world.model.end() / capacity;

@@ -2,15 +2,15 @@
 
 use super::super::copy::Scratch;
 use super::super::layout::BLOCKS;
-use super::super::memory::Ring;
+use super::super::memory::{self, Ring};
 use super::super::position::{Shape, record_bytes, to_index};
 use super::super::reader::{Cursor, Interrupted, NoSuchStart};
 use super::super::testing::{Memory, body, tag};
 use super::super::writer::{Record, Session};
-use super::model::Model;
 use crate::crash::{self, CrashPoint, rehearsal};
 use crate::sync::Ordering;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use toroni_oracle::{Mark, Model};
 
 pub(super) struct World {
     pub(super) memory: Memory,
@@ -30,6 +30,8 @@ pub(super) enum Work {
     /// The closure that writes in place unwinds half-way.
     Unwind(u32),
     Batch(Vec<u32>),
+    /// One by one, with room made for each by itself.
+    Burst(Vec<u32>),
 }
 
 impl Work {
@@ -41,6 +43,8 @@ impl Work {
                 record_bytes(*length)
             }
             Self::Batch(lengths) => lengths.iter().copied().map(record_bytes).sum(),
+            // For each as it comes.
+            Self::Burst(_) => 0,
         }
     }
 
@@ -50,7 +54,7 @@ impl Work {
             Self::One(length) | Self::InPlace(length, _) | Self::Unwind(length) => {
                 std::slice::from_ref(length)
             }
-            Self::Batch(lengths) => lengths,
+            Self::Batch(lengths) | Self::Burst(lengths) => lengths,
         }
     }
 }
@@ -73,7 +77,7 @@ pub(super) enum Reading {
 impl World {
     pub(super) fn new(capacity: u64) -> Self {
         let memory = Memory::new(capacity);
-        let model = Model::new(memory.shape());
+        let model = Model::new(capacity);
         Self { memory, model, stamp: 0 }
     }
 
@@ -145,22 +149,42 @@ impl World {
             }
             carry_out(&mut session, memory.ring(), work, first_stamp);
         });
-        let passed = |point| reached.contains(&point);
-        if passed(CrashPoint::AfterLock) {
+        self.follow(work, first_stamp, &reached);
+        if lived.is_some() {
             self.model.stored = self.model.count();
         }
-        if passed(CrashPoint::AfterReserve) {
-            self.model.reserve(work.bytes());
-        }
-        if passed(CrashPoint::AfterCommit) {
-            for (stamp, length) in (first_stamp..).zip(work.lengths()) {
-                self.model.commit(*length, stamp);
-            }
-            if lived.is_some() {
+        reached
+    }
+
+    /// Does to the model what a writer did that passed these steps.
+    fn follow(&mut self, work: &Work, first_stamp: u64, reached: &[CrashPoint]) {
+        let mut left = (first_stamp..).zip(work.lengths().iter().copied()).peekable();
+        let mut before = None;
+        for point in reached {
+            // The tail is stored behind the sequence, before any other step.
+            if before == Some(CrashPoint::BetweenSequenceAndTail) {
                 self.model.stored = self.model.count();
             }
+            before = Some(*point);
+            match (point, work) {
+                (CrashPoint::AfterLock, _) => self.model.stored = self.model.count(),
+                (CrashPoint::AfterReserve, Work::Burst(_)) => {
+                    let (_, length) = left.peek().unwrap();
+                    self.model.reserve(record_bytes(*length));
+                }
+                (CrashPoint::AfterReserve, _) => self.model.reserve(work.bytes()),
+                (CrashPoint::AfterCommit, Work::Batch(_)) => {
+                    for (stamp, length) in left.by_ref() {
+                        self.model.commit(length, stamp);
+                    }
+                }
+                (CrashPoint::AfterCommit, _) => {
+                    let (stamp, length) = left.next().unwrap();
+                    self.model.commit(length, stamp);
+                }
+                _ => {}
+            }
         }
-        reached
     }
 
     /// Compares the words that anybody may look at with the model.
@@ -171,10 +195,10 @@ impl World {
         assert_eq!(control.commit.0.tail.load(Ordering::Relaxed), self.model.stored_end().position);
         assert_eq!(ring.word(self.model.end()).load(Ordering::Relaxed), 0, "the end of the stream");
         for (block, expected) in self.model.entries() {
-            assert_eq!(ring.mark(block), Some(expected), "entry of block {block}");
+            assert_eq!(ring.mark(block).map(of), Some(expected), "entry of block {block}");
         }
         // The others are out of reach, or say the truth.
-        for mark in (0..BLOCKS).filter_map(|block| ring.mark(block)) {
+        for mark in (0..BLOCKS).filter_map(|block| ring.mark(block)).map(of) {
             if (self.model.oldest()..=self.model.end()).contains(&mark.position) {
                 assert_eq!(mark, self.model.first_from(mark.position));
             }
@@ -203,9 +227,9 @@ impl World {
         };
         let seen = looked.unwrap().unwrap();
         assert_eq!((seen.position, seen.sequence), (expected.start, cursor.sequence));
-        assert_eq!((seen.tag, seen.length), (expected.tag(), expected.length));
+        assert_eq!((seen.tag, seen.length), (tag(expected.stamp), expected.length));
         cursor.copy(ring, &seen, &mut reader.scratch).unwrap();
-        let mut body = expected.body();
+        let mut body = body(expected.stamp, expected.length);
         body.resize(body.len().next_multiple_of(8), 0);
         assert_eq!(reader.scratch.bytes(body.len()), body, "message {}", cursor.sequence);
         reader.cursor.advance(&seen);
@@ -232,23 +256,20 @@ impl World {
     }
 
     pub(super) fn join_at(&self, position: u64) -> Option<Reader> {
-        let first = self.model.first_from(position);
-        let oldest = self.model.first_from(self.model.oldest()).position;
-        let expected = if !position.is_multiple_of(8) {
-            Err(NoSuchStart::NotAPosition)
-        } else if position > self.model.end() {
-            Err(NoSuchStart::Ahead { end: self.model.end() })
-        } else if position < oldest {
-            Err(NoSuchStart::Lost { oldest })
-        } else if position == first.position {
-            Ok(Cursor { position, sequence: first.sequence })
-        } else {
-            Err(NoSuchStart::NotAPosition)
+        let expected = match self.model.start_at(position) {
+            Ok(Mark { position, sequence }) => Ok(Cursor { position, sequence }),
+            Err(toroni_oracle::NoSuchStart::NotAPosition) => Err(NoSuchStart::NotAPosition),
+            Err(toroni_oracle::NoSuchStart::Ahead { end }) => Err(NoSuchStart::Ahead { end }),
+            Err(toroni_oracle::NoSuchStart::Lost { oldest }) => Err(NoSuchStart::Lost { oldest }),
         };
         let found = Cursor::at(self.ring(), position);
         assert_eq!(found, expected, "position {position}");
         Some(Reader { cursor: found.ok()?, scratch: Scratch::default() })
     }
+}
+
+fn of(memory::Mark { position, sequence }: memory::Mark) -> Mark {
+    Mark { position, sequence }
 }
 
 /// The writer lives.
@@ -276,16 +297,35 @@ fn carry_out(session: &mut Session<'_>, ring: Ring<'_>, work: &Work, stamp: u64)
             write_in_place(session, ring, &body(stamp, *length), 0, stamp, true);
         }
         Work::Batch(lengths) => {
-            let messages: Vec<(u32, Vec<u8>)> = (stamp..)
-                .zip(lengths)
-                .map(|(stamp, length)| (tag(stamp), body(stamp, *length)))
-                .collect();
+            let messages = stamped(stamp, lengths);
             let records = messages.iter().map(|(tag, body)| {
                 let (extensions, payload) = body.split_at(body.len().min(8) / 8 * 8);
                 Record { tag: *tag, extensions, payload }
             });
             session.write_batch(records, work.bytes());
         }
+        Work::Burst(lengths) => burst(session, &stamped(stamp, lengths)),
+    }
+}
+
+fn stamped(first: u64, lengths: &[u32]) -> Vec<(u32, Vec<u8>)> {
+    let messages = (first..).zip(lengths);
+    messages.map(|(stamp, length)| (tag(stamp), body(stamp, *length))).collect()
+}
+
+/// As a publisher does it: within a block by the short way, as far as that goes. Each message has a tag
+/// of its own here, so that goes one message far.
+fn burst(session: &mut Session<'_>, messages: &[(u32, Vec<u8>)]) {
+    for (tag, payload) in messages {
+        if session.write_in_block(*tag, std::slice::from_ref(payload)) == 1 {
+            continue;
+        }
+        let record = Record { tag: *tag, extensions: &[], payload };
+        if !session.fits(record.bytes()) {
+            session.reserve(session.wanted(record.bytes()));
+        }
+        session.write(record);
+        crash::point(CrashPoint::MidBurst);
     }
 }
 

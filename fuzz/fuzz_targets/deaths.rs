@@ -1,0 +1,9 @@
+//! As operations, with deaths: the library has its crash points.
+#![no_main]
+
+use std::sync::LazyLock;
+use toroni_trials::operations::Stage;
+
+static STAGE: LazyLock<Stage> = LazyLock::new(|| Stage::new("fuzz-deaths"));
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| STAGE.trial(bytes));

@@ -1,0 +1,9 @@
+//! Lists of operations, against the model.
+#![no_main]
+
+use std::sync::LazyLock;
+use toroni_trials::operations::Stage;
+
+static STAGE: LazyLock<Stage> = LazyLock::new(|| Stage::new("fuzz-operations"));
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| STAGE.trial(bytes));

@@ -1,0 +1,275 @@
+//! What can be done with a bus, as a list: the one that property tests, the fuzzer and the simulator
+//! make, and that is done both to the ring on plain memory and to a whole bus.
+//!
+//! Every eight bytes are an operation, so that any bytes are a list, whoever makes them: a fuzzer that
+//! changes some changes one operation, and a test that shrinks towards 0 gets to what is simple. Numbers
+//! are brought into range by whoever does the operation: any list makes sense on any bus.
+
+/// Bytes of an operation, and of the [`Setup`] before the first.
+pub const BYTES: usize = 8;
+
+/// A bus and what is done with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scenario {
+    /// The bus.
+    pub setup: Setup,
+    /// What is done with it, in turn.
+    pub operations: Vec<Operation>,
+}
+
+/// What the bus is like. The ring on plain memory looks at its size only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Setup {
+    /// 0, 1 or 2: how often the smallest size is doubled.
+    pub size: u8,
+    /// The writer lock is a robust mutex.
+    pub robust: bool,
+    /// Subscribers are woken by sockets.
+    pub sockets: bool,
+    /// Messages carry the time.
+    pub timestamps: bool,
+    /// What publishers do about slow subscribers.
+    pub policy: Policy,
+}
+
+/// What publishers do about slow subscribers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// They never wait.
+    #[default]
+    Overwrite,
+    /// They wait for some microseconds.
+    WaitBriefly,
+    /// They wait as long as it takes.
+    WaitForever,
+    /// They wait for some microseconds in all.
+    Bounded,
+}
+
+/// A step of the whole system. A `die_at` is the number of the step within the operation at which who
+/// does it dies, if it has so many; 0 lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// A publisher, which is opened if need be, publishes.
+    Write {
+        /// Which publisher.
+        writer: u8,
+        /// On which topic; the highest bit: and to its descendants.
+        topic: u8,
+        /// What.
+        work: Work,
+        /// See [`Operation`].
+        die_at: u8,
+    },
+    /// A subscriber reads.
+    Receive {
+        /// Which one.
+        reader: u8,
+        /// At most so many messages.
+        most: u8,
+        /// By which call.
+        by: By,
+        /// See [`Operation`].
+        die_at: u8,
+    },
+    /// A subscriber comes, in the place of the one of this number.
+    Subscribe {
+        /// Its number.
+        reader: u8,
+        /// Where it begins.
+        start: Start,
+        /// What it asks for.
+        patterns: u8,
+        /// Whether publishers wait for it.
+        gating: bool,
+        /// See [`Operation`].
+        die_at: u8,
+    },
+    /// A subscriber goes.
+    Unsubscribe {
+        /// Which one.
+        reader: u8,
+        /// See [`Operation`].
+        die_at: u8,
+    },
+    /// A publisher goes.
+    Close {
+        /// Which one.
+        writer: u8,
+        /// See [`Operation`].
+        die_at: u8,
+    },
+    /// Somebody looks at all there is to see.
+    Look,
+}
+
+/// What a publisher does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Publishes, and waits if it has to.
+    One(Size),
+    /// Publishes, if nobody has to be waited for.
+    Try(Size),
+    /// Publishes, unless it takes long.
+    Timed(Size),
+    /// Publishes what it writes in place.
+    InPlace(Size),
+    /// Begins to write in place, and gives up half-way.
+    Abort(Size),
+    /// Publishes so many together, of these sizes in turn.
+    Batch(u8, [Size; 3]),
+    /// Publishes so many one by one, under one lock.
+    Burst(u8, [Size; 3]),
+    /// Tries to publish more than there can be.
+    TooLong,
+}
+
+/// How long a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// In bytes.
+    Bytes(u8),
+    /// In parts in 127 of the longest.
+    Part(u8),
+}
+
+/// Where a subscriber begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// With what comes.
+    Latest,
+    /// With the oldest that is there.
+    Oldest,
+    /// So many parts in 256 of a ring and a half before the end.
+    Back(u8),
+}
+
+/// How a subscriber receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// A copy.
+    Copy,
+    /// In place.
+    InPlace,
+    /// A copy, and it waits for some microseconds where there is none.
+    Waiting,
+}
+
+impl Scenario {
+    /// The list that bytes are; at most `most` operations.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8], most: usize) -> Self {
+        let mut chunks = bytes.chunks(BYTES).map(|chunk| {
+            let mut whole = [0; BYTES];
+            whole[..chunk.len()].copy_from_slice(chunk);
+            whole
+        });
+        let setup = Setup::from_bytes(chunks.next().unwrap_or_default());
+        Self { setup, operations: chunks.take(most).map(Operation::from_bytes).collect() }
+    }
+
+    /// A list of so many operations, the same for the same seed.
+    #[must_use]
+    pub fn from_seed(seed: u64, count: usize) -> Self {
+        let mut state = seed;
+        // SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
+        let mut next = || {
+            state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+            let mut word = state;
+            word = (word ^ word >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            word = (word ^ word >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+            (word ^ word >> 31).to_le_bytes()
+        };
+        let setup = Setup::from_bytes(next());
+        Self { setup, operations: (0..count).map(|_| Operation::from_bytes(next())).collect() }
+    }
+}
+
+impl Setup {
+    /// The setup that bytes are.
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; BYTES]) -> Self {
+        let policies =
+            [Policy::Overwrite, Policy::WaitBriefly, Policy::WaitForever, Policy::Bounded];
+        Self {
+            size: bytes[0] % 3,
+            robust: bytes[1] % 4 == 1,
+            sockets: bytes[2] % 4 == 1,
+            timestamps: bytes[3] % 4 == 1,
+            policy: policies[usize::from(bytes[4] % 4)],
+        }
+    }
+}
+
+impl Operation {
+    /// The operation that bytes are.
+    #[must_use]
+    pub fn from_bytes([kind, who, death, how, a, b, c, d]: [u8; BYTES]) -> Self {
+        // One in four dies, if whoever does it lets it.
+        let die_at = if death % 4 == 3 { 1 + death / 4 % 40 } else { 0 };
+        match kind % 16 {
+            0..8 => {
+                let sizes = [b, c, d].map(Size::from_byte);
+                let size = sizes[0];
+                let work = match how % 16 {
+                    0..5 => Work::One(size),
+                    5 | 6 => Work::Try(size),
+                    7 => Work::Timed(size),
+                    8 | 9 => Work::InPlace(size),
+                    10 => Work::Abort(size),
+                    11 | 12 => Work::Batch(how / 16, sizes),
+                    13 | 14 => Work::Burst(how / 16 * 3, sizes),
+                    _ => Work::TooLong,
+                };
+                Self::Write { writer: who, topic: a, work, die_at }
+            }
+            8..12 => {
+                let by = match how % 8 {
+                    0..5 => By::Copy,
+                    5 | 6 => By::InPlace,
+                    _ => By::Waiting,
+                };
+                Self::Receive { reader: who, most: a % 64, by, die_at }
+            }
+            12 | 13 => {
+                let start = match how % 4 {
+                    0 => Start::Latest,
+                    1 => Start::Oldest,
+                    _ => Start::Back(a),
+                };
+                let gating = c % 4 != 1;
+                Self::Subscribe { reader: who, start, patterns: b, gating, die_at }
+            }
+            14 if how % 2 == 0 => Self::Unsubscribe { reader: who, die_at },
+            14 => Self::Close { writer: who, die_at },
+            _ => Self::Look,
+        }
+    }
+}
+
+impl Size {
+    fn from_byte(byte: u8) -> Self {
+        if byte < 192 { Self::Bytes(byte) } else { Self::Part((byte - 192) * 2) }
+    }
+
+    /// In bytes, where the longest has `longest`.
+    #[must_use]
+    pub fn bytes(self, longest: u64) -> u64 {
+        match self {
+            Self::Bytes(bytes) => u64::from(bytes).min(longest),
+            // 126 is the largest part there is.
+            Self::Part(part) => longest * u64::from(part) / 126,
+        }
+    }
+}
+
+impl Start {
+    /// The position that it asks for, where there is a stream of this capacity and end; a bit beyond
+    /// the end at the least, and one in eight between two words.
+    #[must_use]
+    pub fn position(back: u8, capacity: u64, end: u64) -> u64 {
+        let bytes = capacity * 3 / 2 * u64::from(back) / 255;
+        let bytes = if back % 8 == 7 { bytes } else { bytes / 8 * 8 };
+        (end + 16).saturating_sub(bytes)
+    }
+}

@@ -1,0 +1,92 @@
+//! The simulator: lists of operations from seeds, with deaths, for as long as it is told. `cargo xtask
+//! simulate` builds and starts it.
+//!
+//! The first list that fails is made as short as it gets, and shown with its seed.
+
+#![allow(clippy::unwrap_used, reason = "whoever starts it gives numbers")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use toroni_oracle::{Operation, Scenario};
+use toroni_trials::operations::{Stage, Tally};
+
+/// Operations in a list, for each of these in turn: some happens only in the beginning, some only late.
+const LENGTHS: [usize; 4] = [12, 40, 120, 400];
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let mut number = |what: &str| -> f64 {
+        let text = arguments.next();
+        text.unwrap_or_else(|| panic!("simulate SECONDS SEED: {what}?")).parse().unwrap()
+    };
+    let seconds = number("SECONDS");
+    let seed: u64 = std::env::args().nth(2).unwrap().parse().unwrap();
+    let once = seconds == 0.0;
+    let end = Instant::now() + Duration::from_secs_f64(seconds);
+
+    let stage = Stage::new("simulate");
+    let mut tally = Tally::default();
+    let (mut lists, mut operations) = (0_u64, 0);
+    loop {
+        let this = seed.wrapping_add(lists);
+        let scenario = of(this);
+        match catch_unwind(AssertUnwindSafe(|| stage.perform(&scenario))) {
+            Ok(more) => tally = tally.plus(more),
+            Err(_) => {
+                show(&stage, &scenario, this);
+                return ExitCode::FAILURE;
+            }
+        }
+        lists += 1;
+        operations += scenario.operations.len();
+        if once || Instant::now() >= end {
+            break;
+        }
+    }
+    let Tally { published, received, refused, lapses, lost, deaths } = tally;
+    println!("seeds              {seed} to {}", seed.wrapping_add(lists - 1));
+    println!("lists              {lists}");
+    println!("operations         {operations}");
+    println!("published          {published}");
+    println!("received           {received}");
+    println!("refused, rightly   {refused}");
+    println!("lapses, reported   {lapses}");
+    println!("lost, reported     {lost}");
+    println!("deaths             {deaths}");
+    println!("not as the model   0");
+    ExitCode::SUCCESS
+}
+
+fn of(seed: u64) -> Scenario {
+    let length = LENGTHS[usize::try_from(seed % 4).unwrap()];
+    Scenario::from_seed(seed, length)
+}
+
+/// The list without what is not needed for it to fail, and how it fails then.
+fn show(stage: &Stage, scenario: &Scenario, seed: u64) {
+    let fails =
+        |scenario: &Scenario| catch_unwind(AssertUnwindSafe(|| stage.perform(scenario))).is_err();
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut shortest = scenario.clone();
+    let mut part = shortest.operations.len();
+    while part > 0 {
+        let mut at = 0;
+        while at < shortest.operations.len() {
+            let mut shorter = shortest.clone();
+            shorter.operations.drain(at..(at + part).min(shortest.operations.len()));
+            if fails(&shorter) {
+                shortest = shorter;
+            } else {
+                at += part;
+            }
+        }
+        part /= 2;
+    }
+    std::panic::set_hook(hook);
+    eprintln!("\n{:?}", shortest.setup);
+    shortest.operations.iter().for_each(|operation: &Operation| eprintln!("{operation:?}"));
+    let _ = fails(&shortest);
+    eprintln!("\nTORONI_SEED={seed} cargo xtask simulate --minutes 0    repeats it");
+}

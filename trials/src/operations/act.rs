@@ -1,0 +1,40 @@
+//! Who does something, and may die at a step of it.
+
+use toroni::crash::CrashPoint;
+
+/// Does `work`, and dies at the step of this number, counted from 1, if it has so many. Returns the steps
+/// reached, where they are known, and what came of it if it lived.
+///
+/// `apart` is for those who may hold a robust lock: see [`toroni::crash::rehearsal`].
+#[cfg(feature = "deaths")]
+pub(super) fn act<R: Send>(
+    die_at: u8,
+    apart: bool,
+    work: impl FnOnce() -> R + Send,
+) -> (Vec<CrashPoint>, Option<R>) {
+    use toroni::crash::rehearsal;
+
+    let act = || rehearsal::act(move |reached| reached.len() == usize::from(die_at), work);
+    if !apart || die_at == 0 {
+        return act();
+    }
+    let done = std::thread::scope(|scope| scope.spawn(act).join());
+    done.unwrap_or_else(|cause| std::panic::resume_unwind(cause))
+}
+
+#[cfg(not(feature = "deaths"))]
+pub(super) fn act<R: Send>(
+    _die_at: u8,
+    _apart: bool,
+    work: impl FnOnce() -> R + Send,
+) -> (Vec<CrashPoint>, Option<R>) {
+    (Vec::new(), Some(work()))
+}
+
+/// Drops what a dead participant had.
+pub(super) fn bury(handles: impl Sized) {
+    #[cfg(feature = "deaths")]
+    toroni::crash::rehearsal::bury(handles);
+    #[cfg(not(feature = "deaths"))]
+    drop(handles);
+}

@@ -1,0 +1,167 @@
+//! A bus with its participants, and the model beside it.
+
+use super::readers::Reader;
+use super::writers::Writer;
+use std::path::Path;
+use std::time::Duration;
+use toroni::{Bus, BusConfig, LockKind, NotifyKind};
+use toroni_oracle::{By, Model, Operation, Policy, Setup, Size, Start, Work};
+
+/// Publishing participants, and subscribers, at a time.
+const WRITERS: u8 = 3;
+const READERS: u8 = 4;
+/// The smallest ring that there can be.
+const SMALLEST_CAPACITY: u64 = 64 << 10;
+/// Room for some of the topics: the others travel with each message.
+const TABLE_BYTES: u64 = 4096;
+const BUS: &str = "b";
+
+/// What came about in a list, or in many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Messages that were published.
+    pub published: u64,
+    /// Messages that were received, by all subscribers together.
+    pub received: u64,
+    /// Calls that were refused, as they had to be.
+    pub refused: u64,
+    /// How often a subscriber was lapped, and how many messages it lost.
+    pub lapses: u64,
+    /// See `lapses`.
+    pub lost: u64,
+    /// Participants that died.
+    pub deaths: u64,
+}
+
+impl Tally {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            published: self.published + other.published,
+            received: self.received + other.received,
+            refused: self.refused + other.refused,
+            lapses: self.lapses + other.lapses,
+            lost: self.lost + other.lost,
+            deaths: self.deaths + other.deaths,
+        }
+    }
+}
+
+/// What the model does not say of a message.
+#[derive(Clone, Debug)]
+pub(super) struct Note {
+    pub(super) topic: usize,
+    pub(super) to_descendants: bool,
+    /// Bytes before its payload.
+    pub(super) extensions: u32,
+}
+
+/// All of it.
+pub(super) struct World {
+    pub(super) setup: Setup,
+    pub(super) config: BusConfig,
+    /// For subscribers, and for those who look.
+    pub(super) bus: Bus,
+    pub(super) model: Model,
+    /// Of each message.
+    pub(super) notes: Vec<Note>,
+    pub(super) stamp: u64,
+    pub(super) writers: Vec<Option<Writer>>,
+    pub(super) readers: Vec<Option<Reader>>,
+    /// A writer died, perhaps with the lock, and nobody has had it since.
+    pub(super) orphaned: bool,
+    pub(super) tally: Tally,
+}
+
+impl World {
+    pub(super) fn new(directory: &Path, setup: &Setup) -> Self {
+        let capacity = SMALLEST_CAPACITY << setup.size;
+        let config = BusConfig::new()
+            .directory(directory)
+            .capacity(capacity)
+            .topic_table_bytes(TABLE_BYTES)
+            // One more for the end.
+            .max_publishers(u32::from(WRITERS) + 1)
+            .max_subscribers(u32::from(READERS) + 1)
+            .lock(if setup.robust { LockKind::Robust } else { LockKind::Lease })
+            .notify(if setup.sockets { NotifyKind::Datagram } else { NotifyKind::Futex })
+            .policy(policy(setup.policy))
+            .timestamps(setup.timestamps);
+        let bus = config.create(BUS).unwrap();
+        Self {
+            setup: *setup,
+            config,
+            bus,
+            model: Model::new(capacity),
+            notes: Vec::new(),
+            stamp: 0,
+            writers: (0..WRITERS).map(|_| None).collect(),
+            readers: (0..READERS).map(|_| None).collect(),
+            orphaned: false,
+            tally: Tally::default(),
+        }
+    }
+
+    pub(super) fn open(&self, name: String) -> Bus {
+        self.config.clone().participant_name(name).open_existing(BUS).unwrap()
+    }
+
+    pub(super) fn perform(&mut self, operation: &Operation) {
+        match *operation {
+            Operation::Write { writer, topic, work, die_at } => {
+                self.write((writer % WRITERS).into(), topic, work, die_at);
+            }
+            Operation::Receive { reader, most, by, die_at } => {
+                self.receive((reader % READERS).into(), most, by, die_at);
+            }
+            Operation::Subscribe { reader, start, patterns, gating, die_at } => {
+                self.subscribe((reader % READERS).into(), start, patterns, gating, die_at);
+            }
+            Operation::Unsubscribe { reader, die_at } => {
+                self.unsubscribe((reader % READERS).into(), die_at);
+            }
+            Operation::Close { writer, die_at } => self.close((writer % WRITERS).into(), die_at),
+            Operation::Look => self.look(),
+        }
+    }
+
+    /// Whatever happened: all that was committed and not lost can be read, new participants find room,
+    /// and a writer writes.
+    pub(super) fn finish(mut self) -> Tally {
+        self.look();
+        for reader in 0..READERS {
+            self.receive_all(reader.into());
+        }
+        // The number behind the last: a participant that has not been there before.
+        self.writers.push(None);
+        self.readers.push(None);
+        let all = 0;
+        self.subscribe(READERS.into(), Start::Oldest, all, true, 0);
+        self.receive_all(READERS.into());
+        self.write(WRITERS.into(), 0, Work::One(Size::Bytes(100)), 0);
+        self.write(WRITERS.into(), 7, Work::Burst(3, [Size::Bytes(9); 3]), 0);
+        for reader in 0..=READERS {
+            self.receive_all(reader.into());
+        }
+        self.look();
+        self.tally
+    }
+
+    fn receive_all(&mut self, reader: usize) {
+        while self.readers[reader].as_ref().is_some_and(|reader| !reader.is_at(&self.model)) {
+            self.receive(reader, u8::MAX, By::Copy, 0);
+        }
+        self.receive(reader, 1, By::Copy, 0);
+    }
+}
+
+fn policy(policy: Policy) -> toroni::Policy {
+    let moment = Duration::from_micros(30);
+    match policy {
+        Policy::Overwrite => toroni::Policy::Overwrite,
+        Policy::WaitBriefly => toroni::Policy::Wait { limit: Some(moment) },
+        Policy::WaitForever => toroni::Policy::Wait { limit: None },
+        Policy::Bounded => toroni::Policy::Bounded { budget: moment, per: 100 * moment },
+    }
+}

@@ -1,0 +1,365 @@
+//! Publishers: what they are allowed to do, and what it makes of the model.
+
+use super::act::{act, bury};
+use super::readers::Reader;
+use super::world::{Note, World};
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::Duration;
+use toroni::crash::CrashPoint;
+use toroni::{Bus, PublishError, Publisher};
+use toroni_oracle::{Model, Policy, Setup, Size, Work, body, record_bytes};
+
+/// Longer than the policies' waits, but for the one that has no end.
+const TIMEOUT: Duration = Duration::from_micros(300);
+
+/// A publishing participant.
+pub(super) struct Writer {
+    pub(super) name: String,
+    bus: Bus,
+    publishers: BTreeMap<usize, Publisher>,
+    /// Messages that it published, and their bytes in the stream.
+    pub(super) counts: (u64, u64),
+}
+
+impl Writer {
+    /// Whether it has a slot.
+    pub(super) fn is_open(&self) -> bool {
+        !self.publishers.is_empty()
+    }
+}
+
+/// Messages that are to be published.
+#[derive(Default)]
+struct Plan {
+    /// Of extensions and payload.
+    lengths: Vec<u32>,
+    extensions: u32,
+    first_stamp: u64,
+}
+
+/// What a living publisher's call came to.
+enum Outcome {
+    Published,
+    /// So many, and then an error.
+    Refused(usize, PublishError),
+    /// The closure gave up.
+    Aborted,
+    /// It would have waited for ever, for one who is to read after it.
+    Skipped,
+}
+
+/// Long names fill the table.
+pub(super) fn topics() -> Vec<String> {
+    let short = ["a", "a/b", "a/b/c", "plant", "plant/boiler", "plant/boiler/temperature", "x"];
+    let long = (0..25).map(|number| format!("long/{}/{number}", "name".repeat(58)));
+    short.into_iter().map(str::to_owned).chain(long).collect()
+}
+
+impl World {
+    pub(super) fn write(&mut self, writer: usize, topic: u8, work: Work, die_at: u8) {
+        let to_descendants = topic >= 128;
+        let topics = topics();
+        let topic = usize::from(topic % 128) % topics.len();
+        let mut plan = Plan { first_stamp: self.stamp, ..Plan::default() };
+        let fresh = self.writers[writer].is_none().then(|| format!("writer {writer}"));
+        let mut slot = self.writers[writer].take();
+        let (this, planned, place) = (&*self, &mut plan, &mut slot);
+        let (reached, outcome) = act(die_at, self.setup.robust, || {
+            if let Some(name) = fresh {
+                let bus = this.open(name.clone());
+                *place = Some(Writer { name, bus, publishers: BTreeMap::new(), counts: (0, 0) });
+            }
+            let Some(writer) = place.as_mut() else { unreachable!("made above") };
+            let publisher = match writer.publishers.get(&topic) {
+                Some(publisher) => publisher.clone(),
+                None => {
+                    let publisher = writer.bus.publisher(&topics[topic]).unwrap();
+                    writer.publishers.insert(topic, publisher.clone());
+                    publisher
+                }
+            };
+            let publisher = publisher.to_descendants(to_descendants);
+            planned.make(work, &publisher, this, &topics[topic]);
+            publish(work, &publisher, planned, this)
+        });
+        self.writers[writer] = slot;
+        self.stamp += plan.lengths.len() as u64;
+        let note = Note { topic, to_descendants, extensions: plan.extensions };
+        match outcome {
+            Some(outcome) => self.settle(writer, work, &plan, &note, outcome, &reached),
+            None => {
+                self.follow(work, &plan, &note, &reached);
+                self.tally.deaths += 1;
+                self.orphaned = true;
+                bury(self.writers[writer].take());
+            }
+        }
+    }
+
+    pub(super) fn close(&mut self, writer: usize, die_at: u8) {
+        let mut slot = self.writers[writer].take();
+        let (_, lived) = act(die_at, false, || drop(slot.take()));
+        if lived.is_none() {
+            self.tally.deaths += 1;
+            bury(slot);
+        }
+    }
+
+    /// Does to the model what a living writer did, which must have been allowed.
+    fn settle(
+        &mut self,
+        writer: usize,
+        work: Work,
+        plan: &Plan,
+        note: &Note,
+        outcome: Outcome,
+        reached: &[CrashPoint],
+    ) {
+        let all = plan.lengths.iter().copied().map(record_bytes).sum();
+        let together = matches!(work, Work::Batch(..));
+        match outcome {
+            Outcome::Skipped => {}
+            Outcome::Aborted => {
+                self.check_allowed(work, all, None);
+                self.model.reserve(all);
+            }
+            Outcome::Published | Outcome::Refused(..) => {
+                let count = match outcome {
+                    Outcome::Refused(count, _) => count,
+                    _ => plan.lengths.len(),
+                };
+                if together && count > 0 {
+                    self.check_allowed(work, all, None);
+                    self.model.reserve(all);
+                }
+                for length in &plan.lengths[..count] {
+                    let bytes = record_bytes(*length);
+                    if !together {
+                        self.check_allowed(work, bytes, None);
+                        self.model.reserve(bytes);
+                    }
+                    self.commit(*length, plan, note);
+                    if let Some(writer) = &mut self.writers[writer] {
+                        writer.counts.0 += 1;
+                        writer.counts.1 += bytes;
+                    }
+                }
+                if let Outcome::Refused(_, error) = outcome {
+                    self.tally.refused += 1;
+                    let bytes = if together { all } else { next_bytes(plan, count) };
+                    self.check_allowed(work, bytes, Some(&error));
+                }
+            }
+        }
+        let locked = !cfg!(feature = "deaths") || reached.contains(&CrashPoint::AfterLock);
+        if locked {
+            self.model.stored = self.model.count();
+            self.orphaned = false;
+        }
+    }
+
+    /// Does to the model what a dead writer did that passed these steps.
+    fn follow(&mut self, work: Work, plan: &Plan, note: &Note, reached: &[CrashPoint]) {
+        let all = plan.lengths.iter().copied().map(record_bytes).sum();
+        let mut left = plan.lengths.iter().copied().peekable();
+        let mut before = None;
+        for point in reached {
+            // The tail is stored behind the sequence, before any other step.
+            if before == Some(CrashPoint::BetweenSequenceAndTail) {
+                self.model.stored = self.model.count();
+            }
+            before = Some(*point);
+            match (point, work) {
+                (CrashPoint::AfterLock, _) => self.model.stored = self.model.count(),
+                (CrashPoint::AfterReserve, Work::Burst(..)) => {
+                    self.model.reserve(record_bytes(*left.peek().unwrap()));
+                }
+                (CrashPoint::AfterReserve, _) => self.model.reserve(all),
+                (CrashPoint::AfterCommit, Work::Batch(..)) => {
+                    for length in left.by_ref() {
+                        self.commit(length, plan, note);
+                    }
+                }
+                (CrashPoint::AfterCommit, _) => {
+                    let length = left.next().unwrap();
+                    self.commit(length, plan, note);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn commit(&mut self, length: u32, plan: &Plan, note: &Note) {
+        let number = self.notes.len() as u64 - self.first_of(plan);
+        self.model.commit(length, plan.first_stamp + number);
+        self.notes.push(note.clone());
+        self.tally.published += 1;
+    }
+
+    /// The number of the first message of a plan, if it has one.
+    fn first_of(&self, plan: &Plan) -> u64 {
+        let before = |number: &u64| {
+            self.model.message(*number).is_some_and(|message| message.stamp < plan.first_stamp)
+        };
+        let count = self.notes.len() as u64;
+        (0..count).rev().find(before).map_or(0, |number| number + 1)
+    }
+
+    /// Whether a call may have come to this, where it took or wanted so many bytes of the stream.
+    fn check_allowed(&self, work: Work, bytes: u64, error: Option<&PublishError>) {
+        let shortage = Shortage::of(&self.model, &self.readers, bytes);
+        let waits = self.setup.policy != Policy::Overwrite;
+        let tries = matches!(work, Work::Try(_));
+        let timed = matches!(work, Work::Timed(_));
+        let allowed = match error {
+            None => {
+                let for_good = self.setup.policy == Policy::WaitForever;
+                let stops = tries && self.setup.policy == Policy::WaitBriefly;
+                !(shortage.certain && (for_good || stops))
+            }
+            Some(PublishError::TooLong { .. }) => work == Work::TooLong,
+            Some(PublishError::Full) => waits && tries && shortage.possible,
+            Some(PublishError::Timeout) => timed && (self.orphaned || waits && shortage.possible),
+            // Its subscribers are read by this very thread.
+            Some(PublishError::WouldWaitForItself) => waits && !tries && shortage.possible,
+            Some(_) => false,
+        };
+        assert!(
+            allowed,
+            "{work:?} of {bytes} bytes came to {error:?} under {:?} with {shortage:?}",
+            self.setup.policy
+        );
+    }
+}
+
+fn next_bytes(plan: &Plan, count: usize) -> u64 {
+    plan.lengths.get(count).copied().map_or(0, record_bytes)
+}
+
+impl Plan {
+    fn make(&mut self, work: Work, publisher: &Publisher, world: &World, topic: &str) {
+        let largest_record = world.model.capacity() / 2;
+        let longest = publisher.largest_message();
+        self.extensions = u32::try_from(largest_record - 8 - longest).unwrap();
+        let time = if world.setup.timestamps { 8 } else { 0 };
+        let inline = u32::try_from((1 + topic.len()).next_multiple_of(8)).unwrap();
+        let known = [time, time + inline].contains(&self.extensions);
+        assert!(known, "{} bytes of extensions for {topic:?}", self.extensions);
+        let length = |size: Size| u32::try_from(size.bytes(longest)).unwrap() + self.extensions;
+        let several = |count: u8, sizes: [Size; 3]| -> Vec<u32> {
+            sizes.into_iter().cycle().take(count.into()).map(length).collect()
+        };
+        self.lengths = match work {
+            Work::One(size) | Work::Try(size) | Work::Timed(size) => vec![length(size)],
+            Work::InPlace(size) | Work::Abort(size) => vec![length(size)],
+            Work::Burst(count, sizes) => several(count, sizes),
+            Work::Batch(count, sizes) => {
+                let mut lengths = several(count, sizes);
+                while lengths.iter().copied().map(record_bytes).sum::<u64>() > largest_record {
+                    lengths.pop();
+                }
+                lengths
+            }
+            Work::TooLong => Vec::new(),
+        };
+    }
+
+    fn payloads(&self) -> Vec<Vec<u8>> {
+        let lengths = self.lengths.iter().map(|length| (length - self.extensions) as usize);
+        (self.first_stamp..).zip(lengths).map(|(stamp, length)| body(stamp, length)).collect()
+    }
+}
+
+fn publish(work: Work, publisher: &Publisher, plan: &Plan, world: &World) -> Outcome {
+    let payloads = plan.payloads();
+    let bytes = plan.lengths.iter().copied().map(record_bytes).sum();
+    let tries = matches!(work, Work::Try(_) | Work::Timed(_) | Work::TooLong);
+    if !tries && may_wait_for_ever(&world.setup, &world.model, &world.readers, bytes) {
+        return Outcome::Skipped;
+    }
+    let of = |result: Result<(), PublishError>| match result {
+        Ok(()) => Outcome::Published,
+        Err(error) => Outcome::Refused(0, error),
+    };
+    match work {
+        Work::One(_) => of(publisher.publish(&payloads[0])),
+        Work::Timed(_) => of(publisher.publish_timeout(&payloads[0], TIMEOUT)),
+        Work::Try(_) => {
+            let mut result = publisher.try_publish(&payloads[0]);
+            // The second look finds out that the owner is dead.
+            if world.orphaned && matches!(result, Err(PublishError::Busy)) {
+                result = publisher.try_publish(&payloads[0]);
+            }
+            of(result)
+        }
+        Work::InPlace(_) => {
+            let payload = &payloads[0];
+            of(publisher.publish_with(payload.len(), |place| place.write(0, payload)))
+        }
+        Work::Abort(_) => abort(publisher, &payloads[0]),
+        Work::Batch(..) => of(publisher.publish_batch(&payloads)),
+        Work::Burst(..) => match publisher.burst(&payloads) {
+            Ok(()) => Outcome::Published,
+            Err(error) => Outcome::Refused(error.published, error.source),
+        },
+        Work::TooLong => {
+            let longest = usize::try_from(publisher.largest_message()).unwrap();
+            let error = publisher.publish(vec![0; longest + 1]).unwrap_err();
+            let PublishError::TooLong { length, limit } = error else { panic!("{error}") };
+            assert_eq!((length, limit), (longest as u64 + 1, longest as u64));
+            of(Err(error))
+        }
+    }
+}
+
+fn abort(publisher: &Publisher, payload: &[u8]) -> Outcome {
+    struct GivenUp;
+
+    let half = payload.len() / 2;
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        publisher.publish_with(payload.len(), |place| {
+            place.write(0, &payload[..half]);
+            resume_unwind(Box::new(GivenUp));
+        })
+    }));
+    match result {
+        Ok(Ok(())) => panic!("published what was given up"),
+        Ok(Err(error)) => Outcome::Refused(0, error),
+        Err(cause) if cause.is::<GivenUp>() => Outcome::Aborted,
+        Err(cause) => resume_unwind(cause),
+    }
+}
+
+/// A burst may need as much room as all its messages together.
+fn may_wait_for_ever(setup: &Setup, model: &Model, readers: &[Option<Reader>], bytes: u64) -> bool {
+    setup.policy == Policy::WaitForever && Shortage::of(model, readers, bytes).possible
+}
+
+/// Whether a publisher finds a subscriber in its way. Where a subscriber has told that it is, is known
+/// within bounds only: it tells once a block.
+#[derive(Clone, Copy, Debug)]
+struct Shortage {
+    possible: bool,
+    certain: bool,
+}
+
+impl Shortage {
+    fn of(model: &Model, readers: &[Option<Reader>], bytes: u64) -> Self {
+        let Some(wanted) = model.wanted(bytes) else {
+            return Self { possible: false, certain: false };
+        };
+        let capacity = model.capacity();
+        let gating = || readers.iter().flatten().filter(|reader| reader.gating);
+        // Whoever was lapped is in nobody's way.
+        let possible = gating().any(|reader| {
+            reader.told.start() + capacity < wanted
+                && reader.told.end() + capacity >= model.reserved
+        });
+        let certain = gating().any(|reader| {
+            reader.told.end() + capacity < wanted
+                && reader.told.start() + capacity >= model.reserved
+        });
+        Self { possible, certain }
+    }
+}

@@ -1,0 +1,59 @@
+//! Any list of operations does to a bus what it does to the model. `cargo xtask simulate` does more of
+//! them, for as long as it is told, with deaths.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+use proptest::prelude::*;
+use std::sync::LazyLock;
+use toroni_oracle::{BYTES, Operation, Scenario, Setup};
+use toroni_trials::operations::{Stage, Tally};
+
+/// One at a time: tests run on threads of one process.
+fn perform(scenario: &Scenario) -> Tally {
+    Stage::new("operations").perform(scenario)
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    any::<[u8; BYTES]>().prop_map(Operation::from_bytes)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 64,
+        // The failing list is printed, as small as it gets.
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn any_list_does_to_a_bus_what_it_does_to_the_model(
+        setup in any::<[u8; BYTES]>().prop_map(Setup::from_bytes),
+        operations in prop::collection::vec(operation(), 0..60),
+    ) {
+        perform(&Scenario { setup, operations });
+    }
+}
+
+/// The same each time, and long enough for everything to happen that can; another with `TORONI_SEED`.
+#[test]
+fn lists_from_a_seed_do_to_a_bus_what_they_do_to_the_model() {
+    static SEED: LazyLock<u64> = LazyLock::new(|| {
+        std::env::var("TORONI_SEED").map_or(20_260_101, |seed| seed.parse().unwrap())
+    });
+    struct Told(u64);
+    impl Drop for Told {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                eprintln!("TORONI_SEED={} repeats this run", self.0);
+            }
+        }
+    }
+    let _told = Told(*SEED);
+    let mut tally = Tally::default();
+    for number in 0..40 {
+        tally = tally.plus(perform(&Scenario::from_seed(*SEED + number, 150)));
+    }
+    eprintln!("{tally:?}");
+    assert!(tally.published > 1000 && tally.received > 1000, "{tally:?}");
+    assert!(tally.lapses > 10 && tally.lost > 100 && tally.refused > 100, "{tally:?}");
+}
