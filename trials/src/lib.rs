@@ -5,11 +5,13 @@
 //! the corpora and on whatever once failed, with nothing but a stable compiler.
 //!
 //! - `topics`: names and patterns.
+//! - `command_line`: arguments, input and output of the program.
 //! - `hostile`: whatever bytes in the files of a bus.
 //! - `operations`: lists of operations, against the oracle.
 
 #![allow(clippy::unwrap_used, reason = "a trial that panics has found something")]
 
+pub mod command_line;
 pub mod hostile;
 mod input;
 pub mod operations;

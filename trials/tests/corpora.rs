@@ -5,8 +5,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use toroni_trials::hostile::Stage;
-use toroni_trials::{Directory, topics};
+use toroni_trials::{Directory, command_line, hostile, operations, topics};
 
 #[test]
 fn topics_of_the_corpus() {
@@ -16,8 +15,28 @@ fn topics_of_the_corpus() {
 #[test]
 fn hostile_bytes_of_the_corpus() {
     let directory = Directory::new("corpus-hostile");
-    let stage = Stage::new(directory.path());
+    let stage = hostile::Stage::new(directory.path());
     repeat("hostile", |bytes| stage.trial(bytes));
+}
+
+#[test]
+fn command_lines_of_the_corpus() {
+    let directory = Directory::new("corpus-command-line");
+    let stage = command_line::Stage::new(directory.path());
+    repeat("command_line", |bytes| stage.trial(bytes));
+}
+
+#[test]
+fn operations_of_the_corpus() {
+    let stage = operations::Stage::new("corpus-operations");
+    repeat("operations", |bytes| stage.trial(bytes));
+}
+
+/// Without the feature `deaths`, they are lists of operations as the others.
+#[test]
+fn deaths_of_the_corpus() {
+    let stage = operations::Stage::new("corpus-deaths");
+    repeat("deaths", |bytes| stage.trial(bytes));
 }
 
 /// Every input of a target; all that fail are named.

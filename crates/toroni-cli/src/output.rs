@@ -27,6 +27,11 @@ impl Output {
         Ok(Self { writer: BufWriter::with_capacity(BUFFER_BYTES, File::from(file)), terminal })
     }
 
+    /// A file in the place of standard output.
+    pub(crate) fn to(file: File) -> Self {
+        Self { writer: BufWriter::with_capacity(BUFFER_BYTES, file), terminal: false }
+    }
+
     /// Whether a person looks at it.
     pub(crate) fn is_terminal(&self) -> bool {
         self.terminal

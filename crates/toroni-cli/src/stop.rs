@@ -31,6 +31,9 @@ pub(crate) struct Stop {
     flag: Arc<AtomicBool>,
     /// Reports a hang-up from the first signal on, for ever.
     wake: OwnedFd,
+    /// Its other end, where no thread has it.
+    #[expect(dead_code, reason = "held open")]
+    writer: Option<OwnedFd>,
 }
 
 impl Stop {
@@ -55,7 +58,14 @@ impl Stop {
                 }
             })
             .map_err(failed)?;
-        Ok(Self { flag, wake })
+        Ok(Self { flag, wake, writer: None })
+    }
+
+    /// Without signals: nobody stops it.
+    pub(crate) fn never() -> Self {
+        let (wake, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+            .expect("a trial has descriptors left");
+        Self { flag: Arc::default(), wake, writer: Some(writer) }
     }
 
     /// Whether to stop.

@@ -49,7 +49,11 @@ pub(super) const CRATES: &[Crate] = &[
     Crate { name: "toroni-protocol-model", members: &[], foreign: None },
     // As the model.
     Crate { name: "toroni-oracle", members: &[], foreign: Some(&[]) },
-    Crate { name: "toroni-trials", members: &["toroni", "toroni-oracle"], foreign: None },
+    Crate {
+        name: "toroni-trials",
+        members: &["toroni", "toroni-cli", "toroni-oracle"],
+        foreign: None,
+    },
     Crate { name: "xtask", members: &[], foreign: None },
 ];
 

@@ -10,8 +10,8 @@ mod hz;
 mod info;
 mod list;
 mod man;
-mod publish;
-mod subscribe;
+pub(crate) mod publish;
+pub(crate) mod subscribe;
 mod topics;
 
 use crate::cli::{Cli, Command, Place};

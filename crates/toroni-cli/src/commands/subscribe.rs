@@ -118,8 +118,9 @@ fn report_loss(error: ReceiveError, format: Format, strict: bool) -> Result<(), 
     Ok(())
 }
 
-struct Printer {
-    output: Output,
+/// Messages in one of the formats.
+pub(crate) struct Printer {
+    pub(crate) output: Output,
     format: Format,
     payload_only: bool,
     scratch: String,
@@ -146,11 +147,11 @@ struct Line<'a> {
 }
 
 impl Printer {
-    fn new(output: Output, format: Format, payload_only: bool) -> Self {
+    pub(crate) fn new(output: Output, format: Format, payload_only: bool) -> Self {
         Self { output, format, payload_only, scratch: String::new() }
     }
 
-    fn print(&mut self, message: &Message<'_>) -> Result<(), Failure> {
+    pub(crate) fn print(&mut self, message: &Message<'_>) -> Result<(), Failure> {
         let payload = message.payload();
         match self.format {
             Format::Raw => self.output.bytes(payload),

@@ -1,6 +1,6 @@
 //! `toroni pub`: messages from the command line, standard input, a file, or made up.
 
-mod source;
+pub(crate) mod source;
 
 use crate::cli::{Place, Publish};
 use crate::failure::Failure;

@@ -1,0 +1,49 @@
+//! The `toroni` program: publish, subscribe and look at buses from a shell.
+//!
+//! `cli` says what can be written, `commands` has a file for each command, `output` and `human`
+//! shape what is printed, `failure` knows the exit codes, `stop` the signals.
+
+mod cli;
+mod commands;
+mod failure;
+mod human;
+mod output;
+mod progress;
+mod ready;
+mod settings;
+mod stop;
+#[doc(hidden)]
+pub mod trial;
+
+use clap::FromArgMatches;
+use clap::error::ErrorKind;
+use std::io::Write;
+use std::process::ExitCode;
+
+/// What the program does, with the arguments and the environment of this process.
+#[must_use]
+pub fn main() -> ExitCode {
+    if commands::bench::is_child() {
+        return commands::bench::run_child();
+    }
+    let matches = match cli::definitions().try_get_matches() {
+        Ok(matches) => matches,
+        // The error of clap would list the hidden commands, too.
+        Err(error) if error.kind() == ErrorKind::MissingSubcommand => {
+            let _ = write!(std::io::stderr(), "{}", cli::definitions().render_help());
+            return ExitCode::from(2);
+        }
+        Err(error) => error.exit(),
+    };
+    let cli = match cli::Cli::from_arg_matches(&matches) {
+        Ok(cli) => cli,
+        Err(error) => error.exit(),
+    };
+    let Err(failure) = commands::run(cli, &matches) else { return ExitCode::SUCCESS };
+    let (code, text) = failure.report();
+    if let Some(text) = text {
+        // There is nobody to tell if standard error is closed.
+        let _ = writeln!(std::io::stderr(), "toroni: {text}");
+    }
+    ExitCode::from(code)
+}

@@ -1,0 +1,95 @@
+//! Doors for trials: what the program does with any bytes, without a process for each.
+
+use crate::cli::{Cli, Format, definitions};
+use crate::commands::publish::source::{Next, Source};
+use crate::commands::subscribe::Printer;
+use crate::output::Output;
+use crate::stop::Stop;
+use crate::{human, output};
+use clap::{FromArgMatches, ValueEnum};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::BufReader;
+use toroni::Message;
+
+/// Whether the arguments, without the program's name, are understood; else the exit code, and what is
+/// said.
+///
+/// # Errors
+/// What clap says.
+pub fn arguments(arguments: &[OsString]) -> Result<(), (i32, String)> {
+    let all = std::iter::once(OsString::from("toroni")).chain(arguments.iter().cloned());
+    let said = |error: clap::Error| (error.exit_code(), error.render().to_string());
+    let matches = definitions().try_get_matches_from(all).map_err(said)?;
+    Cli::from_arg_matches(&matches).map(drop).map_err(said)
+}
+
+/// How `toroni pub` takes its input apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Lines.
+    Lines,
+    /// All of it is one message.
+    Whole,
+    /// Pieces of so many bytes.
+    Chunks(u64),
+}
+
+/// The messages that `toroni pub` makes of its input, as far as it gets, and why it gets no further.
+/// `buffer` is what it reads at a time, and `limit` the longest message, in bytes.
+#[must_use]
+pub fn messages(
+    input: File,
+    way: Way,
+    buffer: usize,
+    limit: u64,
+) -> (Vec<Vec<u8>>, Option<String>) {
+    let stop = Stop::never();
+    let mut source = match way {
+        Way::Lines => Source::Lines { input: BufReader::with_capacity(buffer, input), limit },
+        Way::Whole => Source::Whole { input, limit, done: false },
+        Way::Chunks(chunk) => {
+            Source::Chunks { file: input, name: OsString::from("input"), chunk, total: 0 }
+        }
+    };
+    let (mut messages, mut message) = (Vec::new(), Vec::new());
+    loop {
+        match source.next(&mut message, &stop) {
+            Ok(Next::Message) => messages.push(message.clone()),
+            Ok(Next::End | Next::Interrupted) => return (messages, None),
+            Err(failure) => {
+                return (messages, Some(failure.report().1.unwrap_or_default()));
+            }
+        }
+    }
+}
+
+/// Prints a message as `toroni sub` does with this `--format`, to a file.
+///
+/// # Errors
+/// What `toroni sub` would say.
+pub fn print(
+    message: &Message<'_>,
+    format: &str,
+    payload_only: bool,
+    into: File,
+) -> Result<(), String> {
+    let format = Format::from_str(format, false)?;
+    let mut printer = Printer::new(Output::to(into), format, payload_only);
+    let said = |failure: crate::failure::Failure| failure.report().1.unwrap_or_default();
+    printer.print(message).map_err(said)?;
+    printer.output.flush().map_err(said)
+}
+
+/// What a text is as bytes, and what those are as text.
+#[must_use]
+pub fn bytes(text: &str) -> Option<(u64, String)> {
+    let count = human::parse_bytes(text).ok()?;
+    Some((count, human::bytes(count)))
+}
+
+/// What of a name a terminal gets.
+#[must_use]
+pub fn printable(text: &str) -> String {
+    output::printable(text)
+}

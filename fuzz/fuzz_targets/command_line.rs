@@ -1,0 +1,14 @@
+//! Arguments, input and output of the program.
+#![no_main]
+
+use std::sync::LazyLock;
+use toroni_trials::Directory;
+use toroni_trials::command_line::Stage;
+
+static PLACE: LazyLock<(Directory, Stage)> = LazyLock::new(|| {
+    let directory = Directory::new("fuzz-command-line");
+    let stage = Stage::new(directory.path());
+    (directory, stage)
+});
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| PLACE.1.trial(bytes));
