@@ -218,7 +218,7 @@ impl Operation {
                     8 | 9 => Work::InPlace(size),
                     10 => Work::Abort(size),
                     11 | 12 => Work::Batch(how / 16, sizes),
-                    13 | 14 => Work::Burst(how / 16 * 3, sizes),
+                    13 | 14 => Work::Burst(how / 16, sizes),
                     _ => Work::TooLong,
                 };
                 Self::Write { writer: who, topic: a, work, die_at }

@@ -11,6 +11,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a trial that panics has found something")]
 
+#[cfg(feature = "program")]
 pub mod command_line;
 pub mod hostile;
 mod input;

@@ -5,7 +5,9 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use toroni_trials::{Directory, command_line, hostile, operations, topics};
+#[cfg(feature = "program")]
+use toroni_trials::command_line;
+use toroni_trials::{Directory, hostile, operations, topics};
 
 #[test]
 fn topics_of_the_corpus() {
@@ -19,6 +21,7 @@ fn hostile_bytes_of_the_corpus() {
     repeat("hostile", |bytes| stage.trial(bytes));
 }
 
+#[cfg(feature = "program")]
 #[test]
 fn command_lines_of_the_corpus() {
     let directory = Directory::new("corpus-command-line");

@@ -47,11 +47,11 @@ const TARGETS: &[Target] = &[
     Target { name: "command_line", longest: 600 },
     Target { name: "hostile", longest: 160 },
     Target { name: "operations", longest: 480 },
-    Target { name: DEATHS, longest: 480 },
+    Target { name: "deaths", longest: 480 },
 ];
 
-/// The only one that wants the library with its crash points.
-const DEATHS: &str = "deaths";
+/// Those that want another library, with its crash points, or the program; the feature has their name.
+const WITH_FEATURE: [&str; 2] = ["command_line", "deaths"];
 
 /// A trial that takes longer hangs. Most take some milliseconds.
 const PATIENCE_SECONDS: u32 = 60;
@@ -221,16 +221,15 @@ fn build(place: &Place, targets: &[&Target], sanitizer: bool) -> Result<(), Fail
         println!("without the address sanitizer");
     }
     command.env("RUSTFLAGS", flags.join(" "));
-    let (dying, living): (Vec<&Target>, Vec<&Target>) =
-        targets.iter().partition(|target| target.name == DEATHS);
-    if !dying.is_empty() {
-        let arguments = ["--bin", DEATHS, "--features", DEATHS];
-        run_command(same(&command).args(arguments))?;
+    let (special, plain): (Vec<&Target>, Vec<&Target>) =
+        targets.iter().partition(|target| WITH_FEATURE.contains(&target.name));
+    for target in special {
+        run_command(same(&command).args(["--bin", target.name, "--features", target.name]))?;
     }
-    for target in &living {
+    for target in &plain {
         command.args(["--bin", target.name]);
     }
-    if living.is_empty() { Ok(()) } else { run_command(&mut command) }
+    if plain.is_empty() { Ok(()) } else { run_command(&mut command) }
 }
 
 /// A command like that one.

@@ -133,8 +133,8 @@ impl Drop for Seed {
 fn a_long_run_does_what_the_model_does() {
     let given = std::env::var("TORONI_SEED").ok().map(|seed| seed.parse().unwrap());
     let seed = Seed(given.unwrap_or(20_260_101));
-    for capacity in [512, 1024, 8192, 64 << 10] {
-        let scenario = Scenario::from_seed(seed.0 ^ capacity, scaled(8000));
+    for (capacity, count) in [(512, 8000), (1024, 8000), (8192, 4000), (64 << 10, 1000)] {
+        let scenario = Scenario::from_seed(seed.0 ^ capacity, scaled(count));
         let mut system = System::new(capacity);
         for operation in &scenario.operations {
             system.run(operation);
