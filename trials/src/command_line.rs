@@ -98,8 +98,8 @@ fn arguments(bytes: &[u8]) {
     }
     for word in words.iter().filter_map(|word| word.to_str()) {
         if let Some((count, shown)) = trial::bytes(word) {
-            // Shown with three digits.
-            let (again, _) = trial::bytes(&shown).unwrap();
+            // Shown with three digits; the very largest may be rounded up beyond what there is.
+            let again = trial::bytes(&shown).map_or(u64::MAX, |(again, _)| again);
             assert!(again.abs_diff(count) <= count / 99, "{word:?}: {count}, {shown}, {again}");
             assert!(
                 word.parse().is_ok_and(|number: u64| number == count)

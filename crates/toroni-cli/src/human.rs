@@ -11,10 +11,13 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
         "m" | "mib" => 1 << 20,
         "g" | "gib" => 1 << 30,
         "t" | "tib" => 1 << 40,
+        // The largest unit that [`bytes`] shows.
+        "p" | "pib" => 1 << 50,
         "kb" => 1000,
         "mb" => 1_000_000,
         "gb" => 1_000_000_000,
         "tb" => 1_000_000_000_000,
+        "pb" => 1_000_000_000_000_000,
         _ => return Err(format!("{unit:?} is no unit of bytes: write 65536, 64KiB, 4MiB or 1GiB")),
     };
     if let Ok(whole) = number.parse::<u64>() {
@@ -238,6 +241,7 @@ mod tests {
             ("4 MiB", 4 << 20),
             ("1.5GiB", 3 << 29),
             ("1T", 1 << 40),
+            ("2 PiB", 1 << 51),
             ("10kB", 10_000),
             ("2GB", 2_000_000_000),
             ("18446744073709551615", u64::MAX),
