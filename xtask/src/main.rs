@@ -18,8 +18,8 @@ mod msrv;
 mod mutants;
 mod peers;
 mod sanitize;
-mod soak;
 mod simulate;
+mod soak;
 
 use std::process::ExitCode;
 
