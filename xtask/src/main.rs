@@ -97,3 +97,24 @@ fn main() -> ExitCode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    /// Whoever reads the table of commands learns of each, and how long it takes.
+    #[test]
+    fn contributing_tells_of_every_command() {
+        let path = metadata::root().join("CONTRIBUTING.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        let table: Vec<&str> = text.lines().filter(|line| line.starts_with("| `")).collect();
+        for command in Arguments::command().get_subcommands() {
+            let name = format!("`cargo xtask {}", command.get_name());
+            let row = table.iter().find(|row| row.contains(&name));
+            let row = row.unwrap_or_else(|| panic!("no row for {name}`"));
+            let time = row.trim_end_matches(['|', ' ']).rsplit('|').next().unwrap_or_default();
+            assert!(time.chars().any(|c| c.is_ascii_digit()), "{name}` has no time: {row}");
+        }
+    }
+}
