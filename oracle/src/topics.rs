@@ -24,7 +24,7 @@ pub fn matches(pattern: &str, topic: &str) -> bool {
     meet(&pattern, &topic, |rest| rest.iter().all(|segment| *segment == "**"))
 }
 
-/// As [`matches`], of a message posted to `topic` and all that could stand below it.
+/// As [`matches()`], of a message posted to `topic` and all that could stand below it.
 #[must_use]
 pub fn matches_descendants(pattern: &str, topic: &str) -> bool {
     let pattern: Vec<&str> = pattern.split('/').collect();
