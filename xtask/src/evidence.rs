@@ -15,7 +15,8 @@ use crate::{directions, metadata};
 const DOCUMENTS: &[&str] = &["docs/reliability.md", "docs/security.md"];
 
 /// Where functions are looked for, besides in this program.
-const SOURCES: &[&str] = &["crates", "system-tests", "protocol-model", "fuzz", "bench"];
+const SOURCES: &[&str] =
+    &["crates", "system-tests", "protocol-model", "oracle", "trials", "fuzz", "bench"];
 
 /// Reads the documents and looks for all that they name.
 pub(crate) fn check() -> Result<String, Failure> {
