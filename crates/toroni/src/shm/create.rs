@@ -332,18 +332,6 @@ impl Order<'_> {
     fn check_room(&self, place: impl AsFd) -> Result<(), OpenError> {
         let place = place.as_fd();
         let (wanted, path) = (bus_bytes(self.settings), self.path.to_owned());
-        // Asked before, since the kernel's answer would be SIGXFSZ.
-        let header = Header::new(self.settings, self.permissions);
-        let files = [BusFile::Ring, BusFile::Publishers, BusFile::Readers];
-        let largest = files.map(|file| header.file_bytes(file)).into_iter().max().unwrap_or(0);
-        if let Some(limit) = rustix::process::getrlimit(rustix::process::Resource::Fsize).current
-            && limit < largest
-        {
-            let what = format!(
-                "this process may write files of {limit} bytes, the bus needs one of {largest}: raise the limit (ulimit -f, LimitFSIZE=)"
-            );
-            return Err(failed("create", &path, io::Error::new(io::ErrorKind::FileTooLarge, what)));
-        }
         if self.settings.lock == LockKind::Robust
             && directory::is_on_disk(place).map_err(|error| failed("create", &path, error))?
         {
