@@ -481,6 +481,11 @@ mod tests {
         Effort::Until(Some(Instant::now() + Duration::from_millis(20)))
     }
 
+    /// For what must come: longer than a busy machine takes, and not for ever.
+    fn patiently() -> Effort {
+        Effort::Until(Some(Instant::now() + Duration::from_secs(60)))
+    }
+
     #[test]
     fn an_owner_is_never_free() {
         assert_ne!(Owner::new(0, 0).0, 0);
@@ -548,7 +553,7 @@ mod tests {
         let (control, dead, two) = locks(LockKind::Lease);
         let _ = dead.try_acquire(&control).unwrap();
         let obituary = Dead(vec![dead.me]);
-        assert!(two.acquire(&control, soon(), &obituary).unwrap().owner_died);
+        assert!(two.acquire(&control, patiently(), &obituary).unwrap().owner_died);
         two.release(&control);
         assert!(two.try_acquire(&control).is_some());
     }
@@ -559,7 +564,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| assert!(one.try_acquire(&control).is_some()));
         });
-        assert!(two.acquire(&control, soon(), &Dead(vec![])).unwrap().owner_died);
+        assert!(two.acquire(&control, patiently(), &Dead(vec![])).unwrap().owner_died);
         two.release(&control);
         assert!(!two.try_acquire(&control).unwrap().owner_died, "it is consistent again");
         two.release(&control);
@@ -624,7 +629,7 @@ mod tests {
     fn a_release_frees_nobody_elses_lock() {
         let (control, one, two) = locks(LockKind::Lease);
         let _ = one.try_acquire(&control).unwrap();
-        let _ = two.acquire(&control, soon(), &Dead(vec![one.me])).unwrap();
+        let _ = two.acquire(&control, patiently(), &Dead(vec![one.me])).unwrap();
         one.release(&control);
         assert_eq!(lease_owner(&control), Some(two.me));
     }
