@@ -135,6 +135,40 @@ unsafe impl WriteBuffer for &'static str {
     }
 }
 
+/// A vector that is filled behind what it has already, up to its capacity: for what is put together of
+/// several reads.
+///
+/// ```
+/// # use toroni_proactor::{Append, BufResult, Proactor, Stream};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let proactor = Proactor::from_environment()?;
+/// # let (ours, mut theirs) = std::os::unix::net::UnixStream::pair()?;
+/// # std::io::Write::write_all(&mut theirs, b"line")?;
+/// # let stream = Stream::new(&proactor, ours)?;
+/// let mut line = Vec::with_capacity(80);
+/// line.extend(b"a ");
+/// let read = stream.read_async(Append(line));
+/// let BufResult(result, Append(line)) = proactor.block_on(read).unwrap();
+/// assert_eq!((result?, &line[..]), (4, &b"a line"[..]));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Default)]
+pub struct Append(pub Vec<u8>);
+
+// SAFETY: as for vectors; the room begins behind the bytes that are there.
+unsafe impl ReadBuffer for Append {
+    fn target(&mut self) -> (*mut u8, usize) {
+        let room = self.0.spare_capacity_mut();
+        (room.as_mut_ptr().cast(), room.len())
+    }
+
+    unsafe fn filled(&mut self, bytes: usize) {
+        // SAFETY: the caller has initialised as many behind the length, and they are within the capacity.
+        unsafe { self.0.set_len(self.0.len() + bytes) };
+    }
+}
+
 /// What of a buffer is left to send: a write may send less than it was given.
 #[derive(Debug)]
 pub struct Rest<B> {

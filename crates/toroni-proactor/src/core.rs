@@ -2,8 +2,12 @@
 //! `dispatcher/` and `processor/`, as methods of this type, because each touches all three.
 
 use crate::dispatcher::Dispatcher;
+use crate::mutant::mutant;
 use crate::processor::Processor;
 use crate::record::Records;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// Everything behind the lock.
 pub(crate) struct Core {
@@ -12,7 +16,15 @@ pub(crate) struct Core {
     /// The primary one, and perhaps a secondary one.
     pub(crate) processors: Vec<Processor>,
     pub(crate) phase: Phase,
+    /// Starts that are under way outside of the lock, but for those by handlers.
+    pub(crate) starting: Arc<AtomicUsize>,
+    /// How long the end of a proactor waits for each engine to let go of its operations. Then they are
+    /// leaked: what the kernel may still write to is never freed.
+    pub(crate) patience: Duration,
 }
+
+/// Beyond what a disk takes for what it has begun.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How far the proactor is on the way to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,9 +58,13 @@ impl Core {
         matches!(self.phase, Phase::Running | Phase::Finishing)
     }
 
-    /// When everything is over in a graceful stop, everybody leaves.
+    /// When everything is over in a graceful stop, everybody leaves. What is being started may have been
+    /// transferred by now, and is to be dispatched then; whoever starts it asks this when that is known.
     pub(crate) fn stop_if_finished(&mut self) {
-        if self.phase == Phase::Finishing && self.outstanding() == 0 {
+        if self.phase == Phase::Finishing
+            && self.outstanding() == 0
+            && (self.starting.load(Ordering::SeqCst) == 0 || mutant("finish_forgets_starts"))
+        {
             self.phase = Phase::Finished;
             self.wake_everybody();
         }

@@ -17,6 +17,13 @@ pub struct OperationError {
     pub errno: i32,
 }
 
+fn advice(operation: Operation) -> &'static str {
+    match operation {
+        Operation::WaitWord => "only io_uring does, of Linux 6.7 and newer",
+        _ => "configure a secondary one, for instance with `provider = \"select\"`",
+    }
+}
+
 fn on(descriptor: Option<RawFd>) -> String {
     descriptor.map_or(String::new(), |number| format!(" on descriptor {number}"))
 }
@@ -50,9 +57,17 @@ pub enum StartError {
     Refused(#[from] OperationError),
     /// No processor of this proactor supports it.
     #[error(
-        "no processor of this proactor does {operation}: configure a secondary one, for instance with `provider = \"select\"`"
+        "no processor of this proactor does {operation}: {}", advice(*operation)
     )]
     Unsupported {
+        /// What was to be done.
+        operation: Operation,
+    },
+    /// The buffer has no room.
+    #[error(
+        "{operation} into a buffer without room: 0 bytes would look like the end; give a vector capacity, or a longer buffer"
+    )]
+    NoRoom {
         /// What was to be done.
         operation: Operation,
     },
@@ -75,6 +90,7 @@ impl StartError {
         let errno = match self {
             Self::Refused(error) => return error,
             Self::Unsupported { .. } => libc::EOPNOTSUPP,
+            Self::NoRoom { .. } => libc::EINVAL,
             Self::Stopping { .. } => libc::ECANCELED,
             Self::Forked => libc::EPERM,
         };

@@ -1,16 +1,16 @@
 //! What a proactor's handles share: the lock, and what never changes behind it.
 
 use crate::config::{Config, Effective, create_engine};
-use crate::core::{Core, Phase};
-use crate::dispatcher::{self, Dispatcher, Notify};
+use crate::core::{Core, PATIENCE, Phase};
+use crate::dispatcher::{self, Behind, Dispatcher};
 use crate::error::{OperationError, SetupError, StartError};
 use crate::fork::Generation;
 use crate::lock::Lock;
 use crate::processor::{Processor, run_dedicated};
 use crate::record::{Completion, Descriptor, Key, Operation, Outcome, Records, Request};
 use crate::sys::{SignalSet, ThreadId};
-use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -26,6 +26,10 @@ pub(crate) struct Inner {
     generation: Generation,
     /// New operations are accepted. The truth is behind the lock; this is to ask before work outside of it.
     accepts: AtomicBool,
+    /// Shared with what is behind the lock.
+    starting: Arc<AtomicUsize>,
+    /// As the dispatcher has seen them lately.
+    handlers_sleep: Arc<AtomicBool>,
     dedicated: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -33,6 +37,7 @@ pub(crate) struct Inner {
 struct Route {
     effective: crate::record::OperationMask,
     eager: Option<fn(&mut Request) -> Option<Outcome>>,
+    speculates: fn(&Request) -> bool,
 }
 
 impl Inner {
@@ -43,7 +48,11 @@ impl Inner {
         let (mut processors, mut routes, mut effective) = (Vec::new(), Vec::new(), Vec::new());
         for (number, wanted) in config.processors().iter().enumerate() {
             let (engine, chosen) = create_engine(wanted)?;
-            routes.push(Route { effective: chosen.operations, eager: engine.provider.eager() });
+            routes.push(Route {
+                effective: chosen.operations,
+                eager: engine.provider.eager(),
+                speculates: engine.provider.speculates(),
+            });
             let limit = chosen.config.max_operations.unwrap_or(usize::MAX);
             let is_dedicated =
                 chosen.config.processor_type == crate::config::ProcessorType::Dedicated;
@@ -53,13 +62,25 @@ impl Inner {
         let leaders: Vec<usize> =
             (0..processors.len()).filter(|which| processors[*which].is_dedicated()).collect();
         let dispatcher = Dispatcher::new();
-        let core = Core { records, dispatcher, processors, phase: Phase::Running };
+        let handlers_sleep = dispatcher.handlers_sleep();
+        let phase = Phase::Running;
+        let starting = Arc::new(AtomicUsize::new(0));
+        let core = Core {
+            records,
+            dispatcher,
+            processors,
+            phase,
+            starting: Arc::clone(&starting),
+            patience: PATIENCE,
+        };
         let inner = Arc::new(Self {
             lock: Lock::new(core),
             routes,
             effective,
             generation: Generation::current(),
             accepts: AtomicBool::new(true),
+            starting,
+            handlers_sleep,
             dedicated: Mutex::new(Vec::new()),
         });
         for which in leaders {
@@ -83,21 +104,43 @@ impl Inner {
         completion: Box<dyn Completion>,
     ) -> Result<Key, Returned> {
         let operation = request.operation;
+        let _starting = Starting::new(self);
         if let Err(error) = self.accepts(operation) {
             return Err((error, completion));
+        }
+        // The largest number would mean the file's own position to io_uring.
+        if i64::try_from(request.offset).is_err() {
+            let errno = libc::EINVAL;
+            let error = OperationError { operation, descriptor: request.raw(), errno };
+            return Err((error.into(), completion));
         }
         let supporting = self.routes.iter().position(|route| route.effective.contains(operation));
         let Some(which) = supporting else {
             return Err((StartError::Unsupported { operation }, completion));
         };
+        let eager = self.routes[which].eager;
+        let written = (eager.is_some() && operation == Operation::WriteStream)
+            .then(|| Arc::clone(request.on()));
+        let _turn = written.as_ref().map(|descriptor| descriptor.turn());
+        // Where handlers sleep, the turn would come late.
+        let waits_its_turn = (self.routes[which].speculates)(&request)
+            && self.lock.is_in_handler()
+            && !self.handlers_sleep.load(Ordering::Relaxed);
         // Whoever finds an operation that waits must not overtake it.
-        let outcome = match self.routes[which].eager {
-            Some(attempt) if request.on().is_idle(operation) => attempt(&mut request),
+        let outcome = match eager {
+            Some(attempt) if request.is_idle() && !waits_its_turn => attempt(&mut request),
             _ => None,
         };
         let descriptor = request.raw();
+        #[cfg(test)]
+        crate::finishing::interlude();
         let mut core = self.lock.lock();
-        // What has been transferred is delivered as long as there is a way.
+        // What has been transferred is delivered as long as there is a way; and if it was a part, that the
+        // rest will not follow.
+        let outcome = match outcome {
+            None if request.moved > 0 && !core.accepts() => Some(Outcome::cancelled()),
+            other => other,
+        };
         let refuses =
             if outcome.is_some() { core.phase == Phase::Closing } else { !core.accepts() };
         if refuses {
@@ -107,7 +150,7 @@ impl Inner {
         if let Some(outcome) = outcome {
             core.records[key.index].processor = which;
             core.records[key.index].finish(outcome);
-            core.post_completion(key.index, Notify::Strong);
+            core.post_first(key.index);
             return Ok(key);
         }
         match core.start_aio(which, key.index) {
@@ -122,7 +165,11 @@ impl Inner {
     }
 
     /// Posts a completion that no provider sees.
-    pub(crate) fn post(&self, completion: Box<dyn Completion>) -> Result<(), Returned> {
+    pub(crate) fn post(
+        &self,
+        completion: Box<dyn Completion>,
+        behind: Behind,
+    ) -> Result<(), Returned> {
         if let Err(error) = self.accepts(Operation::Post) {
             return Err((error, completion));
         }
@@ -130,9 +177,37 @@ impl Inner {
         if !core.accepts() {
             return Err((StartError::Stopping { operation: Operation::Post }, completion));
         }
-        let key = core.records.create(Request::post(), Some(completion));
-        core.post_completion(key.index, Notify::Strong);
+        core.post(completion, behind);
         Ok(())
+    }
+
+    /// Posts what goes on with something that has begun: also while the proactor is stopping.
+    pub(crate) fn resume(
+        &self,
+        completion: Box<dyn Completion>,
+        behind: Behind,
+    ) -> Result<(), Returned> {
+        if !self.generation.is_current() {
+            return Err((StartError::Forked, completion));
+        }
+        let mut core = self.lock.lock();
+        if core.phase == Phase::Closing {
+            return Err((StartError::Stopping { operation: Operation::Post }, completion));
+        }
+        core.post(completion, behind);
+        Ok(())
+    }
+
+    /// Sets a timer for after that time.
+    pub(crate) fn timer_after(
+        &self,
+        after: Duration,
+        completion: Box<dyn Completion>,
+    ) -> Result<Key, Returned> {
+        // A moment that the clock cannot say is far enough away.
+        const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+        let now = Instant::now();
+        self.timer(now.checked_add(after).unwrap_or(now + FAR), completion)
     }
 
     /// Sets a timer.
@@ -163,7 +238,14 @@ impl Inner {
         if !self.generation.is_current() {
             return 0;
         }
-        self.lock.lock().cancel_aio(descriptor.as_raw_fd())
+        self.lock.lock().cancel_aio(descriptor)
+    }
+
+    /// Nobody here wants to hear of a descriptor any more, which others go on using.
+    pub(crate) fn forget(&self, descriptor: &Descriptor) {
+        if self.generation.is_current() {
+            self.lock.lock().forget(descriptor.as_fd());
+        }
     }
 
     /// Handles events in this thread.
@@ -202,7 +284,8 @@ impl Inner {
             let mut core = self.lock.lock();
             if core.phase == Phase::Running {
                 core.phase = Phase::Finishing;
-                self.accepts.store(false, Ordering::Relaxed);
+                // Before the count of those who have not seen it is read: see `Starting`.
+                self.accepts.store(false, Ordering::SeqCst);
                 core.cancel_all();
                 core.cancel_timers();
                 core.stop_if_finished();
@@ -274,11 +357,25 @@ impl Inner {
         }
     }
 
+    /// Starts on a processor, whatever it is used for.
+    #[cfg(test)]
+    pub(crate) fn start_on(&self, which: usize, request: Request, completion: Box<dyn Completion>) {
+        let mut core = self.lock.lock();
+        let key = core.records.create(request, Some(completion));
+        core.start_aio(which, key.index).expect("starts");
+    }
+
+    /// How long the end waits for the engines.
+    #[cfg(test)]
+    pub(crate) fn set_patience(&self, patience: Duration) {
+        self.lock.lock().patience = patience;
+    }
+
     fn accepts(&self, operation: Operation) -> Result<(), StartError> {
         if !self.generation.is_current() {
             return Err(StartError::Forked);
         }
-        if !self.accepts.load(Ordering::Relaxed) {
+        if !self.accepts.load(Ordering::SeqCst) {
             return Err(StartError::Stopping { operation });
         }
         Ok(())
@@ -295,5 +392,32 @@ impl Inner {
         before.set_in_this_thread();
         self.dedicated.lock().expect("never panics").push(spawned?);
         Ok(())
+    }
+}
+
+/// A start that is under way outside of the lock, by a thread that is in none of the proactor's handlers: a
+/// graceful stop is not over before that. A handler needs none, because it is outstanding itself.
+///
+/// Either the start sees that nothing is accepted any more, or `finish` sees the start.
+struct Starting<'a>(Option<&'a Inner>);
+
+impl<'a> Starting<'a> {
+    fn new(inner: &'a Inner) -> Self {
+        let counted = (!inner.lock.is_in_handler()).then_some(inner);
+        if let Some(inner) = counted {
+            inner.starting.fetch_add(1, Ordering::SeqCst);
+        }
+        Self(counted)
+    }
+}
+
+impl Drop for Starting<'_> {
+    fn drop(&mut self) {
+        let Some(inner) = self.0 else { return };
+        inner.starting.fetch_sub(1, Ordering::SeqCst);
+        // Else `finish` is still to come, and counts anew.
+        if !inner.accepts.load(Ordering::SeqCst) && inner.generation.is_current() {
+            inner.lock.lock().stop_if_finished();
+        }
     }
 }

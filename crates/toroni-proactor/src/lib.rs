@@ -1,7 +1,7 @@
 //! Completion I/O for Linux whose engine the administrator chooses.
 //!
 //! A program starts operations and is called when they are **over**, not when they could be tried. What does
-//! them (io_uring, `epoll`, `ppoll`), how threads wait and how they are interrupted is a line in a
+//! them (io_uring, `epoll`, `ppoll`, the C library), how threads wait and how they are interrupted is a line in a
 //! configuration, and no reason to compile anything again.
 //!
 //! ```
@@ -51,47 +51,57 @@
 //! | 3 | `START_ERROR` | at once: [`Refused`] gives buffer and handler back; deferred: the handler is told |
 //! | 4 | collections of results | `record/list.rs`: intrusive, removal anywhere in one step, no allocation |
 //! | 5 | cached results allocator, `create_and_start` | `record/records.rs`; `Inner::start` takes one lock for both |
-//! | 6 | locking model, unlock points 1 to 3 | `lock.rs`: `dispatch`, `follow`, `lead` |
+//! | 6 | locking model, unlock points 1 to 3 | `lock.rs`: `unlocked` and `dispatch`, `follow`, `lead` |
 //! | 7 | follower, leader, handler | `dispatcher/mod.rs`: the three counts |
 //! | 8 | notification state | `dispatcher/mod.rs`, `NotificationState` |
 //! | 9 | `post_completion`, levels | `dispatcher/mod.rs`, `Notify`; for users [`Proactor::post`] |
 //! | 10 | `handle_events` | `dispatcher/handle_events.rs`; for users [`Proactor::handle_events`], [`Proactor::run`] |
 //! | 11 | TODO: timers in the follower's wait | `dispatcher/timers.rs`; for users [`Proactor::timer`] |
-//! | 12 | `start_aio`, `cancel_aio`, `handle_aio_events` | a file each in `processor/`, with the paper's numbers of steps |
+//! | 12 | `start_aio`, `cancel_aio`, `handle_aio_events` | a file each in `processor/`, with the paper's numbers of steps; transfers of SELECT without the lock: `processor/trial.rs` |
 //! | 13 | shared and dedicated AIO_Processor | [`ProcessorType`]; `processor/dedicated.rs` |
 //! | 14 | team-work of two AIO_Processors | [`Config::two`] |
 //! | 15–17 | AIO_Provider | `provider/mod.rs` |
 //! | 18–20 | AIO_Wait_Strategy | `wait/mod.rs` |
 //! | 21 | AIO_Interrupt_Strategy | `interrupt/mod.rs` |
 //! | 22 | Interrupt_Pipe_Strategy | `interrupt/descriptor.rs` |
-//! | 23 | Interrupt_Signal_Strategy | `interrupt/signal.rs` |
+//! | 23 | Interrupt_Signal_Strategy | `interrupt/signal.rs`; for waits without a mask `interrupt/insistent.rs` |
 //! | 24 | (none) | eventfd: `interrupt/descriptor.rs` |
 //! | 25 | AIO_Config | [`ProcessorConfig`], [`Effective`]; factories in `config/factory.rs` |
 //! | 26 | TODO: configuration from XML | [`Config::from_file`], [`Config::from_environment`] |
+//! | | (none) | waiting for a descriptor of another library: [`Watch`]; for a word in shared memory: [`Word`] |
 //!
-//! | provider × wait strategy of the paper | here | in this version |
-//! |---|---|---|
-//! | `SELECT` × `NATIVE` | `ppoll` | yes |
-//! | `SELECT` × `DEV_POLL` | `epoll` | yes |
-//! | `SELECT` × `LINUX_RT` | real-time signals of readiness | yes |
-//! | `SUN` × `NATIVE` | io_uring | yes |
-//! | `POSIX` × `NATIVE`, `SIGWAIT`, `SGI` | the C library's `aio_read` and so on | refused when configured |
+//! | provider × wait strategy of the paper | here |
+//! |---|---|
+//! | `POSIX` × `NATIVE` (`POSIX_STD_Strategy`) | the C library's `aio_read` and so on, for files, and `aio_suspend`: `provider/posix/`, `wait/suspend.rs` |
+//! | `POSIX` × `SIGWAIT` (`POSIX_SIG_Strategy`) | the same with `SIGEV_SIGNAL` and `sigtimedwait`: `wait/sigwait.rs` |
+//! | `POSIX` × `SGI` (`POSIX_SGI_Strategy`) | the same with `SIGEV_THREAD`, and its own interrupt strategy: `wait/callback.rs`, `interrupt/condition.rs` |
+//! | `SUN` × `NATIVE` (`SUN_Strategy`) | io_uring: `provider/uring/`, `wait/uring.rs` |
+//! | (none) | epoll, and io_uring for files: `provider/combined.rs` |
+//! | `SELECT` × `NATIVE` (`SELECT_Strategy`) | `ppoll`: `provider/select.rs`, `wait/ppoll.rs` |
+//! | `SELECT` × `DEV_POLL` (`Dev_Poll_Strategy`) | `epoll`: `wait/epoll.rs` |
+//! | `SELECT` × `LINUX_RT` (`LinuxRT_Strategy`) | real-time signals of readiness: `wait/linux_rt.rs` |
 
 mod buffer;
 mod config;
 mod core;
 mod dispatcher;
 mod error;
+#[cfg(test)]
+mod finishing;
 mod fork;
 mod inner;
 mod interrupt;
 mod io;
+#[cfg(test)]
+mod letting_go;
 mod lock;
+mod mutant;
 mod proactor;
 mod processor;
 mod provider;
 mod record;
 mod sys;
+mod task;
 mod wait;
 #[cfg(test)]
 mod wakeups;
@@ -100,12 +110,12 @@ mod wakeups;
 #[cfg(test)]
 extern crate self as toroni_proactor;
 
-pub use buffer::{BufResult, ReadBuffer, Rest, WriteBuffer};
+pub use buffer::{Append, BufResult, ReadBuffer, Rest, WriteBuffer};
 pub use config::{
     Config, ConfigError, Effective, InterruptType, ProcessorConfig, ProcessorType, ProviderType,
     WaitType,
 };
 pub use error::{OperationError, Refused, SetupError, StartError};
-pub use io::{Accepted, Datagram, Datagrams, File, Listener, Pending, Stream};
-pub use proactor::{OperationId, Proactor};
+pub use io::{Accepted, Datagram, Datagrams, File, Listener, Pending, Stream, Watch, Word};
+pub use proactor::{OperationId, Proactor, WeakProactor};
 pub use record::{Operation, OperationMask};

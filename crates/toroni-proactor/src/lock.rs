@@ -1,14 +1,20 @@
 //! The one lock of a proactor, and the three points at which it is opened.
 //!
 //! Every entry (start, cancel, post, handle events) takes the lock for its whole length. While it holds
-//! it, it opens it only through the three methods of [`Locked`], which are the paper's *unlock points*.
+//! it, it opens it only through the methods of [`Locked`], at the paper's three *unlock points*.
 
 use crate::core::Core;
 use crate::wait::WaitStrategy;
+use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+thread_local! {
+    /// Whose handler this thread is in: the address of the proactor's lock, or 0.
+    static CALLING: Cell<usize> = const { Cell::new(0) };
+}
 
 /// A proactor's state behind its lock.
 pub(crate) struct Lock {
@@ -26,6 +32,11 @@ impl Lock {
     /// Takes the lock.
     pub(crate) fn lock(&self) -> Locked<'_> {
         Locked { lock: self, core: Some(self.guard()) }
+    }
+
+    /// Whether this thread is in a handler of this proactor, whose record lives until it returns.
+    pub(crate) fn is_in_handler(&self) -> bool {
+        CALLING.get() == std::ptr::from_ref(self).addr()
     }
 
     /// It is poisoned only by a broken invariant of ours, which panicked then; whoever comes later still
@@ -48,9 +59,26 @@ impl Locked<'_> {
     /// A handler that panics leaves the proactor as one that returns does; then the panic goes on.
     pub(crate) fn dispatch(&mut self, handler: impl FnOnce()) -> Result<(), Panic> {
         self.open();
+        let before = CALLING.replace(std::ptr::from_ref(self.lock).addr());
         let panic = catch_unwind(AssertUnwindSafe(handler));
+        CALLING.set(before);
         self.core = Some(self.lock.guard());
         panic.map_err(Panic)
+    }
+
+    /// The same unlock point, before that: what a result needs of this thread, without the lock.
+    pub(crate) fn unlocked<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        self.open();
+        let done = work();
+        #[cfg(test)]
+        crate::wakeups::interlude();
+        self.core = Some(self.lock.guard());
+        done
+    }
+
+    /// Whether this thread is in a handler of this proactor.
+    pub(crate) fn is_in_handler(&self) -> bool {
+        self.lock.is_in_handler()
     }
 
     /// Unlock point 2: a follower sleeps until it is woken, or the time is over.

@@ -1,14 +1,17 @@
 //! The proactor as its users see it.
 
 use crate::config::{Config, Effective};
-use crate::error::{OperationError, Refused, SetupError};
+use crate::dispatcher::Behind;
+use crate::error::{OperationError, Refused, SetupError, StartError};
 use crate::inner::{Inner, Returned};
-use crate::record::{Completion, Done, Key};
+use crate::io::Pending;
+use crate::record::{Completion, Done, Key, Operation};
+use crate::task;
 use std::any::Any;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
@@ -28,6 +31,27 @@ struct Owner(Arc<Inner>);
 impl Drop for Owner {
     fn drop(&mut self) {
         self.0.close();
+    }
+}
+
+/// A proactor that is not kept alive: for handlers of what belongs to the proactor, which would otherwise
+/// keep it, and themselves, for ever.
+#[derive(Clone)]
+pub struct WeakProactor {
+    owner: Weak<Owner>,
+}
+
+impl WeakProactor {
+    /// The proactor, if it still lives. In a handler it does.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<Proactor> {
+        Some(Proactor { owner: self.owner.upgrade()? })
+    }
+}
+
+impl std::fmt::Debug for WeakProactor {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("WeakProactor")
     }
 }
 
@@ -65,6 +89,18 @@ impl Proactor {
         Self::new(&Config::from_environment()?)
     }
 
+    /// The same, without keeping it alive.
+    #[must_use]
+    pub fn downgrade(&self) -> WeakProactor {
+        WeakProactor { owner: Arc::downgrade(&self.owner) }
+    }
+
+    /// Whether one of its processors does this.
+    #[must_use]
+    pub fn supports(&self, operation: Operation) -> bool {
+        self.effective().iter().any(|processor| processor.operations.contains(operation))
+    }
+
     /// What it really runs on, one for each processor.
     #[must_use]
     pub fn effective(&self) -> &[Effective] {
@@ -72,7 +108,8 @@ impl Proactor {
     }
 
     /// Lends this thread to the proactor until at least one handler has been called, the time is over, or
-    /// the proactor is stopped. `None` is for ever. How many handlers were called.
+    /// the proactor is stopped. `None` is for ever. How many handlers were called. The time is looked at
+    /// between handlers, about once in a millisecond; one that is at work is not cut short.
     pub fn handle_events(&self, timeout: Option<Duration>) -> usize {
         self.inner().handle_events(timeout, None)
     }
@@ -101,8 +138,70 @@ impl Proactor {
             if self.inner().is_stopped() {
                 return None;
             }
-            self.inner().handle_events(None, Some(&woken.flag));
+            if woken.flag.load(Ordering::Relaxed) {
+                // It has woken itself, to let others run: those are here.
+                self.inner().handle_events(Some(Duration::ZERO), None);
+            } else {
+                self.inner().handle_events(None, Some(&woken.flag));
+            }
         }
+    }
+
+    /// Drives a future to its end in the threads that handle events, beside their handlers. It is polled by
+    /// one thread at a time, not always by the same. One that panics is over, and its thread gets the panic.
+    ///
+    /// In a graceful stop its operations end with `ECANCELED`, and new ones do so at once: a task that ends
+    /// with its first error is over then. If the proactor is dropped, so are its tasks that wait for
+    /// operations.
+    ///
+    /// ```
+    /// # use toroni_proactor::{BufResult, Listener, Proactor, Stream};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let proactor = Proactor::from_environment()?;
+    /// let listener = Listener::bind(&proactor, "127.0.0.1:0".parse()?)?;
+    /// # let address = listener.local_address()?;
+    /// let spawner = proactor.clone();
+    /// proactor.spawn(async move {
+    ///     while let Ok((stream, _)) = listener.accept_async().await {
+    ///         let echo = async move {
+    ///             let mut buffer = Vec::with_capacity(4096);
+    ///             while let BufResult(Ok(1..), read) = stream.read_async(buffer).await {
+    ///                 let BufResult(Ok(()), written) = stream.write_all_async(read).await else { return };
+    ///                 buffer = written;
+    ///             }
+    ///         };
+    ///         if spawner.spawn(echo).is_err() {
+    ///             return;
+    ///         }
+    ///     }
+    /// })?;
+    /// # let client = std::thread::spawn(move || {
+    /// #     use std::io::{Read, Write};
+    /// #     let mut client = std::net::TcpStream::connect(address).unwrap();
+    /// #     client.write_all(b"hello").unwrap();
+    /// #     client.read_exact(&mut [0; 5]).unwrap();
+    /// # });
+    /// # let clock = proactor.clone();
+    /// # proactor.spawn(async move {
+    /// #     while !client.is_finished() {
+    /// #         clock.timer_async(std::time::Duration::from_millis(1)).await.unwrap();
+    /// #     }
+    /// #     client.join().unwrap();
+    /// #     clock.finish();
+    /// # })?;
+    /// proactor.run();
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the proactor is stopping; then the future is dropped.
+    pub fn spawn<F>(&self, future: F) -> Result<(), StartError>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        task::spawn(self.inner(), future)
     }
 
     /// Calls a handler soon, in a thread that handles events.
@@ -111,7 +210,27 @@ impl Proactor {
     ///
     /// If the proactor is stopping.
     pub fn post<F: FnOnce() + Send + 'static>(&self, handler: F) -> Result<(), Refused<(), F>> {
-        self.inner().post(Box::new(Posted(handler))).map_err(|returned| {
+        self.post_completion(handler, Behind::Posted)
+    }
+
+    /// As [`Proactor::post`], for long work that is done in parts, each of which posts the next: operations
+    /// that are finished by then are looked for first, so that none of them starves.
+    ///
+    /// # Errors
+    ///
+    /// If the proactor is stopping.
+    pub fn post_later<F>(&self, handler: F) -> Result<(), Refused<(), F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        self.post_completion(handler, Behind::Finished)
+    }
+
+    fn post_completion<F>(&self, handler: F, behind: Behind) -> Result<(), Refused<(), F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        self.inner().post(Box::new(Posted(handler)), behind).map_err(|returned| {
             let (error, Posted(handler)) = take_back(returned);
             Refused { error, buffer: (), handler }
         })
@@ -126,10 +245,7 @@ impl Proactor {
     where
         F: FnOnce(Result<(), OperationError>) + Send + 'static,
     {
-        // A moment that the clock cannot say is far enough away.
-        let far = Duration::from_secs(100 * 365 * 24 * 3600);
-        let now = Instant::now();
-        self.timer_at(now.checked_add(after).unwrap_or(now + far), handler)
+        timed(self.inner().timer_after(after, Box::new(Timed(handler))))
     }
 
     /// Calls a handler at a moment; or, if it is cancelled, with `ECANCELED`.
@@ -141,13 +257,25 @@ impl Proactor {
     where
         F: FnOnce(Result<(), OperationError>) + Send + 'static,
     {
-        match self.inner().timer(deadline, Box::new(Timed(handler))) {
-            Ok(key) => Ok(OperationId(key)),
-            Err(returned) => {
-                let (error, Timed(handler)) = take_back(returned);
-                Err(Refused { error, buffer: (), handler })
-            }
-        }
+        timed(self.inner().timer(deadline, Box::new(Timed(handler))))
+    }
+
+    /// As [`Proactor::timer`], as a future: ready when the time has passed.
+    pub fn timer_async(&self, after: Duration) -> Pending<Result<(), OperationError>> {
+        Pending::start(
+            self.inner(),
+            |handler| self.timer(after, handler),
+            |refused| Err(refused.error.of(Operation::Timer)),
+        )
+    }
+
+    /// As [`Proactor::timer_at`], as a future.
+    pub fn timer_at_async(&self, deadline: Instant) -> Pending<Result<(), OperationError>> {
+        Pending::start(
+            self.inner(),
+            |handler| self.timer_at(deadline, handler),
+            |refused| Err(refused.error.of(Operation::Timer)),
+        )
     }
 
     /// Asks an operation or a timer to end. Its handler is called in any case: with `ECANCELED`, or with its
@@ -170,6 +298,11 @@ impl Proactor {
 
     /// Stops gracefully: nothing new is started, all operations and timers are cancelled, and the threads
     /// that handle events return when every handler has been called.
+    ///
+    /// A start that is under way in another thread at that moment is refused with
+    /// [`StartError::Stopping`], or, if its transfer took place, accepted; then its handler is called, too,
+    /// before those threads return. A task that waits for something else than operations and timers is not waited
+    /// for: if it is woken later, it goes on after [`Proactor::restart`].
     pub fn finish(&self) {
         self.inner().finish();
     }
@@ -196,8 +329,18 @@ impl std::fmt::Debug for Proactor {
     }
 }
 
+fn timed<F>(started: Result<Key, Returned>) -> Result<OperationId, Refused<(), F>>
+where
+    F: FnOnce(Result<(), OperationError>) + Send + 'static,
+{
+    started.map(OperationId).map_err(|returned| {
+        let (error, Timed(handler)) = take_back(returned);
+        Refused { error, buffer: (), handler }
+    })
+}
+
 /// What was handed to a start, after its refusal.
-pub(crate) fn take_back<C: Completion>((error, completion): Returned) -> (crate::StartError, C) {
+pub(crate) fn take_back<C: Completion>((error, completion): Returned) -> (StartError, C) {
     let completion: Box<dyn Any> = completion;
     let completion = completion.downcast().expect("the completion that was handed over");
     (error, *completion)

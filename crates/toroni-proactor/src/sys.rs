@@ -6,6 +6,7 @@ use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// A set of signals.
@@ -37,9 +38,9 @@ impl SignalSet {
         }
     }
 
-    /// Blocks a signal in this thread, and gives what was blocked before.
-    pub(crate) fn block_in_this_thread(signal: i32) -> Self {
-        Self::change(libc::SIG_BLOCK, &Self::of(&[signal]))
+    /// Blocks these signals in this thread, besides others, and gives what was blocked before.
+    pub(crate) fn block_in_this_thread(self) -> Self {
+        Self::change(libc::SIG_BLOCK, &self)
     }
 
     /// Blocks these signals and no others in this thread, and gives what was blocked before.
@@ -91,17 +92,29 @@ impl ThreadId {
         NUMBER.with(|number| number.set(0));
     }
 
-    /// Sends it a signal. The thread lives, or nothing happens.
-    pub(crate) fn signal(self, signal: i32) {
+    /// Sends it a signal; whether it was taken. The thread lives, or nothing happens. Safe in a handler of a
+    /// signal.
+    ///
+    /// A real-time signal is refused while the user's queue of signals is full; others never are.
+    pub(crate) fn signal(self, signal: i32) -> bool {
         // SAFETY: takes numbers only; tgkill refuses a thread that is not of this process.
-        unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), self.0, signal) };
+        unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), self.0, signal) == 0 }
+    }
+
+    /// As a number that is not 0.
+    pub(crate) fn to_number(self) -> i32 {
+        self.0
+    }
+
+    /// The other way.
+    pub(crate) fn from_number(number: i32) -> Option<Self> {
+        (number != 0).then_some(Self(number))
     }
 }
 
 /// Makes sure that a signal neither ends the process nor is ignored: installs a handler that does
 /// nothing, unless one is installed.
 pub(crate) fn ensure_handler(signal: i32) -> Result<(), Errno> {
-    extern "C" fn nothing(_: libc::c_int) {}
     // SAFETY: an all-zero sigaction is valid: no flags, so that system calls are not restarted, and an
     // empty mask. The handler does nothing. Both calls refuse numbers that are no signals.
     unsafe {
@@ -119,6 +132,63 @@ pub(crate) fn ensure_handler(signal: i32) -> Result<(), Errno> {
             _ => Err(last_error()),
         }
     }
+}
+
+extern "C" fn nothing(_: libc::c_int) {}
+
+/// Who is told of a notice of asynchronous I/O that came as a signal to any thread: the signal, and what the
+/// start of the operation gave along. Called in a handler of a signal.
+pub(crate) type TakeNotice = fn(i32, usize);
+
+static TAKE_NOTICE: OnceLock<TakeNotice> = OnceLock::new();
+
+/// From now on, notices that a thread gets by this signal, because it does not block it, are handed over.
+/// `EBUSY` if the program has a handler of its own for it.
+pub(crate) fn catch_notices(signal: i32, take: TakeNotice) -> Result<(), Errno> {
+    extern "C" fn caught(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+        // SAFETY: the kernel gives a handler a valid siginfo_t, and the thread has an errno, which must look
+        // to the code that was interrupted as if nothing had happened.
+        unsafe {
+            let errno = *libc::__errno_location();
+            if let (Some(take), Some(value)) = (TAKE_NOTICE.get(), notice(&*info)) {
+                take(signal, value);
+            }
+            *libc::__errno_location() = errno;
+        }
+    }
+    TAKE_NOTICE.get_or_init(|| take);
+    let nothing = nothing as extern "C" fn(libc::c_int) as usize;
+    let caught =
+        caught as extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) as usize;
+    // SAFETY: as in `ensure_handler`; the handler takes three arguments, as `SA_SIGINFO` says, and does
+    // nothing that is not allowed in one.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        if libc::sigaction(signal, ptr::null(), &raw mut action) != 0 {
+            return Err(last_error());
+        }
+        let present = action.sa_sigaction;
+        if present == caught {
+            return Ok(());
+        }
+        if ![libc::SIG_DFL, libc::SIG_IGN, nothing].contains(&present) {
+            return Err(Errno::BUSY);
+        }
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = caught;
+        // Threads that do not care are disturbed as little as can be.
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+        match libc::sigaction(signal, &raw const action, ptr::null_mut()) {
+            0 => Ok(()),
+            _ => Err(last_error()),
+        }
+    }
+}
+
+/// What the start of an operation gave along, if that is what the signal is about.
+fn notice(info: &libc::siginfo_t) -> Option<usize> {
+    // SAFETY: a signal of asynchronous I/O has a value.
+    (info.si_code == libc::SI_ASYNCIO).then(|| unsafe { info.si_value() }.sival_ptr.addr())
 }
 
 /// A descriptor in a `ppoll`, and what came of it.
@@ -232,14 +302,16 @@ pub(crate) fn epoll_wait(
     usize::try_from(found).unwrap_or(0)
 }
 
-fn to_timespec(duration: Duration) -> libc::timespec {
+/// As system calls take it.
+pub(crate) fn to_timespec(duration: Duration) -> libc::timespec {
     libc::timespec {
         tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: i64::from(duration.subsec_nanos()),
     }
 }
 
-fn last_error() -> Errno {
+/// Of the last call that failed, in this thread.
+pub(crate) fn last_error() -> Errno {
     let number = std::io::Error::last_os_error().raw_os_error();
     Errno::from_raw_os_error(number.unwrap_or(libc::EIO))
 }
@@ -249,6 +321,8 @@ pub(crate) struct TakenSignal {
     pub(crate) number: i32,
     /// Whose change it tells of; of other signals it means nothing.
     pub(crate) descriptor: RawFd,
+    /// If it tells of asynchronous I/O: what the start gave along.
+    pub(crate) notice: Option<usize>,
 }
 
 /// Takes the next of these signals, which are blocked. `None` is for ever.
@@ -269,7 +343,7 @@ pub(crate) fn take_signal(awaited: &SignalSet, timeout: Option<Duration>) -> Opt
         let mut info: libc::siginfo_t = std::mem::zeroed();
         let number = libc::sigtimedwait(awaited.as_ptr(), &raw mut info, timeout);
         let descriptor = (*(&raw const info).cast::<OfPoll>()).descriptor;
-        (number > 0).then_some(TakenSignal { number, descriptor })
+        (number > 0).then(|| TakenSignal { number, descriptor, notice: notice(&info) })
     }
 }
 
@@ -292,10 +366,36 @@ pub(crate) fn signal_changes(
     // SAFETY: numbers, and an owner that lives; the kernel checks all of them.
     let done = unsafe {
         let flags = libc::fcntl(descriptor, libc::F_GETFL);
+        // Signals name the number by which they were asked for, and asking again does not change that: a
+        // duplicate that had been asked for under another number has to begin anew.
+        let quiet = flags & !libc::O_ASYNC;
         flags >= 0
+            && (flags == quiet || libc::fcntl(descriptor, libc::F_SETFL, quiet) >= 0)
             && libc::fcntl(descriptor, F_SETOWN_EX, &raw const owner) >= 0
             && libc::fcntl(descriptor, F_SETSIG, signal) >= 0
             && libc::fcntl(descriptor, libc::F_SETFL, flags | libc::O_ASYNC) >= 0
     };
     if done { Ok(()) } else { Err(last_error()) }
+}
+
+/// No more signals of this descriptor.
+pub(crate) fn signal_no_changes(descriptor: BorrowedFd<'_>) {
+    let descriptor = descriptor.as_raw_fd();
+    // SAFETY: numbers only.
+    unsafe {
+        let flags = libc::fcntl(descriptor, libc::F_GETFL);
+        if flags >= 0 {
+            libc::fcntl(descriptor, libc::F_SETFL, flags & !libc::O_ASYNC);
+        }
+    }
+}
+
+/// How often this thread gave up its core by itself, because it had to wait for something (getrusage(2)).
+pub(crate) fn times_slept() -> i64 {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: all zeroes are a value of it, which the call overwrites.
+    unsafe {
+        libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
+        usage.assume_init().ru_nvcsw
+    }
 }

@@ -5,25 +5,42 @@
 //! an interrupt takes, sometimes for longer, between opening the lock and the system call: there a signal
 //! without a mask is lost.
 
+use crate::record::{Completion, Descriptor, Done, Memory, Operation, Request};
 use crate::{
-    Config, Datagrams, InterruptType, Proactor, ProcessorConfig, ProcessorType, ProviderType,
-    WaitType,
+    BufResult, Config, Datagrams, File, InterruptType, Proactor, ProcessorConfig, ProcessorType,
+    ProviderType, WaitType, Watch, WeakProactor,
 };
 use common::*;
+use rustix::thread::futex;
 use std::cell::Cell;
+use std::io::PipeWriter;
+use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 #[path = "../tests/common/mod.rs"]
-mod common;
+pub(crate) mod common;
 
-/// Called by a leader that has opened the lock and not yet entered its system call.
+/// Called by a leader that has opened the lock and not yet entered its system call, and by whoever has tried a
+/// transfer and not yet taken the lock.
 pub(crate) fn interlude() {
+    (0..random() >> 22).for_each(|_| std::hint::spin_loop());
+}
+
+/// The same where another thread has to be woken to come in between: by whoever has found that an operation must
+/// wait, and has not yet said so.
+pub(crate) fn long_interlude() {
+    if random() >> 28 == 0 {
+        std::thread::sleep(Duration::from_micros(50));
+    }
+}
+
+fn random() -> u32 {
     thread_local! { static SEED: Cell<u32> = const { Cell::new(1) } }
     let seed = SEED.get().wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
     SEED.set(seed);
-    (0..seed >> 22).for_each(|_| std::hint::spin_loop());
+    seed
 }
 
 const ROUNDS: u32 = 10_000;
@@ -45,6 +62,14 @@ fn lose_none(provider: ProviderType, wait: WaitType, interrupt: InterruptType) {
         let proactor = Proactor::new(&Config::one(config)).unwrap();
         let _crew = Crew::new(&proactor, 1);
         // What there is to lead for; it never ends.
+        if provider == ProviderType::Posix {
+            let _writer = read_that_does_not_end(&proactor);
+            match processor_type {
+                ProcessorType::Shared => posts_arrive(&proactor),
+                ProcessorType::Dedicated => deferred_transfers_arrive(&proactor),
+            }
+            continue;
+        }
         let (idle, _peer) = stream_and_peer(&proactor);
         idle.read(vec![0; 1], |_| {}).unwrap();
         if processor_type == ProcessorType::Shared {
@@ -52,7 +77,27 @@ fn lose_none(provider: ProviderType, wait: WaitType, interrupt: InterruptType) {
         } else {
             deferred_starts_arrive(&proactor);
         }
+        datagrams_arrive(&proactor);
+        if proactor.supports(Operation::WaitWord) {
+            words_arrive(&proactor);
+        }
     }
+}
+
+/// By an engine that does files, of a pipe, whose read nobody can cancel. It ends with the writer.
+fn read_that_does_not_end(proactor: &Proactor) -> PipeWriter {
+    struct Told(Box<[u8; 8]>);
+    impl Completion for Told {
+        fn complete(self: Box<Self>, _: Done) {}
+    }
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut told = Box::new(Told(Box::new([0; 8])));
+    let descriptor = Arc::new(Descriptor::new(reader.into()).unwrap());
+    let mut request = Request::new(Operation::ReadStream, descriptor);
+    // SAFETY: the bytes are on the heap, and the completion has them for as long as the read takes.
+    request.memory = unsafe { Memory::to_fill(told.0.as_mut_ptr(), 8) };
+    proactor.inner().start_on(0, request, told);
+    writer
 }
 
 fn posts_arrive(proactor: &Proactor) {
@@ -79,10 +124,82 @@ fn deferred_starts_arrive(proactor: &Proactor) {
     }
 }
 
+/// The same of a file.
+fn deferred_transfers_arrive(proactor: &Proactor) {
+    let place = Place::new();
+    let file = std::fs::File::create(place.0.join("file")).unwrap();
+    let file = File::new(proactor, file).unwrap();
+    let arrived = Arc::new(AtomicU32::new(0));
+    for round in 1..=ROUNDS {
+        let told = Arc::clone(&arrived);
+        file.write(0, "x", move |_| told.store(round, Ordering::Release)).unwrap();
+        wait_for(&arrived, round);
+        delay(round);
+    }
+}
+
+/// A descriptor becomes readable at whatever step of a wait for that.
+fn datagrams_arrive(proactor: &Proactor) {
+    struct Receiver {
+        watch: Watch,
+        original: UnixDatagram,
+        arrived: Arc<AtomicU32>,
+    }
+    fn watch(receiver: Arc<Receiver>) {
+        let again = Arc::clone(&receiver);
+        let started = receiver.watch.readable(move |result| {
+            if result.is_err() {
+                return;
+            }
+            while again.original.recv(&mut [0; 4]).is_ok() {
+                again.arrived.fetch_add(1, Ordering::Release);
+            }
+            watch(again);
+        });
+        started.unwrap();
+    }
+
+    let (original, peer) = UnixDatagram::pair().unwrap();
+    original.set_nonblocking(true).unwrap();
+    let arrived = Arc::new(AtomicU32::new(0));
+    let watched = Watch::new(proactor, original.try_clone().unwrap()).unwrap();
+    watch(Arc::new(Receiver { watch: watched.clone(), original, arrived: Arc::clone(&arrived) }));
+    for round in 1..=ROUNDS {
+        peer.send(b"x").unwrap();
+        wait_for(&arrived, round);
+        delay(round);
+    }
+    watched.cancel();
+}
+
+/// A word is changed, and whoever waits there is woken, at whatever step of a wait at it.
+fn words_arrive(proactor: &Proactor) {
+    fn watch(proactor: WeakProactor, word: Arc<AtomicU32>, seen: u32, arrived: Arc<AtomicU32>) {
+        let Some(strong) = proactor.upgrade() else { return };
+        let started = strong.wait_while(word, seen, move |BufResult(result, word)| {
+            let value = word.load(Ordering::Acquire);
+            arrived.store(value, Ordering::Release);
+            if result.is_ok() && value < ROUNDS {
+                watch(proactor, word, value, arrived);
+            }
+        });
+        started.unwrap();
+    }
+
+    let (word, arrived) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    watch(proactor.downgrade(), Arc::clone(&word), 0, Arc::clone(&arrived));
+    for round in 1..=ROUNDS {
+        word.store(round, Ordering::Release);
+        futex::wake(&word, futex::Flags::empty(), 1).unwrap();
+        wait_for(&arrived, round);
+        delay(round);
+    }
+}
+
 fn wait_for(arrived: &AtomicU32, round: u32) {
     let started = Instant::now();
     while arrived.load(Ordering::Acquire) != round {
-        assert!(started.elapsed() < LOST, "the interrupt of round {round} was lost");
+        assert!(started.elapsed() < lost(), "the interrupt of round {round} was lost");
         std::thread::yield_now();
     }
 }
@@ -110,7 +227,84 @@ each! {
     epoll_eventfd: Select Epoll Eventfd;
     linux_rt_pipe: Select LinuxRt Pipe;
     linux_rt_signal: Select LinuxRt Signal;
+    combined_pipe: Combined Epoll Pipe;
+    combined_signal: Combined Epoll Signal;
+    combined_eventfd: Combined Epoll Eventfd;
     uring_pipe: Uring Native Pipe;
     uring_signal: Uring Native Signal;
     uring_eventfd: Uring Native Eventfd;
+    suspend_pipe: Posix Native Pipe;
+    suspend_signal: Posix Native Signal;
+    suspend_eventfd: Posix Native Eventfd;
+    sigwait_pipe: Posix Sigwait Pipe;
+    sigwait_signal: Posix Sigwait Signal;
+    sigwait_eventfd: Posix Sigwait Eventfd;
+    callback_itself: Posix Callback Callback;
+    callback_pipe: Posix Callback Pipe;
+    callback_signal: Posix Callback Signal;
+    callback_eventfd: Posix Callback Eventfd;
+}
+
+/// A descriptor becomes readable while a thread finds that it was not: others lead meanwhile, and see the edge.
+#[test]
+fn edges_amid_trials_are_seen() {
+    let config = ProcessorConfig { wait: WaitType::Epoll, ..ProcessorConfig::default() };
+    let config = ProcessorConfig { provider: ProviderType::Select, ..config };
+    let proactor = Proactor::new(&Config::one(config)).unwrap();
+    let _crew = Crew::new(&proactor, 3);
+    // What there is to lead for meanwhile.
+    let (idle, _peer) = stream_and_peer(&proactor);
+    idle.read(vec![0; 1], |_| {}).unwrap();
+    datagrams_arrive(&proactor);
+}
+
+/// A thread in `block_on` tries transfers meanwhile, with the lock open: whoever wakes its future then finds
+/// it neither asleep nor in a wait.
+#[test]
+fn a_future_that_is_woken_amid_trials_is_polled() {
+    use std::io::Read;
+    use std::sync::mpsc::channel;
+    use std::task::{Poll, Waker};
+    for wait in [WaitType::Epoll, WaitType::Native] {
+        let provider = ProviderType::Select;
+        let config = ProcessorConfig { provider, wait, ..ProcessorConfig::default() };
+        let proactor = Proactor::new(&Config::one(config)).unwrap();
+        // A pipe that is full: each page that is read makes the write ready, and it has to wait again.
+        let (mut reading, writing) = std::io::pipe().unwrap();
+        let stream = crate::Stream::new(&proactor, writing).unwrap();
+        stream.write_all(vec![0; 64 << 20], |_| {}).unwrap();
+        let (sleeping, wakers) = channel::<(Waker, Arc<AtomicU32>)>();
+        let waker = std::thread::spawn(move || {
+            for (number, (waker, flag)) in wakers.into_iter().enumerate() {
+                reading.read_exact(&mut [0; 4096]).unwrap();
+                delay(u32::try_from(number).unwrap_or(0));
+                flag.store(1, Ordering::Release);
+                waker.wake();
+            }
+        });
+        let (done, ended) = channel();
+        let driver = std::thread::spawn(move || {
+            for _ in 0..ROUNDS {
+                let flag = Arc::new(AtomicU32::new(0));
+                let mut told = false;
+                let future = std::future::poll_fn(|context| {
+                    if flag.load(Ordering::Acquire) == 1 {
+                        return Poll::Ready(());
+                    }
+                    if !std::mem::replace(&mut told, true) {
+                        sleeping.send((context.waker().clone(), Arc::clone(&flag))).unwrap();
+                    }
+                    Poll::Pending
+                });
+                proactor.block_on(future).unwrap();
+            }
+            drop(stream);
+            drop(proactor);
+            done.send(()).unwrap();
+        });
+        next(&ended);
+        for thread in [waker, driver] {
+            thread.join().unwrap();
+        }
+    }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use toroni_proactor::{
-    BufResult, Config, Datagrams, Proactor, ProcessorConfig, ProviderType, WaitType,
+    BufResult, Config, Datagrams, File, Proactor, ProcessorConfig, ProviderType, WaitType,
 };
 
 struct Counting;
@@ -41,6 +41,27 @@ fn allocations(work: impl FnOnce()) -> usize {
     COUNT.with(Cell::get) - before
 }
 
+/// With room for half of the operations of a round.
+fn proactor(provider: ProviderType, wait: WaitType) -> Proactor {
+    let max_operations = Some(50);
+    let config = ProcessorConfig { provider, wait, max_operations, ..ProcessorConfig::default() };
+    Proactor::new(&Config::one(config)).unwrap()
+}
+
+/// A round of 100 operations costs as many boxes, when tables have grown to what is needed.
+#[track_caller]
+fn costs_a_box_for_each(proactor: &Proactor, round: impl Fn()) {
+    (0..5).for_each(|_| round());
+    let counted = allocations(|| (0..10).for_each(|_| round()));
+    assert_eq!(counted, 10 * 100, "{:?}", proactor.effective());
+}
+
+fn finish_all(proactor: &Proactor) {
+    while proactor.outstanding() > 0 {
+        proactor.handle_events(Some(Duration::from_millis(100)));
+    }
+}
+
 /// One allocation for each operation: the box with the user's buffer and handler, made before the lock is
 /// taken. Whether it is started, deferred, cancelled or completed costs none.
 #[test]
@@ -51,13 +72,7 @@ fn an_operation_costs_the_box_of_its_handler() {
         (ProviderType::Uring, WaitType::Native),
     ];
     for (provider, wait) in engines {
-        let config = ProcessorConfig {
-            provider,
-            wait,
-            max_operations: Some(50),
-            ..ProcessorConfig::default()
-        };
-        let proactor = Proactor::new(&Config::one(config)).unwrap();
+        let proactor = proactor(provider, wait);
         let datagrams = Datagrams::bind(&proactor, ANY).unwrap();
         let to = datagrams.local_address().unwrap();
         let sender = std::net::UdpSocket::bind(ANY).unwrap();
@@ -80,16 +95,10 @@ fn an_operation_costs_the_box_of_its_handler() {
                 proactor.handle_events(Some(Duration::from_millis(100)));
             }
             datagrams.cancel();
-            while proactor.outstanding() > 0 {
-                proactor.handle_events(Some(Duration::from_millis(100)));
-            }
+            finish_all(&proactor);
             told.store(0, Ordering::Relaxed);
         };
-        // Tables grow to what is needed.
-        round();
-        round();
-        let counted = allocations(|| (0..10).for_each(|_| round()));
-        assert_eq!(counted, 10 * 100, "{provider:?} {wait:?}");
+        costs_a_box_for_each(&proactor, round);
         let posted = allocations(|| {
             for _ in 0..1000 {
                 proactor.post(|| {}).unwrap();
@@ -97,5 +106,30 @@ fn an_operation_costs_the_box_of_its_handler() {
             }
         });
         assert_eq!(posted, 0, "a handler without captures needs no box");
+    }
+}
+
+/// The same of files, which some engines do in threads of others: what is counted is this one's.
+#[test]
+fn an_operation_of_a_file_costs_the_box_of_its_handler() {
+    let engines = [
+        (ProviderType::Select, WaitType::Epoll),
+        (ProviderType::Uring, WaitType::Native),
+        (ProviderType::Posix, WaitType::Native),
+        (ProviderType::Posix, WaitType::Sigwait),
+        (ProviderType::Posix, WaitType::Callback),
+    ];
+    let place = Place::new();
+    for (provider, wait) in engines {
+        let proactor = proactor(provider, wait);
+        let file = std::fs::File::create(place.0.join("file")).unwrap();
+        let file = File::new(&proactor, file).unwrap();
+        let round = || {
+            for number in 0..100 {
+                file.write(number, "x", |written| assert_eq!(written.0, Ok(1))).unwrap();
+            }
+            finish_all(&proactor);
+        };
+        costs_a_box_for_each(&proactor, round);
     }
 }

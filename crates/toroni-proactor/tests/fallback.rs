@@ -6,43 +6,19 @@
 mod common;
 
 use common::*;
-use toroni_proactor::{Config, Proactor, ProcessorConfig, ProviderType, SetupError, WaitType};
-
-/// From now on, `io_uring_setup` answers EPERM in this process.
-fn forbid_io_uring() {
-    let statement = |code: u32, yes, no, value| libc::sock_filter {
-        code: u16::try_from(code).unwrap(),
-        jt: yes,
-        jf: no,
-        k: value,
-    };
-    let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
-    let equal = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
-    let give = libc::BPF_RET | libc::BPF_K;
-    let refused = u32::try_from(libc::SYS_io_uring_setup).unwrap();
-    let mut filter = [
-        statement(load, 0, 0, 0),
-        statement(equal, 0, 1, refused),
-        statement(give, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM.unsigned_abs()),
-        statement(give, 0, 0, libc::SECCOMP_RET_ALLOW),
-    ];
-    let program = libc::sock_fprog { len: 4, filter: filter.as_mut_ptr() };
-    // SAFETY: the program is four valid statements that live through the call, which copies them.
-    unsafe {
-        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-        let mode = libc::SECCOMP_MODE_FILTER;
-        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program), 0);
-    }
-}
+use toroni_proactor::{
+    Config, File, InterruptType, Proactor, ProcessorConfig, ProcessorType, ProviderType,
+    SetupError, WaitType,
+};
 
 #[test]
 fn auto_takes_epoll_and_says_so() {
     alone("auto_takes_epoll_and_says_so", || {
         let proactor = Proactor::new(&Config::default()).unwrap();
-        assert_eq!(proactor.effective()[0].config.provider, ProviderType::Uring);
+        assert_eq!(proactor.effective()[0].config.provider, ProviderType::Combined);
         assert!(proactor.effective()[0].notes.is_empty());
 
-        forbid_io_uring();
+        refuse(libc::SYS_io_uring_setup, Asked::Always, libc::EPERM);
         let proactor = Proactor::new(&Config::default()).unwrap();
         let effective = &proactor.effective()[0];
         assert_eq!(effective.config.provider, ProviderType::Select);
@@ -56,11 +32,12 @@ fn auto_takes_epoll_and_says_so() {
         });
         assert_eq!(read.unwrap().1, b"works");
 
-        let provider = ProviderType::Uring;
-        let config = Config::one(ProcessorConfig { provider, ..ProcessorConfig::default() });
-        let error = Proactor::new(&config).unwrap_err();
-        assert!(matches!(error, SetupError::System { .. }));
-        assert!(error.to_string().contains("io_uring"), "{error}");
+        for provider in [ProviderType::Uring, ProviderType::Combined] {
+            let config = Config::one(ProcessorConfig { provider, ..ProcessorConfig::default() });
+            let error = Proactor::new(&config).unwrap_err();
+            assert!(matches!(error, SetupError::System { .. }));
+            assert!(error.to_string().contains("io_uring"), "{error}");
+        }
     });
 }
 
@@ -68,7 +45,7 @@ fn auto_takes_epoll_and_says_so() {
 #[test]
 fn a_child_of_fork_is_refused() {
     alone("a_child_of_fork_is_refused", || {
-        for provider in [ProviderType::Uring, ProviderType::Select] {
+        for provider in [ProviderType::Uring, ProviderType::Combined, ProviderType::Select] {
             let config = Config::one(ProcessorConfig { provider, ..ProcessorConfig::default() });
             let proactor = Proactor::new(&config).unwrap();
             let (stream, peer) = two_streams(&proactor);
@@ -129,6 +106,53 @@ fn a_full_queue_of_signals_loses_nothing() {
             }
             for _ in 0..100 {
                 assert_eq!(next(&results), Ok(1));
+            }
+        }
+    });
+}
+
+/// A real-time signal is refused then: the leader is interrupted all the same.
+#[test]
+fn a_full_queue_of_signals_loses_no_interrupt() {
+    alone("a_full_queue_of_signals_loses_no_interrupt", || {
+        use ProviderType::{Posix, Select, Uring};
+        let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: a valid limit.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_SIGPENDING, &raw const none) }, 0);
+        let engines = [
+            (Select, WaitType::Native),
+            (Select, WaitType::Epoll),
+            (Select, WaitType::LinuxRt),
+            (Uring, WaitType::Native),
+            (Posix, WaitType::Native),
+            (Posix, WaitType::Sigwait),
+            (Posix, WaitType::Callback),
+        ];
+        for (provider, wait) in engines {
+            eprintln!("{provider:?} {wait:?}");
+            let interrupt = InterruptType::Signal;
+            let config =
+                ProcessorConfig { provider, wait, interrupt, ..ProcessorConfig::default() };
+            // By a thread of its own: it is interrupted for each start, and to leave.
+            let dedicated = ProcessorConfig {
+                processor_type: ProcessorType::Dedicated,
+                start_in_any_thread: Some(false),
+                ..config.clone()
+            };
+            for config in [config, dedicated] {
+                let proactor = Proactor::new(&Config::one(config)).unwrap();
+                let _crew = Crew::new(&proactor, 1);
+                let place = Place::new();
+                let file = std::fs::File::create(place.0.join("file")).unwrap();
+                let file = File::new(&proactor, file).unwrap();
+                let (done, results) = std::sync::mpsc::channel();
+                for _ in 0..10 {
+                    let (posted, written) = (done.clone(), done.clone());
+                    proactor.post(move || posted.send(Ok(1)).unwrap()).unwrap();
+                    assert_eq!(next(&results), Ok(1));
+                    file.write(0, "x", move |result| written.send(result.0).unwrap()).unwrap();
+                    assert_eq!(next(&results), Ok(1));
+                }
             }
         }
     });

@@ -93,6 +93,42 @@ fn dedicated_and_shared() {
     both_are_served(ProcessorType::Dedicated, ProcessorType::Shared, 1);
 }
 
+/// The paper's own example: the C library does files, SELECT the rest, each in its own way.
+#[test]
+fn files_on_posix_and_the_rest_on_select() {
+    use ProcessorType::{Dedicated, Shared};
+    for (first, second) in
+        [(Shared, Shared), (Shared, Dedicated), (Dedicated, Shared), (Dedicated, Dedicated)]
+    {
+        for wait in [WaitType::Native, WaitType::Sigwait, WaitType::Callback] {
+            let files = config(first, ProviderType::Posix, OperationMask::ALL);
+            let files = ProcessorConfig { wait, ..files };
+            let rest = config(second, ProviderType::Select, OperationMask::ALL);
+            let proactor = Proactor::new(&Config::two(files, rest)).unwrap();
+            let _crew = Crew::new(&proactor, 1);
+            let place = Place::new();
+            std::fs::write(place.0.join("file"), pattern(100)).unwrap();
+            let file = std::fs::File::open(place.0.join("file")).unwrap();
+            let file = File::new(&proactor, file).unwrap();
+            let (stream, mut peer) = stream_and_peer(&proactor);
+            let (done, results) = channel();
+            for round in 0..50 {
+                let (told, told_too) = (done.clone(), done.clone());
+                stream
+                    .read(vec![0; 8], move |BufResult(result, _)| told.send(result).unwrap())
+                    .unwrap();
+                file.read(round, vec![0; 10], move |BufResult(result, _)| {
+                    told_too.send(result).unwrap();
+                })
+                .unwrap();
+                assert_eq!(next(&results), Ok(10), "while the stream waits");
+                peer.write_all(b"abc").unwrap();
+                assert_eq!(next(&results), Ok(3));
+            }
+        }
+    }
+}
+
 #[test]
 fn what_no_processor_does_is_refused_with_its_buffer() {
     let files = config(ProcessorType::Shared, ProviderType::Select, OperationMask::FILES);
@@ -123,9 +159,13 @@ fn an_operation_goes_to_the_first_that_supports_it() {
         peer.read_async(vec![0; 64]).await.1
     });
     assert_eq!(copied.unwrap(), b"of the file");
-    let supported: Vec<_> =
-        proactor.effective().iter().map(|effective| effective.operations).collect();
-    assert_eq!(supported, [OperationMask::FILES, OperationMask::ALL]);
+    let [files, rest] = proactor.effective() else { panic!("two processors") };
+    assert_eq!(files.operations, OperationMask::FILES);
+    // Words in memory are io_uring's.
+    let is_done = |operation| rest.operations.contains(operation);
+    let missing: Vec<_> =
+        Operation::STARTABLE.into_iter().filter(|operation| !is_done(*operation)).collect();
+    assert_eq!(missing, [Operation::WaitWord]);
 }
 
 /// Nobody handles events: an operation that is over waits for somebody who does.
@@ -141,4 +181,16 @@ fn a_dedicated_leader_calls_no_handler() {
     assert!(results.recv_timeout(Duration::from_millis(50)).is_err());
     assert_eq!(proactor.handle_events(Some(LOST)), 1);
     assert_eq!(next(&results), std::thread::current().id());
+}
+
+#[test]
+fn a_wait_that_the_provider_has_not_is_replaced_and_told() {
+    for provider in [ProviderType::Auto, ProviderType::Combined] {
+        let wait = WaitType::LinuxRt;
+        let config = ProcessorConfig { provider, wait, ..ProcessorConfig::default() };
+        let proactor = Proactor::new(&Config::one(config)).unwrap();
+        let effective = &proactor.effective()[0];
+        assert_eq!(effective.config.wait, WaitType::Epoll);
+        assert!(effective.to_string().contains("waits with epoll, and not LinuxRt"), "{effective}");
+    }
 }

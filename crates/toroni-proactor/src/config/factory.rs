@@ -4,13 +4,24 @@ use super::{
     ConfigError, Effective, InterruptType, ProcessorConfig, ProcessorType, ProviderType, WaitType,
 };
 use crate::error::SetupError;
-use crate::interrupt::{InterruptChoice, InterruptStrategy};
+use crate::interrupt::{HelperThread, InterruptChoice, InterruptStrategy};
+use crate::provider::combined::Combined;
+use crate::provider::posix::{Blocks, Posix};
 use crate::provider::select::Select;
 use crate::provider::uring::{Ring, Uring};
 use crate::provider::{Engine, Provider};
-use crate::wait::{Epoll, LinuxRt, Ppoll, Readiness, WaitStrategy};
+use crate::wait::{
+    Callback, Epoll, LinuxRt, Mailbox, Noticing, Ppoll, Readiness, Sigwait, Suspend, WaitStrategy,
+};
 use rustix::io::Errno;
 use std::sync::Arc;
+
+/// Where there is no ring.
+const RING_REFUSED: &str = "set up io_uring (sysctl kernel.io_uring_disabled, or the filter of a container, may \
+                            forbid it: `auto` falls back to epoll)";
+
+/// Where there is no epoll.
+const NO_EPOLL: &str = "make an epoll descriptor";
 
 /// `create_provider`, `create_wait_strategy` and `create_interrupt_strategy`.
 pub(crate) fn create_engine(wanted: &ProcessorConfig) -> Result<(Engine, Effective), SetupError> {
@@ -18,7 +29,10 @@ pub(crate) fn create_engine(wanted: &ProcessorConfig) -> Result<(Engine, Effecti
     let provider = chosen.provider()?;
     let wait = provider.wait_strategy();
     let interrupt = chosen.interrupt(&*wait)?;
-    wait.init().map_err(SetupError::system("prepare the wait strategy"))?;
+    match (wait.init(), chosen.config.wait_signal) {
+        (Err(Errno::BUSY), Some(number)) => return Err(ConfigError::TakenSignal { number }.into()),
+        (done, _) => done.map_err(SetupError::system("prepare the wait strategy"))?,
+    }
     effective_flags(&mut chosen, &*provider);
     let operations = provider.supported_operations().and(wanted.operations);
     let effective = Effective { config: chosen.config, operations, notes: chosen.notes };
@@ -53,40 +67,58 @@ impl Choice {
     fn provider(&mut self) -> Result<Box<dyn Provider>, SetupError> {
         match self.config.provider {
             ProviderType::Auto => {
-                if let Some(uring) = self.auto_uring() {
-                    return Ok(uring);
+                let combined = self.auto_combined()?;
+                self.epoll_only("auto");
+                match combined {
+                    Some(combined) => Ok(combined),
+                    None => self.select(),
                 }
-                self.config.provider = ProviderType::Select;
-                self.config.wait = WaitType::Epoll;
-                self.select()
+            }
+            ProviderType::Combined => {
+                self.epoll_only("combined");
+                self.combined()?.map_err(SetupError::system(RING_REFUSED))
             }
             ProviderType::Select => self.select(),
             ProviderType::Uring => {
                 self.native_only("uring");
-                self.uring().map_err(SetupError::system(
-                    "set up io_uring (sysctl kernel.io_uring_disabled, or the filter of a container, \
-                     may forbid it: `auto` falls back to epoll)",
-                ))
+                self.uring().map_err(SetupError::system(RING_REFUSED))
             }
-            ProviderType::Posix => Err(not_available("the provider `posix`", "`select`")),
+            ProviderType::Posix => self.posix(),
         }
     }
 
-    /// io_uring if it was not ruled out by the wait strategy, and the kernel allows it.
-    fn auto_uring(&mut self) -> Option<Box<dyn Provider>> {
+    /// With io_uring for files if that was not ruled out by the wait strategy, and the kernel allows it.
+    fn auto_combined(&mut self) -> Result<Option<Box<dyn Provider>>, SetupError> {
+        self.config.provider = ProviderType::Select;
         if self.config.wait != WaitType::Native {
-            return None;
+            return Ok(None);
         }
-        match self.uring() {
-            Ok(uring) => {
-                self.config.provider = ProviderType::Uring;
-                Some(uring)
+        Ok(match self.combined()? {
+            Ok(combined) => {
+                self.config.provider = ProviderType::Combined;
+                Some(combined)
             }
             Err(errno) => {
-                self.notes.push(format!("epoll, because the kernel refuses io_uring: {errno}"));
+                self.notes.push(format!(
+                    "epoll alone, and files in the thread that starts, because the kernel refuses \
+                     io_uring: {errno}"
+                ));
                 None
             }
-        }
+        })
+    }
+
+    /// The inner error is the ring's.
+    fn combined(&mut self) -> Result<Result<Box<dyn Provider>, Errno>, SetupError> {
+        let ring = match Ring::new(false) {
+            Ok(ring) => Arc::new(ring),
+            Err(errno) => return Ok(Err(errno)),
+        };
+        let any_thread = self.config.start_in_any_thread.unwrap_or(true);
+        let interrupts = self.config.start_interrupts_leader.unwrap_or(false);
+        let epoll = Epoll::new().map_err(SetupError::system(NO_EPOLL))?;
+        let combined = Combined::new(Arc::new(epoll), ring, any_thread, interrupts);
+        Ok(Ok(Box::new(combined.map_err(SetupError::system(NO_EPOLL))?)))
     }
 
     /// The leader of a dedicated processor is the same always, so the ring may belong to it, unless the
@@ -101,6 +133,14 @@ impl Choice {
             other => other?,
         };
         Ok(Box::new(Uring::new(Arc::new(ring), any_thread, interrupts)))
+    }
+
+    fn epoll_only(&mut self, provider: &str) {
+        if !matches!(self.config.wait, WaitType::Native | WaitType::Epoll) {
+            let wanted = self.config.wait;
+            self.notes.push(format!("{provider} waits with epoll, and not {wanted:?}"));
+        }
+        self.config.wait = WaitType::Epoll;
     }
 
     /// The provider has one wait strategy.
@@ -121,11 +161,7 @@ impl Choice {
                     self.notes.push("linux-rt is for dedicated processors: dedicated".to_owned());
                     self.config.processor_type = ProcessorType::Dedicated;
                 }
-                let number = self.config.wait_signal.unwrap_or(libc::SIGRTMIN() + 2);
-                if !(libc::SIGRTMIN()..=libc::SIGRTMAX()).contains(&number) {
-                    return Err(ConfigError::WaitSignal { number }.into());
-                }
-                self.config.wait_signal = Some(number);
+                self.wait_signal(libc::SIGRTMIN() + 2)?;
             }
             WaitType::Sigwait | WaitType::Callback => {
                 self.notes.push(format!(
@@ -136,12 +172,8 @@ impl Choice {
             }
         }
         let readiness: Arc<dyn Readiness> = match self.config.wait {
-            WaitType::Epoll => {
-                Arc::new(Epoll::new().map_err(SetupError::system("make an epoll descriptor"))?)
-            }
-            WaitType::LinuxRt => {
-                Arc::new(LinuxRt::new(self.config.wait_signal.unwrap_or(libc::SIGRTMIN() + 2)))
-            }
+            WaitType::Epoll => Arc::new(Epoll::new().map_err(SetupError::system(NO_EPOLL))?),
+            WaitType::LinuxRt => Arc::new(LinuxRt::new(self.wait_signal(libc::SIGRTMIN() + 2)?)),
             _ => Arc::new(Ppoll::default()),
         };
         let any_thread = self.config.start_in_any_thread.unwrap_or(true);
@@ -149,12 +181,49 @@ impl Choice {
         Ok(Box::new(Select::new(readiness, any_thread, interrupts)))
     }
 
+    fn posix(&mut self) -> Result<Box<dyn Provider>, SetupError> {
+        if matches!(self.config.wait, WaitType::Epoll | WaitType::LinuxRt) {
+            self.notes.push(format!(
+                "the wait strategy {:?} is for the provider `select`: native in its place",
+                self.config.wait
+            ));
+            self.config.wait = WaitType::Native;
+        }
+        let mailbox = || Mailbox::take().ok_or(ConfigError::Mailboxes);
+        let blocks = Arc::new(Blocks::default());
+        let noticing: Arc<dyn Noticing> = match self.config.wait {
+            WaitType::Sigwait => {
+                // Not that of linux-rt: both may be in one proactor.
+                Arc::new(Sigwait::new(self.wait_signal(libc::SIGRTMIN() + 3)?, mailbox()?))
+            }
+            WaitType::Callback => Arc::new(Callback::new(mailbox()?)),
+            _ => Arc::new(Suspend::new(Arc::clone(&blocks))),
+        };
+        let any_thread = self.config.start_in_any_thread.unwrap_or(true);
+        let interrupts = self.config.start_interrupts_leader.unwrap_or(false);
+        Ok(Box::new(Posix::new(blocks, noticing, any_thread, interrupts)))
+    }
+
+    /// The signal of the wait strategy, which must be one that is queued.
+    fn wait_signal(&mut self, default: i32) -> Result<i32, ConfigError> {
+        let number = self.config.wait_signal.unwrap_or(default);
+        if !(libc::SIGRTMIN()..=libc::SIGRTMAX()).contains(&number) {
+            return Err(ConfigError::WaitSignal { number });
+        }
+        self.config.wait_signal = Some(number);
+        Ok(number)
+    }
+
     /// `create_interrupt_strategy`.
     fn interrupt(
         &mut self,
         wait: &dyn WaitStrategy,
     ) -> Result<Box<dyn InterruptStrategy>, SetupError> {
+        let waits_for_calls = self.config.wait == WaitType::Callback;
         let wanted = match self.config.interrupt {
+            InterruptType::Default | InterruptType::Callback if waits_for_calls => {
+                InterruptChoice::Callback
+            }
             InterruptType::Default | InterruptType::Pipe => InterruptChoice::Pipe,
             InterruptType::Eventfd => InterruptChoice::Eventfd,
             InterruptType::Signal => {
@@ -176,9 +245,12 @@ impl Choice {
                 InterruptChoice::Pipe
             }
         };
-        let made = wait
-            .create_interrupt_strategy(wanted)
-            .map_err(SetupError::system("make the interrupt strategy"))?;
+        let made = match wait.create_interrupt_strategy(wanted) {
+            Err(Errno::USERS) => {
+                return Err(ConfigError::HelperThreads { most: HelperThread::MOST }.into());
+            }
+            made => made.map_err(SetupError::system("make the interrupt strategy"))?,
+        };
         if made.choice() != wanted {
             let (made, wanted) = (made.choice(), wanted);
             self.notes.push(format!("the wait is interrupted by {made:?}, and not by {wanted:?}"));
@@ -186,12 +258,9 @@ impl Choice {
         (self.config.interrupt, self.config.interrupt_signal) = match made.choice() {
             InterruptChoice::Pipe => (InterruptType::Pipe, None),
             InterruptChoice::Eventfd => (InterruptType::Eventfd, None),
+            InterruptChoice::Callback => (InterruptType::Callback, None),
             InterruptChoice::Signal(number) => (InterruptType::Signal, Some(number)),
         };
         Ok(made)
     }
-}
-
-fn not_available(what: &'static str, instead: &'static str) -> SetupError {
-    ConfigError::NotAvailable { what, instead }.into()
 }

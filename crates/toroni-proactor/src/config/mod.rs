@@ -28,13 +28,13 @@ use std::path::PathBuf;
 /// ```
 ///
 /// In a file, or in the variable `TORONI_PROACTOR`, which is the name of a file, such text itself, or one
-/// of the words `auto`, `uring`, `epoll` and `poll` ([`Config::from_environment`]):
+/// of the words `auto`, `combined`, `uring`, `epoll`, `poll` and `posix` ([`Config::from_environment`]):
 ///
 /// ```
 /// # let text = r#"
 /// [[processor]]
 /// type = "shared"                  # or "dedicated"
-/// provider = "select"              # or "auto", "uring", "posix"
+/// provider = "select"              # or "auto", "combined", "uring", "posix"
 /// wait = "epoll"                   # or "native", "linux-rt", "sigwait", "callback"
 /// interrupt = "pipe"               # or "default", "eventfd", "signal", "callback"
 /// start-in-any-thread = true
@@ -89,7 +89,8 @@ pub struct ProcessorConfig {
     /// `ws_sig_num_`: the signal of finished operations, for the wait strategies that use one. Default: a
     /// real-time signal that the C library leaves free.
     pub wait_signal: Option<i32>,
-    /// `is_type_`. One that does not fit the wait strategy is replaced by its own. Default: the pipe.
+    /// `is_type_`. One that does not fit the wait strategy is replaced by its own. Default: the pipe, or what
+    /// the wait strategy brings.
     pub interrupt: InterruptType,
     /// `is_sig_num_`: the signal of [`InterruptType::Signal`], any number; its handler, if there is none,
     /// becomes one that does nothing. Default: a real-time signal that the C library leaves free.
@@ -143,9 +144,12 @@ pub enum ProviderType {
     Auto,
     /// io_uring: the platform's native completions, in the place of `PVT_SUN`.
     Uring,
+    /// `epoll` for what becomes ready, and io_uring for files and for words in memory, in one wait.
+    Combined,
     /// `PVT_SELECT`: readiness, and the transfer by the proactor.
     Select,
-    /// `PVT_POSIX`: the C library's `aio_read` and so on, for files. Not in this version.
+    /// `PVT_POSIX`: the C library's `aio_read` and so on, for files only: streams, datagrams and connections
+    /// need a second processor.
     Posix,
 }
 
@@ -153,15 +157,18 @@ pub enum ProviderType {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WaitType {
-    /// `WST_NATIVE`: `ppoll` for [`ProviderType::Select`], io_uring's own for [`ProviderType::Uring`].
+    /// `WST_NATIVE`: `ppoll` for [`ProviderType::Select`], io_uring's own for [`ProviderType::Uring`],
+    /// `aio_suspend` for [`ProviderType::Posix`].
     Native,
-    /// `epoll`, in the place of `WST_DEV_POLL`; for [`ProviderType::Select`].
+    /// `epoll`, in the place of `WST_DEV_POLL`; for [`ProviderType::Select`], and always for
+    /// [`ProviderType::Combined`].
     Epoll,
     /// `WST_LINUX_RT`: readiness by real-time signals; for [`ProviderType::Select`], and always dedicated.
     LinuxRt,
-    /// `WST_SIGWAIT`. Not in this version.
+    /// `WST_SIGWAIT`: a real-time signal for each operation that is over; for [`ProviderType::Posix`]. Threads
+    /// that do not block the signal run a short handler, and what they wait for may end with `EINTR`.
     Sigwait,
-    /// `WST_SGI`: completion by call of a function. Not in this version.
+    /// `WST_SGI`: a call in a thread of its own for each operation that is over; for [`ProviderType::Posix`].
     Callback,
 }
 
@@ -177,7 +184,7 @@ pub enum InterruptType {
     Signal,
     /// An eventfd: an addition to the paper's.
     Eventfd,
-    /// `IST_SGI`: the condition that the wait strategy waits on. Not in this version.
+    /// `IST_SGI`: what [`WaitType::Callback`] waits on; the default there, and only there.
     Callback,
 }
 
@@ -235,20 +242,34 @@ pub enum ConfigError {
         "`max-operations` is 0, so that nothing could ever start: leave it out, or give 1 or more"
     )]
     NoOperations,
-    /// An engine that this version does not have.
-    #[error("{what} is not in this version of toroni-proactor: take {instead}")]
-    NotAvailable {
-        /// The value that was asked for.
-        what: &'static str,
-        /// What is there.
-        instead: &'static str,
-    },
     /// A signal that is not queued.
     #[error("signal {number} cannot tell of changes: give a real-time signal, or none")]
     WaitSignal {
         /// Its number.
         number: i32,
     },
+    /// The program handles that signal itself.
+    #[error(
+        "the program has a handler for signal {number}, so it cannot tell of operations: give another `wait-signal`"
+    )]
+    TakenSignal {
+        /// Its number.
+        number: i32,
+    },
+    /// Too many processors whose interrupts occupy threads of the C library.
+    #[error(
+        "{most} processors of `posix` are interrupted by a pipe or an eventfd already, and each occupies one of \
+         the C library's 20 threads: give `interrupt = \"signal\"`, or `wait = \"callback\"`"
+    )]
+    HelperThreads {
+        /// How many there may be.
+        most: usize,
+    },
+    /// Too many processors that wait for signals or calls of the C library.
+    #[error(
+        "256 processors wait with `sigwait` or `callback` already: drop one, or give `wait = \"native\"`"
+    )]
+    Mailboxes,
     /// A signal that cannot be handled.
     #[error(
         "signal {number} cannot be used to interrupt: give one from 1 to 64 that can be caught"

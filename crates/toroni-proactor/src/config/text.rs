@@ -38,8 +38,9 @@ impl Config {
     }
 
     /// From the variable `TORONI_PROACTOR`: text with a `=` in it is TOML itself; `auto`, `uring`,
-    /// `epoll` and `poll` are one shared processor on that engine; anything else is the name of a file. If it is not
-    /// set, or empty, the default.
+    /// `combined`, `epoll` and `poll` are one shared processor on that engine; `posix` is the C library's asynchronous I/O
+    /// for files, and epoll for the rest; anything else is the name of a file. If it is not set, or empty, the
+    /// default.
     ///
     /// # Errors
     ///
@@ -53,14 +54,19 @@ impl Config {
     }
 
     fn from_value(value: &str) -> Result<Self, ConfigError> {
-        let one = |provider, wait| {
-            Self::one(ProcessorConfig { provider, wait, ..ProcessorConfig::default() })
-        };
+        let processor =
+            |provider, wait| ProcessorConfig { provider, wait, ..ProcessorConfig::default() };
+        let one = |provider, wait| Self::one(processor(provider, wait));
         Ok(match value.trim() {
             "" | "auto" => Self::default(),
+            "combined" => one(ProviderType::Combined, WaitType::Epoll),
             "uring" => one(ProviderType::Uring, WaitType::Native),
             "epoll" => one(ProviderType::Select, WaitType::Epoll),
             "poll" => one(ProviderType::Select, WaitType::Native),
+            "posix" => Self::two(
+                processor(ProviderType::Posix, WaitType::Native),
+                processor(ProviderType::Select, WaitType::Epoll),
+            ),
             text if text.contains('=') => parse(text, VARIABLE)?,
             path => Self::from_file(path)?,
         })
@@ -130,6 +136,42 @@ mod tests {
     }
 
     #[test]
+    fn every_engine_has_its_words() {
+        use super::super::InterruptType::{Callback, Default, Eventfd, Pipe, Signal};
+        use ProviderType::{Auto, Combined, Posix, Select, Uring};
+        for (provider, word) in [
+            (Auto, "auto"),
+            (Combined, "combined"),
+            (Uring, "uring"),
+            (Select, "select"),
+            (Posix, "posix"),
+        ] {
+            let text = format!("[[processor]]\nprovider = \"{word}\"");
+            assert_eq!(Config::parse(&text).unwrap().processors()[0].provider, provider);
+        }
+        for (wait, word) in [
+            (WaitType::Native, "native"),
+            (WaitType::Epoll, "epoll"),
+            (WaitType::LinuxRt, "linux-rt"),
+            (WaitType::Sigwait, "sigwait"),
+            (WaitType::Callback, "callback"),
+        ] {
+            let text = format!("[[processor]]\nwait = \"{word}\"");
+            assert_eq!(Config::parse(&text).unwrap().processors()[0].wait, wait);
+        }
+        for (interrupt, word) in [
+            (Default, "default"),
+            (Pipe, "pipe"),
+            (Signal, "signal"),
+            (Eventfd, "eventfd"),
+            (Callback, "callback"),
+        ] {
+            let text = format!("[[processor]]\ninterrupt = \"{word}\"");
+            assert_eq!(Config::parse(&text).unwrap().processors()[0].interrupt, interrupt);
+        }
+    }
+
+    #[test]
     fn what_is_wrong_is_said() {
         let said = |text: &str| Config::parse(text).unwrap_err().to_string();
         assert!(said("").contains("not 0"));
@@ -151,6 +193,12 @@ mod tests {
         assert_eq!(Config::from_value("epoll").unwrap().processors()[0].wait, WaitType::Epoll);
         let text = "[[processor]]\nmax-operations = 3";
         assert_eq!(Config::from_value(text).unwrap().processors()[0].max_operations, Some(3));
+        let posix = Config::from_value("posix").unwrap();
+        let [files, rest] = posix.processors() else {
+            panic!("a processor for files, and one for the rest")
+        };
+        assert_eq!(files.provider, ProviderType::Posix);
+        assert_eq!((rest.provider, rest.wait), (ProviderType::Select, WaitType::Epoll));
         let missing = Config::from_value("/nonexistent/proactor.toml").unwrap_err();
         assert!(missing.to_string().contains("/nonexistent/proactor.toml"), "{missing}");
     }

@@ -1,14 +1,13 @@
 //! `handle_events`: what a thread does that its owner lends to the proactor.
 
+use super::pace::{self, Sample};
+use super::{Dispatcher, NotificationState};
 use crate::core::Core;
 use crate::lock::{Lock, Locked};
+use crate::record::State;
 use crate::sys::ThreadId;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-
-/// How many results are dispatched at most before somebody looks whether more operations are finished:
-/// handlers whose operations complete at once must not starve the others.
-const LOOK_AFTER: usize = 64;
 
 /// How long the only thread leads one processor while the other one waits for its turn.
 const TURN: Duration = Duration::from_millis(1);
@@ -20,83 +19,134 @@ pub(crate) fn handle_events(
     timeout: Option<Duration>,
     until: Option<&AtomicBool>,
 ) -> usize {
-    // A time-out beyond what the clock can say is none.
-    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let mut locked = lock.lock();
-    locked.dispatcher.handlers += 1;
-    let handled = locked.serve(deadline, until);
-    locked.dispatcher.handlers -= 1;
-    locked.hand_over();
+    if !lock.is_in_handler() {
+        locked.dispatcher.handlers += 1;
+    }
+    let handled = locked.serve(timeout, until);
+    locked.leave();
     drop(locked);
     handled
 }
 
+impl Dispatcher {
+    /// The next thread looks whether operations are finished before it dispatches.
+    pub(crate) fn look_soon(&mut self) {
+        self.since_lead = pace::MOST;
+    }
+}
+
 impl Locked<'_> {
-    fn serve(&mut self, deadline: Option<Instant>, until: Option<&AtomicBool>) -> usize {
+    fn serve(&mut self, timeout: Option<Duration>, until: Option<&AtomicBool>) -> usize {
+        let mut end = End { timeout, at: None };
+        let mut has_looked = false;
         loop {
-            if !self.dispatches() || until.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
+            if self.leaves(until) {
                 return 0;
             }
-            let is_over = deadline.is_some_and(|deadline| deadline <= Instant::now());
-
             // Step 1.
             self.expire_timers();
-            if self.dispatcher.since_lead >= LOOK_AFTER {
-                self.look();
+            if self.is_superfluous()
+                && let Wait::Until(deadline) = end.wait()
+            {
+                self.wait_as_follower(deadline);
+                continue;
             }
-            let handled = self.process_completed();
+            if self.dispatcher.since_lead >= self.dispatcher.pace.look_after() {
+                self.look();
+                self.end_speculation();
+            }
+            let handled = self.process_completed(has_looked, until);
             if handled > 0 || !self.dispatches() {
                 return handled;
             }
-
-            // Step 2.
-            if self.lead_one(deadline, is_over) {
-                if is_over {
-                    return self.process_completed();
-                }
+            // What was tried and has to wait on may have become ready meanwhile.
+            if self.has_completed() {
                 continue;
             }
-            if is_over {
+            // The lock was open meanwhile, and who wakes everybody takes this thread for awake.
+            if self.leaves(until) {
                 return 0;
             }
 
-            // Step 3.
-            self.wait_as_follower(deadline);
+            match end.wait() {
+                Wait::Not => {
+                    self.look();
+                    return self.process_completed(true, until);
+                }
+                Wait::Until(deadline) if self.may_rest() => self.wait_as_follower(deadline),
+                // Step 2.
+                Wait::Until(deadline) if self.lead_one(deadline) => has_looked = true,
+                Wait::Until(_) if self.has_work() => has_looked = true,
+                // Step 3.
+                Wait::Until(deadline) => self.wait_as_follower(deadline),
+            }
         }
     }
 
-    /// Calls the handlers of the results that are there now.
-    fn process_completed(&mut self) -> usize {
-        let batch = self.dispatcher.completed.len().min(LOOK_AFTER);
-        for handled in 0..batch {
+    /// Whether this thread goes back to its owner.
+    fn leaves(&self, until: Option<&AtomicBool>) -> bool {
+        !self.dispatches() || until.is_some_and(|flag| flag.load(Ordering::Relaxed))
+    }
+
+    /// Calls the handlers of the results that are there, and of those that come meanwhile, until it is time
+    /// to look at the engines and at the clock.
+    fn process_completed(&mut self, mut has_looked: bool, until: Option<&AtomicBool>) -> usize {
+        let mut handled = 0;
+        for _ in 0..self.dispatcher.pace.look_after() {
             let core = &mut **self;
-            let Some(index) = core.dispatcher.completed.pop(&mut core.records) else {
-                return handled;
-            };
-            core.dispatcher.since_lead += 1;
+            let Some(index) = core.pop_completed(has_looked) else { break };
+            let mut sample = core.dispatcher.pace.sample();
+            if core.records[index].state() == State::Ready {
+                core.hand_over();
+                let is_over = self.try_ready(index);
+                if !self.dispatches() {
+                    if is_over {
+                        self.put_back(index);
+                    }
+                    break;
+                }
+                if !is_over {
+                    continue;
+                }
+            }
+            let core = &mut **self;
             let (completion, done) = core.records.complete(index);
             // Step 1a, and whatever else this thread would have done.
             core.hand_over();
-            let outcome = self.dispatch(|| completion.complete(done));
+            let outcome = self.dispatch(|| {
+                sample.iter_mut().for_each(Sample::begin);
+                completion.complete(done);
+                sample.iter_mut().for_each(Sample::end);
+            });
+            sample.iter().for_each(|sample| self.dispatcher.pace.add(sample));
             self.records.destroy(index);
             self.stop_if_finished();
             if let Err(panic) = outcome {
-                self.dispatcher.handlers -= 1;
-                self.hand_over();
+                self.leave();
                 panic.resume();
             }
-            if !self.dispatches() {
-                return handled + 1;
+            handled += 1;
+            // By then there is more to see.
+            has_looked = false;
+            if self.leaves(until) {
+                break;
             }
         }
-        batch
+        handled
     }
 
-    /// Leads a processor that wants a leader, if there is one. Without time, all that want one.
-    fn lead_one(&mut self, deadline: Option<Instant>, is_over: bool) -> bool {
-        if is_over {
-            return self.look();
+    /// This thread is about to go back to its owner, or, if that is a handler, to where it is counted.
+    fn leave(&mut self) {
+        let staying = self.dispatcher.handlers - 1;
+        self.hand_over_to(staying);
+        if !self.is_in_handler() {
+            self.dispatcher.handlers -= 1;
         }
+    }
+
+    /// Leads a processor that wants a leader, if there is one.
+    fn lead_one(&mut self, deadline: Option<Instant>) -> bool {
         let Some(which) = self.wants_leader() else { return false };
         self.lead_processor(which, |core| {
             let other_waits = core.wants_leader().is_some() && !core.dispatcher.wake_follower();
@@ -107,17 +157,14 @@ impl Locked<'_> {
     }
 
     /// Leads, without waiting, each processor that has no leader.
-    fn look(&mut self) -> bool {
-        let mut led = false;
+    fn look(&mut self) {
         for which in 0..self.processors.len() {
             if self.processors[which].wants_leader() {
                 let now = Instant::now();
                 self.lead_processor(which, |_| Some(now));
-                led = true;
             }
         }
         self.dispatcher.since_lead = 0;
-        led
     }
 
     fn lead_processor(&mut self, which: usize, until: impl FnOnce(&mut Core) -> Option<Instant>) {
@@ -128,10 +175,12 @@ impl Locked<'_> {
         self.processors[which].acquire_leadership(ThreadId::current());
         let until = until(self);
         let watch = self.watch();
-        let until = watch.into_iter().chain(until).min();
-        let is_immediate = !self.dispatcher.completed.is_empty();
+        let is_immediate = self.has_work();
+        let tick = if is_immediate { None } else { self.begin_tick() };
+        let until = watch.into_iter().chain(until).chain(tick).min();
         let timeout = if is_immediate { Some(Duration::ZERO) } else { until.map(left) };
         self.handle_aio_events(which, timeout);
+        self.end_tick(tick);
         self.unwatch(watch);
         self.processors[which].release_leadership();
         self.dispatcher.leaders -= 1;
@@ -140,10 +189,18 @@ impl Locked<'_> {
 
     fn wait_as_follower(&mut self, deadline: Option<Instant>) {
         let watch = self.watch();
-        let until = watch.into_iter().chain(deadline).min();
         self.dispatcher.handlers -= 1;
         self.dispatcher.followers += 1;
-        self.follow(until.map(left));
+        loop {
+            let tick = self.begin_tick();
+            let until = watch.into_iter().chain(deadline).chain(tick).min();
+            self.follow(until.map(left));
+            let gets_on = self.end_tick(tick);
+            // Waits on as long as nothing but a tick has passed, and those at work get on.
+            if tick.is_none() || tick != until || !gets_on || self.dispatcher.woken > 0 {
+                break;
+            }
+        }
         self.dispatcher.followers -= 1;
         self.dispatcher.woken = self.dispatcher.woken.saturating_sub(1);
         self.dispatcher.handlers += 1;
@@ -154,7 +211,7 @@ impl Locked<'_> {
 impl Core {
     /// A processor without a leader that has something to wait for: the primary first, but if both want
     /// one, the one that had none last.
-    fn wants_leader(&self) -> Option<usize> {
+    pub(super) fn wants_leader(&self) -> Option<usize> {
         let mut wanting = (0..self.processors.len())
             .filter(|which| self.processors[*which].wants_leader())
             .peekable();
@@ -163,16 +220,26 @@ impl Core {
         Some(if first == self.dispatcher.last_led { second.unwrap_or(first) } else { first })
     }
 
-    /// This thread is about to call a handler, or to leave: what it would have done next is left to
-    /// somebody else, if anybody waits. A follower that is on its way hands over in its turn.
+    /// This thread is about to call a handler: what it would have done next is left to somebody else, if
+    /// anybody waits, and those at work are not enough. A follower that is on its way hands over in its turn.
     fn hand_over(&mut self) {
-        let has_results = !self.dispatcher.completed.is_empty();
+        self.hand_over_to(self.dispatcher.handlers);
+    }
+
+    /// To those who stay, or to somebody who is woken.
+    fn hand_over_to(&mut self, staying: usize) {
+        if self.dispatcher.notification_state() == NotificationState::DoNothing {
+            return;
+        }
         let wants_leader = self.wants_leader().is_some();
         let is_uncovered = self
             .next_deadline()
             .is_some_and(|next| self.dispatcher.watched.is_none_or(|watched| next < watched));
+        if !is_uncovered && self.suffices(staying) {
+            return;
+        }
         let somebody_comes =
-            (has_results || wants_leader || is_uncovered) && self.dispatcher.wake_follower();
+            (self.has_work() || wants_leader || is_uncovered) && self.dispatcher.wake_follower();
         if !somebody_comes && (is_uncovered || wants_leader) {
             // The leader of the other processor waits no longer than until the timer, or takes turns.
             self.interrupt_any_leader();
@@ -199,4 +266,26 @@ impl Core {
 
 fn left(until: Instant) -> Duration {
     until.saturating_duration_since(Instant::now())
+}
+
+/// Until when a thread is lent.
+struct End {
+    timeout: Option<Duration>,
+    /// Where results are there already, nobody asks the clock. A time-out beyond what it can say is none.
+    at: Option<Option<Instant>>,
+}
+
+/// How long a thread may wait.
+enum Wait {
+    Not,
+    Until(Option<Instant>),
+}
+
+impl End {
+    fn wait(&mut self) -> Wait {
+        let now = Instant::now();
+        let timeout = self.timeout;
+        let at = *self.at.get_or_insert_with(|| timeout.and_then(|limit| now.checked_add(limit)));
+        if at.is_some_and(|at| at <= now) { Wait::Not } else { Wait::Until(at) }
+    }
 }

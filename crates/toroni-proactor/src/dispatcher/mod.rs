@@ -2,25 +2,39 @@
 //! thread in `handle_events` what it does: sleep as a follower, call handlers, or lead a processor.
 
 mod handle_events;
+mod pace;
 mod timers;
 
 pub(crate) use handle_events::handle_events;
 
 use crate::core::Core;
-use crate::record::{List, Membership, State};
+use crate::record::{Completion, List, Membership, Request, State};
+use pace::Pace;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 use timers::Timers;
 
-/// How loudly a result is announced.
+/// How many results go ahead of one that waits.
+const OVERTAKERS: usize = 16;
+
+/// How loudly a result is announced. The paper's `NOTIFY_FOLLOWER`, for which a dedicated leader is all that
+/// would post, has no use here: see `level_of` in `processor/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Notify {
     /// `NOTIFY_NONE`: the caller is about to dispatch itself.
     None,
-    /// `NOTIFY_FOLLOWER`: a follower is woken, if there is one.
-    #[expect(dead_code, reason = "dedicated leaders post STRONG: see level_of in processor/")]
-    Follower,
-    /// `NOTIFY_STRONG`: if there is none, a leader is interrupted.
+    /// `NOTIFY_STRONG`: a follower is woken; if there is none, a leader is interrupted.
     Strong,
+}
+
+/// What a posted handler comes after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Behind {
+    /// Whatever was posted before.
+    Posted,
+    /// A look whether operations are finished, too.
+    Finished,
 }
 
 /// What a new result makes necessary.
@@ -37,6 +51,9 @@ pub(crate) enum NotificationState {
 /// See the module.
 pub(crate) struct Dispatcher {
     completed: List,
+    /// Operations that are tried when nothing is known to be ready: nobody has said that their descriptors
+    /// are, and nobody has found that they are not.
+    speculative: List,
     /// Threads asleep, including those whose wake-up is on its way.
     followers: usize,
     /// Of the followers: those whose wake-up is on its way.
@@ -45,13 +62,21 @@ pub(crate) struct Dispatcher {
     wakes: usize,
     /// Threads that lead a shared processor. Dedicated leaders dispatch nothing and are not counted.
     leaders: usize,
-    /// Threads in `handle_events` that are neither: they call handlers. The paper's
-    /// `Number_Active_Threads` is the sum of these three.
+    /// Threads in `handle_events` that are neither: they call handlers.
     handlers: usize,
+    /// Results at the head of the list that went ahead of others.
+    ahead: usize,
+    /// The last of them, until one is taken.
+    last_ahead: Option<u32>,
+    /// How many have gone ahead since one was taken that had not.
+    overtaken: usize,
     timers: Timers,
     /// The earliest timer that a thread, which waits, will wake for.
     watched: Option<Instant>,
-    /// Results dispatched since anybody led.
+    pace: Pace,
+    /// Results taken, and operations tried, ever.
+    taken: u64,
+    /// Results dispatched, and operations tried, since anybody led.
     since_lead: usize,
     /// The processor that was led last.
     last_led: usize,
@@ -62,16 +87,27 @@ impl Dispatcher {
     pub(crate) fn new() -> Self {
         Self {
             completed: List::new(Membership::Completed),
+            speculative: List::new(Membership::Speculative),
             followers: 0,
             woken: 0,
             wakes: 0,
             leaders: 0,
             handlers: 0,
             timers: Timers::default(),
+            ahead: 0,
+            last_ahead: None,
+            overtaken: 0,
             watched: None,
+            pace: Pace::new(),
+            taken: 0,
             since_lead: 0,
             last_led: 0,
         }
+    }
+
+    /// Whether handlers sleep now and then: to be asked without the lock.
+    pub(crate) fn handlers_sleep(&self) -> Arc<AtomicBool> {
+        self.pace.sleep()
     }
 
     /// What a new result makes necessary.
@@ -83,6 +119,11 @@ impl Dispatcher {
         } else {
             NotificationState::DoNothing
         }
+    }
+
+    /// The paper's `Number_Active_Threads`.
+    fn threads(&self) -> usize {
+        self.handlers + self.leaders + self.followers
     }
 
     /// The wake-ups to send now.
@@ -109,34 +150,117 @@ impl Core {
             self.records[index].become_(State::Posted);
         }
         self.dispatcher.completed.push(&mut self.records, index);
-        if level != Notify::None {
-            self.notify(level);
+        if level == Notify::Strong {
+            self.notify();
         }
+    }
+
+    /// The record is READY, in no list, and may be tried: see [`Dispatcher::speculative`].
+    pub(crate) fn post_speculative(&mut self, index: u32) {
+        self.dispatcher.speculative.push(&mut self.records, index);
+        self.notify();
+    }
+
+    /// Creates the record of a handler that no provider sees, and posts it.
+    pub(crate) fn post(&mut self, completion: Box<dyn Completion>, behind: Behind) {
+        let key = self.records.create(Request::post(), Some(completion));
+        self.post_completion(key.index, Notify::Strong);
+        if behind == Behind::Finished {
+            self.dispatcher.look_soon();
+        }
+    }
+
+    /// `post_completion` of what was finished when it was started. It goes ahead of what other sessions
+    /// left: the one that a handler goes on with is still in the cache.
+    pub(crate) fn post_first(&mut self, index: u32) {
+        let dispatcher = &mut self.dispatcher;
+        // Handlers of one descriptor and direction are called in the order of their operations.
+        let is_alone = self.records[index].has_the_only_result();
+        if is_alone && dispatcher.overtaken < OVERTAKERS {
+            dispatcher.overtaken += 1;
+            dispatcher.ahead += 1;
+            let behind = dispatcher.last_ahead.replace(index);
+            dispatcher.completed.insert(&mut self.records, behind, index);
+        } else {
+            dispatcher.completed.push(&mut self.records, index);
+        }
+        self.notify();
     }
 
     /// Steps 2 to 4 of `post_completion`.
-    fn notify(&mut self, level: Notify) {
+    fn notify(&mut self) {
         match self.dispatcher.notification_state() {
             NotificationState::DoNothing => {}
+            _ if self.suffices(self.dispatcher.handlers) => {}
             NotificationState::WakeupFollower => {
                 self.dispatcher.wake_follower();
             }
-            NotificationState::InterruptLeader if level == Notify::Strong => {
-                self.interrupt_any_leader();
-            }
-            NotificationState::InterruptLeader => {}
+            NotificationState::InterruptLeader => self.interrupt_any_leader(),
         }
     }
 
-    /// `notify_only_follower`: a processor has got something to wait for, and wants a leader. A leader of
-    /// the other processor takes turns if there is nobody else.
+    /// `notify_only_follower`: a processor has got something to wait for, and wants a leader. The leader of
+    /// the other processor is told if there is nobody else: it takes turns.
     pub(crate) fn notify_only_follower(&mut self) {
-        self.notify(Notify::Strong);
+        self.notify();
     }
 
-    /// Whether there are results to dispatch.
-    pub(crate) fn has_completed(&self) -> bool {
+    /// Takes a record back that is to be dispatched or tried, if it is there.
+    pub(crate) fn withdraw(&mut self, index: u32) -> bool {
+        let list = if self.records[index].is_in(Membership::Completed) {
+            &mut self.dispatcher.completed
+        } else if self.records[index].is_in(Membership::Speculative) {
+            &mut self.dispatcher.speculative
+        } else {
+            return false;
+        };
+        list.remove(&mut self.records, index);
+        true
+    }
+
+    /// A result that was taken and cannot be dispatched now: it is the next one again.
+    fn put_back(&mut self, index: u32) {
+        self.dispatcher.ahead += 1;
+        self.dispatcher.completed.insert(&mut self.records, None, index);
+    }
+
+    /// The next one to be dispatched, or tried. A speculation that is the only one is worth less than a look
+    /// at what is ready, and comes after it.
+    fn pop_completed(&mut self, has_looked: bool) -> Option<u32> {
+        let dispatcher = &mut self.dispatcher;
+        let index = if let Some(index) = dispatcher.completed.pop(&mut self.records) {
+            dispatcher.last_ahead = None;
+            if dispatcher.ahead > 0 {
+                dispatcher.ahead -= 1;
+            } else {
+                dispatcher.overtaken = 0;
+            }
+            index
+        } else if dispatcher.speculative.len() > usize::from(!has_looked) {
+            dispatcher.speculative.pop(&mut self.records)?
+        } else {
+            return None;
+        };
+        dispatcher.since_lead += 1;
+        dispatcher.taken += 1;
+        Some(index)
+    }
+
+    /// Whether there is something to dispatch, or to try.
+    pub(crate) fn has_work(&self) -> bool {
+        self.has_completed() || !self.dispatcher.speculative.is_empty()
+    }
+
+    /// Whether there are results to dispatch, or operations that are said to be ready.
+    fn has_completed(&self) -> bool {
         !self.dispatcher.completed.is_empty()
+    }
+
+    /// What was speculated on before now is tried before anything that comes.
+    fn end_speculation(&mut self) {
+        while let Some(index) = self.dispatcher.speculative.pop(&mut self.records) {
+            self.dispatcher.completed.push(&mut self.records, index);
+        }
     }
 
     /// Wakes every follower, and interrupts every leader in a caller's thread.

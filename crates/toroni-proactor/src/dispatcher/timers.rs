@@ -51,7 +51,7 @@ impl Core {
         let is_nearest = timers.nearest() == Some(deadline);
         if is_nearest && self.dispatcher.watched.is_none_or(|watched| deadline < watched) {
             // Whoever waits waits anew, and no longer than that.
-            self.notify(Notify::Strong);
+            self.notify();
         }
     }
 

@@ -13,6 +13,7 @@ use rustix::io::{Errno, dup, write};
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// See the module.
 pub(crate) struct Notification {
@@ -22,6 +23,34 @@ pub(crate) struct Notification {
     /// Where the read puts what it reads. On the heap, and alive until no read is in progress: the
     /// processor drops its strategies only then.
     bytes: Box<[u8; 64]>,
+    helper: Option<HelperThread>,
+}
+
+/// A thread of the C library that is busy with the read of a notification descriptor for as long as this
+/// lives. It has 20 of them for all asynchronous I/O of the process.
+pub(crate) struct HelperThread(());
+
+/// How many are busy so.
+static HELPERS: AtomicUsize = AtomicUsize::new(0);
+
+impl HelperThread {
+    /// The others are for operations.
+    pub(crate) const MOST: usize = 16;
+
+    /// Occupies one; `EUSERS` if there are [`HelperThread::MOST`].
+    pub(crate) fn take() -> Result<Self, Errno> {
+        let more = |busy: usize| (busy < Self::MOST).then_some(busy + 1);
+        match HELPERS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
+            Ok(_) => Ok(Self(())),
+            Err(_) => Err(Errno::USERS),
+        }
+    }
+}
+
+impl Drop for HelperThread {
+    fn drop(&mut self) {
+        HELPERS.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Notification {
@@ -40,9 +69,15 @@ impl Notification {
         Self::new(InterruptChoice::Eventfd, reading, writing)
     }
 
+    /// With reads that occupy a thread of the C library.
+    pub(crate) fn occupying(mut self, helper: HelperThread) -> Self {
+        self.helper = Some(helper);
+        self
+    }
+
     fn new(choice: InterruptChoice, reading: OwnedFd, writing: OwnedFd) -> Result<Self, Errno> {
         let reading = Arc::new(Descriptor::new(reading)?);
-        Ok(Self { choice, reading, writing, bytes: Box::new([0; 64]) })
+        Ok(Self { choice, reading, writing, bytes: Box::new([0; 64]), helper: None })
     }
 }
 

@@ -2,15 +2,20 @@
 //! its wait. All methods are called under the proactor's lock; the processor calls `interrupt` once for
 //! each wait at most, and not for a leader that is awake.
 
+mod condition;
 mod descriptor;
+mod insistent;
 mod signal;
 
-pub(crate) use descriptor::Notification;
-pub(crate) use signal::Signal;
+pub(crate) use condition::Condition;
+pub(crate) use descriptor::{HelperThread, Notification};
+pub(crate) use insistent::{Gate, Insistent};
+pub(crate) use signal::{SPARE, Signal};
 
 use crate::record::Request;
 use crate::sys::{SignalSet, ThreadId};
 use rustix::io::Errno;
+use std::sync::Arc;
 
 /// Which interrupt strategy, as a wait strategy is asked for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +26,8 @@ pub(crate) enum InterruptChoice {
     Signal(i32),
     /// As the pipe, with an eventfd.
     Eventfd,
+    /// What the wait strategy of completion by call waits on.
+    Callback,
 }
 
 /// What a leader has to do before it waits.
@@ -53,8 +60,24 @@ pub(crate) trait InterruptStrategy: Send {
 /// Makes any of those that need nothing of the wait strategy.
 pub(crate) fn create(wanted: InterruptChoice) -> Result<Box<dyn InterruptStrategy>, Errno> {
     Ok(match wanted {
-        InterruptChoice::Pipe => Box::new(Notification::pipe()?),
+        InterruptChoice::Pipe | InterruptChoice::Callback => Box::new(Notification::pipe()?),
         InterruptChoice::Eventfd => Box::new(Notification::eventfd()?),
         InterruptChoice::Signal(number) => Box::new(Signal::new(number)?),
+    })
+}
+
+/// As [`create`], for engines whose descriptors are read by threads of the C library, and whose waits take no
+/// mask of signals but pass a gate. `EUSERS` if too few of those threads would be left.
+pub(crate) fn create_for_aio(
+    wanted: InterruptChoice,
+    gate: &Arc<Gate>,
+) -> Result<Box<dyn InterruptStrategy>, Errno> {
+    let thread = |notification: Notification| Ok(notification.occupying(HelperThread::take()?));
+    Ok(match wanted {
+        InterruptChoice::Pipe | InterruptChoice::Callback => {
+            Box::new(thread(Notification::pipe()?)?)
+        }
+        InterruptChoice::Eventfd => Box::new(thread(Notification::eventfd()?)?),
+        InterruptChoice::Signal(number) => Box::new(Insistent::new(number, Arc::clone(gate))?),
     })
 }

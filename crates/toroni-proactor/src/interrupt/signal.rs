@@ -4,10 +4,18 @@
 //! and its system call provokes nothing, and the wake-up is lost. So it is blocked in the leader, and let
 //! through by the wait itself, which takes a mask: the kernel delivers a blocked signal the moment that
 //! the wait begins.
+//!
+//! A real-time signal is refused while the user's queue of signals is full. Then the leader gets another one,
+//! which never is.
 
 use super::{Activation, InterruptChoice, InterruptStrategy};
+use crate::mutant::mutant;
 use crate::sys::{self, SignalSet, ThreadId};
 use rustix::io::Errno;
+
+/// What a leader gets that its own signal is refused for. The kernel sends it for urgent data to who asked for
+/// that, which is rare, and ignores it by default.
+pub(crate) const SPARE: i32 = libc::SIGURG;
 
 /// See the module.
 pub(crate) struct Signal {
@@ -17,9 +25,10 @@ pub(crate) struct Signal {
 }
 
 impl Signal {
-    /// With this signal. Installs a handler that does nothing, unless a handler is installed.
+    /// With this signal. Installs handlers that do nothing, unless handlers are installed.
     pub(crate) fn new(number: i32) -> Result<Self, Errno> {
         sys::ensure_handler(number)?;
+        sys::ensure_handler(SPARE)?;
         Ok(Self { number, before: None })
     }
 }
@@ -30,12 +39,17 @@ impl InterruptStrategy for Signal {
     }
 
     fn interrupt(&mut self, leader: ThreadId) {
-        leader.signal(self.number);
+        if !leader.signal(self.number) {
+            leader.signal(SPARE);
+        }
     }
 
     fn on_leader_activated(&mut self) -> Activation {
-        let before = SignalSet::block_in_this_thread(self.number);
-        let while_waiting = before.without(self.number);
+        if mutant("signal_unblocked") {
+            return Activation::default();
+        }
+        let before = SignalSet::of(&[self.number, SPARE]).block_in_this_thread();
+        let while_waiting = before.without(self.number).without(SPARE);
         self.before = Some(before);
         Activation { while_waiting: Some(while_waiting) }
     }

@@ -3,10 +3,11 @@
 use super::{Handle, Stream};
 use crate::error::{OperationError, Refused, StartError};
 use crate::proactor::{OperationId, Proactor, take_back};
-use crate::record::{Completion, Done, Operation};
+use crate::record::{Address, Completion, Done, Operation};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 struct Connecting<F> {
@@ -34,11 +35,38 @@ where
     F: FnOnce(Result<Stream, OperationError>) + Send + 'static,
 {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    connect_to(proactor, family, Ok(Address::Internet(address)), handler)
+}
+
+/// The same for a local socket.
+pub(super) fn connect_unix<F>(
+    proactor: &Proactor,
+    path: &Path,
+    handler: F,
+) -> Result<OperationId, Refused<(), F>>
+where
+    F: FnOnce(Result<Stream, OperationError>) + Send + 'static,
+{
+    let address = SocketAddrUnix::new(path).map(|address| Address::Local(Box::new(address)));
+    connect_to(proactor, AddressFamily::UNIX, address, handler)
+}
+
+fn connect_to<F>(
+    proactor: &Proactor,
+    family: AddressFamily,
+    address: Result<Address, Errno>,
+    handler: F,
+) -> Result<OperationId, Refused<(), F>>
+where
+    F: FnOnce(Result<Stream, OperationError>) + Send + 'static,
+{
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let handle = socket_with(family, SocketType::STREAM, flags, None)
-        .and_then(|socket| Handle::of(proactor, socket).map_err(|_| Errno::BADF));
-    let handle = match handle {
-        Ok(handle) => handle,
+    let prepared = address.and_then(|address| {
+        let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+        Ok((address, Handle::of(proactor, socket).map_err(|_| Errno::BADF)?))
+    });
+    let (address, handle) = match prepared {
+        Ok(prepared) => prepared,
         Err(errno) => {
             let errno = errno.raw_os_error();
             let operation = Operation::Connect;
@@ -47,7 +75,7 @@ where
         }
     };
     let mut request = handle.request(Operation::Connect);
-    request.address = Some(address.into());
+    request.address = Some(address);
     let inner = Arc::clone(handle.inner());
     let completion = Box::new(Connecting { handle, handler });
     inner.start(request, completion).map(OperationId::new).map_err(|returned| {

@@ -4,7 +4,7 @@ use super::{Handle, Pending, handle, transfer};
 use crate::buffer::{BufResult, ReadBuffer, WriteBuffer};
 use crate::error::{Refused, SetupError};
 use crate::proactor::{OperationId, Proactor};
-use crate::record::{Done, Operation};
+use crate::record::{Address, Done, Operation, Outcome};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
@@ -87,8 +87,8 @@ impl Datagrams {
         F: FnOnce(BufResult<usize, B>) + Send + 'static,
     {
         let mut request = self.0.request(Operation::WriteDatagram);
-        request.address = to.map(Into::into);
-        transfer::send(&self.0, request, buffer, handler)
+        request.address = to.map(Address::Internet);
+        transfer::send(&self.0, request, buffer, |bytes| bytes, handler)
     }
 
     /// As [`Datagrams::read`], as a future.
@@ -115,10 +115,6 @@ impl Datagrams {
 }
 
 fn report(done: &mut Done, length: usize) -> Datagram {
-    let from = done.outcome.address.take();
-    Datagram {
-        length,
-        from: from.and_then(|address| SocketAddr::try_from(address).ok()),
-        is_truncated: done.outcome.is_truncated,
-    }
+    let Outcome { address: from, is_truncated, .. } = done.outcome;
+    Datagram { length, from, is_truncated }
 }

@@ -4,7 +4,8 @@ use super::{Handle, Pending, handle, transfer};
 use crate::buffer::{BufResult, ReadBuffer, WriteBuffer};
 use crate::error::{Refused, SetupError};
 use crate::proactor::{OperationId, Proactor};
-use crate::record::{Operation, Request};
+use crate::record::{Kind, Operation, Request};
+use rustix::io::{Errno, pread};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -22,16 +23,26 @@ impl File {
     ///
     /// # Errors
     ///
-    /// If the kernel does not say what the descriptor is.
+    /// If the descriptor has no positions, as pipes and sockets have none: `ESPIPE`. Some engines would read
+    /// it like a stream, others not at all.
     pub fn new(proactor: &Proactor, file: impl Into<OwnedFd>) -> Result<Self, SetupError> {
-        Handle::of(proactor, file.into()).map(Self)
+        let handle = Handle::of(proactor, file.into())?;
+        if handle.request(Operation::ReadFile).on().kind() != Kind::File {
+            let nothing: &mut [u8] = &mut [];
+            if pread(handle.as_fd(), nothing, 0) == Err(Errno::SPIPE) {
+                let action = "read and write it at positions (take `Stream`)";
+                return Err(SetupError::system(action)(Errno::SPIPE));
+            }
+        }
+        Ok(Self(handle))
     }
 
     /// Reads from a byte of the file on, at most as much as the buffer holds. 0 bytes are the end of it.
     ///
     /// # Errors
     ///
-    /// If it cannot be started; the buffer and the handler come back.
+    /// If it cannot be started; the buffer and the handler come back. A buffer without room is refused
+    /// ([`crate::StartError::NoRoom`]): its 0 bytes would look like the end.
     pub fn read<B, F>(
         &self,
         offset: u64,
@@ -61,7 +72,8 @@ impl File {
         B: WriteBuffer,
         F: FnOnce(BufResult<usize, B>) + Send + 'static,
     {
-        transfer::send(&self.0, self.request(Operation::WriteFile, offset), buffer, handler)
+        let request = self.request(Operation::WriteFile, offset);
+        transfer::send(&self.0, request, buffer, |bytes| bytes, handler)
     }
 
     /// As [`File::read`], as a future.

@@ -85,16 +85,12 @@ struct Accepting<F> {
 impl<F: FnOnce(Accepted) + Send + 'static> Completion for Accepting<F> {
     fn complete(self: Box<Self>, mut done: Done) {
         let Self { inner, handler } = *self;
+        let descriptor = done.raw();
         let accepted = done.result().and_then(|_| {
-            let failed = |errno| OperationError {
-                operation: Operation::Accept,
-                descriptor: done.descriptor,
-                errno,
-            };
+            let failed = |errno| OperationError { operation: Operation::Accept, descriptor, errno };
             let socket = done.outcome.accepted.take().ok_or_else(|| failed(libc::EIO))?;
             let handle = Handle::new(&inner, socket).map_err(|_| failed(libc::EIO))?;
-            let address = done.outcome.address.take();
-            Ok((Stream(handle), address.and_then(|address| SocketAddr::try_from(address).ok())))
+            Ok((Stream(handle), done.outcome.address))
         });
         handler(accepted);
     }

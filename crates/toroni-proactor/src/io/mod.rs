@@ -9,12 +9,16 @@ mod listener;
 mod pending;
 mod stream;
 mod transfer;
+mod watch;
+mod word;
 
 pub use datagram::{Datagram, Datagrams};
 pub use file::File;
 pub use listener::{Accepted, Listener};
 pub use pending::Pending;
 pub use stream::Stream;
+pub use watch::Watch;
+pub use word::Word;
 
 use crate::error::SetupError;
 use crate::inner::Inner;
@@ -28,6 +32,8 @@ use std::sync::Arc;
 pub(crate) struct Handle {
     inner: Arc<Inner>,
     descriptor: Arc<Descriptor>,
+    /// Somebody else has it, too, and goes on using it.
+    is_shared: bool,
 }
 
 impl Handle {
@@ -38,7 +44,17 @@ impl Handle {
         if descriptor.kind() == Kind::Socket {
             ioctl_fionbio(&descriptor, true).map_err(SetupError::system("make it non-blocking"))?;
         }
-        Ok(Arc::new(Self { inner: Arc::clone(inner), descriptor: Arc::new(descriptor) }))
+        Ok(Self::with(inner, descriptor, false))
+    }
+
+    /// Takes over a duplicate of what somebody else uses: it stays as it is.
+    pub(crate) fn shared(inner: &Arc<Inner>, descriptor: OwnedFd) -> Result<Arc<Self>, SetupError> {
+        let descriptor = Descriptor::new(descriptor).map_err(SetupError::system("look at it"))?;
+        Ok(Self::with(inner, descriptor, true))
+    }
+
+    fn with(inner: &Arc<Inner>, descriptor: Descriptor, is_shared: bool) -> Arc<Self> {
+        Arc::new(Self { inner: Arc::clone(inner), descriptor: Arc::new(descriptor), is_shared })
     }
 
     pub(crate) fn of(proactor: &Proactor, descriptor: OwnedFd) -> Result<Arc<Self>, SetupError> {
@@ -73,6 +89,9 @@ impl Drop for Handle {
             || !self.descriptor.is_idle(Operation::WriteStream)
         {
             self.cancel();
+        }
+        if self.is_shared {
+            self.inner.forget(&self.descriptor);
         }
     }
 }

@@ -3,28 +3,68 @@
 
 use crate::inner::Inner;
 use crate::proactor::OperationId;
+use crate::record::{Completion, Done, Key};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 /// An operation that is in progress, as a future.
 ///
-/// Dropping it cancels the operation; its buffer stays with the proactor until the kernel has let go.
+/// Dropping it cancels the operation; its buffer stays with the proactor until the kernel has let go. If the
+/// proactor is dropped first, the future is never ready.
 #[must_use = "dropping it cancels the operation"]
 pub struct Pending<T> {
-    shared: Arc<Mutex<Shared<T>>>,
-    /// To cancel it; none if it never began.
+    shared: Arc<Shared<T>>,
+    /// To cancel it; none if it never began, or is over.
     operation: Option<(OperationId, Arc<Inner>)>,
+    /// The timer that limits it.
+    limit: Option<Key>,
 }
 
-enum Shared<T> {
+/// What the future and the handler share.
+struct Shared<T>(Mutex<Progress<T>>);
+
+enum Progress<T> {
     /// Nobody waits yet.
-    InProgress,
+    Unawaited,
     /// Somebody does.
     Awaited(Waker),
     Ready(T),
     Taken,
+    /// The handler will never be called.
+    Abandoned,
+}
+
+impl<T> Shared<T> {
+    fn progress(&self) -> MutexGuard<'_, Progress<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The handler's end.
+struct Finisher<T>(Arc<Shared<T>>);
+
+impl<T> Finisher<T> {
+    fn finish(&self, value: T) {
+        let before = std::mem::replace(&mut *self.0.progress(), Progress::Ready(value));
+        if let Progress::Awaited(waker) = before {
+            waker.wake();
+        }
+    }
+}
+
+impl<T> Drop for Finisher<T> {
+    /// Without a call, the waker goes: it may hold the task that holds the future, which would hold it.
+    fn drop(&mut self) {
+        let mut progress = self.0.progress();
+        if matches!(*progress, Progress::Unawaited | Progress::Awaited(_)) {
+            let before = std::mem::replace(&mut *progress, Progress::Abandoned);
+            drop(progress);
+            drop(before);
+        }
+    }
 }
 
 impl<T: Send + 'static> Pending<T> {
@@ -35,22 +75,66 @@ impl<T: Send + 'static> Pending<T> {
         start: impl FnOnce(Box<dyn FnOnce(T) + Send>) -> Result<OperationId, R>,
         refused: impl FnOnce(R) -> T,
     ) -> Self {
-        let shared = Arc::new(Mutex::new(Shared::InProgress));
-        let finished = Arc::clone(&shared);
-        let handler = Box::new(move |value: T| {
-            let mut shared = finished.lock().unwrap_or_else(PoisonError::into_inner);
-            let before = std::mem::replace(&mut *shared, Shared::Ready(value));
-            drop(shared);
-            if let Shared::Awaited(waker) = before {
-                waker.wake();
+        let shared = Arc::new(Shared(Mutex::new(Progress::Unawaited)));
+        let finisher = Finisher(Arc::clone(&shared));
+        match start(Box::new(move |value: T| finisher.finish(value))) {
+            Ok(operation) => {
+                Self { shared, operation: Some((operation, Arc::clone(inner))), limit: None }
             }
-        });
-        match start(handler) {
-            Ok(operation) => Self { shared, operation: Some((operation, Arc::clone(inner))) },
             Err(error) => {
-                let shared = Arc::new(Mutex::new(Shared::Ready(refused(error))));
-                Self { shared, operation: None }
+                let shared = Arc::new(Shared(Mutex::new(Progress::Ready(refused(error)))));
+                Self { shared, operation: None, limit: None }
             }
+        }
+    }
+}
+
+impl<T> Pending<T> {
+    /// Cancels the operation if it is not over after so long: then its result is `ECANCELED`, with its
+    /// buffer, unless it was faster. Nothing of what was read gets lost, as it would if the future were
+    /// dropped.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use toroni_proactor::{BufResult, Proactor, Stream};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let proactor = Proactor::from_environment()?;
+    /// # let (ours, _theirs) = std::os::unix::net::UnixStream::pair()?;
+    /// # let stream = Stream::new(&proactor, ours)?;
+    /// let read = stream.read_async(vec![0; 80]).within(Duration::from_millis(10));
+    /// let BufResult(result, buffer) = proactor.block_on(read).unwrap();
+    /// assert!(result.unwrap_err().is_cancelled());
+    /// assert_eq!(buffer.len(), 80);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn within(mut self, limit: Duration) -> Self {
+        if let Some((operation, inner)) = &self.operation {
+            let completion = Expiring { operation: operation.key(), inner: Arc::clone(inner) };
+            self.forget_limit();
+            // A proactor that takes no timer is stopping, and cancels the operation itself.
+            self.limit = inner.timer_after(limit, Box::new(completion)).ok();
+        }
+        self
+    }
+
+    fn forget_limit(&self) {
+        if let (Some(limit), Some((_, inner))) = (self.limit, &self.operation) {
+            inner.cancel(limit);
+        }
+    }
+}
+
+/// Cancels an operation when its time is over.
+struct Expiring {
+    operation: Key,
+    inner: Arc<Inner>,
+}
+
+impl Completion for Expiring {
+    fn complete(self: Box<Self>, done: Done) {
+        if done.outcome.result.is_ok() {
+            self.inner.cancel(self.operation);
         }
     }
 }
@@ -60,23 +144,30 @@ impl<T> Future for Pending<T> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         let this = self.get_mut();
-        let mut shared = this.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        match std::mem::replace(&mut *shared, Shared::Taken) {
-            Shared::Ready(value) => {
+        let mut progress = this.shared.progress();
+        match std::mem::replace(&mut *progress, Progress::Taken) {
+            Progress::Ready(value) => {
+                drop(progress);
+                this.forget_limit();
                 this.operation = None;
                 Poll::Ready(value)
             }
-            Shared::InProgress | Shared::Awaited(_) => {
-                *shared = Shared::Awaited(context.waker().clone());
+            Progress::Unawaited | Progress::Awaited(_) => {
+                *progress = Progress::Awaited(context.waker().clone());
                 Poll::Pending
             }
-            Shared::Taken => panic!("a future is not polled after it was ready"),
+            Progress::Abandoned => {
+                *progress = Progress::Abandoned;
+                Poll::Pending
+            }
+            Progress::Taken => panic!("a future is not polled after it was ready"),
         }
     }
 }
 
 impl<T> Drop for Pending<T> {
     fn drop(&mut self) {
+        self.forget_limit();
         if let Some((operation, inner)) = self.operation.take() {
             inner.cancel(operation.key());
         }

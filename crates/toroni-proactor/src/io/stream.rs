@@ -9,6 +9,7 @@ use rustix::net::Shutdown as HowToShut;
 use std::io;
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
 
 /// A stream of bytes in one or both directions. Clones are the same stream.
@@ -57,12 +58,57 @@ impl Stream {
         )
     }
 
-    /// Reads what there is, at most as much as the buffer holds; waits until there is something. 0 bytes are
-    /// the end of the stream.
+    /// Connects to a local socket, by its path in the file system.
+    ///
+    /// ```
+    /// # use toroni_proactor::{Listener, Proactor, Stream};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let proactor = Proactor::from_environment()?;
+    /// # let path = std::env::temp_dir().join(format!("toroni-connect-{}", std::process::id()));
+    /// # let _ = std::fs::remove_file(&path);
+    /// let listener = Listener::new(&proactor, std::os::unix::net::UnixListener::bind(&path)?)?;
+    /// let stream = proactor.block_on(Stream::connect_unix_async(&proactor, &path)).unwrap()?;
+    /// # let _accepted = proactor.block_on(listener.accept_async()).unwrap()?;
+    /// # std::fs::remove_file(&path)?;
+    /// # drop(stream);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
-    /// If it cannot be started; the buffer and the handler come back.
+    /// If the path is too long (108 bytes), or the operation cannot be started. That nobody listens there is
+    /// a result; so is `EAGAIN`, if more wait there already than its owner lets wait.
+    pub fn connect_unix<F>(
+        proactor: &Proactor,
+        path: impl AsRef<Path>,
+        handler: F,
+    ) -> Result<OperationId, Refused<(), F>>
+    where
+        F: FnOnce(Result<Stream, OperationError>) + Send + 'static,
+    {
+        connecting::connect_unix(proactor, path.as_ref(), handler)
+    }
+
+    /// As [`Stream::connect_unix`], as a future.
+    pub fn connect_unix_async(
+        proactor: &Proactor,
+        path: impl AsRef<Path>,
+    ) -> Pending<Result<Stream, OperationError>> {
+        Pending::start(
+            proactor.inner(),
+            |handler| Self::connect_unix(proactor, path, handler),
+            |refused| Err(refused.error.of(Operation::Connect)),
+        )
+    }
+
+    /// Reads what there is, at most as much as the buffer holds; waits until there is something. 0 bytes are
+    /// the end of the stream. [`crate::Append`] puts it behind what a vector has already.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be started; the buffer and the handler come back. A buffer without room is refused
+    /// ([`crate::StartError::NoRoom`]): its 0 bytes would look like the end.
     pub fn read<B, F>(&self, buffer: B, handler: F) -> Result<OperationId, Refused<B, F>>
     where
         B: ReadBuffer,
@@ -82,7 +128,50 @@ impl Stream {
         B: WriteBuffer,
         F: FnOnce(BufResult<usize, B>) + Send + 'static,
     {
-        transfer::send(&self.0, self.0.request(Operation::WriteStream), buffer, handler)
+        let request = self.0.request(Operation::WriteStream);
+        transfer::send(&self.0, request, buffer, |bytes| bytes, handler)
+    }
+
+    /// Writes all of the buffer, in as many steps as it takes. It is one operation: writes that were started
+    /// later are done behind it, so any number may be started without waiting for each.
+    ///
+    /// After an error, or if it is cancelled, some of it may have been sent.
+    ///
+    /// ```
+    /// # use toroni_proactor::{BufResult, Proactor, Stream};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let proactor = Proactor::from_environment()?;
+    /// # let (ours, mut theirs) = std::os::unix::net::UnixStream::pair()?;
+    /// let stream = Stream::new(&proactor, ours)?;
+    /// # let reader = std::thread::spawn(move || {
+    /// #     std::io::copy(&mut theirs, &mut std::io::sink()).unwrap()
+    /// # });
+    /// // More than a socket holds.
+    /// stream.write_all(vec![7; 3_000_000], |BufResult(result, _)| result.unwrap())?;
+    /// let again = stream.clone();
+    /// let done = proactor.clone();
+    /// stream.write_all("and the end", move |BufResult(result, _)| {
+    ///     result.unwrap();
+    ///     again.shutdown(std::net::Shutdown::Write).unwrap();
+    ///     done.stop();
+    /// })?;
+    /// proactor.run();
+    /// # assert_eq!(reader.join().unwrap(), 3_000_011);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be started; the buffer and the handler come back.
+    pub fn write_all<B, F>(&self, buffer: B, handler: F) -> Result<OperationId, Refused<B, F>>
+    where
+        B: WriteBuffer,
+        F: FnOnce(BufResult<(), B>) + Send + 'static,
+    {
+        let mut request = self.0.request(Operation::WriteStream);
+        request.is_whole = true;
+        transfer::send(&self.0, request, buffer, |_| (), handler)
     }
 
     /// As [`Stream::read`], as a future.
@@ -101,6 +190,44 @@ impl Stream {
             |handler| self.write(buffer, handler),
             |refused| refused.into_result(Operation::WriteStream),
         )
+    }
+
+    /// As [`Stream::write_all`], as a future.
+    pub fn write_all_async<B: WriteBuffer>(&self, buffer: B) -> Pending<BufResult<(), B>> {
+        Pending::start(
+            self.0.inner(),
+            |handler| self.write_all(buffer, handler),
+            |refused| refused.into_result(Operation::WriteStream),
+        )
+    }
+
+    /// The address of this end.
+    ///
+    /// # Errors
+    ///
+    /// If it is no internet socket.
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        Ok(SocketAddr::try_from(rustix::net::getsockname(self.0.as_fd())?)?)
+    }
+
+    /// The address of the other end.
+    ///
+    /// # Errors
+    ///
+    /// If it is no internet socket, or no longer connected.
+    pub fn peer_address(&self) -> io::Result<SocketAddr> {
+        let peer = rustix::net::getpeername(self.0.as_fd())?;
+        Ok(SocketAddr::try_from(peer.ok_or(rustix::io::Errno::AFNOSUPPORT)?)?)
+    }
+
+    /// Whether small writes are sent at once, and not collected while earlier ones are unconfirmed
+    /// (`TCP_NODELAY`). They are collected unless this is set.
+    ///
+    /// # Errors
+    ///
+    /// If it is no TCP socket.
+    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
+        Ok(rustix::net::sockopt::set_tcp_nodelay(self.0.as_fd(), nodelay)?)
     }
 
     /// Ends one direction, or both.

@@ -3,9 +3,9 @@
 
 use super::Handle;
 use crate::buffer::{BufResult, ReadBuffer, WriteBuffer};
-use crate::error::Refused;
+use crate::error::{Refused, StartError};
 use crate::proactor::{OperationId, take_back};
-use crate::record::{Completion, Done, Memory, Request};
+use crate::record::{Completion, Done, Memory, Operation, Request};
 
 /// Turns what came out into what the handler is given.
 type Report<T> = fn(&mut Done, usize) -> T;
@@ -16,12 +16,13 @@ struct Filling<B, T, F> {
     report: Report<T>,
 }
 
-struct Sending<B, F> {
+struct Sending<B, T, F> {
     buffer: B,
     handler: F,
+    report: fn(usize) -> T,
 }
 
-/// Starts an operation that fills a buffer.
+/// Starts an operation that fills a buffer. One of bytes needs room for some: none would look like the end.
 pub(super) fn fill<B, T, F>(
     handle: &Handle,
     mut request: Request,
@@ -36,6 +37,11 @@ where
 {
     let mut completion = Box::new(Filling { buffer, handler, report });
     let (pointer, length) = completion.buffer.target();
+    if length == 0 && request.operation != Operation::ReadDatagram {
+        let Filling { buffer, handler, .. } = *completion;
+        let error = StartError::NoRoom { operation: request.operation };
+        return Err(Refused { error, buffer, handler });
+    }
     // SAFETY: the buffer is in the completion, which the record owns until the operation is over; its
     // bytes do not move with it (`ReadBuffer`), and nobody touches it there.
     request.memory = unsafe { Memory::to_fill(pointer, length) };
@@ -46,22 +52,24 @@ where
 }
 
 /// Starts an operation that sends a buffer.
-pub(super) fn send<B, F>(
+pub(super) fn send<B, T, F>(
     handle: &Handle,
     mut request: Request,
     buffer: B,
+    report: fn(usize) -> T,
     handler: F,
 ) -> Result<OperationId, Refused<B, F>>
 where
     B: WriteBuffer,
-    F: FnOnce(BufResult<usize, B>) + Send + 'static,
+    T: 'static,
+    F: FnOnce(BufResult<T, B>) + Send + 'static,
 {
-    let completion = Box::new(Sending { buffer, handler });
+    let completion = Box::new(Sending { buffer, handler, report });
     let (pointer, length) = completion.buffer.source();
     // SAFETY: as above, by `WriteBuffer`.
     request.memory = unsafe { Memory::to_send(pointer, length) };
     handle.inner().start(request, completion).map(OperationId::new).map_err(|returned| {
-        let (error, Sending { buffer, handler }) = take_back::<Sending<B, F>>(returned);
+        let (error, Sending { buffer, handler, .. }) = take_back::<Sending<B, T, F>>(returned);
         Refused { error, buffer, handler }
     })
 }
@@ -83,13 +91,14 @@ where
     }
 }
 
-impl<B, F> Completion for Sending<B, F>
+impl<B, T, F> Completion for Sending<B, T, F>
 where
     B: WriteBuffer,
-    F: FnOnce(BufResult<usize, B>) + Send + 'static,
+    T: 'static,
+    F: FnOnce(BufResult<T, B>) + Send + 'static,
 {
     fn complete(self: Box<Self>, done: Done) {
-        let Self { buffer, handler } = *self;
-        handler(BufResult(done.result(), buffer));
+        let Self { buffer, handler, report } = *self;
+        handler(BufResult(done.result().map(report), buffer));
     }
 }

@@ -3,15 +3,18 @@
 use crate::core::Core;
 use crate::dispatcher::Notify;
 use crate::provider::Cancel;
-use crate::record::{Key, Operation, Outcome, Record, State};
-use std::os::fd::RawFd;
+use crate::record::{Descriptor, Key, Operation, Outcome, Record, State};
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 impl Core {
     /// Cancels all operations of a descriptor. How many were asked to end.
-    pub(crate) fn cancel_aio(&mut self, descriptor: RawFd) -> usize {
-        let on_it =
-            |record: &Record| !record.is_internal() && record.request.raw() == Some(descriptor);
-        (0..self.processors.len()).map(|which| self.cancel_where(which, on_it)).sum()
+    pub(crate) fn cancel_aio(&mut self, descriptor: &Descriptor) -> usize {
+        let number = Some(descriptor.as_raw_fd());
+        let on_it = |record: &Record| !record.is_internal() && record.request.raw() == number;
+        let processors = 0..self.processors.len();
+        let cancelled: usize = processors.map(|which| self.cancel_where(which, on_it)).sum();
+        // Most have none, and looking for them takes a walk over all records.
+        if descriptor.has_ready() { cancelled + self.cancel_ready_where(on_it) } else { cancelled }
     }
 
     /// Cancels all operations, of all processors.
@@ -19,11 +22,13 @@ impl Core {
         for which in 0..self.processors.len() {
             self.cancel_where(which, |record| !record.is_internal());
         }
+        self.cancel_ready_where(|_| true);
     }
 
     /// Cancels all operations of a processor, and the read of its interrupt strategy.
     pub(super) fn cancel_everything_of(&mut self, which: usize) {
         self.cancel_where(which, |_| true);
+        self.cancel_ready_where(|record| record.processor == which);
     }
 
     /// Cancels one operation or timer. Whether it was asked to end: it may already be over.
@@ -33,10 +38,16 @@ impl Core {
         match (record.state(), record.request.operation) {
             (State::Deferred, _) => self.cancel_deferred(which, key.index),
             (State::Started, _) if !record.is_cancelled => self.cancel_started(which, key.index),
+            (State::Ready, _) if !record.is_cancelled => self.cancel_ready(key.index),
             (State::Initialized, Operation::Timer) => self.cancel_timer(key.index),
             _ => return false,
         }
         true
+    }
+
+    /// No provider is to hear of a descriptor any more, whose operations have been cancelled.
+    pub(crate) fn forget(&mut self, descriptor: BorrowedFd<'_>) {
+        self.processors.iter_mut().for_each(|processor| processor.provider.forget(descriptor));
     }
 
     fn cancel_where(&mut self, which: usize, chosen: impl Fn(&Record) -> bool) -> usize {
@@ -61,6 +72,30 @@ impl Core {
             }
         }
         cancelled
+    }
+
+    /// Those that are READY are with the dispatcher, or being tried.
+    fn cancel_ready_where(&mut self, chosen: impl Fn(&Record) -> bool) -> usize {
+        let ready = |record: &Record| record.state() == State::Ready && !record.is_cancelled;
+        let (mut cancelled, mut from) = (0, 0);
+        while self.processors.iter().any(|processor| processor.ready > 0)
+            && let Some(index) = self.records.find(from, |record| ready(record) && chosen(record))
+        {
+            self.cancel_ready(index);
+            cancelled += 1;
+            from = index + 1;
+        }
+        cancelled
+    }
+
+    fn cancel_ready(&mut self, index: u32) {
+        self.records[index].is_cancelled = true;
+        // One that is being tried is ended by who tries it.
+        if self.withdraw(index) {
+            let behind = self.leave_ready(index, Outcome::cancelled());
+            self.post_completion(index, Notify::Strong);
+            self.try_next(behind);
+        }
     }
 
     fn cancel_deferred(&mut self, which: usize, index: u32) {

@@ -6,10 +6,6 @@ use crate::lock::{Lock, Locked};
 use crate::sys::ThreadId;
 use std::time::{Duration, Instant};
 
-/// How long the end of a proactor waits for the kernel to let go of its operations. Then they are leaked:
-/// what the kernel may still write to is never freed.
-const PATIENCE: Duration = Duration::from_secs(10);
-
 /// Leads a dedicated processor until the proactor is closed and the engine has nothing left to do.
 pub(crate) fn run_dedicated(lock: &Lock, which: usize) {
     let mut locked = lock.lock();
@@ -25,9 +21,11 @@ impl Locked<'_> {
     /// Cancels everything in the hands of a processor's engine, and waits until it is out of them. This
     /// thread leads, and the proactor is closing.
     pub(crate) fn drain(&mut self, which: usize) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + self.patience;
         loop {
             self.cancel_everything_of(which);
+            // An engine that cannot cancel it lets go of the read when there is something to read.
+            self.processors[which].end_internal_read();
             if self.processors[which].is_idle() || until <= Instant::now() {
                 return;
             }

@@ -9,6 +9,9 @@ use crate::record::State;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How soon an engine is asked again that had no room or no memory.
+const AGAIN: Duration = Duration::from_millis(1);
+
 impl Locked<'_> {
     /// Waits once for the operations of a processor that this thread leads, and passes the finished ones
     /// on to the dispatcher.
@@ -18,7 +21,7 @@ impl Locked<'_> {
             self.cancel_one(key);
         }
         self.start_deferred(which);
-        let has_results = self.has_completed() && !self.processors[which].is_dedicated;
+        let has_results = self.has_work() && !self.processors[which].is_dedicated;
         if self.phase != Phase::Closing {
             self.read_interrupts(which);
         }
@@ -26,6 +29,11 @@ impl Locked<'_> {
         // Step 2.
         let core = &mut **self;
         let processor = &mut core.processors[which];
+        let timeout = if processor.provider.is_prepared() {
+            timeout
+        } else {
+            Some(timeout.map_or(AGAIN, |limit| limit.min(AGAIN)))
+        };
         let wait = Arc::clone(&processor.wait);
         wait.prepare_to_wait(Started::new(&core.records, &processor.started));
         processor.set_waiting(true);
@@ -58,10 +66,14 @@ impl Core {
         }
     }
 
-    /// A finished record goes to the dispatcher, unless it is the read of the interrupt strategy.
+    /// A finished record, or one that is READY, goes to the dispatcher, unless it is the read of the
+    /// interrupt strategy.
     pub(super) fn pass_on(&mut self, which: usize, index: u32, level: Notify) {
         let record = &mut self.records[index];
-        if record.is_internal() {
+        if record.state() == State::Ready {
+            self.processors[which].ready += 1;
+            self.post_completion(index, level);
+        } else if record.is_internal() {
             record.become_(State::Initialized);
             record.is_cancelled = false;
             self.processors[which].reads_interrupts = false;
@@ -86,7 +98,7 @@ impl Core {
                 }
                 // Old interrupts: whoever sent them has been noticed.
                 Start::Finished(_) => {}
-                Start::Deferred | Start::Failed(_) => return,
+                Start::Ready | Start::Deferred | Start::Failed(_) => return,
             }
         }
     }

@@ -5,6 +5,7 @@ mod cancel_aio;
 mod dedicated;
 mod handle_aio_events;
 mod start_aio;
+mod trial;
 
 pub(crate) use dedicated::run_dedicated;
 
@@ -22,8 +23,10 @@ pub(crate) struct Processor {
     limit: usize,
     started: List,
     deferred: List,
-    /// Finished, not yet passed on: empty whenever the lock is open.
+    /// Finished, or READY, not yet passed on: empty whenever the lock is open.
     finished: List,
+    /// Operations that are READY: with the dispatcher, or being tried.
+    ready: usize,
     provider: Box<dyn Provider>,
     wait: Arc<dyn WaitStrategy>,
     interrupt: Box<dyn InterruptStrategy>,
@@ -62,6 +65,7 @@ impl Processor {
             started: List::new(Membership::Started(number)),
             deferred: List::new(Membership::Deferred(number)),
             finished: List::new(Membership::Finished(number)),
+            ready: 0,
             provider: engine.provider,
             wait: engine.wait,
             interrupt: engine.interrupt,
@@ -80,7 +84,7 @@ impl Processor {
     /// Whether a thread in `handle_events` may lead it: it has no leader, something to wait for, and is
     /// not dedicated.
     pub(crate) fn wants_leader(&self) -> bool {
-        self.leader.is_none() && !self.is_dedicated && self.work() > 0
+        self.leader.is_none() && !self.is_dedicated && self.waits_for() > 0
     }
 
     /// Whether it has a leader.
@@ -120,17 +124,28 @@ impl Processor {
     /// `release_leadership`: by the thread that acquired it.
     pub(crate) fn release_leadership(&mut self) {
         assert!(self.leader.take().is_some(), "a leader releases its leadership");
+        self.wait.on_leader_deactivated();
         self.interrupt.on_leader_deactivated();
     }
 
-    /// Operations started and deferred, without the read of the interrupt strategy.
-    pub(crate) fn work(&self) -> usize {
-        self.in_progress() + self.deferred.len()
+    /// Operations that a leader waits for, or starts: without those that are READY, and without the read
+    /// of the interrupt strategy.
+    fn waits_for(&self) -> usize {
+        self.started.len() - usize::from(self.reads_interrupts) + self.deferred.len()
     }
 
     /// Whether nothing of any kind is in the hands of the engine.
     pub(crate) fn is_idle(&self) -> bool {
-        self.started.is_empty() && self.deferred.is_empty()
+        self.started.is_empty() && self.deferred.is_empty() && self.ready == 0
+    }
+
+    /// Makes the read of the interrupt strategy find something, if it is started. This thread leads.
+    fn end_internal_read(&mut self) {
+        if self.reads_interrupts
+            && let Some(leader) = self.leader
+        {
+            self.interrupt.interrupt(leader.thread);
+        }
     }
 
     /// `fini`, when it is idle.
@@ -143,9 +158,9 @@ impl Processor {
         self.cancellations.push(key);
     }
 
-    /// Operations started, without the read of the interrupt strategy.
+    /// Operations that are started and not over, without the read of the interrupt strategy.
     fn in_progress(&self) -> usize {
-        self.started.len() - usize::from(self.reads_interrupts)
+        self.started.len() - usize::from(self.reads_interrupts) + self.ready
     }
 
     fn is_led_by_this_thread(&self) -> bool {

@@ -13,7 +13,7 @@ impl Core {
     pub(crate) fn start_aio(&mut self, which: usize, index: u32) -> Result<(), Errno> {
         self.records[index].processor = which;
         let processor = &mut self.processors[which];
-        let had_nothing = processor.work() == 0;
+        let had_nothing = processor.waits_for() == 0;
 
         // Step 1.
         if processor.in_progress() >= processor.limit {
@@ -33,7 +33,11 @@ impl Core {
         // Step 3.
         match processor.start(&mut self.records, index) {
             // Step 4.
-            Start::Deferred => processor.defer(&mut self.records, index),
+            Start::Deferred => {
+                processor.defer(&mut self.records, index);
+                // Who waits for something else would not try again.
+                processor.interrupt_leader();
+            }
             // Step 5.
             Start::Failed(error) => {
                 self.records[index].become_(State::StartError);
@@ -43,6 +47,11 @@ impl Core {
             Start::Finished(outcome) => {
                 self.records[index].finish(outcome);
                 self.post_completion(index, Notify::Strong);
+                return Ok(());
+            }
+            // Not in the paper, whose leader tries under the lock.
+            Start::Ready => {
+                self.become_ready(which, index);
                 return Ok(());
             }
             // Step 7.
@@ -79,6 +88,7 @@ impl Core {
             processor.deferred.remove(&mut self.records, index);
             match start {
                 Start::Started => processor.add_started(&mut self.records, index),
+                Start::Ready => self.become_ready(which, index),
                 Start::Finished(outcome) => self.finish_deferred(index, outcome),
                 Start::Failed(error) => {
                     self.records[index].become_(State::StartError);
@@ -103,7 +113,7 @@ impl Core {
         if self.processors[which].is_dedicated { Notify::Strong } else { Notify::None }
     }
 
-    fn wants_a_leader(&mut self, which: usize) {
+    pub(super) fn wants_a_leader(&mut self, which: usize) {
         if self.processors[which].wants_leader() {
             self.notify_only_follower();
         }
@@ -113,24 +123,16 @@ impl Core {
 impl Processor {
     /// Asks the provider; the record's state and list are the caller's business.
     pub(super) fn start(&mut self, records: &mut Records, index: u32) -> Start {
-        let provider = &mut self.provider;
         match records[index].request.operation {
-            Operation::ReadStream => provider.start_read_stream(records, index),
-            Operation::WriteStream => provider.start_write_stream(records, index),
-            Operation::ReadFile => provider.start_read_file(records, index),
-            Operation::WriteFile => provider.start_write_file(records, index),
-            Operation::ReadDatagram => provider.start_read_dgram(records, index),
-            Operation::WriteDatagram => provider.start_write_dgram(records, index),
-            Operation::Accept => provider.start_accept(records, index),
-            Operation::Connect => provider.start_connect(records, index),
             Operation::Timer | Operation::Post => Start::Failed(Errno::INVAL),
+            _ => self.provider.start(records, index),
         }
     }
 
     /// A leader that waits already has submitted what it knew of.
     pub(super) fn submit_for_leader(&mut self) {
-        if self.is_waited_for() {
-            self.provider.submit();
+        if self.is_waited_for() && !self.provider.submit() {
+            self.interrupt_leader();
         }
     }
 

@@ -2,14 +2,18 @@
 //! single operations and makes sense of what its wait strategy saw. It knows nothing of the dispatcher,
 //! of leaders or of limits.
 
+mod attempt;
+pub(crate) mod combined;
+pub(crate) mod posix;
 mod queues;
 pub(crate) mod select;
 pub(crate) mod uring;
 
 use crate::interrupt::InterruptStrategy;
-use crate::record::{List, OperationMask, Outcome, Record, Records, Request};
+use crate::record::{List, OperationMask, Outcome, Record, Records, Request, State};
 use crate::wait::{Event, WaitStrategy};
 use rustix::io::Errno;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 /// What became of a start.
@@ -17,6 +21,8 @@ use std::sync::Arc;
 pub(crate) enum Start {
     /// In progress: a later event finishes it.
     Started,
+    /// Its descriptor may be ready: it is tried in its turn, by a thread that dispatches.
+    Ready,
     /// Started and finished at once.
     Finished(Outcome),
     /// Not now: try again later.
@@ -58,26 +64,33 @@ pub(crate) trait Provider: Send {
         None
     }
 
-    /// `start_read_stream`. The record is INITIALIZED or DEFERRED; the caller moves it.
-    fn start_read_stream(&mut self, records: &mut Records, index: u32) -> Start;
-    /// `start_write_stream`.
-    fn start_write_stream(&mut self, records: &mut Records, index: u32) -> Start;
-    /// `start_read_file`.
-    fn start_read_file(&mut self, records: &mut Records, index: u32) -> Start;
-    /// `start_write_file`.
-    fn start_write_file(&mut self, records: &mut Records, index: u32) -> Start;
-    /// `start_read_dgram`.
-    fn start_read_dgram(&mut self, records: &mut Records, index: u32) -> Start;
-    /// `start_write_dgram`.
-    fn start_write_dgram(&mut self, records: &mut Records, index: u32) -> Start;
-    /// `start_accept`.
-    fn start_accept(&mut self, records: &mut Records, index: u32) -> Start;
-    /// `start_connect`.
-    fn start_connect(&mut self, records: &mut Records, index: u32) -> Start;
+    /// Whether an operation that a handler starts is better tried in its turn than at once: then its start
+    /// gives [`Start::Ready`], if its descriptor may be ready.
+    fn speculates(&self) -> fn(&Request) -> bool {
+        |_| false
+    }
+
+    /// `start_read_stream`, `start_write_stream`, `start_read_file`, `start_write_file`, `start_read_dgram`,
+    /// `start_write_dgram`, `start_accept` and `start_connect`: the request says which. The record is
+    /// INITIALIZED or DEFERRED; the caller moves it.
+    fn start(&mut self, records: &mut Records, index: u32) -> Start;
 
     /// Hands over what was started, to an engine that collects. The leader's wait does, too; this is for
-    /// one who starts while the leader waits already.
-    fn submit(&mut self) {}
+    /// one who starts while the leader waits already. False if the engine takes not all now: then the leader
+    /// has to wait anew.
+    fn submit(&mut self) -> bool {
+        true
+    }
+
+    /// The last handle of a descriptor that others go on using is gone, and no operation on it is started:
+    /// nobody wants to hear of it any more.
+    fn forget(&mut self, _: BorrowedFd<'_>) {}
+
+    /// The leader is about to wait: whether the engine has taken all that was started. If not, the wait is
+    /// short.
+    fn is_prepared(&mut self) -> bool {
+        true
+    }
 
     /// `cancel_aio`. The record is STARTED.
     fn cancel_aio(&mut self, records: &mut Records, index: u32) -> Cancel;
@@ -85,6 +98,23 @@ pub(crate) trait Provider: Send {
     /// Finishes what the event says is, or may be, finished: the second half of the paper's
     /// `get_next_completed_result`; the first is [`WaitStrategy::next_event`].
     fn settle(&mut self, operations: &mut InProgress<'_>, event: Event);
+
+    /// How an operation is tried that [`InProgress::make_ready`] was called for: without the lock, in the
+    /// thread that took it from the dispatcher. `None` if it has to wait on.
+    fn trial(&self) -> fn(&mut Request) -> Option<Outcome> {
+        |_| None
+    }
+
+    /// An operation that was READY is over, or is about to be. Which one stood behind it, and may be
+    /// tried now.
+    fn leave(&mut self, _records: &mut Records, _index: u32) -> Option<u32> {
+        None
+    }
+
+    /// Whether an operation that was READY, and waits on, is seen by a leader only when it waits anew.
+    fn should_retrial_interrupt_leader(&self) -> bool {
+        false
+    }
 
     /// `create_wait_strategy`: the one that the provider was made with.
     fn wait_strategy(&self) -> Arc<dyn WaitStrategy>;
@@ -109,6 +139,14 @@ impl InProgress<'_> {
     pub(crate) fn finish(&mut self, index: u32, outcome: Outcome) {
         self.started.remove(self.records, index);
         self.records[index].finish(outcome);
+        self.finished.push(self.records, index);
+    }
+
+    /// A started record goes over to READY, and to those that the processor will pass on: it is tried
+    /// without the lock.
+    pub(crate) fn make_ready(&mut self, index: u32) {
+        self.started.remove(self.records, index);
+        self.records[index].become_(State::Ready);
         self.finished.push(self.records, index);
     }
 }

@@ -15,6 +15,8 @@ pub(crate) enum Membership {
     None,
     /// The dispatcher's.
     Completed,
+    /// The dispatcher's: READY as far as anybody knows.
+    Speculative,
     /// A processor's, by its number.
     Started(usize),
     /// A processor's, by its number.
@@ -32,6 +34,9 @@ enum Pair {
     Queue = 1,
 }
 
+/// The number of the second pair.
+pub(super) const QUEUE: usize = Pair::Queue as usize;
+
 /// One pair of links.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Links {
@@ -42,6 +47,11 @@ pub(crate) struct Links {
 
 impl Links {
     pub(crate) const NONE: Self = Self { previous: END, next: END, member_of: Membership::None };
+
+    /// Whether there is a record in front of this one.
+    pub(super) fn is_behind_another(&self) -> bool {
+        self.previous != END
+    }
 }
 
 /// A list.
@@ -92,6 +102,25 @@ impl List {
             self.links_mut(records, tail).next = index;
         }
         self.tail = index;
+        self.length += 1;
+    }
+
+    /// Adds a record, which must be in no such list, behind another one, or at the beginning.
+    pub(crate) fn insert(&mut self, records: &mut Records, behind: Option<u32>, index: u32) {
+        let previous = behind.unwrap_or(END);
+        let next = behind.map_or(self.head, |behind| self.links(records, behind).next);
+        let links = self.links_mut(records, index);
+        assert_eq!(links.member_of, Membership::None, "a record is in one list at a time");
+        *links = Links { previous, next, member_of: self.name };
+        match behind {
+            None => self.head = index,
+            Some(behind) => self.links_mut(records, behind).next = index,
+        }
+        if next == END {
+            self.tail = index;
+        } else {
+            self.links_mut(records, next).previous = index;
+        }
         self.length += 1;
     }
 
@@ -167,6 +196,11 @@ mod tests {
                 }
                 None if seed.is_multiple_of(5) => {
                     assert_eq!(list.pop(&mut records), (!model.is_empty()).then(|| model.remove(0)))
+                }
+                None if seed.is_multiple_of(3) => {
+                    let behind = model.get(seed as usize % 7).copied();
+                    list.insert(&mut records, behind, index);
+                    model.insert(behind.map_or(0, |_| seed as usize % 7 + 1), index);
                 }
                 None => {
                     list.push(&mut records, index);

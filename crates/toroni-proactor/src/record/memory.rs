@@ -1,6 +1,7 @@
 //! The memory of an operation's buffer, as the kernel is told of it.
 
 use std::mem::MaybeUninit;
+use std::sync::atomic::AtomicU32;
 
 /// Where a buffer is. The buffer itself belongs to the record's completion, and stays there, unmoved on
 /// the heap, until the operation is terminally complete.
@@ -29,7 +30,7 @@ impl Memory {
     /// The bytes stay where they are, and are touched through this only, until the operation that they
     /// are for is terminally complete.
     pub(crate) unsafe fn to_fill(pointer: *mut u8, length: usize) -> Self {
-        Self { pointer, length: length.min(LONGEST) }
+        Self { pointer, length }
     }
 
     /// A buffer to be sent; it is never written to.
@@ -39,7 +40,16 @@ impl Memory {
     /// The bytes stay where they are, initialised and unchanged, until the operation is terminally
     /// complete.
     pub(crate) unsafe fn to_send(pointer: *const u8, length: usize) -> Self {
-        Self { pointer: pointer.cast_mut(), length: length.min(LONGEST) }
+        Self { pointer: pointer.cast_mut(), length }
+    }
+
+    /// A word that is looked at.
+    ///
+    /// # Safety
+    ///
+    /// It stays mapped until the operation is terminally complete.
+    pub(crate) unsafe fn to_watch(pointer: *const AtomicU32) -> Self {
+        Self { pointer: pointer.cast_mut().cast(), length: size_of::<AtomicU32>() }
     }
 
     /// Its address.
@@ -47,14 +57,25 @@ impl Memory {
         self.pointer
     }
 
-    /// Its length in bytes.
+    /// Its length in bytes, as far as one transfer goes.
     pub(crate) fn length(self) -> usize {
-        self.length
+        self.length.min(LONGEST)
+    }
+
+    /// Whether there is nothing to transfer.
+    pub(crate) fn is_empty(self) -> bool {
+        self.length == 0
+    }
+
+    /// The rest of it; nothing if there is no more.
+    pub(crate) fn after(self, bytes: usize) -> Self {
+        let bytes = bytes.min(self.length);
+        Self { pointer: self.pointer.wrapping_add(bytes), length: self.length - bytes }
     }
 
     /// The first of it.
     pub(crate) fn at_most(self, length: usize) -> Self {
-        Self { length: self.length.min(length), ..self }
+        Self { length: self.length().min(length), ..self }
     }
 
     /// The bytes to fill.
@@ -66,7 +87,7 @@ impl Memory {
     pub(crate) unsafe fn filling<'a>(self) -> &'a mut [MaybeUninit<u8>] {
         // SAFETY: pointer and length are of one buffer that outlives the operation (`to_fill`), and the
         // caller has it alone.
-        unsafe { std::slice::from_raw_parts_mut(self.pointer.cast(), self.length) }
+        unsafe { std::slice::from_raw_parts_mut(self.pointer.cast(), self.length()) }
     }
 
     /// The bytes to send.
@@ -77,6 +98,6 @@ impl Memory {
     pub(crate) unsafe fn sending<'a>(self) -> &'a [u8] {
         // SAFETY: pointer and length are of one initialised buffer that outlives the operation and that
         // nobody changes (`to_send`).
-        unsafe { std::slice::from_raw_parts(self.pointer, self.length) }
+        unsafe { std::slice::from_raw_parts(self.pointer, self.length()) }
     }
 }

@@ -2,6 +2,7 @@
 //! its handler; it carries everything that a start needs, because starts may be deferred, and everything
 //! that came out, because dispatching may be.
 
+mod address;
 mod descriptor;
 mod list;
 mod memory;
@@ -9,7 +10,8 @@ mod operation;
 mod records;
 mod state;
 
-pub(crate) use descriptor::{Descriptor, Kind};
+pub(crate) use address::{Address, of_peer};
+pub(crate) use descriptor::{Descriptor, Edges, Kind};
 pub(crate) use list::{List, Membership};
 pub(crate) use memory::Memory;
 pub use operation::{Operation, OperationMask};
@@ -19,8 +21,8 @@ pub(crate) use state::State;
 use crate::error::OperationError;
 use list::Links;
 use rustix::io::Errno;
-use rustix::net::SocketAddrAny;
 use std::any::Any;
+use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
@@ -49,21 +51,32 @@ impl Key {
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) operation: Operation,
-    /// None for timers and posts.
+    /// None for timers, posts and words.
     pub(crate) descriptor: Option<Arc<Descriptor>>,
     pub(crate) memory: Memory,
     /// Byte in the file; files only.
     pub(crate) offset: u64,
+    /// What a word is while it is waited at.
+    pub(crate) value: u32,
     /// Where to connect or to send.
-    pub(crate) address: Option<SocketAddrAny>,
+    pub(crate) address: Option<Address>,
     /// `connect` has been called, and its result is awaited.
     pub(crate) is_connecting: bool,
+    /// The whole buffer is to be transferred, in as many steps as it takes; what waits behind it waits.
+    pub(crate) is_whole: bool,
+    /// Bytes that were transferred in earlier steps; the memory is what is left.
+    pub(crate) moved: usize,
 }
 
 impl Request {
     /// An operation on a descriptor.
     pub(crate) fn new(operation: Operation, descriptor: Arc<Descriptor>) -> Self {
         Self { operation, descriptor: Some(descriptor), ..Self::timer() }
+    }
+
+    /// A wait at a word, for as long as it has this value.
+    pub(crate) fn word(memory: Memory, value: u32) -> Self {
+        Self { operation: Operation::WaitWord, memory, value, ..Self::timer() }
     }
 
     /// A timer.
@@ -73,9 +86,17 @@ impl Request {
             descriptor: None,
             memory: Memory::NONE,
             offset: 0,
+            value: 0,
             address: None,
             is_connecting: false,
+            is_whole: false,
+            moved: 0,
         }
+    }
+
+    /// To be worked on outside of the lock; the record keeps what others look for meanwhile.
+    pub(crate) fn lend(&mut self) -> Self {
+        Self { descriptor: self.descriptor.clone(), address: self.address.take(), ..*self }
     }
 
     /// A post.
@@ -83,9 +104,29 @@ impl Request {
         Self { operation: Operation::Post, ..Self::timer() }
     }
 
-    /// The descriptor of an operation that a provider was asked for; such have one.
+    /// A transfer has moved so many bytes. What it comes to, or `None` if there is a rest to transfer.
+    pub(crate) fn advance(&mut self, bytes: usize) -> Option<Result<usize, Errno>> {
+        if !self.is_whole {
+            return Some(Ok(bytes));
+        }
+        self.moved += bytes;
+        self.memory = self.memory.after(bytes);
+        if self.memory.is_empty() {
+            Some(Ok(self.moved))
+        } else {
+            // Nothing although there was something to move: it would be so for ever.
+            (bytes == 0).then_some(Err(Errno::IO))
+        }
+    }
+
+    /// The descriptor of an operation that a provider was asked for, and that is on one.
     pub(crate) fn on(&self) -> &Arc<Descriptor> {
-        self.descriptor.as_ref().expect("timers and posts are never given to a provider")
+        self.descriptor.as_ref().expect("only timers, posts and words have none")
+    }
+
+    /// Whether nobody waits for its descriptor in its direction; false without a descriptor.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.descriptor.as_ref().is_some_and(|descriptor| descriptor.is_idle(self.operation))
     }
 
     /// Its number.
@@ -106,7 +147,7 @@ pub(crate) struct Outcome {
     /// Bytes, or what went wrong.
     pub(crate) result: Result<usize, Errno>,
     /// Of the sender, or of the accepted peer.
-    pub(crate) address: Option<SocketAddrAny>,
+    pub(crate) address: Option<SocketAddr>,
     /// By `ACCEPT`. Closed if nobody takes it.
     pub(crate) accepted: Option<OwnedFd>,
     /// The datagram was longer than the buffer.
@@ -135,16 +176,22 @@ pub(crate) trait Completion: Any + Send {
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) operation: Operation,
-    pub(crate) descriptor: Option<RawFd>,
+    /// Held until the handler has returned, and let go of outside of the lock: closing may take long.
+    pub(crate) descriptor: Option<Arc<Descriptor>>,
     pub(crate) outcome: Outcome,
 }
 
 impl Done {
+    /// The number of its descriptor.
+    pub(crate) fn raw(&self) -> Option<RawFd> {
+        self.descriptor.as_ref().map(|descriptor| descriptor.as_raw_fd())
+    }
+
     /// Bytes, or what went wrong, as the user is told of it.
     pub(crate) fn result(&self) -> Result<usize, OperationError> {
         self.outcome.result.map_err(|errno| OperationError {
             operation: self.operation,
-            descriptor: self.descriptor,
+            descriptor: self.raw(),
             errno: errno.raw_os_error(),
         })
     }
@@ -174,14 +221,16 @@ impl Record {
     /// Goes over to another state.
     pub(crate) fn become_(&mut self, next: State) {
         assert!(self.state.may_become(next), "{:?} does not become {next:?}", self.state);
-        let waited = self.is_waiting();
-        self.state = next;
-        let Some(descriptor) = &self.request.descriptor else { return };
-        match (waited, self.is_waiting()) {
-            (false, true) => descriptor.begin(self.request.operation),
-            (true, false) => descriptor.end(self.request.operation),
-            _ => {}
+        let before = std::mem::replace(&mut self.state, next);
+        if let Some(descriptor) = &self.request.descriptor {
+            descriptor.changed(self.request.operation, before, next);
         }
+    }
+
+    /// Whether no other operation of its descriptor and direction has a result that waits for its handler.
+    pub(crate) fn has_the_only_result(&self) -> bool {
+        let descriptor = self.request.descriptor.as_ref();
+        descriptor.is_none_or(|descriptor| descriptor.results(self.request.operation) <= 1)
     }
 
     /// Finishes it with this outcome.
@@ -195,7 +244,13 @@ impl Record {
         self.completion.is_none()
     }
 
-    fn is_waiting(&self) -> bool {
-        matches!(self.state, State::Started | State::Deferred)
+    /// Whether that list, which is no queue of a provider, has it.
+    pub(crate) fn is_in(&self, list: Membership) -> bool {
+        self.links[0].member_of == list
+    }
+
+    /// Whether it stands in a provider's queue, and not at its head.
+    pub(crate) fn is_behind_another(&self) -> bool {
+        self.links[list::QUEUE].is_behind_another()
     }
 }

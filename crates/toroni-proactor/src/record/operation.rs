@@ -24,6 +24,11 @@ pub enum Operation {
     Accept,
     /// `CONNECT`: a socket to an address.
     Connect,
+    /// `WAIT_READABLE`: until a descriptor can be read; nothing is taken from it. Not in the paper.
+    WaitReadable,
+    /// `WAIT_WORD`: until a word in memory, a futex, is woken; io_uring of Linux 6.7 and newer only. Not in
+    /// the paper.
+    WaitWord,
     #[serde(skip)]
     /// A moment, post-completed when it comes. No provider is asked.
     Timer,
@@ -33,8 +38,8 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// The eight that a provider may support.
-    pub const STARTABLE: [Self; 8] = [
+    /// Those that a provider may support.
+    pub const STARTABLE: [Self; 10] = [
         Self::ReadStream,
         Self::WriteStream,
         Self::ReadFile,
@@ -43,11 +48,20 @@ impl Operation {
         Self::WriteDatagram,
         Self::Accept,
         Self::Connect,
+        Self::WaitReadable,
+        Self::WaitWord,
     ];
 
     /// Whether it waits for its descriptor to become readable, not writable.
     pub(crate) fn is_reading(self) -> bool {
-        matches!(self, Self::ReadStream | Self::ReadFile | Self::ReadDatagram | Self::Accept)
+        matches!(
+            self,
+            Self::ReadStream
+                | Self::ReadFile
+                | Self::ReadDatagram
+                | Self::Accept
+                | Self::WaitReadable
+        )
     }
 }
 
@@ -62,6 +76,8 @@ impl fmt::Display for Operation {
             Self::WriteDatagram => "WRITE_DGRAM",
             Self::Accept => "ACCEPT",
             Self::Connect => "CONNECT",
+            Self::WaitReadable => "WAIT_READABLE",
+            Self::WaitWord => "WAIT_WORD",
             Self::Timer => "TIMER",
             Self::Post => "POST",
         })
@@ -80,8 +96,8 @@ impl From<Vec<Operation>> for OperationMask {
 }
 
 impl OperationMask {
-    /// All eight.
-    pub const ALL: Self = Self(0xFF);
+    /// All that a provider may support.
+    pub const ALL: Self = Self(0x3FF);
     /// `READ_FILE` and `WRITE_FILE`.
     pub const FILES: Self =
         Self(1 << Operation::ReadFile as u16 | 1 << Operation::WriteFile as u16);
@@ -91,6 +107,12 @@ impl OperationMask {
     pub fn of(operations: &[Operation]) -> Self {
         let bits = operations.iter().map(|operation| 1 << *operation as u16);
         Self(bits.fold(0, |all, bit: u16| all | bit) & Self::ALL.0)
+    }
+
+    /// All but this one.
+    #[must_use]
+    pub const fn without(self, operation: Operation) -> Self {
+        Self(self.0 & !(1 << operation as u16))
     }
 
     /// Those in both.

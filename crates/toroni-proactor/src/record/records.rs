@@ -9,6 +9,10 @@ use std::ops::{Index, IndexMut};
 /// Records in a chunk: 2 to this power.
 const CHUNK_BITS: u32 = 7;
 
+/// What a record holds for others: the request and the outcome have descriptors, the completion what belongs
+/// to the user.
+pub(crate) type Contents = (Request, Option<Outcome>, Option<Box<dyn Completion>>);
+
 /// All records.
 pub(crate) struct Records {
     /// Chunks never move: growing copies nothing, however many records there are.
@@ -70,7 +74,7 @@ impl Records {
         record.become_(State::Completed);
         let done = Done {
             operation: record.request.operation,
-            descriptor: record.request.raw(),
+            descriptor: record.request.descriptor.take(),
             outcome: record.outcome.take().unwrap_or(Outcome::of(Ok(0))),
         };
         let completion = record.completion.take().expect("internal reads are never dispatched");
@@ -84,18 +88,24 @@ impl Records {
         (record.generation == key.generation).then_some(record)
     }
 
+    /// The first of those that are chosen, from this number on.
+    pub(crate) fn find(&self, from: u32, chosen: impl Fn(&Record) -> bool) -> Option<u32> {
+        let count = u32::try_from(self.chunks.len() << CHUNK_BITS).unwrap_or(u32::MAX);
+        (from..count).find(|index| chosen(&self[*index]))
+    }
+
     /// The name of a record.
     pub(crate) fn key(&self, index: u32) -> Key {
         Key { index, generation: self[index].generation }
     }
 
     /// Takes out what all records hold, whatever their state: at the end of the proactor.
-    pub(crate) fn take_all(&mut self) -> Vec<(Request, Option<Box<dyn Completion>>)> {
+    pub(crate) fn take_all(&mut self) -> Vec<Contents> {
         let records = self.chunks.iter_mut().flatten();
         records
             .map(|record| {
                 let request = std::mem::replace(&mut record.request, Request::timer());
-                (request, record.completion.take())
+                (request, record.outcome.take(), record.completion.take())
             })
             .collect()
     }

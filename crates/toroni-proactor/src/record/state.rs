@@ -7,6 +7,9 @@ pub(crate) enum State {
     Initialized,
     /// `STARTED`: in progress; in its processor's started list.
     Started,
+    /// In progress, and its descriptor is, or may be, ready: whoever takes it from the dispatcher tries it.
+    /// The paper has no such state, because its leader transfers under the lock.
+    Ready,
     /// `DEFERRED`: to be started later; in its processor's deferred list.
     Deferred,
     /// `RESULT_READY`: finished, the outcome is in the record.
@@ -22,11 +25,14 @@ pub(crate) enum State {
 impl State {
     /// Whether a record in this state may go over to that one.
     pub(crate) fn may_become(self, next: Self) -> bool {
-        use State::{Completed, Deferred, Initialized, Posted, ResultReady, StartError, Started};
+        use State::{
+            Completed, Deferred, Initialized, Posted, Ready, ResultReady, StartError, Started,
+        };
         match self {
             Initialized => !matches!(next, Initialized | Completed),
-            Deferred => matches!(next, Started | ResultReady | StartError),
-            Started => matches!(next, ResultReady),
+            Deferred => matches!(next, Started | Ready | ResultReady | StartError),
+            Started => matches!(next, Ready | ResultReady),
+            Ready => matches!(next, Started | ResultReady),
             // Back to the beginning goes only the reusable read of an interrupt strategy.
             ResultReady => matches!(next, Completed | Initialized),
             StartError | Posted => matches!(next, Completed),

@@ -2,7 +2,7 @@
 //! and a wait costs what is ready, not what is watched.
 //!
 //! Descriptors are added once, for both directions and edge-triggered; an operation that is started is
-//! tried at once, so no edge is missed. Unlike `/dev/poll`, adding is legal while another thread waits.
+//! tried before anybody waits for it, so no edge is missed. Unlike `/dev/poll`, adding is legal while another thread waits.
 
 use super::{Event, Readiness, Started, WaitStrategy};
 use crate::interrupt::{self, InterruptChoice, InterruptStrategy};
@@ -88,7 +88,38 @@ impl Readiness for Epoll {
         }
     }
 
+    fn unwatch(&self, descriptor: BorrowedFd<'_>) {
+        // It was added, and nobody else removes it.
+        let _ = epoll::delete(&self.epoll, descriptor);
+    }
+
     fn is_edge_triggered(&self) -> bool {
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixDatagram;
+
+    /// The kernel watches the open file, not the number: a duplicate that is closed is still reported.
+    #[test]
+    fn a_duplicate_that_is_forgotten_causes_no_events() {
+        let (original, peer) = UnixDatagram::pair().unwrap();
+        let epoll = Epoll::new().unwrap();
+        let events = || {
+            epoll.wait(Some(Duration::ZERO));
+            std::iter::from_fn(|| epoll.next_event()).count()
+        };
+        let duplicate = original.try_clone().unwrap();
+        epoll.watch(duplicate.as_fd()).unwrap();
+        events();
+        peer.send(b"x").unwrap();
+        assert_eq!(events(), 1);
+        epoll.unwatch(duplicate.as_fd());
+        drop(duplicate);
+        peer.send(b"x").unwrap();
+        assert_eq!(events(), 0);
     }
 }

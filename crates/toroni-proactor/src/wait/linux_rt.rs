@@ -43,8 +43,8 @@ impl LinuxRt {
 
     /// All signals that end a wait. They are blocked in the leader, which blocks every signal.
     fn awaited(&self) -> SignalSet {
-        let interrupt = self.interrupt_signal.get().copied().unwrap_or(self.signal);
-        SignalSet::of(&[self.signal, libc::SIGIO, interrupt])
+        let own = self.interrupt_signal.get().copied().unwrap_or(self.signal);
+        SignalSet::of(&[self.signal, libc::SIGIO, own, interrupt::SPARE])
     }
 }
 
@@ -88,7 +88,7 @@ impl WaitStrategy for LinuxRt {
                 self.interrupt_signal.get_or_init(|| number);
                 wanted
             }
-            InterruptChoice::Pipe => wanted,
+            InterruptChoice::Pipe | InterruptChoice::Callback => wanted,
         })
     }
 }
@@ -104,6 +104,10 @@ impl Readiness for LinuxRt {
             // Others take the request and never send a signal.
             _ => Err(Errno::OPNOTSUPP),
         }
+    }
+
+    fn unwatch(&self, descriptor: BorrowedFd<'_>) {
+        sys::signal_no_changes(descriptor);
     }
 
     fn is_edge_triggered(&self) -> bool {

@@ -1,14 +1,23 @@
 //! Wait strategies: the paper's *AIO_Wait_Strategy*. How the leader waits for its processor's operations,
 //! and what it saw when it woke. What an event means for an operation is the provider's business.
 
+mod callback;
 mod epoll;
 mod linux_rt;
+mod looks;
+mod mailbox;
 mod ppoll;
+mod sigwait;
+mod suspend;
 mod uring;
 
+pub(crate) use callback::Callback;
 pub(crate) use epoll::Epoll;
 pub(crate) use linux_rt::LinuxRt;
+pub(crate) use mailbox::Mailbox;
 pub(crate) use ppoll::Ppoll;
+pub(crate) use sigwait::Sigwait;
+pub(crate) use suspend::Suspend;
 pub(crate) use uring::Uring;
 
 use crate::interrupt::{InterruptChoice, InterruptStrategy};
@@ -30,8 +39,13 @@ pub(crate) enum Event {
         /// Writing will not block.
         writable: bool,
     },
-    /// Some changes were not told: any descriptor may be ready.
+    /// Some changes were not told: any descriptor may be ready, any operation over.
     Rescan,
+    /// An operation may be over, which the provider can ask for: the number of its record.
+    Check {
+        /// What a notice gave, so perhaps of a record that has another operation by now.
+        index: u32,
+    },
     /// An operation of the kernel is complete.
     Complete {
         /// As it was submitted.
@@ -58,6 +72,9 @@ pub(crate) trait WaitStrategy: Send + Sync {
     /// interrupt strategy wants a signal through.
     fn on_leader_activated(&self, while_waiting: Option<SignalSet>);
 
+    /// This thread is about to release the leadership.
+    fn on_leader_deactivated(&self) {}
+
     /// The last call before `wait`. What is started later is not in the list.
     fn prepare_to_wait(&self, started: Started<'_>);
 
@@ -80,7 +97,41 @@ pub(crate) trait Readiness: WaitStrategy {
     /// that was opened.
     fn watch(&self, descriptor: BorrowedFd<'_>) -> Result<(), Errno>;
 
+    /// The opposite, for a descriptor that is not about to be closed for good: others may have it, too, and
+    /// would cause events for ever.
+    fn unwatch(&self, _: BorrowedFd<'_>) {}
+
     /// Whether events tell of changes only: then an operation has to be tried after `watch`, and until
     /// it would block.
     fn is_edge_triggered(&self) -> bool;
 }
+
+/// A wait strategy that learns of the ends of the C library's asynchronous operations: what the POSIX
+/// provider works with.
+pub(crate) trait Noticing: WaitStrategy {
+    /// `on_aio_start`: how the C library is to tell that the operation of this record is over.
+    fn notice(&self, index: u32) -> Notice;
+
+    /// Whether a leader that already waits learns of a new operation only when it waits anew.
+    fn has_a_list(&self) -> bool {
+        false
+    }
+
+    /// An operation was started while the leader waits.
+    fn on_started(&self) {}
+}
+
+/// How the C library tells that an operation is over: the paper's `aiocb.aio_sigevent`.
+#[derive(Clone, Copy)]
+pub(crate) enum Notice {
+    /// `SIGEV_NONE`.
+    None,
+    /// `SIGEV_SIGNAL`: this signal to the process, with this value.
+    Signal { number: i32, value: usize },
+    /// `SIGEV_THREAD`: a call of this function in a thread of its own, with this value.
+    Thread { function: extern "C" fn(usize), value: usize },
+}
+
+/// A timeout of this length is as good as none. None is what a signal's handler that was installed with
+/// `SA_RESTART` would make of a wait that was interrupted.
+const FOR_EVER: Duration = Duration::from_secs(3600);

@@ -42,6 +42,10 @@ impl WaitStrategy for Ppoll {
         leader.entries.clear();
         leader.seen = 0;
         for (_, record) in started {
+            // Only the first of a queue is tried, so only it is waited for.
+            if record.is_behind_another() {
+                continue;
+            }
             let reading = record.request.operation.is_reading();
             if let Some(descriptor) = record.request.raw() {
                 leader.entries.push(PollEntry::new(descriptor, reading));

@@ -8,10 +8,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::Receiver;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use toroni_proactor::{Listener, Proactor, Stream};
+use toroni_proactor::{Config, Listener, Proactor, Stream};
 
 /// Far beyond what anything here takes: what takes longer has been lost.
 pub(crate) const LOST: Duration = Duration::from_secs(30);
+
+/// [`LOST`], or less where a mutant is switched on: then it is what is expected, and not worth so long a wait.
+pub(crate) fn lost() -> Duration {
+    let is_expected = cfg!(toroni_mutants) && std::env::var_os("TORONI_MUTANT").is_some();
+    if is_expected { Duration::from_secs(5) } else { LOST }
+}
 
 /// Any port of this machine.
 pub(crate) const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -36,7 +42,7 @@ impl Crew {
         for thread in self.threads.drain(..) {
             let started = Instant::now();
             while !thread.is_finished() {
-                assert!(started.elapsed() < LOST, "a thread does not leave");
+                assert!(started.elapsed() < lost(), "a thread does not leave");
                 thread::sleep(Duration::from_millis(1));
             }
             thread.join().unwrap();
@@ -57,10 +63,20 @@ impl Drop for Crew {
     }
 }
 
+/// The configuration of a proactor, for another one.
+pub(crate) fn same_as(proactor: &Proactor) -> Config {
+    let mut configs = proactor.effective().iter().map(|one| one.config.clone());
+    let first = configs.next().unwrap();
+    match configs.next() {
+        Some(second) => Config::two(first, second),
+        None => Config::one(first),
+    }
+}
+
 /// The next value, or the end of the test.
 #[track_caller]
 pub(crate) fn next<T>(receiver: &Receiver<T>) -> T {
-    receiver.recv_timeout(LOST).expect("comes in time")
+    receiver.recv_timeout(lost()).expect("comes in time")
 }
 
 /// Two ends of a connection: one of the proactor, one of the standard library.
@@ -68,7 +84,7 @@ pub(crate) fn stream_and_peer(proactor: &Proactor) -> (Stream, TcpStream) {
     let listener = TcpListener::bind(ANY).unwrap();
     let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     peer.set_nodelay(true).unwrap();
-    peer.set_read_timeout(Some(LOST)).unwrap();
+    peer.set_read_timeout(Some(lost())).unwrap();
     let (accepted, _) = listener.accept().unwrap();
     accepted.set_nodelay(true).unwrap();
     (Stream::new(proactor, accepted).unwrap(), peer)
@@ -133,8 +149,53 @@ pub(crate) fn open_descriptors() -> usize {
 pub(crate) fn until(mut condition: impl FnMut() -> bool) {
     let started = Instant::now();
     while !condition() {
-        assert!(started.elapsed() < LOST, "does not become true");
+        assert!(started.elapsed() < lost(), "does not become true");
         thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// When [`refuse`] does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asked {
+    Always,
+    /// If the lower half of the second argument is not 0.
+    WithSecond,
+}
+
+/// From now on, a system call answers with this error in this thread, and in those that it starts: by a filter, as
+/// containers have it.
+pub(crate) fn refuse(call: libc::c_long, asked: Asked, errno: i32) {
+    /// Of the filter's input, `struct seccomp_data`: where the second argument is.
+    const SECOND: u32 = 24 + if cfg!(target_endian = "big") { 4 } else { 0 };
+    let statement = |code: u32, yes, no, value| libc::sock_filter {
+        code: u16::try_from(code).unwrap(),
+        jt: yes,
+        jf: no,
+        k: value,
+    };
+    let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+    let equal = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+    let give = libc::BPF_RET | libc::BPF_K;
+    let mut filter = vec![
+        statement(load, 0, 0, 0),
+        statement(equal, 1, 0, u32::try_from(call).unwrap()),
+        statement(give, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    if asked == Asked::WithSecond {
+        filter.extend([
+            statement(load, 0, 0, SECOND),
+            statement(equal, 0, 1, 0),
+            statement(give, 0, 0, libc::SECCOMP_RET_ALLOW),
+        ]);
+    }
+    filter.push(statement(give, 0, 0, libc::SECCOMP_RET_ERRNO | errno.unsigned_abs()));
+    let len = u16::try_from(filter.len()).unwrap();
+    let program = libc::sock_fprog { len, filter: filter.as_mut_ptr() };
+    // SAFETY: the program is of valid statements that live through the call, which copies them.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        let mode = libc::SECCOMP_MODE_FILTER;
+        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program), 0);
     }
 }
 

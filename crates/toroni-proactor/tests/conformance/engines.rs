@@ -1,8 +1,11 @@
 //! The configurations, and that they are what they say.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use toroni_proactor::{
-    Config, InterruptType, Proactor, ProcessorConfig, ProcessorType, ProviderType, WaitType,
+    Config, InterruptType, OperationMask, Proactor, ProcessorConfig, ProcessorType, ProviderType,
+    WaitType,
 };
 
 /// A configuration, but for its flags.
@@ -17,17 +20,29 @@ pub(crate) struct Kind {
 }
 
 impl Kind {
-    /// With the flags "starts in any thread" and "a start interrupts the leader".
-    pub(crate) fn config(self, any_thread: bool, interrupts: bool) -> ProcessorConfig {
-        ProcessorConfig {
+    /// With the flags "starts in any thread" and "a start interrupts the leader", and a limit. POSIX does
+    /// files only: what is no file goes to a second processor of the same type, as the paper has it.
+    fn config(self, any_thread: bool, interrupts: bool, limit: Option<usize>) -> Config {
+        let engine = ProcessorConfig {
             processor_type: self.processor,
             provider: self.provider,
             wait: self.wait,
             interrupt: self.interrupt,
             start_in_any_thread: Some(any_thread),
             start_interrupts_leader: Some(interrupts),
+            max_operations: limit,
             ..ProcessorConfig::default()
+        };
+        if self.provider != ProviderType::Posix {
+            return Config::one(engine);
         }
+        let rest = ProcessorConfig {
+            provider: ProviderType::Select,
+            wait: WaitType::Native,
+            interrupt: InterruptType::Pipe,
+            ..engine.clone()
+        };
+        Config::two(engine, rest)
     }
 
     /// Runs a test with each setting of the flags.
@@ -38,17 +53,28 @@ impl Kind {
     /// And with a limit of operations in progress.
     pub(crate) fn each_limited(self, limit: Option<usize>, test: impl Fn(&Proactor)) {
         for (any_thread, interrupts) in [(false, false), (true, false), (true, true)] {
-            let config =
-                ProcessorConfig { max_operations: limit, ..self.config(any_thread, interrupts) };
             eprintln!("any thread {any_thread}, interrupts {interrupts}");
-            test(&Proactor::new(&Config::one(config)).unwrap());
+            let config = self.config(any_thread, interrupts, limit);
+            let _place = (self.provider == ProviderType::Posix).then(place);
+            test(&Proactor::new(&config).unwrap());
         }
     }
 }
 
+/// The C library has 20 threads for all tests of this process: few have a part in them at the same time.
+fn place() -> MutexGuard<'static, ()> {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    static PLACES: [Mutex<()>; 4] = [const { Mutex::new(()) }; 4];
+    let next = NEXT.fetch_add(1, Ordering::Relaxed) % PLACES.len();
+    PLACES[next].lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 pub(crate) fn is_what_was_asked_for(kind: Kind) {
     kind.each(|proactor| {
-        let [effective] = proactor.effective() else { panic!("one processor") };
+        let (effective, others) = proactor.effective().split_first().unwrap();
+        let is_posix = kind.provider == ProviderType::Posix;
+        assert_eq!(others.len(), usize::from(is_posix));
+        assert_eq!(effective.operations == OperationMask::FILES, is_posix);
         assert_eq!(effective.config.provider, kind.provider);
         assert_eq!(effective.config.wait, kind.wait);
         assert_eq!(effective.config.interrupt, kind.interrupt);

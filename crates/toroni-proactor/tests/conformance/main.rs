@@ -5,9 +5,13 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod engines;
+mod files;
 mod io;
 mod many;
 mod stopping;
+mod tasks;
+mod waits;
+mod wholes;
 
 use engines::Kind;
 
@@ -27,16 +31,33 @@ macro_rules! conformance {
                     half_duplex full_duplex shutdown_then_drain pipes_are_streams
                     datagrams_echo files_are_written_and_read futures_are_driven
                     reads_are_done_in_order hundreds_of_descriptors;
+                files: many_files_at_once cancelled_transfers_are_told_once
+                    transfers_beyond_the_limit transfers_outlive_their_threads
+                    a_handler_blocks_no_transfer a_proactor_is_dropped_amid_transfers
+                    what_has_no_positions_is_no_file positions_have_63_bits non_blocking_files_are_read
+                    thousands_of_transfers_at_once;
                 many: posts_from_many_threads timers_come_in_order_and_not_early
                     a_cancelled_timer_is_told an_accept_storm_beyond_the_backlog
                     leadership_is_handed_over a_thread_that_leaves_hands_over
                     operations_outlive_their_threads
-                    the_limit_defers a_handler_may_panic;
-                stopping: cancel_of_started cancel_of_deferred cancel_of_a_descriptor
+                    work_in_parts_starves_nobody a_busy_stream_starves_nobody
+                    a_busy_stream_starves_no_reader a_handler_that_blocks_holds_up_nobody
+                    a_timer_is_due_amid_long_handlers a_handler_may_handle_events the_limit_defers a_handler_may_panic;
+                stopping: cancel_of_started cancel_of_what_is_ready
+                    results_of_a_stream_stay_in_order what_became_ready_before_it_was_watched cancel_of_deferred cancel_of_a_descriptor
                     cancelled_accepts_leak_nothing failing_connects_leak_nothing
                     a_client_is_destroyed_with_operations_outstanding
                     graceful_stop_calls_every_handler immediate_stop_loses_nothing
-                    a_dropped_proactor_lets_go;
+                    a_dropped_proactor_lets_go what_nobody_took_is_closed
+                    a_slow_close_holds_up_nobody;
+                waits: descriptors_of_others_become_readable words_are_waited_for
+                    a_dropped_proactor_lets_go_of_words;
+                tasks: tasks_serve_connections a_graceful_stop_ends_tasks
+                    a_dropped_proactor_drops_its_tasks no_wake_of_a_task_is_lost a_task_may_panic
+                    operations_are_limited_in_time;
+                wholes: whole_writes_stay_whole whole_writes_of_many_threads_stay_whole a_whole_write_ends_with_its_peer
+                    whole_writes_to_pipes_and_local_sockets reads_need_room_and_may_append
+                    local_sockets_are_connected;
             );
         })*
     };
@@ -66,4 +87,30 @@ conformance! {
     uring_pipe_dedicated: Uring Native Pipe Dedicated;
     uring_signal_dedicated: Uring Native Signal Dedicated;
     uring_eventfd_dedicated: Uring Native Eventfd Dedicated;
+    combined_pipe_shared: Combined Epoll Pipe Shared;
+    combined_signal_shared: Combined Epoll Signal Shared;
+    combined_eventfd_shared: Combined Epoll Eventfd Shared;
+    combined_pipe_dedicated: Combined Epoll Pipe Dedicated;
+    combined_signal_dedicated: Combined Epoll Signal Dedicated;
+    combined_eventfd_dedicated: Combined Epoll Eventfd Dedicated;
+    posix_suspend_pipe_shared: Posix Native Pipe Shared;
+    posix_suspend_signal_shared: Posix Native Signal Shared;
+    posix_suspend_eventfd_shared: Posix Native Eventfd Shared;
+    posix_suspend_pipe_dedicated: Posix Native Pipe Dedicated;
+    posix_suspend_signal_dedicated: Posix Native Signal Dedicated;
+    posix_suspend_eventfd_dedicated: Posix Native Eventfd Dedicated;
+    posix_sigwait_pipe_shared: Posix Sigwait Pipe Shared;
+    posix_sigwait_signal_shared: Posix Sigwait Signal Shared;
+    posix_sigwait_eventfd_shared: Posix Sigwait Eventfd Shared;
+    posix_sigwait_pipe_dedicated: Posix Sigwait Pipe Dedicated;
+    posix_sigwait_signal_dedicated: Posix Sigwait Signal Dedicated;
+    posix_sigwait_eventfd_dedicated: Posix Sigwait Eventfd Dedicated;
+    posix_callback_itself_shared: Posix Callback Callback Shared;
+    posix_callback_pipe_shared: Posix Callback Pipe Shared;
+    posix_callback_signal_shared: Posix Callback Signal Shared;
+    posix_callback_eventfd_shared: Posix Callback Eventfd Shared;
+    posix_callback_itself_dedicated: Posix Callback Callback Dedicated;
+    posix_callback_pipe_dedicated: Posix Callback Pipe Dedicated;
+    posix_callback_signal_dedicated: Posix Callback Signal Dedicated;
+    posix_callback_eventfd_dedicated: Posix Callback Eventfd Dedicated;
 }

@@ -5,12 +5,15 @@ use super::common::*;
 use super::io::serve_echo;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
-use toroni_proactor::{BufResult, Datagrams, Listener, Proactor};
+use toroni_proactor::{
+    BufResult, Datagrams, Listener, Proactor, ProcessorType, Stream, WeakProactor,
+};
 
 pub(crate) fn posts_from_many_threads(kind: Kind) {
     const THREADS: usize = 8;
@@ -204,6 +207,226 @@ pub(crate) fn operations_outlive_their_threads(kind: Kind) {
                 assert!(next(&results));
             }
         }
+    });
+}
+
+/// How many times a busy stream writes.
+const WRITES: u32 = 3000;
+
+/// Each write is done at once, and its handler starts the next.
+fn write(stream: &Arc<Stream>, count: &Arc<AtomicU32>) {
+    if count.fetch_add(1, Ordering::Relaxed) < WRITES {
+        let (again, count) = (Arc::clone(stream), Arc::clone(count));
+        stream.write("x", move |_| write(&again, &count)).unwrap();
+    }
+}
+
+/// A post, behind a session that never pauses.
+pub(crate) fn a_busy_stream_starves_nobody(kind: Kind) {
+    kind.each(|proactor| {
+        let (stream, mut peer) = stream_and_peer(proactor);
+        let reader = thread::spawn(move || peer.read_to_end(&mut Vec::new()));
+        let (stream, count) = (Arc::new(stream), Arc::new(AtomicU32::new(0)));
+        write(&stream, &count);
+        until(|| {
+            proactor.handle_events(Some(Duration::from_millis(1)));
+            count.load(Ordering::Relaxed) >= 100
+        });
+        let (done, posted) = channel();
+        let (before, counted) = (count.load(Ordering::Relaxed), Arc::clone(&count));
+        let told = move || done.send(counted.load(Ordering::Relaxed) - before).unwrap();
+        proactor.post(told).unwrap();
+        until(|| {
+            proactor.handle_events(Some(Duration::from_millis(1)));
+            proactor.outstanding() == 0
+        });
+        let overtakers = next(&posted);
+        assert!(overtakers < 100, "{overtakers} writes went ahead");
+        drop(stream);
+        reader.join().unwrap().unwrap();
+    });
+}
+
+/// Handlers that take a millisecond each, and post the next, for ever as it were: the clock is looked at between
+/// them.
+pub(crate) fn a_timer_is_due_amid_long_handlers(kind: Kind) {
+    fn spin(proactor: &WeakProactor, count: &Arc<AtomicU32>) {
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_millis(1) {
+            std::hint::spin_loop();
+        }
+        if count.fetch_add(1, Ordering::Relaxed) < 200 {
+            let (again, count) = (proactor.clone(), Arc::clone(count));
+            proactor.upgrade().unwrap().post(move || spin(&again, &count)).unwrap();
+        }
+    }
+
+    kind.each(|proactor| {
+        let count = Arc::new(AtomicU32::new(0));
+        let (done, fired) = channel();
+        let counted = Arc::clone(&count);
+        let told = move |_| done.send(counted.load(Ordering::Relaxed)).unwrap();
+        let _timer = proactor.timer(Duration::from_millis(5), told).unwrap();
+        let (weak, counted) = (proactor.downgrade(), Arc::clone(&count));
+        proactor.post(move || spin(&weak, &counted)).unwrap();
+        until(|| {
+            proactor.handle_events(Some(Duration::from_millis(1)));
+            proactor.outstanding() == 0
+        });
+        let handlers = next(&fired);
+        assert!(handlers < 40, "{handlers} handlers went ahead of a timer of 5 ms");
+    });
+}
+
+/// A handler lends its thread again: it is one thread all the same.
+pub(crate) fn a_handler_may_handle_events(kind: Kind) {
+    kind.each(|proactor| {
+        let _crew = Crew::new(proactor, 2);
+        let (stream, mut peer) = stream_and_peer(proactor);
+        let stream = Arc::new(stream);
+        for _ in 0..100 {
+            let (done, results) = channel();
+            let (weak, stream) = (proactor.downgrade(), Arc::clone(&stream));
+            let block = move || {
+                let proactor = weak.upgrade().unwrap();
+                let read = proactor.block_on(stream.read_async(vec![0; 1]));
+                let BufResult(result, _) = read.expect("not stopped");
+                done.send(result).unwrap();
+            };
+            proactor.post(block).unwrap();
+            peer.write_all(b"x").unwrap();
+            assert_eq!(next(&results), Ok(1));
+        }
+    });
+}
+
+/// Short handlers need no second thread; then one does not return before the others have been called, of what it
+/// started, of what it posted, and of what comes meanwhile.
+pub(crate) fn a_handler_that_blocks_holds_up_nobody(kind: Kind) {
+    fn chain(proactor: &WeakProactor, left: u32, done: std::sync::mpsc::Sender<()>) {
+        let again = proactor.clone();
+        let next = move || match left {
+            0 => done.send(()).unwrap(),
+            _ => chain(&again, left - 1, done),
+        };
+        proactor.upgrade().unwrap().post(next).unwrap();
+    }
+
+    kind.each(|proactor| {
+        let _crew = Crew::new(proactor, 3);
+        let (stream, mut peer) = stream_and_peer(proactor);
+        let (idle, _silent) = stream_and_peer(proactor);
+        idle.read(vec![0; 1], |_| {}).unwrap();
+        let stream = Arc::new(stream);
+        for _ in 0..5 {
+            let (done, trained) = channel();
+            chain(&proactor.downgrade(), 500, done);
+            next(&trained);
+
+            let (told, heard) = channel();
+            let (release, released) = channel();
+            let (weak, again) = (proactor.downgrade(), Arc::clone(&stream));
+            let block = move || {
+                let (of_read, of_write, of_post) = (told.clone(), told.clone(), told.clone());
+                again.read(vec![0; 1], move |_| of_read.send("read").unwrap()).unwrap();
+                again.write("x", move |_| of_write.send("written").unwrap()).unwrap();
+                weak.upgrade().unwrap().post(move || of_post.send("posted").unwrap()).unwrap();
+                next(&released);
+                told.send("released").unwrap();
+            };
+            proactor.post(block).unwrap();
+            let mut done = [next(&heard), next(&heard)];
+            done.sort_unstable();
+            assert_eq!(done, ["posted", "written"]);
+            peer.write_all(b"x").unwrap();
+            assert_eq!(next(&heard), "read");
+            release.send(()).unwrap();
+            assert_eq!(next(&heard), "released");
+            peer.read_exact(&mut [0]).unwrap();
+        }
+    });
+}
+
+/// One session never pauses, and a handler of another one reads on, whose bytes are there already.
+pub(crate) fn a_busy_stream_starves_no_reader(kind: Kind) {
+    fn read(stream: &Arc<Stream>, left: u32, done: std::sync::mpsc::Sender<()>) {
+        let again = Arc::clone(stream);
+        stream
+            .read(vec![0; 1], move |BufResult(result, _)| {
+                assert_eq!(result, Ok(1));
+                match left {
+                    1 => done.send(()).unwrap(),
+                    _ => read(&again, left - 1, done),
+                }
+            })
+            .unwrap();
+    }
+
+    kind.each(|proactor| {
+        let (busy, mut its_peer) = stream_and_peer(proactor);
+        let reader = thread::spawn(move || its_peer.read_to_end(&mut Vec::new()));
+        let (stream, mut peer) = stream_and_peer(proactor);
+        peer.write_all(b"1234").unwrap();
+        let (busy, count) = (Arc::new(busy), Arc::new(AtomicU32::new(0)));
+        write(&busy, &count);
+        let (done, finished) = channel();
+        read(&Arc::new(stream), 4, done);
+        until(|| {
+            proactor.handle_events(Some(Duration::from_millis(1)));
+            finished.try_recv().is_ok()
+        });
+        let writes = count.load(Ordering::Relaxed);
+        assert!(writes < WRITES, "the reader waited until the writer had finished");
+        until(|| {
+            proactor.handle_events(Some(Duration::from_millis(1)));
+            proactor.outstanding() == 0
+        });
+        drop(busy);
+        reader.join().unwrap().unwrap();
+    });
+}
+
+/// Work that posts its next part for ever, and a future that wakes itself for ever.
+pub(crate) fn work_in_parts_starves_nobody(kind: Kind) {
+    fn work(proactor: WeakProactor, parts: Arc<AtomicU32>, done: Arc<AtomicBool>) {
+        if parts.fetch_add(1, Ordering::Relaxed) == 100_000 || done.load(Ordering::Relaxed) {
+            return;
+        }
+        let again = proactor.clone();
+        proactor.upgrade().unwrap().post_later(move || work(again, parts, done)).unwrap();
+    }
+
+    kind.each(|proactor| {
+        let (stream, mut peer) = stream_and_peer(proactor);
+        let read = || {
+            let done = Arc::new(AtomicBool::new(false));
+            let told = Arc::clone(&done);
+            stream.read(vec![0; 1], move |_| told.store(true, Ordering::Relaxed)).unwrap();
+            until(|| proactor.handle_events(Some(Duration::from_millis(1))) == 0);
+            done
+        };
+        let (done, parts) = (read(), Arc::new(AtomicU32::new(0)));
+        peer.write_all(b"1").unwrap();
+        work(proactor.downgrade(), Arc::clone(&parts), Arc::clone(&done));
+        until(|| proactor.handle_events(Some(Duration::ZERO)) == 0);
+        let parts = parts.load(Ordering::Relaxed);
+        // A leader of its own has its own time.
+        let limit = if kind.processor == ProcessorType::Shared { 10 } else { 100_000 };
+        assert!(done.load(Ordering::Relaxed) && parts <= limit, "done after {parts} parts");
+
+        let done = read();
+        peer.write_all(b"1").unwrap();
+        let mut polls = 0;
+        let yielding = std::future::poll_fn(|context| {
+            polls += 1;
+            if polls == 1_000_000 || done.load(Ordering::Relaxed) {
+                return Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        });
+        proactor.block_on(yielding).unwrap();
+        assert!(done.load(Ordering::Relaxed), "starved by a future");
     });
 }
 

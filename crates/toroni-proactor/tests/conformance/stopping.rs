@@ -2,13 +2,14 @@
 
 use super::Kind;
 use super::common::*;
+use rustix::net::{RecvFlags, SendFlags};
 use std::io::{Read, Write};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use toroni_proactor::{BufResult, Listener, Proactor, StartError, Stream};
+use toroni_proactor::{BufResult, Listener, OperationId, Proactor, StartError, Stream};
 
 pub(crate) fn cancel_of_started(kind: Kind) {
     kind.each(|proactor| {
@@ -29,6 +30,120 @@ pub(crate) fn cancel_of_started(kind: Kind) {
         stream.read(buffer, move |result| done.send(result).unwrap()).unwrap();
         peer.write_all(b"later").unwrap();
         assert_eq!(next(&results).0, Ok(5));
+    });
+}
+
+/// Both are ready when the first handler cancels the other operation: that is told of it or has read, and
+/// no byte is lost.
+pub(crate) fn cancel_of_what_is_ready(kind: Kind) {
+    kind.each(|proactor| {
+        let ends = [stream_and_peer(proactor), stream_and_peer(proactor)];
+        for _ in 0..10 {
+            let (done, results) = channel();
+            let ids: Arc<Mutex<Vec<OperationId>>> = Arc::default();
+            let started = ends.iter().map(|(stream, _)| {
+                let (done, ids, proactor) = (done.clone(), Arc::clone(&ids), proactor.clone());
+                let handler = move |result| {
+                    for id in &*ids.lock().unwrap() {
+                        proactor.cancel(*id);
+                    }
+                    done.send(result).unwrap();
+                };
+                stream.read(vec![0; 8], handler).unwrap()
+            });
+            *ids.lock().unwrap() = started.collect();
+            // Now they wait, and then there is something for both.
+            proactor.handle_events(Some(Duration::ZERO));
+            ends.iter().for_each(|(_, peer)| (&*peer).write_all(b"bytes").unwrap());
+            until(|| {
+                proactor.handle_events(Some(Duration::from_millis(1)));
+                proactor.outstanding() == 0
+            });
+            let [first, second] = [next(&results).0, next(&results).0];
+            assert_eq!(first, Ok(5));
+            if let Err(error) = &second {
+                assert!(error.is_cancelled(), "{error}");
+                let left = ends.iter().find(|(stream, _)| {
+                    let mut byte = [0; 1];
+                    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+                    rustix::net::recv(stream, &mut byte[..], flags).is_ok()
+                });
+                let (done, results) = channel();
+                let (stream, _) = left.expect("what was not read is there");
+                stream.read(vec![0; 8], move |result| done.send(result).unwrap()).unwrap();
+                until(|| proactor.handle_events(Some(Duration::from_millis(1))) > 0);
+                assert_eq!(next(&results).0, Ok(5));
+            }
+        }
+    });
+}
+
+/// The first read of a stream is cancelled when both are ready: its handler is called first nevertheless.
+pub(crate) fn results_of_a_stream_stay_in_order(kind: Kind) {
+    kind.each(|proactor| {
+        let (stream, mut peer) = stream_and_peer(proactor);
+        let (other, mut others_peer) = stream_and_peer(proactor);
+        for _ in 0..10 {
+            let (done, results) = channel();
+            let id: Arc<Mutex<Option<OperationId>>> = Arc::default();
+            let (cancelling, first) = (proactor.clone(), Arc::clone(&id));
+            let cancel = move |_| _ = cancelling.cancel(first.lock().unwrap().unwrap());
+            other.read(vec![0; 8], cancel).unwrap();
+            let started = ["first", "second"].map(|name| {
+                let done = done.clone();
+                let handler = move |result: BufResult<_, Vec<u8>>| {
+                    done.send((name, result.0)).unwrap();
+                };
+                stream.read(vec![0; 5], handler).unwrap()
+            });
+            *id.lock().unwrap() = Some(started[0]);
+            proactor.handle_events(Some(Duration::ZERO));
+            others_peer.write_all(b"x").unwrap();
+            peer.write_all(b"bytes").unwrap();
+            until(|| {
+                proactor.handle_events(Some(Duration::from_millis(1)));
+                proactor.outstanding() <= 1
+            });
+            // Where the first was faster than its cancellation, the second waits for more.
+            if proactor.outstanding() == 1 {
+                peer.write_all(b"again").unwrap();
+            }
+            until(|| {
+                proactor.handle_events(Some(Duration::from_millis(1)));
+                proactor.outstanding() == 0
+            });
+            assert_eq!([next(&results).0, next(&results).0], ["first", "second"]);
+        }
+    });
+}
+
+/// A read and a write wait for their start. Meanwhile the socket, which was full, is emptied, and nobody is
+/// told, because nobody watches it yet.
+pub(crate) fn what_became_ready_before_it_was_watched(kind: Kind) {
+    kind.each_limited(Some(2), |proactor| {
+        let _crew = Crew::new(proactor, 1);
+        let occupying = [stream_and_peer(proactor), stream_and_peer(proactor)];
+        for (stream, _) in &occupying {
+            stream.read(vec![0; 1], |_| {}).unwrap();
+        }
+        let (stream, mut peer) = stream_and_peer(proactor);
+        let piece = [0; 65536];
+        let mut filled = 0;
+        while let Ok(bytes) = rustix::net::send(&stream, &piece, SendFlags::DONTWAIT) {
+            filled += bytes;
+        }
+        let (done, results) = channel();
+        let written = done.clone();
+        stream.read(vec![0; 1], move |result| done.send(("read", result.0)).unwrap()).unwrap();
+        stream.write("x", move |result| written.send(("written", result.0)).unwrap()).unwrap();
+        let mut all = vec![0; filled];
+        peer.read_exact(&mut all).unwrap();
+        for (_, peer) in &occupying {
+            (&*peer).write_all(b"x").unwrap();
+        }
+        assert_eq!(next(&results), ("written", Ok(1)));
+        peer.write_all(b"y").unwrap();
+        assert_eq!(next(&results), ("read", Ok(1)));
     });
 }
 
@@ -263,9 +378,7 @@ pub(crate) fn immediate_stop_loses_nothing(kind: Kind) {
 /// Handlers are dropped without a call, with their buffers; peers that write later write to nobody.
 pub(crate) fn a_dropped_proactor_lets_go(kind: Kind) {
     kind.each(|other| {
-        let effective = &other.effective()[0].config;
-        let config = toroni_proactor::Config::one(effective.clone());
-        let proactor = Proactor::new(&config).unwrap();
+        let proactor = Proactor::new(&same_as(other)).unwrap();
         let held = Arc::new(());
         let (stream, mut peer) = stream_and_peer(&proactor);
         let (listener, _) = listener(&proactor);
@@ -284,5 +397,72 @@ pub(crate) fn a_dropped_proactor_lets_go(kind: Kind) {
         assert_eq!(Arc::strong_count(&held), 1, "handlers are dropped");
         let _ = peer.write_all(&[1; 4096]);
         assert!(stream.read(vec![0; 8], |_| {}).is_err(), "nobody is there to do it");
+    });
+}
+
+/// A connection that was accepted, and never handed to a handler, ends with the proactor, and not with the
+/// last handle of it.
+pub(crate) fn what_nobody_took_is_closed(kind: Kind) {
+    kind.each(|other| {
+        let proactor = Proactor::new(&same_as(other)).unwrap();
+        let (listener, address) = listener(&proactor);
+        let mut clients: Vec<_> =
+            (0..3).map(|_| std::net::TcpStream::connect_timeout(&address, LOST).unwrap()).collect();
+        // The first handler stops the proactor, so that what else is complete is not dispatched; none keeps
+        // it alive.
+        let stopping = Arc::new(Mutex::new(Some(proactor.clone())));
+        for _ in &clients {
+            let stopping = Arc::clone(&stopping);
+            let stop = move |accepted| {
+                drop(accepted);
+                if let Some(proactor) = stopping.lock().unwrap().take() {
+                    proactor.stop();
+                }
+            };
+            listener.accept(stop).unwrap();
+        }
+        proactor.run();
+        drop(proactor);
+        // Those that nobody accepted are none of the proactor's.
+        while rustix::net::accept(&listener).is_ok() {}
+        for client in &mut clients {
+            client.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            assert_eq!(client.read(&mut [0]).unwrap(), 0, "accepted, and closed");
+        }
+        drop(listener);
+    });
+}
+
+/// Closing a socket may take as long as its owner wants to linger; only the thread that closes it waits.
+pub(crate) fn a_slow_close_holds_up_nobody(kind: Kind) {
+    kind.each(|proactor| {
+        let _crew = Crew::new(proactor, 2);
+        let (stream, mut peer) = stream_and_peer(proactor);
+        // Something is unsent, and stays so.
+        let (done, results) = channel();
+        let write = stream.write_all(vec![7; 30_000_000], move |result| _ = done.send(result.0));
+        peer.read_exact(&mut [0; 1000]).unwrap();
+        proactor.cancel(write.unwrap());
+        assert!(next(&results).unwrap_err().is_cancelled());
+        let linger = Some(2 * LOST);
+        rustix::net::sockopt::set_socket_linger(&stream, linger).unwrap();
+        // The handler has the last handle, and the operation the descriptor.
+        let (closes, closing) = channel();
+        let last = Arc::new(Mutex::new(Some(stream.clone())));
+        let close = Arc::clone(&last);
+        let tell = move |_| {
+            drop(close.lock().unwrap().take());
+            closes.send(()).unwrap();
+        };
+        stream.read(vec![0; 8], tell).unwrap();
+        drop(stream);
+        peer.write_all(b"x").unwrap();
+        next(&closing);
+        for _ in 0..20 {
+            let (done, told) = channel();
+            proactor.post(move || done.send(()).unwrap()).unwrap();
+            next(&told);
+        }
+        drop(peer);
     });
 }

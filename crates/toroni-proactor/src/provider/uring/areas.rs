@@ -1,9 +1,10 @@
 //! What the kernel needs of an operation besides the buffer, at an address that does not change: the header
 //! of a datagram, and addresses.
 
-use crate::record::{Memory, Request};
+use crate::record::{Address, Request, of_peer};
 use rustix::net::SocketAddrAny;
 use rustix::net::addr::SocketAddrStorage;
+use std::net::SocketAddr;
 use std::ptr::NonNull;
 
 /// One area for each record that ever needed one, by its number. They are cached like the records.
@@ -28,9 +29,9 @@ impl Areas {
     /// place for the sender's.
     pub(super) fn header(&mut self, index: u32, request: &Request) -> *mut libc::msghdr {
         let area = self.area(index).as_ptr();
-        let has_address = !request.operation.is_reading() && request.address.is_none();
+        // Who writes to a socket that is connected names nobody.
+        let names_somebody = request.operation.is_reading() || request.address.is_some();
         let length = self.address(index, request).1;
-        let Memory { .. } = request.memory;
         // SAFETY: the area is alive, and no operation that uses it is in progress: its record is only about
         // to start. Only places are taken, no references.
         unsafe {
@@ -42,7 +43,7 @@ impl Areas {
             header.write_bytes(0, 1);
             (*header).msg_iov = &raw mut (*area).span;
             (*header).msg_iovlen = 1;
-            if !has_address {
+            if names_somebody {
                 (*header).msg_name = (&raw mut (*area).address).cast();
                 (*header).msg_namelen = length;
             }
@@ -58,11 +59,12 @@ impl Areas {
     ) -> (*mut libc::sockaddr, libc::socklen_t, *mut libc::socklen_t) {
         const ROOM: libc::socklen_t = 128;
         let area = self.area(index).as_ptr();
-        let length = request.address.as_ref().map_or(ROOM, SocketAddrAny::addr_len);
+        let wanted = request.address.as_ref().map(Address::to_any);
+        let length = wanted.as_ref().map_or(ROOM, SocketAddrAny::addr_len);
         // SAFETY: as in `header`; the address is `length` bytes long, which fit into the storage.
         unsafe {
             let address = (&raw mut (*area).address).cast::<u8>();
-            if let Some(wanted) = &request.address {
+            if let Some(wanted) = wanted {
                 address.copy_from_nonoverlapping(wanted.as_ptr().cast(), length as usize);
             }
             (*area).length = length;
@@ -71,7 +73,7 @@ impl Areas {
     }
 
     /// Who sent the datagram, and whether its end is lost. The operation is complete.
-    pub(super) fn received(&mut self, index: u32) -> (Option<SocketAddrAny>, bool) {
+    pub(super) fn received(&mut self, index: u32) -> (Option<SocketAddr>, bool) {
         let area = self.area(index).as_ptr();
         // SAFETY: the operation is complete, so the kernel writes no more; it has filled the header.
         let (length, flags) = unsafe { ((*area).header.msg_namelen, (*area).header.msg_flags) };
@@ -79,22 +81,23 @@ impl Areas {
     }
 
     /// Who was accepted. The operation is complete.
-    pub(super) fn accepted(&mut self, index: u32) -> Option<SocketAddrAny> {
+    pub(super) fn accepted(&mut self, index: u32) -> Option<SocketAddr> {
         let area = self.area(index).as_ptr();
         // SAFETY: as above.
         let length = unsafe { (*area).length };
         Self::read(area, length)
     }
 
-    fn read(area: *mut Area, length: libc::socklen_t) -> Option<SocketAddrAny> {
+    fn read(area: *mut Area, length: libc::socklen_t) -> Option<SocketAddr> {
         // A local socket without a name has no more than its family, or nothing.
         if length < 4 || length as usize > size_of::<libc::sockaddr_storage>() {
             return None;
         }
         // SAFETY: the kernel has written an address of that length, no operation is in progress any more.
-        Some(unsafe {
+        let address = unsafe {
             SocketAddrAny::read((&raw const (*area).address).cast::<SocketAddrStorage>(), length)
-        })
+        };
+        of_peer(Some(address))
     }
 
     fn area(&mut self, index: u32) -> NonNull<Area> {

@@ -7,14 +7,18 @@
 //! - The kernel promises no order among the reads of one stream, nor among its writes: one of each is
 //!   submitted at a time.
 //! - A cancelled operation may succeed nevertheless: then that is its result.
+//! - What has no room in the queue of submissions, because the kernel takes nothing for a while, stands in one of
+//!   ours: nothing ends that the kernel takes later.
 
 mod areas;
 mod ring;
 
 pub(crate) use ring::Ring;
 
+use super::attempt;
 use super::queues::Queues;
 use super::{Cancel, InProgress, Provider, Start};
+use crate::mutant::mutant;
 use crate::record::{Key, Kind, List, Operation, OperationMask, Outcome, Records, Request};
 use crate::wait::{self, Event, WaitStrategy};
 use areas::Areas;
@@ -22,11 +26,18 @@ use io_uring::types::Fd;
 use io_uring::{opcode, squeue};
 use rustix::io::Errno;
 use rustix::net::sockopt;
+use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
 /// In the number of a completion: of a poll that goes before an operation. Records are fewer.
 const POLLED: u64 = 1 << 31;
+
+/// Of a wait at a word: whoever wakes there wakes it. The kernel's `FUTEX_BITSET_MATCH_ANY`.
+const ANYBODY: u64 = 0xFFFF_FFFF;
+
+/// Of a word: 32 bits, and perhaps in memory that processes share. The kernel's `FUTEX2_SIZE_U32`.
+const SHARED_WORD: u32 = 2;
 
 /// The number of completions that nobody waits for.
 const NOBODY: u64 = u64::MAX;
@@ -40,6 +51,10 @@ pub(crate) struct Uring {
     queues: Queues,
     /// By the number of the record: it is being polled.
     polled: Vec<bool>,
+    /// What could not be submitted: the leader tries again before it waits.
+    unsubmitted: VecDeque<(Key, squeue::Entry)>,
+    /// Something else found no room since the leader waited last: what it asks for again.
+    had_no_room: bool,
     any_thread: bool,
     interrupts: bool,
 }
@@ -55,24 +70,9 @@ impl Uring {
             areas: Areas::default(),
             queues: Queues::default(),
             polled: Vec::new(),
+            unsubmitted: VecDeque::new(),
+            had_no_room: false,
         }
-    }
-
-    fn start(&mut self, records: &mut Records, index: u32) -> Start {
-        let queue = self.queue(&records[index].request);
-        if let Some(queue) = queue
-            && !queue.is_empty()
-        {
-            queue.push(records, index);
-            return Start::Started;
-        }
-        let start = self.submit_one(records, index);
-        if matches!(start, Start::Started)
-            && let Some(queue) = self.queue(&records[index].request)
-        {
-            queue.push(records, index);
-        }
-        start
     }
 
     /// The queue of a stream's operation.
@@ -83,36 +83,49 @@ impl Uring {
     }
 
     /// Takes an operation that is over out of its queue, and submits the next one.
-    fn leave_queue(&mut self, operations: &mut InProgress<'_>, index: u32) {
-        let Some(queue) = self.queue(&operations.records[index].request) else { return };
-        queue.remove(operations.records, index);
-        while let Some(next) = self.first_behind(operations, index) {
-            if matches!(self.submit_one(operations.records, next), Start::Started) {
-                return;
-            }
-            // The leader submits before it waits, so there is room soon; but not now.
-            if let Some(queue) = self.queue(&operations.records[next].request) {
-                queue.remove(operations.records, next);
-            }
-            operations.finish(next, Outcome::of(Err(Errno::NOBUFS)));
+    fn leave_queue(&mut self, records: &mut Records, index: u32) {
+        let Some(queue) = self.queue(&records[index].request) else { return };
+        queue.remove(records, index);
+        if let Some(next) = queue.first() {
+            self.submit_soon(records, next, false);
         }
     }
 
-    fn first_behind(&mut self, operations: &InProgress<'_>, index: u32) -> Option<u32> {
-        self.queue(&operations.records[index].request)?.first()
+    /// Submits an operation, or a poll for it; if there is no room now, before the leader waits.
+    fn submit_soon(&mut self, records: &Records, index: u32, polls: bool) {
+        let entry = self.entry_of(records, index, polls);
+        if !self.push(&entry) {
+            self.unsubmitted.push_back((records.key(index), entry));
+        }
     }
 
-    fn submit_one(&mut self, records: &mut Records, index: u32) -> Start {
-        let key = records.key(index);
-        let entry = self.entry(index, &records[index].request);
-        self.set_polled(index, false);
-        self.push(&entry.user_data(key.to_u64()))
+    /// Takes an operation that found no room back; whether it was one.
+    fn take_unsubmitted(&mut self, key: Key) -> bool {
+        let place = self.unsubmitted.iter().position(|(of, _)| *of == key);
+        place.and_then(|place| self.unsubmitted.remove(place)).is_some()
     }
 
-    fn push(&mut self, entry: &squeue::Entry) -> Start {
+    /// Whether there was room.
+    fn push(&mut self, entry: &squeue::Entry) -> bool {
         // SAFETY: an entry names the buffer, which the record owns until it is complete, and the area of
-        // its record, which lives as long as the provider.
-        if unsafe { self.ring.push(entry) } { Start::Started } else { Start::Deferred }
+        // its record, which lives as long as the provider. What stood among the unsubmitted is not over.
+        let has_room = unsafe { self.ring.push(entry) };
+        self.had_no_room |= !has_room;
+        has_room
+    }
+
+    /// What is submitted of an operation: itself, or a poll for it.
+    fn entry_of(&mut self, records: &Records, index: u32, polls: bool) -> squeue::Entry {
+        let request = &records[index].request;
+        self.set_polled(index, polls);
+        let number = records.key(index).to_u64();
+        if !polls {
+            return self.entry(index, request).user_data(number);
+        }
+        let events = if request.operation.is_reading() { libc::POLLIN } else { libc::POLLOUT };
+        let fd = Fd(request.raw().unwrap_or(-1));
+        let entry = opcode::PollAdd::new(fd, u32::from(events.cast_unsigned())).build();
+        entry.user_data(number | POLLED)
     }
 
     fn entry(&mut self, index: u32, request: &Request) -> squeue::Entry {
@@ -121,7 +134,7 @@ impl Uring {
         let length = u32::try_from(request.memory.length()).unwrap_or(u32::MAX);
         /// The descriptor's own position.
         const HERE: u64 = u64::MAX;
-        let is_socket = request.on().kind() == Kind::Socket;
+        let is_socket = request.descriptor.as_ref().is_some_and(|it| it.kind() == Kind::Socket);
         match request.operation {
             Operation::ReadStream if is_socket => opcode::Recv::new(fd, pointer, length).build(),
             Operation::ReadStream => opcode::Read::new(fd, pointer, length).offset(HERE).build(),
@@ -151,6 +164,13 @@ impl Uring {
                 let (address, length, _) = self.areas.address(index, request);
                 opcode::Connect::new(fd, address, length).build()
             }
+            Operation::WaitReadable => {
+                opcode::PollAdd::new(fd, u32::from(libc::POLLIN.cast_unsigned())).build()
+            }
+            Operation::WaitWord => {
+                let word = pointer.cast_const().cast::<u32>();
+                opcode::FutexWait::new(word, request.value.into(), ANYBODY, SHARED_WORD).build()
+            }
             Operation::Timer | Operation::Post => unreachable!("no provider is asked for these"),
         }
     }
@@ -167,14 +187,23 @@ impl Uring {
                 let error = sockopt::socket_error(request.fd()).and_then(|error| error);
                 return Some(Outcome::of(error.map(|()| 0)));
             }
+            if is_cancelled && !mutant("cancelled_goes_on") {
+                return Some(Outcome::cancelled());
+            }
             return self.again(records, key, false);
         }
         if result >= 0 {
-            return Some(self.success(index, operation, result));
+            return match records[index].request.advance(usize::try_from(result).unwrap_or(0)) {
+                Some(moved) => Some(self.success(index, operation, result, moved)),
+                None if is_cancelled => Some(Outcome::cancelled()),
+                None => self.again(records, key, false),
+            };
         }
         let is_internal = records[index].is_internal();
         let errno = Errno::from_raw_os_error(result.saturating_neg());
         match errno {
+            // The word was another already when the wait began: what it would have waited for has come.
+            Errno::AGAIN if operation == Operation::WaitWord => Some(Outcome::of(Ok(0))),
             // Its thread has exited. The reads of interrupts are started anew by the leader.
             Errno::CANCELED if !is_cancelled && !is_internal => {
                 self.again(records, key, was_polled || operation == Operation::Connect)
@@ -184,6 +213,10 @@ impl Uring {
                 self.again(records, key, true)
             }
             Errno::INPROGRESS | Errno::ALREADY if !is_cancelled => self.again(records, key, true),
+            // Nothing was moved, and nobody wants it tried once more. Of a local socket, EAGAIN says that its
+            // peer's backlog is full.
+            Errno::INTR | Errno::INPROGRESS | Errno::ALREADY => Some(Outcome::cancelled()),
+            Errno::AGAIN if operation != Operation::Connect => Some(Outcome::cancelled()),
             Errno::CONNABORTED if operation == Operation::Accept && !is_cancelled => {
                 self.again(records, key, false)
             }
@@ -193,29 +226,21 @@ impl Uring {
 
     /// Submits an operation once more, or a poll for it.
     fn again(&mut self, records: &mut Records, key: Key, polls: bool) -> Option<Outcome> {
-        let request = &records[key.index].request;
-        let entry = if polls {
-            let events = if request.operation.is_reading() { libc::POLLIN } else { libc::POLLOUT };
-            let fd = Fd(request.raw().unwrap_or(-1));
-            let entry = opcode::PollAdd::new(fd, u32::from(events.cast_unsigned())).build();
-            entry.user_data(key.to_u64() | POLLED)
-        } else {
-            self.entry(key.index, request).user_data(key.to_u64())
-        };
-        self.set_polled(key.index, polls);
-        match self.push(&entry) {
-            Start::Started => None,
-            // The leader submits before it waits, so there is room soon; but not now.
-            _ => Some(Outcome::of(Err(Errno::NOBUFS))),
-        }
+        self.submit_soon(records, key.index, polls);
+        None
     }
 
-    fn success(&mut self, index: u32, operation: Operation, result: i32) -> Outcome {
-        let count = usize::try_from(result).unwrap_or(0);
+    fn success(
+        &mut self,
+        index: u32,
+        operation: Operation,
+        result: i32,
+        moved: Result<usize, Errno>,
+    ) -> Outcome {
         match operation {
             Operation::ReadDatagram => {
                 let (address, is_truncated) = self.areas.received(index);
-                Outcome { address, is_truncated, ..Outcome::of(Ok(count)) }
+                Outcome { address, is_truncated, ..Outcome::of(moved) }
             }
             Operation::Accept => {
                 // SAFETY: the kernel has just made this descriptor for us, and nobody else knows of it.
@@ -223,7 +248,9 @@ impl Uring {
                 let address = self.areas.accepted(index);
                 Outcome { accepted: Some(accepted), address, ..Outcome::of(Ok(0)) }
             }
-            _ => Outcome::of(Ok(count)),
+            // The events of a poll, and a nought.
+            Operation::WaitReadable | Operation::WaitWord => Outcome::of(Ok(0)),
+            _ => Outcome::of(moved),
         }
     }
 
@@ -242,7 +269,11 @@ impl Uring {
 
 impl Provider for Uring {
     fn supported_operations(&self) -> OperationMask {
-        OperationMask::ALL
+        if self.ring.waits_for_words() {
+            OperationMask::ALL
+        } else {
+            OperationMask::ALL.without(Operation::WaitWord)
+        }
     }
 
     fn can_start_in_any_thread(&self) -> bool {
@@ -258,42 +289,41 @@ impl Provider for Uring {
         (1 << 31) - 1
     }
 
-    fn start_read_stream(&mut self, records: &mut Records, index: u32) -> Start {
-        self.start(records, index)
+    fn eager(&self) -> Option<fn(&mut Request) -> Option<Outcome>> {
+        Some(attempt::of_socket)
     }
 
-    fn start_write_stream(&mut self, records: &mut Records, index: u32) -> Start {
-        self.start(records, index)
-    }
-
-    fn start_read_file(&mut self, records: &mut Records, index: u32) -> Start {
-        self.start(records, index)
-    }
-
-    fn start_write_file(&mut self, records: &mut Records, index: u32) -> Start {
-        self.start(records, index)
-    }
-
-    fn start_read_dgram(&mut self, records: &mut Records, index: u32) -> Start {
-        self.start(records, index)
-    }
-
-    fn start_write_dgram(&mut self, records: &mut Records, index: u32) -> Start {
-        self.start(records, index)
-    }
-
-    fn start_accept(&mut self, records: &mut Records, index: u32) -> Start {
-        self.start(records, index)
-    }
-
-    fn start_connect(&mut self, records: &mut Records, index: u32) -> Start {
-        self.start(records, index)
-    }
-
-    fn submit(&mut self) {
-        if !self.ring.belongs_to_leader() {
-            self.ring.submit();
+    fn start(&mut self, records: &mut Records, index: u32) -> Start {
+        let queue = self.queue(&records[index].request);
+        if let Some(queue) = queue
+            && !queue.is_empty()
+        {
+            queue.push(records, index);
+            return Start::Started;
         }
+        let entry = self.entry_of(records, index, false);
+        if !self.push(&entry) {
+            return Start::Deferred;
+        }
+        if let Some(queue) = self.queue(&records[index].request) {
+            queue.push(records, index);
+        }
+        Start::Started
+    }
+
+    fn submit(&mut self) -> bool {
+        self.ring.belongs_to_leader() || mutant("start_not_submitted") || self.ring.submit()
+    }
+
+    fn is_prepared(&mut self) -> bool {
+        let had_no_room = std::mem::take(&mut self.had_no_room);
+        while let Some((_, entry)) = self.unsubmitted.front().cloned() {
+            if !self.push(&entry) {
+                return false;
+            }
+            self.unsubmitted.pop_front();
+        }
+        !had_no_room
     }
 
     fn cancel_aio(&mut self, records: &mut Records, index: u32) -> Cancel {
@@ -303,13 +333,14 @@ impl Provider for Uring {
             queue.remove(records, index);
             return Cancel::Finished(Outcome::cancelled());
         }
+        if self.take_unsubmitted(records.key(index)) {
+            self.leave_queue(records, index);
+            return Cancel::Finished(Outcome::cancelled());
+        }
         let mark = if self.is_polled(index) { POLLED } else { 0 };
         let target = records.key(index).to_u64() | mark;
         let entry = opcode::AsyncCancel::new(target).build().user_data(NOBODY);
-        match self.push(&entry) {
-            Start::Started => Cancel::Requested,
-            _ => Cancel::Later,
-        }
+        if self.push(&entry) { Cancel::Requested } else { Cancel::Later }
     }
 
     fn settle(&mut self, operations: &mut InProgress<'_>, event: Event) {
@@ -321,12 +352,37 @@ impl Provider for Uring {
         if operations.records.get(key).is_some()
             && let Some(outcome) = self.outcome(operations.records, key, result)
         {
-            self.leave_queue(operations, key.index);
+            self.leave_queue(operations.records, key.index);
             operations.finish(key.index, outcome);
         }
     }
 
     fn wait_strategy(&self) -> Arc<dyn WaitStrategy> {
         Arc::clone(&self.wait)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Descriptor;
+
+    /// The kernel says so of what it had begun, or of what was tried once more while it was being cancelled.
+    #[test]
+    fn what_was_cancelled_and_moved_nothing_ends_as_cancelled() {
+        let ring = Arc::new(Ring::new(false).unwrap());
+        let mut uring = Uring::new(ring, true, false);
+        let mut records = Records::new();
+        let (reader, _writer) = std::io::pipe().unwrap();
+        let on = Arc::new(Descriptor::new(reader.into()).unwrap());
+        let key = records.create(Request::new(Operation::ReadStream, on), None);
+        records[key.index].is_cancelled = true;
+        for errno in [Errno::CANCELED, Errno::INTR, Errno::AGAIN, Errno::INPROGRESS] {
+            let outcome = uring.outcome(&mut records, key, -errno.raw_os_error());
+            assert_eq!(outcome.unwrap().result, Err(Errno::CANCELED), "{errno:?}");
+        }
+        uring.set_polled(key.index, true);
+        let outcome = uring.outcome(&mut records, key, i32::from(libc::POLLIN));
+        assert_eq!(outcome.unwrap().result, Err(Errno::CANCELED), "the poll was over first");
     }
 }

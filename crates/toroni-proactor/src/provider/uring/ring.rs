@@ -1,8 +1,9 @@
 //! A ring, shared by those who start and the one who waits.
 
 use crate::sys::{SignalSet, ThreadId};
-use io_uring::{IoUring, cqueue, squeue};
+use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
 use rustix::io::Errno;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
@@ -12,6 +13,9 @@ const ENTRIES: u32 = 256;
 /// Places in the completion queue. The kernel keeps what does not fit.
 const COMPLETIONS: u32 = 4096;
 
+/// How soon a kernel is asked again that takes nothing for now.
+const AGAIN: Duration = Duration::from_millis(1);
+
 /// See the module.
 pub(crate) struct Ring {
     ring: IoUring,
@@ -20,6 +24,8 @@ pub(crate) struct Ring {
     submissions: Mutex<()>,
     /// The same for the completion queue.
     completions: Mutex<()>,
+    /// The kernel has `IORING_OP_FUTEX_WAIT`.
+    waits_for_words: bool,
     /// The thread that a ring with an owner belongs to.
     owner: OnceLock<ThreadId>,
 }
@@ -39,9 +45,13 @@ impl Ring {
             // Before Linux 5.11: waits would have no time limit.
             return Err(Errno::NOSYS);
         }
+        let mut probe = Probe::new();
+        let waits_for_words = ring.submitter().register_probe(&mut probe).is_ok()
+            && probe.is_supported(opcode::FutexWait::CODE);
         Ok(Self {
             ring,
             belongs_to_leader,
+            waits_for_words,
             submissions: Mutex::new(()),
             completions: Mutex::new(()),
             owner: OnceLock::new(),
@@ -51,6 +61,11 @@ impl Ring {
     /// Whether only the leader submits.
     pub(crate) fn belongs_to_leader(&self) -> bool {
         self.belongs_to_leader
+    }
+
+    /// Whether the kernel waits for words in memory: Linux 6.7 and newer.
+    pub(crate) fn waits_for_words(&self) -> bool {
+        self.waits_for_words
     }
 
     /// This thread leads from now on.
@@ -92,13 +107,37 @@ impl Ring {
         unsafe { self.ring.submission_shared().push(entry).is_ok() }
     }
 
-    /// Hands to the kernel what is in the queue. What it does not take now it takes at the next wait.
-    pub(crate) fn submit(&self) {
-        let _ = self.ring.submitter().submit();
+    /// Hands to the kernel what is in the queue, and lets it put what is complete where there is room now.
+    /// Whether it took all. It refuses for a while if it has no memory, or completions have no place.
+    pub(crate) fn submit(&self) -> bool {
+        self.ring.submitter().submit().is_ok() && self.queued() == 0
+    }
+
+    /// Whether something is to be submitted, or completions had no place in their queue.
+    pub(crate) fn has_rest(&self) -> bool {
+        let _alone = self.submissions.lock().expect("never panics");
+        // SAFETY: there is one view of the queue at a time, by the mutex.
+        let queue = unsafe { self.ring.submission_shared() };
+        !queue.is_empty() || queue.cq_overflow()
     }
 
     /// Submits, and waits for a completion, the end of the time, or a signal.
     pub(crate) fn wait(&self, timeout: Option<Duration>, mask: Option<&SignalSet>) {
+        // Exactly as many as there are: otherwise the kernel submits, and does not wait. If another thread
+        // submits them meanwhile, this wait ends at once, and the leader waits anew.
+        let waited = self.enter(self.queued(), timeout, mask);
+        if matches!(waited, Err(Errno::BUSY | Errno::AGAIN)) {
+            // It takes nothing for now. What is complete makes room, once it has been taken.
+            let _ = self.enter(0, Some(timeout.map_or(AGAIN, |limit| limit.min(AGAIN))), mask);
+        }
+    }
+
+    fn enter(
+        &self,
+        queued: u32,
+        timeout: Option<Duration>,
+        mask: Option<&SignalSet>,
+    ) -> Result<usize, Errno> {
         /// As the kernel has it: `struct io_uring_getevents_arg`.
         #[repr(C)]
         struct Argument {
@@ -121,11 +160,10 @@ impl Ring {
                 .map_or(0, |timespec| std::ptr::from_ref(timespec).addr() as u64),
         };
         let wanted = u32::from(timeout != Some(Duration::ZERO));
-        // Exactly as many as there are: otherwise the kernel submits, and does not wait. If another thread
-        // submits them meanwhile, this wait ends at once, and the leader waits anew.
-        let queued = self.queued();
         // SAFETY: the argument is laid out as the kernel expects, and names memory that lives here.
-        let _ = unsafe { self.ring.submitter().enter(queued, wanted, FLAGS, Some(&argument)) };
+        let entered =
+            unsafe { self.ring.submitter().enter(queued, wanted, FLAGS, Some(&argument)) };
+        entered.map_err(|error| errno(&error))
     }
 
     fn queued(&self) -> u32 {
@@ -140,6 +178,13 @@ impl Ring {
         let _alone = self.completions.lock().expect("never panics");
         // SAFETY: there is one view of the queue at a time, by the mutex.
         unsafe { self.ring.completion_shared().next() }
+    }
+}
+
+impl AsFd for Ring {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the ring has this descriptor open for as long as it lives.
+        unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
     }
 }
 

@@ -2,13 +2,51 @@
 //! the system call itself can be told not to wait; listening and connecting sockets are non-blocking
 //! since they were taken over.
 
-use crate::record::{Kind, Memory, Operation, Outcome, Request};
+use crate::record::{Address, Kind, Memory, Operation, Outcome, Request, of_peer};
+use crate::sys;
 use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, SendFlags, SocketFlags, sockopt};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Tries it: `None` if it has to wait until the descriptor is ready. Files never are not.
+///
+/// What is known to be not ready is not asked: only a descriptor whose edges are told with
+/// [`Edges::tell`](crate::record::Edges::tell) may be tried like this.
 pub(super) fn attempt(request: &mut Request) -> Option<Outcome> {
+    let reading = request.operation.is_reading();
+    let edge = request.on().edges().last(reading)?;
+    let outcome = at_once(request);
+    if outcome.is_none() {
+        request.on().edges().block(reading, edge);
+    }
+    outcome
+}
+
+/// Tries a transfer of a socket, for engines that otherwise leave transfers to the kernel.
+pub(super) fn of_socket(request: &mut Request) -> Option<Outcome> {
+    let is_transfer = matches!(
+        request.operation,
+        Operation::ReadStream
+            | Operation::WriteStream
+            | Operation::ReadDatagram
+            | Operation::WriteDatagram
+    );
+    (is_transfer && request.on().kind() == Kind::Socket).then(|| at_once(request)).flatten()
+}
+
+/// Reads from a file what is in the page cache, if that is all that was asked for.
+pub(super) fn of_cache(request: &mut Request) -> Option<Outcome> {
+    if request.operation != Operation::ReadFile {
+        return None;
+    }
+    let offset = i64::try_from(request.offset).ok()?;
+    let read = transfer(request.fd(), request.memory, true, offset, libc::RWF_NOWAIT);
+    // Less may be the end of the file, or of what is in memory: an error says nothing, too.
+    (read == Ok(request.memory.length())).then(|| Outcome::of(read))
+}
+
+/// Tries it, whatever is known.
+pub(super) fn at_once(request: &mut Request) -> Option<Outcome> {
     loop {
         let outcome = once(request);
         match outcome.result {
@@ -24,16 +62,20 @@ pub(super) fn attempt(request: &mut Request) -> Option<Outcome> {
 
 /// Tries it; what would have to wait although the descriptor cannot be waited for is `EAGAIN`.
 pub(super) fn without_waiting(request: &mut Request) -> Outcome {
-    attempt(request).unwrap_or(Outcome::of(Err(Errno::AGAIN)))
+    at_once(request).unwrap_or(Outcome::of(Err(Errno::AGAIN)))
 }
 
 fn once(request: &mut Request) -> Outcome {
     let memory = request.memory;
     match request.operation {
-        Operation::ReadStream | Operation::WriteStream => Outcome::of(stream(request)),
+        Operation::ReadStream | Operation::WriteStream => Outcome::of(match stream(request) {
+            // The rest at once, until it would have to wait.
+            Ok(bytes) => request.advance(bytes).unwrap_or(Err(Errno::INTR)),
+            error => error,
+        }),
         Operation::ReadFile => {
             // SAFETY: a read's memory is to be filled; until the operation is complete it is worked on
-            // here only: by the starter, or later under the lock by who serves its queue.
+            // here only: by the starter, or later, without the lock, by the one thread that tries it.
             let bytes = unsafe { memory.filling() };
             Outcome::of(
                 rustix::io::pread(request.fd(), bytes, request.offset).map(|(b, _)| b.len()),
@@ -50,7 +92,8 @@ fn once(request: &mut Request) -> Outcome {
             let bytes = unsafe { memory.sending() };
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
             Outcome::of(match &request.address {
-                Some(address) => net::sendto(request.fd(), bytes, flags, address),
+                Some(Address::Internet(to)) => net::sendto(request.fd(), bytes, flags, to),
+                Some(Address::Local(to)) => net::sendto(request.fd(), bytes, flags, &**to),
                 None => net::send(request.fd(), bytes, flags),
             })
         }
@@ -58,6 +101,7 @@ fn once(request: &mut Request) -> Outcome {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             match net::acceptfrom_with(request.fd(), flags) {
                 Ok((accepted, address)) => {
+                    let address = of_peer(address);
                     Outcome { accepted: Some(accepted), address, ..Outcome::of(Ok(0)) }
                 }
                 // The connection was gone before it was accepted: the next one is wanted.
@@ -66,7 +110,10 @@ fn once(request: &mut Request) -> Outcome {
             }
         }
         Operation::Connect => Outcome::of(connect(request)),
-        Operation::Timer | Operation::Post => unreachable!("no provider is asked for these"),
+        Operation::WaitReadable => Outcome::of(look(request.fd(), true).map(|()| 0)),
+        Operation::WaitWord | Operation::Timer | Operation::Post => {
+            unreachable!("this provider is not asked for these")
+        }
     }
 }
 
@@ -84,19 +131,23 @@ fn stream(request: &Request) -> Result<usize, Errno> {
             let bytes = unsafe { memory.sending() };
             net::send(fd, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
         }
-        Kind::File => transfer(fd, memory, is_reading, 0),
-        Kind::Other => match transfer(fd, memory, is_reading, libc::RWF_NOWAIT) {
+        Kind::File => transfer(fd, memory, is_reading, HERE, 0),
+        Kind::Other => match transfer(fd, memory, is_reading, HERE, libc::RWF_NOWAIT) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => blocking_if_ready(fd, memory, is_reading),
             other => other,
         },
     }
 }
 
-/// `preadv2` or `pwritev2` at the descriptor's own position.
+/// The descriptor's own position.
+const HERE: i64 = -1;
+
+/// `preadv2` or `pwritev2`.
 fn transfer(
     fd: BorrowedFd<'_>,
     memory: Memory,
     is_reading: bool,
+    offset: i64,
     flags: i32,
 ) -> Result<usize, Errno> {
     let span = libc::iovec { iov_base: memory.pointer().cast(), iov_len: memory.length() };
@@ -104,26 +155,30 @@ fn transfer(
     // says, and is worked on by this call only.
     let moved = unsafe {
         if is_reading {
-            libc::preadv2(fd.as_raw_fd(), &raw const span, 1, -1, flags)
+            libc::preadv2(fd.as_raw_fd(), &raw const span, 1, offset, flags)
         } else {
-            libc::pwritev2(fd.as_raw_fd(), &raw const span, 1, -1, flags)
+            libc::pwritev2(fd.as_raw_fd(), &raw const span, 1, offset, flags)
         }
     };
-    usize::try_from(moved).map_err(|_| {
-        let number = std::io::Error::last_os_error().raw_os_error();
-        Errno::from_raw_os_error(number.unwrap_or(libc::EIO))
-    })
+    usize::try_from(moved).map_err(|_| sys::last_error())
 }
 
 /// For what cannot be told not to wait: only if it is ready, and no more than a pipe takes at once.
 fn blocking_if_ready(fd: BorrowedFd<'_>, memory: Memory, is_reading: bool) -> Result<usize, Errno> {
+    look(fd, is_reading)?;
+    let memory = if is_reading { memory } else { memory.at_most(libc::PIPE_BUF) };
+    transfer(fd, memory, is_reading, HERE, 0)
+}
+
+/// Whether it is ready; `EAGAIN` if not.
+fn look(fd: BorrowedFd<'_>, is_reading: bool) -> Result<(), Errno> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let flags = if is_reading { PollFlags::IN } else { PollFlags::OUT };
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    if poll(&mut [PollFd::from_borrowed_fd(fd, flags)], Some(&now))? == 0 {
-        return Err(Errno::AGAIN);
+    match poll(&mut [PollFd::from_borrowed_fd(fd, flags)], Some(&now))? {
+        0 => Err(Errno::AGAIN),
+        _ => Ok(()),
     }
-    transfer(fd, if is_reading { memory } else { memory.at_most(libc::PIPE_BUF) }, is_reading, 0)
 }
 
 fn receive_datagram(request: &Request) -> Outcome {
@@ -132,7 +187,7 @@ fn receive_datagram(request: &Request) -> Outcome {
     let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
     match net::recvfrom(request.fd(), bytes, flags) {
         Ok((_, length, address)) => Outcome {
-            address,
+            address: of_peer(address),
             is_truncated: length > request.memory.length(),
             ..Outcome::of(Ok(length.min(request.memory.length())))
         },
@@ -142,8 +197,11 @@ fn receive_datagram(request: &Request) -> Outcome {
 
 fn connect(request: &mut Request) -> Result<usize, Errno> {
     if !request.is_connecting {
-        let address = request.address.as_ref().ok_or(Errno::DESTADDRREQ)?;
-        match net::connect(request.fd(), address) {
+        let connected = match request.address.as_ref().ok_or(Errno::DESTADDRREQ)? {
+            Address::Internet(address) => net::connect(request.fd(), address),
+            Address::Local(address) => net::connect(request.fd(), &**address),
+        };
+        match connected {
             Ok(()) => return Ok(0),
             // It goes on in the background, also after a signal.
             Err(error @ (Errno::INPROGRESS | Errno::INTR)) => {

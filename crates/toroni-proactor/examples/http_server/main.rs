@@ -1,0 +1,167 @@
+//! An HTTP/1.1 server of the files below a folder, for `curl`, `wrk`, `ab` and browsers.
+//!
+//! ```console
+//! $ cargo run --release -p toroni-proactor --example http_server -- target/doc --listen 127.0.0.1:8080
+//! listening on 127.0.0.1:8080
+//! combined × epoll × pipe, shared
+//! ```
+//!
+//! What does the work is the choice of whoever starts it: `TORONI_PROACTOR` names the engine, or two of them,
+//! one for the files and one for the sockets. Everything is bounded: the connections, the head of a request,
+//! the body that is read and thrown away, the memory for a file on its way, and how long a client may take.
+
+mod connection;
+mod files;
+mod request;
+mod response;
+
+use files::Site;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use toroni_proactor::{Listener, Proactor, Stream};
+
+const USAGE: &str = "\
+usage: http_server ROOT [--listen ADDRESS] [--threads NUMBER] [--connections NUMBER]
+  ROOT           the folder whose files are served
+  --listen       where; default 127.0.0.1:0, which is any free port
+  --threads      threads that work; default as many as there are cores
+  --connections  at the same time at most; default 1000. Others are told 503
+The engine is read from TORONI_PROACTOR: auto, combined, uring, epoll, poll, posix, or a
+TOML text or file.";
+
+/// How long nothing is accepted after that has failed: the descriptors may have run out.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// How long somebody who comes too many may take to read that.
+const REFUSAL: Duration = Duration::from_secs(1);
+
+fn main() -> ExitCode {
+    let options = match Options::parse(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(problem) => {
+            eprintln!("http_server: {problem}\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match run(&options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("http_server: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
+    let proactor = Proactor::from_environment()?;
+    let site = Site::open(&proactor, &options.root)?;
+    let listener = Listener::bind(&proactor, options.listen)?;
+    let mut said = format!("listening on {}\n", listener.local_address()?);
+    proactor.effective().iter().for_each(|processor| said += &format!("{processor}\n"));
+    std::io::stdout().write_all(said.as_bytes())?;
+
+    let connections = Connections { open: Arc::default(), limit: options.connections };
+    proactor.spawn(accept(proactor.clone(), listener, Arc::new(site), connections))?;
+    std::thread::scope(|scope| {
+        for _ in 1..options.threads {
+            scope.spawn(|| proactor.run());
+        }
+        proactor.run();
+    });
+    Ok(())
+}
+
+/// Accepts connections for ever, and a task serves each.
+async fn accept(proactor: Proactor, listener: Listener, site: Arc<Site>, connections: Connections) {
+    loop {
+        match listener.accept_async().await {
+            Ok((stream, _)) => {
+                let Some(place) = connections.place() else {
+                    refuse(stream).await;
+                    continue;
+                };
+                let site = Arc::clone(&site);
+                let served = proactor.spawn(async move {
+                    connection::serve(stream, &site).await;
+                    drop(place);
+                });
+                if served.is_err() {
+                    return;
+                }
+            }
+            Err(error) if error.is_cancelled() => return,
+            Err(error) => {
+                eprintln!("http_server: {error}");
+                if proactor.timer_async(PAUSE).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// The socket is new, so that this short text fits into it.
+async fn refuse(stream: Stream) {
+    let text = response::refusal();
+    let _ = stream.write_all_async(text).within(REFUSAL).await;
+}
+
+/// Counts those that are open.
+struct Connections {
+    open: Arc<AtomicUsize>,
+    limit: usize,
+}
+
+impl Connections {
+    fn place(&self) -> Option<Place> {
+        let place = Place(Arc::clone(&self.open));
+        let taken = self.open.fetch_add(1, Ordering::Relaxed);
+        (taken < self.limit).then_some(place)
+    }
+}
+
+/// One of them.
+struct Place(Arc<AtomicUsize>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+struct Options {
+    root: PathBuf,
+    listen: SocketAddr,
+    threads: usize,
+    connections: usize,
+}
+
+impl Options {
+    fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let (mut root, mut listen) = (None, SocketAddr::from(([127, 0, 0, 1], 0)));
+        let (mut threads, mut connections) = (cores, 1000);
+        while let Some(argument) = arguments.next() {
+            let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
+            match argument.as_str() {
+                "--listen" => listen = parse(&value()?)?,
+                "--threads" => threads = parse::<usize>(&value()?)?.max(1),
+                "--connections" => connections = parse(&value()?)?,
+                option if option.starts_with('-') => return Err(format!("no option {option}")),
+                folder if root.is_none() => root = Some(PathBuf::from(folder)),
+                more => return Err(format!("one folder, and not also {more}")),
+            }
+        }
+        let root = root.ok_or("which folder?")?;
+        Ok(Self { root, listen, threads, connections })
+    }
+}
+
+fn parse<T: std::str::FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("cannot make sense of {text}"))
+}

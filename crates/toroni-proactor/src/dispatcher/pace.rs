@@ -1,0 +1,249 @@
+//! Whether it pays to wake a thread for what there is to do, while others are at work.
+//!
+//! A wake-up takes longer than a short handler. Where handlers are short, the thread that posted a result is
+//! back before one that is woken for it arrives; and where as many threads are at work as there are cores,
+//! one more only takes turns with them, unless handlers sleep. So wake-ups are left out, and threads rest,
+//! where what waits is done sooner without them, judged by how handlers were lately. Whether a handler
+//! returns this time nobody knows: one of those who wait looks every [`TICK`] whether the others get on, and
+//! if not, does what there is to do. Where nobody could look, nothing is left out.
+
+use crate::core::Core;
+use crate::sys;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How often somebody looks.
+const TICK: Duration = Duration::from_micros(500);
+
+/// Nanoseconds from the decision to wake a thread until it is at work.
+const WAKE_UP: u64 = 20_000;
+
+/// Nanoseconds between two looks of those at work, as far as handlers are as they were lately.
+const BETWEEN_LOOKS: u64 = 1_000_000;
+
+/// Results between two looks, however short handlers are.
+pub(super) const MOST: usize = 64;
+
+/// One handler of so many is measured: an odd number, so that handlers that alternate are measured alike.
+const SAMPLED: u32 = 17;
+
+/// So many times longer than the average is no ordinary handler.
+const OUTLIER: u64 = 4;
+
+/// All of them.
+const ALL: u64 = 1 << 10;
+
+/// What is known of the handlers, and who looks.
+#[derive(Debug)]
+pub(super) struct Pace {
+    cores: usize,
+    /// Nanoseconds from one result to the next, in one thread: a moving average.
+    each: u64,
+    /// How many of [`ALL`] handlers sleep: a moving average.
+    sleeping: u64,
+    /// Whether that is a share that counts, for those who do not hold the lock.
+    sleep: Arc<AtomicBool>,
+    since_sample: u32,
+    /// Somebody looks.
+    ticks: bool,
+    /// What had been taken when this look began. Where nothing has been since, nobody looks anew: so a
+    /// proactor that has nothing to do sleeps.
+    ticked_at: u64,
+}
+
+/// A handler that is measured.
+pub(super) struct Sample {
+    begun: Instant,
+    slept: i64,
+}
+
+impl Pace {
+    /// Of handlers of which nothing is known: they may sleep.
+    pub(super) fn new() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            cores,
+            each: 10 * WAKE_UP,
+            sleeping: ALL,
+            sleep: Arc::new(AtomicBool::new(true)),
+            since_sample: 0,
+            ticks: false,
+            ticked_at: 0,
+        }
+    }
+
+    /// Whether so many threads do what waits sooner than one more would be there.
+    fn are_quick(&self, at_work: usize, waiting: usize) -> bool {
+        let waiting = u64::try_from(waiting.max(1)).unwrap_or(u64::MAX);
+        at_work > 0 && self.each.saturating_mul(waiting) < WAKE_UP
+    }
+
+    /// Whether so many threads keep all cores busy.
+    fn are_all(&self, at_work: usize) -> bool {
+        at_work >= self.cores && !self.sleep.load(Ordering::Relaxed)
+    }
+
+    /// Whether handlers sleep now and then: to be asked without the lock.
+    pub(super) fn sleep(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.sleep)
+    }
+
+    /// How many results are dispatched before somebody looks whether more operations are finished, or timers
+    /// due: handlers whose operations complete at once must not starve the others.
+    pub(super) fn look_after(&self) -> usize {
+        usize::try_from(BETWEEN_LOOKS / self.each).unwrap_or(MOST).clamp(1, MOST)
+    }
+
+    /// A result is taken: whether it is measured.
+    pub(super) fn sample(&mut self) -> Option<Sample> {
+        self.since_sample += 1;
+        (self.since_sample >= SAMPLED).then(|| Sample { begun: Instant::now(), slept: 0 })
+    }
+
+    /// What was measured, once the handler has returned.
+    pub(super) fn add(&mut self, sample: &Sample) {
+        let took = u64::try_from(sample.begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        // Not before: of what is taken, some is not ready, and no handler is called. Is it much, the next one
+        // tells whether that goes on.
+        self.since_sample = if took > OUTLIER * self.each { SAMPLED } else { 0 };
+        self.note(took, sample.slept > 0);
+    }
+
+    fn note(&mut self, took: u64, slept: bool) {
+        // Who lost its core meanwhile has not become slow.
+        self.each = average(self.each, took.min(2 * OUTLIER * self.each)).max(8);
+        self.sleeping = average(self.sleeping, if slept { ALL } else { 0 });
+        // Now and then one waits for the proactor's own lock.
+        self.sleep.store(self.sleeping >= ALL / 4, Ordering::Relaxed);
+    }
+}
+
+impl Sample {
+    /// The handler begins.
+    pub(super) fn begin(&mut self) {
+        self.slept = -sys::times_slept();
+    }
+
+    /// The handler has returned.
+    pub(super) fn end(&mut self) {
+        self.slept += sys::times_slept();
+    }
+}
+
+/// Moves by an eighth of the difference.
+fn average(before: u64, sample: u64) -> u64 {
+    before - before / 8 + sample / 8
+}
+
+impl Core {
+    /// Whether nobody needs to be woken: those at work, of whom so many stay, are enough, and somebody looks
+    /// whether they get on. Who leaves mostly comes again at once.
+    pub(super) fn suffices(&self, staying: usize) -> bool {
+        let pace = &self.dispatcher.pace;
+        let at_work = self.dispatcher.handlers;
+        pace.ticks && (pace.are_quick(at_work, self.waiting()) || pace.are_all(staying))
+    }
+
+    /// Whether this thread, which found nothing to dispatch, leaves the rest to the others who are at work.
+    pub(super) fn may_rest(&self) -> bool {
+        let others = self.dispatcher.handlers - 1;
+        self.may_tick() && self.dispatcher.pace.are_quick(others, self.waiting())
+    }
+
+    /// Whether this thread would only take turns with the others who are at work.
+    pub(super) fn is_superfluous(&self) -> bool {
+        let others = self.dispatcher.handlers - 1;
+        self.has_completed() && self.may_tick() && self.dispatcher.pace.are_all(others)
+    }
+
+    /// Results for whoever comes first, and a processor to be led. What a handler goes on with is for its
+    /// own thread, and speculations can wait.
+    fn waiting(&self) -> usize {
+        let dispatcher = &self.dispatcher;
+        let results = dispatcher.completed.len().saturating_sub(dispatcher.ahead);
+        results + usize::from(self.wants_leader().is_some())
+    }
+
+    fn may_tick(&self) -> bool {
+        let pace = &self.dispatcher.pace;
+        pace.ticks || pace.ticked_at != self.dispatcher.taken
+    }
+
+    /// This thread is about to wait: when it looks whether those at work get on, if it is the one who does.
+    pub(super) fn begin_tick(&mut self) -> Option<Instant> {
+        let taken = self.dispatcher.taken;
+        let is_alone = self.dispatcher.threads() == 1;
+        let pace = &mut self.dispatcher.pace;
+        if is_alone || pace.ticks || pace.ticked_at == taken {
+            return None;
+        }
+        pace.ticks = true;
+        pace.ticked_at = taken;
+        Some(Instant::now() + TICK)
+    }
+
+    /// It is awake again. Whether anybody got on meanwhile.
+    pub(super) fn end_tick(&mut self, tick: Option<Instant>) -> bool {
+        let pace = &mut self.dispatcher.pace;
+        pace.ticks &= tick.is_none();
+        pace.ticked_at != self.dispatcher.taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pace(cores: usize, took: u64, slept: bool) -> Pace {
+        let mut pace = Pace { cores, ..Pace::new() };
+        (0..200).for_each(|_| pace.note(took, slept));
+        pace
+    }
+
+    #[test]
+    fn a_handler_of_which_nothing_is_known_may_sleep() {
+        let pace = Pace { cores: 2, ..Pace::new() };
+        assert!(!pace.are_quick(1, 1));
+        assert!(!pace.are_all(2));
+    }
+
+    #[test]
+    fn short_handlers_need_nobody_for_little() {
+        let pace = pace(2, 2000, false);
+        assert!(pace.are_quick(1, 3));
+        assert!(!pace.are_quick(1, 30));
+        assert!(!pace.are_quick(0, 1), "nobody is at work");
+    }
+
+    #[test]
+    fn more_threads_than_cores_help_only_where_handlers_sleep() {
+        assert!(pace(2, 1_000_000, false).are_all(2));
+        assert!(!pace(2, 1_000_000, false).are_all(1));
+        assert!(!pace(2, 1_000_000, true).are_all(2));
+    }
+
+    #[test]
+    fn one_that_lost_its_core_is_not_slow() {
+        let mut pace = pace(2, 2000, false);
+        pace.note(10_000_000, false);
+        assert!(pace.are_quick(1, 3));
+        (0..200).for_each(|_| pace.note(10_000_000, false));
+        assert!(!pace.are_quick(1, 1));
+    }
+
+    #[test]
+    fn a_handler_that_sleeps_is_seen() {
+        let mut pace = pace(2, 2000, false);
+        for _ in 0..200 * SAMPLED {
+            if let Some(mut sample) = pace.sample() {
+                sample.begin();
+                std::thread::sleep(Duration::from_micros(50));
+                sample.end();
+                pace.add(&sample);
+            }
+        }
+        assert!(!pace.are_all(2));
+        assert!(!pace.are_quick(1, 1));
+    }
+}

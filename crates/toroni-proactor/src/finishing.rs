@@ -1,0 +1,128 @@
+//! A graceful stop while somebody starts an operation: what was transferred, without the lock, is told before
+//! the threads leave; what was not is refused.
+
+use crate::wakeups::common::*;
+use crate::{BufResult, Config, Proactor, ProcessorConfig, ProviderType, StartError, Stream};
+use std::cell::Cell;
+use std::io::Read;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+type Interlude = Box<dyn FnOnce()>;
+
+thread_local! { static NEXT: Cell<Option<Interlude>> = const { Cell::new(None) } }
+
+/// Called by whoever starts an operation, has tried it, and not yet taken the lock.
+pub(crate) fn interlude() {
+    if let Some(next) = NEXT.take() {
+        next();
+    }
+}
+
+/// A proactor is asked to finish when this thread's next start has been tried; what would leave has the time to.
+fn finish_amid_the_next_start(proactor: &Proactor) {
+    let proactor = proactor.clone();
+    NEXT.set(Some(Box::new(move || {
+        proactor.finish();
+        let begun = Instant::now();
+        while !proactor.is_stopped() && begun.elapsed() < Duration::from_millis(50) {
+            thread::sleep(Duration::from_millis(1));
+        }
+    })));
+}
+
+/// Does it on each engine that tries before it starts, with threads that run it.
+fn each(test: impl Fn(&Proactor, Crew)) {
+    for provider in [ProviderType::Select, ProviderType::Combined, ProviderType::Uring] {
+        let config = ProcessorConfig { provider, ..ProcessorConfig::default() };
+        let proactor = Proactor::new(&Config::one(config)).unwrap();
+        let crew = Crew::new(&proactor, 2);
+        test(&proactor, crew);
+        assert!(proactor.is_stopped(), "{provider:?}");
+    }
+}
+
+/// By the time that the threads have left, the handler has been called.
+#[track_caller]
+fn told<T>(proactor: &Proactor, crew: Crew, results: &Receiver<T>) -> T {
+    crew.join();
+    assert_eq!(proactor.outstanding(), 0);
+    results.try_recv().expect("told before the last thread left")
+}
+
+#[test]
+fn what_was_transferred_is_told() {
+    each(|proactor, crew| {
+        let (stream, mut peer) = stream_and_peer(proactor);
+        let (done, results) = channel();
+        finish_amid_the_next_start(proactor);
+        stream.write("x", move |BufResult(result, _)| done.send(result).unwrap()).unwrap();
+        assert_eq!(told(proactor, crew, &results), Ok(1));
+        peer.read_exact(&mut [0]).unwrap();
+    });
+}
+
+#[test]
+fn a_part_that_was_transferred_is_told() {
+    each(|proactor, crew| {
+        let (stream, mut peer) = stream_and_peer(proactor);
+        let (done, results) = channel();
+        finish_amid_the_next_start(proactor);
+        let much = vec![0; 64 << 20];
+        stream.write_all(much, move |BufResult(result, _)| done.send(result).unwrap()).unwrap();
+        assert!(told(proactor, crew, &results).unwrap_err().is_cancelled());
+        peer.read_exact(&mut [0]).unwrap();
+    });
+}
+
+#[test]
+fn what_was_not_is_refused() {
+    each(|proactor, crew| {
+        let (stream, _peer) = stream_and_peer(proactor);
+        finish_amid_the_next_start(proactor);
+        let refused = stream.read(vec![7; 3], |_| panic!("never started")).unwrap_err();
+        assert!(matches!(refused.error, StartError::Stopping { .. }), "{refused}");
+        assert_eq!(refused.buffer, [7; 3]);
+        crew.join();
+        assert_eq!(proactor.outstanding(), 0);
+    });
+}
+
+/// A handler is outstanding itself, so nothing finishes between its starts.
+#[test]
+fn what_a_handler_transferred_is_told() {
+    each(|proactor, crew| {
+        let (stream, mut peer) = stream_and_peer(proactor);
+        let (again, (done, results)) = (proactor.clone(), channel());
+        let posted = proactor.post(move || {
+            finish_amid_the_next_start(&again);
+            stream.write("x", move |BufResult(result, _)| done.send(result).unwrap()).unwrap();
+        });
+        posted.unwrap();
+        assert_eq!(told(proactor, crew, &results), Ok(1));
+        peer.read_exact(&mut [0]).unwrap();
+    });
+}
+
+#[test]
+fn a_proactor_that_finished_while_one_started_can_be_used_again() {
+    each(|proactor, crew| {
+        let (stream, _peer) = stream_and_peer(proactor);
+        finish_amid_the_next_start(proactor);
+        let (done, results) = channel();
+        write(&stream, done.clone());
+        told(proactor, crew, &results).unwrap();
+        proactor.restart();
+        let crew = Crew::new(proactor, 1);
+        write(&stream, done);
+        next(&results).unwrap();
+        proactor.finish();
+        crew.join();
+    });
+
+    type Told = std::sync::mpsc::Sender<Result<usize, crate::OperationError>>;
+    fn write(stream: &Stream, done: Told) {
+        stream.write("x", move |BufResult(result, _)| done.send(result).unwrap()).unwrap();
+    }
+}

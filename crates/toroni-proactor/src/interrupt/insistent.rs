@@ -1,0 +1,108 @@
+//! *Interrupt_Signal_Strategy* for waits that take no mask of signals, such as `aio_suspend`.
+//!
+//! The signal is blocked in the leader, and let through around its wait. One that comes just before the system
+//! call still provokes nothing. So the leader passes a gate on its way in and out, and who interrupts it
+//! signals again until it is out. That goes on under the proactor's lock, which a leader does not need to leave
+//! its wait.
+
+use super::{Activation, InterruptChoice, InterruptStrategy, Signal};
+use crate::mutant::mutant;
+use crate::sys::{SignalSet, ThreadId};
+use rustix::io::Errno;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// Whether a leader is in its wait.
+#[derive(Default)]
+pub(crate) struct Gate {
+    is_inside: AtomicBool,
+    is_interrupted: AtomicBool,
+}
+
+impl Gate {
+    /// The leader is about to wait; under the proactor's lock. An interrupt before this was for an earlier
+    /// wait.
+    pub(crate) fn enter(&self) {
+        self.is_interrupted.store(false, Ordering::Relaxed);
+        self.is_inside.store(true, Ordering::Release);
+    }
+
+    /// Waits, with these signals blocked and no others, if a mask is given; unless the leader was interrupted
+    /// on its way here.
+    pub(crate) fn pass(&self, mask: Option<SignalSet>, wait: impl FnOnce()) {
+        let _exit = Exit(self);
+        let before = mask.map(SignalSet::set_in_this_thread);
+        if !self.is_interrupted.load(Ordering::Acquire) {
+            #[cfg(test)]
+            crate::wakeups::interlude();
+            wait();
+        }
+        if let Some(before) = before {
+            before.set_in_this_thread();
+        }
+    }
+
+    fn is_left(&self) -> bool {
+        !self.is_inside.load(Ordering::Acquire)
+    }
+}
+
+/// Opens the gate, also after a panic: else somebody would signal for ever.
+struct Exit<'a>(&'a Gate);
+
+impl Drop for Exit<'_> {
+    fn drop(&mut self) {
+        self.0.is_inside.store(false, Ordering::Release);
+    }
+}
+
+/// See the module.
+pub(crate) struct Insistent {
+    signal: Signal,
+    gate: Arc<Gate>,
+}
+
+impl Insistent {
+    /// With this signal, for leaders that pass this gate.
+    pub(crate) fn new(number: i32, gate: Arc<Gate>) -> Result<Self, Errno> {
+        Ok(Self { signal: Signal::new(number)?, gate })
+    }
+}
+
+impl InterruptStrategy for Insistent {
+    fn choice(&self) -> InterruptChoice {
+        self.signal.choice()
+    }
+
+    fn interrupt(&mut self, leader: ThreadId) {
+        /// Looks between two signals, before the leader is given more time. It leaves within microseconds,
+        /// if it has a processor to do so.
+        const LOOKS: usize = 20;
+        self.gate.is_interrupted.store(true, Ordering::Release);
+        let mut pause = Duration::from_micros(20);
+        while !self.gate.is_left() {
+            self.signal.interrupt(leader);
+            if mutant("interrupts_once") {
+                return;
+            }
+            for _ in 0..LOOKS {
+                if self.gate.is_left() {
+                    return;
+                }
+                thread::yield_now();
+            }
+            thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(1));
+        }
+    }
+
+    fn on_leader_activated(&mut self) -> Activation {
+        self.signal.on_leader_activated()
+    }
+
+    fn on_leader_deactivated(&mut self) {
+        self.signal.on_leader_deactivated();
+    }
+}

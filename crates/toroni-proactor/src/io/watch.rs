@@ -1,0 +1,63 @@
+//! Descriptors of others, that are only waited for.
+
+use super::{Handle, Pending, handle};
+use crate::error::{OperationError, Refused, SetupError};
+use crate::proactor::{OperationId, Proactor, take_back};
+use crate::record::{Completion, Done, Operation};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// A descriptor that somebody else reads from, and that is waited for here: of another library, say. Clones
+/// are the same descriptor.
+///
+/// It is usually a duplicate ([`std::os::fd::BorrowedFd::try_clone_to_owned`]); its flags stay as they are.
+#[derive(Clone)]
+pub struct Watch(Arc<Handle>);
+
+handle!(Watch);
+
+impl Watch {
+    /// Takes over a descriptor, of any kind that can be polled.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not say what the descriptor is.
+    pub fn new(proactor: &Proactor, descriptor: impl Into<OwnedFd>) -> Result<Self, SetupError> {
+        Handle::shared(proactor.inner(), descriptor.into()).map(Self)
+    }
+
+    /// Waits until it can be read without waiting: there is something, an end, or an error. Nothing is taken
+    /// from it. If that is so already, it is over at once.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be started; the handler comes back.
+    pub fn readable<F>(&self, handler: F) -> Result<OperationId, Refused<(), F>>
+    where
+        F: FnOnce(Result<(), OperationError>) + Send + 'static,
+    {
+        let request = self.0.request(Operation::WaitReadable);
+        let completion = Box::new(Watching(handler));
+        self.0.inner().start(request, completion).map(OperationId::new).map_err(|returned| {
+            let (error, Watching(handler)) = take_back(returned);
+            Refused { error, buffer: (), handler }
+        })
+    }
+
+    /// As [`Watch::readable`], as a future.
+    pub fn readable_async(&self) -> Pending<Result<(), OperationError>> {
+        Pending::start(
+            self.0.inner(),
+            |handler| self.readable(handler),
+            |refused| Err(refused.error.of(Operation::WaitReadable)),
+        )
+    }
+}
+
+struct Watching<F>(F);
+
+impl<F: FnOnce(Result<(), OperationError>) + Send + 'static> Completion for Watching<F> {
+    fn complete(self: Box<Self>, done: Done) {
+        (self.0)(done.result().map(|_| ()));
+    }
+}

@@ -1,0 +1,154 @@
+//! SELECT × epoll, and a ring for what never becomes ready: files, and words in memory. One wait for both:
+//! the ring's descriptor stands among those that epoll watches.
+//!
+//! On sockets this is faster than a ring for everything, because threads transfer side by side, and what the
+//! kernel completes for a ring it completes in the thread that submitted it. The paper would take two
+//! processors for it; then two leaders wait, or one thread takes turns.
+
+use super::attempt;
+use super::select::Select;
+use super::uring::{Ring, Uring};
+use super::{Cancel, InProgress, Provider, Start};
+use crate::record::{Kind, Operation, OperationMask, Outcome, Records, Request};
+use crate::wait::{Epoll, Event, Readiness, WaitStrategy};
+use rustix::io::Errno;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::Arc;
+
+/// See the module.
+pub(crate) struct Combined {
+    select: Select,
+    uring: Uring,
+    ring: Arc<Ring>,
+    ring_descriptor: RawFd,
+    /// The ring did not take all of what was started last.
+    is_behind: bool,
+}
+
+impl Combined {
+    /// Of both, with the two flags of the configuration.
+    pub(crate) fn new(
+        epoll: Arc<Epoll>,
+        ring: Arc<Ring>,
+        any_thread: bool,
+        interrupts: bool,
+    ) -> Result<Self, Errno> {
+        epoll.watch(ring.as_fd())?;
+        Ok(Self {
+            select: Select::new(epoll, any_thread, interrupts),
+            uring: Uring::new(Arc::clone(&ring), true, false),
+            ring_descriptor: ring.as_fd().as_raw_fd(),
+            ring,
+            is_behind: false,
+        })
+    }
+
+    /// Takes all that the ring has completed.
+    fn drain(&mut self, operations: &mut InProgress<'_>) {
+        loop {
+            while let Some(entry) = self.ring.pop() {
+                let (number, result) = (entry.user_data(), entry.result());
+                self.uring.settle(operations, Event::Complete { number, result });
+            }
+            // What has to go on is submitted here, and what had no place is asked for.
+            if !self.ring.has_rest() || !self.ring.submit() {
+                return;
+            }
+        }
+    }
+}
+
+/// Whether the ring does it.
+fn is_for_ring(request: &Request) -> bool {
+    match request.operation {
+        Operation::ReadFile | Operation::WriteFile | Operation::WaitWord => true,
+        _ => request.on().kind() == Kind::File,
+    }
+}
+
+impl Provider for Combined {
+    fn supported_operations(&self) -> OperationMask {
+        self.uring.supported_operations()
+    }
+
+    fn can_start_in_any_thread(&self) -> bool {
+        self.select.can_start_in_any_thread()
+    }
+
+    fn should_start_interrupt_leader(&self) -> bool {
+        self.select.should_start_interrupt_leader()
+    }
+
+    fn max_operations(&self) -> usize {
+        self.uring.max_operations()
+    }
+
+    fn eager(&self) -> Option<fn(&mut Request) -> Option<Outcome>> {
+        Some(|request| {
+            if is_for_ring(request) {
+                attempt::of_cache(request)
+            } else {
+                attempt::attempt(request)
+            }
+        })
+    }
+
+    fn speculates(&self) -> fn(&Request) -> bool {
+        self.select.speculates()
+    }
+
+    fn start(&mut self, records: &mut Records, index: u32) -> Start {
+        if !is_for_ring(&records[index].request) {
+            return self.select.start(records, index);
+        }
+        let start = self.uring.start(records, index);
+        self.is_behind = !self.ring.submit();
+        start
+    }
+
+    fn cancel_aio(&mut self, records: &mut Records, index: u32) -> Cancel {
+        if !is_for_ring(&records[index].request) {
+            return self.select.cancel_aio(records, index);
+        }
+        let cancel = self.uring.cancel_aio(records, index);
+        self.is_behind = !self.ring.submit();
+        cancel
+    }
+
+    fn submit(&mut self) -> bool {
+        !std::mem::take(&mut self.is_behind)
+    }
+
+    fn settle(&mut self, operations: &mut InProgress<'_>, event: Event) {
+        match event {
+            Event::Ready { descriptor, .. } if descriptor == self.ring_descriptor => {
+                self.drain(operations);
+            }
+            _ => self.select.settle(operations, event),
+        }
+    }
+
+    fn is_prepared(&mut self) -> bool {
+        self.is_behind = false;
+        // What the kernel refused for a moment: epoll submits nothing.
+        let is_prepared = self.uring.is_prepared();
+        let has_rest = self.ring.has_rest() && (!self.ring.submit() || self.ring.has_rest());
+        is_prepared && !has_rest
+    }
+
+    fn trial(&self) -> fn(&mut Request) -> Option<Outcome> {
+        self.select.trial()
+    }
+
+    fn leave(&mut self, records: &mut Records, index: u32) -> Option<u32> {
+        self.select.leave(records, index)
+    }
+
+    fn forget(&mut self, descriptor: BorrowedFd<'_>) {
+        self.select.forget(descriptor);
+    }
+
+    fn wait_strategy(&self) -> Arc<dyn WaitStrategy> {
+        self.select.wait_strategy()
+    }
+}

@@ -1,0 +1,219 @@
+//! The control blocks of the C library's asynchronous I/O: one for each record that ever needed one, at an
+//! address that does not change.
+//!
+//! The C library writes to a block from the start of its operation until `aio_error` no longer says that it is
+//! in progress; after that it does not touch it.
+
+use crate::record::Request;
+use crate::sys::{last_error, to_timespec};
+use crate::wait::Notice;
+use rustix::io::Errno;
+use std::mem::offset_of;
+use std::ptr::NonNull;
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+/// See the module. All methods but [`Blocks::suspend`] are called under the proactor's lock.
+#[derive(Default)]
+pub(crate) struct Blocks(Mutex<Vec<Place>>);
+
+/// The block of one record.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    block: Option<NonNull<libc::aiocb>>,
+    /// It is the C library's, or its outcome was not yet taken.
+    is_used: bool,
+}
+
+// SAFETY: the blocks belong to this table, as boxes would; they are pointers only because the C library
+// writes to them while the table is used.
+unsafe impl Send for Place {}
+
+/// What became of a request to cancel.
+pub(super) enum Cancelled {
+    /// The operation is over, with this outcome.
+    Over(Result<usize, Errno>),
+    /// A thread of the C library is at work on it, and cannot be stopped.
+    AtWork,
+}
+
+/// The operations that one call of `aio_suspend` waits for.
+#[derive(Default)]
+pub(crate) struct Suspended {
+    blocks: Vec<*const libc::aiocb>,
+    indices: Vec<u32>,
+}
+
+// SAFETY: addresses, which only `Blocks::suspend` follows.
+unsafe impl Send for Suspended {}
+
+impl Suspended {
+    /// The record of one of them.
+    pub(crate) fn get(&self, place: usize) -> Option<u32> {
+        self.indices.get(place).copied()
+    }
+}
+
+impl Blocks {
+    /// Starts a read or a write at an offset. `EAGAIN` if the C library has no room.
+    pub(super) fn start(
+        &self,
+        index: u32,
+        request: &Request,
+        offset: libc::off_t,
+        notice: Notice,
+    ) -> Result<(), Errno> {
+        let mut places = self.places();
+        let number = index as usize;
+        if number >= places.len() {
+            places.resize(number + 1, Place::default());
+        }
+        let place = &mut places[number];
+        debug_assert!(!place.is_used, "a record has one operation at a time");
+        let block = *place.block.get_or_insert_with(|| {
+            // SAFETY: all of it may be zero: numbers, and pointers that nobody follows.
+            let block = Box::new(unsafe { std::mem::zeroed::<libc::aiocb>() });
+            NonNull::from(Box::leak(block))
+        });
+        let block = block.as_ptr();
+        // SAFETY: the block is alive, and no operation in progress uses it. Only its public members are
+        // written to: a leader's `aio_suspend` may still look at the others. The memory is the record's,
+        // which keeps it until the operation is over; its direction is that of the call.
+        let refused = unsafe {
+            (*block).aio_fildes = request.raw().unwrap_or(-1);
+            (*block).aio_buf = request.memory.pointer().cast();
+            (*block).aio_nbytes = request.memory.length();
+            (*block).aio_offset = offset;
+            set_notice(&raw mut (*block).aio_sigevent, notice);
+            if request.operation.is_reading() {
+                libc::aio_read(block)
+            } else {
+                libc::aio_write(block)
+            }
+        };
+        if refused != 0 {
+            return Err(last_error());
+        }
+        place.is_used = true;
+        Ok(())
+    }
+
+    /// Whether the operation of a record is over, and its outcome not yet taken.
+    pub(crate) fn is_over(&self, index: u32) -> bool {
+        used(&self.places(), index).is_some_and(|block| error(block) != libc::EINPROGRESS)
+    }
+
+    /// Takes the outcome of an operation that is over. `None` if it is not, or was taken, or never was:
+    /// notices come late.
+    pub(super) fn take_outcome(&self, index: u32) -> Option<Result<usize, Errno>> {
+        let mut places = self.places();
+        let block = used(&places, index)?;
+        let error = error(block);
+        if error == libc::EINPROGRESS {
+            return None;
+        }
+        places[index as usize].is_used = false;
+        // SAFETY: the operation is over, and this is asked once.
+        let moved = unsafe { libc::aio_return(block.as_ptr()) };
+        Some(usize::try_from(moved).map_err(|_| Errno::from_raw_os_error(error)))
+    }
+
+    /// Asks that the operation of a record does not take place.
+    pub(super) fn cancel(&self, index: u32) -> Cancelled {
+        let cancelled = used(&self.places(), index).is_some_and(|block| {
+            // SAFETY: the block was started; its descriptor is open, because the record holds it.
+            let done = unsafe { libc::aio_cancel((*block.as_ptr()).aio_fildes, block.as_ptr()) };
+            done == libc::AIO_CANCELED
+        });
+        match self.take_outcome(index) {
+            // Whatever became of the notice of it.
+            Some(_) if cancelled => Cancelled::Over(Err(Errno::CANCELED)),
+            outcome => outcome.map_or(Cancelled::AtWork, Cancelled::Over),
+        }
+    }
+
+    /// Makes a list of the operations of these records.
+    pub(crate) fn list(&self, indices: impl Iterator<Item = u32>, list: &mut Suspended) {
+        let places = self.places();
+        list.blocks.clear();
+        list.indices.clear();
+        for index in indices {
+            if let Some(block) = used(&places, index) {
+                list.blocks.push(block.as_ptr());
+                list.indices.push(index);
+            }
+        }
+    }
+
+    /// Waits until one of them is over, or for a signal, or until the end of the time.
+    pub(crate) fn suspend(&self, list: &Suspended, timeout: Duration) {
+        if list.blocks.is_empty() {
+            // `aio_suspend` would not wait for nothing.
+            crate::sys::ppoll(&mut [], Some(timeout), None);
+            return;
+        }
+        let count = libc::c_int::try_from(list.blocks.len()).unwrap_or(libc::c_int::MAX);
+        let timeout = to_timespec(timeout);
+        // SAFETY: the list was made by this table, whose blocks live as long as it does; one that is used
+        // anew meanwhile is a valid block still. However it ends, the caller looks.
+        unsafe { libc::aio_suspend(list.blocks.as_ptr(), count, &raw const timeout) };
+    }
+
+    fn places(&self) -> MutexGuard<'_, Vec<Place>> {
+        self.0.try_lock().expect("under the proactor's lock")
+    }
+}
+
+impl Drop for Blocks {
+    fn drop(&mut self) {
+        for place in self.places().drain(..) {
+            if let Some(block) = place.block {
+                // SAFETY: made by `Box::leak` above. The provider is dropped only when nothing is in
+                // progress: a proactor whose operations do not end leaks it.
+                drop(unsafe { Box::from_raw(block.as_ptr()) });
+            }
+        }
+    }
+}
+
+fn used(places: &[Place], index: u32) -> Option<NonNull<libc::aiocb>> {
+    places.get(index as usize).filter(|place| place.is_used)?.block
+}
+
+fn error(block: NonNull<libc::aiocb>) -> i32 {
+    // SAFETY: the block is alive, and was started.
+    unsafe { libc::aio_error(block.as_ptr()) }
+}
+
+/// # Safety
+///
+/// The place is valid, and nobody else uses it.
+unsafe fn set_notice(place: *mut libc::sigevent, notice: Notice) {
+    /// `struct sigevent`, as far as threads are concerned: `libc` shows another member of its union.
+    #[repr(C)]
+    struct OfThread {
+        value: usize,
+        signal: i32,
+        kind: i32,
+        function: Option<extern "C" fn(usize)>,
+        attributes: *const libc::pthread_attr_t,
+    }
+    const {
+        assert!(size_of::<OfThread>() <= size_of::<libc::sigevent>());
+        assert!(offset_of!(OfThread, kind) == offset_of!(libc::sigevent, sigev_notify));
+        assert!(
+            offset_of!(OfThread, function) == offset_of!(libc::sigevent, sigev_notify_thread_id)
+        );
+    }
+    let (kind, signal, value, function) = match notice {
+        Notice::None => (libc::SIGEV_NONE, 0, 0, None),
+        Notice::Signal { number, value } => (libc::SIGEV_SIGNAL, number, value, None),
+        Notice::Thread { function, value } => (libc::SIGEV_THREAD, 0, value, Some(function)),
+    };
+    let attributes = std::ptr::null();
+    // SAFETY: as the caller says; the layout is asserted above. A function of a number is called as one of
+    // `union sigval`, which is as large as a pointer.
+    unsafe {
+        place.cast::<OfThread>().write(OfThread { value, signal, kind, function, attributes })
+    };
+}

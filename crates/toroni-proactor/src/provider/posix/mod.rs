@@ -1,0 +1,160 @@
+//! *POSIX_STD_Provider*: the C library's `aio_read`, `aio_write` and `aio_cancel`, for files.
+//!
+//! glibc does them in threads, at most 20 in the process, and one operation of a descriptor at a time. So it
+//! is of no use for sockets: a read that waits would hold up every write, and 20 of them everything. And no
+//! operation that a thread is at work on can be cancelled; with files it is over soon.
+
+mod blocks;
+
+pub(crate) use blocks::{Blocks, Suspended};
+
+use super::{Cancel, InProgress, Provider, Start};
+use crate::record::{Operation, OperationMask, Outcome, Records, Request};
+use crate::wait::{Event, Mailbox, Notice, Noticing, WaitStrategy};
+use blocks::Cancelled;
+use rustix::fs::{OFlags, fcntl_getfl};
+use rustix::io::Errno;
+use std::sync::Arc;
+
+/// See the module.
+pub(crate) struct Posix {
+    blocks: Arc<Blocks>,
+    noticing: Arc<dyn Noticing>,
+    /// Operations in progress, without the read of an interrupt strategy.
+    in_progress: usize,
+    any_thread: bool,
+    interrupts: bool,
+}
+
+impl Posix {
+    /// With a wait strategy that knows these blocks, and the two flags of the configuration. A strategy that
+    /// is handed a list with each wait takes no start from elsewhere without an interrupt.
+    pub(crate) fn new(
+        blocks: Arc<Blocks>,
+        noticing: Arc<dyn Noticing>,
+        any_thread: bool,
+        interrupts: bool,
+    ) -> Self {
+        let interrupts = any_thread && (interrupts || noticing.has_a_list());
+        Self { blocks, noticing, in_progress: 0, any_thread, interrupts }
+    }
+
+    /// Finishes an operation if it is over.
+    fn settle_one(&mut self, operations: &mut InProgress<'_>, index: u32) {
+        if let Some(result) = self.blocks.take_outcome(index)
+            && !self.is_done_again(operations.records, index, result)
+        {
+            self.is_over(operations.records, index);
+            operations.finish(index, Outcome::of(result));
+        }
+    }
+
+    /// When glibc cannot send a notice, because the queue of signals is full or there is no memory for a
+    /// thread, it replaces the outcome of what was transferred by that of the notice, `EAGAIN`. At a place in a
+    /// file the transfer can be done again, without a notice; at its end it cannot.
+    fn is_done_again(
+        &mut self,
+        records: &Records,
+        index: u32,
+        result: Result<usize, Errno>,
+    ) -> bool {
+        let record = &records[index];
+        let request = &record.request;
+        let appends = || fcntl_getfl(request.fd()).is_ok_and(|has| has.contains(OFlags::APPEND));
+        result == Err(Errno::AGAIN)
+            && !record.is_internal()
+            && (request.operation == Operation::ReadFile
+                || request.operation == Operation::WriteFile && !appends())
+            && self.start_with(request, index, Notice::None).is_ok()
+    }
+
+    fn start_with(&self, request: &Request, index: u32, notice: Notice) -> Result<(), Errno> {
+        let offset = libc::off_t::try_from(request.offset).map_err(|_| Errno::INVAL)?;
+        self.blocks.start(index, request, offset, notice)
+    }
+
+    fn is_over(&mut self, records: &Records, index: u32) {
+        self.in_progress -= usize::from(!records[index].is_internal());
+    }
+}
+
+impl Provider for Posix {
+    fn supported_operations(&self) -> OperationMask {
+        OperationMask::FILES
+    }
+
+    fn can_start_in_any_thread(&self) -> bool {
+        self.any_thread
+    }
+
+    fn should_start_interrupt_leader(&self) -> bool {
+        self.interrupts
+    }
+
+    fn max_operations(&self) -> usize {
+        // `aio_suspend` keeps a place for each on the stack, and walks all of them.
+        const LIST: usize = 1024;
+        if self.noticing.has_a_list() { LIST } else { Mailbox::MOST_RECORDS }
+    }
+
+    /// Streams are not among the supported operations; the read of an interrupt strategy is one.
+    fn start(&mut self, records: &mut Records, index: u32) -> Start {
+        let request = &records[index].request;
+        if !matches!(
+            request.operation,
+            Operation::ReadFile
+                | Operation::WriteFile
+                | Operation::ReadStream
+                | Operation::WriteStream
+        ) {
+            return Start::Failed(Errno::OPNOTSUPP);
+        }
+        match self.start_with(request, index, self.noticing.notice(index)) {
+            Ok(()) => {
+                self.in_progress += usize::from(!records[index].is_internal());
+                Start::Started
+            }
+            // Else there is nothing whose end could make room.
+            Err(Errno::AGAIN) if self.in_progress > 0 => Start::Deferred,
+            // As the kernel answers where it is asked.
+            Err(Errno::INVAL) => Start::Finished(Outcome::of(Err(Errno::INVAL))),
+            Err(error) => Start::Failed(error),
+        }
+    }
+
+    fn submit(&mut self) -> bool {
+        self.noticing.on_started();
+        true
+    }
+
+    fn cancel_aio(&mut self, records: &mut Records, index: u32) -> Cancel {
+        match self.blocks.cancel(index) {
+            Cancelled::Over(result) if self.is_done_again(records, index, result) => {
+                Cancel::Requested
+            }
+            Cancelled::Over(result) => {
+                self.is_over(records, index);
+                Cancel::Finished(Outcome::of(result))
+            }
+            Cancelled::AtWork => Cancel::Requested,
+        }
+    }
+
+    fn settle(&mut self, operations: &mut InProgress<'_>, event: Event) {
+        match event {
+            Event::Check { index } => self.settle_one(operations, index),
+            Event::Rescan => {
+                let mut next = operations.started.first();
+                while let Some(index) = next {
+                    next = operations.started.after(operations.records, index);
+                    self.settle_one(operations, index);
+                }
+            }
+            Event::Ready { .. } | Event::Complete { .. } => {}
+        }
+    }
+
+    fn wait_strategy(&self) -> Arc<dyn WaitStrategy> {
+        Arc::clone(&self.noticing) as Arc<dyn WaitStrategy>
+    }
+}

@@ -1,0 +1,200 @@
+//! *SELECT_Provider*: completions made from readiness. When its wait strategy says that a descriptor is
+//! ready, the operation becomes READY, and the thread that will call its handler does the transfer, without
+//! the lock. It supports every operation but WAIT_WORD, and runs on any Linux.
+//!
+//! Operations of one descriptor and direction are done in the order of their starts: they stand in a
+//! queue, and only the first is tried.
+
+use super::attempt;
+use super::queues::{self, Queues};
+use super::{Cancel, InProgress, Provider, Start};
+use crate::record::{
+    Descriptor, Edges, Kind, Operation, OperationMask, Outcome, Records, Request, State,
+};
+use crate::wait::{Event, Readiness, WaitStrategy};
+use rustix::io::Errno;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::{Arc, Weak};
+
+/// See the module.
+pub(crate) struct Select {
+    readiness: Arc<dyn Readiness>,
+    queues: Queues,
+    /// By the number of the descriptor: which opened file it stood for when it was last watched.
+    watched: Vec<Watched>,
+    can_start_in_any_thread: bool,
+    should_start_interrupt_leader: bool,
+}
+
+/// One of them. It does not keep the file open.
+#[derive(Default)]
+struct Watched {
+    descriptor: Weak<Descriptor>,
+    edges: Arc<Edges>,
+}
+
+impl Select {
+    /// With a wait strategy, and the two flags of the configuration. A strategy that is handed its
+    /// descriptors with each wait takes no start from elsewhere without an interrupt.
+    pub(crate) fn new(readiness: Arc<dyn Readiness>, any_thread: bool, interrupt: bool) -> Self {
+        let interrupt = any_thread && (interrupt || !readiness.is_edge_triggered());
+        Self {
+            readiness,
+            queues: Queues::default(),
+            watched: Vec::new(),
+            can_start_in_any_thread: any_thread,
+            should_start_interrupt_leader: interrupt,
+        }
+    }
+
+    fn watched(&mut self, descriptor: RawFd) -> &mut Watched {
+        let number = queues::number(descriptor);
+        if number >= self.watched.len() {
+            self.watched.resize_with(number + 1, Watched::default);
+        }
+        &mut self.watched[number]
+    }
+
+    /// It became ready, in this direction: the first of its queue is tried.
+    fn edge(&mut self, operations: &mut InProgress<'_>, descriptor: RawFd, reading: bool) {
+        self.watched(descriptor).edges.tell(reading);
+        let queue = self.queues.of_direction(descriptor, reading);
+        let Some(index) = queue.first() else { return };
+        let record = &mut operations.records[index];
+        if record.state() != State::Started {
+            // Whoever tries it sees the edge.
+        } else if !record.is_internal() {
+            operations.make_ready(index);
+        } else if let Some(outcome) = attempt::attempt(&mut record.request) {
+            queue.remove(operations.records, index);
+            operations.finish(index, outcome);
+        }
+    }
+}
+
+fn is_of_a_file(request: &Request) -> bool {
+    matches!(request.operation, Operation::ReadFile | Operation::WriteFile)
+        || request.on().kind() == Kind::File
+}
+
+impl Provider for Select {
+    fn supported_operations(&self) -> OperationMask {
+        OperationMask::ALL.without(Operation::WaitWord)
+    }
+
+    fn can_start_in_any_thread(&self) -> bool {
+        self.can_start_in_any_thread
+    }
+
+    fn should_start_interrupt_leader(&self) -> bool {
+        self.should_start_interrupt_leader
+    }
+
+    fn max_operations(&self) -> usize {
+        usize::MAX
+    }
+
+    fn eager(&self) -> Option<fn(&mut Request) -> Option<Outcome>> {
+        Some(attempt::attempt)
+    }
+
+    fn speculates(&self) -> fn(&Request) -> bool {
+        // The peer has not yet answered what the handler wrote, and other sessions wait.
+        |request| request.operation.is_reading() && !is_of_a_file(request)
+    }
+
+    fn start(&mut self, records: &mut Records, index: u32) -> Start {
+        let record = &mut records[index];
+        let is_internal = record.is_internal();
+        let request = &mut record.request;
+        let operation = request.operation;
+        let begins = operation == Operation::Connect && !request.is_connecting;
+        if is_of_a_file(request) {
+            return Start::Finished(attempt::without_waiting(request));
+        }
+        let descriptor = request.on().as_raw_fd();
+        let readiness = Arc::clone(&self.readiness);
+        let watched = self.watched(descriptor);
+        if watched.descriptor.as_ptr() != Arc::as_ptr(request.on()) {
+            match readiness.watch(request.on().as_fd()) {
+                Ok(()) => {
+                    let edges = Arc::clone(request.on().edges());
+                    // What was before is not told.
+                    edges.tell(true);
+                    edges.tell(false);
+                    *watched = Watched { descriptor: Arc::downgrade(request.on()), edges };
+                }
+                Err(Errno::AGAIN) => return Start::Deferred,
+                // A device that is never waited for.
+                Err(Errno::PERM) => return Start::Finished(attempt::without_waiting(request)),
+                Err(error) => return Start::Failed(error),
+            }
+        }
+        let queue = self.queues.of(descriptor, operation);
+        let is_first = queue.is_empty();
+        if is_first
+            && (begins || is_internal)
+            && let Some(outcome) = attempt::attempt(request)
+        {
+            return Start::Finished(outcome);
+        }
+        let is_said_not_to_be = request.on().edges().last(operation.is_reading()).is_none();
+        let may_be_ready = is_first && !is_said_not_to_be && !is_internal;
+        queue.push(records, index);
+        if may_be_ready { Start::Ready } else { Start::Started }
+    }
+
+    fn forget(&mut self, descriptor: BorrowedFd<'_>) {
+        let watched = self.watched(descriptor.as_raw_fd());
+        if watched.descriptor.strong_count() > 0 {
+            *watched = Watched::default();
+            self.readiness.unwatch(descriptor);
+        }
+    }
+
+    fn cancel_aio(&mut self, records: &mut Records, index: u32) -> Cancel {
+        let request = &records[index].request;
+        let (operation, descriptor) = (request.operation, request.raw().unwrap_or(0));
+        self.queues.of(descriptor, operation).remove(records, index);
+        Cancel::Finished(Outcome::cancelled())
+    }
+
+    fn settle(&mut self, operations: &mut InProgress<'_>, event: Event) {
+        match event {
+            Event::Ready { descriptor, readable, writable } => {
+                if readable {
+                    self.edge(operations, descriptor, true);
+                }
+                if writable {
+                    self.edge(operations, descriptor, false);
+                }
+            }
+            Event::Rescan => {
+                for descriptor in self.queues.descriptors() {
+                    self.edge(operations, descriptor, true);
+                    self.edge(operations, descriptor, false);
+                }
+            }
+            Event::Complete { .. } | Event::Check { .. } => {}
+        }
+    }
+
+    fn trial(&self) -> fn(&mut Request) -> Option<Outcome> {
+        attempt::attempt
+    }
+
+    fn leave(&mut self, records: &mut Records, index: u32) -> Option<u32> {
+        let request = &records[index].request;
+        let queue = self.queues.of(request.on().as_raw_fd(), request.operation);
+        queue.remove(records, index);
+        queue.first()
+    }
+
+    fn should_retrial_interrupt_leader(&self) -> bool {
+        !self.readiness.is_edge_triggered()
+    }
+
+    fn wait_strategy(&self) -> Arc<dyn WaitStrategy> {
+        Arc::clone(&self.readiness) as Arc<dyn WaitStrategy>
+    }
+}

@@ -1,0 +1,100 @@
+//! *POSIX_SGI_Strategy*: `SIGEV_THREAD` in the place of Irix's `SIGEV_CALLBACK`. The C library calls a function in
+//! a thread of its own for each operation that is over, and that function wakes the leader.
+//!
+//! The leader waits on a word in memory, which is what a condition variable is made of; unlike one, such a
+//! wait also ends with a signal. The word is its own interrupt strategy.
+//!
+//! A call for which there is no memory is never made: see `looks.rs`.
+
+use super::looks::Looks;
+use super::{Event, FOR_EVER, Mailbox, Notice, Noticing, Started, WaitStrategy, mailbox};
+use crate::interrupt::{self, Condition, Gate, InterruptChoice, InterruptStrategy};
+use crate::sys::SignalSet;
+use rustix::io::Errno;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// See the module.
+pub(crate) struct Callback {
+    mailbox: Arc<Mailbox>,
+    gate: Arc<Gate>,
+    looks: Looks,
+    leader: Mutex<Leader>,
+}
+
+/// What belongs to the leader.
+#[derive(Default)]
+struct Leader {
+    notices: Vec<u32>,
+    /// All operations are to be looked at.
+    looks: bool,
+    mask: Option<SignalSet>,
+}
+
+impl Callback {
+    /// With this mailbox.
+    pub(crate) fn new(mailbox: Mailbox) -> Self {
+        Self {
+            mailbox: Arc::new(mailbox),
+            gate: Arc::new(Gate::default()),
+            looks: Looks::new(),
+            leader: Mutex::default(),
+        }
+    }
+
+    fn leader(&self) -> MutexGuard<'_, Leader> {
+        self.leader.try_lock().expect("there is one leader")
+    }
+}
+
+impl WaitStrategy for Callback {
+    fn on_leader_activated(&self, while_waiting: Option<SignalSet>) {
+        self.leader().mask = while_waiting;
+    }
+
+    fn prepare_to_wait(&self, started: Started<'_>) {
+        self.looks.prepare(started);
+        self.mailbox.prepare();
+        self.gate.enter();
+    }
+
+    fn wait(&self, timeout: Option<Duration>) {
+        let leader = &mut *self.leader();
+        let timeout = self.looks.limit(timeout).unwrap_or(FOR_EVER);
+        self.gate.pass(leader.mask, || self.mailbox.wait(timeout.min(FOR_EVER)));
+        self.mailbox.take_notices(&mut leader.notices);
+        // Taken from its end: the oldest first.
+        leader.notices.reverse();
+        leader.looks |= self.looks.is_due(false);
+    }
+
+    fn next_event(&self) -> Option<Event> {
+        let mut leader = self.leader();
+        match leader.notices.pop() {
+            Some(index) => Some(Event::Check { index }),
+            None => std::mem::take(&mut leader.looks).then_some(Event::Rescan),
+        }
+    }
+
+    fn create_interrupt_strategy(
+        &self,
+        wanted: InterruptChoice,
+    ) -> Result<Box<dyn InterruptStrategy>, Errno> {
+        match wanted {
+            InterruptChoice::Callback => Ok(Box::new(Condition::new(Arc::clone(&self.mailbox)))),
+            _ => interrupt::create_for_aio(wanted, &self.gate),
+        }
+    }
+}
+
+impl Noticing for Callback {
+    fn notice(&self, index: u32) -> Notice {
+        Notice::Thread { function: mailbox::is_over, value: self.mailbox.value(index) }
+    }
+
+    fn on_started(&self) {
+        if self.looks.on_started() {
+            self.mailbox.interrupt();
+        }
+    }
+}

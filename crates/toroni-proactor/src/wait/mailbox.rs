@@ -1,0 +1,178 @@
+//! Where notices of the C library arrive. A notice may come when nobody waits for it any more, and even after
+//! its proactor is gone; so mailboxes live for ever, are named by number, and are used again.
+
+use crate::interrupt::SPARE;
+use crate::mutant::mutant;
+use crate::sys::{ThreadId, to_timespec};
+use rustix::thread::futex;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// As many as 8 bits name. One for each living processor that needs one.
+static ALL: [Place; 256] = [const { Place::new() }; 256];
+
+/// The upper bits of a value are the number of the mailbox, the others that of the record.
+const INDEX_BITS: u32 = usize::BITS - 8;
+
+/// One of the mailboxes.
+pub(crate) struct Place {
+    is_taken: AtomicBool,
+    /// For signals: the thread that waits for them, or 0.
+    waiting: AtomicI32,
+    /// A notice went to another thread than that.
+    has_stray: AtomicBool,
+    /// For calls: changed with each notice and interrupt; what is waited on.
+    changes: AtomicU32,
+    is_interrupted: AtomicBool,
+    notices: Mutex<Vec<u32>>,
+}
+
+/// A mailbox in use, until this is dropped.
+pub(crate) struct Mailbox {
+    number: usize,
+}
+
+impl Mailbox {
+    /// Records whose number fits into a value.
+    pub(crate) const MOST_RECORDS: usize = if INDEX_BITS > 31 { 1 << 31 } else { 1 << INDEX_BITS };
+
+    /// Takes one; `None` if there are more processors than mailboxes.
+    pub(crate) fn take() -> Option<Self> {
+        let free = |place: &Place| !place.is_taken.swap(true, Ordering::AcqRel);
+        let number = ALL.iter().position(free)?;
+        // Notices to who had it before tell nothing.
+        ALL[number].notices().clear();
+        Some(Self { number })
+    }
+
+    /// What a notice of this record carries.
+    pub(crate) fn value(&self, index: u32) -> usize {
+        self.number << INDEX_BITS | index as usize
+    }
+
+    /// The record that a notice is of, if it is to this mailbox.
+    pub(crate) fn index_of(&self, value: usize) -> Option<u32> {
+        (value >> INDEX_BITS == self.number).then_some(index_of(value))
+    }
+}
+
+impl Deref for Mailbox {
+    type Target = Place;
+
+    fn deref(&self) -> &Place {
+        &ALL[self.number]
+    }
+}
+
+impl Drop for Mailbox {
+    fn drop(&mut self) {
+        self.is_taken.store(false, Ordering::Release);
+    }
+}
+
+/// A signal with this value went to a thread that does not wait for it: whoever does looks at everything.
+/// The value may come from anywhere. Safe in a handler of a signal.
+pub(super) fn is_astray(signal: i32, value: usize) {
+    let place = &ALL[value >> INDEX_BITS];
+    // One wake-up is enough for all that stray before it is heard.
+    if !place.has_stray.swap(true, Ordering::SeqCst)
+        && let Some(waiting) = ThreadId::from_number(place.waiting.load(Ordering::SeqCst))
+        && !waiting.signal(signal)
+    {
+        waiting.signal(SPARE);
+    }
+}
+
+/// The function of `SIGEV_THREAD`: an operation is over.
+pub(super) extern "C" fn is_over(value: usize) {
+    let place = &ALL[value >> INDEX_BITS];
+    place.notices().push(index_of(value));
+    place.change();
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "it was made of 32 bits")]
+fn index_of(value: usize) -> u32 {
+    (value & ((1 << INDEX_BITS) - 1)) as u32
+}
+
+impl Place {
+    const fn new() -> Self {
+        Self {
+            is_taken: AtomicBool::new(false),
+            waiting: AtomicI32::new(0),
+            has_stray: AtomicBool::new(false),
+            changes: AtomicU32::new(0),
+            is_interrupted: AtomicBool::new(false),
+            notices: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// This thread is about to wait for signals. What strays from now on wakes it; what strayed before is
+    /// seen by [`Place::has_stray`].
+    pub(super) fn begin_to_wait(&self) {
+        self.waiting.store(ThreadId::current().to_number(), Ordering::SeqCst);
+    }
+
+    /// It waits no more.
+    pub(super) fn end_to_wait(&self) {
+        self.waiting.store(0, Ordering::SeqCst);
+    }
+
+    /// Wakes the thread that waits for signals, if there is one.
+    pub(super) fn nudge(&self) {
+        if let Some(waiting) = ThreadId::from_number(self.waiting.load(Ordering::SeqCst)) {
+            waiting.signal(SPARE);
+        }
+    }
+
+    /// Whether notices went astray.
+    pub(super) fn has_stray(&self) -> bool {
+        self.has_stray.load(Ordering::SeqCst)
+    }
+
+    /// Whether notices went astray; all that did are looked for now.
+    pub(super) fn take_stray(&self) -> bool {
+        self.has_stray.swap(false, Ordering::SeqCst)
+    }
+
+    /// The leader is about to wait for calls. An interrupt before this was for an earlier wait.
+    pub(super) fn prepare(&self) {
+        self.is_interrupted.store(false, Ordering::Release);
+    }
+
+    /// Waits until there is a notice, an interrupt or a signal, or the time is over.
+    pub(super) fn wait(&self, timeout: Duration) {
+        let seen = self.changes.load(Ordering::Acquire);
+        let is_interrupted =
+            self.is_interrupted.load(Ordering::Acquire) && !mutant("callback_interrupt_unseen");
+        if is_interrupted || !self.notices().is_empty() {
+            return;
+        }
+        let timeout = to_timespec(timeout);
+        let timeout = futex::Timespec { tv_sec: timeout.tv_sec, tv_nsec: timeout.tv_nsec };
+        // However it ends, the caller looks.
+        let _ = futex::wait(&self.changes, futex::Flags::PRIVATE, seen, Some(&timeout));
+    }
+
+    /// Ends a wait, also one that is only about to begin.
+    pub(crate) fn interrupt(&self) {
+        self.is_interrupted.store(true, Ordering::Release);
+        self.change();
+    }
+
+    /// Exchanges the notices for an empty list.
+    pub(super) fn take_notices(&self, empty: &mut Vec<u32>) {
+        std::mem::swap(&mut *self.notices(), empty);
+    }
+
+    fn change(&self) {
+        self.changes.fetch_add(1, Ordering::Release);
+        let _ = futex::wake(&self.changes, futex::Flags::PRIVATE, 1);
+    }
+
+    fn notices(&self) -> MutexGuard<'_, Vec<u32>> {
+        self.notices.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

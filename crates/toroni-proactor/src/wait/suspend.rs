@@ -1,0 +1,86 @@
+//! *POSIX_STD_Strategy*: `aio_suspend` over the started operations.
+//!
+//! It is handed the list with each wait, so starts interrupt a leader that waits. It takes no mask of
+//! signals: see `interrupt/insistent.rs`.
+
+use super::{Event, FOR_EVER, Notice, Noticing, Started, WaitStrategy};
+use crate::interrupt::{self, Gate, InterruptChoice, InterruptStrategy};
+use crate::provider::posix::{Blocks, Suspended};
+use crate::sys::SignalSet;
+use rustix::io::Errno;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// See the module.
+pub(crate) struct Suspend {
+    blocks: Arc<Blocks>,
+    gate: Arc<Gate>,
+    leader: Mutex<Leader>,
+}
+
+/// What belongs to the leader.
+#[derive(Default)]
+struct Leader {
+    list: Suspended,
+    /// How many of them `next_event` has looked at.
+    seen: usize,
+    mask: Option<SignalSet>,
+}
+
+impl Suspend {
+    /// For operations with these control blocks.
+    pub(crate) fn new(blocks: Arc<Blocks>) -> Self {
+        Self { blocks, gate: Arc::new(Gate::default()), leader: Mutex::default() }
+    }
+
+    fn leader(&self) -> MutexGuard<'_, Leader> {
+        self.leader.try_lock().expect("there is one leader")
+    }
+}
+
+impl WaitStrategy for Suspend {
+    fn on_leader_activated(&self, while_waiting: Option<SignalSet>) {
+        self.leader().mask = while_waiting;
+    }
+
+    fn prepare_to_wait(&self, started: Started<'_>) {
+        let leader = &mut *self.leader();
+        leader.seen = 0;
+        self.blocks.list(started.map(|(index, _)| index), &mut leader.list);
+        self.gate.enter();
+    }
+
+    fn wait(&self, timeout: Option<Duration>) {
+        let leader = &*self.leader();
+        let timeout = timeout.map_or(FOR_EVER, |timeout| timeout.min(FOR_EVER));
+        self.gate.pass(leader.mask, || self.blocks.suspend(&leader.list, timeout));
+    }
+
+    fn next_event(&self) -> Option<Event> {
+        let leader = &mut *self.leader();
+        loop {
+            let index = leader.list.get(leader.seen)?;
+            leader.seen += 1;
+            if self.blocks.is_over(index) {
+                return Some(Event::Check { index });
+            }
+        }
+    }
+
+    fn create_interrupt_strategy(
+        &self,
+        wanted: InterruptChoice,
+    ) -> Result<Box<dyn InterruptStrategy>, Errno> {
+        interrupt::create_for_aio(wanted, &self.gate)
+    }
+}
+
+impl Noticing for Suspend {
+    fn notice(&self, _: u32) -> Notice {
+        Notice::None
+    }
+
+    fn has_a_list(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,143 @@
+//! Programs that the tests start, and end.
+
+use crate::common::{LOST, until};
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+
+/// What an example runs on.
+#[derive(Clone, Copy)]
+pub(crate) struct Engine {
+    /// How the example's first processor calls itself.
+    pub(crate) effective: &'static str,
+    /// The first table `[[processor]]` without its head, and perhaps a second one.
+    pub(crate) configuration: &'static str,
+}
+
+/// A program that serves until this is dropped.
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) address: SocketAddr,
+}
+
+type Lines = std::iter::MapWhile<
+    std::io::Lines<BufReader<std::process::ChildStdout>>,
+    fn(std::io::Result<String>) -> Option<String>,
+>;
+
+/// What a child says, line by line.
+fn lines(child: &mut Child) -> Lines {
+    BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok)
+}
+
+impl Server {
+    /// An example, on a free port.
+    pub(crate) fn example(name: &str, engine: Engine, arguments: &[&str]) -> Self {
+        let mut command = Command::new(example(name));
+        command.args(arguments);
+        command.env("TORONI_PROACTOR", format!("[[processor]]\n{}", engine.configuration));
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = lines(&mut child);
+        let first = lines.next().expect("says where it listens");
+        let address = first.strip_prefix("listening on ").unwrap().parse().unwrap();
+        let server = Self { child, address };
+        let effective = lines.next().unwrap();
+        // Without a note on anything that was chosen otherwise.
+        assert_eq!(effective, engine.effective);
+        server
+    }
+
+    /// `iperf3 --server`, and who is told each time that it listens. It cannot choose a port itself.
+    pub(crate) fn iperf3() -> (Self, Receiver<()>) {
+        tool("iperf3", "iperf3");
+        for _ in 0..20 {
+            let address = free_address();
+            let mut command = Command::new("iperf3");
+            let port = address.port().to_string();
+            command.args(["--server", "--forceflush", "--bind", "127.0.0.1", "--port", &port]);
+            let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+            let mut listens = lines(&mut child).filter(|line| line.contains("Server listening"));
+            let mut server = Self { child, address };
+            if listens.next().is_some() {
+                let (tell, told) = channel();
+                tell.send(()).unwrap();
+                // It ends with the server.
+                std::thread::spawn(move || listens.for_each(|_| _ = tell.send(())));
+                return (server, told);
+            }
+            // Somebody else took the port.
+            let _ = server.child.wait();
+        }
+        panic!("no port for iperf3 in 20 attempts");
+    }
+
+    /// How many descriptors it has open.
+    pub(crate) fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
+    }
+
+    /// Waits until it has as many open as before.
+    #[track_caller]
+    pub(crate) fn closes_all_but(&self, before: usize) {
+        until(|| self.descriptors() == before);
+    }
+
+    /// What of its memory is in use, in KiB.
+    pub(crate) fn resident_kib(&self) -> u64 {
+        let status = format!("/proc/{}/status", self.child.id());
+        let status = std::fs::read_to_string(status).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An address that nobody listens on; perhaps not for long.
+pub(crate) fn free_address() -> SocketAddr {
+    TcpListener::bind(crate::common::ANY).unwrap().local_addr().unwrap()
+}
+
+/// Runs a client to its end, and gives what it said.
+#[track_caller]
+pub(crate) fn client(program: &str, package: &str, arguments: &[&str]) -> String {
+    tool(program, package);
+    // One that hangs is ended by a program that does not.
+    let output = Command::new("timeout")
+        .args(["--signal", "KILL", &LOST.as_secs().to_string(), program])
+        .args(arguments)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{program} {arguments:?}: {}\n{said}\n{errors}",
+        output.status
+    );
+    said
+}
+
+/// Says what to install if a program is missing.
+#[track_caller]
+fn tool(program: &str, package: &str) {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = std::env::split_paths(&path).any(|folder| folder.join(program).exists());
+    assert!(is_there, "this test needs {program}: apt-get install {package}");
+}
+
+/// `cargo test` builds examples beside its tests.
+fn example(name: &str) -> PathBuf {
+    let tests = std::env::current_exe().unwrap();
+    let path = tests.parent().unwrap().parent().unwrap().join("examples").join(name);
+    let path_text = path.display();
+    assert!(path.exists(), "{path_text} is not built: cargo build -p toroni-proactor --examples");
+    path
+}

@@ -1,0 +1,144 @@
+//! `examples/tcp_proxy`.
+
+use crate::common::{ANY, LOST, next, pattern};
+use crate::process::{Engine, Server, client, free_address};
+use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+fn proxy(engine: Engine, to: &str) -> Server {
+    Server::example("tcp_proxy", engine, &[to, "--threads", "2"])
+}
+
+/// A client on this side of a proxy, and who it speaks to on the other.
+fn through(server: &Server, target: &TcpListener) -> (TcpStream, TcpStream) {
+    let client = TcpStream::connect(server.address).unwrap();
+    let (peer, _) = target.accept().unwrap();
+    for stream in [&client, &peer] {
+        stream.set_read_timeout(Some(LOST)).unwrap();
+        stream.set_write_timeout(Some(LOST)).unwrap();
+    }
+    (client, peer)
+}
+
+fn read_all(mut stream: TcpStream) -> Vec<u8> {
+    let mut all = Vec::new();
+    stream.read_to_end(&mut all).unwrap();
+    all
+}
+
+pub(crate) fn both_directions_end_by_themselves(engine: Engine) {
+    let target = TcpListener::bind(ANY).unwrap();
+    let server = proxy(engine, &target.local_addr().unwrap().to_string());
+    let before = server.descriptors();
+    let sent = pattern(2_000_000);
+    for _ in 0..3 {
+        let (client, peer) = through(&server, &target);
+        for (mut ends, goes_on) in [(&client, &peer), (&peer, &client)]
+            .map(|(a, b)| (a.try_clone().unwrap(), b.try_clone().unwrap()))
+        {
+            // One end after the other: in the second round one direction is over already.
+            let reading = thread::spawn(move || read_all(goes_on));
+            ends.write_all(&sent).unwrap();
+            ends.shutdown(Shutdown::Write).unwrap();
+            assert!(reading.join().unwrap() == sent);
+        }
+        drop((client, peer));
+        // Nothing stays open of a connection whose ends are gone.
+        server.closes_all_but(before);
+    }
+    // One end breaks off, and the other one learns of it.
+    for breaks_client in [true, false] {
+        let (client, peer) = through(&server, &target);
+        let (broken, mut other) = if breaks_client { (client, peer) } else { (peer, client) };
+        rustix::net::sockopt::set_socket_linger(&broken, Some(Duration::ZERO)).unwrap();
+        drop(broken);
+        let end = other.read(&mut [0; 8]);
+        assert!(
+            matches!(&end, Ok(0))
+                || end.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset)
+        );
+    }
+    server.closes_all_but(before);
+}
+
+pub(crate) fn nobody_behind_it(engine: Engine) {
+    let server = proxy(engine, &free_address().to_string());
+    for _ in 0..5 {
+        let mut client = TcpStream::connect(server.address).unwrap();
+        client.set_read_timeout(Some(LOST)).unwrap();
+        assert_eq!(client.read(&mut [0; 8]).unwrap(), 0, "is dropped");
+    }
+}
+
+/// Writers stop when what the kernel holds is full; the proxy holds a buffer for each direction.
+pub(crate) fn slow_readers_make_writers_wait(engine: Engine) {
+    const CONNECTIONS: usize = 3;
+    /// Far beyond what two sockets hold.
+    const NEVER: usize = 100 << 20;
+    let target = TcpListener::bind(ANY).unwrap();
+    set_socket_recv_buffer_size(&target, 100_000).unwrap();
+    let server = proxy(engine, &target.local_addr().unwrap().to_string());
+    drop(through(&server, &target));
+    let before_kib = server.resident_kib();
+    let piece = pattern(1 << 20);
+    let fill = |(mut client, peer): (TcpStream, TcpStream)| {
+        set_socket_send_buffer_size(&client, 100_000).unwrap();
+        client.set_nonblocking(true).unwrap();
+        let (mut sent, mut last) = (0, Instant::now());
+        while last.elapsed() < Duration::from_millis(200) {
+            match client.write(&piece[sent % piece.len()..]) {
+                Ok(bytes) => {
+                    sent += bytes;
+                    last = Instant::now();
+                    assert!(sent < NEVER, "nothing holds the writer back");
+                }
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                    thread::sleep(Duration::from_millis(1));
+                }
+            }
+        }
+        (client, peer, sent)
+    };
+    let pairs: Vec<_> = (0..CONNECTIONS).map(|_| through(&server, &target)).collect();
+    let pairs: Vec<_> = thread::scope(|scope| {
+        let fill = &fill;
+        let all: Vec<_> = pairs.into_iter().map(|pair| scope.spawn(move || fill(pair))).collect();
+        all.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let grown_kib = server.resident_kib().saturating_sub(before_kib);
+    assert!(grown_kib < 4 << 10, "{grown_kib} KiB more in memory");
+    for (client, peer, sent) in pairs {
+        client.shutdown(Shutdown::Write).unwrap();
+        let received = read_all(peer);
+        assert_eq!(received.len(), sent);
+        assert!(received.chunks(piece.len()).all(|part| part == &piece[..part.len()]));
+    }
+}
+
+pub(crate) fn iperf3_sessions_pass(engine: Engine) {
+    const BYTES: u64 = 48 << 20;
+    let (target, listens) = Server::iperf3();
+    let server = proxy(engine, &target.address.to_string());
+    let port = server.address.port().to_string();
+    let bytes = BYTES.to_string();
+    let common = ["--client", "127.0.0.1", "--port", &port, "--bytes", &bytes, "--json"];
+    for more in [&["--parallel", "2"][..], &["--reverse"], &["--bidir"]] {
+        // It serves one at a time, and refuses others.
+        next(&listens);
+        let said = client("iperf3", "iperf3", &[&common, more].concat());
+        let report: serde_json::Value = serde_json::from_str(&said).unwrap();
+        assert!(report.get("error").is_none(), "{more:?}: {said}");
+        // The session is over when all is sent, in both directions together: what was on its way then does
+        // not count as received.
+        let bidir = ["sum_sent_bidir_reverse", "sum_received_bidir_reverse"];
+        let reverse = if *more == ["--bidir"] { &bidir[..] } else { &[] };
+        for sum in ["sum_sent", "sum_received"].iter().chain(reverse) {
+            let bytes = report["end"][sum]["bytes"].as_u64().unwrap();
+            assert!(bytes >= 1 << 20, "{more:?}: {sum}: {said}");
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! What the threads of a proactor do while there is nothing to do.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod common;
+
+use common::*;
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+use toroni_proactor::{BufResult, Config, Proactor, Stream};
+
+/// How often all threads of this process gave up their cores by themselves.
+fn times_slept() -> u64 {
+    let of_thread = |entry: std::fs::DirEntry| {
+        let status = std::fs::read_to_string(entry.path().join("status")).unwrap();
+        let line = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches:"));
+        line.unwrap().split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
+    };
+    std::fs::read_dir("/proc/self/task").unwrap().map(|entry| of_thread(entry.unwrap())).sum()
+}
+
+fn echo(stream: Arc<Stream>) {
+    let again = Arc::clone(&stream);
+    let started = stream.read(vec![0; 1], move |BufResult(result, buffer)| {
+        if result == Ok(1) {
+            let (after, to) = (Arc::clone(&again), again);
+            to.write(buffer, move |_| echo(after)).unwrap();
+        }
+    });
+    started.unwrap();
+}
+
+/// While handlers are short, somebody looks again and again whether they return. Not for ever.
+#[test]
+fn threads_without_work_sleep() {
+    alone("threads_without_work_sleep", || {
+        let proactor = Proactor::new(&Config::default()).unwrap();
+        let _crew = Crew::new(&proactor, 4);
+        let (stream, mut peer) = stream_and_peer(&proactor);
+        echo(Arc::new(stream));
+        for _ in 0..2000 {
+            peer.write_all(b"x").unwrap();
+            peer.read_exact(&mut [0]).unwrap();
+        }
+        // On a busy machine, whoever is on its way to sleep gets there late.
+        until(|| {
+            let before = times_slept();
+            thread::sleep(Duration::from_millis(300));
+            let slept = times_slept() - before;
+            eprintln!("{slept} times in 300 ms");
+            slept < 100
+        });
+    });
+}

@@ -1,0 +1,206 @@
+//! The kernel takes no submissions for a while, because it has no room or no memory. Nothing ends that it takes
+//! later.
+//!
+//! Which thread it refuses is told by a filter of system calls: `io_uring_enter` with something to submit. What
+//! such a thread reaps and has to submit once more finds the queue of submissions full.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod common;
+
+use common::*;
+use rustix::thread::futex;
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::Duration;
+use toroni_proactor::{
+    BufResult, Config, Operation, OperationError, OperationId, Proactor, ProcessorConfig,
+    ProviderType,
+};
+
+/// More than the queue of submissions has places.
+const MANY: usize = 400;
+
+/// What the kernel says for a while.
+const REFUSALS: [i32; 2] = [libc::EBUSY, libc::EAGAIN];
+
+fn each(test: impl Fn(Proactor)) {
+    for provider in [ProviderType::Uring, ProviderType::Combined] {
+        let config = ProcessorConfig { provider, ..ProcessorConfig::default() };
+        let proactor = Proactor::new(&Config::one(config)).unwrap();
+        if proactor.supports(Operation::WaitWord) {
+            eprintln!("{provider:?}");
+            test(proactor);
+        } else {
+            eprintln!("skipped: this kernel does not wait for words");
+        }
+    }
+}
+
+type Told = Sender<(usize, Result<(), OperationError>)>;
+
+/// Waits at a word that is 0.
+fn wait(proactor: &Proactor, word: &Arc<AtomicU32>, number: usize, told: &Told) -> OperationId {
+    let told = told.clone();
+    let done = move |BufResult(result, _)| told.send((number, result)).unwrap();
+    proactor.wait_while(Arc::clone(word), 0, done).unwrap()
+}
+
+/// In a thread whose submissions are refused.
+fn refused<T: Send>(errno: i32, work: impl FnOnce() -> T + Send) -> T {
+    let work = || {
+        refuse(libc::SYS_io_uring_enter, Asked::WithSecond, errno);
+        work()
+    };
+    thread::scope(|scope| scope.spawn(work).join().unwrap())
+}
+
+/// Handles events for a while, also if there are some all the time.
+fn handle(proactor: &Proactor) {
+    (0..10).for_each(|_| {
+        proactor.handle_events(Some(Duration::from_millis(5)));
+    });
+}
+
+/// Ends all waits at a word, and handles the last events.
+fn wake(proactor: &Proactor, word: &AtomicU32) {
+    word.store(1, Ordering::Release);
+    futex::wake(word, futex::Flags::empty(), i32::MAX.unsigned_abs()).unwrap();
+    until(|| {
+        proactor.handle_events(Some(Duration::from_millis(10)));
+        proactor.outstanding() == 0
+    });
+}
+
+/// What a thread has submitted the kernel cancels when that exits: so it is submitted again, by one that may not.
+#[test]
+fn what_has_to_be_submitted_again_waits_for_its_turn() {
+    each(|proactor| {
+        for errno in REFUSALS {
+            let word = Arc::new(AtomicU32::new(0));
+            let (told, results) = channel();
+            let first = thread::scope(|scope| {
+                let (done, begun) = channel();
+                let (leave, left) = channel::<()>();
+                let (proactor, word, told) = (&proactor, &word, &told);
+                scope.spawn(move || {
+                    let first: Vec<_> =
+                        (0..10).map(|number| wait(proactor, word, number, told)).collect();
+                    proactor.handle_events(Some(Duration::ZERO));
+                    done.send(first).unwrap();
+                    let _ = left.recv();
+                });
+                let first = next(&begun);
+                refused(errno, || {
+                    (10..MANY).for_each(|number| {
+                        wait(proactor, word, number, told);
+                    });
+                    drop(leave);
+                    handle(proactor);
+                    // Whether it is in the kernel or not, it can be cancelled.
+                    assert!(proactor.cancel(first[0]));
+                    handle(proactor);
+                });
+                first
+            });
+            // All but the one that was cancelled are still there.
+            until(|| {
+                // Nobody else handles events, and it may not have ended yet.
+                proactor.handle_events(Some(Duration::from_millis(5)));
+                results.try_recv().is_ok_and(|(number, result)| {
+                    let result = result.map_err(|error| error.is_cancelled());
+                    assert_eq!((number, result), (0, Err(true)));
+                    true
+                })
+            });
+            assert!(!proactor.cancel(first[0]));
+            if let Ok((number, result)) = results.try_recv() {
+                panic!("{number} ended: {result:?}");
+            }
+            wake(&proactor, &word);
+            let mut ended: Vec<_> = results.try_iter().collect();
+            ended.sort_unstable_by_key(|(number, _)| *number);
+            let expected: Vec<_> = (1..MANY).map(|number| (number, Ok(()))).collect();
+            assert_eq!(ended, expected);
+        }
+    });
+}
+
+/// The next read of a stream is submitted when the one before it is over.
+#[test]
+fn what_stands_behind_another_waits_for_its_turn() {
+    each(|proactor| {
+        for errno in REFUSALS {
+            let word = Arc::new(AtomicU32::new(0));
+            let (told, _woken) = channel();
+            let (stream, mut peer) = stream_and_peer(&proactor);
+            let (done, results) = channel();
+            let mut reads = Vec::new();
+            for number in 0..3 {
+                let done = done.clone();
+                let read = stream.read(vec![0; 1], move |BufResult(result, buffer)| {
+                    done.send((number, result, buffer)).unwrap();
+                });
+                reads.push(read.unwrap());
+            }
+            proactor.handle_events(Some(Duration::ZERO));
+            refused(errno, || {
+                (0..MANY).for_each(|number| {
+                    wait(&proactor, &word, number, &told);
+                });
+                peer.write_all(b"a").unwrap();
+                until(|| proactor.handle_events(Some(Duration::from_millis(5))) > 0);
+                handle(&proactor);
+                assert!(proactor.cancel(reads[1]));
+                handle(&proactor);
+            });
+            assert_eq!(next(&results), (0, Ok(1), b"a".to_vec()));
+            let (number, result, _) = next(&results);
+            assert_eq!(
+                (number, result.map_err(|error| error.is_cancelled())),
+                (1, Err(true)),
+                "not ended by anything but this"
+            );
+            peer.write_all(b"b").unwrap();
+            until(|| {
+                proactor.handle_events(Some(Duration::from_millis(5)));
+                results.try_recv().is_ok_and(|it| {
+                    assert_eq!(it, (2, Ok(1), b"b".to_vec()));
+                    true
+                })
+            });
+            wake(&proactor, &word);
+        }
+    });
+}
+
+/// Whoever cannot submit it wakes a leader that can.
+#[test]
+fn a_leader_that_waits_submits_what_others_may_not() {
+    each(|proactor| {
+        let _crew = Crew::new(&proactor, 1);
+        let (idle, _peer) = stream_and_peer(&proactor);
+        idle.read(vec![0; 1], |_| {}).unwrap();
+        for errno in REFUSALS {
+            refused(errno, || {
+                for round in 0..20 {
+                    // By now it waits, mostly.
+                    thread::sleep(Duration::from_millis(1));
+                    // One, or more than there are places for.
+                    let count = if round % 2 == 0 { 1 } else { MANY };
+                    let (told, results) = channel();
+                    let words: Vec<_> = (0..count).map(|_| Arc::new(AtomicU32::new(1))).collect();
+                    for (number, word) in words.iter().enumerate() {
+                        wait(&proactor, word, number, &told);
+                    }
+                    for _ in 0..count {
+                        assert_eq!(next(&results).1, Ok(()));
+                    }
+                }
+            });
+        }
+    });
+}
