@@ -466,6 +466,9 @@ pub enum ReceiveError {
         /// Bytes of the stream that were missed.
         lost_bytes: u64,
     },
+    /// An [`Interrupter`](crate::Interrupter) has ended the wait. Nothing is lost.
+    #[error("the wait for a message was interrupted: end, or call again to wait on")]
+    Interrupted,
     /// The bus was removed; what it still held has been read.
     #[error("the bus was removed: open it again")]
     Unlinked,

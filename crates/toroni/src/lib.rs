@@ -32,7 +32,7 @@
 //! - [`Bus`]: opened by name; [`BusConfig`] has the options.
 //! - [`Publisher`]: one topic; publish, try, time-out, batch, burst, in place.
 //! - [`Subscriber`]: patterns; blocking, polling, a descriptor for event loops, in place, one or many at a
-//!   time; async with the feature `tokio`.
+//!   time; async with the feature `tokio`, in a proactor with `proactor`.
 //! - [`Router`]: one subscriber, many handlers.
 //! - [`Policy`]: what happens when a subscriber is slow.
 //! - [`admin`]: lists and cleans up.
@@ -52,6 +52,7 @@
 //! # Features
 //!
 //! - `tokio`: [`Subscriber::receive_async`](Subscriber#method.receive_async).
+//! - `proactor`: subscribers in a proactor, beside sockets, files and timers (`proactor::Subscribe`).
 //! - `crash-points`: for tests that kill a process at a named step; see [`crash`].
 
 #![cfg_attr(
@@ -82,9 +83,11 @@ pub(crate) mod shm;
 pub(crate) mod sync;
 pub(crate) mod topic;
 
+#[cfg(all(feature = "proactor", not(loom)))]
+pub use bus::proactor;
 #[cfg(not(loom))]
 pub use bus::{
-    Borrowed, Bus, BusConfig, BusId, BusStats, InPlace, LockOwner, Message, Publisher,
+    Borrowed, Bus, BusConfig, BusId, BusStats, InPlace, Interrupter, LockOwner, Message, Publisher,
     PublisherStats, Reopened, Router, Start, Subscriber, SubscriberBuilder, SubscriberSlotStats,
     SubscriberStats, TopicStats, WaitStrategy, admin,
 };

@@ -154,6 +154,8 @@ fn in_place_both_ways() {
     assert_eq!(answer, 13);
     let borrowed = subscriber.borrow().unwrap().unwrap();
     assert_eq!(borrowed.topic(), "frame");
+    // A header, a time-stamp and two words of payload.
+    assert_eq!((borrowed.next_position(), borrowed.to_descendants()), (32, false));
     assert_eq!(borrowed.payload().to_vec(), b"\x07\x07\x07abc\x07\x07\x07\x07\x07\x07\x07");
     assert!(borrowed.timestamp().unwrap().elapsed().unwrap() < Duration::from_secs(60));
     borrowed.validate().unwrap();
@@ -303,10 +305,32 @@ fn a_full_ring_is_full_at_once_and_in_time() {
     let answer = publisher.publish_timeout([0; 1000], Duration::from_millis(30));
     assert!(matches!(answer, Err(PublishError::Timeout)));
     assert!(began.elapsed() >= Duration::from_millis(30));
+    let [long, short] = [[0; 1000], [0; 1000]];
+    let answer = publisher.publish_batch_timeout(&[long, short], Duration::from_millis(30));
+    assert!(matches!(answer, Err(PublishError::Timeout)));
     let hasty = publisher.clone().with_policy(Policy::Overwrite).unwrap();
     hasty.publish([0; 1000]).unwrap();
     drop(subscriber);
     publisher.try_publish([0; 1000]).unwrap();
+}
+
+#[test]
+fn a_burst_that_runs_out_of_time_says_how_far_it_got() {
+    let fixture = Fixture::new();
+    let forever = Policy::Wait { limit: None };
+    let bus = fixture.config().capacity(64 << 10).policy(forever).open("b").unwrap();
+    let publisher = bus.publisher("t").unwrap();
+    let mut subscriber = bus.subscribe("t").unwrap();
+    let payloads = [[7; 1000]; 100];
+    let began = Instant::now();
+    let error = publisher.burst_timeout(&payloads, Duration::from_millis(30)).unwrap_err();
+    assert!(began.elapsed() >= Duration::from_millis(30));
+    assert!(matches!(error.source, PublishError::Timeout), "{error}");
+    assert!((63..=65).contains(&error.published), "{error}");
+    assert_eq!(received(&mut subscriber).len(), error.published);
+    publisher.burst_timeout(&payloads[error.published..], Duration::ZERO).unwrap();
+    publisher.publish_batch_timeout(&["a", "b"], Duration::ZERO).unwrap();
+    assert_eq!(received(&mut subscriber).len(), 100 - error.published + 2);
 }
 
 #[test]

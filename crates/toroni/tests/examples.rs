@@ -5,137 +5,15 @@
 
 #[allow(dead_code, reason = "each test program uses a part of it")]
 mod common;
+#[allow(dead_code, reason = "each test program uses a part of it")]
+#[path = "common/example.rs"]
+mod example;
 
 use common::Fixture;
-use rustix::process::{Pid, Signal, kill_process};
-use std::io::{BufRead, BufReader, Read};
+use example::{Example, LIMIT, assert_nothing_left};
+use rustix::process::Signal;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-/// The limit for everything: only a test that hangs reaches it.
-const LIMIT: Duration = Duration::from_secs(60);
-
-/// A running example; killed when dropped.
-struct Example {
-    name: &'static str,
-    child: Child,
-    lines: Receiver<String>,
-    seen: Vec<String>,
-    errors: Option<JoinHandle<String>>,
-}
-
-impl Example {
-    /// Starts it on the buses of the fixture.
-    fn start(fixture: &Fixture, name: &'static str, arguments: &[&str]) -> Self {
-        Self::start_on(fixture, "default", name, arguments)
-    }
-
-    fn start_on(fixture: &Fixture, bus: &str, name: &'static str, arguments: &[&str]) -> Self {
-        let mut child = Command::new(path(name))
-            .args(arguments)
-            .env("TORONI_DIR", fixture.path())
-            .env("TORONI_BUS", bus)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let (sender, lines) = channel();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        std::thread::spawn(move || {
-            // Ends with the example, or when the test has ended.
-            output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)).ok();
-        });
-        let mut errors = child.stderr.take().unwrap();
-        let errors = std::thread::spawn(move || {
-            let mut text = Vec::new();
-            errors.read_to_end(&mut text).ok();
-            String::from_utf8_lossy(&text).into_owned()
-        });
-        Self { name, child, lines, seen: Vec::new(), errors: Some(errors) }
-    }
-
-    /// Waits for a line that it prints.
-    fn wait_for(&mut self, what: impl Fn(&str) -> bool) -> String {
-        let deadline = Instant::now() + LIMIT;
-        loop {
-            match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(line) => {
-                    self.seen.push(line.clone());
-                    if what(&line) {
-                        return line;
-                    }
-                }
-                Err(error) => {
-                    let errors = match error {
-                        RecvTimeoutError::Disconnected => {
-                            self.errors.take().unwrap().join().unwrap()
-                        }
-                        RecvTimeoutError::Timeout => String::new(),
-                    };
-                    let name = self.name;
-                    panic!("{name}: {error}; it printed:\n{}\n{errors}", self.seen.join("\n"));
-                }
-            }
-        }
-    }
-
-    fn wait_for_prefix(&mut self, prefix: &str) -> String {
-        self.wait_for(|line| line.starts_with(prefix))
-    }
-
-    /// Ends it with a signal; it has to succeed and be silent about it. Returns what else it printed.
-    fn end(mut self, signal: Signal) -> Vec<String> {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
-        let status = self.wait();
-        let errors = self.errors.take().unwrap().join().unwrap();
-        assert!(status.success(), "{}: {status}\n{errors}", self.name);
-        assert_eq!(errors, "", "{}", self.name);
-        self.lines.iter().collect()
-    }
-
-    fn interrupt(self) -> Vec<String> {
-        self.end(Signal::INT)
-    }
-
-    fn wait(&mut self) -> ExitStatus {
-        let deadline = Instant::now() + LIMIT;
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status;
-            }
-            assert!(Instant::now() < deadline, "{} does not end", self.name);
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-}
-
-impl Drop for Example {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// `cargo test` builds examples beside its tests.
-fn path(name: &str) -> PathBuf {
-    let tests = std::env::current_exe().unwrap();
-    let path = tests.parent().unwrap().parent().unwrap().join("examples").join(name);
-    assert!(path.exists(), "{} is not built: cargo build -p toroni --examples", path.display());
-    path
-}
-
-/// No slot, dead or alive, and no socket.
-fn assert_nothing_left(fixture: &Fixture, bus: &str) {
-    let stats = fixture.config().open_existing(bus).unwrap().stats().unwrap();
-    assert!(stats.publishers.as_ref().unwrap().is_empty(), "{stats:?}");
-    assert!(stats.subscribers.as_ref().unwrap().is_empty(), "{stats:?}");
-    assert!(stats.sockets.is_empty(), "{stats:?}");
-    assert_eq!(stats.lock_owner, None);
-}
 
 #[test]
 fn subscribe_prints_what_publish_publishes() {

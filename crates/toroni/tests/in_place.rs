@@ -18,6 +18,8 @@ struct Said {
     payload: Vec<u8>,
     sequence: u64,
     position: u64,
+    next_position: u64,
+    to_descendants: bool,
     is_stamped: bool,
 }
 
@@ -27,6 +29,8 @@ fn said(message: &Borrowed<'_>) -> Said {
         payload: message.payload().to_vec(),
         sequence: message.sequence(),
         position: message.position(),
+        next_position: message.next_position(),
+        to_descendants: message.to_descendants(),
         is_stamped: message.timestamp().is_some(),
     }
 }
@@ -38,6 +42,8 @@ fn copied(subscriber: &mut Subscriber) -> Option<Said> {
         payload: message.payload().to_vec(),
         sequence: message.sequence(),
         position: message.position(),
+        next_position: message.next_position(),
+        to_descendants: message.to_descendants(),
         is_stamped: message.timestamp().is_some(),
     })
 }
@@ -309,5 +315,20 @@ fn waits_end_with_a_message_and_in_time() {
                 }
             }
         });
+    }
+}
+
+/// With a time stamp, too, whose bytes come on top.
+#[test]
+fn no_length_is_too_long_to_be_refused() {
+    let fixture = Fixture::new();
+    for stamped in [false, true] {
+        let bus = fixture.config().timestamps(stamped).open("b").unwrap();
+        let publisher = bus.publisher("t").unwrap();
+        for length in [usize::MAX, usize::MAX - 7, usize::MAX / 2, 1 << 32] {
+            let error = publisher.publish_with(length, |_| ()).unwrap_err();
+            assert!(matches!(error, PublishError::TooLong { .. }), "{length}: {error}");
+        }
+        publisher.try_publish(b"the lock is free").unwrap();
     }
 }

@@ -47,7 +47,8 @@ pub struct BusEntry {
 /// ```
 ///
 /// # Errors
-/// [`OpenError::PermissionDenied`], [`OpenError::Os`].
+/// Of `root`: [`OpenError::PermissionDenied`], [`OpenError::NotADirectory`], [`OpenError::Symlink`],
+/// [`OpenError::UntrustedDirectory`], [`OpenError::Os`].
 pub fn list(root: Option<&Path>) -> Result<Vec<BusEntry>, OpenError> {
     let buses = list::list(&directory::root(root))?;
     Ok(buses
@@ -137,7 +138,8 @@ impl fmt::Display for CleanAction {
 /// ```
 ///
 /// # Errors
-/// [`OpenError::NotFound`] if `name` is no bus; [`OpenError::PermissionDenied`], [`OpenError::Os`].
+/// [`OpenError::InvalidName`] if `name` cannot be a bus's, [`OpenError::NotFound`] if it is none's; and as
+/// [`list`]. What could not be cleaned is no error: it is in [`CleanReport::skipped`].
 pub fn clean(
     root: Option<&Path>,
     name: Option<&str>,

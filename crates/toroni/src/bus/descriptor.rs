@@ -3,7 +3,7 @@
 use crate::notify::{Bell, Mailbox, MulticastReceiver, Waiter};
 use crate::sync::AtomicU32;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 pub(super) enum Descriptor {
@@ -17,6 +17,14 @@ impl Descriptor {
         match self {
             Self::Mailbox(mailbox) => mailbox.nudge(),
             Self::Group(group) => group.nudge(),
+        }
+    }
+
+    /// A socket of which each datagram makes this readable, as with [`Self::nudge`].
+    pub(super) fn sender(&self) -> io::Result<OwnedFd> {
+        match self {
+            Self::Mailbox(mailbox) => mailbox.sender(),
+            Self::Group(group) => group.sender(),
         }
     }
 

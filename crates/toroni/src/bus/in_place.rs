@@ -367,6 +367,13 @@ impl<'a> Borrowed<'a> {
         self.seen.position
     }
 
+    /// As [`Message::next_position`](crate::Message::next_position).
+    #[inline]
+    #[must_use]
+    pub fn next_position(&self) -> u64 {
+        self.seen.next_position()
+    }
+
     /// As [`Message::sequence`](crate::Message::sequence).
     #[inline]
     #[must_use]
@@ -379,6 +386,12 @@ impl<'a> Borrowed<'a> {
     #[must_use]
     pub fn timestamp(&self) -> Option<SystemTime> {
         timestamp_of(self.timestamp_ns)
+    }
+
+    /// As [`Message::to_descendants`](crate::Message::to_descendants).
+    #[must_use]
+    pub fn to_descendants(&self) -> bool {
+        Tag::from_raw(self.seen.tag).is_to_descendants()
     }
 
     /// Whether all that was read so far is what was published. To be asked after the last read, and

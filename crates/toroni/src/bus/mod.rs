@@ -7,7 +7,9 @@
 //! - `subscriber`, `receiving`, `subscribing`, `message`: one subscriber's face, its work, and the role
 //!   behind all of them; `pace` decides how to wait, `descriptor` is for
 //!   event loops, `local` finds threads that would wait for themselves.
+//! - `interrupter`: ends a subscriber's blocking call from elsewhere.
 //! - `router`, `stream`: many handlers behind one subscriber; async.
+//! - `proactor`: subscribers in a proactor.
 //! - `views`: what the layers need of mapped files.
 //! - `disk`: what is left of a bus on a disk after a reboot.
 //! - `stats`, `admin`: for people who look, and clean up.
@@ -20,9 +22,12 @@ mod descriptor;
 mod disk;
 mod held;
 mod in_place;
+mod interrupter;
 mod local;
 mod message;
 mod pace;
+#[cfg(feature = "proactor")]
+pub mod proactor;
 mod publisher;
 mod publishing;
 mod receiving;
@@ -38,6 +43,7 @@ mod views;
 pub use config::BusConfig;
 pub use disk::Reopened;
 pub use in_place::{Borrowed, InPlace};
+pub use interrupter::Interrupter;
 pub use message::Message;
 pub use pace::WaitStrategy;
 pub use publisher::Publisher;

@@ -215,6 +215,27 @@ impl Publisher {
     /// [`PublishError::TooLong`] if their records are together larger than the largest record; see
     /// [`PublishError`].
     pub fn publish_batch<T: AsRef<[u8]>>(&self, payloads: &[T]) -> Result<(), PublishError> {
+        self.publish_batch_with(payloads, Effort::Until(None))
+    }
+
+    /// As [`Self::publish_batch`], and waits no longer than `timeout`.
+    ///
+    /// # Errors
+    /// [`PublishError::Timeout`] after that time; see [`Self::publish_batch`].
+    pub fn publish_batch_timeout<T: AsRef<[u8]>>(
+        &self,
+        payloads: &[T],
+        timeout: Duration,
+    ) -> Result<(), PublishError> {
+        self.publish_batch_with(payloads, Effort::Until(Instant::now().checked_add(timeout)))
+    }
+
+    #[inline]
+    fn publish_batch_with<T: AsRef<[u8]>>(
+        &self,
+        payloads: &[T],
+        effort: Effort,
+    ) -> Result<(), PublishError> {
         let mut buffer = None;
         let (tag, extensions) = self.frame(self.to_descendants, &mut buffer);
         let bytes = payloads
@@ -229,7 +250,7 @@ impl Publisher {
         }
         let records =
             payloads.iter().map(|payload| Record { tag, extensions, payload: payload.as_ref() });
-        let terms = Terms { policy: self.policy, effort: Effort::Until(None) };
+        let terms = Terms { policy: self.policy, effort };
         self.publishing.publish_batch(records, payloads.len() as u64, bytes, &terms)
     }
 
@@ -240,6 +261,24 @@ impl Publisher {
     /// # Errors
     /// [`BurstError`] says how many were published before the error. None were if one is too long.
     pub fn burst<T: AsRef<[u8]>>(&self, payloads: &[T]) -> Result<(), BurstError> {
+        self.burst_with(payloads, Effort::Until(None))
+    }
+
+    /// As [`Self::burst`], and waits no longer than `timeout`.
+    ///
+    /// # Errors
+    /// [`PublishError::Timeout`] after that time, with the number of messages that are published by then;
+    /// see [`Self::burst`].
+    pub fn burst_timeout<T: AsRef<[u8]>>(
+        &self,
+        payloads: &[T],
+        timeout: Duration,
+    ) -> Result<(), BurstError> {
+        self.burst_with(payloads, Effort::Until(Instant::now().checked_add(timeout)))
+    }
+
+    #[inline]
+    fn burst_with<T: AsRef<[u8]>>(&self, payloads: &[T], effort: Effort) -> Result<(), BurstError> {
         let mut buffer = None;
         let (tag, extensions) = self.frame(self.to_descendants, &mut buffer);
         if payloads.is_empty() {
@@ -249,7 +288,7 @@ impl Publisher {
             self.check_length(extensions.len(), payload.as_ref().len())
                 .map_err(|source| BurstError { published: 0, source })?;
         }
-        let terms = Terms { policy: self.policy, effort: Effort::Until(None) };
+        let terms = Terms { policy: self.policy, effort };
         self.publishing
             .burst(tag, extensions, payloads, &terms)
             .map_err(|(published, source)| BurstError { published, source })
@@ -360,7 +399,7 @@ impl Publisher {
     /// Bytes that the record takes in the stream, if it is not too long.
     #[inline]
     fn check_length(&self, extensions: usize, payload: usize) -> Result<u64, PublishError> {
-        let bytes = stream_bytes(extensions as u64 + payload as u64);
+        let bytes = stream_bytes((extensions as u64).saturating_add(payload as u64));
         if bytes > self.largest_record {
             return Err(self.too_long(extensions, payload));
         }

@@ -19,17 +19,18 @@ use crate::settings::NotifyKind;
 use crate::sync::Ordering;
 use crate::topic::frame::{MAX_EXTENSIONS_BYTES, Tag, TopicId, decode};
 use std::hint::black_box;
+use std::io;
 use std::time::{Duration, Instant};
 
 /// Whoever should wake a subscriber may have died before it did so: it looks again after this.
-const SLEEP: Duration = Duration::from_millis(50);
+pub(super) const SLEEP: Duration = Duration::from_millis(50);
 /// After some time without any message it looks less often: even a bare sleep of 100 ms costs close to
 /// 0.1 % of a core by itself, on an idle virtual machine.
-const LONG_SLEEP: Duration = Duration::from_millis(250);
-const SLEEPS_UNTIL_LONG: u32 = 20;
+pub(super) const LONG_SLEEP: Duration = Duration::from_millis(250);
+pub(super) const SLEEPS_UNTIL_LONG: u32 = 20;
 /// Sleeps between two looks whether the bus still exists: the look is several system calls, which
 /// would double the cost of a sleep, and would come with each message to one that sleeps in between.
-const SLEEPS_UNTIL_CHECK: u32 = 8;
+pub(super) const SLEEPS_UNTIL_CHECK: u32 = 8;
 
 impl Subscriber {
     /// As [`Self::next`], only for a message that needs no question: the common case, which is short
@@ -342,6 +343,7 @@ impl Subscriber {
 
     /// Does what the strategy says after an empty look.
     pub(super) fn wait(&mut self, deadline: Option<Instant>) -> Result<(), ReceiveError> {
+        self.check_interruption()?;
         match self.pace.empty(self.strategy, self.cursor.sequence) {
             Step::Pause(count) => pause(count),
             Step::Yield => std::thread::yield_now(),
@@ -353,7 +355,7 @@ impl Subscriber {
     #[cold]
     fn sleep(&mut self, deadline: Option<Instant>) -> Result<(), ReceiveError> {
         self.publish_position();
-        let by_descriptor = self.subscribing.ring.header().settings.notify != NotifyKind::Futex;
+        let by_descriptor = self.sleeps_on_descriptor();
         let bell = bell_of(&self.subscribing.ring, &self.subscribing.readers);
         let waiter: &mut dyn Waiter = match &mut self.descriptor {
             Some(descriptor) if by_descriptor => descriptor,
@@ -372,11 +374,7 @@ impl Subscriber {
         });
         let slept = match slept {
             Ok(slept) => slept,
-            Err(source) => {
-                // The kernel does not wait at a word that has lost its file.
-                self.check_files()?;
-                return Err(ReceiveError::Os { action: "wait for a message", source });
-            }
+            Err(source) => return Err(self.wait_failed(source)),
         };
         if slept {
             crash::point(CrashPoint::ReaderAwake);
@@ -388,8 +386,50 @@ impl Subscriber {
         Ok(())
     }
 
+    /// Announces a sleep that somebody else sleeps, as [`Self::sleep`] does before its own: the value during
+    /// which to sleep at the futex, or `None` if it must not sleep, because there is something to receive.
+    #[cfg(feature = "proactor")]
+    pub(super) fn announce_wait(
+        &mut self,
+        by_descriptor: bool,
+    ) -> Result<Option<u32>, ReceiveError> {
+        self.publish_position();
+        let bell = bell_of(&self.subscribing.ring, &self.subscribing.readers);
+        let waiter: &mut dyn Waiter = match &mut self.descriptor {
+            Some(descriptor) if by_descriptor => descriptor,
+            _ => &mut self.futex,
+        };
+        let (window, cursor) = (&self.received.window, self.cursor);
+        let ring = ring_of(&self.subscribing.ring);
+        let mut drained = false;
+        let announced = sleep_unless(waiter, bell, &self.claim.slot().arms, || {
+            crash::point(CrashPoint::ReaderBeforeSleep);
+            drained = is_drained(window, cursor, ring);
+            // The sleep itself is not here.
+            None
+        });
+        announced.map_err(|source| ReceiveError::Os { action: "announce a sleep", source })?;
+        // Where the file was, there is nothing but zeros: the end of the stream, for ever.
+        self.check_files()?;
+        Ok(drained.then(|| self.futex.token()))
+    }
+
+    /// What it means that a wait has failed: the kernel does not wait at a word that has lost its file. It
+    /// may have met that before anybody here did, so this looks at the ring first.
+    #[cold]
+    pub(super) fn wait_failed(&self, source: io::Error) -> ReceiveError {
+        black_box(self.is_drained());
+        let failed = ReceiveError::Os { action: "wait for a message", source };
+        self.check_files().err().unwrap_or(failed)
+    }
+
+    /// Whether blocking calls wait on the descriptor, which then is there, and not on the futex.
+    pub(super) fn sleeps_on_descriptor(&self) -> bool {
+        self.subscribing.ring.header().settings.notify != NotifyKind::Futex
+    }
+
     /// What is asked now and then: after a sleep, or when drained.
-    fn check_slowly(&self) -> Result<(), ReceiveError> {
+    pub(super) fn check_slowly(&self) -> Result<(), ReceiveError> {
         self.stamp.check()?;
         self.check_files()?;
         check_whole([(self.subscribing.ring.is_foreign(), RING_REWRITTEN)], self.cursor.position)?;
@@ -399,7 +439,7 @@ impl Subscriber {
         Ok(())
     }
 
-    fn check_files(&self) -> Result<(), ReceiveError> {
+    pub(super) fn check_files(&self) -> Result<(), ReceiveError> {
         let files = [
             (self.subscribing.ring.was_damaged(), RING_TRUNCATED),
             (self.subscribing.readers.was_damaged(), READERS_TRUNCATED),

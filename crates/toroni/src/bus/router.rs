@@ -1,6 +1,6 @@
 //! One subscriber with many handlers: what the Toroni paper calls a channel manager's reading side.
 
-use super::{Message, Subscriber};
+use super::{Interrupter, Message, Subscriber};
 use crate::error::{OpenError, ReceiveError};
 use crate::topic::Pattern;
 use crate::topic::PatternSet;
@@ -85,12 +85,14 @@ impl Router {
         self.step(|subscriber| subscriber.receive_timeout(timeout))
     }
 
-    /// Handles messages until there is an error.
+    /// Handles messages until there is an error, such as [`ReceiveError::Interrupted`].
     ///
     /// # Errors
     /// See [`ReceiveError`].
     pub fn run(&mut self) -> Result<std::convert::Infallible, ReceiveError> {
         loop {
+            // Also where messages come so fast that there is never a wait.
+            self.subscriber.check_interruption()?;
             self.step(|subscriber| subscriber.receive().map(Some))?;
         }
     }
@@ -102,6 +104,14 @@ impl Router {
     /// As [`Subscriber::fd`].
     pub fn fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
         self.subscriber.fd()
+    }
+
+    /// As [`Subscriber::interrupter`]; it ends [`Self::run`], too.
+    ///
+    /// # Errors
+    /// As [`Subscriber::interrupter`].
+    pub fn interrupter(&mut self) -> Result<Interrupter, OpenError> {
+        self.subscriber.interrupter()
     }
 
     /// The subscriber behind it.

@@ -1,6 +1,7 @@
 //! Receiving: one reader of the bus's stream, which passes on what matches its patterns.
 
 use super::descriptor::Descriptor;
+use super::interrupter::Request;
 use super::local::LocalReader;
 use super::message::{Message, Received};
 use super::pace::{Pace, WaitStrategy};
@@ -61,6 +62,8 @@ pub struct Subscriber {
     pub(super) strategy: WaitStrategy,
     pub(super) futex: FutexWaiter,
     pub(super) descriptor: Option<Descriptor>,
+    /// `None` until somebody has an interrupter.
+    pub(super) interruption: Option<Arc<Request>>,
     /// Bytes from the writers' `reserved` that a lapped reader keeps when it resumes.
     pub(super) margin: u64,
     pub(super) counts: SubscriberStats,
@@ -113,6 +116,7 @@ impl Subscriber {
             strategy,
             futex: FutexWaiter::default(),
             descriptor: None,
+            interruption: None,
             margin,
             counts: SubscriberStats::default(),
             #[cfg(feature = "tokio")]
@@ -126,8 +130,9 @@ impl Subscriber {
         Ok(subscriber)
     }
 
-    /// Receives the next message, and waits for it. A signal does not end the wait: a program that looks
-    /// at a flag set by a signal handler uses [`Self::receive_timeout`] or a descriptor ([`Self::fd`]).
+    /// Receives the next message, and waits for it. A signal does not end the wait; an
+    /// [`Interrupter`](crate::Interrupter) does, also out of a signal handler. A program that looks at a flag
+    /// now and then uses [`Self::receive_timeout`] or a descriptor ([`Self::fd`]).
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -19,6 +19,7 @@ use crate::sync::Ordering;
 use crate::topic::interest::Interest;
 use crate::topic::{Pattern, PatternSet};
 use rustix::fs::Mode;
+use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
@@ -42,11 +43,7 @@ impl Subscribing {
     /// Binds the socket of a slot, or joins the group of the bus.
     pub(super) fn open_descriptor(&self, claim: &ReaderClaim) -> Result<Descriptor, OpenError> {
         let header = self.ring.header();
-        let failed = |action, source| OpenError::Os {
-            action,
-            path: self.directory.path().to_owned(),
-            source,
-        };
+        let failed = |action, source| self.os_error(action, source);
         if let Some(group) = header.settings.notify.multicast_group(&header.bus_id) {
             return MulticastReceiver::join(group)
                 .inspect(|_| crash::point(CrashPoint::ReaderMidSocket))
@@ -62,6 +59,10 @@ impl Subscribing {
         // Behind the bind: a publisher that sees the flag finds the socket.
         claim.slot().flags.fetch_or(READER_HAS_SOCKET, Ordering::Release);
         Ok(Descriptor::Mailbox(mailbox))
+    }
+
+    pub(super) fn os_error(&self, action: &'static str, source: io::Error) -> OpenError {
+        OpenError::Os { action, path: self.directory.path().to_owned(), source }
     }
 
     /// Takes a free slot, or that of a dead subscriber.

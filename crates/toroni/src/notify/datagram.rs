@@ -67,6 +67,14 @@ impl Mailbox {
         }
     }
 
+    /// A socket that is connected to this one.
+    pub(crate) fn sender(&self) -> io::Result<OwnedFd> {
+        let socket = unix_socket()?;
+        let address = SocketAddrUnix::new(format!("{}/{}", path_of(&self.directory), self.name))?;
+        connect(&socket, &address).map_err(|error| explain("connect to", &self.name, error))?;
+        Ok(socket)
+    }
+
     fn set_mode(&self, mode: Mode) -> io::Result<()> {
         // Not by name: somebody may have put a symbolic link in its place meanwhile, and have us
         // open a file of ours to everybody.

@@ -15,6 +15,14 @@ pub(crate) struct FutexWaiter {
     token: u32,
 }
 
+#[cfg(feature = "proactor")]
+impl FutexWaiter {
+    /// The value of the word during which to sleep.
+    pub(crate) fn token(&self) -> u32 {
+        self.token
+    }
+}
+
 impl Waiter for FutexWaiter {
     fn arm(&mut self, bell: Bell<'_>, _slot_arms: &AtomicU32) {
         self.token = bell.announce_sleep();

@@ -28,6 +28,8 @@ pub(crate) mod futex;
 mod multicast;
 #[cfg(not(loom))]
 mod wakers;
+#[cfg(all(feature = "proactor", not(loom)))]
+mod word;
 
 pub(crate) use bell::{Answered, Bell};
 #[cfg(not(loom))]
@@ -38,6 +40,8 @@ pub(crate) use futex::FutexWaiter;
 pub(crate) use multicast::{MulticastReceiver, MulticastSender};
 #[cfg(not(loom))]
 pub(crate) use wakers::Wakers;
+#[cfg(all(feature = "proactor", not(loom)))]
+pub(crate) use word::HeldWord;
 
 use crate::mutant::mutant;
 use crate::sync::AtomicU32;

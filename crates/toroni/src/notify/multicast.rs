@@ -49,6 +49,13 @@ impl MulticastReceiver {
     }
 }
 
+impl MulticastReceiver {
+    /// A socket that is connected to the group.
+    pub(crate) fn sender(&self) -> io::Result<OwnedFd> {
+        MulticastSender::connect(self.group).map(|sender| sender.socket)
+    }
+}
+
 impl Waiter for MulticastReceiver {
     fn arm(&mut self, bell: Bell<'_>, _slot_arms: &AtomicU32) {
         drain(self.socket.as_fd());

@@ -147,6 +147,17 @@ impl<'a> RacyBytes<'a> {
         bytes
     }
 
+    /// Where the bytes are, for code in other languages. A publisher may write them while they are read: what
+    /// was read counts only behind the validation.
+    #[inline]
+    #[must_use]
+    pub fn as_ptr(self) -> *const u8 {
+        match self.0 {
+            Source::Ring { words, .. } => words.as_ptr().cast(),
+            Source::Private(bytes) => bytes.as_ptr(),
+        }
+    }
+
     /// The bytes as a slice, without a copy.
     ///
     /// # Safety
@@ -222,6 +233,14 @@ impl<'a> RacyBytesMut<'a> {
         self.write(whole, &[value; 8][..self.length - whole]);
     }
 
+    /// Where the bytes are, for code in other languages. What writes through it writes no further than
+    /// [`Self::len`], only as long as this view is there, and accepts what [`Self::as_mut_slice`] says.
+    #[inline]
+    #[must_use]
+    pub fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.words.as_ptr().cast_mut().cast()
+    }
+
     /// The bytes as a slice, without a copy.
     ///
     /// # Safety
@@ -276,6 +295,9 @@ mod tests {
                 assert_eq!(read.get(offset), expected.get(offset).copied());
                 // SAFETY: only this thread uses the words.
                 assert_eq!(unsafe { read.as_slice() }, expected);
+                assert!(std::ptr::eq(read.as_ptr(), words.as_ptr().cast()));
+                assert!(std::ptr::eq(view.as_mut_ptr(), read.as_ptr()));
+                assert!(std::ptr::eq(private.as_ptr(), expected.as_ptr()));
             }
         }
     }

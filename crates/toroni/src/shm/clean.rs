@@ -86,7 +86,10 @@ pub(crate) fn clean(
         takes_persistent: matches!(scope, Scope::Persistent(_)),
         report: CleanReport::default(),
     };
-    let Some((root_fd, mut names)) = open_and_list(root)? else { return Ok(cleaner.report) };
+    let no_such_bus = || name.map(|name| OpenError::NotFound { path: root.join(name) });
+    let Some((root_fd, mut names)) = open_and_list(root)? else {
+        return no_such_bus().map_or(Ok(cleaner.report), Err);
+    };
     names.sort();
     let mut found = false;
     for entry in names {
@@ -104,8 +107,8 @@ pub(crate) fn clean(
         }
         found = true;
     }
-    match name {
-        Some(name) if !found => Err(OpenError::NotFound { path: root.join(name) }),
+    match no_such_bus() {
+        Some(error) if !found => Err(error),
         _ => Ok(cleaner.report),
     }
 }

@@ -18,6 +18,7 @@ impl Fixture {
     }
 
     /// The directory.
+    #[allow(dead_code, reason = "each test takes what it needs")]
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }

@@ -51,6 +51,17 @@ fn buses_are_listed() {
 }
 
 #[test]
+fn a_missing_directory_has_no_bus_of_any_name() {
+    let root = TempDir::new();
+    let missing = root.path().join("none");
+    assert!(clean(&missing, Scope::All, false).unwrap().removed_buses.is_empty());
+    for scope in [Scope::Named("b"), Scope::Persistent("b")] {
+        let error = clean(&missing, scope, false).unwrap_err();
+        assert!(matches!(error, OpenError::NotFound { .. }), "{error}");
+    }
+}
+
+#[test]
 fn buses_that_nobody_uses_are_removed() {
     let root = TempDir::new();
     make(&root, "idle", &small());

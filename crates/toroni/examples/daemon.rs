@@ -1,0 +1,234 @@
+//! A daemon: one thread serves two subscribers, a TCP socket, a file and a timer.
+//!
+//! ```console
+//! $ cargo run -p toroni --features proactor --example daemon -- 127.0.0.1:7070 seen.log &
+//! $ cargo run -p toroni --example publish &
+//! $ echo status | nc -N 127.0.0.1 7070
+//! hello 12, alarms 0, lost 0
+//! ```
+//!
+//! The first argument is where it listens, the second is the file that it appends every message to; the
+//! bus is `$TORONI_BUS` (`default`), `TORONI_DIR` is the directory of buses. Every second it publishes its
+//! status itself, on `daemon/status`. What waits for all of that is the administrator's choice:
+//! `TORONI_PROACTOR` is `auto`, `combined`, `uring`, `epoll`, `poll`, or a configuration.
+//!
+//! SIGTERM and SIGINT end it; what it has seen is in the file then.
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::low_level::pipe;
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use std::{env, error, fs, io};
+use toroni::proactor::Subscribe;
+use toroni::{Bus, Message, Publisher, ReceiveError};
+use toroni_proactor::{Append, BufResult, File, Listener, Proactor, Stream, WeakProactor};
+
+/// A client that says nothing for so long is left.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Bytes of a client's line, at the most.
+const LONGEST_LINE: usize = 1024;
+/// Bytes that wait for the disk, at the most. What comes then is lost, and counted.
+const MOST_WAITING: usize = 1 << 20;
+
+fn main() -> Result<(), Box<dyn error::Error>> {
+    let (Some(address), Some(path)) = (env::args().nth(1), env::args().nth(2)) else {
+        return Err("usage: daemon ADDRESS FILE".into());
+    };
+    let proactor = Proactor::from_environment()?;
+    let bus = Bus::open(&env::var("TORONI_BUS").unwrap_or_else(|_| "default".to_owned()))?;
+    let daemon = Daemon::new(&proactor, &path)?;
+
+    // Two subscribers, whose messages go to the file; …
+    for (number, pattern) in ["hello/**", "alarm/**"].into_iter().enumerate() {
+        let daemon = daemon.clone();
+        proactor
+            .subscribe(bus.subscribe(pattern)?, move |message, _| daemon.saw(number, message))?;
+    }
+    // … a socket, where clients ask; …
+    let listener = Listener::bind(&proactor, address.parse()?)?;
+    println!("listening on {}", listener.local_address()?);
+    proactor.spawn(accept(listener, daemon.clone()))?;
+    // … a timer; …
+    proactor.spawn(tick(bus.publisher("daemon/status")?, daemon.clone()))?;
+    // … and signals, each a byte in a stream.
+    let (stop, sender) = UnixStream::pair()?;
+    pipe::register(SIGTERM, sender.try_clone()?)?;
+    pipe::register(SIGINT, sender)?;
+    let stop = Stream::new(&proactor, stop)?;
+    let stopping = proactor.downgrade();
+    stop.read(vec![0; 1], move |_| stopping.upgrade().iter().for_each(Proactor::finish))?;
+
+    // This thread does all of it, until a handler wants to finish; then until all are over.
+    proactor.run();
+    daemon.state().log.write_rest()?;
+    println!("{}", daemon.status());
+    let failure = daemon.state().failure.take();
+    failure.map_or(Ok(()), |failure| Err(failure.into()))
+}
+
+/// What handlers and tasks share. It does not keep the proactor alive, which keeps it.
+#[derive(Clone)]
+struct Daemon {
+    proactor: WeakProactor,
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    log: Log,
+    counts: [u64; 2],
+    lost: u64,
+    failure: Option<ReceiveError>,
+}
+
+impl Daemon {
+    fn new(proactor: &Proactor, path: &str) -> Result<Self, Box<dyn error::Error>> {
+        let log = Log::open(proactor, path)?;
+        let state = State { log, counts: [0, 0], lost: 0, failure: None };
+        Ok(Self { proactor: proactor.downgrade(), state: Arc::new(Mutex::new(state)) })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn status(&self) -> String {
+        let State { counts: [hello, alarms], lost, .. } = *self.state();
+        format!("hello {hello}, alarms {alarms}, lost {lost}")
+    }
+
+    /// A subscriber's handler.
+    fn saw(&self, number: usize, message: Result<Message<'_>, ReceiveError>) {
+        let mut state = self.state();
+        match message {
+            Ok(message) if state.log.waiting.len() < MOST_WAITING => {
+                state.counts[number] += 1;
+                let line = format!("{} {}\n", message.topic(), message.text());
+                state.log.waiting.extend(line.into_bytes());
+            }
+            Ok(_) => state.lost += 1,
+            Err(ReceiveError::Lapped { lost_messages, .. }) => state.lost += lost_messages,
+            // The last call: the bus was removed, or something is broken.
+            Err(error) => {
+                state.failure = Some(error);
+                self.proactor.upgrade().iter().for_each(Proactor::finish);
+            }
+        }
+        drop(state);
+        self.write();
+    }
+
+    /// Writes to the file what waits, one operation at a time.
+    fn write(&self) {
+        let log = &mut self.state().log;
+        if log.is_writing || log.waiting.is_empty() {
+            return;
+        }
+        let bytes = std::mem::take(&mut log.waiting);
+        let daemon = self.clone();
+        let started = log.file.write(log.offset, bytes, move |BufResult(result, bytes)| {
+            let goes_on = result.is_ok();
+            daemon.state().log.wrote(result.unwrap_or(0), bytes);
+            if goes_on {
+                daemon.write();
+            }
+        });
+        match started {
+            Ok(_) => log.is_writing = true,
+            // It is stopping.
+            Err(refused) => log.waiting = refused.buffer,
+        }
+    }
+}
+
+/// The file. What cannot be written while the daemon runs, or is cancelled at its end, `main` writes.
+struct Log {
+    file: File,
+    at_the_end: fs::File,
+    offset: u64,
+    waiting: Vec<u8>,
+    is_writing: bool,
+}
+
+impl Log {
+    fn open(proactor: &Proactor, path: &str) -> Result<Self, Box<dyn error::Error>> {
+        let at_the_end =
+            fs::OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+        let offset = at_the_end.metadata()?.len();
+        let file = File::new(proactor, at_the_end.try_clone()?)?;
+        Ok(Self { file, at_the_end, offset, waiting: Vec::new(), is_writing: false })
+    }
+
+    /// The buffer is back: what is left of it comes before what has come meanwhile.
+    fn wrote(&mut self, bytes: usize, mut buffer: Vec<u8>) {
+        self.is_writing = false;
+        self.offset += bytes as u64;
+        buffer.drain(..bytes);
+        buffer.append(&mut self.waiting);
+        self.waiting = buffer;
+    }
+
+    fn write_rest(&mut self) -> io::Result<()> {
+        self.at_the_end.write_all_at(&self.waiting, self.offset)
+    }
+}
+
+/// Accepts clients, each of which gets a task.
+async fn accept(listener: Listener, daemon: Daemon) {
+    // Only the end ends it: a client may be gone before it is accepted, or there are too many.
+    loop {
+        match listener.accept_async().await {
+            Ok((stream, _)) => {
+                let Some(proactor) = daemon.proactor.upgrade() else { return };
+                let _ = proactor.spawn(answer(stream, daemon.clone()));
+            }
+            Err(error) if error.is_cancelled() => return,
+            Err(error) => {
+                eprintln!("{error}");
+                let Some(proactor) = daemon.proactor.upgrade() else { return };
+                let later = proactor.timer_async(Duration::from_secs(1));
+                drop(proactor);
+                let _ = later.await;
+            }
+        }
+    }
+}
+
+/// Answers a client's lines, until it ends or is silent for too long.
+async fn answer(stream: Stream, daemon: Daemon) {
+    let mut line = Vec::with_capacity(LONGEST_LINE);
+    loop {
+        let read = stream.read_async(Append(line)).within(PATIENCE).await;
+        let BufResult(Ok(1..), Append(mut text)) = read else { return };
+        while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
+            let reply = match text[..end].trim_ascii() {
+                b"status" => daemon.status() + "\n",
+                b"quit" => return,
+                _ => "? status, quit\n".to_owned(),
+            };
+            text.drain(..=end);
+            let BufResult(Ok(()), _) = stream.write_all_async(reply.into_bytes()).await else {
+                return;
+            };
+        }
+        if text.len() == text.capacity() {
+            return;
+        }
+        line = text;
+    }
+}
+
+/// Publishes the status every second.
+async fn tick(publisher: Publisher, daemon: Daemon) {
+    loop {
+        let Some(proactor) = daemon.proactor.upgrade() else { return };
+        let second = proactor.timer_async(Duration::from_secs(1));
+        drop(proactor);
+        if second.await.is_err() {
+            return;
+        }
+        // Nobody waits here for a subscriber that is slow: there is another status in a second.
+        let _ = publisher.try_publish(daemon.status());
+    }
+}

@@ -1,0 +1,406 @@
+//! A subscriber at work in a proactor.
+//!
+//! ```text
+//!            subscribe                   woken; a look that finds something
+//!                |                   ,------------------------------------.
+//!                v                   v                                    |
+//!            +-------+  32 messages  +------+  nothing more:          +-------+
+//!            | again |-------------->| turn |  announce, look anew -->| waits |
+//!            +-------+<--------------+------+                         +-------+
+//!                 post_later             |                                |
+//!                                        `------> over <------------------'
+//!                                  cancel, a lasting error, the proactor stops
+//! ```
+//!
+//! Completions come in any thread, several at a time. Each raises a signal; whoever raises the first does
+//! the work, and what is signalled meanwhile. So the handler is never called twice at a time, and no thread
+//! waits for one that is in it.
+
+use super::waiting::{self, Looks, Waits, is_long};
+use super::{NotSubscribed, Subscription};
+use crate::bus::receiving::{Body, SLEEPS_UNTIL_CHECK};
+use crate::bus::{Message, Subscriber};
+use crate::crash::{self, CrashPoint};
+use crate::error::ReceiveError;
+use crate::sync::{AtomicU32, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use toroni_proactor::{OperationError, OperationId, Proactor, WeakProactor};
+
+/// What is called with each message.
+pub(super) type Handler =
+    Box<dyn FnMut(Result<Message<'_>, ReceiveError>, &Subscription) + Send + 'static>;
+
+/// What is called at the end.
+type EndHandler = Box<dyn FnOnce(&Subscription) + Send + 'static>;
+
+/// Messages in a row, before everybody else has a turn.
+const BATCH: u32 = 32;
+
+/// Somebody is at work.
+const BUSY: u32 = 1;
+/// The wait is over.
+const WOKEN: u32 = 2;
+/// It is time to look although nothing woke.
+const LOOK: u32 = 4;
+/// Go on: the beginning, or behind a batch.
+const AGAIN: u32 = 8;
+/// Somebody wants the end.
+const END: u32 = 16;
+
+/// See the module.
+pub(super) struct Served {
+    /// Not kept alive by what it serves.
+    proactor: WeakProactor,
+    signals: AtomicU32,
+    /// 1 if somebody wants the end: for a look between two messages.
+    cancelled: AtomicU32,
+    /// How the last wait failed.
+    failure: Mutex<Option<OperationError>>,
+    work: Mutex<Work>,
+    end: Mutex<End>,
+}
+
+/// What belongs to whoever is at work.
+struct Work {
+    /// None when it is over.
+    job: Option<Job>,
+    wait: Option<OperationId>,
+    look: Option<OperationId>,
+    is_look_far: bool,
+    looks: Looks,
+    /// Looks since the last message.
+    in_vain: u32,
+}
+
+struct Job {
+    subscriber: Subscriber,
+    handler: Handler,
+    waits: Waits,
+}
+
+#[derive(Default)]
+struct End {
+    is_over: bool,
+    subscriber: Option<Subscriber>,
+    handlers: Vec<EndHandler>,
+}
+
+/// What to do next.
+enum Next {
+    /// Nothing: a completion will come.
+    Rest,
+    /// It is over.
+    Over,
+}
+
+impl Served {
+    /// Serves a subscriber from now on.
+    pub(super) fn start(
+        proactor: &Proactor,
+        mut subscriber: Subscriber,
+        handler: Handler,
+        looks: Looks,
+    ) -> Result<Subscription, NotSubscribed> {
+        let waits = match Waits::new(proactor, &mut subscriber) {
+            Ok(waits) => waits,
+            Err(error) => return Err(NotSubscribed { error, subscriber: Box::new(subscriber) }),
+        };
+        let served = Arc::new(Self {
+            proactor: proactor.downgrade(),
+            signals: AtomicU32::new(0),
+            cancelled: AtomicU32::new(0),
+            failure: Mutex::new(None),
+            work: Mutex::new(Work {
+                job: Some(Job { subscriber, handler, waits }),
+                wait: None,
+                look: None,
+                is_look_far: false,
+                looks,
+                in_vain: 0,
+            }),
+            end: Mutex::default(),
+        });
+        let first = Arc::clone(&served);
+        if let Err(refused) = proactor.post(move || first.signal(AGAIN)) {
+            let subscriber = served.work().job.take().expect("nobody has begun").subscriber;
+            let subscriber = Box::new(subscriber);
+            return Err(NotSubscribed { error: refused.error.into(), subscriber });
+        }
+        Ok(Subscription(served))
+    }
+
+    /// See [`Subscription::cancel`].
+    pub(super) fn cancel(self: &Arc<Self>) {
+        self.cancelled.store(1, Ordering::Relaxed);
+        let served = Arc::clone(self);
+        let posted = self.proactor.upgrade().map(|it| it.post(move || served.signal(END)));
+        if !matches!(posted, Some(Ok(()))) {
+            self.signal(END);
+        }
+    }
+
+    /// See [`Subscription::is_over`].
+    pub(super) fn is_over(self: &Arc<Self>) -> bool {
+        self.end_without_a_proactor();
+        self.end().is_over
+    }
+
+    /// See [`Subscription::take_back`].
+    pub(super) fn take_back(self: &Arc<Self>) -> Option<Subscriber> {
+        self.end_without_a_proactor();
+        self.end().subscriber.take()
+    }
+
+    /// See [`Subscription::on_end`].
+    pub(super) fn on_end(self: &Arc<Self>, handler: EndHandler) {
+        self.end_without_a_proactor();
+        let mut end = self.end();
+        if end.is_over {
+            drop(end);
+            self.tell_end(handler);
+        } else {
+            end.handlers.push(handler);
+        }
+    }
+
+    /// Nobody else will, if the proactor has been dropped.
+    fn end_without_a_proactor(self: &Arc<Self>) {
+        if self.proactor.upgrade().is_none() {
+            self.cancelled.store(1, Ordering::Relaxed);
+            self.signal(END);
+        }
+    }
+
+    /// Does what the signal asks for, unless somebody is at work, who will.
+    fn signal(self: &Arc<Self>, signal: u32) {
+        // Release and acquire: whoever works sees what was done before each signal, and what the one before
+        // has done.
+        if self.signals.fetch_or(signal | BUSY, Ordering::AcqRel) & BUSY != 0 {
+            return;
+        }
+        let mut work = self.work();
+        let mut panic = None;
+        loop {
+            let signals = self.signals.swap(BUSY, Ordering::AcqRel) & !BUSY;
+            if signals == 0 {
+                let released =
+                    self.signals.compare_exchange(BUSY, 0, Ordering::AcqRel, Ordering::Relaxed);
+                if released.is_ok() {
+                    break;
+                }
+                continue;
+            }
+            let step = catch_unwind(AssertUnwindSafe(|| self.step(&mut work, signals)));
+            match step {
+                Ok(Next::Rest) => {}
+                Ok(Next::Over) => self.finish(&mut work),
+                Err(payload) => {
+                    self.finish(&mut work);
+                    panic = Some(payload);
+                }
+            }
+        }
+        drop(work);
+        if let Some(payload) = panic {
+            resume_unwind(payload);
+        }
+    }
+
+    fn step(self: &Arc<Self>, work: &mut Work, signals: u32) -> Next {
+        if work.job.is_none() {
+            return Next::Rest;
+        }
+        if signals & LOOK != 0 {
+            work.look = None;
+        }
+        if signals & WOKEN != 0 {
+            work.wait = None;
+            crash::point(CrashPoint::ReaderAwake);
+        }
+        if self.is_cancelled() {
+            return Next::Over;
+        }
+        let next = match self.failure().take() {
+            // Not by us: the proactor is stopping.
+            Some(error) if error.is_cancelled() => Next::Over,
+            Some(error) => self.fail(work, error),
+            // There may be much behind a batch: then it has been posted, and comes.
+            None if signals & (WOKEN | AGAIN) != 0 => self.turn(work),
+            None if work.wait.is_some() => self.look(work),
+            None => Next::Rest,
+        };
+        match next {
+            Next::Rest => self.plan_look(work),
+            Next::Over => Next::Over,
+        }
+    }
+
+    /// Receives what there is, and waits; or goes on later, if there is much.
+    fn turn(self: &Arc<Self>, work: &mut Work) -> Next {
+        let Some(proactor) = self.proactor.upgrade() else { return Next::Over };
+        let Some(job) = &mut work.job else { return Next::Over };
+        let subscription = Subscription(Arc::clone(self));
+        for _ in 0..BATCH {
+            if self.is_cancelled() {
+                return Next::Over;
+            }
+            let before = job.subscriber.position();
+            let error = match job.subscriber.next(Body::Whole) {
+                Ok(true) => {
+                    work.in_vain = 0;
+                    (job.handler)(Ok(job.subscriber.last()), &subscription);
+                    continue;
+                }
+                // A wait that is still on its way, of which a look knew better, will do.
+                Ok(false) => match job.waits.announce(&mut job.subscriber) {
+                    Ok(None) => continue,
+                    Ok(Some(_)) if work.wait.is_some() => return Next::Rest,
+                    Ok(Some(token)) => {
+                        let served = Arc::clone(self);
+                        let woken = move |result| served.woken(result);
+                        #[cfg(test)]
+                        super::tests::interlude();
+                        match job.waits.start(&proactor, &job.subscriber, token, woken) {
+                            Ok(operation) => work.wait = Some(operation),
+                            Err(refused) => return self.refused(job, &refused),
+                        }
+                        return Next::Rest;
+                    }
+                    Err(error) => error,
+                },
+                Err(error) => error,
+            };
+            let goes_on = match error {
+                ReceiveError::Lapped { .. } | ReceiveError::Interrupted => true,
+                // A message that makes no sense has been passed over; all else stays as it is.
+                ReceiveError::Corrupt(_) => job.subscriber.position() != before,
+                _ => false,
+            };
+            work.in_vain = 0;
+            (job.handler)(Err(error), &subscription);
+            if !goes_on {
+                return Next::Over;
+            }
+        }
+        let served = Arc::clone(self);
+        match proactor.post_later(move || served.signal(AGAIN)) {
+            Ok(()) => Next::Rest,
+            Err(_) => Next::Over,
+        }
+    }
+
+    /// The time has come, and nothing has woken it.
+    fn look(self: &Arc<Self>, work: &mut Work) -> Next {
+        let Some(job) = &mut work.job else { return Next::Over };
+        if !job.subscriber.is_drained() {
+            return self.turn(work);
+        }
+        work.in_vain = work.in_vain.saturating_add(1);
+        let is_check_due = work.in_vain.is_multiple_of(SLEEPS_UNTIL_CHECK);
+        let checked = job.subscriber.check_interruption().and_then(|()| match is_check_due {
+            true => job.subscriber.check_slowly(),
+            false => job.subscriber.check_files(),
+        });
+        let Err(error) = checked else { return Next::Rest };
+        let goes_on = matches!(error, ReceiveError::Interrupted);
+        (job.handler)(Err(error), &Subscription(Arc::clone(self)));
+        if goes_on { Next::Rest } else { Next::Over }
+    }
+
+    /// Sets the next moment to look, unless it is set. After a message it is near again.
+    fn plan_look(self: &Arc<Self>, work: &mut Work) -> Next {
+        let Some(proactor) = self.proactor.upgrade() else { return Next::Over };
+        if let Some(look) = work.look {
+            if !work.is_look_far || is_long(work.in_vain) || !proactor.cancel(look) {
+                return Next::Rest;
+            }
+            work.look = None;
+        }
+        let Some(moment) = work.looks.next(work.in_vain) else { return Next::Rest };
+        let served = Arc::clone(self);
+        let timer = proactor.timer_at(moment, move |result| {
+            // Cancelled: because a nearer one has been set, or because it is over.
+            if result.is_ok() {
+                served.signal(LOOK);
+            }
+        });
+        work.is_look_far = is_long(work.in_vain);
+        match timer {
+            Ok(look) => {
+                work.look = Some(look);
+                Next::Rest
+            }
+            Err(_) => Next::Over,
+        }
+    }
+
+    fn woken(self: &Arc<Self>, result: Result<(), OperationError>) {
+        if let Err(error) = result {
+            *self.failure() = Some(error);
+        }
+        self.signal(WOKEN);
+    }
+
+    /// The wait has failed.
+    fn fail(self: &Arc<Self>, work: &mut Work, error: OperationError) -> Next {
+        if let Some(job) = &mut work.job {
+            let error = waiting::failed(&job.subscriber, error);
+            (job.handler)(Err(error), &Subscription(Arc::clone(self)));
+        }
+        Next::Over
+    }
+
+    /// The wait could not begin.
+    fn refused(self: &Arc<Self>, job: &mut Job, refused: &toroni_proactor::StartError) -> Next {
+        if let toroni_proactor::StartError::Refused(error) = refused {
+            let error = waiting::failed(&job.subscriber, *error);
+            (job.handler)(Err(error), &Subscription(Arc::clone(self)));
+        }
+        Next::Over
+    }
+
+    /// It is over: the subscriber is anybody's, and the handler nobody's. What the kernel still looks at
+    /// belongs to the operation, and is given up when that ends.
+    fn finish(self: &Arc<Self>, work: &mut Work) {
+        let Some(Job { subscriber, handler, waits }) = work.job.take() else { return };
+        if let Some(proactor) = self.proactor.upgrade() {
+            let operations = work.wait.take().into_iter().chain(work.look.take());
+            operations.for_each(|operation| {
+                let _ = proactor.cancel(operation);
+            });
+        }
+        drop((handler, waits));
+        let mut end = self.end();
+        end.is_over = true;
+        end.subscriber = Some(subscriber);
+        let handlers = std::mem::take(&mut end.handlers);
+        drop(end);
+        handlers.into_iter().for_each(|handler| self.tell_end(handler));
+    }
+
+    fn tell_end(self: &Arc<Self>, handler: EndHandler) {
+        let subscription = Subscription(Arc::clone(self));
+        let Some(proactor) = self.proactor.upgrade() else { return handler(&subscription) };
+        // One that is stopping takes no posts any more.
+        if let Err(refused) = proactor.post(move || handler(&subscription)) {
+            (refused.handler)();
+        }
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed) != 0
+    }
+
+    fn work(&self) -> MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn end(&self) -> MutexGuard<'_, End> {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn failure(&self) -> MutexGuard<'_, Option<OperationError>> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

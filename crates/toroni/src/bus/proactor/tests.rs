@@ -1,0 +1,195 @@
+//! No wake-up is lost, on any engine; and what no wake-up tells is seen nevertheless.
+
+use super::served::Served;
+use super::waiting::{Looks, Waits};
+use super::{Subscription, *};
+use crate::bus::{Bus, BusConfig};
+use crate::crash::{CrashPoint, rehearsal};
+use crate::settings::NotifyKind;
+use crate::shm::testing::TempDir;
+use crate::sync::{AtomicU32, Ordering};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use toroni_proactor::{
+    Config, Operation, OperationMask, ProcessorConfig, ProcessorType, ProviderType, WaitType,
+};
+
+/// Far beyond what anything here takes.
+const LOST: Duration = Duration::from_secs(30);
+
+const ROUNDS: u32 = 10_000;
+
+/// Called between the announcement of a wait and its beginning: here a wake-up could be lost.
+pub(super) fn interlude() {
+    thread_local! { static SEED: Cell<u32> = const { Cell::new(1) } }
+    let seed = SEED.get().wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+    SEED.set(seed);
+    (0..seed >> 22).for_each(|_| std::hint::spin_loop());
+}
+
+/// A proactor, and a thread that runs it.
+struct Running {
+    proactor: Proactor,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    fn new(provider: ProviderType, wait: WaitType, processor_type: ProcessorType) -> Self {
+        let words = OperationMask::ALL;
+        Self::with(ProcessorConfig {
+            provider,
+            wait,
+            processor_type,
+            operations: words,
+            ..ProcessorConfig::default()
+        })
+    }
+
+    fn with(config: ProcessorConfig) -> Self {
+        let proactor = Proactor::new(&Config::one(config)).unwrap();
+        let running = proactor.clone();
+        let thread = Some(thread::spawn(move || running.run()));
+        Self { proactor, thread }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.proactor.stop();
+        let _ = self.thread.take().unwrap().join();
+    }
+}
+
+fn bus(directory: &TempDir, notify: NotifyKind) -> Bus {
+    BusConfig::new().directory(directory.path()).notify(notify).open("bus").unwrap()
+}
+
+fn serve(running: &Running, bus: &Bus, looks: Looks) -> (Subscription, Arc<AtomicU32>) {
+    let count = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&count);
+    let handler = Box::new(move |message: Result<Message<'_>, ReceiveError>, _: &Subscription| {
+        assert_eq!(message.unwrap().topic(), "a");
+        counted.fetch_add(1, Ordering::Release);
+    });
+    let subscriber = bus.subscribe("a").unwrap();
+    let subscription = Served::start(&running.proactor, subscriber, handler, looks).unwrap();
+    (subscription, count)
+}
+
+#[track_caller]
+fn wait_for(count: &AtomicU32, round: u32) {
+    let started = Instant::now();
+    while count.load(Ordering::Acquire) != round {
+        assert!(started.elapsed() < LOST, "the wake-up of round {round} was lost");
+        thread::yield_now();
+    }
+}
+
+fn lose_none(running: &Running, notify: NotifyKind, by_word: bool) {
+    let directory = TempDir::new();
+    let bus = bus(&directory, notify);
+    let mut probe = bus.subscribe("a").unwrap();
+    let waits = Waits::new(&running.proactor, &mut probe).unwrap();
+    assert_eq!(matches!(waits, Waits::Word), by_word);
+    let (_subscription, count) = serve(running, &bus, Looks::Never);
+    let publisher = bus.publisher("a").unwrap();
+    for round in 1..=ROUNDS {
+        publisher.publish(b"x").unwrap();
+        wait_for(&count, round);
+        let turns = round.wrapping_mul(2_654_435_761) >> 22;
+        (0..turns * 4).for_each(|_| std::hint::spin_loop());
+    }
+}
+
+macro_rules! lose_none {
+    ($($name:ident: $provider:ident $wait:ident $type:ident, $notify:expr, $word:literal;)*) => {
+        $(#[test] fn $name() {
+            let running = Running::new(
+                ProviderType::$provider,
+                WaitType::$wait,
+                ProcessorType::$type,
+            );
+            lose_none(&running, $notify, $word);
+        })*
+    };
+}
+
+const GROUP: NotifyKind = NotifyKind::Multicast { group: None };
+
+lose_none! {
+    combined_futex: Combined Epoll Shared, NotifyKind::Futex, true;
+    combined_dedicated_futex: Combined Epoll Dedicated, NotifyKind::Futex, true;
+    combined_datagram: Combined Epoll Shared, NotifyKind::Datagram, false;
+    uring_futex: Uring Native Shared, NotifyKind::Futex, true;
+    uring_dedicated_futex: Uring Native Dedicated, NotifyKind::Futex, true;
+    uring_datagram: Uring Native Shared, NotifyKind::Datagram, false;
+    uring_multicast: Uring Native Shared, GROUP, false;
+    epoll_futex: Select Epoll Shared, NotifyKind::Futex, false;
+    epoll_dedicated_datagram: Select Epoll Dedicated, NotifyKind::Datagram, false;
+    epoll_multicast: Select Epoll Shared, GROUP, false;
+    ppoll_futex: Select Native Shared, NotifyKind::Futex, false;
+    linux_rt_futex: Select LinuxRt Dedicated, NotifyKind::Futex, false;
+    linux_rt_multicast: Select LinuxRt Dedicated, GROUP, false;
+}
+
+/// An older kernel, or an administrator who wants it so.
+#[test]
+fn uring_without_words_waits_for_the_descriptor() {
+    let running = Running::with(ProcessorConfig {
+        provider: ProviderType::Uring,
+        operations: OperationMask::ALL.without(Operation::WaitWord),
+        ..ProcessorConfig::default()
+    });
+    lose_none(&running, NotifyKind::Futex, false);
+}
+
+/// A publisher dies between its commit and its wake: the others have it from the next look.
+#[test]
+fn what_no_wake_up_tells_is_seen() {
+    for (provider, notify) in [
+        (ProviderType::Combined, NotifyKind::Futex),
+        (ProviderType::Uring, NotifyKind::Futex),
+        (ProviderType::Select, NotifyKind::Futex),
+        (ProviderType::Select, NotifyKind::Datagram),
+    ] {
+        let running = Running::new(provider, WaitType::Native, ProcessorType::Shared);
+        let directory = TempDir::new();
+        let bus = bus(&directory, notify);
+        let (looking, seen) = serve(&running, &bus, Looks::Usual);
+        let (_unaided, deaf) = serve(&running, &bus, Looks::Never);
+        let publisher = bus.publisher("a").unwrap();
+        publisher.publish(b"first").unwrap();
+        wait_for(&seen, 1);
+        wait_for(&deaf, 1);
+        // Both are asleep when nothing is left to do: the timer of the one, two waits.
+        let started = Instant::now();
+        while running.proactor.outstanding() != 3 {
+            assert!(started.elapsed() < LOST, "{} outstanding", running.proactor.outstanding());
+        }
+        let at_last = |reached: &[CrashPoint]| reached.last() == Some(&CrashPoint::BeforeWake);
+        let (_, lived) = rehearsal::act(at_last, || publisher.publish(b"second").unwrap());
+        assert!(lived.is_none(), "it died before its wake");
+        wait_for(&seen, 2);
+        assert_eq!(deaf.load(Ordering::Acquire), 1, "{provider:?}: somebody has woken it");
+        publisher.publish(b"third").unwrap();
+        wait_for(&seen, 3);
+        wait_for(&deaf, 3);
+        looking.cancel();
+    }
+}
+
+/// Looks are near at first and far later, and at the same moments for all.
+#[test]
+fn looks_are_as_far_apart_as_those_of_blocking_calls() {
+    for (in_vain, most_ms) in [(0, 50), (19, 50), (20, 250), (u32::MAX, 250)] {
+        let before = Instant::now();
+        let (one, other) = (Looks::Usual.next(in_vain), Looks::Usual.next(in_vain));
+        let after = Instant::now() + Duration::from_millis(most_ms);
+        let (one, other) = (one.unwrap(), other.unwrap());
+        assert!(before < one && one <= after, "{in_vain}");
+        let apart = other - one;
+        assert!(apart.is_zero() || apart == Duration::from_millis(most_ms), "{apart:?}");
+    }
+}

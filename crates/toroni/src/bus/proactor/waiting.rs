@@ -1,0 +1,139 @@
+//! How a subscriber in a proactor waits: what wakes it, and when it looks although nothing did.
+
+use super::SubscribeError;
+use crate::bus::Subscriber;
+use crate::bus::receiving::{LONG_SLEEP, SLEEP, SLEEPS_UNTIL_LONG};
+use crate::bus::subscribing::Subscribing;
+use crate::bus::views::bell_of;
+use crate::crash;
+use crate::error::{OpenError, ReceiveError};
+use crate::notify::HeldWord;
+use std::io;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+use toroni_proactor::{
+    BufResult, Operation, OperationError, OperationId, Pending, Proactor, StartError, Watch,
+};
+
+/// What it is woken by.
+pub(super) enum Waits {
+    /// The futex of the bus.
+    Word,
+    /// The subscriber's descriptor, of which this is a duplicate.
+    Descriptor(Watch),
+}
+
+/// A wait, as a future.
+pub(super) enum PendingWait {
+    Word(Pending<BufResult<(), HeldWord<Subscribing>>>),
+    Descriptor(Pending<Result<(), OperationError>>),
+}
+
+impl Waits {
+    /// What this proactor can wait for, and publishers of this bus wake.
+    pub(super) fn new(
+        proactor: &Proactor,
+        subscriber: &mut Subscriber,
+    ) -> Result<Self, SubscribeError> {
+        if !subscriber.sleeps_on_descriptor() && proactor.supports(Operation::WaitWord) {
+            subscriber.stamp.check().map_err(OpenError::from)?;
+            return Ok(Self::Word);
+        }
+        if !proactor.supports(Operation::WaitReadable) {
+            return Err(StartError::Unsupported { operation: Operation::WaitReadable }.into());
+        }
+        let descriptor = subscriber.fd()?.try_clone_to_owned().map_err(|source| {
+            subscriber.subscribing.os_error("duplicate the descriptor of a subscriber of", source)
+        })?;
+        Ok(Self::Descriptor(Watch::new(proactor, descriptor)?))
+    }
+
+    /// Announces that the subscriber is about to wait. The value of the futex to wait with; or `None` if
+    /// there is something to receive, and it must not wait.
+    ///
+    /// From here on a wake-up is not lost, whenever the wait itself begins: publishers that commit now have
+    /// seen the announcement, and change the word or make the descriptor readable for good.
+    pub(super) fn announce(
+        &self,
+        subscriber: &mut Subscriber,
+    ) -> Result<Option<u32>, ReceiveError> {
+        subscriber.check_interruption()?;
+        subscriber.announce_wait(matches!(self, Self::Descriptor(_)))
+    }
+
+    /// Waits. With the error that is the proactor's.
+    pub(super) fn start(
+        &self,
+        proactor: &Proactor,
+        subscriber: &Subscriber,
+        token: u32,
+        woken: impl FnOnce(Result<(), OperationError>) + Send + 'static,
+    ) -> Result<OperationId, StartError> {
+        match self {
+            Self::Word => proactor
+                .wait_while(word_of(subscriber), token, |BufResult(result, word)| {
+                    drop(word);
+                    woken(result);
+                })
+                .map_err(StartError::from),
+            Self::Descriptor(watch) => watch.readable(woken).map_err(StartError::from),
+        }
+    }
+
+    /// The same as a future.
+    pub(super) fn start_async(
+        &self,
+        proactor: &Proactor,
+        subscriber: &Subscriber,
+        token: u32,
+    ) -> PendingWait {
+        match self {
+            Self::Word => PendingWait::Word(proactor.wait_while_async(word_of(subscriber), token)),
+            Self::Descriptor(watch) => PendingWait::Descriptor(watch.readable_async()),
+        }
+    }
+}
+
+/// What a failed wait means for the caller.
+pub(super) fn failed(subscriber: &Subscriber, error: OperationError) -> ReceiveError {
+    subscriber.wait_failed(io::Error::from_raw_os_error(error.errno))
+}
+
+/// When to look although nothing woke: for what no wake-up tells, such as a publisher that died between
+/// its commit and its wake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Looks {
+    /// As often as blocking calls do.
+    Usual,
+    /// Never, so that a wake-up that is lost is a hang.
+    #[cfg(test)]
+    Never,
+}
+
+impl Looks {
+    /// The moment of the next look, if this many of the last ones were in vain. It is the same for all
+    /// subscribers of a process, so that a thread which serves many wakes up once for all of them.
+    pub(super) fn next(self, in_vain: u32) -> Option<Instant> {
+        static BEGINNING: OnceLock<Instant> = OnceLock::new();
+        #[cfg(test)]
+        if self == Self::Never {
+            return None;
+        }
+        let period = crash::longest_sleep(if is_long(in_vain) { LONG_SLEEP } else { SLEEP });
+        let begun = *BEGINNING.get_or_init(Instant::now);
+        let now = Instant::now();
+        let since_last = now.duration_since(begun).as_nanos() % period.as_nanos();
+        now.checked_add(period - Duration::from_nanos(u64::try_from(since_last).unwrap_or(0)))
+    }
+}
+
+/// Whether looks are far from each other by now.
+pub(super) fn is_long(in_vain: u32) -> bool {
+    in_vain >= SLEEPS_UNTIL_LONG
+}
+
+fn word_of(subscriber: &Subscriber) -> HeldWord<Subscribing> {
+    HeldWord::new(Arc::clone(&subscriber.subscribing), |subscribing| {
+        bell_of(&subscribing.ring, &subscribing.readers).wake
+    })
+}

@@ -1,0 +1,13 @@
+//! Subscribers in a proactor: in this process, and in the example that shows it.
+
+#![cfg(feature = "proactor")]
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+#[allow(dead_code, reason = "each test program uses a part of it")]
+#[path = "../common/mod.rs"]
+mod common;
+mod daemon_in_a_proactor;
+#[allow(dead_code, reason = "each test program uses a part of it")]
+#[path = "../common/example.rs"]
+mod example;
+mod subscribers_in_a_proactor;

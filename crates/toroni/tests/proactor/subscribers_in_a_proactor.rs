@@ -1,0 +1,648 @@
+//! Subscribers, on every engine: nothing is lost, nobody starves, and all comes back.
+
+use crate::common::Fixture;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use toroni::proactor::{Subscribe, Subscription};
+use toroni::{Bus, Message, NotifyKind, Policy, ReceiveError, Start};
+use toroni_proactor::{BufResult, Config, Proactor, Stream};
+
+/// Far beyond what anything here takes.
+const LOST: Duration = Duration::from_secs(60);
+
+/// Names of engines, and their configurations.
+pub(crate) const ENGINES: [(&str, &str); 9] = [
+    ("combined", "[[processor]]\nprovider = 'combined'"),
+    ("uring", "[[processor]]\nprovider = 'uring'"),
+    ("uring, dedicated", "[[processor]]\nprovider = 'uring'\ntype = 'dedicated'"),
+    (
+        "uring without words",
+        "[[processor]]\nprovider = 'uring'\noperations = ['read-stream', 'write-stream', 'read-file', 'write-file', 'accept', 'wait-readable']",
+    ),
+    ("epoll", "[[processor]]\nprovider = 'select'\nwait = 'epoll'"),
+    ("epoll, dedicated", "[[processor]]\nprovider = 'select'\nwait = 'epoll'\ntype = 'dedicated'"),
+    ("ppoll", "[[processor]]\nprovider = 'select'\nwait = 'native'"),
+    (
+        "posix and select",
+        "[[processor]]\nprovider = 'posix'\n[[processor]]\nprovider = 'select'\nwait = 'epoll'",
+    ),
+    (
+        "linux-rt",
+        "[[processor]]\nprovider = 'select'\nwait = 'linux-rt'\ntype = 'dedicated'\ninterrupt = 'signal'",
+    ),
+];
+
+const NOTIFIERS: [NotifyKind; 3] =
+    [NotifyKind::Futex, NotifyKind::Datagram, NotifyKind::Multicast { group: None }];
+
+/// Does it on each engine, with a proactor that nobody runs yet.
+fn each(test: impl Fn(&Proactor)) {
+    for (name, config) in ENGINES {
+        println!("{name}");
+        test(&Proactor::new(&Config::parse(config).unwrap()).unwrap());
+    }
+}
+
+/// Threads that run a proactor, until this is dropped.
+struct Crew(Proactor, Vec<JoinHandle<()>>);
+
+impl Crew {
+    fn new(proactor: &Proactor, threads: usize) -> Self {
+        let run = |_| {
+            let proactor = proactor.clone();
+            thread::spawn(move || proactor.run())
+        };
+        Self(proactor.clone(), (0..threads).map(run).collect())
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        self.0.stop();
+        for thread in self.1.drain(..) {
+            let _ = thread.join();
+        }
+        self.0.restart();
+    }
+}
+
+/// A bus that loses nothing, however slow this machine is.
+fn patient(fixture: &Fixture, notify: NotifyKind) -> Bus {
+    fixture.config().policy(Policy::Wait { limit: None }).notify(notify).open("b").unwrap()
+}
+
+fn number(message: &Message<'_>) -> u64 {
+    u64::from_le_bytes(message.payload().try_into().unwrap())
+}
+
+#[track_caller]
+fn next<T>(receiver: &Receiver<T>) -> T {
+    receiver.recv_timeout(LOST).expect("comes in time")
+}
+
+#[track_caller]
+fn until(mut condition: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !condition() {
+        assert!(started.elapsed() < LOST, "does not become true");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A subscriber whose handler is to be called once, with an error; and what it is called with.
+fn expecting_an_error(proactor: &Proactor, bus: &Bus) -> (Subscription, Receiver<ReceiveError>) {
+    let (done, results) = channel();
+    let subscription = proactor
+        .subscribe(bus.subscribe("a").unwrap(), move |message, _| {
+            done.send(message.map(|_| ()).unwrap_err()).unwrap();
+        })
+        .unwrap();
+    (subscription, results)
+}
+
+/// The only error that it gets. Somebody runs the proactor.
+#[track_caller]
+fn last_call(subscription: &Subscription, results: &Receiver<ReceiveError>) -> ReceiveError {
+    let error = next(results);
+    until(|| subscription.is_over());
+    assert!(results.recv().is_err(), "called again");
+    error
+}
+
+/// 0, 1, 2, … in another thread, now and then with a rest, so that the subscribers sleep, too.
+fn publish_numbers(bus: &Bus, topic: &str, count: u64) -> JoinHandle<()> {
+    let publisher = bus.publisher(topic).unwrap();
+    thread::spawn(move || {
+        for number in 0..count {
+            publisher.publish(number.to_le_bytes()).unwrap();
+            if number % 500 == 0 {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+    })
+}
+
+#[test]
+fn messages_come_in_order_and_one_at_a_time() {
+    const COUNT: u64 = 5000;
+    for notify in NOTIFIERS {
+        each(|proactor| {
+            let fixture = Fixture::new();
+            let bus = patient(&fixture, notify);
+            let _crew = Crew::new(proactor, 3);
+            let (done, results) = channel();
+            for _ in 0..3 {
+                let (done, mut expected) = (done.clone(), 0);
+                let is_inside = AtomicBool::new(false);
+                proactor
+                    .subscribe(bus.subscribe("a/*").unwrap(), move |message, _| {
+                        assert!(!is_inside.swap(true, Ordering::Acquire), "two at a time");
+                        assert_eq!(number(&message.unwrap()), expected);
+                        expected += 1;
+                        if expected == COUNT {
+                            done.send(()).unwrap();
+                        }
+                        is_inside.store(false, Ordering::Release);
+                    })
+                    .unwrap();
+            }
+            publish_numbers(&bus, "a/b", COUNT).join().unwrap();
+            (0..3).for_each(|_| next(&results));
+        });
+    }
+}
+
+#[test]
+fn losses_are_told_and_it_goes_on() {
+    each(|proactor| {
+        let fixture = Fixture::new();
+        let bus = fixture.config().capacity(64 * 1024).policy(Policy::Overwrite).open("b").unwrap();
+        let publisher = bus.publisher("a").unwrap();
+        let subscriber = bus.subscribe("a").unwrap();
+        for number in 0..10_000_u64 {
+            publisher.publish(number.to_le_bytes()).unwrap();
+        }
+        let (done, results) = channel();
+        let (mut lost, mut seen) = (0, 0);
+        proactor
+            .subscribe(subscriber, move |message, _| match message {
+                Ok(message) => {
+                    seen += 1;
+                    assert_eq!(number(&message), lost + seen - 1, "the number of losses is exact");
+                    if number(&message) == 9_999 {
+                        done.send((lost, seen)).unwrap();
+                    }
+                }
+                Err(ReceiveError::Lapped { lost_messages, .. }) => lost += lost_messages,
+                Err(error) => panic!("{error}"),
+            })
+            .unwrap();
+        let _crew = Crew::new(proactor, 1);
+        let (lost, seen) = next(&results);
+        assert!(lost > 0 && seen > 0, "{lost} lost, {seen} seen");
+    });
+}
+
+#[test]
+fn a_handler_ends_it_and_the_subscriber_goes_on() {
+    for notify in NOTIFIERS {
+        each(|proactor| {
+            let fixture = Fixture::new();
+            let bus = patient(&fixture, notify);
+            let publisher = bus.publisher("a").unwrap();
+            (0..100_u64)
+                .for_each(|number| publisher.publish(number.to_le_bytes()).map(drop).unwrap());
+            let subscriber = bus.subscriber().pattern("a").start(Start::Oldest).build().unwrap();
+            let _crew = Crew::new(proactor, 2);
+            let (done, results) = channel();
+            let mut calls = 0;
+            let subscription = proactor
+                .subscribe(subscriber, move |message, subscription| {
+                    assert_eq!(number(&message.unwrap()), calls);
+                    calls += 1;
+                    if calls == 40 {
+                        let done = done.clone();
+                        subscription.on_end(move |over| done.send(over.take_back()).unwrap());
+                        subscription.cancel();
+                    }
+                    assert!(calls <= 40, "called behind its end");
+                })
+                .unwrap();
+            let mut subscriber = next(&results).unwrap();
+            assert!(subscription.is_over() && subscription.take_back().is_none());
+            // Here, too; and it sleeps and is woken as ever.
+            for expected in 40..100 {
+                assert_eq!(number(&subscriber.receive().unwrap()), expected);
+            }
+            let publishing = thread::spawn(move || {
+                thread::sleep(Duration::from_millis(2));
+                publisher.publish(100_u64.to_le_bytes()).map(drop).unwrap();
+            });
+            assert_eq!(number(&subscriber.receive().unwrap()), 100);
+            publishing.join().unwrap();
+        });
+    }
+}
+
+#[test]
+fn it_is_ended_from_elsewhere_again_and_again() {
+    each(|proactor| {
+        let fixture = Fixture::new();
+        let bus = fixture.open();
+        let publisher = bus.publisher("a").unwrap();
+        let _crew = Crew::new(proactor, 2);
+        let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+        let (before, outstanding) = (descriptors(), proactor.outstanding());
+        let mut subscriber = bus.subscribe("a").unwrap();
+        for round in 0..300_u64 {
+            let (heard, messages) = channel();
+            let subscription = proactor
+                .subscribe(subscriber, move |message, _| {
+                    heard.send(number(&message.unwrap())).unwrap();
+                })
+                .unwrap();
+            publisher.publish(round.to_le_bytes()).unwrap();
+            assert_eq!(next(&messages), round);
+            subscription.cancel();
+            until(|| subscription.is_over());
+            subscriber = subscription.take_back().unwrap();
+            assert!(messages.recv().is_err(), "the handler is gone");
+        }
+        // Cancelled operations are told, and nothing stays behind.
+        until(|| proactor.outstanding() == outstanding);
+        assert!(descriptors() < before + 100, "descriptors leak");
+    });
+}
+
+#[test]
+fn a_dropped_proactor_gives_the_subscriber_back() {
+    each(|other| {
+        let mut configs = other.effective().iter().map(|effective| effective.config.clone());
+        let first = configs.next().unwrap();
+        let config = match configs.next() {
+            Some(second) => Config::two(first, second),
+            None => Config::one(first),
+        };
+        for runs in [false, true] {
+            let fixture = Fixture::new();
+            let bus = fixture.open();
+            let proactor = Proactor::new(&config).unwrap();
+            let held = Arc::new(());
+            let token = Arc::clone(&held);
+            let subscription = proactor
+                .subscribe(bus.subscribe("a").unwrap(), move |_, _| drop(Arc::clone(&token)))
+                .unwrap();
+            // Without a handle, the subscriber goes with the proactor.
+            drop(proactor.subscribe(bus.subscribe("a").unwrap(), |_, _| {}).unwrap());
+            if runs {
+                proactor.handle_events(Some(Duration::from_millis(5)));
+                proactor.handle_events(Some(Duration::from_millis(5)));
+            }
+            assert_eq!(bus.stats().unwrap().subscribers.unwrap().len(), 2);
+            drop(proactor);
+            assert!(subscription.is_over());
+            assert_eq!(Arc::strong_count(&held), 1, "the handler is dropped");
+            let mut subscriber = subscription.take_back().unwrap();
+            bus.publisher("a").unwrap().publish(b"x").unwrap();
+            assert_eq!(subscriber.receive().unwrap().payload(), b"x");
+            assert_eq!(bus.stats().unwrap().subscribers.unwrap().len(), 1);
+        }
+    });
+}
+
+#[test]
+fn a_proactor_that_finishes_ends_it() {
+    each(|proactor| {
+        let fixture = Fixture::new();
+        let bus = fixture.open();
+        let (done, results) = channel();
+        let subscription = proactor
+            .subscribe(bus.subscribe("a").unwrap(), |message, _| panic!("{message:?}"))
+            .unwrap();
+        subscription.on_end(move |over| done.send(over.take_back().is_some()).unwrap());
+        proactor.handle_events(Some(Duration::from_millis(5)));
+        let running = proactor.clone();
+        let thread = thread::spawn(move || running.run());
+        proactor.finish();
+        assert!(next(&results));
+        thread.join().unwrap();
+        let refused = proactor.subscribe(bus.subscribe("a").unwrap(), |_, _| {}).unwrap_err();
+        assert!(refused.to_string().contains("stopping"), "{refused}");
+        drop(refused.subscriber);
+        proactor.restart();
+    });
+}
+
+#[test]
+fn the_end_of_the_bus_is_the_last_call() {
+    each(|proactor| {
+        let fixture = Fixture::new();
+        let bus = fixture.open();
+        let _crew = Crew::new(proactor, 1);
+        let (subscription, results) = expecting_an_error(proactor, &bus);
+        std::fs::remove_dir_all(fixture.path().join("b")).unwrap();
+        assert!(matches!(last_call(&subscription, &results), ReceiveError::Unlinked));
+    });
+}
+
+#[test]
+fn a_handler_that_panics_is_not_called_again() {
+    each(|proactor| {
+        let fixture = Fixture::new();
+        let bus = fixture.open();
+        let subscription = proactor
+            .subscribe(bus.subscribe("a").unwrap(), |_, _| {
+                // Unlike `panic!`, says nothing.
+                std::panic::resume_unwind(Box::new("on purpose"))
+            })
+            .unwrap();
+        bus.publisher("a").unwrap().publish(b"x").unwrap();
+        let caught = thread::scope(|scope| scope.spawn(|| proactor.run()).join());
+        assert_eq!(*caught.unwrap_err().downcast_ref::<&str>().unwrap(), "on purpose");
+        assert!(subscription.is_over() && subscription.take_back().is_some());
+        // The proactor goes on.
+        let _crew = Crew::new(proactor, 1);
+        let (done, results) = channel();
+        proactor.post(move || done.send(()).unwrap()).unwrap();
+        next(&results);
+    });
+}
+
+/// One thread: the subscriber never runs out of messages, and yet the socket is served.
+#[test]
+fn a_stream_of_messages_starves_no_socket() {
+    fn echo(stream: Stream) {
+        let again = stream.clone();
+        let _ = stream.read(vec![0; 16], move |BufResult(result, buffer)| {
+            if let Ok(1..) = result {
+                let _ = again.clone().write(buffer, move |_| echo(again));
+            }
+        });
+    }
+
+    each(|proactor| {
+        let fixture = Fixture::new();
+        let bus = fixture.open();
+        let (seen, publisher) = (Arc::new(AtomicU64::new(0)), bus.publisher("a").unwrap());
+        publisher.publish(b"first").unwrap();
+        let counted = Arc::clone(&seen);
+        // Each message causes the next: there is always one.
+        let subscription = proactor
+            .subscribe(bus.subscriber().pattern("a").start(Start::Oldest).build().unwrap(), {
+                move |message, _| {
+                    message.unwrap();
+                    counted.fetch_add(1, Ordering::Relaxed);
+                    publisher.publish(b"next").unwrap();
+                }
+            })
+            .unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        client.set_nodelay(true).unwrap();
+        client.set_read_timeout(Some(LOST)).unwrap();
+        echo(Stream::new(proactor, listener.accept().unwrap().0).unwrap());
+        let crew = Crew::new(proactor, 1);
+        until(|| seen.load(Ordering::Relaxed) > 10_000);
+        let between = |_| {
+            let before = seen.load(Ordering::Relaxed);
+            client.write_all(b"x").unwrap();
+            client.read_exact(&mut [0]).unwrap();
+            seen.load(Ordering::Relaxed) - before
+        };
+        // The others are of a client that is not scheduled meanwhile.
+        let fewest = (0..50).map(between).min().unwrap();
+        assert!(fewest <= 20 * 32, "{fewest} messages during an echo at the least");
+        subscription.cancel();
+        drop(crew);
+    });
+}
+
+#[test]
+fn handlers_publish() {
+    const TURNS: u64 = 1000;
+    each(|proactor| {
+        let fixture = Fixture::new();
+        let bus = fixture.open();
+        let (done, results) = channel();
+        // Two subscribers of one thread play ball.
+        for (from, to) in [("ping", "pong"), ("pong", "ping")] {
+            let (publisher, done) = (bus.publisher(to).unwrap(), done.clone());
+            proactor
+                .subscribe(bus.subscribe(from).unwrap(), move |message, _| {
+                    let turn = number(&message.unwrap());
+                    if turn == TURNS {
+                        done.send(()).unwrap();
+                    } else {
+                        publisher.publish((turn + 1).to_le_bytes()).unwrap();
+                    }
+                })
+                .unwrap();
+        }
+        let _crew = Crew::new(proactor, 1);
+        bus.publisher("ping").unwrap().publish(0_u64.to_le_bytes()).unwrap();
+        next(&results);
+    });
+}
+
+#[test]
+fn receivers_of_async_code() {
+    const COUNT: u64 = 3000;
+    for notify in NOTIFIERS {
+        each(|proactor| {
+            let fixture = Fixture::new();
+            let bus = patient(&fixture, notify);
+            let mut receiver = proactor.receiver(bus.subscribe("a").unwrap()).unwrap();
+            let publishing = publish_numbers(&bus, "a", COUNT);
+            // Beside it a timer that goes on and on in the same thread.
+            let ticks = Arc::new(AtomicU64::new(0));
+            tick(proactor, Arc::clone(&ticks));
+            proactor
+                .block_on(async {
+                    for expected in 0..COUNT {
+                        assert_eq!(number(&receiver.receive().await.unwrap()), expected);
+                    }
+                })
+                .unwrap();
+            publishing.join().unwrap();
+            assert!(ticks.load(Ordering::Relaxed) > 0, "starved");
+            // A call that is dropped takes nothing.
+            let publisher = bus.publisher("a").unwrap();
+            proactor.block_on(async {
+                let soon = Instant::now() + Duration::from_millis(2);
+                let mut timer = proactor.timer_at_async(soon);
+                let mut receiving = std::pin::pin!(receiver.receive());
+                std::future::poll_fn(|context| {
+                    assert!(receiving.as_mut().poll(context).is_pending());
+                    std::pin::Pin::new(&mut timer).poll(context).map(drop)
+                })
+                .await;
+            });
+            publisher.publish(7_u64.to_le_bytes()).unwrap();
+            let mut subscriber = receiver.into_subscriber();
+            assert_eq!(number(&subscriber.receive().unwrap()), 7);
+        });
+    }
+
+    fn tick(proactor: &Proactor, ticks: Arc<AtomicU64>) {
+        ticks.fetch_add(1, Ordering::Relaxed);
+        let weak = proactor.downgrade();
+        let _ = proactor.timer(Duration::from_millis(1), move |result| {
+            if let (Ok(()), Some(proactor)) = (result, weak.upgrade()) {
+                tick(&proactor, ticks);
+            }
+        });
+    }
+}
+
+/// An interrupter ends a blocking call; here it is told, and it goes on.
+#[test]
+fn an_interruption_is_told() {
+    each(|proactor| {
+        let fixture = Fixture::new();
+        let bus = fixture.open();
+        let mut subscriber = bus.subscribe("a").unwrap();
+        let interrupter = subscriber.interrupter().unwrap();
+        let _crew = Crew::new(proactor, 1);
+        let (done, results) = channel();
+        let _subscription: Subscription = proactor
+            .subscribe(subscriber, move |message, _| done.send(message.map(|_| ())).unwrap())
+            .unwrap();
+        interrupter.interrupt();
+        assert!(matches!(next(&results), Err(ReceiveError::Interrupted)));
+        bus.publisher("a").unwrap().publish(b"x").unwrap();
+        assert!(next(&results).is_ok());
+    });
+}
+
+/// Two subscriptions that end each other, in handlers that run at the same time: nobody waits for anybody.
+#[test]
+fn subscriptions_end_each_other() {
+    each(|proactor| {
+        let fixture = Fixture::new();
+        let bus = fixture.open();
+        let _crew = Crew::new(proactor, 2);
+        let both: Arc<Mutex<Vec<Subscription>>> = Arc::default();
+        for _ in 0..2 {
+            let others = Arc::clone(&both);
+            let subscription = proactor
+                .subscribe(bus.subscribe("a").unwrap(), move |_, _| {
+                    let others = others.lock().unwrap().clone();
+                    others.iter().for_each(Subscription::cancel);
+                })
+                .unwrap();
+            both.lock().unwrap().push(subscription);
+        }
+        bus.publisher("a").unwrap().publish(b"x").unwrap();
+        let subscriptions = both.lock().unwrap().clone();
+        until(|| subscriptions.iter().all(Subscription::is_over));
+    });
+}
+
+/// A file of the bus, for somebody who means ill.
+fn file_of(fixture: &Fixture, name: &str) -> std::fs::File {
+    std::fs::File::options().write(true).open(fixture.path().join("b").join(name)).unwrap()
+}
+
+#[test]
+fn a_message_that_makes_no_sense_is_passed_over() {
+    /// Where the stream begins: behind the header and the other parts, at the end of the file.
+    fn stream(fixture: &Fixture, capacity: u64) -> u64 {
+        std::fs::metadata(fixture.path().join("b/ring")).unwrap().len() - capacity
+    }
+
+    const CAPACITY: u64 = 64 << 10;
+    each(|proactor| {
+        let fixture = Fixture::new();
+        let bus = fixture.config().capacity(CAPACITY).open("b").unwrap();
+        let publisher = bus.publisher("a").unwrap();
+        let subscriber = bus.subscribe("a").unwrap();
+        publisher.publish(b"one").unwrap();
+        let second = bus.subscribe("a").unwrap().position();
+        publisher.publish(b"two").unwrap();
+        publisher.publish(b"three").unwrap();
+        // A topic that there is not, in the second half of the header.
+        let place = stream(&fixture, CAPACITY) + second % CAPACITY + 4;
+        file_of(&fixture, "ring").write_all_at(&0x00AB_CDEF_u32.to_ne_bytes(), place).unwrap();
+        let _crew = Crew::new(proactor, 1);
+        let (done, results) = channel();
+        proactor
+            .subscribe(subscriber, move |message, _| {
+                done.send(message.map(|message| message.text().into_owned())).unwrap();
+            })
+            .unwrap();
+        assert_eq!(next(&results).unwrap(), "one");
+        let error = next(&results).unwrap_err();
+        assert!(matches!(error, ReceiveError::Corrupt(_)), "{error}");
+        assert_eq!(next(&results).unwrap(), "three");
+    });
+}
+
+#[test]
+fn a_ring_that_is_cut_off_is_the_last_call() {
+    each(|proactor| {
+        let fixture = Fixture::new();
+        let bus = fixture.open();
+        let _crew = Crew::new(proactor, 1);
+        let (subscription, results) = expecting_an_error(proactor, &bus);
+        thread::sleep(Duration::from_millis(5));
+        file_of(&fixture, "ring").set_len(0).unwrap();
+        let error = last_call(&subscription, &results);
+        assert!(matches!(error, ReceiveError::Corrupt(_)), "{error}");
+    });
+}
+
+/// Between the last look at the ring and the kernel's at its word: the kernel meets it first.
+#[test]
+fn a_ring_that_is_cut_off_before_the_wait_is_the_last_call() {
+    let proactor = Proactor::new(&Config::parse(ENGINES[0].1).unwrap()).unwrap();
+    let fixture = Fixture::new();
+    let bus = fixture.open();
+    let (subscription, results) = expecting_an_error(&proactor, &bus);
+    // The first turn, whose wait io_uring is told of with the next system call of the leader.
+    assert_eq!(proactor.handle_events(Some(Duration::ZERO)), 1);
+    file_of(&fixture, "ring").set_len(0).unwrap();
+    let _crew = Crew::new(&proactor, 1);
+    let error = last_call(&subscription, &results);
+    assert!(matches!(error, ReceiveError::Corrupt(_)), "{error}");
+}
+
+#[test]
+fn a_proactor_that_waits_for_nothing_takes_no_subscriber() {
+    let config = "[[processor]]\nprovider = 'select'\noperations = ['read-file', 'write-file']";
+    let proactor = Proactor::new(&Config::parse(config).unwrap()).unwrap();
+    let fixture = Fixture::new();
+    let bus = fixture.open();
+    let refused = proactor.subscribe(bus.subscribe("a").unwrap(), |_, _| {}).unwrap_err();
+    assert!(refused.to_string().contains("WAIT_READABLE"), "{refused}");
+    let refused = proactor.receiver(*refused.subscriber).unwrap_err();
+    assert!(refused.to_string().contains("WAIT_READABLE"), "{refused}");
+}
+
+/// Subscribers that come and go in several threads while messages come: each goes on where it ended.
+#[test]
+fn subscribers_come_and_go_and_miss_nothing() {
+    const SUBSCRIBERS: usize = 4;
+    const MESSAGES: u64 = 20_000;
+    let seed = std::env::var("TORONI_SEED").map_or(1, |seed| seed.parse().unwrap());
+    println!("TORONI_SEED={seed}");
+    for notify in NOTIFIERS {
+        each(|proactor| {
+            let fixture = Fixture::new();
+            let bus = patient(&fixture, notify);
+            let _crew = Crew::new(proactor, 3);
+            let expected: Arc<Vec<AtomicU64>> =
+                Arc::new((0..SUBSCRIBERS).map(|_| AtomicU64::new(0)).collect());
+            let subscribers = (0..SUBSCRIBERS).map(|_| bus.subscribe("a").unwrap());
+            let subscribe = |which: usize, subscriber| {
+                let expected = Arc::clone(&expected);
+                let handler = move |message: Result<Message<'_>, _>, _: &Subscription| {
+                    let next = expected[which].fetch_add(1, Ordering::Relaxed);
+                    assert_eq!(number(&message.unwrap()), next);
+                };
+                proactor.subscribe(subscriber, handler).unwrap()
+            };
+            let mut subscriptions: Vec<_> =
+                subscribers.enumerate().map(|(which, it)| subscribe(which, it)).collect();
+            let publishing = publish_numbers(&bus, "a", MESSAGES);
+            let mut state: u32 = seed;
+            let started = Instant::now();
+            while expected.iter().any(|next| next.load(Ordering::Relaxed) < MESSAGES) {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                let which = (state >> 24) as usize % SUBSCRIBERS;
+                subscriptions[which].cancel();
+                until(|| subscriptions[which].is_over());
+                let subscriber = subscriptions[which].take_back().unwrap();
+                subscriptions[which] = subscribe(which, subscriber);
+                (0..state >> 20).for_each(|_| std::hint::spin_loop());
+                assert!(started.elapsed() < LOST, "{expected:?}");
+            }
+            publishing.join().unwrap();
+        });
+    }
+}
