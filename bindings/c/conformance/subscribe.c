@@ -1,0 +1,93 @@
+/* The subscriber of the conformance test in C; bindings/conformance/README.md says what it takes and writes. */
+#define _XOPEN_SOURCE 700
+
+#include "toroni.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static toroni_subscriber *subscriber;
+
+static void check(int status) {
+    if (status == TORONI_OK) return;
+    fprintf(stderr, "%s\n", toroni_error_message());
+    exit(1);
+}
+
+/* Next message by a mode: TORONI_OK, TORONI_NO_MESSAGE to be called again, or an error. */
+static int next(const char *mode, toroni_message *message) {
+    if (strcmp(mode, "receive") == 0) return toroni_receive(subscriber, message);
+    if (strcmp(mode, "timeout") == 0) return toroni_receive_timeout(subscriber, 100000000, message);
+    if (strcmp(mode, "in-place") == 0) {
+        const int status = toroni_next_in_place(subscriber, message);
+        return status == TORONI_NO_MESSAGE ? toroni_receive_in_place(subscriber, TORONI_FOREVER, message)
+                                           : status;
+    }
+    if (strcmp(mode, "descriptor") == 0) {
+        const int status = toroni_try_receive(subscriber, message);
+        if (status == TORONI_NO_MESSAGE) {
+            struct pollfd watched = {-1, POLLIN, 0};
+            check(toroni_subscriber_fd(subscriber, &watched.fd));
+            poll(&watched, 1, -1);
+        }
+        return status;
+    }
+    fputs("MODE is receive, timeout, in-place or descriptor\n", stderr);
+    exit(1);
+}
+
+static unsigned long long hash(const unsigned char *bytes, size_t length) {
+    unsigned long long hash = 0xcbf29ce484222325;
+    size_t i;
+    for (i = 0; i < length; i++) hash = (hash ^ bytes[i]) * 0x100000001b3;
+    return hash;
+}
+
+int main(int count, char **arguments) {
+    toroni_open_options options = TORONI_OPEN_OPTIONS_INIT;
+    toroni_bus *bus;
+    toroni_message message;
+    toroni_subscriber_stats seen;
+    unsigned long long wanted, received = 0;
+    char line[80];
+
+    if (count != 5) return fputs("subscribe BUS PATTERN COUNT MODE\n", stderr), 1;
+    wanted = strtoull(arguments[3], NULL, 10);
+    options.existence = TORONI_OPEN_EXISTING;
+    check(toroni_bus_open(arguments[1], &options, &bus));
+    check(toroni_bus_subscribe(bus, arguments[2], &subscriber));
+    puts("ready");
+    fflush(stdout);
+    if (fgets(line, sizeof line, stdin) == NULL) return fputs("no line on stdin\n", stderr), 1;
+
+    while (received < wanted) {
+        int status = next(arguments[4], &message);
+        unsigned long long hashed = 0;
+        if (status == TORONI_OK) {
+            hashed = hash(message.payload, message.payload_length);
+            if (strcmp(arguments[4], "in-place") == 0) status = toroni_validate(subscriber);
+        }
+        if (status == TORONI_NO_MESSAGE) continue;
+        if (status == TORONI_LAPPED) {
+            toroni_loss loss;
+            check(toroni_subscriber_last_loss(subscriber, &loss));
+            printf("lost\t%llu\t%llu\n", (unsigned long long)loss.messages, (unsigned long long)loss.bytes);
+            fflush(stdout);
+            continue;
+        }
+        check(status);
+        printf("message\t%llu\t%.*s\t%llu\t%016llx\n", (unsigned long long)message.sequence,
+               (int)message.topic_length, message.topic, (unsigned long long)message.payload_length, hashed);
+        fflush(stdout);
+        received++;
+        if (message.topic_length == 3 && memcmp(message.topic, "end", 3) == 0) break;
+    }
+    check(toroni_subscriber_get_stats(subscriber, &seen));
+    printf("done\t%llu\t%llu\t%llu\n", (unsigned long long)seen.received,
+           (unsigned long long)seen.lost_messages, (unsigned long long)seen.lapses);
+    toroni_subscriber_close(subscriber);
+    toroni_bus_close(bus);
+    return 0;
+}

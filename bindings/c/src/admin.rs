@@ -1,0 +1,249 @@
+//! Buses as files: which there are, and cleaning up after the dead.
+
+use crate::arguments::{close, handle, optional_string, put_handle};
+use crate::lists::{Strings, one};
+use crate::options::unknown;
+use crate::status::{Failure, Outcome, edge, edge_or};
+use std::ffi::{c_char, c_int};
+use std::path::{Path, PathBuf};
+use std::ptr::null;
+use toroni::admin::{self, BusEntry, CleanAction, CleanReport};
+
+/// `toroni_bus_list` of the header.
+pub struct toroni_bus_list {
+    entries: Vec<toroni_bus_entry>,
+    /// What they point to.
+    _strings: Strings,
+}
+
+/// `toroni_bus_entry` of the header.
+#[repr(C)]
+pub struct toroni_bus_entry {
+    /// Its name.
+    pub name: *const c_char,
+    /// Its directory.
+    pub path: *const c_char,
+    /// Why it cannot be opened, or null.
+    pub problem: *const c_char,
+    /// Bytes of the ring, or 0.
+    pub capacity: u64,
+    /// Whether any process has it open, or -1.
+    pub in_use: c_int,
+    /// Whether it outlives a clean-up.
+    pub persistent: c_int,
+}
+
+/// `toroni_clean_report` of the header.
+pub struct toroni_clean_report {
+    actions: Vec<toroni_clean_action>,
+    skipped: Vec<toroni_clean_skip>,
+    /// What they point to.
+    _strings: Strings,
+}
+
+/// `toroni_clean_action` of the header.
+#[repr(C)]
+pub struct toroni_clean_action {
+    /// A `TORONI_CLEANED_…` of things that are cleaned, or -1.
+    pub kind: c_int,
+    /// Of a slot.
+    pub slot: u32,
+    /// Of a slot: the bus; else null.
+    pub bus: *const c_char,
+    /// Of a slot: the file; else null.
+    pub file: *const c_char,
+    /// What is removed; of a slot null.
+    pub path: *const c_char,
+    /// All of this as a sentence.
+    pub text: *const c_char,
+}
+
+/// `toroni_clean_skip` of the header.
+#[repr(C)]
+pub struct toroni_clean_skip {
+    /// What was left alone.
+    pub path: *const c_char,
+    /// Why.
+    pub why: *const c_char,
+}
+
+const DRY_RUN: u32 = 1;
+const PERSISTENT: u32 = 2;
+
+impl From<Vec<BusEntry>> for toroni_bus_list {
+    fn from(entries: Vec<BusEntry>) -> Self {
+        let mut strings = Strings::default();
+        let entries = entries.into_iter().map(|entry| toroni_bus_entry {
+            name: strings.keep(entry.name),
+            path: strings.keep_path(&entry.path),
+            problem: entry.problem.map_or(null(), |problem| strings.keep(problem)),
+            capacity: entry.capacity.unwrap_or(0),
+            in_use: entry.in_use.map_or(-1, c_int::from),
+            persistent: c_int::from(entry.persistent),
+        });
+        Self { entries: entries.collect(), _strings: strings }
+    }
+}
+
+impl toroni_clean_action {
+    fn new(action: &CleanAction, strings: &mut Strings) -> Self {
+        let text = strings.keep(action.to_string());
+        let mut made = Self { kind: -1, slot: 0, bus: null(), file: null(), path: null(), text };
+        let mut removed =
+            |kind, path: &PathBuf| (made.kind, made.path) = (kind, strings.keep_path(path));
+        match action {
+            CleanAction::FreeSlot { bus, file, slot } => {
+                (made.kind, made.slot) = (0, *slot);
+                (made.bus, made.file) = (strings.keep(bus), strings.keep(file));
+            }
+            CleanAction::RemoveSocket(path) => removed(1, path),
+            CleanAction::RemoveBus(path) => removed(2, path),
+            CleanAction::RemoveLeftover(path) => removed(3, path),
+            _ => {}
+        }
+        made
+    }
+}
+
+impl From<CleanReport> for toroni_clean_report {
+    fn from(report: CleanReport) -> Self {
+        let mut strings = Strings::default();
+        let actions = report.actions.iter();
+        let actions =
+            actions.map(|action| toroni_clean_action::new(action, &mut strings)).collect();
+        let skipped = report.skipped.iter().map(|(path, why)| toroni_clean_skip {
+            path: strings.keep_path(path),
+            why: strings.keep(why),
+        });
+        Self { actions, skipped: skipped.collect(), _strings: strings }
+    }
+}
+
+/// Lists the buses of a directory.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_list_buses(
+    directory: *const c_char,
+    result: *mut *mut toroni_bus_list,
+) -> c_int {
+    // SAFETY: what callers owe.
+    edge(|| unsafe {
+        put_handle(result, || {
+            let directory = optional_string(directory, "the directory")?;
+            Ok(admin::list(directory.map(Path::new))?.into())
+        })
+    })
+}
+
+/// Gives the list back.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_bus_list_close(list: *mut toroni_bus_list) {
+    // SAFETY: what callers owe.
+    unsafe { close(list) }
+}
+
+/// # Safety
+/// As [`handle`].
+unsafe fn entries<'a>(pointer: *const toroni_bus_list) -> Outcome<&'a [toroni_bus_entry]> {
+    // SAFETY: the caller's promise.
+    unsafe { handle(pointer, "the list") }.map(|list| &list.entries[..])
+}
+
+/// How many buses.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_bus_list_count(list: *const toroni_bus_list) -> usize {
+    // SAFETY: what callers owe.
+    edge_or(0, || Ok(unsafe { entries(list) }?.len()))
+}
+
+/// One of them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_bus_list_at(
+    list: *const toroni_bus_list,
+    index: usize,
+) -> *const toroni_bus_entry {
+    // SAFETY: what callers owe.
+    edge_or(null(), || one(unsafe { entries(list) }?, index))
+}
+
+/// Cleans up.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_clean(
+    directory: *const c_char,
+    name: *const c_char,
+    flags: u32,
+    result: *mut *mut toroni_clean_report,
+) -> c_int {
+    // SAFETY: what callers owe.
+    edge(|| unsafe {
+        put_handle(result, || {
+            let directory = optional_string(directory, "the directory")?.map(Path::new);
+            Ok(clean(directory, optional_string(name, "the name")?, flags)?.into())
+        })
+    })
+}
+
+fn clean(directory: Option<&Path>, name: Option<&str>, flags: u32) -> Outcome<CleanReport> {
+    if flags & !(DRY_RUN | PERSISTENT) != 0 {
+        return Err(unknown("flags", flags));
+    }
+    let dry_run = flags & DRY_RUN != 0;
+    if flags & PERSISTENT == 0 {
+        return Ok(admin::clean(directory, name, dry_run)?);
+    }
+    let name = name.ok_or_else(|| {
+        Failure::argument("TORONI_CLEAN_PERSISTENT is for one bus: the name is null")
+    })?;
+    Ok(admin::clean_persistent(directory, name, dry_run)?)
+}
+
+/// Gives the report back.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_clean_report_close(report: *mut toroni_clean_report) {
+    // SAFETY: what callers owe.
+    unsafe { close(report) }
+}
+
+/// # Safety
+/// As [`handle`].
+unsafe fn report<'a>(pointer: *const toroni_clean_report) -> Outcome<&'a toroni_clean_report> {
+    // SAFETY: the caller's promise.
+    unsafe { handle(pointer, "the report") }
+}
+
+/// How many things were done.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_clean_report_action_count(
+    report: *const toroni_clean_report,
+) -> usize {
+    // SAFETY: what callers owe.
+    edge_or(0, || Ok(unsafe { self::report(report) }?.actions.len()))
+}
+
+/// One of them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_clean_report_action(
+    report: *const toroni_clean_report,
+    index: usize,
+) -> *const toroni_clean_action {
+    // SAFETY: what callers owe.
+    edge_or(null(), || one(&unsafe { self::report(report) }?.actions, index))
+}
+
+/// How many things were left alone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_clean_report_skip_count(
+    report: *const toroni_clean_report,
+) -> usize {
+    // SAFETY: what callers owe.
+    edge_or(0, || Ok(unsafe { self::report(report) }?.skipped.len()))
+}
+
+/// One of them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_clean_report_skip(
+    report: *const toroni_clean_report,
+    index: usize,
+) -> *const toroni_clean_skip {
+    // SAFETY: what callers owe.
+    edge_or(null(), || one(&unsafe { self::report(report) }?.skipped, index))
+}

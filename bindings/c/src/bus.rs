@@ -1,0 +1,108 @@
+//! An opened bus.
+
+use crate::arguments::{close, handle, put, put_handle, string};
+use crate::options::{open, toroni_open_options};
+use crate::status::{Failure, Outcome, edge, edge_or};
+use std::ffi::{CString, c_char, c_int};
+use std::os::unix::ffi::OsStrExt;
+use toroni::{Bus, Reopened};
+
+/// `toroni_bus` of the header.
+pub struct toroni_bus {
+    pub(crate) bus: Bus,
+    name: CString,
+    path: CString,
+    id: CString,
+}
+
+/// `toroni_reopened` of the header.
+#[repr(C)]
+pub struct toroni_reopened {
+    /// A `TORONI_REOPENED_…`, or -1.
+    pub outcome: c_int,
+    /// Messages that were kept.
+    pub messages: u64,
+}
+
+impl toroni_bus {
+    fn new(bus: Bus) -> Outcome<Self> {
+        let text = |bytes: &[u8]| {
+            CString::new(bytes).map_err(|error| Failure::argument(format!("the name: {error}")))
+        };
+        Ok(Self {
+            name: text(bus.name().as_bytes())?,
+            path: text(bus.path().as_os_str().as_bytes())?,
+            id: text(bus.id().to_string().as_bytes())?,
+            bus,
+        })
+    }
+}
+
+/// The bus behind a pointer.
+///
+/// # Safety
+/// As [`handle`].
+pub(crate) unsafe fn bus<'a>(pointer: *const toroni_bus) -> Outcome<&'a toroni_bus> {
+    // SAFETY: the caller's promise.
+    unsafe { handle(pointer, "the bus") }
+}
+
+/// Opens a bus.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_bus_open(
+    name: *const c_char,
+    options: *const toroni_open_options,
+    result: *mut *mut toroni_bus,
+) -> c_int {
+    // SAFETY: what callers owe.
+    edge(|| unsafe {
+        put_handle(result, || toroni_bus::new(open(string(name, "the name")?, options)?))
+    })
+}
+
+/// Closes it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_bus_close(bus: *mut toroni_bus) {
+    // SAFETY: what callers owe.
+    unsafe { close(bus) }
+}
+
+/// Its name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_bus_name(bus: *const toroni_bus) -> *const c_char {
+    // SAFETY: what callers owe.
+    edge_or(std::ptr::null(), || Ok(unsafe { self::bus(bus) }?.name.as_ptr()))
+}
+
+/// Its directory.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_bus_path(bus: *const toroni_bus) -> *const c_char {
+    // SAFETY: what callers owe.
+    edge_or(std::ptr::null(), || Ok(unsafe { self::bus(bus) }?.path.as_ptr()))
+}
+
+/// Its identity.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_bus_id(bus: *const toroni_bus) -> *const c_char {
+    // SAFETY: what callers owe.
+    edge_or(std::ptr::null(), || Ok(unsafe { self::bus(bus) }?.id.as_ptr()))
+}
+
+/// What became of it when the machine booted.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_bus_reopened(
+    bus: *const toroni_bus,
+    result: *mut toroni_reopened,
+) -> c_int {
+    edge(|| {
+        // SAFETY: what callers owe.
+        let (outcome, messages) = match unsafe { self::bus(bus) }?.bus.reopened() {
+            None => (0, 0),
+            Some(Reopened::Kept { messages }) => (1, messages),
+            Some(Reopened::Emptied) => (2, 0),
+            Some(_) => (-1, 0),
+        };
+        // SAFETY: as above.
+        unsafe { put(result, "the place for the result", toroni_reopened { outcome, messages }) }
+    })
+}

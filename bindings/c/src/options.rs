@@ -1,0 +1,196 @@
+//! How a bus is opened: the options of C as those of the library.
+
+use crate::arguments::{handle, optional_string};
+use crate::status::{Failure, Outcome};
+use std::ffi::{c_char, c_int};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
+use toroni::{Bus, BusConfig, LockKind, NotifyKind, Policy};
+
+/// `toroni_policy` of the header.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct toroni_policy {
+    /// A `TORONI_POLICY_…`.
+    pub kind: c_int,
+    /// Of `TORONI_POLICY_WAIT`: the longest wait in ns, or `TORONI_FOREVER`.
+    pub limit_ns: u64,
+    /// Of `TORONI_POLICY_BOUNDED`: ns of an interval for waiting.
+    pub budget_ns: u64,
+    /// Of `TORONI_POLICY_BOUNDED`: the interval in ns.
+    pub per_ns: u64,
+}
+
+/// `toroni_open_options` of the header.
+#[repr(C)]
+pub struct toroni_open_options {
+    /// `sizeof(toroni_open_options)` of the caller.
+    pub struct_size: usize,
+    /// A `TORONI_OPEN_…`.
+    pub existence: c_int,
+    /// A `TORONI_LOCK_…`.
+    pub lock: c_int,
+    /// A `TORONI_NOTIFY_…`.
+    pub notify: c_int,
+    /// Group of `TORONI_NOTIFY_MULTICAST`, 4 numbers as in text; all 0 for one made of the bus's id.
+    pub multicast_address: [u8; 4],
+    /// Its port.
+    pub multicast_port: u16,
+    /// Directory of buses, or null.
+    pub directory: *const c_char,
+    /// Bytes of the ring, or 0.
+    pub capacity: u64,
+    /// Bytes for names of topics, or 0.
+    pub topic_table_bytes: u64,
+    /// Slots, or 0.
+    pub max_publishers: u32,
+    /// Slots, or 0.
+    pub max_subscribers: u32,
+    /// What publishers do about slow subscribers.
+    pub policy: toroni_policy,
+    /// `TORONI_FLAG_…`, combined.
+    pub flags: u32,
+    /// `TORONI_REQUIRE_…`, combined.
+    pub require: u32,
+    /// Permission bits of a new bus, or 0.
+    pub mode: u32,
+    /// The user of `TORONI_REQUIRE_OWNER`.
+    pub owner: u32,
+    /// Group that may publish, or null.
+    pub writers_group: *const c_char,
+    /// Group that may subscribe, or null.
+    pub readers_group: *const c_char,
+    /// How this handle appears in `toroni info`, or null.
+    pub participant_name: *const c_char,
+}
+
+const FLAGS: [fn(BusConfig, bool) -> BusConfig; 5] = [
+    BusConfig::persistent,
+    BusConfig::huge_pages,
+    BusConfig::prefault,
+    BusConfig::lock_memory,
+    BusConfig::timestamps,
+];
+const REQUIREMENTS: [fn(BusConfig) -> BusConfig; 4] = [
+    BusConfig::require_capacity,
+    BusConfig::require_policy,
+    BusConfig::require_lock,
+    BusConfig::require_notify,
+];
+const REQUIRE_OWNER: u32 = 1 << REQUIREMENTS.len();
+
+/// Opens a bus by the options, or by the defaults if they are null.
+///
+/// # Safety
+/// `options` is null, or at what the header says.
+pub(crate) unsafe fn open(name: &str, options: *const toroni_open_options) -> Outcome<Bus> {
+    if options.is_null() {
+        return Ok(Bus::open(name)?);
+    }
+    // SAFETY: not null; the caller's promise.
+    let options = unsafe { handle(options, "the options") }?;
+    // SAFETY: as above, with the strings in it.
+    let config = unsafe { config(options) }?;
+    Ok(match options.existence {
+        0 => config.open(name),
+        1 => config.create(name),
+        2 => config.open_existing(name),
+        other => return Err(unknown("existence", other)),
+    }?)
+}
+
+/// # Safety
+/// The strings are null, or end with 0.
+unsafe fn config(options: &toroni_open_options) -> Outcome<BusConfig> {
+    if options.struct_size != size_of::<toroni_open_options>() {
+        let (found, wanted) = (options.struct_size, size_of::<toroni_open_options>());
+        let text = format!("struct_size is {found}, not {wanted}: take TORONI_OPEN_OPTIONS_INIT");
+        return Err(Failure::argument(text));
+    }
+    let mut config = BusConfig::new().lock(match options.lock {
+        0 => LockKind::Lease,
+        1 => LockKind::Robust,
+        other => return Err(unknown("lock", other)),
+    });
+    config = config.notify(match options.notify {
+        0 => NotifyKind::Futex,
+        1 => NotifyKind::Datagram,
+        2 => NotifyKind::Multicast { group: multicast_group(options) },
+        other => return Err(unknown("notify", other)),
+    });
+    if let Some(policy) = policy(&options.policy)? {
+        config = config.policy(policy);
+    }
+    // SAFETY: the caller's promise, for each.
+    let strings = unsafe {
+        [
+            (optional_string(options.directory, "directory")?, BusConfig::directory as With),
+            (optional_string(options.writers_group, "writers_group")?, BusConfig::writers_group),
+            (optional_string(options.readers_group, "readers_group")?, BusConfig::readers_group),
+            (
+                optional_string(options.participant_name, "participant_name")?,
+                BusConfig::participant_name,
+            ),
+        ]
+    };
+    for (value, with) in strings {
+        config = value.map_or(config.clone(), |value| with(config, value.to_owned()));
+    }
+    if options.capacity != 0 {
+        config = config.capacity(options.capacity);
+    }
+    if options.topic_table_bytes != 0 {
+        config = config.topic_table_bytes(options.topic_table_bytes);
+    }
+    if options.max_publishers != 0 {
+        config = config.max_publishers(options.max_publishers);
+    }
+    if options.max_subscribers != 0 {
+        config = config.max_subscribers(options.max_subscribers);
+    }
+    if options.mode != 0 {
+        config = config.mode(options.mode);
+    }
+    if options.flags >> FLAGS.len() != 0 {
+        return Err(unknown("flags", options.flags));
+    }
+    for (bit, with) in FLAGS.iter().enumerate() {
+        config = with(config, options.flags >> bit & 1 == 1);
+    }
+    if options.require & !(REQUIRE_OWNER * 2 - 1) != 0 {
+        return Err(unknown("require", options.require));
+    }
+    for (bit, with) in REQUIREMENTS.iter().enumerate() {
+        config = if options.require >> bit & 1 == 1 { with(config) } else { config };
+    }
+    if options.require & REQUIRE_OWNER != 0 {
+        config = config.require_owner(options.owner);
+    }
+    Ok(config)
+}
+
+type With = fn(BusConfig, String) -> BusConfig;
+
+fn multicast_group(options: &toroni_open_options) -> Option<SocketAddrV4> {
+    let address = Ipv4Addr::from(options.multicast_address);
+    let is_given = !address.is_unspecified() || options.multicast_port != 0;
+    is_given.then(|| SocketAddrV4::new(address, options.multicast_port))
+}
+
+/// The policy; `None` for the default.
+pub(crate) fn policy(policy: &toroni_policy) -> Outcome<Option<Policy>> {
+    Ok(Some(match policy.kind {
+        0 => return Ok(None),
+        1 => Policy::Wait { limit: crate::arguments::timeout(policy.limit_ns) },
+        2 => Policy::Overwrite,
+        3 => Policy::Bounded {
+            budget: Duration::from_nanos(policy.budget_ns),
+            per: Duration::from_nanos(policy.per_ns),
+        },
+        other => return Err(unknown("policy.kind", other)),
+    }))
+}
+
+pub(crate) fn unknown(what: &str, value: impl std::fmt::Display) -> Failure {
+    Failure::argument(format!("{what} is {value}, which this release does not know"))
+}

@@ -1,0 +1,242 @@
+//! One subscriber with many functions to call.
+
+use crate::arguments::{FOREVER, close, handle, null, put, put_handle, string};
+use crate::bus::{bus, toroni_bus};
+use crate::message::toroni_message;
+use crate::status::{Failure, Outcome, Status, edge};
+use crate::subscriber::{toroni_loss, toroni_subscriber_stats};
+use std::cell::{Cell, UnsafeCell};
+use std::ffi::{c_char, c_int, c_void};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+use toroni::{Interrupter, Router};
+
+/// `toroni_router` of the header.
+pub struct toroni_router {
+    interrupter: Interrupter,
+    router: UnsafeCell<Router>,
+    loss: Cell<toroni_loss>,
+    /// Whether a call is on it: a handler must not come here again.
+    in_use: Cell<bool>,
+}
+
+/// `toroni_handler` of the header.
+pub type toroni_handler =
+    Option<unsafe extern "C" fn(message: *const toroni_message, context: *mut c_void)>;
+
+/// `toroni_loss_handler` of the header.
+pub type toroni_loss_handler =
+    Option<unsafe extern "C" fn(loss: *const toroni_loss, context: *mut c_void)>;
+
+/// What a handler is called with.
+struct Context(*mut c_void);
+
+// SAFETY: the router, and with it its handlers, belong to one thread at a time, as the header says.
+unsafe impl Send for Context {}
+
+impl Context {
+    /// As a method, so that a closure takes the whole of it.
+    fn pointer(&self) -> *mut c_void {
+        self.0
+    }
+}
+
+/// Marks the router until dropped.
+struct InUse<'a>(&'a Cell<bool>);
+
+impl Drop for InUse<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
+
+/// Does something with the router of a handle.
+///
+/// # Safety
+/// As [`handle`], in one thread at a time.
+unsafe fn with<T>(
+    pointer: *const toroni_router,
+    call: impl FnOnce(&mut Router, &Cell<toroni_loss>) -> Outcome<T>,
+) -> Outcome<T> {
+    // SAFETY: the caller's promise.
+    let router = unsafe { handle(pointer, "the router") }?;
+    if router.in_use.replace(true) {
+        let text = "a handler must not call the router that calls it".to_owned();
+        return Err(Failure { status: Status::Reentrant, text: Some(text) });
+    }
+    let _in_use = InUse(&router.in_use);
+    // SAFETY: one thread, and within that one call at a time.
+    call(unsafe { &mut *router.router.get() }, &router.loss)
+}
+
+fn note(loss: &Cell<toroni_loss>, error: toroni::ReceiveError) -> Failure {
+    let mut noted = loss.get();
+    let failure = noted.note(error);
+    loss.set(noted);
+    failure
+}
+
+/// Makes a router.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_bus_router(
+    bus: *const toroni_bus,
+    result: *mut *mut toroni_router,
+) -> c_int {
+    // SAFETY: what callers owe.
+    edge(|| unsafe {
+        put_handle(result, || {
+            let mut router = self::bus(bus)?.bus.router()?;
+            Ok(toroni_router {
+                interrupter: router.interrupter()?,
+                router: UnsafeCell::new(router),
+                loss: Cell::default(),
+                in_use: Cell::new(false),
+            })
+        })
+    })
+}
+
+/// Closes it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_router_close(router: *mut toroni_router) {
+    // SAFETY: what callers owe.
+    let in_use = unsafe { router.as_ref() }.is_some_and(|router| router.in_use.get());
+    // From a handler: whatever it is that goes on with it must find it there.
+    if !in_use {
+        // SAFETY: what callers owe.
+        unsafe { close(router) }
+    }
+}
+
+/// Adds a handler.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_router_on(
+    router: *mut toroni_router,
+    pattern: *const c_char,
+    handler: toroni_handler,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: what callers owe.
+    edge(|| unsafe {
+        let pattern = string(pattern, "the pattern")?;
+        let handler = handler.ok_or_else(|| null("the handler"))?;
+        let context = Context(context);
+        with(router, |router, _| {
+            Ok(router.on(pattern, move |message| {
+                let message = toroni_message::copied(message);
+                handler(&raw const message, context.pointer());
+            })?)
+        })
+    })
+}
+
+/// Sets the handler of losses.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_router_on_lapped(
+    router: *mut toroni_router,
+    handler: toroni_loss_handler,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: what callers owe.
+    edge(|| unsafe {
+        let handler = handler.ok_or_else(|| null("the handler"))?;
+        let context = Context(context);
+        with(router, |router, _| {
+            router.on_lapped(move |messages, bytes| {
+                let loss = toroni_loss { messages, bytes };
+                handler(&raw const loss, context.pointer());
+            });
+            Ok(())
+        })
+    })
+}
+
+/// Handles what is there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_router_poll(
+    router: *mut toroni_router,
+    handled: *mut usize,
+) -> c_int {
+    // SAFETY: what callers owe.
+    edge(|| unsafe {
+        let count = with(router, |router, loss| router.poll().map_err(|error| note(loss, error)))?;
+        if handled.is_null() { Ok(()) } else { put(handled, "handled", count) }
+    })
+}
+
+/// Handles one message, with a limit to the wait.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_router_run_once(
+    router: *mut toroni_router,
+    timeout_ns: u64,
+) -> c_int {
+    // SAFETY: what callers owe.
+    edge(|| unsafe {
+        let timeout =
+            if timeout_ns == FOREVER { Duration::MAX } else { Duration::from_nanos(timeout_ns) };
+        let found = with(router, |router, loss| {
+            router.run_once(timeout).map_err(|error| note(loss, error))
+        })?;
+        if found { Ok(()) } else { Err(Failure::plain(Status::NoMessage)) }
+    })
+}
+
+/// Handles messages until there is an error.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_router_run(router: *mut toroni_router) -> c_int {
+    // SAFETY: what callers owe.
+    edge(|| unsafe {
+        with(router, |router, loss| match router.run() {
+            Ok(never) => match never {},
+            Err(error) => Err(note(loss, error)),
+        })
+    })
+}
+
+/// What the last `TORONI_LAPPED` was about.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_router_last_loss(
+    router: *const toroni_router,
+    loss: *mut toroni_loss,
+) -> c_int {
+    // SAFETY: what callers owe.
+    edge(|| unsafe {
+        put(loss, "the place for the loss", handle(router, "the router")?.loss.get())
+    })
+}
+
+/// Ends a blocked call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_router_interrupt(router: *const toroni_router) {
+    // As `toroni_subscriber_interrupt`.
+    // SAFETY: what callers owe; nobody writes this part.
+    if let Some(router) = unsafe { router.as_ref() } {
+        router.interrupter.interrupt();
+    }
+}
+
+/// Its descriptor.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_router_fd(router: *mut toroni_router, fd: *mut c_int) -> c_int {
+    // SAFETY: what callers owe.
+    edge(|| unsafe {
+        put(fd, "the place for the descriptor", -1)?;
+        let descriptor = with(router, |router, _| Ok(router.fd()?.as_raw_fd()))?;
+        put(fd, "the place for the descriptor", descriptor)
+    })
+}
+
+/// What its subscriber has seen.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_router_get_stats(
+    router: *const toroni_router,
+    stats: *mut toroni_subscriber_stats,
+) -> c_int {
+    // SAFETY: what callers owe.
+    edge(|| unsafe {
+        let seen = with(router, |router, _| Ok(router.subscriber().stats()))?;
+        let toroni::SubscriberStats { received, lost_messages, lapses, .. } = seen;
+        let found = toroni_subscriber_stats { received, lost_messages, lapses };
+        put(stats, "the place for the statistics", found)
+    })
+}

@@ -1,0 +1,303 @@
+//! Every function's answer, the text of the last error, and the edge that no panic passes.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use toroni::{BurstError, OpenError, PublishError, ReceiveError};
+
+macro_rules! statuses {
+    ($($(#[$doc:meta])* $name:ident = $value:literal $constant:literal $text:literal,)*) => {
+        /// `toroni_status` of the header.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(i32)]
+        pub enum Status {
+            $(#[doc = $constant] $name = $value,)*
+        }
+
+        impl Status {
+            /// All, with the names of C.
+            pub const ALL: &[(Self, &str)] = &[$((Self::$name, $constant),)*];
+
+            /// A sentence about the kind of error.
+            #[must_use]
+            pub fn text(self) -> &'static CStr {
+                match self { $(Self::$name => $text,)* }
+            }
+        }
+    };
+}
+
+statuses! {
+    Ok = 0 "TORONI_OK" c"success",
+    NoMessage = 1 "TORONI_NO_MESSAGE" c"there is no message, or none came in time",
+    Lapped = 2 "TORONI_LAPPED" c"messages were overwritten before they were read",
+    Interrupted = 3 "TORONI_INTERRUPTED" c"the wait for a message was interrupted",
+    Full = 4 "TORONI_FULL" c"the ring is full: a subscriber has not yet read its oldest messages",
+    Busy = 5 "TORONI_BUSY" c"another publisher holds the writer lock, or another process removes or checks the bus",
+    Timeout = 6 "TORONI_TIMEOUT" c"the message could not be published in time",
+    Aborted = 7 "TORONI_ABORTED" c"the caller's function gave the message up",
+    TooLong = 8 "TORONI_TOO_LONG" c"the message, or batch, is longer than the bus can carry",
+    Reentrant = 9 "TORONI_REENTRANT" c"this thread is within a call on this bus or handle already",
+    WouldWaitForItself = 10 "TORONI_WOULD_WAIT_FOR_ITSELF" c"the ring is full because of a subscriber that this very thread reads",
+    Unlinked = 11 "TORONI_UNLINKED" c"the bus was removed",
+    LeaseLost = 12 "TORONI_LEASE_LOST" c"the descriptor by which others see that this process lives was closed",
+    Forked = 13 "TORONI_FORKED" c"the handle was made before fork() and belongs to the parent process",
+    Corrupt = 14 "TORONI_CORRUPT" c"the shared memory of the bus is corrupt",
+    InvalidArgument = 20 "TORONI_INVALID_ARGUMENT" c"an argument is null, not UTF-8, or not a value of its type",
+    InvalidName = 21 "TORONI_INVALID_NAME" c"the name of the bus is not usable",
+    InvalidSetting = 22 "TORONI_INVALID_SETTING" c"a setting is outside its range",
+    InvalidTopic = 23 "TORONI_INVALID_TOPIC" c"the topic is malformed",
+    InvalidPattern = 24 "TORONI_INVALID_PATTERN" c"the pattern is malformed",
+    NotFound = 30 "TORONI_NOT_FOUND" c"there is no such bus",
+    AlreadyExists = 31 "TORONI_ALREADY_EXISTS" c"there is such a bus already",
+    PermissionDenied = 32 "TORONI_PERMISSION_DENIED" c"no permission",
+    NoSpace = 33 "TORONI_NO_SPACE" c"no room for the bus, for its files, or for files of that size",
+    BadDirectory = 34 "TORONI_BAD_DIRECTORY" c"the directory of buses is missing, read-only, no directory, a link, or not to be trusted",
+    ForeignOwner = 35 "TORONI_FOREIGN_OWNER" c"the bus is not in the hands of the required user",
+    Unsupported = 36 "TORONI_UNSUPPORTED" c"the file system, the machine or its limits do not allow what was asked for",
+    Incompatible = 37 "TORONI_INCOMPATIBLE" c"the bus is of another release, machine or C library",
+    Damaged = 38 "TORONI_DAMAGED" c"the files of the bus are damaged, or no bus",
+    SettingMismatch = 39 "TORONI_SETTING_MISMATCH" c"the bus exists with another value of a required setting",
+    TooManyParticipants = 40 "TORONI_TOO_MANY_PARTICIPANTS" c"all slots for publishing participants, or for subscribers, are taken",
+    PositionUnavailable = 41 "TORONI_POSITION_UNAVAILABLE" c"the start position is no message's, no longer in the ring, or not yet there",
+    NotCheckedSinceBoot = 42 "TORONI_NOT_CHECKED_SINCE_BOOT" c"the bus on a disk was used before the machine booted, and has not been checked since",
+    OutOfReach = 43 "TORONI_OUT_OF_REACH" c"the bus does not work across this boundary of namespaces or C libraries",
+    Os = 50 "TORONI_OS" c"the operating system refused",
+    Panic = 51 "TORONI_PANIC" c"a bug in the library: it was caught, and the handle should be closed",
+    Other = 52 "TORONI_OTHER" c"an error that this release of the C library has no code for",
+}
+
+/// An error on its way out.
+pub(crate) struct Failure {
+    pub(crate) status: Status,
+    /// What is said beyond the status's text.
+    pub(crate) text: Option<String>,
+}
+
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+
+impl Failure {
+    /// Says no more than its status does.
+    pub(crate) fn plain(status: Status) -> Self {
+        Self { status, text: None }
+    }
+
+    pub(crate) fn argument(text: impl Into<String>) -> Self {
+        Self { status: Status::InvalidArgument, text: Some(text.into()) }
+    }
+
+    fn told(status: Status, error: &impl ToString) -> Self {
+        Self { status, text: Some(error.to_string()) }
+    }
+}
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Self {
+        let status = match &error {
+            OpenError::InvalidName { .. } => Status::InvalidName,
+            OpenError::InvalidSetting(_) | OpenError::UnknownGroup { .. } => Status::InvalidSetting,
+            OpenError::Topic(_) => Status::InvalidTopic,
+            OpenError::Pattern(_) => Status::InvalidPattern,
+            OpenError::NotFound { .. } => Status::NotFound,
+            OpenError::AlreadyExists { .. } => Status::AlreadyExists,
+            OpenError::PermissionDenied { .. } => Status::PermissionDenied,
+            OpenError::NoSpace { .. }
+            | OpenError::NoInodes { .. }
+            | OpenError::FileTooLong { .. } => Status::NoSpace,
+            OpenError::ReadOnly { .. }
+            | OpenError::MissingDirectory { .. }
+            | OpenError::NotADirectory { .. }
+            | OpenError::Symlink { .. }
+            | OpenError::UntrustedDirectory { .. } => Status::BadDirectory,
+            OpenError::ForeignOwner { .. } => Status::ForeignOwner,
+            OpenError::AclsUnsupported { .. }
+            | OpenError::MemoryLock { .. }
+            | OpenError::RobustOnDisk { .. } => Status::Unsupported,
+            OpenError::Busy { .. } => Status::Busy,
+            OpenError::VersionMismatch { .. }
+            | OpenError::EndiannessMismatch { .. }
+            | OpenError::PlatformMismatch { .. } => Status::Incompatible,
+            OpenError::NotABus { .. }
+            | OpenError::Truncated { .. }
+            | OpenError::HeaderDamaged { .. }
+            | OpenError::ForeignFile { .. } => Status::Damaged,
+            OpenError::SettingMismatch { .. } => Status::SettingMismatch,
+            OpenError::RobustLockRefused { .. } | OpenError::NetworkNamespace { .. } => {
+                Status::OutOfReach
+            }
+            OpenError::NotCheckedSinceBoot { .. } => Status::NotCheckedSinceBoot,
+            OpenError::TooManyPublishers { .. } | OpenError::TooManySubscribers { .. } => {
+                Status::TooManyParticipants
+            }
+            OpenError::NotAPosition { .. }
+            | OpenError::PositionAhead { .. }
+            | OpenError::PositionLost { .. } => Status::PositionUnavailable,
+            OpenError::Corrupt(_) => Status::Corrupt,
+            OpenError::Unlinked { .. } => Status::Unlinked,
+            OpenError::Forked(_) => Status::Forked,
+            OpenError::Reentrant => Status::Reentrant,
+            OpenError::Os { .. } => Status::Os,
+            _ => Status::Other,
+        };
+        Self::told(status, &error)
+    }
+}
+
+impl From<PublishError> for Failure {
+    fn from(error: PublishError) -> Self {
+        let status = match &error {
+            // These are answers of calls that do not wait: nothing is composed for them.
+            PublishError::Full => return Self::plain(Status::Full),
+            PublishError::Busy => return Self::plain(Status::Busy),
+            PublishError::TooLong { .. } => Status::TooLong,
+            PublishError::Timeout => Status::Timeout,
+            PublishError::Reentrant => Status::Reentrant,
+            PublishError::WouldWaitForItself => Status::WouldWaitForItself,
+            PublishError::Unlinked => Status::Unlinked,
+            PublishError::LeaseLost => Status::LeaseLost,
+            PublishError::Forked(_) => Status::Forked,
+            PublishError::Corrupt(_) => Status::Corrupt,
+            PublishError::Os { .. } => Status::Os,
+            _ => Status::Other,
+        };
+        Self::told(status, &error)
+    }
+}
+
+impl From<BurstError> for Failure {
+    fn from(error: BurstError) -> Self {
+        let text = error.to_string();
+        Self { text: Some(text), ..error.source.into() }
+    }
+}
+
+impl From<ReceiveError> for Failure {
+    fn from(error: ReceiveError) -> Self {
+        let status = match &error {
+            ReceiveError::Interrupted => return Self::plain(Status::Interrupted),
+            ReceiveError::Lapped { .. } => Status::Lapped,
+            ReceiveError::Unlinked => Status::Unlinked,
+            ReceiveError::Forked(_) => Status::Forked,
+            ReceiveError::Corrupt(_) => Status::Corrupt,
+            ReceiveError::Os { .. } => Status::Os,
+            _ => Status::Other,
+        };
+        Self::told(status, &error)
+    }
+}
+
+/// Runs what a function does, and answers with its status. No panic leaves it.
+#[inline]
+pub(crate) fn edge(call: impl FnOnce() -> Outcome) -> c_int {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(Ok(())) => Status::Ok as c_int,
+        Ok(Err(failure)) => report(failure),
+        Err(panic) => report_panic(panic),
+    }
+}
+
+/// As [`edge`], for functions that return something else, and `otherwise` if they cannot.
+#[inline]
+pub(crate) fn edge_or<T>(otherwise: T, call: impl FnOnce() -> Outcome<T>) -> T {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(Ok(value)) => return value,
+        Ok(Err(failure)) => report(failure),
+        Err(panic) => report_panic(panic),
+    };
+    otherwise
+}
+
+#[cold]
+fn report(failure: Failure) -> c_int {
+    let Failure { status, text } = failure;
+    // No error, and frequent: the text of the last error stays.
+    if status != Status::NoMessage {
+        let last = match text {
+            None => Last::Static(status.text()),
+            Some(text) => {
+                let text: Vec<u8> = text.bytes().filter(|byte| *byte != 0).collect();
+                CString::new(text).map_or(Last::Static(status.text()), Last::Composed)
+            }
+        };
+        // In the destructors of a thread's other variables it may be gone.
+        let _ = LAST.try_with(|cell| cell.replace(last));
+    }
+    status as c_int
+}
+
+#[cold]
+fn report_panic(panic: Box<dyn Any + Send>) -> c_int {
+    let told = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let told = told.or_else(|| panic.downcast_ref::<String>().cloned());
+    // Dropping it could panic once more.
+    std::mem::forget(panic);
+    let text = told.unwrap_or_else(|| "without a text".to_owned());
+    let text = format!("a bug in the library, which panicked: {text}");
+    report(Failure { status: Status::Panic, text: Some(text) })
+}
+
+enum Last {
+    Static(&'static CStr),
+    Composed(CString),
+}
+
+thread_local! {
+    static LAST: RefCell<Last> = const { RefCell::new(Last::Static(c"")) };
+}
+
+/// The text of the calling thread's last error.
+#[unsafe(no_mangle)]
+pub extern "C" fn toroni_error_message() -> *const c_char {
+    LAST.try_with(|last| match &*last.borrow() {
+        Last::Static(text) => text.as_ptr(),
+        Last::Composed(text) => text.as_ptr(),
+    })
+    .unwrap_or(c"".as_ptr())
+}
+
+/// What a status means.
+#[unsafe(no_mangle)]
+pub extern "C" fn toroni_status_text(status: c_int) -> *const c_char {
+    let found = Status::ALL.iter().find(|(known, _)| *known as c_int == status);
+    found.map_or(c"not a status of this release", |(status, _)| status.text()).as_ptr()
+}
+
+/// The version of this library.
+#[unsafe(no_mangle)]
+pub extern "C" fn toroni_version() -> *const c_char {
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn last() -> String {
+        // SAFETY: the text of this thread, which makes no error meanwhile.
+        unsafe { CStr::from_ptr(toroni_error_message()) }.to_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn a_panic_ends_at_the_edge() {
+        assert_eq!(edge(|| panic!("number {}", 7)), Status::Panic as c_int);
+        assert_eq!(last(), "a bug in the library, which panicked: number 7");
+        assert_eq!(edge(|| std::panic::panic_any(7)), Status::Panic as c_int);
+        assert_eq!(last(), "a bug in the library, which panicked: without a text");
+        assert_eq!(edge_or(-1, || panic!("again")), -1);
+    }
+
+    #[test]
+    fn errors_are_told_and_what_is_none_leaves_the_text() {
+        let told = Failure::argument("zero\0within");
+        assert_eq!(edge(|| Err(told)), Status::InvalidArgument as c_int);
+        assert_eq!(last(), "zerowithin");
+        assert_eq!(edge(|| Err(Failure::plain(Status::NoMessage))), 1);
+        assert_eq!(last(), "zerowithin");
+        assert_eq!(edge(|| Err(PublishError::Full.into())), Status::Full as c_int);
+        assert_eq!(last(), Status::Full.text().to_str().unwrap());
+        // SAFETY: a text without end of life.
+        let unknown = unsafe { CStr::from_ptr(toroni_status_text(-1)) };
+        assert_eq!(unknown, c"not a status of this release");
+    }
+}

@@ -1,0 +1,258 @@
+/* Arguments that are wrong, and errors that are told. */
+#define _XOPEN_SOURCE 700
+
+#include "test.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+static int fill(void *data, size_t length, void *context) {
+    (void)data, (void)length, (void)context;
+    return 0;
+}
+
+static void handler(const toroni_message *message, void *context) { (void)message, (void)context; }
+static void loss_handler(const toroni_loss *loss, void *context) { (void)loss, (void)context; }
+
+#define NULL_IN(call)                                                  \
+    do {                                                               \
+        ANSWERS(TORONI_INVALID_ARGUMENT, call);                        \
+        CHECK(strstr(toroni_error_message(), "is null") != NULL);      \
+    } while (0)
+
+void null_is_an_error_everywhere(void) {
+    toroni_bus *bus = open_bus(NULL), *no_bus = bus;
+    toroni_publisher *publisher, *no_publisher;
+    toroni_subscriber *subscriber, *no_subscriber;
+    toroni_subscriber_options options = TORONI_SUBSCRIBER_OPTIONS_INIT;
+    toroni_router *router, *no_router;
+    toroni_stats *stats;
+    toroni_topics *topics;
+    toroni_reopened reopened;
+    toroni_message message;
+    toroni_loss loss;
+    toroni_bytes bytes = {NULL, 1};
+    toroni_subscriber_stats seen;
+    const char *const no_pattern = NULL;
+    size_t count;
+    int fd;
+
+    OK(toroni_bus_publisher(bus, "t", NULL, &publisher));
+    OK(toroni_bus_subscribe(bus, "t", &subscriber));
+    OK(toroni_bus_router(bus, &router));
+
+    NULL_IN(toroni_bus_open(NULL, NULL, &no_bus));
+    CHECK(no_bus == NULL);
+    NULL_IN(toroni_bus_open("b", NULL, NULL));
+    CHECK(toroni_bus_name(NULL) == NULL && toroni_bus_path(NULL) == NULL && toroni_bus_id(NULL) == NULL);
+    NULL_IN(toroni_bus_publisher(NULL, "t", NULL, &no_publisher));
+    NULL_IN(toroni_bus_publisher(bus, NULL, NULL, &no_publisher));
+    NULL_IN(toroni_bus_publisher(bus, "t", NULL, NULL));
+    CHECK(toroni_publisher_topic(NULL) == NULL && toroni_publisher_largest_message(NULL) == 0);
+    NULL_IN(toroni_publish(NULL, "", 0));
+    NULL_IN(toroni_publish(publisher, NULL, 1));
+    NULL_IN(toroni_try_publish(NULL, "", 0));
+    NULL_IN(toroni_try_publish(publisher, NULL, 1));
+    NULL_IN(toroni_publish_timeout(NULL, "", 0, 0));
+    NULL_IN(toroni_publish_timeout(publisher, NULL, 1, 0));
+    NULL_IN(toroni_publish_to_descendants(NULL, "", 0));
+    NULL_IN(toroni_publish_to_descendants(publisher, NULL, 1));
+    NULL_IN(toroni_publish_batch(NULL, NULL, 0));
+    NULL_IN(toroni_publish_batch(publisher, NULL, 1));
+    NULL_IN(toroni_publish_batch(publisher, &bytes, 1));
+    NULL_IN(toroni_publish_batch_timeout(NULL, NULL, 0, 0));
+    NULL_IN(toroni_publish_batch_timeout(publisher, &bytes, 1, 0));
+    NULL_IN(toroni_publish_burst_timeout(NULL, NULL, 0, 0, NULL));
+    NULL_IN(toroni_publish_burst(NULL, NULL, 0, NULL));
+    NULL_IN(toroni_publish_burst(publisher, NULL, 1, &count));
+    NULL_IN(toroni_publish_burst(publisher, &bytes, 1, &count));
+    CHECK(count == 0);
+    NULL_IN(toroni_publish_in_place(NULL, 0, fill, NULL));
+    NULL_IN(toroni_publish_in_place(publisher, 0, NULL, NULL));
+
+    NULL_IN(toroni_bus_subscribe(NULL, "t", &no_subscriber));
+    NULL_IN(toroni_bus_subscribe(bus, NULL, &no_subscriber));
+    NULL_IN(toroni_bus_subscribe(bus, "t", NULL));
+    NULL_IN(toroni_bus_subscribe_with(NULL, &options, &no_subscriber));
+    NULL_IN(toroni_bus_subscribe_with(bus, NULL, &no_subscriber));
+    NULL_IN(toroni_bus_subscribe_with(bus, &options, NULL));
+    options.pattern_count = 1;
+    NULL_IN(toroni_bus_subscribe_with(bus, &options, &no_subscriber));
+    options.patterns = &no_pattern;
+    NULL_IN(toroni_bus_subscribe_with(bus, &options, &no_subscriber));
+    CHECK(no_subscriber == NULL);
+    NULL_IN(toroni_subscriber_add_pattern(NULL, "t"));
+    NULL_IN(toroni_subscriber_add_pattern(subscriber, NULL));
+    NULL_IN(toroni_receive(NULL, &message));
+    NULL_IN(toroni_receive(subscriber, NULL));
+    NULL_IN(toroni_try_receive(NULL, &message));
+    NULL_IN(toroni_try_receive(subscriber, NULL));
+    NULL_IN(toroni_receive_timeout(NULL, 0, &message));
+    NULL_IN(toroni_receive_timeout(subscriber, 0, NULL));
+    NULL_IN(toroni_receive_in_place(NULL, 0, &message));
+    NULL_IN(toroni_receive_in_place(subscriber, 0, NULL));
+    NULL_IN(toroni_next_in_place(NULL, &message));
+    NULL_IN(toroni_next_in_place(subscriber, NULL));
+    NULL_IN(toroni_validate(NULL));
+    NULL_IN(toroni_subscriber_last_loss(NULL, &loss));
+    NULL_IN(toroni_subscriber_last_loss(subscriber, NULL));
+    NULL_IN(toroni_subscriber_fd(NULL, &fd));
+    NULL_IN(toroni_subscriber_fd(subscriber, NULL));
+    CHECK(toroni_subscriber_position(NULL) == 0 && toroni_subscriber_lag_bytes(NULL) == 0);
+    NULL_IN(toroni_subscriber_get_stats(NULL, &seen));
+    NULL_IN(toroni_subscriber_get_stats(subscriber, NULL));
+    toroni_subscriber_interrupt(NULL);
+
+    NULL_IN(toroni_bus_router(NULL, &no_router));
+    CHECK(no_router == NULL);
+    NULL_IN(toroni_bus_router(bus, NULL));
+    NULL_IN(toroni_router_on(NULL, "t", handler, NULL));
+    NULL_IN(toroni_router_on(router, NULL, handler, NULL));
+    NULL_IN(toroni_router_on(router, "t", NULL, NULL));
+    NULL_IN(toroni_router_on_lapped(NULL, loss_handler, NULL));
+    NULL_IN(toroni_router_on_lapped(router, NULL, NULL));
+    NULL_IN(toroni_router_poll(NULL, &count));
+    OK(toroni_router_poll(router, NULL));
+    NULL_IN(toroni_router_run_once(NULL, 0));
+    NULL_IN(toroni_router_run(NULL));
+    NULL_IN(toroni_router_last_loss(NULL, &loss));
+    NULL_IN(toroni_router_last_loss(router, NULL));
+    NULL_IN(toroni_router_fd(NULL, &fd));
+    NULL_IN(toroni_router_fd(router, NULL));
+    NULL_IN(toroni_router_get_stats(NULL, &seen));
+    NULL_IN(toroni_router_get_stats(router, NULL));
+    toroni_router_interrupt(NULL);
+
+    NULL_IN(toroni_bus_take_stats(NULL, &stats));
+    NULL_IN(toroni_bus_take_stats(bus, NULL));
+    CHECK(toroni_stats_bus(NULL) == NULL && toroni_stats_publisher(NULL, 0) == NULL);
+    CHECK(toroni_stats_subscriber(NULL, 0) == NULL);
+    CHECK(toroni_stats_publisher_count(NULL) == 0 && toroni_stats_subscriber_count(NULL) == 0);
+    NULL_IN(toroni_bus_take_topics(NULL, &topics));
+    NULL_IN(toroni_bus_take_topics(bus, NULL));
+    CHECK(toroni_topics_count(NULL) == 0 && toroni_topics_at(NULL, 0) == NULL);
+    NULL_IN(toroni_bus_reopened(NULL, &reopened));
+    NULL_IN(toroni_bus_reopened(bus, NULL));
+    NULL_IN(toroni_list_buses(directory, NULL));
+    CHECK(toroni_bus_list_count(NULL) == 0 && toroni_bus_list_at(NULL, 0) == NULL);
+    NULL_IN(toroni_clean(directory, NULL, 0, NULL));
+    CHECK(toroni_clean_report_action_count(NULL) == 0 && toroni_clean_report_action(NULL, 0) == NULL);
+    CHECK(toroni_clean_report_skip_count(NULL) == 0 && toroni_clean_report_skip(NULL, 0) == NULL);
+
+    toroni_bus_close(NULL);
+    toroni_publisher_close(NULL);
+    toroni_subscriber_close(NULL);
+    toroni_router_close(NULL);
+    toroni_stats_close(NULL);
+    toroni_topics_close(NULL);
+    toroni_bus_list_close(NULL);
+    toroni_clean_report_close(NULL);
+    toroni_router_close(router);
+    toroni_subscriber_close(subscriber);
+    toroni_publisher_close(publisher);
+    toroni_bus_close(bus);
+}
+
+void what_is_no_text_or_no_value_is_an_error(void) {
+    toroni_open_options options = TORONI_OPEN_OPTIONS_INIT, other;
+    toroni_subscriber_options subscribing = TORONI_SUBSCRIBER_OPTIONS_INIT;
+    toroni_publisher_options publishing = TORONI_PUBLISHER_OPTIONS_INIT;
+    const toroni_bytes endless = {"", SIZE_MAX};
+    toroni_bus *bus = open_bus(NULL), *no_bus;
+    toroni_publisher *publisher;
+    toroni_subscriber *subscriber;
+
+    options.directory = directory;
+    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_open("\xff\xfe", &options, &no_bus));
+    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_publisher(bus, "a\xff", NULL, &publisher));
+    CHECK(publisher == NULL);
+    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_subscribe(bus, "\xc3", &subscriber));
+    CHECK(strstr(toroni_error_message(), "the pattern: ") != NULL);
+
+    other = options, other.struct_size--;
+    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_open("b", &other, &no_bus));
+    other = options, other.existence = 3;
+    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_open("b", &other, &no_bus));
+    other = options, other.lock = -1;
+    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_open("b", &other, &no_bus));
+    other = options, other.notify = 3;
+    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_open("b", &other, &no_bus));
+    other = options, other.policy.kind = 4;
+    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_open("b", &other, &no_bus));
+    other = options, other.flags = 32;
+    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_open("b", &other, &no_bus));
+    other = options, other.require = 32;
+    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_open("b", &other, &no_bus));
+    CHECK(strstr(toroni_error_message(), "require is 32") != NULL);
+    subscribing.start = 3;
+    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_subscribe_with(bus, &subscribing, &subscriber));
+    subscribing.start = 0, subscribing.wait = 4;
+    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_subscribe_with(bus, &subscribing, &subscriber));
+    subscribing.wait = 0, subscribing.struct_size = 0;
+    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_subscribe_with(bus, &subscribing, &subscriber));
+    publishing.struct_size = 0;
+    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_publisher(bus, "t", &publishing, &publisher));
+
+    OK(toroni_bus_publisher(bus, "t", NULL, &publisher));
+    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_publish(publisher, "", SIZE_MAX));
+    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_publish_batch(publisher, &endless, 1));
+    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_publish_batch(publisher, &endless, SIZE_MAX));
+    ANSWERS(TORONI_TOO_LONG, toroni_publish_in_place(publisher, SIZE_MAX, fill, NULL));
+    OK(toroni_publish(publisher, NULL, 0));
+    toroni_publisher_close(publisher);
+    toroni_bus_close(bus);
+}
+
+void each_error_has_its_status_and_says_what_to_do(void) {
+    toroni_open_options options = TORONI_OPEN_OPTIONS_INIT;
+    toroni_publisher_options publishing = TORONI_PUBLISHER_OPTIONS_INIT;
+    toroni_bus *bus = open_bus(NULL), *no_bus;
+    toroni_publisher *publisher;
+    toroni_subscriber *subscriber;
+
+    options.directory = directory;
+    ANSWERS(TORONI_INVALID_NAME, toroni_bus_open("a/b", &options, &no_bus));
+    CHECK(strstr(toroni_error_message(), "\"a/b\"") != NULL);
+    options.existence = TORONI_OPEN_EXISTING;
+    ANSWERS(TORONI_NOT_FOUND, toroni_bus_open("other", &options, &no_bus));
+    options.existence = TORONI_OPEN_NEW;
+    ANSWERS(TORONI_ALREADY_EXISTS, toroni_bus_open(toroni_bus_name(bus), &options, &no_bus));
+    options.existence = TORONI_OPEN_OR_CREATE, options.capacity = 1000;
+    ANSWERS(TORONI_INVALID_SETTING, toroni_bus_open("other", &options, &no_bus));
+    options.capacity = 1 << 20, options.require = TORONI_REQUIRE_CAPACITY;
+    ANSWERS(TORONI_SETTING_MISMATCH, toroni_bus_open(toroni_bus_name(bus), &options, &no_bus));
+    options.require = TORONI_REQUIRE_OWNER, options.owner = getuid() + 1;
+    ANSWERS(TORONI_FOREIGN_OWNER, toroni_bus_open(toroni_bus_name(bus), &options, &no_bus));
+    ANSWERS(TORONI_INVALID_TOPIC, toroni_bus_publisher(bus, "a//b", NULL, &publisher));
+    publishing.policy.kind = TORONI_POLICY_WAIT, publishing.policy.limit_ns = TORONI_FOREVER;
+    ANSWERS(TORONI_INVALID_SETTING, toroni_bus_publisher(bus, "t", &publishing, &publisher));
+    ANSWERS(TORONI_INVALID_PATTERN, toroni_bus_subscribe(bus, "a/b*", &subscriber));
+
+    /* What is no error leaves the text. */
+    OK(toroni_bus_subscribe(bus, "t", &subscriber));
+    ANSWERS(TORONI_NO_MESSAGE, toroni_receive_timeout(subscriber, 1000, &(toroni_message){0}));
+    CHECK(strstr(toroni_error_message(), "a/b*") != NULL);
+    CHECK(strcmp(toroni_status_text(TORONI_NO_MESSAGE), "there is no message, or none came in time") == 0);
+    CHECK(strcmp(toroni_status_text(12345), "not a status of this release") == 0);
+    CHECK(strchr(toroni_version(), '.') != NULL);
+    toroni_subscriber_close(subscriber);
+    toroni_bus_close(bus);
+}
+
+static void *other_thread(void *unused) {
+    (void)unused;
+    CHECK(strcmp(toroni_error_message(), "") == 0);
+    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_publish(NULL, "", 0));
+    return NULL;
+}
+
+void errors_belong_to_their_thread(void) {
+    toroni_bus *bus;
+    pthread_t thread;
+    char before[200];
+    ANSWERS(TORONI_INVALID_NAME, toroni_bus_open("", NULL, &bus));
+    snprintf(before, sizeof before, "%s", toroni_error_message());
+    CHECK(pthread_create(&thread, NULL, other_thread, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(strcmp(before, toroni_error_message()) == 0);
+}

@@ -1,0 +1,71 @@
+#!/bin/sh
+# Runs an example as its user does, in a directory of buses of its own: examples.sh NAME FOLDER-OF-PROGRAMS.
+set -eu
+programs=$2
+TORONI_DIR=$(mktemp -d /dev/shm/toroni-example-XXXXXX)
+export TORONI_DIR
+others=
+clean_up() {
+    for other in $others; do kill "$other" 2>/dev/null || true; done
+    rm -rf "$TORONI_DIR"
+}
+trap clean_up EXIT
+
+# until CONDITION...: waits for it, a minute at the most.
+until_true() {
+    tries=0
+    until "$@" >/dev/null 2>&1; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 600 ] || { echo "in vain: $*" >&2; exit 1; }
+        sleep 0.1
+    done
+}
+
+case $1 in
+publish_c | publish_cpp)
+    "$programs/subscribe${1#publish}" demo 'plant/**' >"$TORONI_DIR/out" 2>"$TORONI_DIR/err" &
+    others=$!
+    until_true grep -q subscribed "$TORONI_DIR/err"
+    "$programs/$1" demo plant/boiler/temperature 351.2
+    until_true grep -q '^plant/boiler/temperature 351.2$' "$TORONI_DIR/out"
+    # Ended by a signal while it is blocked, it ends well.
+    kill -TERM "$others"
+    wait "$others"
+    ;;
+logger)
+    "$programs/logger" daemon "$TORONI_DIR/log.txt" notice 2>"$TORONI_DIR/err" &
+    others=$!
+    until_true grep -q logging "$TORONI_DIR/err"
+    "$programs/logger" log mail debug nobody wants to know
+    "$programs/logger" log mail err the disk is full
+    until_true grep -q 'mail/err .*: the disk is full$' "$TORONI_DIR/log.txt"
+    mv "$TORONI_DIR/log.txt" "$TORONI_DIR/log.1"
+    kill -HUP "$others"
+    until_true test -e "$TORONI_DIR/log.txt"
+    "$programs/logger" log kern emerg panic
+    until_true grep -q 'kern/emerg .*: panic$' "$TORONI_DIR/log.txt"
+    kill -TERM "$others"
+    wait "$others"
+    ! grep -q nobody "$TORONI_DIR/log.1" "$TORONI_DIR/log.txt"
+    ;;
+images)
+    "$programs/images" edges 2>"$TORONI_DIR/edges" &
+    others=$!
+    "$programs/images" viewer 5 >"$TORONI_DIR/out" 2>"$TORONI_DIR/viewer" &
+    viewer=$!
+    others="$others $viewer"
+    until_true grep -q ready "$TORONI_DIR/edges"
+    until_true grep -q ready "$TORONI_DIR/viewer"
+    "$programs/images" camera 100000 30 &
+    others="$others $!"
+    wait "$viewer"
+    # The square moves by 8 and 4 with each frame, and its edge begins where it does.
+    awk '/^frame/ { n = $2 + 0; if ($5 != 1 + n * 8 % 1700 || $6 != 1 + n * 4 % 850) { print; bad = 1 } count++ }
+         END { exit bad || count != 5 }' "$TORONI_DIR/out"
+    tail -n 1 "$TORONI_DIR/out"
+    ;;
+*)
+    echo "no such example: $1" >&2
+    exit 2
+    ;;
+esac

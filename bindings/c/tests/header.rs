@@ -1,0 +1,178 @@
+//! The header, the list of symbols and the functions here are one: names, numbers, and the layout of structures.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use toroni_c::*;
+
+fn here() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(here().join(path)).unwrap()
+}
+
+/// The header without its comments.
+fn header() -> String {
+    let text = read("include/toroni.h");
+    let mut code = String::new();
+    let mut rest = text.as_str();
+    while let Some((before, comment)) = rest.split_once("/*") {
+        code.push_str(before);
+        rest = comment.split_once("*/").unwrap().1;
+    }
+    code + rest
+}
+
+/// Names that begin with `toroni_` and are followed by `behind`.
+fn names(text: &str, behind: char) -> BTreeSet<&str> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.match_indices("toroni_")
+        .filter(|(at, _)| !text[..*at].ends_with(is_name))
+        .filter_map(|(at, _)| {
+            let name = &text[at..at + text[at..].find(|c| !is_name(c))?];
+            text[at + name.len()..].starts_with(behind).then_some(name)
+        })
+        .collect()
+}
+
+#[test]
+fn every_function_is_declared_and_exported() {
+    let header = header();
+    let declared = names(&header, '(');
+    let map = read("toroni.map");
+    let exported = names(&map, ';');
+    let mut sources = String::new();
+    for file in std::fs::read_dir(here().join("src")).unwrap() {
+        sources += &std::fs::read_to_string(file.unwrap().path()).unwrap();
+    }
+    let defined: BTreeSet<&str> = sources
+        .split("#[unsafe(no_mangle)]")
+        .skip(1)
+        .map(|function| *names(&function[..=function.find('(').unwrap()], '(').first().unwrap())
+        .collect();
+    assert!(declared.len() > 40, "{declared:?}");
+    assert_eq!(declared, defined);
+    assert_eq!(declared, exported);
+}
+
+#[test]
+fn every_declaration_has_its_say() {
+    let text = read("include/toroni.h");
+    let lines: Vec<&str> = text.lines().collect();
+    for name in names(&header(), '(') {
+        let at = lines.iter().position(|line| {
+            !line.starts_with([' ', '*', '/']) && line.contains(&format!("{name}("))
+        });
+        // Some share one comment.
+        let mut above = lines[..at.unwrap_or_else(|| panic!("{name} is nowhere"))].iter().rev();
+        let first = above.find(|line| !line.contains(");")).unwrap();
+        assert!(first.ends_with("*/"), "nothing is said of {name}: {first}");
+    }
+}
+
+#[test]
+fn every_status_has_one_number_and_one_name() {
+    let header = header();
+    let (_, statuses) = header.split_once("typedef enum toroni_status {").unwrap();
+    let declared: BTreeSet<(&str, i32)> = statuses[..statuses.find('}').unwrap()]
+        .split(',')
+        .filter_map(|value| value.split_once('='))
+        .map(|(name, number)| (name.trim(), number.trim().parse().unwrap()))
+        .collect();
+    let here = Status::ALL.iter().map(|(status, name)| (*name, *status as i32)).collect();
+    assert_eq!(declared, here);
+}
+
+/// Sizes and offsets of the structures, as the Rust compiler has them.
+macro_rules! layouts {
+    ($($structure:ident { $($field:ident)* })*) => {
+        fn layouts() -> Vec<(&'static str, &'static str, usize)> {
+            vec![$(
+                (stringify!($structure), "", size_of::<$structure>()),
+                $((stringify!($structure), stringify!($field), std::mem::offset_of!($structure, $field)),)*
+            )*]
+        }
+    };
+}
+
+layouts! {
+    toroni_policy { kind limit_ns budget_ns per_ns }
+    toroni_open_options {
+        struct_size existence lock notify multicast_address multicast_port directory capacity
+        topic_table_bytes max_publishers max_subscribers policy flags require mode owner writers_group
+        readers_group participant_name
+    }
+    toroni_publisher_options { struct_size policy to_descendants }
+    toroni_bytes { data length }
+    toroni_subscriber_options {
+        struct_size patterns pattern_count start wait position not_gating name
+    }
+    toroni_message {
+        payload payload_length topic topic_length sequence position next_position timestamp_ns flags
+    }
+    toroni_loss { messages bytes }
+    toroni_subscriber_stats { received lost_messages lapses }
+    toroni_bus_stats {
+        capacity topic_table_bytes tail sequence oldest_position created_ns policy lock notify topics
+        max_publishers max_subscribers persistent on_disk sees_publishers sees_subscribers
+    }
+    toroni_publisher_info {
+        name slot pid alive stopped messages bytes waits waited_ns overwrites wakes
+    }
+    toroni_subscriber_info {
+        name slot pid alive stopped gating lapped_now position lag_bytes received lost_messages lapses
+    }
+    toroni_reopened { outcome messages }
+    toroni_topic_info { name messages bytes }
+    toroni_bus_entry { name path problem capacity in_use persistent }
+    toroni_clean_action { kind slot bus file path text }
+    toroni_clean_skip { path why }
+}
+
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A C compiler checks what this one says, and that the header has no more fields.
+#[test]
+fn structures_have_the_layout_that_c_gives_them() {
+    let mut program = String::from("#include \"toroni.h\"\n");
+    for (structure, field, at) in layouts() {
+        let what = if field.is_empty() {
+            format!("sizeof({structure})")
+        } else {
+            format!("offsetof({structure}, {field})")
+        };
+        writeln!(program, "_Static_assert({what} == {at}, \"{what}\");").unwrap();
+    }
+    let folder = Folder(std::env::temp_dir().join(format!("toroni-layout-{}", std::process::id())));
+    std::fs::create_dir(&folder.0).unwrap();
+    let source = folder.0.join("layout.c");
+    std::fs::write(&source, program).unwrap();
+    let mut compiler = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+    compiler.args(["-std=c11", "-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only"]);
+    compiler.arg("-I").arg(here().join("include")).arg(&source);
+    assert!(compiler.status().expect("a C compiler, as linking needs, too").success());
+
+    let header = header();
+    for structure in names(&header, ' ') {
+        let Some((_, body)) = header.split_once(&format!("typedef struct {structure} {{")) else {
+            continue;
+        };
+        let fields = body[..body.find('}').unwrap()].matches(';').count();
+        let known = layouts()
+            .iter()
+            .filter(|(name, field, _)| *name == structure && !field.is_empty())
+            .count();
+        assert_eq!(fields, known, "{structure}");
+    }
+}

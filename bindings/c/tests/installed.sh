@@ -1,0 +1,56 @@
+#!/bin/sh
+# Installs a build, and packs it for Debian, and compiles a program against each, as users do:
+# installed.sh FOLDER-OF-THE-BUILD.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+build=$1
+work=$(mktemp -d /dev/shm/toroni-installed-XXXXXX)
+trap 'rm -rf "$work"' EXIT
+export TORONI_DIR="$work/buses"
+mkdir "$TORONI_DIR"
+flags='-std=c11 -Wall -Wextra -pedantic -Werror'
+
+# try PROGRAM...: publishes with it.
+try() {
+    "$@" demo plant/boiler/temperature 351.2
+    echo "ok: $1"
+}
+
+# Compiles against what lies below $1/usr or so, by pkg-config and by CMake.
+use() {
+    root=$1 prefix=$2
+    library=$(dirname "$(find "$root$prefix" -name libtoroni.so)")
+    export PKG_CONFIG_PATH="$library/pkgconfig"
+    # Not as the system's own folders, which pkg-config would leave out.
+    export PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1 PKG_CONFIG_ALLOW_SYSTEM_LIBS=1
+    # shellcheck disable=SC2046,SC2086
+    cc $flags "$here/../examples/publish.c" $(pkg-config --cflags --libs toroni) -o "$work/shared"
+    LD_LIBRARY_PATH=$library try "$work/shared"
+    # shellcheck disable=SC2046,SC2086
+    cc $flags "$here/../examples/publish.c" $(pkg-config --cflags toroni) -Wl,-Bstatic \
+        $(pkg-config --libs --static toroni | sed 's/-ltoroni/-ltoroni -Wl,-Bdynamic/') -o "$work/static"
+    try "$work/static"
+    ! ldd "$work/static" | grep -q toroni
+    ldd "$work/shared" | grep -q 'libtoroni\.so\.0'
+    rm -rf "$work/user"
+    cmake -S "$here/user" -B "$work/user" -DCMAKE_PREFIX_PATH="$root$prefix" >"$work/log" 2>&1 &&
+        cmake --build "$work/user" >>"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+    try "$work/user/publish_shared"
+    try "$work/user/publish_static"
+    try "$work/user/publish_cpp"
+}
+
+echo "== installed with a prefix"
+cmake --install "$build" --prefix "$work/prefix" >/dev/null
+use "$work" /prefix
+
+echo "== packed for Debian"
+(cd "$build" && rm -f ./*.deb && cpack -G DEB >"$work/log" 2>&1) || { cat "$work/log"; exit 1; }
+for package in "$build"/libtoroni0_*.deb "$build"/libtoroni-dev_*.deb; do
+    echo "$(basename "$package"): $(dpkg-deb -f "$package" Depends)"
+    dpkg-deb -x "$package" "$work/root"
+done
+dpkg-deb -f "$build"/libtoroni0_*.deb Depends | grep -q libc6
+dpkg-deb -I "$build"/libtoroni0_*.deb | grep -q shlibs
+test -e "$work/root/usr/share/doc/libtoroni0/copyright"
+use "$work/root" /usr

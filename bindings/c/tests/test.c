@@ -1,0 +1,120 @@
+/* Runs the tests, or those whose names contain the first argument. Each has a bus of its own. */
+#define _XOPEN_SOURCE 700
+
+#include "test.h"
+
+#include <dirent.h>
+#include <ftw.h>
+#include <unistd.h>
+
+void null_is_an_error_everywhere(void);
+void what_is_no_text_or_no_value_is_an_error(void);
+void each_error_has_its_status_and_says_what_to_do(void);
+void errors_belong_to_their_thread(void);
+void settings_arrive(void);
+void messages_arrive_in_every_way(void);
+void what_is_given_up_is_not_published(void);
+void waits_for_slow_subscribers_have_limits(void);
+void a_subscriber_is_told_its_exact_loss(void);
+void messages_in_place_are_validated(void);
+void blocked_calls_end_when_interrupted(void);
+void a_descriptor_tells_of_messages(void);
+void starts_and_positions(void);
+void statistics_tell_who_is_there(void);
+void a_child_of_fork_is_told(void);
+void handlers_are_called_in_order(void);
+void a_router_is_not_entered_twice(void);
+void a_router_runs_until_interrupted(void);
+void topics_are_listed(void);
+void a_bus_on_a_disk_tells_what_became_of_it(void);
+void buses_are_listed_and_cleaned(void);
+void what_the_dead_leave_is_cleaned(void);
+
+#define TEST(name) {#name, name}
+static const struct {
+    const char *name;
+    void (*run)(void);
+} tests[] = {
+    TEST(null_is_an_error_everywhere),
+    TEST(what_is_no_text_or_no_value_is_an_error),
+    TEST(each_error_has_its_status_and_says_what_to_do),
+    TEST(errors_belong_to_their_thread),
+    TEST(settings_arrive),
+    TEST(messages_arrive_in_every_way),
+    TEST(what_is_given_up_is_not_published),
+    TEST(waits_for_slow_subscribers_have_limits),
+    TEST(a_subscriber_is_told_its_exact_loss),
+    TEST(messages_in_place_are_validated),
+    TEST(blocked_calls_end_when_interrupted),
+    TEST(a_descriptor_tells_of_messages),
+    TEST(starts_and_positions),
+    TEST(statistics_tell_who_is_there),
+    TEST(a_child_of_fork_is_told),
+    TEST(handlers_are_called_in_order),
+    TEST(a_router_is_not_entered_twice),
+    TEST(a_router_runs_until_interrupted),
+    TEST(topics_are_listed),
+    TEST(a_bus_on_a_disk_tells_what_became_of_it),
+    TEST(buses_are_listed_and_cleaned),
+    TEST(what_the_dead_leave_is_cleaned),
+};
+
+const char *directory;
+static const char *running;
+static char path[] = "/dev/shm/toroni-test-c-XXXXXX";
+static char disk_path[] = "/var/tmp/toroni-test-c-XXXXXX";
+static int has_disk_path;
+static pid_t owner;
+
+toroni_bus *open_bus(toroni_open_options *options) {
+    toroni_open_options defaults = TORONI_OPEN_OPTIONS_INIT;
+    toroni_bus *bus = NULL;
+    char name[64];
+    if (options == NULL) options = &defaults;
+    options->directory = directory;
+    snprintf(name, sizeof name, "%.60s", running);
+    OK(toroni_bus_open(name, options, &bus));
+    CHECK(bus != NULL);
+    return bus;
+}
+
+const char *disk_directory(void) {
+    if (!has_disk_path) CHECK(mkdtemp(disk_path) != NULL);
+    has_disk_path = 1;
+    return disk_path;
+}
+
+int says(const toroni_message *message, const char *text) {
+    return message->payload_length == strlen(text) && memcmp(message->payload, text, strlen(text)) == 0;
+}
+
+static int removed(const char *name, const struct stat *status, int kind, struct FTW *walk) {
+    (void)status, (void)kind, (void)walk;
+    return remove(name);
+}
+
+static void clean_up(void) {
+    /* Not in a child of fork. */
+    if (getpid() != owner) return;
+    nftw(path, removed, 8, FTW_DEPTH | FTW_PHYS);
+    if (has_disk_path) nftw(disk_path, removed, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+int main(int count, char **arguments) {
+    size_t i, ran = 0;
+    CHECK(mkdtemp(path) != NULL);
+    owner = getpid();
+    directory = path;
+    atexit(clean_up);
+    for (i = 0; i < sizeof tests / sizeof *tests; i++) {
+        if (count > 1 && strstr(tests[i].name, arguments[1]) == NULL) continue;
+        running = tests[i].name;
+        printf("%s ...", running);
+        fflush(stdout);
+        tests[i].run();
+        puts(" ok");
+        ran++;
+    }
+    printf("test result: ok. %zu passed; 0 failed\n", ran);
+    return 0;
+}

@@ -1,0 +1,78 @@
+//! The subscriber of the conformance test in Rust; README.md says what it takes and writes.
+
+use rustix::event::{PollFd, PollFlags, poll};
+use std::error::Error;
+use std::process::ExitCode;
+use std::time::Duration;
+use toroni::{BusConfig, ReceiveError, Subscriber};
+use toroni_conformance::{hash, wait_for_go};
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match subscribe(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn subscribe(arguments: &[String]) -> Result<(), Box<dyn Error>> {
+    let [bus, pattern, count, mode] = arguments else {
+        return Err("subscribe BUS PATTERN COUNT MODE".into());
+    };
+    let mut subscriber = BusConfig::new().open_existing(bus)?.subscribe(pattern)?;
+    wait_for_go()?;
+    let mut left: u64 = count.parse()?;
+    while left > 0 {
+        if let Err(error) = receive(&mut subscriber, mode, &mut left) {
+            let Some(ReceiveError::Lapped { lost_messages, lost_bytes }) = error.downcast_ref()
+            else {
+                return Err(error);
+            };
+            println!("lost\t{lost_messages}\t{lost_bytes}");
+        }
+    }
+    let seen = subscriber.stats();
+    println!("done\t{}\t{}\t{}", seen.received, seen.lost_messages, seen.lapses);
+    Ok(())
+}
+
+/// Receives what one call receives.
+fn receive(subscriber: &mut Subscriber, mode: &str, left: &mut u64) -> Result<(), Box<dyn Error>> {
+    let message = match mode {
+        "receive" => Some(subscriber.receive()?),
+        "timeout" => subscriber.receive_timeout(Duration::from_millis(100))?,
+        "descriptor" => {
+            // The descriptor is made before the look whose emptiness it is to end.
+            subscriber.enable_fd()?;
+            subscriber.try_receive()?
+        }
+        "in-place" => return receive_in_place(subscriber, left),
+        _ => return Err("MODE is receive, timeout, in-place or descriptor".into()),
+    };
+    if let Some(message) = message {
+        show(message.sequence(), message.topic(), message.payload(), left);
+    } else if mode == "descriptor" {
+        poll(&mut [PollFd::new(&*subscriber, PollFlags::IN)], None)?;
+    }
+    Ok(())
+}
+
+fn receive_in_place(subscriber: &mut Subscriber, left: &mut u64) -> Result<(), Box<dyn Error>> {
+    for message in subscriber.receive_in_place()? {
+        let payload = message.payload().to_vec();
+        message.validate()?;
+        show(message.sequence(), message.topic(), &payload, left);
+        if *left == 0 {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn show(sequence: u64, topic: &str, payload: &[u8], left: &mut u64) {
+    println!("message\t{sequence}\t{topic}\t{}\t{:016x}", payload.len(), hash(payload));
+    *left = if topic == "end" { 0 } else { *left - 1 };
+}

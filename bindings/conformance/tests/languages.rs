@@ -1,0 +1,200 @@
+//! Every pair of languages, in processes of their own: the same order, the same bytes, the same losses, and
+//! nobody is harmed by one that is killed.
+//!
+//! Rust is always there. `TORONI_CONFORMANCE_C` is the folder with the programs of C and C++, and
+//! `TORONI_CONFORMANCE_PYTHON` a Python that has the module: `cargo xtask bindings` makes and sets both, and
+//! with `TORONI_CONFORMANCE_ALL` a language that is missing is a failure.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod process;
+
+use process::{Fixture, LANGUAGES, Language, Process};
+use toroni::{Policy, Start};
+use toroni_conformance::{Messages, hash};
+
+const PUBLISH: [&str; 5] = ["one", "try", "batch", "burst", "in-place"];
+const SUBSCRIBE: [&str; 4] = ["receive", "timeout", "in-place", "descriptor"];
+const NOTHING_IS_LOST: Policy = Policy::Wait { limit: None };
+
+/// Two numbers, so that no two languages publish the same.
+fn id(publisher: Language, mode: usize) -> u64 {
+    publisher as u64 * 100 + mode as u64
+}
+
+fn expected(sequence: u64, topic: &str, message: &[u8]) -> String {
+    format!("message\t{sequence}\t{topic}\t{}\t{:016x}", message.len(), hash(message))
+}
+
+#[test]
+fn every_pair_understands_each_other_in_every_way() {
+    const COUNT: u64 = 150;
+    const SIZE: u64 = 3000;
+    let fixture = Fixture::new();
+    for publisher in process::languages() {
+        for subscriber in process::languages() {
+            for (mode, publish) in PUBLISH.iter().enumerate() {
+                let receive = SUBSCRIBE[(mode + subscriber as usize) % SUBSCRIBE.len()];
+                let name = format!("pair.{publisher:?}.{subscriber:?}.{mode}");
+                let bus = fixture.config().policy(NOTHING_IS_LOST).open(&name).unwrap();
+                let id = id(publisher, mode);
+                let mut receiver = fixture.subscribe(subscriber, &name, "**", COUNT, receive);
+                let mut sender = fixture.publish(publisher, &name, "a/b", id, COUNT, SIZE, publish);
+                receiver.go();
+                sender.go();
+                sender.ends();
+                let lines = receiver.ends();
+                let messages = Messages { id, size: SIZE };
+                let mut wanted: Vec<String> =
+                    (0..COUNT).map(|n| expected(n, "a/b", &messages.message(n))).collect();
+                wanted.push(format!("done\t{COUNT}\t0\t0"));
+                assert_eq!(lines, wanted, "{publisher:?} {publish}, {subscriber:?} {receive}");
+                drop(bus);
+            }
+        }
+    }
+}
+
+#[test]
+fn all_languages_at_once_see_one_order() {
+    const COUNT: u64 = 300;
+    let fixture = Fixture::new();
+    // A small ring, so that publishers wait for all of them.
+    let config = fixture.config().capacity(64 << 10).policy(NOTHING_IS_LOST);
+    let bus = config.open("all").unwrap();
+    let languages: Vec<Language> = process::languages().collect();
+    let total = COUNT * languages.len() as u64;
+    let mut receivers: Vec<Process> = languages
+        .iter()
+        .flat_map(|language| SUBSCRIBE.map(|mode| (*language, mode)))
+        .map(|(language, mode)| fixture.subscribe(language, "all", "**", total, mode))
+        .collect();
+    let mut senders: Vec<Process> = languages
+        .iter()
+        .enumerate()
+        .map(|(i, language)| {
+            let topic = format!("from/{language:?}");
+            fixture.publish(*language, "all", &topic, id(*language, i), COUNT, 400, PUBLISH[i])
+        })
+        .collect();
+    receivers.iter_mut().chain(&mut senders).for_each(Process::go);
+    senders.iter_mut().for_each(|sender| drop(sender.ends()));
+    let seen: Vec<Vec<String>> = receivers.iter_mut().map(Process::ends).collect();
+    for other in &seen[1..] {
+        assert_eq!(*other, seen[0]);
+    }
+    // Each publisher's messages, in its order.
+    for (i, language) in languages.iter().enumerate() {
+        let messages = Messages { id: id(*language, i), size: 400 };
+        let topic = format!("from/{language:?}");
+        let of_it = seen[0].iter().filter(|line| line.split('\t').nth(2) == Some(&topic));
+        let of_it: Vec<_> = of_it.map(|line| line.splitn(3, '\t').nth(2).unwrap()).collect();
+        let wanted: Vec<String> = (0..COUNT)
+            .map(|n| expected(0, &topic, &messages.message(n)))
+            .map(|line| line.splitn(3, '\t').nth(2).unwrap().to_owned())
+            .collect();
+        assert_eq!(of_it, wanted, "{language:?}");
+    }
+    assert_eq!(seen[0].len() as u64, total + 1);
+    drop(bus);
+}
+
+#[test]
+fn losses_are_told_alike() {
+    const COUNT: u64 = 400;
+    let fixture = Fixture::new();
+    for publisher in process::languages() {
+        let name = format!("loss.{publisher:?}");
+        let config = fixture.config().capacity(64 << 10).policy(Policy::Overwrite);
+        let bus = config.open(&name).unwrap();
+        let mut receivers: Vec<(Language, &str, Process)> = process::languages()
+            .flat_map(|language| SUBSCRIBE.map(|mode| (language, mode)))
+            .map(|(language, mode)| {
+                (language, mode, fixture.subscribe(language, &name, "**", COUNT + 1, mode))
+            })
+            .collect();
+        let mut sender = fixture.publish(publisher, &name, "data", 1, COUNT, 1000, "one");
+        sender.go();
+        sender.ends();
+        bus.publisher("end").unwrap().publish(b"").unwrap();
+        let mut first: Option<Vec<String>> = None;
+        for (language, mode, receiver) in &mut receivers {
+            // Only now: what it has lost is the same for each.
+            receiver.go();
+            let lines = receiver.ends();
+            let lost: u64 = lines[0].split('\t').nth(1).unwrap().parse().unwrap();
+            assert!(lines[0].starts_with("lost\t") && lost > 200, "{language:?} {mode}: {lines:?}");
+            let received = lines.len() as u64 - 2;
+            assert_eq!(lost + received, COUNT + 1, "{language:?} {mode}");
+            assert_eq!(*lines.last().unwrap(), format!("done\t{received}\t{lost}\t1"));
+            let wanted = first.get_or_insert_with(|| lines.clone());
+            assert_eq!(*wanted, lines, "{language:?} {mode}");
+        }
+    }
+}
+
+#[test]
+fn whoever_is_killed_harms_nobody() {
+    let fixture = Fixture::new();
+    for victim in process::languages() {
+        for (mode, publish) in PUBLISH.iter().enumerate() {
+            let name = format!("kill.{victim:?}.{mode}");
+            let receive = SUBSCRIBE[mode % SUBSCRIBE.len()];
+            let config = fixture.config().capacity(64 << 10).policy(NOTHING_IS_LOST);
+            let bus = config.open(&name).unwrap();
+            let mut survivor = bus.subscriber().pattern("**").start(Start::Oldest).build().unwrap();
+            let mut reader = fixture.subscribe(victim, &name, "**", u64::MAX, receive);
+            let mut sender = fixture.publish(victim, &name, "victim", 7, 0, 700, publish);
+            reader.go();
+            sender.go();
+            let mut sequence = 0;
+            // How many of a topic's messages have come: each must be the next one.
+            let mut seen = [0, 0];
+            let mut next = || {
+                let found = match survivor.receive() {
+                    Ok(found) => found,
+                    Err(error) => panic!("{victim:?} {publish}: {error}"),
+                };
+                let of = usize::from(found.topic() == "after");
+                let wanted = Messages { id: 7 + of as u64, size: 700 }.message(seen[of]);
+                assert!(found.payload() == wanted, "{victim:?} {publish}: {sequence}");
+                assert_eq!(found.sequence(), sequence);
+                sequence += 1;
+                seen[of] += 1;
+                seen
+            };
+            // Somewhere in the midst of both of them; the ring is full of what the reader has not yet read.
+            while next()[0] < 300 {}
+            sender.kill();
+            reader.kill();
+            // What was committed comes, then what the next one publishes.
+            let publisher = bus.publisher("after").unwrap();
+            let survivors = std::thread::spawn(move || {
+                for number in 0..500 {
+                    publisher.publish(Messages { id: 8, size: 700 }.message(number)).unwrap();
+                }
+            });
+            while next()[1] < 500 {}
+            survivors.join().unwrap();
+            assert!(survivor.try_receive().unwrap().is_none());
+            assert_eq!(survivor.stats().lost_messages, 0);
+        }
+    }
+}
+
+#[test]
+fn a_wrong_call_ends_with_a_line_and_a_code() {
+    let fixture = Fixture::new();
+    for language in process::languages() {
+        for role in ["publish", "subscribe"] {
+            let many = ["missing", "t", "1", "1", "16", "one"];
+            let arguments =
+                if role == "publish" { &many[..] } else { &["missing", "t", "1", "receive"] };
+            let output = fixture.command(language, role).args(arguments).output().unwrap();
+            assert_eq!(output.status.code(), Some(1), "{language:?} {role}");
+            let told = String::from_utf8(output.stderr).unwrap();
+            assert!(told.contains("there is no bus at"), "{language:?} {role}: {told}");
+        }
+    }
+    assert_eq!(LANGUAGES.len(), 4);
+}

@@ -1,0 +1,81 @@
+// The publisher of the conformance test in C++; bindings/conformance/README.md says what it takes and writes.
+
+#include <toroni.hpp>
+
+#include <iostream>
+#include <string>
+#include <thread>
+
+namespace {
+
+struct message_writer {
+    std::uint64_t id, size;
+
+    std::size_t length(std::uint64_t number) const { return 16 + number * 37 % (size - 15); }
+
+    template <typename Bytes> void write(Bytes &&bytes, std::uint64_t number) const {
+        for (std::size_t i = 0; i < bytes.size(); ++i) {
+            const std::uint64_t byte = i < 8    ? id >> 8 * i
+                                       : i < 16 ? number >> 8 * (i - 8)
+                                                : id * 17 + number * 31 + i * 7;
+            bytes[i] = static_cast<std::byte>(byte);
+        }
+    }
+
+    std::vector<std::byte> made(std::uint64_t number) const {
+        std::vector<std::byte> bytes(length(number));
+        write(bytes, number);
+        return bytes;
+    }
+};
+
+void publish(const std::vector<std::string> &arguments) {
+    if (arguments.size() != 6) throw std::invalid_argument("publish BUS TOPIC ID COUNT SIZE MODE");
+    const message_writer writer{std::stoull(arguments[2]), std::stoull(arguments[4])};
+    if (writer.size < 16) throw std::invalid_argument("SIZE is at least 16");
+    std::uint64_t wanted = std::stoull(arguments[3]);
+    if (wanted == 0) wanted = UINT64_MAX;
+    const std::string &mode = arguments[5];
+
+    toroni::open_options options;
+    options.existence = TORONI_OPEN_EXISTING;
+    const toroni::bus bus(arguments[0], options);
+    const toroni::publisher publisher(bus, arguments[1]);
+    std::cout << "ready" << std::endl;
+    std::string line;
+    if (!std::getline(std::cin, line)) throw std::runtime_error("no line on stdin");
+
+    std::uint64_t number = 0;
+    while (number < wanted) {
+        if (mode == "one") {
+            publisher.publish(writer.made(number++));
+        } else if (mode == "try") {
+            const auto message = writer.made(number++);
+            while (!publisher.try_publish(message)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        } else if (mode == "in-place") {
+            publisher.publish_in_place(writer.length(number), [&](toroni::writable_bytes bytes) {
+                writer.write(bytes, number);
+            });
+            ++number;
+        } else if (mode == "batch" || mode == "burst") {
+            std::vector<std::vector<std::byte>> group;
+            while (group.size() < 16 && number < wanted) group.push_back(writer.made(number++));
+            if (mode == "batch") publisher.publish_batch(group);
+            else publisher.burst(group);
+        } else {
+            throw std::invalid_argument("MODE is one, try, batch, burst or in-place");
+        }
+    }
+    std::cout << "published\t" << number << std::endl;
+}
+
+} // namespace
+
+int main(int count, char **arguments) {
+    try {
+        publish({arguments + 1, arguments + count});
+    } catch (const std::exception &error) {
+        std::cerr << error.what() << '\n';
+        return 1;
+    }
+}

@@ -1,0 +1,105 @@
+// The subscriber of the conformance test in C++; bindings/conformance/README.md says what it takes and writes.
+
+#include <toroni.hpp>
+
+#include <poll.h>
+
+#include <iomanip>
+#include <iostream>
+#include <string>
+
+namespace {
+
+std::uint64_t hash(toroni::bytes bytes) {
+    std::uint64_t hash = 0xcbf29ce484222325;
+    for (const std::byte byte : bytes) hash = (hash ^ std::to_integer<std::uint64_t>(byte)) * 0x100000001b3;
+    return hash;
+}
+
+class printer {
+public:
+    explicit printer(std::uint64_t wanted) : wanted_(wanted) {}
+    bool is_done() const { return received_ >= wanted_; }
+
+    void message(const toroni::message &message, std::uint64_t hash) {
+        std::cout << "message\t" << std::dec << message.sequence() << '\t' << message.topic() << '\t'
+                  << message.payload().size() << '\t' << std::hex << std::setw(16) << std::setfill('0') << hash
+                  << std::endl;
+        ++received_;
+        if (message.topic() == "end") wanted_ = received_;
+    }
+    void lost(toroni::loss loss) {
+        std::cout << "lost\t" << std::dec << loss.messages << '\t' << loss.bytes << std::endl;
+    }
+
+private:
+    std::uint64_t wanted_, received_ = 0;
+};
+
+// Receives, until all that is wanted has come or there is a loss, which is thrown.
+void receive(toroni::subscriber &subscriber, const std::string &mode, printer &out) {
+    if (mode == "receive") {
+        if (out.is_done()) return;
+        for (const toroni::message message : subscriber) {
+            out.message(message, hash(message.payload()));
+            if (out.is_done()) return;
+        }
+    }
+    while (!out.is_done()) {
+        if (mode == "timeout") {
+            if (const auto message = subscriber.receive_for(std::chrono::milliseconds(100)))
+                out.message(*message, hash(message->payload()));
+        } else if (mode == "in-place") {
+            const toroni::run run = subscriber.receive_in_place();
+            for (const toroni::message message : run) {
+                const std::uint64_t hashed = hash(message.payload());
+                run.validate();
+                out.message(message, hashed);
+                if (out.is_done()) return;
+            }
+        } else if (mode == "descriptor") {
+            while (const auto message = subscriber.try_receive()) {
+                out.message(*message, hash(message->payload()));
+                if (out.is_done()) return;
+            }
+            pollfd watched{subscriber.fd(), POLLIN, 0};
+            poll(&watched, 1, -1);
+        } else {
+            throw std::invalid_argument("MODE is receive, timeout, in-place or descriptor");
+        }
+    }
+}
+
+void subscribe(const std::vector<std::string> &arguments) {
+    if (arguments.size() != 4) throw std::invalid_argument("subscribe BUS PATTERN COUNT MODE");
+    toroni::open_options options;
+    options.existence = TORONI_OPEN_EXISTING;
+    const toroni::bus bus(arguments[0], options);
+    toroni::subscriber subscriber(bus, arguments[1]);
+    std::cout << "ready" << std::endl;
+    std::string line;
+    if (!std::getline(std::cin, line)) throw std::runtime_error("no line on stdin");
+
+    printer out(std::stoull(arguments[2]));
+    while (!out.is_done()) {
+        try {
+            receive(subscriber, arguments[3], out);
+        } catch (const toroni::lapped &lapped) {
+            out.lost(lapped.loss());
+        }
+    }
+    const auto seen = subscriber.stats();
+    std::cout << "done\t" << std::dec << seen.received << '\t' << seen.lost_messages << '\t' << seen.lapses
+              << std::endl;
+}
+
+} // namespace
+
+int main(int count, char **arguments) {
+    try {
+        subscribe({arguments + 1, arguments + count});
+    } catch (const std::exception &error) {
+        std::cerr << error.what() << '\n';
+        return 1;
+    }
+}

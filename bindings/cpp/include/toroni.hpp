@@ -1,0 +1,985 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//
+// Toroni for C++17: a header over toroni.h, which says of each function what happens, which threads may call
+// it, and which errors there are. What is said here is what C++ adds.
+//
+//     toroni::bus bus("demo");
+//     toroni::publisher publisher(bus, "plant/boiler/temperature");
+//     publisher.publish("351.2");
+//
+//     toroni::bus bus("demo");
+//     toroni::subscriber subscriber(bus, "plant/**");
+//     for (toroni::message message : subscriber) std::cout << message.topic() << ' ' << message.text() << '\n';
+//
+// Handles are closed by their destructors, and can be moved, not copied. One that was moved from is empty, and
+// every call on it is the error TORONI_INVALID_ARGUMENT.
+//
+// Errors are exceptions: toroni::error, of which toroni::lapped and toroni::interrupted are kinds. A call that
+// takes std::nothrow as its last argument returns a toroni::result instead, which holds a value or the error;
+// such a call throws nothing but std::bad_alloc. "Nothing there" and "not in time" are no errors: such calls
+// return an optional or a bool.
+#ifndef TORONI_HPP
+#define TORONI_HPP
+
+#include "toroni.h"
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <new>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace toroni {
+
+// ---- errors ---------------------------------------------------------------------------------------------
+
+// Messages and bytes that were overwritten before they were read.
+using loss = toroni_loss;
+
+// What went wrong.
+class error : public std::runtime_error {
+public:
+    error(toroni_status status, const std::string &text) : std::runtime_error(text), status_(status) {}
+    toroni_status status() const noexcept { return status_; }
+
+private:
+    toroni_status status_;
+};
+
+// TORONI_LAPPED. The next call goes on behind the loss.
+class lapped : public error {
+public:
+    lapped(const std::string &text, toroni::loss loss) : error(TORONI_LAPPED, text), loss_(loss) {}
+    toroni::loss loss() const noexcept { return loss_; }
+
+private:
+    toroni::loss loss_;
+};
+
+// TORONI_INTERRUPTED.
+class interrupted : public error {
+public:
+    explicit interrupted(const std::string &text) : error(TORONI_INTERRUPTED, text) {}
+};
+
+// An error as a value.
+struct failure {
+    toroni_status status;
+    std::string text;
+    toroni::loss loss; // of TORONI_LAPPED; else zeros
+
+    [[noreturn]] void raise() const {
+        if (status == TORONI_LAPPED) throw lapped(text, loss);
+        if (status == TORONI_INTERRUPTED) throw interrupted(text);
+        throw error(status, text);
+    }
+};
+
+// A value, or why there is none; as C++23's std::expected, whose names it takes.
+template <typename T> class [[nodiscard]] result {
+public:
+    result(T value) : content_(std::in_place_index<0>, std::move(value)) {}
+    result(failure why) : content_(std::in_place_index<1>, std::move(why)) {}
+
+    bool has_value() const noexcept { return content_.index() == 0; }
+    explicit operator bool() const noexcept { return has_value(); }
+    // Throws the error if there is no value.
+    T &value() & { return check(), std::get<0>(content_); }
+    const T &value() const & { return check(), std::get<0>(content_); }
+    T &&value() && { return check(), std::get<0>(std::move(content_)); }
+    // Only if there is a value.
+    T &operator*() noexcept { return *std::get_if<0>(&content_); }
+    T *operator->() noexcept { return std::get_if<0>(&content_); }
+    // Only if there is none.
+    const failure &error() const noexcept { return *std::get_if<1>(&content_); }
+
+private:
+    void check() const {
+        if (!has_value()) error().raise();
+    }
+    std::variant<T, failure> content_;
+};
+
+// Done, or why not.
+template <> class [[nodiscard]] result<void> {
+public:
+    result() = default;
+    result(failure why) : failure_(std::move(why)) {}
+
+    bool has_value() const noexcept { return !failure_; }
+    explicit operator bool() const noexcept { return has_value(); }
+    void value() const {
+        if (failure_) failure_->raise();
+    }
+    const failure &error() const noexcept { return *failure_; }
+
+private:
+    std::optional<failure> failure_;
+};
+
+namespace detail {
+
+struct close {
+    void operator()(toroni_bus *handle) const noexcept { toroni_bus_close(handle); }
+    void operator()(toroni_publisher *handle) const noexcept { toroni_publisher_close(handle); }
+    void operator()(toroni_subscriber *handle) const noexcept { toroni_subscriber_close(handle); }
+    void operator()(toroni_router *handle) const noexcept { toroni_router_close(handle); }
+    void operator()(toroni_stats *handle) const noexcept { toroni_stats_close(handle); }
+    void operator()(toroni_topics *handle) const noexcept { toroni_topics_close(handle); }
+    void operator()(toroni_bus_list *handle) const noexcept { toroni_bus_list_close(handle); }
+    void operator()(toroni_clean_report *handle) const noexcept { toroni_clean_report_close(handle); }
+};
+
+template <typename T> using handle = std::unique_ptr<T, close>;
+
+// Right behind the call that failed, in the same thread.
+inline failure last_failure(int status, toroni::loss loss = {0, 0}) {
+    return failure{static_cast<toroni_status>(status), toroni_error_message(), loss};
+}
+
+inline result<void> done(int status) {
+    if (status != TORONI_OK) return last_failure(status);
+    return {};
+}
+
+// A duration as the C functions take it; what is negative is none at all.
+template <typename Rep, typename Period> std::uint64_t ns(std::chrono::duration<Rep, Period> time) {
+    if (time <= time.zero()) return 0;
+    // Beyond 292 years.
+    if (time >= std::chrono::duration<double>(9e9)) return TORONI_FOREVER;
+    return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(time).count());
+}
+
+inline const char *or_null(const std::optional<std::string> &text) { return text ? text->c_str() : nullptr; }
+inline std::optional<std::string> or_none(const char *text) {
+    return text ? std::optional<std::string>(text) : std::nullopt;
+}
+
+} // namespace detail
+
+// ---- bytes ----------------------------------------------------------------------------------------------
+
+// Bytes that belong to somebody else: of a string, a vector or array of numbers, or any pointer and length.
+class bytes {
+public:
+    bytes() = default;
+    bytes(const void *data, std::size_t size) : data_(static_cast<const std::byte *>(data)), size_(size) {}
+    bytes(const char *text) : bytes(std::string_view(text)) {}
+    bytes(std::string_view text) : bytes(text.data(), text.size()) {}
+    bytes(const std::string &text) : bytes(text.data(), text.size()) {}
+    // Contiguous things whose bytes are all that they are.
+    template <typename Container, typename Element = std::remove_pointer_t<decltype(std::data(
+                                      std::declval<const Container &>()))>,
+              typename = std::enable_if_t<std::is_trivially_copyable_v<Element> &&
+                                          !std::is_convertible_v<const Container &, std::string_view>>>
+    bytes(const Container &container) : bytes(std::data(container), std::size(container) * sizeof(Element)) {}
+
+    const std::byte *data() const noexcept { return data_; }
+    std::size_t size() const noexcept { return size_; }
+    bool empty() const noexcept { return size_ == 0; }
+    const std::byte *begin() const noexcept { return data_; }
+    const std::byte *end() const noexcept { return data_ + size_; }
+    std::string_view text() const noexcept { return {reinterpret_cast<const char *>(data_), size_}; }
+
+private:
+    const std::byte *data_ = nullptr;
+    std::size_t size_ = 0;
+};
+
+// Bytes to be written, where subscribers will read them; aligned to 8.
+class writable_bytes {
+public:
+    writable_bytes(void *data, std::size_t size) : data_(static_cast<std::byte *>(data)), size_(size) {}
+    std::byte *data() const noexcept { return data_; }
+    std::size_t size() const noexcept { return size_; }
+    std::byte *begin() const noexcept { return data_; }
+    std::byte *end() const noexcept { return data_ + size_; }
+    std::byte &operator[](std::size_t index) const noexcept { return data_[index]; }
+
+private:
+    std::byte *data_;
+    std::size_t size_;
+};
+
+// ---- a bus ----------------------------------------------------------------------------------------------
+
+// What publishers do about slow subscribers.
+struct policy : toroni_policy {
+    template <typename Duration> static policy wait(Duration limit) {
+        return policy(TORONI_POLICY_WAIT, detail::ns(limit), 0, 0);
+    }
+    static policy wait_as_long_as_it_lives() { return policy(TORONI_POLICY_WAIT, TORONI_FOREVER, 0, 0); }
+    static policy overwrite() { return policy(TORONI_POLICY_OVERWRITE, 0, 0, 0); }
+    template <typename Budget, typename Per> static policy bounded(Budget budget, Per per) {
+        return policy(TORONI_POLICY_BOUNDED, 0, detail::ns(budget), detail::ns(per));
+    }
+    policy() : policy(TORONI_POLICY_DEFAULT, 0, 0, 0) {}
+
+private:
+    policy(int its_kind, std::uint64_t limit, std::uint64_t budget, std::uint64_t per)
+        : toroni_policy{its_kind, limit, budget, per} {}
+};
+
+// How a bus is opened; what is not set is the default.
+struct open_options {
+    int existence = TORONI_OPEN_OR_CREATE;
+    int lock = TORONI_LOCK_LEASE;
+    int notify = TORONI_NOTIFY_FUTEX;
+    std::optional<std::string> directory;
+    std::uint64_t capacity = 0;
+    std::uint64_t topic_table_bytes = 0;
+    std::uint32_t max_publishers = 0;
+    std::uint32_t max_subscribers = 0;
+    toroni::policy policy;
+    std::uint32_t flags = 0;   // TORONI_FLAG_...
+    std::uint32_t require = 0; // TORONI_REQUIRE_...
+    std::uint32_t mode = 0;
+    std::uint32_t owner = 0;
+    std::optional<std::string> writers_group;
+    std::optional<std::string> readers_group;
+    std::optional<std::string> participant_name;
+};
+
+// A snapshot of a bus and of who takes part.
+class stats {
+public:
+    const toroni_bus_stats &bus() const {
+        const toroni_bus_stats *taken = toroni_stats_bus(handle_.get());
+        if (!taken) detail::last_failure(TORONI_INVALID_ARGUMENT).raise();
+        return *taken;
+    }
+    std::vector<toroni_publisher_info> publishers() const {
+        bus();
+        std::vector<toroni_publisher_info> all;
+        for (std::size_t i = 0; i < toroni_stats_publisher_count(handle_.get()); ++i)
+            all.push_back(*toroni_stats_publisher(handle_.get(), i));
+        return all;
+    }
+    std::vector<toroni_subscriber_info> subscribers() const {
+        bus();
+        std::vector<toroni_subscriber_info> all;
+        for (std::size_t i = 0; i < toroni_stats_subscriber_count(handle_.get()); ++i)
+            all.push_back(*toroni_stats_subscriber(handle_.get(), i));
+        return all;
+    }
+
+private:
+    friend class bus;
+    explicit stats(toroni_stats *handle) : handle_(handle) {}
+    detail::handle<toroni_stats> handle_;
+};
+
+// What the ring holds of one topic.
+struct topic_info {
+    std::string name;
+    std::uint64_t messages; // that can still be read
+    std::uint64_t bytes;    // of their payloads
+};
+
+// An opened bus.
+class bus {
+public:
+    explicit bus(const std::string &name, const open_options &options = {})
+        : bus(open(name, options, std::nothrow).value()) {}
+
+    static result<bus> open(const std::string &name, const open_options &options, std::nothrow_t) {
+        toroni_open_options given = TORONI_OPEN_OPTIONS_INIT;
+        given.existence = options.existence;
+        given.lock = options.lock;
+        given.notify = options.notify;
+        given.directory = detail::or_null(options.directory);
+        given.capacity = options.capacity;
+        given.topic_table_bytes = options.topic_table_bytes;
+        given.max_publishers = options.max_publishers;
+        given.max_subscribers = options.max_subscribers;
+        given.policy = options.policy;
+        given.flags = options.flags;
+        given.require = options.require;
+        given.mode = options.mode;
+        given.owner = options.owner;
+        given.writers_group = detail::or_null(options.writers_group);
+        given.readers_group = detail::or_null(options.readers_group);
+        given.participant_name = detail::or_null(options.participant_name);
+        toroni_bus *handle = nullptr;
+        const int status = toroni_bus_open(name.c_str(), &given, &handle);
+        if (status != TORONI_OK) return detail::last_failure(status);
+        return bus(handle);
+    }
+
+    // Empty for one that was moved from.
+    std::string_view name() const { return text(toroni_bus_name(handle_.get())); }
+    std::string_view path() const { return text(toroni_bus_path(handle_.get())); }
+    std::string_view id() const { return text(toroni_bus_id(handle_.get())); }
+
+    toroni::stats stats() const {
+        toroni_stats *taken = nullptr;
+        detail::done(toroni_bus_take_stats(handle_.get(), &taken)).value();
+        return toroni::stats(taken);
+    }
+
+    // By name.
+    std::vector<topic_info> topics() const {
+        toroni_topics *taken = nullptr;
+        detail::done(toroni_bus_take_topics(handle_.get(), &taken)).value();
+        const detail::handle<toroni_topics> owner(taken);
+        std::vector<topic_info> all;
+        for (std::size_t i = 0; i < toroni_topics_count(taken); ++i) {
+            const toroni_topic_info &one = *toroni_topics_at(taken, i);
+            all.push_back({one.name, one.messages, one.bytes});
+        }
+        return all;
+    }
+
+    // What became of a bus on a disk, if this is the first handle since the machine booted.
+    toroni_reopened reopened() const {
+        toroni_reopened found{TORONI_REOPENED_NOT, 0};
+        detail::done(toroni_bus_reopened(handle_.get(), &found)).value();
+        return found;
+    }
+
+    // For the functions of C; stays this object's.
+    toroni_bus *get() const noexcept { return handle_.get(); }
+
+private:
+    explicit bus(toroni_bus *handle) : handle_(handle) {}
+    static std::string_view text(const char *text) { return text ? text : ""; }
+    detail::handle<toroni_bus> handle_;
+};
+
+// ---- publishing -----------------------------------------------------------------------------------------
+
+// A burst ended early; the messages before are published.
+class burst_error : public error {
+public:
+    burst_error(const failure &why, std::size_t published)
+        : error(why.status, why.text), published_(published) {}
+    std::size_t published() const noexcept { return published_; }
+
+private:
+    std::size_t published_;
+};
+
+struct publisher_options {
+    toroni::policy policy;
+    bool to_descendants = false;
+};
+
+// Publishes on one topic. Threads may share it.
+class publisher {
+public:
+    publisher(const bus &bus, const std::string &topic, const publisher_options &options = {})
+        : publisher(open(bus, topic, options, std::nothrow).value()) {}
+
+    static result<publisher> open(const bus &bus, const std::string &topic, const publisher_options &options,
+                                  std::nothrow_t) {
+        toroni_publisher_options given = TORONI_PUBLISHER_OPTIONS_INIT;
+        given.policy = options.policy;
+        given.to_descendants = options.to_descendants;
+        toroni_publisher *handle = nullptr;
+        const int status = toroni_bus_publisher(bus.get(), topic.c_str(), &given, &handle);
+        if (status != TORONI_OK) return detail::last_failure(status);
+        return publisher(handle);
+    }
+
+    void publish(bytes message) const {
+        if (const int status = toroni_publish(get(), message.data(), message.size()); status != TORONI_OK)
+            detail::last_failure(status).raise();
+    }
+    result<void> publish(bytes message, std::nothrow_t) const {
+        return detail::done(toroni_publish(get(), message.data(), message.size()));
+    }
+
+    // Whether it was published without a wait: false is TORONI_FULL or TORONI_BUSY.
+    bool try_publish(bytes message) const { return try_publish(message, std::nothrow).value(); }
+    result<bool> try_publish(bytes message, std::nothrow_t) const {
+        return yes_unless(toroni_try_publish(get(), message.data(), message.size()));
+    }
+
+    // Whether it was published in time.
+    template <typename Duration> bool publish_for(bytes message, Duration limit) const {
+        return publish_for(message, limit, std::nothrow).value();
+    }
+    template <typename Duration> result<bool> publish_for(bytes message, Duration limit, std::nothrow_t) const {
+        return yes_unless(toroni_publish_timeout(get(), message.data(), message.size(), detail::ns(limit)));
+    }
+
+    void publish_to_descendants(bytes message) const {
+        detail::done(toroni_publish_to_descendants(get(), message.data(), message.size())).value();
+    }
+
+    // Messages of a container of whatever `bytes` are made from, visible together: all or none.
+    template <typename Messages> void publish_batch(const Messages &messages) const {
+        publish_batch(messages, std::nothrow).value();
+    }
+    template <typename Messages> result<void> publish_batch(const Messages &messages, std::nothrow_t) const {
+        const auto all = gathered(messages);
+        return detail::done(toroni_publish_batch(get(), all.data(), all.size()));
+    }
+
+    // Whether they were published in time.
+    template <typename Messages, typename Duration>
+    bool publish_batch_for(const Messages &messages, Duration limit) const {
+        const auto all = gathered(messages);
+        return yes_unless(toroni_publish_batch_timeout(get(), all.data(), all.size(), detail::ns(limit))).value();
+    }
+
+    // One by one with one lock. Throws burst_error.
+    template <typename Messages> void burst(const Messages &messages) const {
+        const auto all = gathered(messages);
+        std::size_t published = 0;
+        const int status = toroni_publish_burst(get(), all.data(), all.size(), &published);
+        if (status != TORONI_OK) throw burst_error(detail::last_failure(status), published);
+    }
+    // How many were published in time.
+    template <typename Messages, typename Duration>
+    std::size_t burst_for(const Messages &messages, Duration limit) const {
+        const auto all = gathered(messages);
+        std::size_t published = 0;
+        const int status =
+            toroni_publish_burst_timeout(get(), all.data(), all.size(), detail::ns(limit), &published);
+        if (status != TORONI_OK && status != TORONI_TIMEOUT)
+            throw burst_error(detail::last_failure(status), published);
+        return published;
+    }
+
+    // Publishes `size` bytes that `fill(writable_bytes)` writes where they will be read. It may return a bool:
+    // false gives the message up, as an exception does, which comes out here. Whether it was published. What
+    // toroni_fill must not do, `fill` must not do, but for exceptions.
+    template <typename Fill> bool publish_in_place(std::size_t size, Fill &&fill) const {
+        using fill_type = std::remove_reference_t<Fill>;
+        struct call {
+            fill_type &fill;
+            std::exception_ptr thrown;
+        } context{fill, nullptr};
+        const auto enter = [](void *data, std::size_t length, void *pointer) -> int {
+            call &entered = *static_cast<call *>(pointer);
+            try {
+                if constexpr (std::is_void_v<decltype(entered.fill(writable_bytes(data, length)))>) {
+                    entered.fill(writable_bytes(data, length));
+                    return 0;
+                } else {
+                    return entered.fill(writable_bytes(data, length)) ? 0 : 1;
+                }
+            } catch (...) {
+                entered.thrown = std::current_exception();
+                return 1;
+            }
+        };
+        const int status = toroni_publish_in_place(get(), size, enter, &context);
+        if (context.thrown) std::rethrow_exception(context.thrown);
+        if (status == TORONI_ABORTED) return false;
+        detail::done(status).value();
+        return true;
+    }
+
+    std::string_view topic() const {
+        const char *topic = toroni_publisher_topic(get());
+        return topic ? topic : "";
+    }
+    std::uint64_t largest_message() const { return toroni_publisher_largest_message(get()); }
+    toroni_publisher *get() const noexcept { return handle_.get(); }
+
+private:
+    explicit publisher(toroni_publisher *handle) : handle_(handle) {}
+
+    static result<bool> yes_unless(int status) {
+        if (status == TORONI_FULL || status == TORONI_BUSY || status == TORONI_TIMEOUT) return false;
+        if (status != TORONI_OK) return detail::last_failure(status);
+        return true;
+    }
+    template <typename Messages> static std::vector<toroni_bytes> gathered(const Messages &messages) {
+        std::vector<toroni_bytes> all;
+        all.reserve(std::size(messages));
+        for (const auto &message : messages) {
+            const bytes one(message);
+            all.push_back({one.data(), one.size()});
+        }
+        return all;
+    }
+
+    detail::handle<toroni_publisher> handle_;
+};
+
+// ---- receiving ------------------------------------------------------------------------------------------
+
+// A message, as toroni_message: it points into its subscriber, and lives until the next call on that.
+class message {
+public:
+    explicit message(const toroni_message &content) : content_(content) {}
+
+    std::string_view topic() const noexcept { return {content_.topic, content_.topic_length}; }
+    bytes payload() const noexcept { return {content_.payload, content_.payload_length}; }
+    std::string_view text() const noexcept { return payload().text(); }
+    std::uint64_t sequence() const noexcept { return content_.sequence; }
+    std::uint64_t position() const noexcept { return content_.position; }
+    std::uint64_t next_position() const noexcept { return content_.next_position; }
+    bool to_descendants() const noexcept { return content_.flags & TORONI_MESSAGE_TO_DESCENDANTS; }
+    std::optional<std::chrono::system_clock::time_point> timestamp() const {
+        if (!(content_.flags & TORONI_MESSAGE_HAS_TIMESTAMP)) return std::nullopt;
+        const std::chrono::nanoseconds since(static_cast<std::int64_t>(content_.timestamp_ns));
+        return std::chrono::system_clock::time_point(
+            std::chrono::duration_cast<std::chrono::system_clock::duration>(since));
+    }
+
+private:
+    toroni_message content_;
+};
+
+struct subscriber_options {
+    std::vector<std::string> patterns;
+    int start = TORONI_START_LATEST;
+    int wait = TORONI_WAIT_BACKOFF;
+    std::uint64_t position = 0; // of TORONI_START_POSITION
+    bool gating = true;
+    std::optional<std::string> name;
+};
+
+namespace detail {
+
+// Messages one after the other, by `next()` of the class that is made from it: that fetches the one behind
+// `current_`, or sets `subscriber_` to null where there is none.
+template <typename Iterator, typename Subscriber> class message_iterator {
+public:
+    using iterator_category = std::input_iterator_tag;
+    using value_type = message;
+    using difference_type = std::ptrdiff_t;
+    using pointer = const message *;
+    using reference = message;
+
+    message operator*() const { return message(current_); }
+    Iterator &operator++() {
+        auto &self = static_cast<Iterator &>(*this);
+        self.next();
+        return self;
+    }
+    void operator++(int) { ++*this; }
+    bool operator==(const message_iterator &other) const { return subscriber_ == other.subscriber_; }
+    bool operator!=(const message_iterator &other) const { return !(*this == other); }
+
+protected:
+    message_iterator(Subscriber *subscriber, const toroni_message &first)
+        : subscriber_(subscriber), current_(first) {}
+    Subscriber *subscriber_;
+    toroni_message current_;
+};
+
+} // namespace detail
+
+class subscriber;
+
+// Messages where they lie in shared memory: those of one toroni_receive_in_place. Nothing that was read of
+// them counts before validate(). It ends with the next call on its subscriber, and can be iterated once.
+class run {
+public:
+    class iterator : public detail::message_iterator<iterator, toroni_subscriber> {
+        friend class run;
+        friend message_iterator;
+        using message_iterator::message_iterator;
+        void next() {
+            const int status = toroni_next_in_place(subscriber_, &current_);
+            if (status == TORONI_NO_MESSAGE) subscriber_ = nullptr;
+            else if (status != TORONI_OK) detail::last_failure(status).raise();
+        }
+    };
+
+    iterator begin() const { return {subscriber_, first_}; }
+    iterator end() const { return {nullptr, first_}; }
+    message front() const { return message(first_); }
+
+    // Throws lapped if anything that was read may have been overwritten.
+    void validate() const { validate(std::nothrow).value(); }
+    result<void> validate(std::nothrow_t) const {
+        const int status = toroni_validate(subscriber_);
+        if (status == TORONI_OK) return {};
+        toroni::loss lost{0, 0};
+        failure why = detail::last_failure(status);
+        if (status == TORONI_LAPPED && toroni_subscriber_last_loss(subscriber_, &lost) == TORONI_OK)
+            why.loss = lost;
+        return why;
+    }
+
+private:
+    friend class subscriber;
+    run(toroni_subscriber *subscriber, const toroni_message &first) : subscriber_(subscriber), first_(first) {}
+    toroni_subscriber *subscriber_;
+    toroni_message first_;
+};
+
+// Receives the messages of its patterns. It belongs to one thread at a time.
+//
+// As a range it blocks for each message, ends when it is interrupted or the bus is removed, and throws
+// everything else, lapped too; messages(on_loss) calls a function in place of that one.
+class subscriber {
+public:
+    subscriber(const bus &bus, const std::string &pattern)
+        : subscriber(bus, subscriber_options{{pattern}, TORONI_START_LATEST, TORONI_WAIT_BACKOFF, 0, true, {}}) {}
+    subscriber(const bus &bus, const subscriber_options &options)
+        : subscriber(open(bus, options, std::nothrow).value()) {}
+
+    static result<subscriber> open(const bus &bus, const subscriber_options &options, std::nothrow_t) {
+        std::vector<const char *> patterns;
+        for (const auto &pattern : options.patterns) patterns.push_back(pattern.c_str());
+        toroni_subscriber_options given = TORONI_SUBSCRIBER_OPTIONS_INIT;
+        given.patterns = patterns.data();
+        given.pattern_count = patterns.size();
+        given.start = options.start;
+        given.wait = options.wait;
+        given.position = options.position;
+        given.not_gating = !options.gating;
+        given.name = detail::or_null(options.name);
+        toroni_subscriber *handle = nullptr;
+        const int status = toroni_bus_subscribe_with(bus.get(), &given, &handle);
+        if (status != TORONI_OK) return detail::last_failure(status);
+        return subscriber(handle);
+    }
+
+    void add_pattern(const std::string &pattern) {
+        detail::done(toroni_subscriber_add_pattern(get(), pattern.c_str())).value();
+    }
+
+    // The next message.
+    message receive() {
+        toroni_message content;
+        if (const int status = toroni_receive(get(), &content); status != TORONI_OK) why(status).raise();
+        return message(content);
+    }
+    result<message> receive(std::nothrow_t) {
+        toroni_message content;
+        if (const int status = toroni_receive(get(), &content); status != TORONI_OK) return why(status);
+        return message(content);
+    }
+
+    // The next message, if there is one.
+    std::optional<message> try_receive() {
+        toroni_message content;
+        const int status = toroni_try_receive(get(), &content);
+        if (status == TORONI_OK) return message(content);
+        if (status != TORONI_NO_MESSAGE) why(status).raise();
+        return std::nullopt;
+    }
+    result<std::optional<message>> try_receive(std::nothrow_t) {
+        toroni_message content;
+        return maybe(toroni_try_receive(get(), &content), content);
+    }
+
+    // The next message, if it comes in time.
+    template <typename Duration> std::optional<message> receive_for(Duration limit) {
+        return receive_for(limit, std::nothrow).value();
+    }
+    template <typename Duration>
+    result<std::optional<message>> receive_for(Duration limit, std::nothrow_t) {
+        toroni_message content;
+        return maybe(toroni_receive_timeout(get(), detail::ns(limit), &content), content);
+    }
+
+    // The next messages, in place.
+    run receive_in_place() { return *in_place(TORONI_FOREVER).value(); }
+    std::optional<run> try_receive_in_place() { return in_place(0).value(); }
+    template <typename Duration> std::optional<run> receive_in_place_for(Duration limit) {
+        return in_place(detail::ns(limit)).value();
+    }
+    result<std::optional<run>> try_receive_in_place(std::nothrow_t) { return in_place(0); }
+
+    class iterator : public detail::message_iterator<iterator, subscriber> {
+        friend class subscriber;
+        friend message_iterator;
+        iterator(subscriber *subscriber, const std::function<void(loss)> *on_loss)
+            : message_iterator(subscriber, toroni_message()), on_loss_(on_loss) {
+            if (subscriber_) next();
+        }
+        void next() {
+            for (;;) {
+                const int status = toroni_receive(subscriber_->get(), &current_);
+                if (status == TORONI_OK) return;
+                if (status == TORONI_INTERRUPTED || status == TORONI_UNLINKED) {
+                    subscriber_ = nullptr;
+                    return;
+                }
+                const failure failed = subscriber_->why(status);
+                if (status != TORONI_LAPPED || !on_loss_) failed.raise();
+                (*on_loss_)(failed.loss);
+            }
+        }
+        const std::function<void(loss)> *on_loss_;
+    };
+
+    // The subscriber as a range that tells of losses by a function.
+    class stream {
+    public:
+        iterator begin() { return {subscriber_, &on_loss_}; }
+        iterator end() { return {nullptr, nullptr}; }
+
+    private:
+        friend class subscriber;
+        stream(subscriber *subscriber, std::function<void(loss)> on_loss)
+            : subscriber_(subscriber), on_loss_(std::move(on_loss)) {}
+        subscriber *subscriber_;
+        std::function<void(loss)> on_loss_;
+    };
+
+    iterator begin() { return {this, nullptr}; }
+    iterator end() { return {nullptr, nullptr}; }
+    stream messages(std::function<void(loss)> on_loss) { return {this, std::move(on_loss)}; }
+
+    // Any thread, and any signal handler, as long as this object is there and not moved.
+    void interrupt() const noexcept { toroni_subscriber_interrupt(handle_.get()); }
+
+    int fd() {
+        int fd = -1;
+        detail::done(toroni_subscriber_fd(get(), &fd)).value();
+        return fd;
+    }
+    std::uint64_t position() const { return toroni_subscriber_position(get()); }
+    std::uint64_t lag_bytes() const { return toroni_subscriber_lag_bytes(get()); }
+    toroni_subscriber_stats stats() const {
+        toroni_subscriber_stats seen{0, 0, 0};
+        detail::done(toroni_subscriber_get_stats(get(), &seen)).value();
+        return seen;
+    }
+    toroni_subscriber *get() const noexcept { return handle_.get(); }
+
+private:
+    explicit subscriber(toroni_subscriber *handle) : handle_(handle) {}
+
+    failure why(int status) const {
+        failure failed = detail::last_failure(status);
+        if (status == TORONI_LAPPED) toroni_subscriber_last_loss(get(), &failed.loss);
+        return failed;
+    }
+    result<std::optional<message>> maybe(int status, const toroni_message &content) const {
+        if (status == TORONI_OK) return std::optional<message>(message(content));
+        if (status == TORONI_NO_MESSAGE) return std::optional<message>();
+        return why(status);
+    }
+    result<std::optional<run>> in_place(std::uint64_t timeout_ns) {
+        toroni_message first;
+        const int status = toroni_receive_in_place(get(), timeout_ns, &first);
+        if (status == TORONI_OK) return std::optional<run>(run(get(), first));
+        if (status == TORONI_NO_MESSAGE) return std::optional<run>();
+        return why(status);
+    }
+
+    detail::handle<toroni_subscriber> handle_;
+};
+
+// ---- a router -------------------------------------------------------------------------------------------
+
+// One subscriber that calls functions. It belongs to one thread at a time, which runs them.
+//
+// An exception of a function comes out of the call that ran it, behind the messages that this call still
+// handles: poll() those that are there, run() none. If that call also came upon a loss, of which nobody was told,
+// the next one begins with it: it throws lapped, and handles nothing.
+class router {
+public:
+    explicit router(const bus &bus) : state_(std::make_unique<state>()) {
+        toroni_router *handle = nullptr;
+        detail::done(toroni_bus_router(bus.get(), &handle)).value();
+        state_->handle.reset(handle);
+    }
+
+    router &on(const std::string &pattern, std::function<void(const message &)> call) {
+        check();
+        auto added = std::make_unique<handler>(handler{state_.get(), std::move(call)});
+        const auto enter = [](const toroni_message *content, void *pointer) {
+            handler &entered = *static_cast<handler *>(pointer);
+            entered.owner->guard([&] { entered.call(message(*content)); });
+        };
+        // Before the library knows it: it must not be lost if there is no memory.
+        state_->handlers.push_back(std::move(added));
+        const int status = toroni_router_on(get(), pattern.c_str(), enter, state_->handlers.back().get());
+        if (status != TORONI_OK) {
+            const failure why = detail::last_failure(status);
+            state_->handlers.pop_back();
+            why.raise();
+        }
+        return *this;
+    }
+
+    router &on_lapped(std::function<void(loss)> call) {
+        check();
+        state_->on_lapped = std::move(call);
+        const auto enter = [](const toroni_loss *lost, void *pointer) {
+            state &entered = *static_cast<state *>(pointer);
+            entered.guard([&] { entered.on_lapped(*lost); });
+        };
+        detail::done(toroni_router_on_lapped(get(), enter, state_.get())).value();
+        return *this;
+    }
+
+    // Handles all messages that are there; how many.
+    std::size_t poll() {
+        tell_kept();
+        std::size_t handled = 0;
+        finish(toroni_router_poll(get(), &handled));
+        return handled;
+    }
+    // Whether a message came in time, and was handled.
+    template <typename Duration> bool run_once(Duration limit) {
+        tell_kept();
+        const int status = toroni_router_run_once(get(), detail::ns(limit));
+        if (status != TORONI_NO_MESSAGE) finish(status);
+        return status != TORONI_NO_MESSAGE;
+    }
+    // Handles messages until it is interrupted; throws everything else.
+    void run() {
+        tell_kept();
+        if (state_) state_->runs = true;
+        const int status = toroni_router_run(get());
+        if (state_) state_->runs = false;
+        finish(status == TORONI_INTERRUPTED ? static_cast<int>(TORONI_OK) : status);
+    }
+
+    // As subscriber::interrupt.
+    void interrupt() const noexcept { toroni_router_interrupt(get()); }
+    int fd() {
+        int fd = -1;
+        detail::done(toroni_router_fd(get(), &fd)).value();
+        return fd;
+    }
+    toroni_subscriber_stats stats() const {
+        toroni_subscriber_stats seen{0, 0, 0};
+        detail::done(toroni_router_get_stats(get(), &seen)).value();
+        return seen;
+    }
+    toroni_router *get() const noexcept { return state_ ? state_->handle.get() : nullptr; }
+
+private:
+    struct state;
+    struct handler {
+        state *owner;
+        std::function<void(const message &)> call;
+    };
+    // Where it is, however the router is moved.
+    struct state {
+        std::vector<std::unique_ptr<handler>> handlers;
+        std::function<void(loss)> on_lapped;
+        std::exception_ptr thrown;
+        // A loss that `thrown` went ahead of.
+        std::optional<failure> kept;
+        bool runs = false;
+        // Last, and so closed first: nothing is called any more then.
+        detail::handle<toroni_router> handle;
+
+        template <typename Call> void guard(const Call &call) noexcept {
+            try {
+                call();
+            } catch (...) {
+                if (!thrown) thrown = std::current_exception();
+                if (runs) toroni_router_interrupt(handle.get());
+            }
+        }
+    };
+
+    // Throws if the router was moved from.
+    void check() const {
+        if (state_) return;
+        toroni_loss lost;
+        detail::done(toroni_router_last_loss(nullptr, &lost)).value();
+    }
+
+    void tell_kept() {
+        if (state_ && state_->kept) std::exchange(state_->kept, std::nullopt)->raise();
+    }
+
+    void finish(int status) {
+        if (state_ && state_->thrown) {
+            if (status == TORONI_LAPPED) state_->kept = why(status);
+            std::rethrow_exception(std::exchange(state_->thrown, nullptr));
+        }
+        if (status != TORONI_OK) why(status).raise();
+    }
+
+    failure why(int status) const {
+        failure failed = detail::last_failure(status);
+        if (status == TORONI_LAPPED) toroni_router_last_loss(get(), &failed.loss);
+        return failed;
+    }
+
+    std::unique_ptr<state> state_;
+};
+
+// ---- buses as files -------------------------------------------------------------------------------------
+
+// A bus in a directory of buses.
+struct bus_entry {
+    std::string name;
+    std::string path;
+    std::optional<std::string> problem;    // why it cannot be opened
+    std::optional<std::uint64_t> capacity; // if its header can be read
+    std::optional<bool> in_use;            // if this process can see that
+    bool persistent;
+};
+
+// The buses of a directory, by name.
+inline std::vector<bus_entry> list_buses(const std::optional<std::string> &directory = {}) {
+    toroni_bus_list *taken = nullptr;
+    detail::done(toroni_list_buses(detail::or_null(directory), &taken)).value();
+    const detail::handle<toroni_bus_list> owner(taken);
+    std::vector<bus_entry> all;
+    for (std::size_t i = 0; i < toroni_bus_list_count(taken); ++i) {
+        const toroni_bus_entry &one = *toroni_bus_list_at(taken, i);
+        all.push_back({one.name, one.path, detail::or_none(one.problem),
+                       one.capacity ? std::optional(one.capacity) : std::nullopt,
+                       one.in_use < 0 ? std::nullopt : std::optional(one.in_use == 1), one.persistent != 0});
+    }
+    return all;
+}
+
+// What is cleaned: all of the directory if there is no name.
+struct clean_options {
+    std::optional<std::string> name;
+    std::optional<std::string> directory;
+    std::uint32_t flags = 0; // TORONI_CLEAN_...
+};
+
+struct clean_action {
+    int kind;           // TORONI_CLEANED_..., or -1
+    std::uint32_t slot; // of TORONI_CLEANED_SLOT, and what follows
+    std::optional<std::string> bus;
+    std::optional<std::string> file;
+    std::optional<std::string> path; // of the others
+    std::string text;
+};
+
+struct clean_report {
+    struct skip {
+        std::string path;
+        std::string why;
+    };
+    std::vector<clean_action> actions;
+    std::vector<skip> skipped;
+};
+
+// Cleans up after the dead.
+inline clean_report clean(const clean_options &options) {
+    toroni_clean_report *taken = nullptr;
+    const char *const directory = detail::or_null(options.directory), *const name = detail::or_null(options.name);
+    detail::done(toroni_clean(directory, name, options.flags, &taken)).value();
+    const detail::handle<toroni_clean_report> owner(taken);
+    clean_report report;
+    for (std::size_t i = 0; i < toroni_clean_report_action_count(taken); ++i) {
+        const toroni_clean_action &one = *toroni_clean_report_action(taken, i);
+        report.actions.push_back({one.kind, one.slot, detail::or_none(one.bus), detail::or_none(one.file),
+                                  detail::or_none(one.path), one.text});
+    }
+    for (std::size_t i = 0; i < toroni_clean_report_skip_count(taken); ++i) {
+        const toroni_clean_skip &one = *toroni_clean_report_skip(taken, i);
+        report.skipped.push_back({one.path, one.why});
+    }
+    return report;
+}
+
+} // namespace toroni
+
+#endif

@@ -1,0 +1,372 @@
+// What C++ adds: ownership, exceptions and results, ranges, and functions that throw below C.
+
+#include <toroni.hpp>
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <iostream>
+#include <thread>
+
+#define CHECK(condition)                                                                             \
+    do {                                                                                             \
+        if (!(condition)) {                                                                          \
+            std::cerr << __FILE__ << ':' << __LINE__ << ": " << #condition << " fails" << std::endl; \
+            std::exit(1);                                                                            \
+        }                                                                                            \
+    } while (0)
+
+namespace {
+
+using namespace std::chrono_literals;
+
+std::string directory;
+
+toroni::bus open_bus(const std::string &name, toroni::open_options options = {}) {
+    options.directory = directory;
+    return toroni::bus(name, options);
+}
+
+template <typename Error, typename Call> Error thrown_by(Call &&call) {
+    try {
+        call();
+    } catch (const Error &error) {
+        return error;
+    }
+    std::cerr << "nothing was thrown" << std::endl;
+    std::exit(1);
+}
+
+static_assert(!std::is_copy_constructible_v<toroni::bus> && std::is_nothrow_move_constructible_v<toroni::bus>);
+static_assert(!std::is_copy_constructible_v<toroni::publisher> && std::is_nothrow_move_assignable_v<toroni::publisher>);
+static_assert(!std::is_copy_constructible_v<toroni::subscriber> && std::is_nothrow_move_assignable_v<toroni::subscriber>);
+static_assert(!std::is_copy_constructible_v<toroni::router> && std::is_nothrow_move_assignable_v<toroni::router>);
+
+void handles_move_and_one_that_is_empty_says_so() {
+    toroni::bus bus = open_bus("moving");
+    toroni::subscriber subscriber(bus, "t");
+    toroni::publisher first(bus, "t");
+    toroni::publisher second = std::move(first);
+    second.publish("moved");
+    const auto empty = thrown_by<toroni::error>([&] { first.publish("not"); });
+    CHECK(empty.status() == TORONI_INVALID_ARGUMENT && std::strstr(empty.what(), "is null"));
+    CHECK(first.topic().empty() && first.largest_message() == 0);
+    toroni::subscriber other = std::move(subscriber);
+    CHECK(other.receive().text() == "moved");
+    CHECK(!subscriber.try_receive(std::nothrow));
+    toroni::bus gone = std::move(bus);
+    toroni::stats stats = gone.stats();
+    const toroni::stats kept = std::move(stats);
+    CHECK(kept.bus().sequence == 1 && kept.subscribers().size() == 1);
+    CHECK(thrown_by<toroni::error>([&] { stats.bus(); }).status() == TORONI_INVALID_ARGUMENT);
+    CHECK(thrown_by<toroni::error>([&] { stats.publishers(); }).status() == TORONI_INVALID_ARGUMENT);
+    CHECK(thrown_by<toroni::error>([&] { stats.subscribers(); }).status() == TORONI_INVALID_ARGUMENT);
+    CHECK(bus.name().empty() && gone.name() == "moving" && gone.id().size() == 32);
+    subscriber = std::move(other);
+    second.publish("back");
+    CHECK(subscriber.receive().text() == "back");
+}
+
+void errors_are_thrown_or_returned() {
+    const auto error = thrown_by<toroni::error>([] { open_bus("a/b"); });
+    CHECK(error.status() == TORONI_INVALID_NAME && std::strstr(error.what(), "a/b"));
+    toroni::open_options options;
+    options.directory = directory;
+    options.existence = TORONI_OPEN_EXISTING;
+    const auto missing = toroni::bus::open("missing", options, std::nothrow);
+    CHECK(!missing && missing.error().status == TORONI_NOT_FOUND && !missing.error().text.empty());
+    CHECK(thrown_by<toroni::error>([&] { (void)missing.value(); }).status() == TORONI_NOT_FOUND);
+    const toroni::bus bus = open_bus("errors");
+    CHECK(toroni::publisher::open(bus, "a//b", {}, std::nothrow).error().status == TORONI_INVALID_TOPIC);
+    CHECK(toroni::publisher::open(bus, "a", {}, std::nothrow)->topic() == "a");
+    CHECK(toroni::subscriber::open(bus, {{"**a"}, 0, 0, 0, true, {}}, std::nothrow).error().status ==
+          TORONI_INVALID_PATTERN);
+    const toroni::publisher publisher(bus, "t");
+    const std::vector<char> long_one(publisher.largest_message() + 1);
+    CHECK(publisher.publish(long_one, std::nothrow).error().status == TORONI_TOO_LONG);
+    const std::vector<std::string_view> some = {"a", {long_one.data(), long_one.size()}};
+    const auto burst = thrown_by<toroni::burst_error>([&] { publisher.burst(some); });
+    CHECK(burst.status() == TORONI_TOO_LONG && burst.published() == 0);
+    CHECK(publisher.publish_batch(some, std::nothrow).error().status == TORONI_TOO_LONG);
+}
+
+void bytes_are_made_from_what_has_some() {
+    const toroni::bus bus = open_bus("bytes");
+    toroni::subscriber subscriber(bus, "t");
+    const toroni::publisher publisher(bus, "t");
+    const std::vector<std::uint32_t> numbers = {1, 2, 3};
+    const std::array<double, 2> halves = {0.5, 1.5};
+    const int raw[] = {7, 8};
+    publisher.publish("literal");
+    publisher.publish(std::string("string"));
+    publisher.publish(numbers);
+    publisher.publish(halves);
+    publisher.publish(raw);
+    publisher.publish({&raw[1], sizeof raw[1]});
+    publisher.publish({});
+    CHECK(subscriber.receive().text() == "literal");
+    CHECK(subscriber.receive().text() == "string");
+    auto message = subscriber.receive();
+    CHECK(message.payload().size() == 12 && !std::memcmp(message.payload().data(), numbers.data(), 12));
+    CHECK(subscriber.receive().payload().size() == 16);
+    CHECK(subscriber.receive().payload().size() == sizeof raw);
+    message = subscriber.receive();
+    CHECK(message.payload().size() == sizeof(int) && message.payload().data()[0] == std::byte{8});
+    CHECK(subscriber.receive().payload().empty());
+}
+
+void messages_go_in_and_out_in_every_way() {
+    toroni::open_options options;
+    options.flags = TORONI_FLAG_TIMESTAMPS;
+    const toroni::bus bus = open_bus("ways", options);
+    toroni::subscriber subscriber(bus, "plant/**");
+    const toroni::publisher publisher(bus, "plant/pump");
+    const auto before = std::chrono::system_clock::now();
+    publisher.publish("1");
+    CHECK(publisher.try_publish("2"));
+    CHECK(publisher.publish_for("3", 1h));
+    publisher.publish_batch(std::vector<std::string>{"4"});
+    CHECK(publisher.publish_batch_for(std::vector<std::string>{"5"}, 1h));
+    publisher.burst(std::array<const char *, 1>{"6"});
+    CHECK(publisher.burst_for(std::array<const char *, 1>{"7"}, 1h) == 1);
+    CHECK(publisher.publish_in_place(1, [](toroni::writable_bytes bytes) { bytes[0] = std::byte{'8'}; }));
+    publisher.publish_to_descendants("9");
+    std::string text;
+    for (int i = 0; i < 3; ++i) {
+        text += subscriber.receive().text();
+        text += subscriber.try_receive()->text();
+        const auto message = subscriber.receive_for(1h);
+        text += message->text();
+        CHECK(message->topic() == "plant/pump" && message->to_descendants() == (i == 2));
+        CHECK(*message->timestamp() >= before - 1s && *message->timestamp() < before + 1h);
+    }
+    CHECK(text == "123456789");
+    CHECK(!subscriber.try_receive() && !subscriber.receive_for(1ms) && !subscriber.receive_for(-1s));
+    CHECK(!subscriber.try_receive_in_place() && !subscriber.receive_in_place_for(1ms));
+    CHECK(subscriber.stats().received == 9 && subscriber.lag_bytes() == 0 && subscriber.fd() >= 0);
+    const toroni::stats stats = bus.stats();
+    CHECK(stats.bus().sequence == 9 && stats.publishers().at(0).messages == 9);
+    CHECK(stats.subscribers().at(0).gating && stats.subscribers().size() == 1);
+}
+
+void what_throws_in_place_is_not_published_and_comes_out() {
+    const toroni::bus bus = open_bus("throwing");
+    toroni::subscriber subscriber(bus, "t");
+    const toroni::publisher publisher(bus, "t");
+    const auto error = thrown_by<std::out_of_range>([&] {
+        publisher.publish_in_place(8, [](toroni::writable_bytes) { throw std::out_of_range("inside"); });
+    });
+    CHECK(std::string(error.what()) == "inside");
+    CHECK(!publisher.publish_in_place(8, [](toroni::writable_bytes) { return false; }));
+    CHECK(publisher.publish_in_place(8, [](toroni::writable_bytes bytes) { return bytes.size() == 8; }));
+    CHECK(subscriber.receive().sequence() == 0 && !subscriber.try_receive());
+}
+
+void a_range_ends_when_it_is_interrupted() {
+    const toroni::bus bus = open_bus("range");
+    toroni::subscriber subscriber(bus, "t");
+    const toroni::publisher publisher(bus, "t");
+    std::atomic<int> seen = 0;
+    std::thread receiver([&] {
+        for (const toroni::message message : subscriber) seen += static_cast<int>(message.text().size());
+    });
+    publisher.publish("12");
+    publisher.publish("345");
+    while (seen < 5) std::this_thread::yield();
+    subscriber.interrupt();
+    receiver.join();
+    subscriber.interrupt();
+    CHECK(thrown_by<toroni::interrupted>([&] { subscriber.receive(); }).status() == TORONI_INTERRUPTED);
+}
+
+void losses_are_exact() {
+    toroni::open_options options;
+    options.capacity = 1 << 16;
+    options.policy = toroni::policy::overwrite();
+    const toroni::bus bus = open_bus("losses", options);
+    toroni::subscriber first(bus, "t"), second(bus, "t");
+    const toroni::publisher publisher(bus, "t"), end(bus, "t/end");
+    first.add_pattern("t/end");
+    for (int i = 0; i < 200; ++i) publisher.publish(std::vector<char>(1024));
+    end.publish("");
+    const auto lapped = thrown_by<toroni::lapped>([&] { (void)second.begin(); });
+    CHECK(lapped.loss().messages > 100 && second.receive().sequence() == lapped.loss().messages);
+    std::uint64_t lost = 0, seen = 0;
+    for (const toroni::message message : first.messages([&](toroni::loss loss) { lost += loss.messages; })) {
+        ++seen;
+        if (message.topic() == "t/end") break;
+    }
+    CHECK(lost > 100 && lost + seen == 201);
+    CHECK(second.try_receive_in_place(std::nothrow).value().has_value());
+}
+
+void runs_are_iterated_and_validated() {
+    toroni::open_options options;
+    options.policy = toroni::policy::overwrite();
+    const toroni::bus bus = open_bus("runs", options);
+    toroni::subscriber subscriber(bus, "t");
+    const toroni::publisher publisher(bus, "t");
+    publisher.publish_batch(std::vector<std::vector<int>>{{1}, {2}, {3}});
+    int sum = 0;
+    const toroni::run run = subscriber.receive_in_place();
+    for (const toroni::message message : run) {
+        int number;
+        CHECK(message.payload().size() == sizeof number);
+        std::memcpy(&number, message.payload().data(), sizeof number);
+        sum += number;
+    }
+    run.validate();
+    CHECK(sum == 6 && run.front().sequence() == 0);
+    const std::vector<char> large(1 << 20);
+    for (int i = 0; i < 8; ++i) publisher.publish(large);
+    const auto lost = run.validate(std::nothrow);
+    CHECK(!lost && lost.error().status == TORONI_LAPPED && lost.error().loss.messages == 3);
+    const auto lapped = thrown_by<toroni::lapped>([&] { subscriber.receive_in_place(); });
+    CHECK(lapped.loss().messages > 0);
+    CHECK(thrown_by<toroni::error>([&] { run.validate(); }).status() == TORONI_INVALID_ARGUMENT);
+}
+
+void routers_call_functions_which_may_throw() {
+    const toroni::bus bus = open_bus("router");
+    const toroni::publisher publisher(bus, "a/b");
+    toroni::router made(bus);
+    std::string heard;
+    made.on("a/*", [&](const toroni::message &message) { heard += message.text(); })
+        .on("**", [&](const toroni::message &message) {
+            if (message.text() == "throw") throw std::out_of_range("handler");
+        })
+        .on_lapped([](toroni::loss) {});
+    CHECK(thrown_by<toroni::error>([&] { made.on("//", [](const toroni::message &) {}); }).status() ==
+          TORONI_INVALID_PATTERN);
+    toroni::router router = std::move(made);
+    publisher.publish("1");
+    CHECK(router.poll() == 1 && heard == "1");
+    CHECK(!router.run_once(1ms));
+    // What is there is handled before it comes out, and the next call knows nothing of it.
+    publisher.publish("throw");
+    publisher.publish("2");
+    CHECK(std::string(thrown_by<std::out_of_range>([&] { router.poll(); }).what()) == "handler");
+    CHECK(heard == "1throw2" && router.poll() == 0);
+    publisher.publish("3");
+    CHECK(router.run_once(1h));
+    publisher.publish("throw");
+    publisher.publish("4");
+    thrown_by<std::out_of_range>([&] { router.run(); });
+    CHECK(heard == "1throw23throw");
+    router.interrupt();
+    router.run();
+    CHECK(router.poll() == 1 && heard == "1throw23throw4" && router.fd() >= 0);
+    CHECK(router.stats().received == 6);
+    CHECK(thrown_by<toroni::error>([&] { made.poll(); }).status() == TORONI_INVALID_ARGUMENT);
+    const auto ignored = [](const toroni::message &) {};
+    CHECK(thrown_by<toroni::error>([&] { made.on("t", ignored); }).status() == TORONI_INVALID_ARGUMENT);
+    CHECK(thrown_by<toroni::error>([&] { made.on_lapped([](toroni::loss) {}); }).status() ==
+          TORONI_INVALID_ARGUMENT);
+}
+
+void a_router_tells_of_a_loss_behind_what_a_function_throws() {
+    toroni::open_options options;
+    options.capacity = 1 << 16;
+    options.policy = toroni::policy::overwrite();
+    const toroni::bus bus = open_bus("router-losses", options);
+    const toroni::publisher publisher(bus, "t");
+    toroni::router router(bus);
+    std::uint64_t heard = 0;
+    router.on("t", [&](const toroni::message &message) {
+        ++heard;
+        if (message.text() != "flood") return;
+        for (int i = 0; i < 200; ++i) publisher.publish(std::vector<char>(1024));
+        throw std::out_of_range("handler");
+    });
+    publisher.publish("flood");
+    thrown_by<std::out_of_range>([&] { router.poll(); });
+    const std::uint64_t lost = thrown_by<toroni::lapped>([&] { router.poll(); }).loss().messages;
+    CHECK(heard == 1 && lost > 100);
+    // Once; the rest is handled.
+    router.poll();
+    CHECK(heard + lost == 201 && router.stats().lost_messages == lost);
+    publisher.publish("flood");
+    thrown_by<std::out_of_range>([&] { router.poll(); });
+    thrown_by<toroni::lapped>([&] { router.run_once(1h); });
+    router.poll();
+    publisher.publish("flood");
+    thrown_by<std::out_of_range>([&] { router.poll(); });
+    thrown_by<toroni::lapped>([&] { router.run(); });
+}
+
+void topics_and_buses_are_listed_and_cleaned() {
+    const std::string place = directory + "/listed";
+    CHECK(toroni::list_buses(place).empty());
+    toroni::open_options options;
+    options.directory = place;
+    std::optional<toroni::bus> bus(std::in_place, "used", options);
+    toroni::publisher(*bus, "plant/valve").publish("12345");
+    toroni::publisher(*bus, "plant/pump");
+    const auto topics = bus->topics();
+    CHECK(topics.size() == 2 && topics[0].name == "plant/pump" && topics[0].messages == 0 && topics[0].bytes == 0);
+    CHECK(topics[1].name == "plant/valve" && topics[1].messages == 1 && topics[1].bytes == 5);
+    CHECK(bus->reopened().outcome == TORONI_REOPENED_NOT && bus->reopened().messages == 0);
+    options.flags = TORONI_FLAG_PERSISTENT;
+    const std::string kept(toroni::bus("kept", options).path());
+    std::filesystem::resize_file(std::string(toroni::bus("short", options).path()) + "/ring", 100);
+
+    const auto buses = toroni::list_buses(place);
+    CHECK(buses.size() == 3 && buses[0].name == "kept" && buses[0].path == kept && buses[0].persistent);
+    CHECK(buses[0].in_use == false && buses[0].capacity == 4u << 20 && !buses[0].problem);
+    CHECK(buses[1].name == "short" && !buses[1].problem.value().empty() && !buses[1].capacity && !buses[1].persistent);
+    CHECK(buses[2].name == "used" && buses[2].in_use == true && !buses[2].persistent);
+
+    auto report = toroni::clean({"kept", place, TORONI_CLEAN_PERSISTENT | TORONI_CLEAN_DRY_RUN});
+    CHECK(report.actions.size() == 1 && report.skipped.empty() && std::filesystem::exists(kept));
+    report = toroni::clean({"kept", place, TORONI_CLEAN_PERSISTENT});
+    CHECK(report.actions.at(0).kind == TORONI_CLEANED_BUS && report.actions[0].path == kept && !report.actions[0].bus);
+    CHECK(report.actions[0].text.find(kept) != std::string::npos && !std::filesystem::exists(kept));
+    report = toroni::clean({{}, place});
+    CHECK(report.actions.empty() && report.skipped.size() == 1 && !report.skipped[0].why.empty());
+    CHECK(report.skipped[0].path == buses[1].path);
+    const auto missing = thrown_by<toroni::error>([&] { toroni::clean({"missing", place}); });
+    CHECK(missing.status() == TORONI_NOT_FOUND);
+    CHECK(thrown_by<toroni::error>([] { toroni::list_buses("/proc/self/exe"); }).status() == TORONI_BAD_DIRECTORY);
+
+    const toroni::bus moved = std::move(*bus);
+    CHECK(thrown_by<toroni::error>([&] { bus->topics(); }).status() == TORONI_INVALID_ARGUMENT);
+    CHECK(thrown_by<toroni::error>([&] { bus->reopened(); }).status() == TORONI_INVALID_ARGUMENT);
+}
+
+} // namespace
+
+int main() {
+    char path[] = "/dev/shm/toroni-test-cpp-XXXXXX";
+    CHECK(mkdtemp(path) != nullptr);
+    directory = path;
+    std::atexit([] { std::filesystem::remove_all(directory); });
+    const std::pair<const char *, void (*)()> tests[] = {
+        {"handles_move_and_one_that_is_empty_says_so", handles_move_and_one_that_is_empty_says_so},
+        {"errors_are_thrown_or_returned", errors_are_thrown_or_returned},
+        {"bytes_are_made_from_what_has_some", bytes_are_made_from_what_has_some},
+        {"messages_go_in_and_out_in_every_way", messages_go_in_and_out_in_every_way},
+        {"what_throws_in_place_is_not_published_and_comes_out", what_throws_in_place_is_not_published_and_comes_out},
+        {"a_range_ends_when_it_is_interrupted", a_range_ends_when_it_is_interrupted},
+        {"losses_are_exact", losses_are_exact},
+        {"runs_are_iterated_and_validated", runs_are_iterated_and_validated},
+        {"routers_call_functions_which_may_throw", routers_call_functions_which_may_throw},
+        {"a_router_tells_of_a_loss_behind_what_a_function_throws",
+         a_router_tells_of_a_loss_behind_what_a_function_throws},
+        {"topics_and_buses_are_listed_and_cleaned", topics_and_buses_are_listed_and_cleaned},
+    };
+    int passed = 0;
+    for (const auto &[name, run] : tests) {
+        std::cout << name << " ..." << std::flush;
+        try {
+            run();
+        } catch (const std::exception &error) {
+            std::cerr << name << ": " << error.what() << std::endl;
+            return 1;
+        }
+        std::cout << " ok" << std::endl;
+        ++passed;
+    }
+    std::cout << "test result: ok. " << passed << " passed; 0 failed" << std::endl;
+}

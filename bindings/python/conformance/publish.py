@@ -1,0 +1,64 @@
+"""The publisher of the test across languages: bindings/conformance/README.md says what it does."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+
+import toroni
+
+AT_ONCE = 16
+
+
+def payload(identity: int, number: int, size: int) -> bytes:
+    """Message number of the publisher."""
+    length = 16 + (number * 37) % (size - 15)
+    first = identity * 17 + number * 31
+    head = identity.to_bytes(8, "little") + number.to_bytes(8, "little")
+    return head + bytes((first + at * 7) % 256 for at in range(16, length))
+
+
+def groups(identity: int, count: int, size: int) -> Iterator[list[bytes]]:
+    """All messages, some at once; without end if count is 0."""
+    number = 0
+    while count == 0 or number < count:
+        end = number + AT_ONCE if count == 0 else min(number + AT_ONCE, count)
+        yield [payload(identity, one, size) for one in range(number, end)]
+        number = end
+
+
+def main() -> None:
+    bus_name, topic, identity, count, size, mode = sys.argv[1:]
+    publisher = toroni.Bus.open_existing(bus_name).publisher(topic)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for group in groups(int(identity), int(count), int(size)):
+        if mode == "batch":
+            publisher.publish_batch(group)
+        elif mode == "burst":
+            publisher.burst(group)
+        else:
+            for message in group:
+                publish(publisher, mode, message)
+    print(f"published\t{count}", flush=True)
+
+
+def publish(publisher: toroni.Publisher, mode: str, message: bytes) -> None:
+    if mode == "one":
+        publisher.publish(message)
+    elif mode == "try":
+        while not publisher.try_publish(message):
+            time.sleep(0.001)
+    elif mode == "in-place":
+        with publisher.compose(len(message)) as view:
+            view[:] = message
+    else:
+        raise ValueError(f"there is no mode {mode}")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Exception as error:
+        sys.exit(f"publish.py: {error}")

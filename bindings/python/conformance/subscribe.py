@@ -1,0 +1,84 @@
+"""The subscriber of the test across languages: bindings/conformance/README.md says what it does."""
+
+from __future__ import annotations
+
+import select
+import sys
+
+import toroni
+
+
+def fnv1a(payload: bytes | memoryview) -> int:
+    """The FNV-1a hash of 64 bits."""
+    value = 0xCBF29CE484222325
+    for byte in payload:
+        value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return value
+
+
+class Receiver:
+    """The next message as (sequence, topic, bytes), by one of the modes."""
+
+    def __init__(self, subscriber: toroni.Subscriber, mode: str) -> None:
+        self.subscriber = subscriber
+        modes = {
+            "receive": self.receive,
+            "timeout": self.wait,
+            "in-place": self.in_place,
+            "descriptor": self.poll,
+        }
+        self.next = modes[mode]
+        self.buffer = bytearray(64)
+        self.poller = select.poll()
+        if mode == "descriptor":
+            self.poller.register(subscriber, select.POLLIN)
+
+    def receive(self) -> tuple[int, str, bytes | memoryview]:
+        message = self.subscriber.receive()
+        return message.sequence, message.topic, message.payload
+
+    def wait(self) -> tuple[int, str, bytes | memoryview]:
+        while (message := self.subscriber.receive(timeout=0.1)) is None:
+            pass
+        return message.sequence, message.topic, message.payload
+
+    def in_place(self) -> tuple[int, str, bytes | memoryview]:
+        while True:
+            try:
+                received = self.subscriber.receive_into(self.buffer)
+                return received.sequence, received.topic, memoryview(self.buffer)[: len(received)]
+            except toroni.TooLong as error:
+                self.buffer = bytearray(error.length)
+
+    def poll(self) -> tuple[int, str, bytes | memoryview]:
+        while (message := self.subscriber.try_receive()) is None:
+            self.poller.poll()
+        return message.sequence, message.topic, message.payload
+
+
+def main() -> None:
+    bus_name, pattern, count, mode = sys.argv[1:]
+    subscriber = toroni.Bus.open_existing(bus_name).subscribe(pattern)
+    receiver = Receiver(subscriber, mode)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    received = 0
+    while received < int(count):
+        try:
+            sequence, topic, payload = receiver.next()
+        except toroni.Lapped as lapped:
+            print(f"lost\t{lapped.lost}\t{lapped.lost_bytes}", flush=True)
+            continue
+        received += 1
+        print(f"message\t{sequence}\t{topic}\t{len(payload)}\t{fnv1a(payload):016x}", flush=True)
+        if topic == "end":
+            break
+    stats = subscriber.stats()
+    print(f"done\t{stats.received}\t{stats.lost_messages}\t{stats.lapses}", flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Exception as error:
+        sys.exit(f"subscribe.py: {error}")

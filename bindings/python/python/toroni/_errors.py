@@ -1,0 +1,76 @@
+"""The exceptions of Toroni. Each message says what happened and what to do."""
+
+from __future__ import annotations
+
+
+class Error(Exception):
+    """Whatever Toroni raises."""
+
+    published: int | None = None
+    """Of a burst: the number of messages from its front that are published. Else None."""
+
+
+class Invalid(Error, ValueError):
+    """A name, topic, pattern, position or setting is not what it must be."""
+
+
+class TooLong(Invalid):
+    """A message, or batch, is larger than the bus can carry; or a buffer is too small for a message."""
+
+    def __init__(self, message: str, length: int = 0, limit: int = 0) -> None:
+        super().__init__(message)
+        self.length = length
+        """Bytes of the message, or of the whole batch as the bus would keep it."""
+        self.limit = limit
+        """The most that fits, in bytes."""
+
+
+class NotFound(Error, FileNotFoundError):
+    """There is no such bus."""
+
+
+class AlreadyExists(Error, FileExistsError):
+    """There is such a bus already."""
+
+
+class PermissionDenied(Error, PermissionError):
+    """The kernel refused access to a file of the bus."""
+
+
+class Timeout(Error, TimeoutError):
+    """A message could not be published in time. Nothing of it is visible to anybody."""
+
+
+class WouldWaitForItself(Error):
+    """The ring is full because of a subscriber that this very thread reads: receive first."""
+
+
+class Lapped(Error):
+    """Messages were overwritten before this subscriber read them. The next call goes on behind them."""
+
+    def __init__(self, message: str, lost: int = 0, lost_bytes: int = 0) -> None:
+        super().__init__(message)
+        self.lost = lost
+        """Messages of the whole bus that were missed, whatever their topics."""
+        self.lost_bytes = lost_bytes
+        """Bytes of the stream that were missed."""
+
+
+class Unlinked(Error):
+    """The bus was removed: open it again."""
+
+
+class Forked(Error):
+    """The handle was made before a fork and belongs to the parent: open the bus again in the child."""
+
+
+class Corrupt(Error):
+    """Shared memory holds something that no correct process writes."""
+
+
+class Closed(Error, ValueError):
+    """The handle was closed."""
+
+
+class System(Error, OSError):
+    """The operating system refused; errno says why."""

@@ -1,0 +1,89 @@
+//! Buses as files: which there are, and cleaning up after the dead.
+
+use crate::errors;
+use crate::stats::instance;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::path::PathBuf;
+use toroni::admin::{self, BusEntry, CleanAction, CleanReport};
+
+/// The buses of a directory, by name: a list of toroni.BusEntry. It opens none of them. directory is by default
+/// $TORONI_DIR, or else /dev/shm/toroni; one that is not there has none.
+///
+/// Raises PermissionDenied, System, or another toroni.Error.
+#[pyfunction]
+#[pyo3(signature = (directory=None))]
+pub(crate) fn buses(py: Python<'_>, directory: Option<PathBuf>) -> PyResult<Vec<Bound<'_, PyAny>>> {
+    let found = py.detach(|| admin::list(directory.as_deref()));
+    let found = found.map_err(|error| errors::on_open(py, &error))?;
+    found.iter().map(|entry| of_entry(py, entry)).collect()
+}
+
+/// Cleans up after processes that died, and returns a toroni.CleanReport: frees their slots and sockets, and
+/// removes buses that nobody has open, unless they are persistent; all of a directory (as buses says), or the
+/// one of that name. A bus whose header is damaged cannot say whether it is persistent: it is removed only with
+/// its name. With persistent, a bus with a name is removed also if it is persistent. With dry_run, the report
+/// says what would be done. What could not be cleaned is no error, and in the report.
+///
+/// Raises Invalid, NotFound if there is no bus of that name, PermissionDenied, System, or another toroni.Error.
+#[pyfunction]
+#[pyo3(signature = (name=None, *, directory=None, persistent=false, dry_run=false))]
+pub(crate) fn clean<'py>(
+    py: Python<'py>,
+    name: Option<&str>,
+    directory: Option<PathBuf>,
+    persistent: bool,
+    dry_run: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let directory = directory.as_deref();
+    let report = match (name, persistent) {
+        (name, false) => py.detach(|| admin::clean(directory, name, dry_run)),
+        (Some(name), true) => py.detach(|| admin::clean_persistent(directory, name, dry_run)),
+        (None, true) => {
+            let message = "persistent buses are removed one by one: give the name of one";
+            return Err(errors::invalid(py, message.to_owned()));
+        }
+    };
+    of_report(py, &report.map_err(|error| errors::on_open(py, &error))?)
+}
+
+fn of_entry<'py>(py: Python<'py>, entry: &BusEntry) -> PyResult<Bound<'py, PyAny>> {
+    instance!(py, "BusEntry", {
+        name: &entry.name,
+        path: entry.path.as_path(),
+        capacity: entry.capacity,
+        in_use: entry.in_use,
+        persistent: entry.persistent,
+        problem: entry.problem.as_deref(),
+    })
+}
+
+fn of_report<'py>(py: Python<'py>, report: &CleanReport) -> PyResult<Bound<'py, PyAny>> {
+    let actions = report.actions.iter().map(|action| of_action(py, action));
+    instance!(py, "CleanReport", {
+        actions: actions.collect::<PyResult<Vec<_>>>()?,
+        skipped: &report.skipped,
+    })
+}
+
+fn of_action<'py>(py: Python<'py>, action: &CleanAction) -> PyResult<Bound<'py, PyAny>> {
+    let (kind, path) = match action {
+        CleanAction::FreeSlot { .. } => ("slot", None),
+        CleanAction::RemoveSocket(path) => ("socket", Some(path.as_path())),
+        CleanAction::RemoveBus(path) => ("bus", Some(path.as_path())),
+        CleanAction::RemoveLeftover(path) => ("leftover", Some(path.as_path())),
+        _ => ("other", None),
+    };
+    let (bus, file, slot) = match action {
+        CleanAction::FreeSlot { bus, file, slot } => (Some(bus), Some(*file), Some(*slot)),
+        _ => (None, None, None),
+    };
+    instance!(py, "CleanAction", {
+        kind: kind,
+        text: action.to_string(),
+        path: path,
+        bus: bus,
+        file: file,
+        slot: slot,
+    })
+}

@@ -1,0 +1,304 @@
+//! Opening a bus.
+
+use crate::publisher::Publisher;
+use crate::settings::{self, Policy};
+use crate::subscriber::Subscriber;
+use crate::{errors, stats};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyTuple, PyType};
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use toroni::{BusConfig, OpenError};
+
+/// An opened bus: toroni.Bus("demo") opens it, and creates it if it is not there.
+///
+/// Bus.create demands that it is new, Bus.open_existing that it is there; all three take the same settings,
+/// which matter for a new bus: one that exists keeps its own, unless require names those in which it must
+/// agree. Closing a bus, or leaving its with statement, leaves its publishers and subscribers open; they are
+/// closed by themselves. All threads may share it. In the child of a fork it answers Forked: open it anew.
+///
+/// Raises Invalid, NotFound, AlreadyExists, PermissionDenied, System, Corrupt, or another toroni.Error.
+///
+/// name: 1 to 64 of A-Z a-z 0-9 . _ -
+/// directory: where buses are directories; default $TORONI_DIR, or else /dev/shm/toroni
+/// capacity: bytes of the ring, a power of two from 64 KiB to 1 TiB; default 4 MiB
+/// topic_table_bytes: bytes for the names of topics, a multiple of 4096; default 1 MiB
+/// max_publishers, max_subscribers: 1 to 1024 at the same time; default 128
+/// policy: what publishers do about slow subscribers; default Policy.wait(0.1)
+/// lock: "lease" or "robust"; default "lease"
+/// notify: "futex", "datagram", "multicast" or "multicast:ADDRESS:PORT"; default "futex"
+/// persistent: whether the bus outlives a clean-up of buses that nobody holds
+/// huge_pages: whether the ring asks for huge pages
+/// prefault: whether this handle touches every page of the ring at once
+/// lock_memory: whether this handle keeps the ring in memory (mlock)
+/// mode: permission bits of the files of a new bus; default 0o666 without those of the umask
+/// writers_group, readers_group: name or number of a group that may publish, or only subscribe
+/// participant_name: how this handle appears in `toroni info`; default the name of the script
+/// timestamps: whether messages published by this handle carry the time
+/// require: which of "capacity", "policy", "lock", "notify" an existing bus must agree in
+/// require_owner: number of the user whom the bus must belong to
+#[pyclass(frozen, weakref, module = "toroni")]
+pub(crate) struct Bus {
+    inner: Mutex<Option<toroni::Bus>>,
+    name: String,
+    path: PathBuf,
+    id: String,
+    reopened: Option<toroni::Reopened>,
+    policy: Mutex<Option<toroni::Policy>>,
+}
+
+#[pymethods]
+impl Bus {
+    #[new]
+    #[pyo3(signature = (name="default", **settings))]
+    fn new(py: Python<'_>, name: &str, settings: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        Self::open(py, settings, |config| config.open(name))
+    }
+
+    /// Creates the bus; AlreadyExists if it is there.
+    #[classmethod]
+    #[pyo3(signature = (name="default", **settings))]
+    fn create(
+        class: &Bound<'_, PyType>,
+        name: &str,
+        settings: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        Self::open(class.py(), settings, |config| config.create(name))
+    }
+
+    /// Opens the bus if it is there; NotFound if it is not.
+    #[classmethod]
+    #[pyo3(signature = (name="default", **settings))]
+    fn open_existing(
+        class: &Bound<'_, PyType>,
+        name: &str,
+        settings: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        Self::open(class.py(), settings, |config| config.open_existing(name))
+    }
+
+    /// Its name.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its directory.
+    #[getter]
+    fn path(&self) -> PathBuf {
+        self.path.clone()
+    }
+
+    /// Its identity, random with each creation: 32 hexadecimal digits.
+    #[getter]
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// What became of a bus on a disk, if this is the first handle since the machine booted: a toroni.Reopened;
+    /// else None.
+    #[getter]
+    fn reopened<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.reopened.as_ref().map(|reopened| stats::of_reopened(py, reopened)).transpose()
+    }
+
+    /// Whether it was closed.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.lock().is_none()
+    }
+
+    /// A publisher on a topic, a path like plant/boiler/temperature. With to_descendants, its messages also go
+    /// to subscribers of everything below the topic. policy makes it less patient than the bus.
+    #[pyo3(signature = (topic, *, to_descendants=false, policy=None))]
+    fn publisher(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        to_descendants: bool,
+        policy: Option<&Bound<'_, Policy>>,
+    ) -> PyResult<Publisher> {
+        let bus = self.handle(py)?;
+        let made = py.detach(|| bus.publisher(topic));
+        let publisher = made.map_err(|error| errors::on_open(py, &error))?;
+        let publisher = publisher.to_descendants(to_descendants);
+        let bus_policy = self.policy(py, &bus)?;
+        Publisher::made(py, publisher, bus_policy, policy.map(Bound::get))
+    }
+
+    /// A subscriber to the topics that match one of the patterns: * is one segment, ** any number of them.
+    /// start is "latest", "oldest", or the position of a message. gating says whether publishers wait for it.
+    /// name is how it appears in `toroni info`. wait is "spin", "yield", "backoff" or "block".
+    #[pyo3(signature = (*patterns, start=None, gating=true, name=None, wait="backoff"))]
+    fn subscribe(
+        &self,
+        py: Python<'_>,
+        patterns: &Bound<'_, PyTuple>,
+        start: Option<&Bound<'_, PyAny>>,
+        gating: bool,
+        name: Option<String>,
+        wait: &str,
+    ) -> PyResult<Subscriber> {
+        let mut builder =
+            self.handle(py)?.subscriber().gating(gating).wait(settings::wait(py, wait)?);
+        for pattern in patterns {
+            builder = builder.pattern(pattern.extract::<String>()?);
+        }
+        if let Some(start) = start {
+            builder = builder.start(settings::start(start)?);
+        }
+        if let Some(name) = name {
+            builder = builder.name(name);
+        }
+        let made = py.detach(|| builder.build());
+        Subscriber::made(py, made.map_err(|error| errors::on_open(py, &error))?)
+    }
+
+    /// A router: one subscriber with many handlers. Takes what subscribe takes, but for the patterns.
+    #[pyo3(signature = (**options))]
+    fn router(slf: &Bound<'_, Self>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Py<PyAny>> {
+        static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+        let py = slf.py();
+        let subscriber = slf.call_method("subscribe", (), options)?;
+        Ok(CLASS.import(py, "toroni._router", "Router")?.call1((subscriber,))?.unbind())
+    }
+
+    /// A snapshot of the bus: a toroni.BusStats. What this process may not read is None.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let bus = self.handle(py)?;
+        let answer = py.detach(|| bus.stats()).map_err(|error| errors::on_open(py, &error))?;
+        stats::of_bus(py, &answer)
+    }
+
+    /// The topics of the bus, by name: a list of toroni.TopicStats, what the ring holds of each.
+    fn topics<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let bus = self.handle(py)?;
+        let answer = py.detach(|| bus.topics()).map_err(|error| errors::on_open(py, &error))?;
+        answer.iter().map(|topic| stats::of_topic(py, topic)).collect()
+    }
+
+    /// Gives the bus up. Its publishers and subscribers stay open.
+    fn close(&self, py: Python<'_>) {
+        let inner = self.lock().take();
+        py.detach(|| drop(inner));
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) {
+        self.close(py);
+    }
+
+    fn __repr__(&self) -> String {
+        let state = if self.closed() { ", closed" } else { "" };
+        format!("<toroni.Bus {:?} at {}{state}>", self.name, self.path.display())
+    }
+}
+
+impl Bus {
+    fn open(
+        py: Python<'_>,
+        settings: Option<&Bound<'_, PyDict>>,
+        open: impl Fn(&BusConfig) -> Result<toroni::Bus, OpenError> + Sync,
+    ) -> PyResult<Self> {
+        let config = configuration(py, settings)?;
+        let bus = py.detach(|| open(&config)).map_err(|error| errors::on_open(py, &error))?;
+        Ok(Self {
+            name: bus.name().to_owned(),
+            path: bus.path().to_owned(),
+            id: bus.id().to_string(),
+            reopened: bus.reopened(),
+            policy: Mutex::new(None),
+            inner: Mutex::new(Some(bus)),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<toroni::Bus>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn handle(&self, py: Python<'_>) -> PyResult<toroni::Bus> {
+        // The lock ends here: for the error Python may run a finalizer, which may use this, too.
+        let bus = self.lock().clone();
+        bus.ok_or_else(|| errors::closed(py, "bus"))
+    }
+
+    /// Its policy, asked for once.
+    fn policy(&self, py: Python<'_>, bus: &toroni::Bus) -> PyResult<toroni::Policy> {
+        let known = || self.policy.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(policy) = *known() {
+            return Ok(policy);
+        }
+        let stats = py.detach(|| bus.stats()).map_err(|error| errors::on_open(py, &error))?;
+        *known() = Some(stats.policy);
+        Ok(stats.policy)
+    }
+}
+
+/// The settings by name.
+fn configuration(py: Python<'_>, settings: Option<&Bound<'_, PyDict>>) -> PyResult<BusConfig> {
+    let mut config = BusConfig::new().participant_name(script(py));
+    for (name, value) in settings.into_iter().flatten() {
+        if value.is_none() {
+            continue;
+        }
+        let name = name.extract::<String>()?;
+        config = match name.as_str() {
+            "directory" => config.directory(value.extract::<PathBuf>()?),
+            "capacity" => config.capacity(value.extract()?),
+            "topic_table_bytes" => config.topic_table_bytes(value.extract()?),
+            "max_publishers" => config.max_publishers(value.extract()?),
+            "max_subscribers" => config.max_subscribers(value.extract()?),
+            "policy" => config.policy(value.cast::<Policy>()?.get().0),
+            "lock" => config.lock(settings::lock(py, value.extract()?)?),
+            "notify" => config.notify(settings::notify(py, value.extract()?)?),
+            "persistent" => config.persistent(value.extract()?),
+            "huge_pages" => config.huge_pages(value.extract()?),
+            "prefault" => config.prefault(value.extract()?),
+            "lock_memory" => config.lock_memory(value.extract()?),
+            "mode" => config.mode(value.extract()?),
+            "writers_group" => config.writers_group(value.extract::<String>()?),
+            "readers_group" => config.readers_group(value.extract::<String>()?),
+            "participant_name" => config.participant_name(value.extract::<String>()?),
+            "timestamps" => config.timestamps(value.extract()?),
+            "require_owner" => config.require_owner(value.extract()?),
+            "require" => required(py, config, &value)?,
+            _ => {
+                let message = format!("Bus() got an unexpected keyword argument {name:?}");
+                return Err(pyo3::exceptions::PyTypeError::new_err(message));
+            }
+        };
+    }
+    Ok(config)
+}
+
+fn required(py: Python<'_>, config: BusConfig, names: &Bound<'_, PyAny>) -> PyResult<BusConfig> {
+    names.try_iter()?.try_fold(config, |config, name| {
+        let name = name?.extract::<String>()?;
+        Ok(match name.as_str() {
+            "capacity" => config.require_capacity(),
+            "policy" => config.require_policy(),
+            "lock" => config.require_lock(),
+            "notify" => config.require_notify(),
+            _ => {
+                let rule = "capacity, policy, lock, notify";
+                let message = format!("require names {name:?}, but may name only {rule}");
+                return Err(errors::invalid(py, message));
+            }
+        })
+    })
+}
+
+/// The name of the script, which says more than that of the interpreter.
+fn script(py: Python<'_>) -> String {
+    let first = || -> PyResult<String> {
+        py.import("sys")?.getattr("argv")?.get_item(0)?.extract::<String>()
+    };
+    let path = PathBuf::from(first().unwrap_or_default());
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+    name.filter(|name| !name.is_empty() && name != "-c").unwrap_or_else(|| "python".to_owned())
+}

@@ -1,0 +1,144 @@
+//! What the library answers, as the exceptions of `python/toroni/_errors.py`.
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
+use std::io;
+use toroni::{OpenError, PatternError, PublishError, ReceiveError};
+
+/// An exception class of `toroni._errors`, looked up once.
+macro_rules! class {
+    ($py:expr, $name:literal) => {{
+        static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+        CLASS.import($py, "toroni._errors", $name)
+    }};
+}
+
+/// Makes an exception of a class, or the error that prevented it.
+fn made<'py>(
+    class: PyResult<&Bound<'py, PyType>>,
+    arguments: impl pyo3::call::PyCallArgs<'py>,
+) -> PyErr {
+    match class.and_then(|class| class.call1(arguments)) {
+        Ok(exception) => PyErr::from_value(exception),
+        Err(error) => error,
+    }
+}
+
+/// `toroni.Closed`, for a handle of this kind.
+#[cold]
+pub(crate) fn closed(py: Python<'_>, what: &str) -> PyErr {
+    made(class!(py, "Closed"), (format!("the {what} was closed"),))
+}
+
+/// Whether it is `toroni.Closed`.
+pub(crate) fn is_closed(py: Python<'_>, error: &PyErr) -> bool {
+    class!(py, "Closed").is_ok_and(|class| error.is_instance(py, class))
+}
+
+/// `toroni.Invalid`.
+#[cold]
+pub(crate) fn invalid(py: Python<'_>, message: String) -> PyErr {
+    made(class!(py, "Invalid"), (message,))
+}
+
+/// `toroni.Error`.
+#[cold]
+pub(crate) fn other(py: Python<'_>, message: impl ToString) -> PyErr {
+    made(class!(py, "Error"), (message.to_string(),))
+}
+
+/// `toroni.Forked`.
+#[cold]
+pub(crate) fn forked(py: Python<'_>) -> PyErr {
+    made(class!(py, "Forked"), (toroni::Forked.to_string(),))
+}
+
+/// `toroni.Lapped`.
+#[cold]
+pub(crate) fn lapped(py: Python<'_>, message: String, lost: u64, lost_bytes: u64) -> PyErr {
+    made(class!(py, "Lapped"), (message, lost, lost_bytes))
+}
+
+/// `toroni.System`, which is an `OSError`.
+#[cold]
+pub(crate) fn system(py: Python<'_>, source: &io::Error, message: String) -> PyErr {
+    match source.raw_os_error() {
+        Some(number) => made(class!(py, "System"), (number, message)),
+        None => made(class!(py, "System"), (message,)),
+    }
+}
+
+/// `toroni.TooLong`, for a buffer that is too small.
+#[cold]
+pub(crate) fn too_small(py: Python<'_>, length: usize, limit: usize) -> PyErr {
+    let message = format!(
+        "the message has {length} bytes, the buffer {limit}: receive it again with a larger one, it is kept"
+    );
+    made(class!(py, "TooLong"), (message, length, limit))
+}
+
+/// What opening a bus, or making a publisher or subscriber, answers.
+#[cold]
+pub(crate) fn on_open(py: Python<'_>, error: &OpenError) -> PyErr {
+    let message = error.to_string();
+    let class = match error {
+        OpenError::Os { source, .. } => return system(py, source, message),
+        OpenError::InvalidName { .. }
+        | OpenError::InvalidSetting(_)
+        | OpenError::Topic(_)
+        | OpenError::Pattern(_)
+        | OpenError::NotAPosition { .. }
+        | OpenError::PositionAhead { .. } => class!(py, "Invalid"),
+        OpenError::NotFound { .. } => class!(py, "NotFound"),
+        OpenError::AlreadyExists { .. } => class!(py, "AlreadyExists"),
+        OpenError::PermissionDenied { .. } => class!(py, "PermissionDenied"),
+        OpenError::Unlinked { .. } => class!(py, "Unlinked"),
+        OpenError::Forked(_) => class!(py, "Forked"),
+        OpenError::Corrupt(_) => class!(py, "Corrupt"),
+        _ => class!(py, "Error"),
+    };
+    made(class, (message,))
+}
+
+/// What a pattern that is malformed answers.
+#[cold]
+pub(crate) fn on_pattern(py: Python<'_>, error: &PatternError) -> PyErr {
+    invalid(py, error.to_string())
+}
+
+/// What publishing answers.
+#[cold]
+pub(crate) fn on_publish(py: Python<'_>, error: &PublishError) -> PyErr {
+    let message = error.to_string();
+    let class = match error {
+        PublishError::Os { source, .. } => return system(py, source, message),
+        PublishError::TooLong { length, limit } => {
+            return made(class!(py, "TooLong"), (message, *length, *limit));
+        }
+        PublishError::Timeout => class!(py, "Timeout"),
+        PublishError::WouldWaitForItself => class!(py, "WouldWaitForItself"),
+        PublishError::Unlinked => class!(py, "Unlinked"),
+        PublishError::Forked(_) => class!(py, "Forked"),
+        PublishError::Corrupt(_) => class!(py, "Corrupt"),
+        _ => class!(py, "Error"),
+    };
+    made(class, (message,))
+}
+
+/// What receiving answers.
+#[cold]
+pub(crate) fn on_receive(py: Python<'_>, error: &ReceiveError) -> PyErr {
+    let message = error.to_string();
+    let class = match error {
+        ReceiveError::Lapped { lost_messages, lost_bytes } => {
+            return lapped(py, message, *lost_messages, *lost_bytes);
+        }
+        ReceiveError::Os { source, .. } => return system(py, source, message),
+        ReceiveError::Unlinked => class!(py, "Unlinked"),
+        ReceiveError::Forked(_) => class!(py, "Forked"),
+        ReceiveError::Corrupt(_) => class!(py, "Corrupt"),
+        _ => class!(py, "Error"),
+    };
+    made(class, (message,))
+}

@@ -1,0 +1,280 @@
+//! Publishing on a topic.
+
+use crate::buffer::{Payload, Payloads};
+use crate::settings::Policy;
+use crate::{errors, settings, waits};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyString, PyType};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use toroni::PublishError;
+
+/// Messages up to this many bytes are copied without letting other threads of Python run: to let them costs
+/// more than the copy.
+const SMALL: usize = 16 << 10;
+
+/// Publishes messages on one topic of a bus; made by Bus.publisher.
+///
+/// A payload is any object with the buffer protocol, in one piece: bytes, bytearray, memoryview, a contiguous
+/// numpy array. Its bytes are copied once, to where subscribers read them. All threads may share a publisher;
+/// other threads of Python run while it waits, and while it copies much. In the child of a fork it answers
+/// Forked.
+#[pyclass(frozen, weakref, module = "toroni")]
+pub(crate) struct Publisher {
+    inner: Mutex<Option<Arc<Handle>>>,
+    topic: Py<PyString>,
+    largest_message: u64,
+}
+
+struct Handle {
+    publisher: toroni::Publisher,
+    /// The longest wait for slow subscribers that the policy allows, where it is so long that one call of the
+    /// library, of which there is one for each look for signals, may end before it.
+    limit: Option<Duration>,
+}
+
+#[pymethods]
+impl Publisher {
+    /// The topic.
+    #[getter]
+    fn topic(&self, py: Python<'_>) -> Py<PyString> {
+        self.topic.clone_ref(py)
+    }
+
+    /// Bytes of the largest message that it can publish.
+    #[getter]
+    fn largest_message(&self) -> u64 {
+        self.largest_message
+    }
+
+    /// Whether it was closed.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.lock().is_none()
+    }
+
+    /// Publishes a message. Waits for other publishers, and for slow subscribers as the policy says, but no
+    /// longer than timeout seconds: then Timeout. TooLong if it has more than largest_message bytes.
+    #[pyo3(signature = (payload, timeout=None))]
+    fn publish(
+        &self,
+        py: Python<'_>,
+        payload: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
+        let handle = self.handle(py)?;
+        let payload = Payload::of(payload)?;
+        let timeout = settings::timeout(py, timeout)?;
+        let bytes = payload.as_ref();
+        if bytes.len() <= SMALL {
+            match handle.publisher.try_publish(bytes) {
+                Ok(()) => return Ok(()),
+                Err(PublishError::Full | PublishError::Busy) => {}
+                Err(error) => return Err(errors::on_publish(py, &error)),
+            }
+        }
+        handle.wait(py, timeout, |publisher, slice| publisher.publish_timeout(bytes, slice))
+    }
+
+    /// Publishes a message if that needs no wait: False if the ring is full, because a subscriber is slow, or
+    /// if another publisher is at work. For event loops.
+    fn try_publish(&self, py: Python<'_>, payload: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let handle = self.handle(py)?;
+        let payload = Payload::of(payload)?;
+        let bytes = payload.as_ref();
+        let answer = if bytes.len() <= SMALL {
+            handle.publisher.try_publish(bytes)
+        } else {
+            py.detach(|| handle.publisher.try_publish(bytes))
+        };
+        match answer {
+            Ok(()) => Ok(true),
+            Err(PublishError::Full | PublishError::Busy) => Ok(false),
+            Err(error) => Err(errors::on_publish(py, &error)),
+        }
+    }
+
+    /// Publishes messages that become visible together, all or none, in a row. payloads is an iterable of
+    /// payloads, or an array of two or more dimensions, each row of which is a message. TooLong if they are
+    /// together more than half of the ring. Waits as publish does.
+    #[pyo3(signature = (payloads, timeout=None))]
+    fn publish_batch(
+        &self,
+        py: Python<'_>,
+        payloads: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
+        self.with_many(py, payloads, timeout, |handle, payloads, timeout| {
+            handle.wait(py, timeout, |publisher, slice| {
+                publisher.publish_batch_timeout(payloads, slice)
+            })
+        })
+    }
+
+    /// Publishes messages one by one, each visible at once: the fastest way for many. payloads is what
+    /// publish_batch takes. Other publishers wait meanwhile, unless it has to wait for subscribers itself.
+    /// Whatever it raises has the attribute published: the number of messages from the front that are.
+    #[pyo3(signature = (payloads, timeout=None))]
+    fn burst(
+        &self,
+        py: Python<'_>,
+        payloads: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
+        self.with_many(py, payloads, timeout, |handle, payloads, timeout| {
+            let mut published = 0;
+            let answer =
+                handle.wait_counting(py, timeout, &mut published, |publisher, slice, published| {
+                    publisher.burst_timeout(&payloads[*published..], slice).map_err(|error| {
+                        *published += error.published;
+                        error.source
+                    })
+                });
+            answer.map_err(|error| {
+                // Also of a KeyboardInterrupt: what is published stays so.
+                match error.value(py).setattr("published", published) {
+                    Ok(()) => error,
+                    Err(other) => other,
+                }
+            })
+        })
+    }
+
+    /// A context manager for a message of length bytes that is written by the body of the with statement:
+    /// what it returns is a writable memoryview, which holds anything until it is written. It is published at
+    /// the end of the body, unless the body raises. See toroni.Composition.
+    #[pyo3(signature = (length, timeout=None))]
+    fn compose(slf: &Bound<'_, Self>, length: usize, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
+        static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+        let py = slf.py();
+        slf.get().handle(py)?;
+        Ok(CLASS
+            .import(py, "toroni._composition", "Composition")?
+            .call1((slf, length, timeout))?
+            .unbind())
+    }
+
+    /// Gives the publisher up; a call of another thread that is under way is finished. The bus stays open.
+    fn close(&self) {
+        let inner = self.lock().take();
+        drop(inner);
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, _exception: &Bound<'_, PyAny>) {
+        self.close();
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let topic = self.topic.bind(py).to_cow()?;
+        Ok(format!(
+            "<toroni.Publisher on {topic:?}{}>",
+            if self.closed() { ", closed" } else { "" }
+        ))
+    }
+}
+
+impl Publisher {
+    pub(crate) fn made(
+        py: Python<'_>,
+        mut publisher: toroni::Publisher,
+        bus_policy: toroni::Policy,
+        policy: Option<&Policy>,
+    ) -> PyResult<Self> {
+        let policy = policy.map_or(bus_policy, |policy| policy.0);
+        if policy != bus_policy {
+            publisher = publisher
+                .with_policy(policy)
+                .map_err(|error| errors::invalid(py, error.to_string()))?;
+        }
+        let limit = match policy {
+            toroni::Policy::Wait { limit } => limit.filter(|limit| *limit > waits::SLICE / 2),
+            _ => None,
+        };
+        Ok(Self {
+            topic: PyString::new(py, publisher.topic().as_str()).unbind(),
+            largest_message: publisher.largest_message(),
+            inner: Mutex::new(Some(Arc::new(Handle { publisher, limit }))),
+        })
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Arc<Handle>>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[inline]
+    fn handle(&self, py: Python<'_>) -> PyResult<Arc<Handle>> {
+        // The lock ends here: for the error Python may run a finalizer, which may use this, too.
+        let handle = self.lock().clone();
+        handle.ok_or_else(|| errors::closed(py, "publisher"))
+    }
+
+    /// Calls with what many messages are published by, all of it checked before any of them is.
+    fn with_many(
+        &self,
+        py: Python<'_>,
+        payloads: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+        call: impl FnOnce(&Handle, &[&[u8]], Option<Duration>) -> PyResult<()>,
+    ) -> PyResult<()> {
+        let handle = self.handle(py)?;
+        let payloads = Payloads::of(payloads)?;
+        let timeout = settings::timeout(py, timeout)?;
+        payloads.with(|payloads| call(&handle, payloads, timeout))
+    }
+}
+
+impl Handle {
+    fn wait(
+        &self,
+        py: Python<'_>,
+        timeout: Option<Duration>,
+        call: impl Fn(&toroni::Publisher, Duration) -> Result<(), PublishError> + Sync,
+    ) -> PyResult<()> {
+        self.wait_counting(py, timeout, &mut 0, |publisher, slice, _| call(publisher, slice))
+    }
+
+    /// Calls again and again, with a time-out each, and looks for signals in between. The policy's limit is one
+    /// of a call, and begins anew with each; so when it is over in all, subscribers are no longer waited for.
+    fn wait_counting(
+        &self,
+        py: Python<'_>,
+        timeout: Option<Duration>,
+        count: &mut usize,
+        call: impl Fn(&toroni::Publisher, Duration, &mut usize) -> Result<(), PublishError> + Sync,
+    ) -> PyResult<()> {
+        let deadline = waits::deadline(timeout);
+        let mut limit = self.limit.and_then(|limit| Instant::now().checked_add(limit));
+        let mut impatient = None;
+        loop {
+            let slice = waits::slice_until(deadline).unwrap_or_default();
+            let publisher = impatient.as_ref().unwrap_or(&self.publisher);
+            let before = *count;
+            let answer = py.detach(|| call(publisher, slice, count));
+            match answer {
+                Ok(()) => return Ok(()),
+                Err(PublishError::Timeout) => {
+                    if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                        return Err(errors::on_publish(py, &PublishError::Timeout));
+                    }
+                }
+                Err(error) => return Err(errors::on_publish(py, &error)),
+            }
+            py.check_signals()?;
+            if *count > before {
+                // Of a burst, the next message has a limit of its own.
+                limit = self.limit.and_then(|limit| Instant::now().checked_add(limit));
+                impatient = None;
+            }
+            if impatient.is_none() && limit.is_some_and(|limit| limit <= Instant::now()) {
+                let hasty = self.publisher.clone().with_policy(toroni::Policy::Overwrite);
+                impatient = Some(hasty.map_err(|error| errors::other(py, error))?);
+            }
+        }
+    }
+}

@@ -1,0 +1,539 @@
+//! Receiving: a subscriber for all threads of Python, one at a time.
+
+use crate::buffer::Target;
+use crate::message::{Message, Received};
+use crate::turns::{Turn, Turns};
+use crate::{errors, settings, stats, waits};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyDict, PyList, PyString};
+use std::collections::HashMap;
+use std::os::fd::{AsRawFd, IntoRawFd};
+use std::sync::OnceLock;
+use std::time::Duration;
+use toroni::{Interrupter, ReceiveError};
+
+/// A message of at least so many bytes is expected to be followed by such: they are copied once, from the ring
+/// into the object, while other threads of Python run. Small ones are taken many at a time.
+const LARGE: usize = 64 << 10;
+
+/// Names of topics that are kept as objects, before they are made anew.
+const MOST_NAMES: usize = 4096;
+
+/// Receives the messages of a bus that match its patterns, in the one order of the bus; made by Bus.subscribe.
+///
+/// for message in subscriber: and async for message in subscriber: receive one after the other; the loop ends
+/// when the subscriber is closed. A message that was lost raises Lapped, with the number; the next call goes
+/// on behind it. All threads may share a subscriber: each message goes to one of them. Other threads of Python
+/// run while it waits; Ctrl-C ends a wait within a quarter of a second. In the child of a fork it answers
+/// Forked.
+#[pyclass(frozen, weakref, module = "toroni")]
+pub(crate) struct Subscriber {
+    turns: Turns<Receiver>,
+    interrupter: Interrupter,
+    descriptor: OnceLock<i32>,
+    slot: u32,
+}
+
+/// The subscriber of the library, and what is kept between calls.
+struct Receiver {
+    subscriber: toroni::Subscriber,
+    names: Names,
+    expects_large: bool,
+    /// What the next call answers first: a message for which a buffer was too small, or an error behind
+    /// messages that were returned.
+    kept: Option<Kept>,
+    /// Messages that were overwritten while they were copied from the ring: the library has counted them as
+    /// received.
+    torn: u64,
+}
+
+enum Kept {
+    Message(Py<Message>),
+    Error(ReceiveError),
+}
+
+/// The objects of topics.
+#[derive(Default)]
+struct Names {
+    last: Option<(Box<str>, Py<PyString>)>,
+    all: HashMap<Box<str>, Py<PyString>>,
+}
+
+#[pymethods]
+impl Subscriber {
+    /// The next message. Waits for it, but no longer than timeout seconds: then None.
+    #[pyo3(signature = (timeout=None))]
+    fn receive(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Py<Message>>> {
+        let timeout = settings::timeout(py, timeout)?;
+        self.wait(py, timeout, |receiver, slice| receiver.message(py, slice))
+    }
+
+    /// The next message if there is one, else None. If the subscriber has a descriptor, None also means that
+    /// it will become readable with the next message.
+    fn try_receive(&self, py: Python<'_>) -> PyResult<Option<Py<Message>>> {
+        self.turn(py)?.message(py, None)
+    }
+
+    /// The messages that are there, at most limit, as a list. Waits for the first one, but no longer than
+    /// timeout seconds: then the list is empty. The fastest way for many.
+    #[pyo3(signature = (limit=1024, timeout=None))]
+    fn receive_many(
+        &self,
+        py: Python<'_>,
+        limit: usize,
+        timeout: Option<f64>,
+    ) -> PyResult<Py<PyList>> {
+        let timeout = settings::timeout(py, timeout)?;
+        let list = PyList::empty(py);
+        if limit > 0 {
+            self.wait(py, timeout, |receiver, slice| receiver.messages(&list, limit, slice))?;
+        }
+        Ok(list.unbind())
+    }
+
+    /// The next message, with its bytes in the front of buffer: a writable object with the buffer protocol, in
+    /// one piece. They are copied once, from where their publisher wrote them. Waits as receive does. If the
+    /// buffer is too small, TooLong says what is needed, and the message stays the next one. Whatever is
+    /// raised or returned, the buffer may have been written to.
+    #[pyo3(signature = (buffer, timeout=None))]
+    fn receive_into(
+        &self,
+        py: Python<'_>,
+        buffer: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+    ) -> PyResult<Option<Received>> {
+        let timeout = settings::timeout(py, timeout)?;
+        let mut target = Target::of(buffer)?;
+        self.wait(py, timeout, |receiver, slice| receiver.message_into(py, &mut target, slice))
+    }
+
+    /// The next message, for coroutines: awaits it without blocking the event loop. If it is cancelled, no
+    /// message is lost. One task at a time may await a subscriber.
+    fn receive_async<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        asyncio(slf.py())?.call_method1("receive", (slf,))
+    }
+
+    /// As receive_many, for coroutines.
+    #[pyo3(signature = (limit=1024))]
+    fn receive_many_async<'py>(
+        slf: &Bound<'py, Self>,
+        limit: usize,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        asyncio(slf.py())?.call_method1("receive_many", (slf, limit))
+    }
+
+    /// Adds a pattern. A message that matches several is received once.
+    fn add_pattern(&self, py: Python<'_>, pattern: &str) -> PyResult<()> {
+        self.turn(py)?.subscriber.add_pattern(pattern).map_err(|error| errors::on_open(py, &error))
+    }
+
+    /// A descriptor that is readable when there may be messages, for select, epoll or any event loop; made at
+    /// the first call, closed with the subscriber. Call try_receive until it returns None, then wait for it to
+    /// be readable, and so on; do not read from it.
+    fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
+        let mut turn = self.turn(py)?;
+        if let Some(descriptor) = self.descriptor.get() {
+            return Ok(*descriptor);
+        }
+        let descriptor = turn.subscriber.fd().map_err(|error| errors::on_open(py, &error))?;
+        Ok(*self.descriptor.get_or_init(|| descriptor.as_raw_fd()))
+    }
+
+    /// A duplicate of the descriptor, which is the caller's to close; made in this call's turn, so that no
+    /// other thread closes the descriptor, and the kernel gives its number to something else, in between.
+    fn _duplicate(&self, py: Python<'_>) -> PyResult<i32> {
+        let mut turn = self.turn(py)?;
+        let descriptor = turn.subscriber.fd().map_err(|error| errors::on_open(py, &error))?;
+        self.descriptor.get_or_init(|| descriptor.as_raw_fd());
+        let duplicate = descriptor.try_clone_to_owned().map_err(|error| {
+            let message = format!("cannot duplicate the subscriber's descriptor: {error}");
+            errors::system(py, &error, message)
+        })?;
+        Ok(duplicate.into_raw_fd())
+    }
+
+    /// Position of the next message that it looks at, in bytes since the bus was created.
+    #[getter]
+    fn position(&self, py: Python<'_>) -> PyResult<u64> {
+        let turn = self.turn(py)?;
+        match &turn.kept {
+            Some(Kept::Message(message)) => Ok(message.bind(py).as_super().get().position),
+            _ => Ok(turn.subscriber.position()),
+        }
+    }
+
+    /// Bytes of the stream of the bus that it has not read yet.
+    #[getter]
+    fn lag_bytes(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.turn(py)?.subscriber.lag_bytes())
+    }
+
+    /// What it has seen since it subscribed: a toroni.SubscriberStats.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let (counts, torn) = {
+            let turn = self.turn(py)?;
+            (turn.subscriber.stats(), turn.torn)
+        };
+        let fields = PyDict::new(py);
+        fields.set_item("received", counts.received - torn)?;
+        fields.set_item("lost_messages", counts.lost_messages + torn)?;
+        fields.set_item("lapses", counts.lapses + torn)?;
+        stats::made(py, "SubscriberStats", &fields)
+    }
+
+    /// Number of its slot, as `toroni info` shows it.
+    #[getter]
+    fn slot(&self) -> u32 {
+        self.slot
+    }
+
+    /// Whether it was closed.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.turns.is_closed()
+    }
+
+    /// Unsubscribes. A call of another thread that waits raises Closed, and a loop over messages ends.
+    fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let (py, this) = (slf.py(), slf.get());
+        let receiver = this.turns.close();
+        // In the child of a fork, it would be the parent's subscriber that is interrupted.
+        if receiver.is_none() && !this.turns.is_forked() {
+            this.interrupter.interrupt();
+        }
+        py.detach(|| drop(receiver));
+        if this.descriptor.get().is_some() {
+            asyncio(py)?.call_method1("closing", (slf,))?;
+        }
+        Ok(())
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(slf: &Bound<'_, Self>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
+        Self::close(slf)
+    }
+
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<Message>>> {
+        match self.receive(py, None) {
+            // And nothing else: a KeyboardInterrupt must get through.
+            Err(error) if errors::is_closed(py, &error) => Ok(None),
+            answer => answer,
+        }
+    }
+
+    fn __aiter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __anext__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        asyncio(slf.py())?.call_method1("next_message", (slf,))
+    }
+
+    fn __repr__(&self) -> String {
+        let state = if self.closed() { ", closed" } else { "" };
+        format!("<toroni.Subscriber in slot {}{state}>", self.slot)
+    }
+}
+
+/// The module `python/toroni/_asyncio.py`.
+fn asyncio(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
+    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    let module = MODULE.get_or_try_init(py, || py.import("toroni._asyncio").map(Bound::unbind))?;
+    Ok(module.bind(py))
+}
+
+impl Subscriber {
+    pub(crate) fn made(py: Python<'_>, mut subscriber: toroni::Subscriber) -> PyResult<Self> {
+        let interrupter = subscriber.interrupter().map_err(|error| errors::on_open(py, &error))?;
+        let slot = subscriber.slot();
+        let receiver = Receiver {
+            subscriber,
+            names: Names::default(),
+            expects_large: false,
+            kept: None,
+            torn: 0,
+        };
+        let turns = Turns::new("subscriber", receiver);
+        Ok(Self { turns, interrupter, descriptor: OnceLock::new(), slot })
+    }
+
+    fn turn(&self, py: Python<'_>) -> PyResult<Turn<'_, Receiver>> {
+        let turn = self.turns.take(py, None)?;
+        turn.ok_or_else(|| errors::other(py, "waited for another thread in vain"))
+    }
+
+    /// Looks once without a wait, then waits, and asks for signals in between. In between, too, other threads
+    /// have their turns.
+    fn wait<R>(
+        &self,
+        py: Python<'_>,
+        timeout: Option<Duration>,
+        mut look: impl FnMut(&mut Receiver, Option<Duration>) -> PyResult<Option<R>>,
+    ) -> PyResult<Option<R>> {
+        let deadline = waits::deadline(timeout);
+        let mut slice = None;
+        loop {
+            let Some(mut turn) = self.turns.take(py, deadline)? else { return Ok(None) };
+            let answer = look(&mut turn, slice);
+            drop(turn);
+            if let Some(found) = answer? {
+                return Ok(Some(found));
+            }
+            if self.turns.is_closed() {
+                return Err(errors::closed(py, "subscriber"));
+            }
+            py.check_signals()?;
+            slice = waits::slice_until(deadline);
+            if slice.is_none() {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+impl Receiver {
+    /// The next message; waits for it as long as `slice` says.
+    fn message(
+        &mut self,
+        py: Python<'_>,
+        slice: Option<Duration>,
+    ) -> PyResult<Option<Py<Message>>> {
+        match self.kept.take() {
+            Some(Kept::Message(message)) => return Ok(Some(message)),
+            Some(Kept::Error(error)) => return Err(errors::on_receive(py, &error)),
+            None => {}
+        }
+        if self.expects_large {
+            return self.message_from_ring(py, slice);
+        }
+        let Self { subscriber, names, .. } = self;
+        let answer = match slice {
+            None => subscriber.try_receive(),
+            Some(slice) => py.detach(|| subscriber.receive_timeout(slice)),
+        };
+        match answer {
+            Ok(Some(message)) => {
+                self.expects_large = message.payload().len() >= LARGE;
+                from_copy(py, names, &message).map(Some)
+            }
+            answer => nothing(py, answer),
+        }
+    }
+
+    /// As [`Self::message`], with one copy, which other threads do not wait for.
+    fn message_from_ring(
+        &mut self,
+        py: Python<'_>,
+        slice: Option<Duration>,
+    ) -> PyResult<Option<Py<Message>>> {
+        let Self { subscriber, names, expects_large, torn, .. } = self;
+        let answer = py.detach(|| in_ring(subscriber, slice));
+        let message = match answer {
+            Ok(Some(message)) => message,
+            answer => return nothing(py, answer),
+        };
+        let length = message.payload().len();
+        *expects_large = length >= LARGE;
+        let payload = PyBytes::new_with(py, length, |bytes| {
+            py.detach(|| {
+                message.payload().copy_to(0, bytes);
+                message.validate()
+            })
+            .map_err(|error| {
+                *torn += 1;
+                errors::on_receive(py, &error)
+            })
+        })?;
+        Message::made(py, facts(py, names, &message), payload.unbind()).map(Some)
+    }
+
+    /// Those that are there, at most `limit`, behind those in the list. An error behind messages is kept.
+    fn messages(
+        &mut self,
+        list: &Bound<'_, PyList>,
+        limit: usize,
+        slice: Option<Duration>,
+    ) -> PyResult<Option<()>> {
+        let py = list.py();
+        let Some(first) = self.message(py, slice)? else { return Ok(None) };
+        list.append(first)?;
+        while list.len() < limit && !self.expects_large {
+            match self.subscriber.try_receive() {
+                Ok(None) => break,
+                Ok(Some(message)) => {
+                    self.expects_large = message.payload().len() >= LARGE;
+                    list.append(from_copy(py, &mut self.names, &message)?)?;
+                }
+                Err(error) => {
+                    self.kept = Some(Kept::Error(error));
+                    break;
+                }
+            }
+        }
+        Ok(Some(()))
+    }
+
+    /// The next message, its bytes in the front of `target`.
+    fn message_into(
+        &mut self,
+        py: Python<'_>,
+        target: &mut Target,
+        slice: Option<Duration>,
+    ) -> PyResult<Option<Received>> {
+        match self.kept.take() {
+            Some(Kept::Message(message)) => return self.kept_into(py, message, target).map(Some),
+            Some(Kept::Error(error)) => return Err(errors::on_receive(py, &error)),
+            None => {}
+        }
+        let Self { subscriber, names, kept, torn, .. } = self;
+        let answer = match slice {
+            None => in_ring(subscriber, slice),
+            Some(_) => py.detach(|| in_ring(subscriber, slice)),
+        };
+        let message = match answer {
+            Ok(Some(message)) => message,
+            answer => return nothing(py, answer),
+        };
+        let length = message.payload().len();
+        if length > target.len() {
+            let bytes = message.payload().to_vec();
+            message.validate().map_err(|error| {
+                *torn += 1;
+                errors::on_receive(py, &error)
+            })?;
+            let payload = PyBytes::new(py, &bytes).unbind();
+            *kept = Some(Kept::Message(Message::made(py, facts(py, names, &message), payload)?));
+            return Err(errors::too_small(py, length, target.len()));
+        }
+        let bytes = &mut target.bytes()[..length];
+        let mut copy = || {
+            message.payload().copy_to(0, bytes);
+            message.validate()
+        };
+        let copied = if length < LARGE { copy() } else { py.detach(copy) };
+        copied.map_err(|error| {
+            *torn += 1;
+            errors::on_receive(py, &error)
+        })?;
+        Ok(Some(facts(py, names, &message)))
+    }
+
+    /// As [`Self::message_into`], for a message that was kept.
+    fn kept_into(
+        &mut self,
+        py: Python<'_>,
+        message: Py<Message>,
+        target: &mut Target,
+    ) -> PyResult<Received> {
+        let payload = message.get().bytes(py);
+        let (length, room) = (payload.len(), target.len());
+        if length > room {
+            self.kept = Some(Kept::Message(message));
+            return Err(errors::too_small(py, length, room));
+        }
+        target.bytes()[..length].copy_from_slice(payload);
+        Ok(message.bind(py).as_super().get().copy(py))
+    }
+}
+
+/// The next message, where it lies.
+fn in_ring(
+    subscriber: &mut toroni::Subscriber,
+    slice: Option<Duration>,
+) -> Result<Option<toroni::Borrowed<'_>>, ReceiveError> {
+    let run = match slice {
+        None => subscriber.try_receive_in_place()?,
+        Some(slice) => subscriber.receive_in_place_timeout(slice)?,
+    };
+    Ok(run.and_then(|mut run| run.next()))
+}
+
+/// What a look that found no message answers. An interruption only ends the wait: whoever closes the
+/// subscriber has made it.
+fn nothing<T, R>(py: Python<'_>, answer: Result<Option<T>, ReceiveError>) -> PyResult<Option<R>> {
+    match answer {
+        Ok(_) | Err(ReceiveError::Interrupted) => Ok(None),
+        Err(error) => Err(errors::on_receive(py, &error)),
+    }
+}
+
+#[inline]
+fn from_copy(
+    py: Python<'_>,
+    names: &mut Names,
+    message: &toroni::Message<'_>,
+) -> PyResult<Py<Message>> {
+    let payload = message.payload();
+    let received = Received {
+        topic: names.of(py, message.topic()),
+        length: payload.len(),
+        position: message.position(),
+        next_position: message.next_position(),
+        sequence: message.sequence(),
+        timestamp: message.timestamp(),
+        to_descendants: message.to_descendants(),
+    };
+    Message::made(py, received, PyBytes::new(py, payload).unbind())
+}
+
+/// What is known of a message in place, once it was validated.
+fn facts(py: Python<'_>, names: &mut Names, message: &toroni::Borrowed<'_>) -> Received {
+    Received {
+        topic: names.of(py, message.topic()),
+        length: message.payload().len(),
+        position: message.position(),
+        next_position: message.next_position(),
+        sequence: message.sequence(),
+        timestamp: message.timestamp(),
+        to_descendants: message.to_descendants(),
+    }
+}
+
+impl Names {
+    #[inline]
+    fn of(&mut self, py: Python<'_>, topic: &str) -> Py<PyString> {
+        match &self.last {
+            Some((last, name)) if **last == *topic => name.clone_ref(py),
+            _ => self.find(py, topic),
+        }
+    }
+
+    fn find(&mut self, py: Python<'_>, topic: &str) -> Py<PyString> {
+        if self.all.len() >= MOST_NAMES {
+            self.all.clear();
+        }
+        let name = match self.all.get(topic) {
+            Some(name) => name.clone_ref(py),
+            None => {
+                let name = PyString::new(py, topic).unbind();
+                self.all.insert(topic.into(), name.clone_ref(py));
+                name
+            }
+        };
+        self.last = Some((topic.into(), name.clone_ref(py)));
+        name
+    }
+}
+
+/// Whether a pattern matches a topic: * is one segment, ** any number of them. With to_descendants, whether it
+/// matches the topic or anything below it, as a message does that is posted to descendants.
+#[pyfunction]
+#[pyo3(signature = (pattern, topic, to_descendants=false))]
+pub(crate) fn matches(
+    py: Python<'_>,
+    pattern: &str,
+    topic: &str,
+    to_descendants: bool,
+) -> PyResult<bool> {
+    let pattern = toroni::Pattern::new(pattern).map_err(|error| errors::on_pattern(py, &error))?;
+    Ok(if to_descendants { pattern.matches_descendants(topic) } else { pattern.matches(topic) })
+}

@@ -1,0 +1,220 @@
+//! Something that one thread uses at a time, in the order in which the threads came.
+//!
+//! Whoever waits here does not hold the interpreter, and looks for signals of Python now and then. Nobody
+//! runs Python code during a turn; were it to happen (a finalizer), the thread is told instead of waiting for
+//! itself.
+
+use crate::{errors, waits};
+use pyo3::prelude::*;
+use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread::ThreadId;
+use std::time::Instant;
+
+/// The thing, and who is next.
+pub(crate) struct Turns<T> {
+    /// What it is called in errors.
+    what: &'static str,
+    state: Mutex<State<T>>,
+    returned: Condvar,
+    /// Whether it was closed; set while the state is locked, so that who waits for its turn misses nothing.
+    is_closed: AtomicBool,
+    /// The process that made it: in the child of a fork, whoever had the turn does not come back.
+    process: u32,
+}
+
+struct State<T> {
+    /// `None` while somebody has it, and when it is closed.
+    thing: Option<Box<T>>,
+    holder: Option<ThreadId>,
+    /// Those who wait, by number.
+    queue: VecDeque<u64>,
+    next_number: u64,
+}
+
+/// The thing in this thread's hands; given back by the drop.
+pub(crate) struct Turn<'a, T> {
+    turns: &'a Turns<T>,
+    /// `Some` until the drop.
+    thing: Option<Box<T>>,
+}
+
+/// What comes of whoever wants the thing.
+enum Entry<T> {
+    Turn(Box<T>),
+    /// It waits, under this number.
+    Queued(u64),
+    Forked,
+    Closed,
+    /// It has the thing already.
+    Inside,
+}
+
+impl<T: Send> Turns<T> {
+    /// Of a thing.
+    pub(crate) fn new(what: &'static str, thing: T) -> Self {
+        let state = State {
+            thing: Some(Box::new(thing)),
+            holder: None,
+            queue: VecDeque::new(),
+            next_number: 0,
+        };
+        let (state, returned) = (Mutex::new(state), Condvar::new());
+        let is_closed = AtomicBool::new(false);
+        Self { what, state, returned, is_closed, process: std::process::id() }
+    }
+
+    /// The thing, when it is this thread's turn; `None` if that is not before `deadline`.
+    pub(crate) fn take(
+        &self,
+        py: Python<'_>,
+        deadline: Option<Instant>,
+    ) -> PyResult<Option<Turn<'_, T>>> {
+        let me = std::thread::current().id();
+        let number = match self.enter(me) {
+            Entry::Turn(thing) => return Ok(Some(Turn { turns: self, thing: Some(thing) })),
+            Entry::Queued(number) => number,
+            Entry::Forked => return Err(errors::forked(py)),
+            Entry::Closed => return Err(errors::closed(py, self.what)),
+            Entry::Inside => {
+                let message = format!("this thread is inside a call of the {}", self.what);
+                return Err(errors::other(py, message));
+            }
+        };
+        let answer = self.wait(py, me, number, deadline);
+        if !matches!(answer, Ok(Some(_))) {
+            if let Some(mut state) = self.state() {
+                state.queue.retain(|waiting| *waiting != number);
+            }
+            self.returned.notify_all();
+        }
+        answer
+    }
+
+    /// Takes the thing if nobody has it or waits for it, or a number. Errors are for the caller to make, behind
+    /// the lock: for a new object Python may run a finalizer, which may come here, too.
+    fn enter(&self, me: ThreadId) -> Entry<T> {
+        let Some(mut state) = self.state() else { return Entry::Forked };
+        if self.is_closed() {
+            return Entry::Closed;
+        }
+        if state.queue.is_empty()
+            && let Some(thing) = state.thing.take()
+        {
+            state.holder = Some(me);
+            return Entry::Turn(thing);
+        }
+        if state.holder == Some(me) {
+            return Entry::Inside;
+        }
+        let number = state.next_number;
+        state.next_number += 1;
+        state.queue.push_back(number);
+        Entry::Queued(number)
+    }
+
+    fn wait(
+        &self,
+        py: Python<'_>,
+        me: ThreadId,
+        number: u64,
+        deadline: Option<Instant>,
+    ) -> PyResult<Option<Turn<'_, T>>> {
+        loop {
+            if self.is_forked() {
+                return Err(errors::forked(py));
+            }
+            let Some(slice) = waits::slice_until(deadline) else { return Ok(None) };
+            let thing = py.detach(|| {
+                let is_mine = |state: &mut State<T>| {
+                    self.is_closed()
+                        || (state.queue.front() == Some(&number) && state.thing.is_some())
+                };
+                let state = self.state()?;
+                let (mut state, _) = self
+                    .returned
+                    .wait_timeout_while(state, slice, |state| !is_mine(state))
+                    .unwrap_or_else(PoisonError::into_inner);
+                if self.is_closed() || !is_mine(&mut state) {
+                    return None;
+                }
+                state.queue.pop_front();
+                state.holder = Some(me);
+                state.thing.take()
+            });
+            if thing.is_some() {
+                return Ok(Some(Turn { turns: self, thing }));
+            }
+            if self.is_closed() {
+                return Err(errors::closed(py, self.what));
+            }
+            py.check_signals()?;
+        }
+    }
+
+    /// Ends it: who waits, or comes, is told. Whoever has the turn drops the thing; else it is returned.
+    pub(crate) fn close(&self) -> Option<Box<T>> {
+        let state = self.state();
+        self.is_closed.store(true, Ordering::Release);
+        let thing = state.and_then(|mut state| state.thing.take());
+        self.returned.notify_all();
+        thing
+    }
+}
+
+impl<T> Turns<T> {
+    /// Whether it was closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire)
+    }
+
+    /// Whether this is the child of a fork.
+    pub(crate) fn is_forked(&self) -> bool {
+        std::process::id() != self.process
+    }
+
+    /// `None` in the child of a fork, if a thread of the parent was at it: that one never lets it go here. Only
+    /// then the process is asked for, which is a system call.
+    fn state(&self) -> Option<MutexGuard<'_, State<T>>> {
+        match self.state.try_lock() {
+            Ok(state) => Some(state),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) if self.is_forked() => None,
+            Err(TryLockError::WouldBlock) => {
+                Some(self.state.lock().unwrap_or_else(PoisonError::into_inner))
+            }
+        }
+    }
+}
+
+impl<T> Deref for Turn<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.thing.as_deref().expect("held until the drop")
+    }
+}
+
+impl<T> DerefMut for Turn<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.thing.as_deref_mut().expect("held until the drop")
+    }
+}
+
+impl<T> Drop for Turn<'_, T> {
+    fn drop(&mut self) {
+        let Some(mut state) = self.turns.state() else { return };
+        state.holder = None;
+        if !self.turns.is_closed() {
+            state.thing = self.thing.take();
+        }
+        let is_awaited = !state.queue.is_empty();
+        drop(state);
+        if is_awaited {
+            self.turns.returned.notify_all();
+        }
+        // Closed meanwhile: what is left in `thing` ends here, behind the lock.
+    }
+}

@@ -1,0 +1,200 @@
+"""Opening, settings, statistics, errors."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import toroni
+from toroni import Policy
+
+
+def test_a_message_arrives_with_all_it_says(bus: toroni.Bus) -> None:
+    subscriber = bus.subscribe("plant/**")
+    bus.publisher("plant/boiler/temperature").publish(b"351.2")
+    message = subscriber.receive()
+    assert message.topic == "plant/boiler/temperature"
+    assert (message.payload, bytes(message), message.text) == (b"351.2", b"351.2", "351.2")
+    assert (message.sequence, message.position, message.next_position) == (0, 0, 16)
+    assert (message.timestamp_ns, message.to_descendants, len(message)) == (None, False, 5)
+    assert memoryview(message).tobytes() == b"351.2" and memoryview(message).readonly
+    assert repr(message) == '<Message "plant/boiler/temperature", 5 bytes, sequence 0>'
+
+
+def test_settings_and_statistics(directory: Path) -> None:
+    policy = Policy.bounded(0.1, 1.0)
+    with toroni.Bus.create(
+        "b",
+        capacity=1 << 16,
+        policy=policy,
+        lock="robust",
+        notify="multicast:239.255.1.2:50000",
+        max_publishers=3,
+        timestamps=True,
+        persistent=True,
+        participant_name="me",
+        mode=0o600,
+    ) as bus:
+        assert (bus.name, bus.path, len(bus.id)) == ("b", directory / "b", 32)
+        stats = bus.stats()
+        assert (stats.capacity, stats.policy, stats.lock) == (1 << 16, policy, "robust")
+        assert (stats.notify, stats.max_publishers, stats.persistent) == (
+            "multicast:239.255.1.2:50000",
+            3,
+            True,
+        )
+        publisher = bus.publisher("t")
+        publisher.publish(b"abc")
+        message = bus.subscribe("t", start="oldest", name="reader", gating=False).receive()
+        assert message.timestamp_ns is not None and message.timestamp_ns >= stats.created_ns
+        stats = bus.stats()
+        assert stats.publishers is not None and stats.subscribers is not None
+        assert [(one.name, one.messages) for one in stats.publishers] == [("me", 1)]
+        assert stats.sequence == 1 and stats.id == bus.id
+        assert bus.topics() == [toroni.TopicStats(name="t", messages=1, bytes=3)]
+
+
+def test_positions_are_starts(bus: toroni.Bus) -> None:
+    bus.publisher("t").publish_batch([b"on", b"off"])
+    first = bus.subscribe("t", start="oldest").receive()
+    assert bus.subscribe("t", start=first.next_position).receive().text == "off"
+    with pytest.raises(toroni.Invalid, match="no message starts"):
+        bus.subscribe("t", start=3)
+    with pytest.raises(toroni.Invalid, match="latest, oldest"):
+        bus.subscribe("t", start="first")  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        bus.subscribe("t", start=1.5)  # type: ignore[arg-type]
+
+
+def test_descendants(bus: toroni.Bus) -> None:
+    subscriber = bus.subscribe("plant/boiler/*")
+    bus.publisher("plant").publish(b"no")
+    bus.publisher("plant", to_descendants=True).publish(b"stop")
+    message = subscriber.receive()
+    assert (message.topic, message.text, message.to_descendants) == ("plant", "stop", True)
+    assert not toroni.matches("plant/boiler/*", "plant") and toroni.matches("plant/boiler/*", "plant", True)
+    assert toroni.matches("plant/**", "plant/a/b") and not toroni.matches("plant/*", "plant/a/b")
+
+
+def test_each_error_has_its_class(directory: Path) -> None:
+    with pytest.raises(toroni.NotFound) as not_found:
+        toroni.Bus.open_existing("none")
+    assert isinstance(not_found.value, FileNotFoundError) and isinstance(not_found.value, toroni.Error)
+    assert str(directory / "none") in str(not_found.value)
+    toroni.Bus.create("b")
+    with pytest.raises(toroni.AlreadyExists):
+        toroni.Bus.create("b")
+    broken_ones: list[Callable[[], object]] = [
+        lambda: toroni.Bus("a/b"),
+        lambda: toroni.Bus("c", capacity=1000),
+        lambda: toroni.Bus("c", lock="none"),  # type: ignore[arg-type]
+        lambda: toroni.Bus("c", notify="multicast:nowhere"),
+        lambda: toroni.Bus("c", require=["colour"]),  # type: ignore[list-item]
+        lambda: toroni.Bus("b").publisher("a//b"),
+        lambda: toroni.Bus("b").subscribe("a/***"),
+        lambda: toroni.Bus("b").publisher("t", policy=Policy.wait(None)),
+        lambda: toroni.matches("", "t"),
+        lambda: Policy.wait(-1.0),
+        lambda: Policy.wait(float("nan")),
+    ]
+    for broken in broken_ones:
+        with pytest.raises(toroni.Invalid):
+            broken()
+    wrong_ones: list[Callable[[], object]] = [
+        lambda: toroni.Bus("c", colour=1),  # type: ignore[call-arg]
+        lambda: toroni.Bus("c", capacity="much"),  # type: ignore[arg-type]
+        lambda: toroni.Bus("c", policy="wait"),  # type: ignore[arg-type]
+        lambda: toroni.Publisher(),
+        lambda: toroni.Subscriber(),
+    ]
+    for wrong in wrong_ones:
+        with pytest.raises(TypeError):
+            wrong()
+    with pytest.raises(toroni.Error, match="capacity"):
+        toroni.Bus("b", capacity=1 << 20, require=["capacity"])
+    (directory / "file").touch()
+    with pytest.raises(toroni.Error):
+        toroni.Bus("b", directory=directory / "file")
+    # Negative, or beyond what a machine has.
+    with pytest.raises(OverflowError):
+        toroni.Bus("c", capacity=-1)
+
+
+@pytest.mark.parametrize("timeout", [-1.0, float("nan"), float("-inf")])
+def test_a_bad_time_out_is_refused_also_where_nobody_waits(bus: toroni.Bus, timeout: float) -> None:
+    publisher, subscriber = bus.publisher("t"), bus.subscribe("t")
+    calls: list[Callable[[], object]] = [
+        lambda: publisher.publish(b"x", timeout),
+        lambda: publisher.publish(bytes(1 << 20), timeout),
+        lambda: publisher.publish_batch([b"x"], timeout),
+        lambda: publisher.burst([b"x"], timeout),
+    ]
+    for call in calls:
+        with pytest.raises(toroni.Invalid, match="timeout"):
+            call()
+    assert subscriber.try_receive() is None
+    publisher.publish(b"y")
+    for receive in (subscriber.receive, subscriber.receive_many):
+        with pytest.raises(toroni.Invalid, match="timeout"):
+            receive(timeout=timeout)
+    assert subscriber.receive().payload == b"y"
+
+
+def test_errors_travel_between_processes() -> None:
+    """As those of multiprocessing's workers do."""
+    lapped = toroni.Lapped("lost some", 3, 96)
+    copy = pickle.loads(pickle.dumps(lapped))
+    assert (str(copy), copy.lost, copy.lost_bytes) == ("lost some", 3, 96)
+    long = pickle.loads(pickle.dumps(toroni.TooLong("too long", 10, 5)))
+    assert (long.length, long.limit) == (10, 5)
+
+
+def test_closed_handles_say_so(bus: toroni.Bus) -> None:
+    publisher, subscriber = bus.publisher("t"), bus.subscribe("t")
+    with bus, publisher, subscriber:
+        pass
+    assert bus.closed and publisher.closed and subscriber.closed
+    assert "closed" in repr(bus) + repr(publisher) + repr(subscriber)
+    calls: list[Callable[[], object]] = [
+        lambda: bus.publisher("t"),
+        bus.stats,
+        lambda: publisher.publish(b""),
+        lambda: publisher.burst([b""]),
+        lambda: publisher.compose(1),
+        subscriber.receive,
+        subscriber.try_receive,
+        subscriber.fileno,
+        subscriber.stats,
+        lambda: subscriber.receive_into(bytearray(1)),
+    ]
+    for call in calls:
+        with pytest.raises(toroni.Closed):
+            call()
+    assert list(subscriber) == []
+    for handle in (bus, publisher, subscriber):
+        handle.close()
+
+
+def test_a_bus_that_was_removed(bus: toroni.Bus) -> None:
+    subscriber = bus.subscribe("t")
+    for entry in sorted(bus.path.rglob("*"), reverse=True):
+        entry.rmdir() if entry.is_dir() else entry.unlink()
+    bus.path.rmdir()
+    with pytest.raises(toroni.Unlinked):
+        subscriber.receive(timeout=60)
+
+
+def test_policies_are_values() -> None:
+    assert Policy.wait() == Policy.wait(0.1) != Policy.wait(None)
+    assert len({Policy.overwrite(), Policy.overwrite(), Policy.bounded(0.1, 1), Policy.wait()}) == 3
+    assert [
+        repr(one) for one in (Policy.wait(None), Policy.wait(0.5), Policy.overwrite(), Policy.bounded(0.1, 1))
+    ] == [
+        "Policy.wait(None)",
+        "Policy.wait(0.5)",
+        "Policy.overwrite()",
+        "Policy.bounded(0.1, 1.0)",
+    ]

@@ -1,0 +1,75 @@
+"""The examples, as their users start them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from conftest import SECONDS
+
+import toroni
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def start(name: str, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, str(EXAMPLES / name), *arguments]
+    environment = {**os.environ, "PYTHONUTF8": "1"}
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8", env=environment
+    )
+
+
+def await_subscriber(bus: toroni.Bus) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not bus.stats().subscribers and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def test_three_lines_each(directory: Path) -> None:
+    subscriber = start("subscribe.py")
+    try:
+        with toroni.Bus("demo") as bus:
+            await_subscriber(bus)
+        publisher = start("publish.py")
+        assert publisher.communicate(timeout=SECONDS) == ("", "")
+        assert subscriber.stdout is not None
+        assert subscriber.stdout.readline() == "plant/boiler/temperature 351.2\n"
+        subscriber.send_signal(signal.SIGINT)
+        assert "KeyboardInterrupt" in subscriber.communicate(timeout=SECONDS)[1]
+    finally:
+        subscriber.kill()
+
+
+def test_the_dashboard_shows_what_the_daemon_publishes(directory: Path) -> None:
+    """In the words of the example `telemetry` of the library."""
+    with toroni.Bus() as bus:
+        for topic, text in [
+            ("cpu/0", "busy 100.0 % user 8.0 % system 4.0 % iowait 0.5 % steal 0.0 %"),
+            ("cpu/1", "busy 50.0 % user 8.0 % system 4.0 % iowait 0.5 % steal 0.0 %"),
+            ("memory/MemTotal", "16322232320 bytes"),
+            ("memory/MemAvailable", "8161116160 bytes"),
+            ("network/eth0/rx", "1536.0 bytes/s 2.0 packets/s"),
+            ("files/created", "a file"),
+            ("cpu/none", "nothing that it knows"),
+        ]:
+            bus.publisher(f"host/{topic}").publish(text.encode())
+        dashboard = start("dashboard.py", "--turns", "1")
+        out, err = dashboard.communicate(timeout=SECONDS)
+        assert (dashboard.returncode, err) == (0, "")
+        for part in ["█", "100.0 %", "▄", "50.0 %", "7.6 GiB of 15.2 GiB", "1.5 KiB/s", "created a file"]:
+            assert part in out
+        dashboard = start("dashboard.py")
+        try:
+            await_subscriber(bus)
+            assert dashboard.stdout is not None
+            assert dashboard.stdout.readline().startswith("bus default:")
+            dashboard.send_signal(signal.SIGINT)
+            assert dashboard.communicate(timeout=SECONDS)[1] == ""
+            assert dashboard.returncode == 0
+        finally:
+            dashboard.kill()

@@ -1,0 +1,279 @@
+"""Bytes in and out: buffers, batches, compositions, losses."""
+
+from __future__ import annotations
+
+import array
+import collections
+import mmap
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import numpy.typing
+import pytest
+
+import toroni
+from toroni import _composition
+
+
+def test_every_kind_of_buffer(bus: toroni.Bus) -> None:
+    publisher, subscriber = bus.publisher("t"), bus.subscribe("t")
+    anonymous = mmap.mmap(-1, 4096)
+    payloads: list[Any] = [
+        b"",
+        b"abc",
+        bytearray(b"abc"),
+        memoryview(b"abcdef")[2:4],
+        array.array("d", [1.0, 2.0]),
+        anonymous,
+        numpy.arange(12, dtype=numpy.float32).reshape(3, 4),
+        numpy.empty((0, 3)),
+        numpy.float64(3.0),
+    ]
+    for payload in payloads:
+        publisher.publish(payload)
+        assert subscriber.receive().payload == bytes(
+            memoryview(payload).cast("B") if len(bytes(payload)) else b""
+        )
+
+
+def test_what_is_no_buffer_in_one_piece(bus: toroni.Bus) -> None:
+    publisher = bus.publisher("t")
+    for payload in ["text", 3, None, [1, 2]]:
+        with pytest.raises(TypeError):
+            publisher.publish(payload)  # type: ignore[arg-type]
+    matrix = numpy.zeros((4, 4))
+    strided: list[Any] = [matrix[:, 1], matrix.T, memoryview(b"abcdef")[::2]]
+    for payload in strided:
+        with pytest.raises(BufferError, match="one piece"):
+            publisher.publish(payload)
+    with pytest.raises(ValueError):
+        released = memoryview(b"abc")
+        released.release()
+        publisher.publish(released)
+
+
+def test_arrays_of_any_size_come_back(bus: toroni.Bus) -> None:
+    """Large messages take another way out than small ones, which begins with the second of them."""
+    publisher, subscriber = bus.publisher("t"), bus.subscribe("t")
+    for length in [0, 1, 7, 8, 4096, 65535, 65536, 65537, 1_000_000, 3, 1_000_001, 1_000_002, 5, 6]:
+        payload = numpy.arange(length, dtype=numpy.uint32).astype(numpy.uint8)
+        publisher.publish(payload)
+        message = subscriber.receive()
+        assert numpy.array_equal(numpy.frombuffer(message.payload, numpy.uint8), payload)
+        assert len(message) == length and not numpy.frombuffer(message.payload, numpy.uint8).flags.writeable
+
+
+def test_too_long(bus: toroni.Bus) -> None:
+    publisher = bus.publisher("t")
+    most = publisher.largest_message
+    calls: list[Callable[[], object]] = [
+        lambda: publisher.publish(bytes(most + 1)),
+        lambda: publisher.try_publish(bytes(most + 1)),
+        lambda: publisher.compose(most + 1),
+        lambda: publisher.burst([b"", bytes(most + 1)]),
+    ]
+    for call in calls:
+        with pytest.raises(toroni.TooLong) as error:
+            call()
+        assert (error.value.length, error.value.limit) == (most + 1, most)
+    with pytest.raises(toroni.TooLong):
+        publisher.publish_batch([bytes(most), b""])
+    publisher.publish(bytes(most))
+
+
+def test_batches_and_bursts(bus: toroni.Bus) -> None:
+    publisher, subscriber = bus.publisher("t"), bus.subscribe("t")
+    for publish in (publisher.publish_batch, publisher.burst):
+        publish([b"a", bytearray(b"b"), numpy.frombuffer(b"c", numpy.uint8)])
+        publish((b"d",))
+        publish(bytes([number]) for number in range(3))
+        publish(numpy.arange(6, dtype=numpy.uint8).reshape(3, 2))
+        publish([])
+        publish(numpy.empty((0, 5)))
+        publish(numpy.empty((2, 0)))
+        payloads = [message.payload for message in subscriber.receive_many()]
+        assert payloads == [b"a", b"b", b"c", b"d", b"\0", b"\1", b"\2", b"\0\1", b"\2\3", b"\4\5", b"", b""]
+        for wrong in [b"abc", numpy.zeros(3)]:
+            with pytest.raises(BufferError):
+                publish(wrong)
+        with pytest.raises(TypeError):
+            publish([b"a", 1])  # type: ignore[list-item]
+        with pytest.raises(BufferError):
+            publish(numpy.zeros((4, 4))[:, :2])
+        # Nothing of those.
+        assert subscriber.try_receive() is None
+
+
+def test_receive_many_stops_at_its_limit(bus: toroni.Bus) -> None:
+    publisher, subscriber = bus.publisher("t"), bus.subscribe("t")
+    publisher.burst([bytes([number]) for number in range(10)])
+    assert [message.payload[0] for message in subscriber.receive_many(4)] == [0, 1, 2, 3]
+    assert subscriber.receive_many(0) == []
+    assert [message.payload[0] for message in subscriber.receive_many(4)] == [4, 5, 6, 7]
+    assert len(subscriber.receive_many()) == 2
+    assert subscriber.receive_many(timeout=0) == []
+    assert subscriber.receive_many(timeout=0.01) == []
+
+
+def test_receive_into(bus: toroni.Bus) -> None:
+    publisher, subscriber = bus.publisher("t"), bus.subscribe("t")
+    numbers = numpy.arange(1000, dtype=numpy.int64)
+    target = numpy.zeros(1001, dtype=numpy.int64)
+    publisher.publish(numbers)
+    received = subscriber.receive_into(target)
+    assert type(received) is toroni.Received
+    assert (len(received), received.topic, received.sequence, received.position) == (8000, "t", 0, 0)
+    assert numpy.array_equal(target[:1000], numbers) and target[1000] == 0
+    assert subscriber.receive_into(target, timeout=0) is None
+    unfit: list[Any] = [b"abc", memoryview(b"abc"), numpy.zeros((4, 4))[:, 1]]
+    for wrong in unfit:
+        with pytest.raises(BufferError):
+            subscriber.receive_into(wrong)
+
+
+def test_a_buffer_that_is_too_small_loses_no_message(bus: toroni.Bus) -> None:
+    publisher, subscriber = bus.publisher("t"), bus.subscribe("t")
+    publisher.burst([b"first", b"second", b"third"])
+    for room in (0, 4):
+        with pytest.raises(toroni.TooLong) as error:
+            subscriber.receive_into(bytearray(room))
+        assert (error.value.length, error.value.limit) == (5, room)
+    target = bytearray(100)
+    assert subscriber.position == 0
+    received = subscriber.receive_into(target)
+    assert received.sequence == 0 and target[: len(received)] == b"first"
+    with pytest.raises(toroni.TooLong):
+        subscriber.receive_into(bytearray(3))
+    assert subscriber.receive().text == "second"
+    with pytest.raises(toroni.TooLong):
+        subscriber.receive_into(bytearray(3))
+    assert [message.text for message in subscriber.receive_many()] == ["third"]
+    assert subscriber.stats() == toroni.SubscriberStats(received=3, lost_messages=0, lapses=0)
+
+
+def test_a_composition_is_published_at_its_end(bus: toroni.Bus) -> None:
+    publisher, subscriber = bus.publisher("t"), bus.subscribe("t")
+    with publisher.compose(4) as view:
+        assert len(view) == 4 and not view.readonly
+        view[:] = b"abcd"
+        assert subscriber.try_receive() is None
+    assert subscriber.receive().payload == b"abcd"
+    view[:] = b"late"
+    with pytest.raises(ZeroDivisionError), publisher.compose(4) as view:
+        view[:] = b"efgh"
+        raise ZeroDivisionError
+    assert subscriber.try_receive() is None
+    with publisher.compose(0):
+        pass
+    assert subscriber.receive().payload == b""
+    composition = publisher.compose(1)
+    with composition, pytest.raises(RuntimeError):
+        composition.__enter__()
+
+
+@pytest.mark.parametrize("count", [100, 100_000])
+def test_a_composition_that_is_kept_changes_no_message(bus: toroni.Bus, count: int) -> None:
+    """An array of numpy counts on the memory, without telling the memoryview that it came from."""
+    publisher, subscriber = bus.publisher("t"), bus.subscribe("t")
+    kept: list[numpy.typing.NDArray[numpy.float64]] = []
+    for number in range(7):
+        with publisher.compose(count * 8) as view:
+            array = numpy.frombuffer(view, numpy.float64)
+            array[:] = number
+            for one in kept:
+                one[:] = -1
+        array[:] = -2
+        if number % 3 == 0:
+            kept.append(array)
+        message = subscriber.receive()
+        assert set(numpy.frombuffer(message.payload, numpy.float64)) == {float(number)}
+    assert [set(one) for one in kept] == [{-1.0}, {-1.0}, {-2.0}]
+
+
+def test_the_memory_of_compositions_is_used_again(bus: toroni.Bus) -> None:
+    publisher = bus.publisher("t")
+    places = set()
+    for _ in range(10):
+        with publisher.compose(1 << 20) as view:
+            places.add(numpy.frombuffer(view, numpy.uint8).ctypes.data)
+    assert len(places) <= 4
+
+
+def test_threads_share_the_memory_of_compositions(bus: toroni.Bus) -> None:
+    """Another thread takes what is left of it, between the look at how much there is and the next step."""
+
+    class Taken(collections.deque[bytearray]):
+        def __len__(self) -> int:
+            length = super().__len__()
+            self.clear()
+            return length
+
+    publisher, subscriber = bus.publisher("t"), bus.subscribe("t")
+    _composition._memory[publisher] = Taken([bytearray(100_000)] * 2, maxlen=2)
+    with publisher.compose(100_000) as view:
+        view[:] = b"x" * 100_000
+    assert subscriber.receive().payload == b"x" * 100_000
+
+
+def test_losses_are_counted_at_their_place(hasty: toroni.Bus) -> None:
+    publisher = hasty.publisher("t")
+    for receive in ("receive", "receive_many", "receive_into", "iterate"):
+        subscriber = hasty.subscribe("t")
+        first = hasty.stats().sequence
+        for number in range(500):
+            publisher.publish(number.to_bytes(2, "little") + bytes(998))
+        numbers: list[int] = []
+        lost, lapses = 0, 0
+        buffer = bytearray(1000)
+        while True:
+            try:
+                if receive == "receive_many":
+                    some = subscriber.receive_many(7, timeout=0)
+                    numbers += [message.sequence - first for message in some]
+                    if not some:
+                        break
+                elif receive == "receive_into":
+                    received = subscriber.receive_into(buffer, timeout=0)
+                    if received is None:
+                        break
+                    assert int.from_bytes(buffer[:2], "little") == received.sequence - first
+                    numbers.append(received.sequence - first)
+                elif receive == "iterate":
+                    numbers.append(next(subscriber).sequence - first)
+                    if numbers[-1] == 499:
+                        break
+                else:
+                    message = subscriber.receive(timeout=0)
+                    if message is None:
+                        break
+                    numbers.append(message.sequence - first)
+            except toroni.Lapped as lapped:
+                assert lapped.lost > 0 and lapped.lost_bytes == lapped.lost * 1008
+                lost += lapped.lost
+                lapses += 1
+        assert numbers == list(range(500 - len(numbers), 500)) and lost == 500 - len(numbers) > 0
+        assert subscriber.stats() == toroni.SubscriberStats(len(numbers), lost, lapses)
+        subscriber.close()
+
+
+def test_a_loss_behind_messages_comes_behind_them(hasty: toroni.Bus) -> None:
+    """receive_many returns what it has, and the next call tells of the loss; both ways of copying."""
+    for length in (100, 10_000):
+        publisher, subscriber = hasty.publisher("t"), hasty.subscribe("t")
+        publisher.burst([bytes(length)] * 3)
+        assert len(subscriber.receive_many(1)) == 1
+        publisher.burst([bytes(length)] * (4 * 65536 // length))
+        got, lost = 1, 0
+        while True:
+            try:
+                some = subscriber.receive_many(timeout=0)
+            except toroni.Lapped as lapped:
+                lost += lapped.lost
+                continue
+            if not some:
+                break
+            got += len(some)
+        assert lost > 0 and got + lost == 3 + 4 * 65536 // length
+        assert subscriber.stats().received == got and subscriber.stats().lost_messages == lost
+        subscriber.close()

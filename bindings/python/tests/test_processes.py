@@ -1,0 +1,369 @@
+"""Other processes: killed, interrupted, forked, worked with."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy
+import numpy.typing
+import pytest
+from conftest import SECONDS
+
+import toroni
+
+
+def start(program: str, *arguments: str) -> subprocess.Popen[str]:
+    """A Python of its own that runs a program."""
+    return subprocess.Popen(
+        [sys.executable, "-c", program, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def line(child: subprocess.Popen[str]) -> str:
+    assert child.stdout is not None
+    return child.stdout.readline().strip()
+
+
+ENDLESS = """
+import sys, toroni
+publisher = toroni.Bus("test").publisher("t")
+number = 0
+print("ready", flush=True)
+while True:
+    payload = number.to_bytes(8, "little") * 50
+    if number % 3 == 0:
+        publisher.publish(payload)
+    elif number % 3 == 1:
+        publisher.publish_batch([payload])
+    else:
+        with publisher.compose(len(payload)) as view:
+            view[:] = payload
+    number += 1
+"""
+
+
+def test_a_publisher_that_is_killed_harms_nobody(bus: toroni.Bus) -> None:
+    subscriber = bus.subscribe("t")
+    publisher = bus.publisher("t")
+    for count in (1, 10, 300, 3000):
+        child = start(ENDLESS)
+        try:
+            for number in range(count):
+                payload = subscriber.receive(timeout=SECONDS)
+                assert payload is not None
+                assert payload.payload == number.to_bytes(8, "little") * 50
+        finally:
+            child.kill()
+            child.communicate()
+        following = count
+        while (message := subscriber.receive(timeout=0.05)) is not None:
+            assert message.payload == following.to_bytes(8, "little") * 50
+            following += 1
+        publisher.publish(b"alive", timeout=SECONDS)
+        message = subscriber.receive(timeout=SECONDS)
+        assert message is not None
+        assert message.payload == b"alive"
+
+
+# It overwrites the ring several times over, then waits for the subscriber, who may be the slower one: what
+# is left is received, and while the last of it is being copied the next rush begins.
+OVERWRITING = """
+import sys, time, toroni, numpy
+publisher = toroni.Bus("over").publisher("t")
+payload = numpy.zeros(int(sys.argv[1]), numpy.uint64)
+rush = 4 * (1 << 19) // payload.nbytes
+number = 0
+print("ready", flush=True)
+while True:
+    for _ in range(rush):
+        payload[:] = number
+        publisher.publish(payload)
+        number += 1
+    time.sleep(0.0005 * (number // rush % 3))
+"""
+
+
+@pytest.mark.parametrize("way", ["receive", "receive_into", "receive_many"])
+@pytest.mark.parametrize("words", [100, 20_000])
+def test_no_message_is_torn_and_no_loss_is_silent(directory: Path, way: str, words: int) -> None:
+    """The publisher waits for nobody, and overwrites what is being copied."""
+    with toroni.Bus("over", capacity=1 << 19, policy=toroni.Policy.overwrite()) as bus:
+        subscriber = bus.subscribe("t")
+        child = start(OVERWRITING, str(words))
+        received, lost, lapses, following = 0, 0, 0, 0
+        target = numpy.empty(words, numpy.uint64)
+        try:
+            assert line(child) == "ready"
+            until = time.monotonic() + SECONDS
+            while (lapses < 30 or received < 30) and time.monotonic() < until:
+                messages: list[tuple[int, numpy.typing.NDArray[numpy.uint64]]]
+                try:
+                    if way == "receive_into":
+                        messages = [(subscriber.receive_into(target).sequence, target)]
+                    else:
+                        some = [subscriber.receive()] if way == "receive" else subscriber.receive_many()
+                        messages = [
+                            (one.sequence, numpy.frombuffer(one.payload, numpy.uint64)) for one in some
+                        ]
+                except toroni.Lapped as lapped:
+                    lost += lapped.lost
+                    lapses += 1
+                    following += lapped.lost
+                    # Falls behind again, now and then while it copies.
+                    time.sleep(0.0005 * (lapses % 5))
+                    continue
+                for sequence, payload in messages:
+                    assert sequence == following
+                    assert payload.size == words
+                    assert payload.min() == payload.max() == sequence
+                    following += 1
+                    received += 1
+        finally:
+            child.kill()
+            child.communicate()
+        assert lapses >= 30
+        assert received >= 30
+        # A loss may be kept behind the last messages that were returned.
+        while True:
+            try:
+                rest = subscriber.receive_many(timeout=0)
+            except toroni.Lapped as lapped:
+                lost += lapped.lost
+                lapses += 1
+            else:
+                received += len(rest)
+                if not rest:
+                    break
+        stats = subscriber.stats()
+        assert (stats.lost_messages, stats.lapses) == (lost, lapses)
+        assert stats.received == received
+
+
+def test_a_subscriber_that_is_killed_stops_no_publisher(small: toroni.Bus) -> None:
+    child = start(
+        'import toroni, time; s = toroni.Bus("small").subscribe("t"); print("r", flush=True); time.sleep(600)'
+    )
+    try:
+        assert line(child) == "r"
+        publisher = small.publisher("t")
+        with pytest.raises(toroni.Timeout):
+            for _ in range(100):
+                publisher.publish(bytes(1000), timeout=0.05)
+    finally:
+        child.kill()
+        child.communicate()
+    for _ in range(100):
+        publisher.publish(bytes(1000), timeout=SECONDS)
+
+
+INTERRUPTED = """
+import sys, toroni
+mode = sys.argv[1]
+bus = toroni.Bus("small")
+publisher, subscriber = bus.publisher("t"), bus.subscribe("u", gating=False)
+print("ready", flush=True)
+try:
+    if mode == "receive":
+        subscriber.receive()
+    elif mode == "receive spinning":
+        bus.subscribe("u", wait="spin").receive()
+    elif mode == "receive many":
+        subscriber.receive_many()
+    elif mode == "receive into":
+        subscriber.receive_into(bytearray(10))
+    elif mode == "receive iterating":
+        for message in subscriber: pass
+    elif mode == "publish":
+        while True: publisher.publish(bytes(1000))
+    elif mode == "batch":
+        while True: publisher.publish_batch([bytes(1000)] * 3)
+    elif mode == "burst":
+        publisher.burst([bytes(1000)] * 1000)
+except KeyboardInterrupt as interrupt:
+    print("interrupted", getattr(interrupt, "published", None), flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    "mode",
+    [
+        "receive",
+        "receive spinning",
+        "receive many",
+        "receive into",
+        "receive iterating",
+        "publish",
+        "batch",
+        "burst",
+    ],
+)
+def test_ctrl_c_ends_every_wait(small: toroni.Bus, mode: str) -> None:
+    """The subscriber that nobody serves is this process's: a thread does not wait for itself."""
+    watched = small.subscribe("t")
+    child = start(INTERRUPTED, mode)
+    try:
+        assert line(child) == "ready"
+        if not mode.startswith("receive"):
+            # It waits as soon as the ring is full.
+            deadline = time.monotonic() + SECONDS
+            while watched.lag_bytes < 60_000 and time.monotonic() < deadline:
+                time.sleep(0.01)
+        time.sleep(0.2)
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=SECONDS)
+    finally:
+        child.kill()
+    assert out.startswith("interrupted"), err
+    if mode == "burst":
+        assert int(out.split()[1]) == len(watched.receive_many()) > 50
+
+
+def test_a_handler_of_a_signal_runs_during_a_wait(bus: toroni.Bus) -> None:
+    """And may use the bus, even the very subscriber that waits."""
+    publisher, subscriber = bus.publisher("t"), bus.subscribe("t")
+    seen = []
+
+    def handle(number: int, frame: object) -> None:
+        seen.append(subscriber.try_receive())
+        publisher.publish(b"from the handler")
+
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        message = subscriber.receive(timeout=SECONDS)
+        assert message is not None
+        assert message.text == "from the handler"
+        assert seen == [None]
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_handles_do_not_work_in_the_child_of_a_fork(bus: toroni.Bus) -> None:
+    publisher, subscriber = bus.publisher("t"), bus.subscribe("t")
+    publisher.publish(b"before")
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            for call in (
+                lambda: publisher.publish(b""),
+                lambda: publisher.burst([b""]),
+                subscriber.receive,
+                subscriber.receive_many,
+                lambda: subscriber.receive_into(bytearray(10)),
+                lambda: bus.publisher("t"),
+                bus.stats,
+            ):
+                try:
+                    call()
+                except toroni.Forked:
+                    continue
+                os._exit(2)
+            subscriber.close()
+            publisher.close()
+            with toroni.Bus("test") as own:
+                own.publisher("t").publish(b"from the child")
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert [subscriber.receive().text, subscriber.receive().text] == ["before", "from the child"]
+
+
+def test_a_child_of_a_fork_waits_for_no_thread_of_its_parent(bus: toroni.Bus) -> None:
+    """Whichever step a thread of the parent is at with the subscriber when the process forks."""
+    subscriber = bus.subscribe("t")
+    ended = threading.Event()
+
+    def use() -> None:
+        while not ended.is_set():
+            subscriber.receive(timeout=0.00002)
+
+    threads = [threading.Thread(target=use, daemon=True) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    codes = []
+    try:
+        for _ in range(300):
+            child = os.fork()
+            if child == 0:
+                # Nothing of Python survives this but the exit code.
+                signal.alarm(int(SECONDS))
+                code = 1
+                try:
+                    subscriber.closed  # noqa: B018
+                    try:
+                        subscriber.try_receive()
+                    except toroni.Forked:
+                        code = 0
+                    subscriber.close()
+                    if not subscriber.closed:
+                        code = 2
+                finally:
+                    os._exit(code)
+            codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+            if codes[-1] != 0:
+                break
+    finally:
+        ended.set()
+    for thread in threads:
+        thread.join(SECONDS)
+    assert codes == [0] * 300
+
+
+def worker(number: int) -> int:
+    """Of a pool."""
+    with toroni.Bus("test") as bus:
+        bus.publisher(f"worker/{number}").publish(number.to_bytes(4, "little"))
+    return number
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_workers_of_multiprocessing(bus: toroni.Bus, method: str) -> None:
+    subscriber = bus.subscribe("worker/*")
+    with multiprocessing.get_context(method).Pool(2) as pool:
+        assert pool.map(worker, range(20)) == list(range(20))
+    messages = subscriber.receive_many()
+    assert sorted(int.from_bytes(message.payload, "little") for message in messages) == list(range(20))
+    assert [message.sequence for message in messages] == list(range(20))
+
+
+def test_the_programs_of_the_test_across_languages_understand_each_other(bus: toroni.Bus) -> None:
+    folder = Path(__file__).parent.parent / "conformance"
+    expected = None
+    for receiving in ("receive", "timeout", "in-place", "descriptor"):
+        for publishing in ("one", "try", "batch", "burst", "in-place"):
+            first = bus.stats().sequence
+            command = [sys.executable, folder / "subscribe.py", "test", "t/**", "40", receiving]
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+            subscriber = subprocess.Popen(command, text=True, **pipes)  # type: ignore[call-overload]
+            command = [sys.executable, folder / "publish.py", "test", "t/p", "7", "40", "90", publishing]
+            publisher = subprocess.Popen(command, text=True, **pipes)  # type: ignore[call-overload]
+            try:
+                assert [line(subscriber), line(publisher)] == ["ready", "ready"]
+                subscriber.stdin.write("\n")
+                subscriber.stdin.flush()
+                said = publisher.communicate("\n", timeout=SECONDS)
+                received = subscriber.communicate(timeout=SECONDS)
+            finally:
+                publisher.kill()
+                subscriber.kill()
+            assert said == ("published\t40\n", "")
+            lines = [one.split("\t") for one in received[0].splitlines()]
+            assert lines[-1] == ["done", "40", "0", "0"], received[1]
+            assert [one[:3] for one in lines[:-1]] == [["message", str(first + n), "t/p"] for n in range(40)]
+            assert [int(one[3]) for one in lines[:-1]] == [16 + n * 37 % 75 for n in range(40)]
+            hashes = [one[4] for one in lines[:-1]]
+            expected = expected or hashes
+            assert hashes == expected
