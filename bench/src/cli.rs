@@ -72,7 +72,7 @@ pub(crate) struct Peers {
 
 #[derive(Args)]
 pub(crate) struct Proactor {
-    /// Take a minute: shorter runs, once each
+    /// Take some seconds, once the peers are built: shorter runs, once each, of five rows
     #[arg(long, conflicts_with = "full")]
     pub(crate) quick: bool,
     /// Runs as long as the proactor paper's
@@ -81,6 +81,12 @@ pub(crate) struct Proactor {
     /// Rows of the paper's table, counted from 1 [default: all 12; five with --quick]
     #[arg(long = "rows", value_name = "N,…", value_delimiter = ',')]
     pub(crate) rows: Vec<usize>,
+    /// Columns, by the names above the table [default: all]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    pub(crate) columns: Vec<String>,
+    /// Milliseconds of a run [default: 300; 100 with --quick, 1 to 5 s as in the paper with --full]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=3_600_000))]
+    pub(crate) milliseconds: Option<u32>,
     /// Runs of each cell [default: 3; 1 with --quick, 5 with --full]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) repetitions: Option<u32>,

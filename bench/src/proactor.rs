@@ -21,19 +21,22 @@ pub(crate) fn run(options: &Proactor) -> Result<Report, Failure> {
     let path = std::env::current_exe().map_err(Failure::of("find this program"))?;
     let own = Program { path, arguments: vec!["child".to_owned()] };
     let mut columns = sessions::own_columns(&own);
-    columns.extend(PEERS.map(|name| {
-        eprintln!("building {name}, which may take minutes the first time");
-        let built = foreign::build(&options.peers_directory, name);
-        Column {
-            name: name.to_owned(),
-            kind: Kind::Peer,
-            program: built
-                .map(|path| Program { path, arguments: Vec::new() })
-                .map_err(|Missing(reason)| reason),
-        }
+    columns.extend(PEERS.map(|name| Column {
+        name: name.to_owned(),
+        kind: Kind::Peer,
+        program: peer(options, name),
     }));
     let launch = Launch::new(own, Toroni::NAME, &Nobody);
     sessions::run(&launch, &measured(options), &columns)
+}
+
+fn peer(options: &Proactor, name: &str) -> Result<Program, String> {
+    if !options.columns.is_empty() && options.columns.iter().all(|wanted| wanted != name) {
+        return Err("it was not asked for".to_owned());
+    }
+    eprintln!("building {name}, which may take minutes the first time");
+    let path = foreign::build(&options.peers_directory, name).map_err(|Missing(reason)| reason)?;
+    Ok(Program { path, arguments: Vec::new() })
 }
 
 fn measured(options: &Proactor) -> Options {
@@ -42,6 +45,8 @@ fn measured(options: &Proactor) -> Options {
         (_, true) => Effort::Full,
         _ => Effort::Usual,
     });
+    measured.columns.clone_from(&options.columns);
+    measured.milliseconds = options.milliseconds.or(measured.milliseconds);
     if !options.rows.is_empty() {
         measured.rows.clone_from(&options.rows);
     }

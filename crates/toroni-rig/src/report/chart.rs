@@ -73,8 +73,12 @@ const HEIGHT: u32 = 460;
 const TITLE: u32 = 44;
 /// Width of the names beside a chart.
 const LEGEND: u32 = 170;
-/// Told apart by people who do not see all colours: Okabe and Ito's.
-const COLOURS: [RGBColor; 8] = [
+/// Below a chart, for names that stand in a row.
+const NAMES: u32 = 46;
+/// Pixels of a letter of such a name.
+const LETTER: u32 = 6;
+/// Told apart by people who do not see all colours: Okabe and Ito's; then some that differ in lightness, too.
+const COLOURS: [RGBColor; 12] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),
@@ -83,6 +87,10 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(230, 159, 0),
     RGBColor(0, 0, 0),
     RGBColor(150, 150, 150),
+    RGBColor(94, 60, 153),
+    RGBColor(240, 228, 66),
+    RGBColor(127, 59, 8),
+    RGBColor(0, 68, 27),
 ];
 
 pub(super) fn draw(title: &str, charts: &[Chart]) -> Result<String, Failure> {
@@ -92,17 +100,19 @@ pub(super) fn draw(title: &str, charts: &[Chart]) -> Result<String, Failure> {
     }
     let mut picture = String::new();
     {
-        let rows = u32::try_from(charts.len()).unwrap_or(1);
-        let area = SVGBackend::with_string(&mut picture, (WIDTH, TITLE + rows * HEIGHT))
-            .into_drawing_area();
+        let height: u32 = charts.iter().map(Drawn::height).sum();
+        let area =
+            SVGBackend::with_string(&mut picture, (WIDTH, TITLE + height)).into_drawing_area();
         area.fill(&WHITE).map_err(failed)?;
-        let (head, body) = area.split_vertically(TITLE);
+        let (head, mut body) = area.split_vertically(TITLE);
         let style = ("sans-serif", 22).into_text_style(&head);
         let style = style.pos(Pos::new(HPos::Center, VPos::Center));
         let middle = (i32::try_from(WIDTH / 2).unwrap_or(0), i32::try_from(TITLE / 2).unwrap_or(0));
         head.draw_text(title, &style, middle).map_err(failed)?;
-        for (chart, area) in charts.iter().zip(body.split_evenly((charts.len(), 1))) {
+        for chart in &charts {
+            let (area, below) = body.split_vertically(chart.height());
             chart.draw(&area)?;
+            body = below;
         }
         area.present().map_err(failed)?;
     }
@@ -133,22 +143,44 @@ impl<'a> Drawn<'a> {
         Some(Self { chart, x, y })
     }
 
+    fn height(&self) -> u32 {
+        HEIGHT - NAMES + self.names_height()
+    }
+
+    fn legend(&self) -> u32 {
+        if self.chart.series.len() > 1 { LEGEND } else { 0 }
+    }
+
+    /// Whether the names below the chart would run into each other, and are turned.
+    fn turns_names(&self) -> bool {
+        let names = &self.chart.categories;
+        longest(names) * LETTER * u32::try_from(names.len()).unwrap_or(1) > WIDTH - self.legend()
+    }
+
+    fn names_height(&self) -> u32 {
+        if self.turns_names() { NAMES + longest(&self.chart.categories) * LETTER } else { NAMES }
+    }
+
     fn draw(&self, area: &Area<'_>) -> Result<(), Failure> {
         let chart = self.chart;
-        let legend = if chart.series.len() > 1 { LEGEND } else { 0 };
+        let legend = self.legend();
         let (body, side) = area.split_horizontally(WIDTH - legend);
         let mut context = ChartBuilder::on(&body)
             .caption(&chart.title, ("sans-serif", 17))
             .margin(14)
-            .x_label_area_size(46)
+            .x_label_area_size(self.names_height())
             .y_label_area_size(84)
             .build_cartesian_2d(self.x.clone(), self.y.clone())
             .map_err(failed)?;
+        let turned = self.turns_names();
+        // Those of plotters are centred where they stand, turned or not.
+        let name = |x: &f64| if turned { String::new() } else { self.x.format_ext(x) };
         context
             .configure_mesh()
             .x_desc(&chart.x_label)
             .y_desc(&chart.y_label)
             .label_style(("sans-serif", 13))
+            .x_label_formatter(&name)
             .axis_desc_style(("sans-serif", 14))
             .light_line_style(WHITE)
             .bold_line_style(BLACK.mix(0.12))
@@ -174,6 +206,12 @@ impl<'a> Drawn<'a> {
             } else {
                 let bars = points.into_iter().map(|point| self.bar(number, point, colour));
                 context.draw_series(bars).map_err(failed)?;
+            }
+        }
+        if turned {
+            for (mark, name) in self.x.marks.iter().zip(&self.x.names) {
+                let below = context.backend_coord(&(*mark, self.y.low));
+                draw_upright(&body, name, below)?;
             }
         }
         if legend > 0 { self.draw_legend(&side) } else { Ok(()) }
@@ -212,6 +250,20 @@ impl<'a> Drawn<'a> {
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+
+/// From this pixel of the picture downwards.
+fn draw_upright(area: &Area<'_>, text: &str, (x, y): (i32, i32)) -> Result<(), Failure> {
+    let font = ("sans-serif", 13).into_font().transform(FontTransform::Rotate90);
+    let style = font.into_text_style(area).pos(Pos::new(HPos::Left, VPos::Center));
+    let (left, top) = area.get_base_pixel();
+    area.draw_text(text, &style, (x - left, y - top + 10)).map_err(failed)
+}
+
+/// In letters.
+fn longest(names: &[String]) -> u32 {
+    let letters = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    u32::try_from(letters).unwrap_or(u32::MAX)
+}
 
 fn colour(number: usize, series: &Series) -> RGBColor {
     COLOURS[series.like.unwrap_or(number) % COLOURS.len()]
@@ -400,6 +452,26 @@ mod tests {
         chart.categories = vec!["toroni".to_owned(), "tcp".to_owned()];
         chart.series = vec![Series::line("rate", vec![(0.0, 5.0), (1.0, 2.0)])];
         assert!(draw("", &[chart]).unwrap().contains("tcp"));
+    }
+
+    /// Names that would run into each other stand upright, and the picture is higher by their length.
+    #[test]
+    fn long_names_are_turned() {
+        let named = |names: &[&str]| {
+            let categories: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            let points = (0_u32..).take(names.len()).map(|x| (f64::from(x), 1.0)).collect();
+            let series = vec![Series::line("one", points)];
+            Chart { categories, series, ..example().charts.remove(0) }
+        };
+        let short = draw("short", &[named(&["a", "b"])]).unwrap();
+        assert!(!short.contains("rotate(90"));
+        let long = draw("long", &[named(&["a name that is longer than its place"; 8])]).unwrap();
+        assert_eq!(long.matches("rotate(90").count(), 8);
+        let height = |picture: &str| -> u32 {
+            let from = picture.find("height=\"").unwrap() + 8;
+            picture[from..].split('"').next().unwrap().parse().unwrap()
+        };
+        assert_eq!(height(&long), height(&short) + 36 * LETTER);
     }
 
     #[test]

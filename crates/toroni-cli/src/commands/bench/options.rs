@@ -17,7 +17,7 @@ use toroni_rig::workload::{Effort, latency, stress, throughput};
   toroni bench throughput --plot throughput.svg
   toroni bench throughput --json | jq -c 'select(.kind == \"goal\" and .met == false)'
 
-Each writer, reader and bus host is a process of its own. The bus is the benchmark's own, below \
+Each writer, reader and bus host is a process of its own, but for `proactor`, whose sessions share one. The bus is the benchmark's own, below \
 /dev/shm (or --dir), and is removed at the end. Only ratios of what was measured in one run, on a \
 machine that does nothing else, can be compared.")]
 pub(crate) struct Bench {

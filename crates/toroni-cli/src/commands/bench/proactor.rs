@@ -17,6 +17,9 @@ pub(crate) struct Proactor {
     /// Rows of the paper's table, counted from 1 [default: all 12; five with --quick]
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     pub(crate) rows: Vec<usize>,
+    /// Columns, by the names above the table [default: all]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    pub(crate) columns: Vec<String>,
     /// Milliseconds of a run [default: 300; 100 with --quick, 1 to 5 s as in the paper with --full]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=3_600_000))]
     pub(crate) milliseconds: Option<u32>,
@@ -28,6 +31,7 @@ impl Proactor {
         let mut options = Options::of(self.shared.effort());
         options.repetitions = self.shared.repetitions.unwrap_or(options.repetitions);
         options.milliseconds = self.milliseconds.or(options.milliseconds);
+        options.columns.clone_from(&self.columns);
         if !self.rows.is_empty() {
             options.rows.clone_from(&self.rows);
         }

@@ -174,12 +174,6 @@ fn is_part_of_block(bytes: &[u8], at: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::sessions::Delay;
-
-    fn plan(block_bytes: usize, window_bytes: u64) -> Plan {
-        let (delay, delay_us, milliseconds) = (Delay::Spin, 0, 1);
-        Plan { sessions: 1, threads: 1, block_bytes, window_bytes, delay, delay_us, milliseconds }
-    }
 
     fn write(range: Range<usize>) -> Wanted {
         Wanted { write: Some(range), read: false }
@@ -191,7 +185,7 @@ mod tests {
 
     #[test]
     fn without_a_window_a_client_writes_reads_and_writes() {
-        let mut client = End::new(Part::Client, &plan(8, 0));
+        let mut client = End::new(Part::Client, &Plan::short(1, 1, 8, 0));
         let bytes = block(8);
         assert_eq!(client.begin(), write(0..8));
         assert_eq!(client.written(5), write(5..8));
@@ -202,7 +196,7 @@ mod tests {
 
     #[test]
     fn with_a_window_a_read_is_always_under_way_and_restarts_a_stalled_writer() {
-        let mut client = End::new(Part::Client, &plan(8, 16));
+        let mut client = End::new(Part::Client, &Plan::short(1, 1, 8, 16));
         let bytes = block(8);
         assert_eq!(client.begin(), Wanted { read: true, write: Some(0..8) });
         assert_eq!(client.written(8), write(0..8));
@@ -217,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_server_writes_back_what_it_reads() {
-        let mut server = End::new(Part::Server, &plan(8, 16));
+        let mut server = End::new(Part::Server, &Plan::short(1, 1, 8, 16));
         let bytes = block(8);
         assert_eq!(server.begin(), read());
         assert_eq!(server.read(&bytes[..5]).unwrap(), write(0..5));
@@ -228,7 +222,7 @@ mod tests {
 
     #[test]
     fn other_bytes_and_an_end_are_failures() {
-        let mut server = End::new(Part::Server, &plan(8, 0));
+        let mut server = End::new(Part::Server, &Plan::short(1, 1, 8, 0));
         assert!(server.read(&[]).is_err());
         assert!(server.read(&block(8)[1..]).is_err());
         let mut wrong = block(8);

@@ -1,11 +1,14 @@
 //! The columns of the proactor: one for each engine, and `auto`, which takes what the proactor chooses.
+//!
+//! None is of `posix`, which does files only: the C library does one operation of a descriptor at a time, so a
+//! read that waits would hold up every write of the session.
 
 use super::connections::Connection;
 use super::end::{End, Part, Wanted, block};
 use super::ledger::Ledger;
-use super::{Kind, Plan};
+use super::{Kind, Plan, lock};
 use crate::Failure;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use toroni_proactor::{
     BufResult, Config, OperationError, Proactor, ProcessorConfig, ProcessorType, ProviderType,
@@ -166,15 +169,9 @@ impl Session {
     }
 }
 
-/// A handler that panicked has failed the run already.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::sessions::Delay;
     use crate::workload::sessions::connections::connect;
 
     #[test]
@@ -186,15 +183,7 @@ mod tests {
                 continue;
             }
             for (sessions, threads, window_bytes) in [(1, 1, 0), (5, 3, 0), (5, 3, 8192)] {
-                let plan = Plan {
-                    sessions,
-                    threads,
-                    block_bytes: 4096,
-                    window_bytes,
-                    delay: Delay::Spin,
-                    delay_us: 0,
-                    milliseconds: 60,
-                };
+                let plan = Plan::short(sessions, threads, 4096, window_bytes);
                 let connections = connect(&plan).unwrap();
                 let ledger = Arc::new(Ledger::begin(&plan));
                 run(&config, &plan, connections, &ledger).unwrap();

@@ -24,6 +24,7 @@ use crate::family::{self, Begin, Launch, Program};
 use crate::report::Report;
 use perform::{Moved, REACTOR};
 use serde::{Deserialize, Serialize};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use toroni_proactor::Proactor;
 
 /// One run.
@@ -88,6 +89,8 @@ const ROWS: [Row; 12] = [
 pub struct Options {
     /// Which rows of the paper's table, counted from 1.
     pub rows: Vec<usize>,
+    /// Which columns, by their names; none for all.
+    pub columns: Vec<String>,
     /// Milliseconds of a run; `None` for what the paper's rows took, 1 to 5 s.
     pub milliseconds: Option<u32>,
     /// How often each row is measured with each column, in turn.
@@ -99,13 +102,30 @@ impl Options {
     #[must_use]
     pub fn of(effort: Effort) -> Self {
         let rows = (1..=ROWS.len()).collect();
+        let columns = Vec::new();
         match effort {
             Effort::Quick => {
-                Self { rows: vec![1, 3, 7, 8, 10], milliseconds: Some(100), repetitions: 1 }
+                let rows = vec![1, 3, 7, 8, 10];
+                Self { rows, columns, milliseconds: Some(100), repetitions: 1 }
             }
-            Effort::Usual => Self { rows, milliseconds: Some(300), repetitions: 3 },
-            Effort::Full => Self { rows, milliseconds: None, repetitions: 5 },
+            Effort::Usual => Self { rows, columns, milliseconds: Some(300), repetitions: 3 },
+            Effort::Full => Self { rows, columns, milliseconds: None, repetitions: 5 },
         }
+    }
+
+    /// Those that are asked for.
+    fn chosen(&self, columns: &[Column]) -> Result<Vec<Column>, Failure> {
+        if let Some(unknown) =
+            self.columns.iter().find(|name| columns.iter().all(|column| column.name != **name))
+        {
+            let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+            return Err(Failure::new(format!(
+                "there is no column {unknown:?}: take some of {}",
+                names.join(", ")
+            )));
+        }
+        let is_chosen = |name| self.columns.is_empty() || self.columns.contains(name);
+        Ok(columns.iter().filter(|column| is_chosen(&column.name)).cloned().collect())
     }
 
     /// The plans of the rows, each with what the paper measured; a row with a delay is two.
@@ -206,9 +226,10 @@ pub fn own_columns(program: &Program) -> Vec<Column> {
 /// Measures all columns in all rows, in turn.
 ///
 /// # Errors
-/// If a run fails, or other bytes arrive than were sent.
+/// If there is no such row or column, a run fails, or other bytes arrive than were sent.
 pub fn run(launch: &Launch<'_>, options: &Options, columns: &[Column]) -> Result<Report, Failure> {
     let plans = options.plans()?;
+    let columns = &options.chosen(columns)?[..];
     let rates = measure(launch, options, &plans, columns)?;
     let mut report = Report {
         name: "proactor".to_owned(),
@@ -278,4 +299,18 @@ fn run_once(launch: &Launch<'_>, column: &str, plan: &Plan) -> Result<u64, Failu
         })?;
     let moved = outcome.senders.first();
     moved.map(|moved| moved.bytes).ok_or_else(|| Failure::new(format!("{column} says nothing")))
+}
+
+/// Whoever panicked with the lock has failed the run already.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+impl Plan {
+    /// For a moment, without a delay.
+    fn short(sessions: u16, threads: u16, block_bytes: usize, window_bytes: u64) -> Self {
+        let (delay, delay_us, milliseconds) = (Delay::Spin, 0, 60);
+        Self { sessions, threads, block_bytes, window_bytes, delay, delay_us, milliseconds }
+    }
 }

@@ -3,10 +3,10 @@
 //! handler, and resumes the handle. Handlers try to write before they ask to be told that they may, and
 //! one lock guards a handler and what it has to write.
 
-use super::Plan;
 use super::connections::Connection;
 use super::end::{End, Part, Wanted, block};
 use super::ledger::Ledger;
+use super::{Plan, lock};
 use crate::Failure;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
@@ -15,8 +15,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -232,15 +232,9 @@ fn is_not_yet(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
-/// A thread that panicked has failed the run already.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::connections::connect;
-    use super::super::{Delay, Plan};
     use super::*;
 
     #[test]
@@ -248,15 +242,7 @@ mod tests {
         for (sessions, threads, window_bytes, delay_us) in
             [(1, 1, 0, 0), (1, 4, 16_384, 10), (20, 4, 4096, 0), (20, 3, 0, 10)]
         {
-            let plan = Plan {
-                sessions,
-                threads,
-                block_bytes: 4096,
-                window_bytes,
-                delay: Delay::Spin,
-                delay_us,
-                milliseconds: 50,
-            };
+            let plan = Plan { delay_us, ..Plan::short(sessions, threads, 4096, window_bytes) };
             let connections = connect(&plan).unwrap();
             let ledger = Ledger::begin(&plan);
             run(&plan, connections, &ledger).unwrap();
