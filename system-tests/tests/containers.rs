@@ -131,6 +131,8 @@ fn kills_under_load_harm_no_other_container() {
         victims.push(start_in(&mut stage, &one, "publish", &["kind=mixed"]));
     }
     for victim in victims {
+        // Until it is at work, the process in the container may still be a `mount`.
+        wait_until("a victim is at work", || stage.board.count(victim.id) > 0);
         // The program dies after its container's first process, and it holds a slot until then.
         let process = wait_for_program(&victim);
         victim.kill(&mut order);

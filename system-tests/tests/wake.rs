@@ -16,13 +16,19 @@ use toroni::{LockKind, NotifyKind};
 /// Without any progress for so long, a wake-up is lost: far more than a busy machine takes.
 const HANG: Duration = Duration::from_secs(30);
 
+/// One that waits at the futex of the bus if it can, and one that waits at the descriptor.
+const ENGINES: [&str; 2] =
+    ["[[processor]]\nprovider = 'combined'", "[[processor]]\nprovider = 'select'\nwait = 'epoll'"];
+
 /// Who takes part.
 #[derive(Clone, Copy, Debug)]
 struct Setting {
     lock: LockKind,
     notify: NotifyKind,
-    /// `receive` or `poll`.
+    /// `receive`, `poll` or `proactor`.
     how: &'static str,
+    /// Of a proactor: its configuration.
+    engine: &'static str,
     /// The subscribers have a descriptor, whether they wait at it or not.
     fd: bool,
     wait: &'static str,
@@ -89,10 +95,12 @@ fn walk(lock: LockKind, notify: NotifyKind) {
     let rounds = rounds();
     let _watchdog = Watchdog::start("wake", Duration::from_secs(120 + rounds / 100));
     let mut random = Random::from_environment();
+    let engine = ENGINES[usize::from(lock == LockKind::Robust)];
     let base = Setting {
         lock,
         notify,
         how: "receive",
+        engine: "",
         fd: notify != NotifyKind::Futex,
         wait: "block",
         dozers: 1,
@@ -107,7 +115,11 @@ fn walk(lock: LockKind, notify: NotifyKind) {
         Setting { threads: 2, ..base },
         // On a bus of datagrams, one that sleeps on the futex all the same.
         Setting { fd: false, publishers: 2, threads: 2, dozers: 3, ..base },
+        // In a proactor, on another engine for each lock.
+        Setting { how: "proactor", engine, dozers: 2, ..base },
     ];
+    let settings =
+        settings.into_iter().filter(|it| cfg!(feature = "proactor") || it.how != "proactor");
     let began = Instant::now();
     let (mut messages, mut late, mut longest_us) = (0, 0, 0);
     for setting in settings {
@@ -143,6 +155,7 @@ fn what_is_late_on_a_busy_machine_waited_for_a_core() {
         lock: LockKind::Lease,
         notify: NotifyKind::Futex,
         how: "receive",
+        engine: "",
         fd: false,
         wait: "block",
         dozers: 4,
@@ -197,9 +210,9 @@ fn run(setting: Setting, rounds: u64, hogs: usize, unaided: bool, seed: u64) -> 
         }
     };
     let (how, wait) = (format!("how={}", setting.how), format!("wait={}", setting.wait));
-    let fd = format!("fd={}", setting.fd);
+    let (fd, engine) = (format!("fd={}", setting.fd), format!("engine={}", setting.engine));
     let mut dozers: Vec<Worker> = (0..setting.dozers)
-        .map(|_| stage.start_prepared("doze", &[&how, &wait, &fd, &messages], sleep))
+        .map(|_| stage.start_prepared("doze", &[&how, &wait, &fd, &engine, &messages], sleep))
         .collect();
     dozers.iter_mut().for_each(|dozer| drop(dozer.running.expect("ready")));
     let hogs: Vec<Worker> = (0..hogs).map(|_| stage.start_ready("burn", &[])).collect();

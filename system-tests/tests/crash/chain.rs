@@ -26,6 +26,7 @@ fn a_chain_of_deaths_leaves_no_trace() {
                 notify: NotifyKind::Futex,
                 policy: Policy::Wait { limit: None },
                 seed: random.number(),
+                engine: None,
             };
             println!("{case:?}");
             chain(&case, &mut stalls);

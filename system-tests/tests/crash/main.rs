@@ -14,6 +14,8 @@ mod matrix;
 mod participants;
 mod room;
 mod scene;
+#[cfg(feature = "proactor")]
+mod served;
 mod takeover;
 
 use matrix::Group;
@@ -53,30 +55,58 @@ fn robust_multicast() {
     walk(LockKind::Robust, NotifyKind::Multicast { group: None });
 }
 
+#[cfg(feature = "proactor")]
+#[test]
+fn served_futex() {
+    walk_served(NotifyKind::Futex, 0);
+}
+
+#[cfg(feature = "proactor")]
+#[test]
+fn served_datagram() {
+    walk_served(NotifyKind::Datagram, 1);
+}
+
+#[cfg(feature = "proactor")]
+#[test]
+fn served_multicast() {
+    walk_served(NotifyKind::Multicast { group: None }, 2);
+}
+
 /// The point that alone is walked, if the environment names one.
 fn only() -> Option<String> {
     std::env::var("TORONI_POINT").ok()
 }
 
 fn walk(lock: LockKind, notify: NotifyKind) {
-    let _watchdog = Watchdog::start("crash", Duration::from_secs(3000));
     let mut random = Random::from_environment();
+    let points = CrashPoint::ALL.iter();
+    let cases = points.flat_map(|point| matrix::cases(*point, lock, notify, &mut random));
+    die(&format!("{lock:?} {notify:?}"), cases);
+}
+
+#[cfg(feature = "proactor")]
+fn walk_served(notify: NotifyKind, number: usize) {
+    let cases = served::cases(notify, number, &mut Random::from_environment());
+    die(&format!("served, {notify:?}"), cases.into_iter());
+}
+
+fn die(what: &str, cases: impl Iterator<Item = Case>) {
+    let _watchdog = Watchdog::start("crash", Duration::from_secs(3000));
     let mut stalls = Stalls::default();
     let (only, began) = (only(), Instant::now());
     let mut deaths = 0;
-    for &point in CrashPoint::ALL {
-        if only.as_deref().is_some_and(|only| only != point.name()) {
+    for case in cases {
+        if only.as_deref().is_some_and(|only| only != case.point.name()) {
             continue;
         }
-        for case in matrix::cases(point, lock, notify, &mut random) {
-            // Shown if the case fails.
-            println!("{case:?}");
-            die_at(&case, &mut stalls);
-            deaths += 1;
-        }
+        // Shown if the case fails.
+        println!("{case:?}");
+        die_at(&case, &mut stalls);
+        deaths += 1;
     }
     println!(
-        "{lock:?} {notify:?}: {deaths} deaths in {:.0} s; survivors went on after {stalls}",
+        "{what}: {deaths} deaths in {:.0} s; survivors went on after {stalls}",
         began.elapsed().as_secs_f64()
     );
     stalls.assert_short();

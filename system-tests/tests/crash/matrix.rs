@@ -139,7 +139,15 @@ pub(crate) fn cases(
         let chosen = if is_full { 0..policies.len() } else { turn_of(point, lock, notify, turn) };
         for choice in chosen {
             let Some(&policy) = policies.get(choice % policies.len().max(1)) else { continue };
-            cases.push(Case { point, n, lock, notify, policy, seed: random.number() });
+            cases.push(Case {
+                point,
+                n,
+                lock,
+                notify,
+                policy,
+                seed: random.number(),
+                engine: None,
+            });
         }
     }
     cases

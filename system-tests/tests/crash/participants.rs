@@ -23,7 +23,8 @@ pub(crate) fn publisher(case: &Case, stalls: &mut Stalls) {
     let (kind_option, seed) = (format!("kind={kind}"), format!("seed={}", case.seed ^ 1));
     // It does not look at the phase: it is not paused with the others.
     // Only whom it does not keep awake it has to wake.
-    let pause = if case.point == P::MidWake { "pause_us=300" } else { "pause_us=0" };
+    let is_gentle = case.point == P::MidWake || case.engine.is_some() && case.n == 2;
+    let pause = if is_gentle { "pause_us=300" } else { "pause_us=0" };
     let options = [&kind_option, LONGEST, "count=20000", "phase=ignored", pause, &seed];
     let mut victim = scene.stage.start_doomed("publish", &options, &case.crash());
     scene.bury(&mut victim, case);
@@ -33,7 +34,8 @@ pub(crate) fn publisher(case: &Case, stalls: &mut Stalls) {
         // Nobody repairs anything yet, nobody wakes anybody: what is committed arrives all the same.
         let board = &scene.stage.board;
         let ids: Vec<u32> = scene.subscribers.iter().map(|subscriber| subscriber.id).collect();
-        scene.soon(|| ids.iter().all(|id| board.count(*id) >= *committed.start()));
+        let all = (*committed.start()).max(scene.stage.messages());
+        scene.soon(|| ids.iter().all(|id| board.count(*id) >= all));
     }
     if case.n == 2 || case.n > 2 && case.seed.is_multiple_of(2) {
         let probe = scene.stage.start("probe", &[&seed]);
@@ -105,8 +107,9 @@ pub(crate) fn joining(case: &Case, what: &str, stalls: &mut Stalls) {
     if case.n != 2 {
         scene.start_publisher();
     }
-    let (what_option, count) = (format!("what={what}"), format!("count={}", case.n + 2));
-    let options = [what_option.as_str(), &count];
+    let what_option = if case.engine.is_some() { "what=serve" } else { &format!("what={what}") };
+    let engine = format!("engine={}", case.engine.unwrap_or_default());
+    let options = [what_option, &format!("count={}", case.n + 2), &engine];
     let mut victim = scene.stage.start_doomed("join", &options, &case.crash());
     scene.bury(&mut victim, case);
     let told = scene.stage.board.count(victim.id);
@@ -123,12 +126,16 @@ pub(crate) fn subscriber(case: &Case, stalls: &mut Stalls) {
     let mut scene = Scene::new(case);
     scene.start_publisher();
     let sleeps_by_itself = case.n != 2 || case.point == P::ReaderAwake;
+    let engine = format!("engine={}", case.engine.unwrap_or_default());
     let options = match case.point {
+        // Two in a process: both die.
+        _ if case.engine.is_some() => ["how=proactor", "beside=1"],
         P::ReaderMidCopy if case.n == 2 => ["how=try", "wait=spin"],
         P::ReaderHasRun => ["how=run", "wait=backoff"],
         _ if sleeps_by_itself => ["how=receive", "wait=block"],
         _ => ["how=poll", "wait=backoff"],
     };
+    let options = [options[0], options[1], &engine];
     let mut victim = scene.stage.start_doomed("subscribe", &options, &case.crash());
     scene.bury(&mut victim, case);
     scene.go_on(stalls);

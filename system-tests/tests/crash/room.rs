@@ -41,7 +41,9 @@ pub(crate) fn publisher_without_room(case: &Case, stalls: &mut Stalls) {
 /// The last reader for which publishers wait dies when it has made room, before it wakes one of them.
 pub(crate) fn reader_that_makes_room(case: &Case, stalls: &mut Stalls) {
     let mut scene = Scene::new(case);
-    let options = ["how=receive", "wait=backoff"];
+    let engine = format!("engine={}", case.engine.unwrap_or_default());
+    let how = if case.engine.is_some() { "how=proactor" } else { "how=receive" };
+    let options = [how, "wait=backoff", &engine];
     let mut victim = scene.stage.start_doomed("subscribe", &options, &case.crash());
     victim.running.expect("ready");
     let kinds = ["kind=single", "kind=burst"];

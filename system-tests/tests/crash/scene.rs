@@ -26,6 +26,8 @@ pub(crate) struct Case {
     pub(crate) notify: NotifyKind,
     pub(crate) policy: Policy,
     pub(crate) seed: u64,
+    /// Where the matter is subscribers in a proactor: the configuration of its engine.
+    pub(crate) engine: Option<&'static str>,
 }
 
 impl Case {
@@ -77,7 +79,12 @@ pub(crate) struct Scene {
 impl Scene {
     pub(crate) fn new(case: &Case) -> Self {
         let mut stage = Stage::new(|config| case.configure(config));
-        let subscribers = [["how=receive", "wait=backoff"], ["how=poll", "wait=backoff"]]
+        let engine = case.engine.map(|engine| format!("engine={engine}"));
+        let second = match &engine {
+            None => ["how=poll", "wait=backoff"],
+            Some(engine) => ["how=proactor", engine],
+        };
+        let subscribers = [["how=receive", "wait=backoff"], second]
             .map(|options| stage.start_ready("subscribe", &options))
             .into();
         Self {

@@ -1,6 +1,7 @@
 //! `doze`: a subscriber that sleeps before each message, and tells of those that came late and why.
 //!
-//! `how`: `receive` (a blocking call) or `poll` (its descriptor, without a limit). Prints `late ROUND
+//! `how`: `receive` (a blocking call), `poll` (its descriptor, without a limit) or `proactor` (one that serves
+//! it). Prints `late ROUND
 //! LATENCY_US WAITED_FOR_A_CORE_US` for each message that took longer than `late_ms`.
 
 use crate::options::Options;
@@ -19,10 +20,15 @@ pub(crate) fn run(options: &Options) {
         _ => WaitStrategy::Block,
     };
     let mut subscriber = bus.subscriber().pattern("**").wait(wait).build().expect("a subscriber");
-    let polls = options.or("how", "receive".to_owned()) == "poll";
-    if polls || options.or("fd", false) {
+    let how = options.or("how", "receive".to_owned());
+    if how == "poll" || options.or("fd", false) {
         subscriber.enable_fd().expect("a descriptor");
     }
+    let mut next: Box<dyn FnMut() -> Vec<u8>> = match how.as_str() {
+        "proactor" => served(options, subscriber),
+        "poll" => Box::new(move || by_poll(&mut subscriber)),
+        _ => Box::new(move || subscriber.receive().expect("received").payload().to_vec()),
+    };
     let late_ns = options.or("late_ms", 40) * 1_000_000;
     let messages: u64 = options.get("messages");
     let cores = Cores::new();
@@ -31,7 +37,7 @@ pub(crate) fn run(options: &Options) {
     let (mut sum_ns, mut longest_ns) = (0, 0);
     for count in 1..=messages {
         let waited_before = cores.waited_ns();
-        let stamp = Stamp::decode(&next(&mut subscriber, polls));
+        let stamp = Stamp::decode(&next());
         let latency_ns = now_ns().saturating_sub(stamp.sent_ns);
         sum_ns += latency_ns;
         longest_ns = latency_ns.max(longest_ns);
@@ -46,10 +52,7 @@ pub(crate) fn run(options: &Options) {
         .expect("standard output");
 }
 
-fn next(subscriber: &mut Subscriber, polls: bool) -> Vec<u8> {
-    if !polls {
-        return subscriber.receive().expect("received").payload().to_vec();
-    }
+fn by_poll(subscriber: &mut Subscriber) -> Vec<u8> {
     loop {
         if let Some(message) = subscriber.try_receive().expect("a look") {
             return message.payload().to_vec();
@@ -60,6 +63,33 @@ fn next(subscriber: &mut Subscriber, polls: bool) -> Vec<u8> {
             Err(error) => panic!("poll: {error}"),
         }
     }
+}
+
+/// In this thread, which waits for nothing else, and without a limit.
+#[cfg(feature = "proactor")]
+fn served(options: &Options, subscriber: Subscriber) -> Box<dyn FnMut() -> Vec<u8>> {
+    use std::sync::mpsc::channel;
+    use toroni::proactor::Subscribe;
+
+    let proactor = crate::served::proactor(&options.get::<String>("engine"));
+    let (arrives, arrived) = channel();
+    let handler = move |message: Result<toroni::Message<'_>, _>, _: &_| {
+        arrives.send(message.expect("received").payload().to_vec()).expect("this thread");
+    };
+    proactor.subscribe(subscriber, handler).expect("is served");
+    Box::new(move || {
+        loop {
+            match arrived.try_recv() {
+                Ok(payload) => return payload,
+                Err(_) => drop(proactor.handle_events(None)),
+            }
+        }
+    })
+}
+
+#[cfg(not(feature = "proactor"))]
+fn served(_: &Options, _: Subscriber) -> Box<dyn FnMut() -> Vec<u8>> {
+    panic!("built without the feature proactor")
 }
 
 /// For how long this process was ready to run and had no core, as the kernel counts it

@@ -1,9 +1,10 @@
 //! `join`: opens the bus, takes part once, and leaves, again and again.
 //!
-//! `what`: `publish` or `subscribe`.
+//! `what`: `publish`, `subscribe`, or `serve`, which is to subscribe in a proactor.
 
 use crate::options::Options;
 use system_tests::payload::{HEAD, Payload, encode};
+use toroni::Bus;
 
 pub(crate) fn run(options: &Options) {
     let board = options.board();
@@ -18,6 +19,8 @@ pub(crate) fn run(options: &Options) {
             let publisher = bus.publisher("join").expect("a publisher");
             publisher.publish(&bytes).expect("published");
             board.set_count(id, counter + 1);
+        } else if what == "serve" {
+            serve(&bus, options);
         } else {
             let mut subscriber = bus.subscribe("**").expect("a subscriber");
             subscriber.enable_fd().expect("a descriptor");
@@ -25,4 +28,31 @@ pub(crate) fn run(options: &Options) {
         }
     }
     println!("left");
+}
+
+#[cfg(feature = "proactor")]
+fn serve(bus: &Bus, options: &Options) {
+    use crate::served::proactor;
+    use crate::ways::ANY_ENGINE;
+    use std::time::Duration;
+    use toroni::proactor::Subscribe;
+
+    let proactor = proactor(&options.or("engine", ANY_ENGINE.to_owned()));
+    let mut subscriber = bus.subscribe("**").expect("a subscriber");
+    subscriber.enable_fd().expect("a descriptor");
+    let subscription = proactor.subscribe(subscriber, |_, _| {}).expect("is served");
+    // The first turn, and the wait behind it.
+    (0..2).for_each(|_| {
+        proactor.handle_events(Some(Duration::ZERO));
+    });
+    subscription.cancel();
+    while !subscription.is_over() {
+        proactor.handle_events(Some(Duration::from_millis(1)));
+    }
+    drop(subscription.take_back().expect("the subscriber"));
+}
+
+#[cfg(not(feature = "proactor"))]
+fn serve(_: &Bus, _: &Options) {
+    panic!("built without the feature proactor")
 }

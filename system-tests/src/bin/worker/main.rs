@@ -15,6 +15,8 @@ mod probe;
 mod publish;
 mod rouse;
 mod scramble;
+#[cfg(feature = "proactor")]
+mod served;
 mod soak;
 mod step;
 mod subscribe;

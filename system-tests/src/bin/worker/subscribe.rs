@@ -3,7 +3,7 @@
 //! `how`: one of the ways of `ways.rs`. Windows of the order go to the file `report` as they become
 //! complete.
 
-use crate::ways::{Receiver, Sink, Wish};
+use crate::ways::{ANY_ENGINE, Receiver, Sink, Wish};
 use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use system_tests::board::{Board, Phase};
 use system_tests::check::Stream;
 use system_tests::options::Options;
 use system_tests::soak::witness::Delivery;
-use toroni::{ReceiveError, Start, Subscriber, WaitStrategy};
+use toroni::{ReceiveError, Start, WaitStrategy};
 
 /// Messages between two looks at the reports.
 const REPORT_EVERY: u64 = 512;
@@ -22,7 +22,15 @@ pub(crate) fn run(options: &Options) {
     let bus = options.bus();
     let wait = wait_strategy(&options.or("wait", "backoff".to_owned()));
     let start = if options.or("oldest", false) { Start::Oldest } else { Start::Latest };
-    let wish = Wish { patterns: &["**"], start, gating: options.or("gating", true), wait };
+    let engine: String = options.or("engine", ANY_ENGINE.to_owned());
+    let wish = Wish {
+        patterns: &["**"],
+        start,
+        gating: options.or("gating", true),
+        wait,
+        engine: &engine,
+        beside: options.or("beside", 0),
+    };
     let how: String = options.or("how", "receive".to_owned());
     let mut receiver = Receiver::open(&bus, &how, &wish).expect("a subscriber");
     let report = options.find::<PathBuf>("report");
@@ -35,14 +43,14 @@ pub(crate) fn run(options: &Options) {
         laziness: Laziness::new(options),
     };
     println!("ready");
-    while !receiving.is_over(receiver.subscriber()) {
+    while !receiving.is_over(&receiver) {
         match receiver.step(&mut receiving) {
             Ok(()) => {}
             Err(ReceiveError::Lapped { lost_messages, .. }) => receiving.stream.lose(lost_messages),
             Err(error) => panic!("{error}"),
         }
     }
-    receiving.finish(receiver.subscriber());
+    receiving.finish(&receiver);
 }
 
 pub(crate) fn wait_strategy(word: &str) -> WaitStrategy {
@@ -89,12 +97,12 @@ impl Sink for Receiving {
 }
 
 impl Receiving {
-    fn is_over(&self, subscriber: &Subscriber) -> bool {
+    fn is_over(&self, receiver: &Receiver) -> bool {
         let Some(end) = self.board.end() else { return false };
         match self.stream.next_sequence() {
             Some(next) => next >= end,
             // Nothing came since it joined.
-            None => subscriber.lag_bytes() == 0,
+            None => receiver.lag_bytes() == 0,
         }
     }
 
@@ -107,14 +115,14 @@ impl Receiving {
         }
     }
 
-    fn finish(&mut self, subscriber: &Subscriber) {
+    fn finish(&mut self, receiver: &Receiver) {
         self.write_report();
         let mut counts: Vec<_> = self.stream.counts().iter().collect();
         counts.sort();
         for (worker, count) in counts {
             println!("worker {worker} {count}");
         }
-        let (stream, lapses) = (&self.stream, subscriber.stats().lapses);
+        let (stream, lapses) = (&self.stream, receiver.lapses());
         println!("received {} lost {} lapses {lapses}", stream.received(), stream.lost());
     }
 }

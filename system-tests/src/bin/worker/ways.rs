@@ -22,6 +22,9 @@ pub(crate) trait Sink {
 /// Messages that a router has handled: sequence, position, the position behind it, topic, payload.
 type Handled = (u64, u64, u64, String, Vec<u8>);
 
+/// The engine of a subscriber in a proactor, if none is named.
+pub(crate) const ANY_ENGINE: &str = "[[processor]]";
+
 /// A subscriber, and one way to receive.
 pub(crate) enum Receiver {
     /// A subscriber that is called again and again.
@@ -31,6 +34,9 @@ pub(crate) enum Receiver {
     /// In async code.
     #[cfg(feature = "async")]
     Async(Subscriber, tokio::runtime::Runtime),
+    /// A proactor serves it.
+    #[cfg(feature = "proactor")]
+    Served(crate::served::Served),
 }
 
 /// Ways of a plain subscriber.
@@ -56,11 +62,17 @@ pub(crate) struct Wish<'a> {
     pub(crate) start: Start,
     pub(crate) gating: bool,
     pub(crate) wait: WaitStrategy,
+    /// Of a proactor: its configuration.
+    #[cfg_attr(not(feature = "proactor"), expect(dead_code, reason = "there is no proactor"))]
+    pub(crate) engine: &'a str,
+    /// Others that it serves, too, and whose messages nobody looks at.
+    #[cfg_attr(not(feature = "proactor"), expect(dead_code, reason = "there is no proactor"))]
+    pub(crate) beside: usize,
 }
 
 impl Receiver {
-    /// Subscribes. `how`: `block`, `receive`, `try`, `poll`, `borrow`, `run`, `router` or
-    /// `async`.
+    /// Subscribes. `how`: `block`, `receive`, `try`, `poll`, `borrow`, `run`, `router`, `async` or
+    /// `proactor`.
     pub(crate) fn open(bus: &Bus, how: &str, wish: &Wish<'_>) -> Result<Self, OpenError> {
         if how == "router" {
             return Self::open_router(bus, wish);
@@ -78,6 +90,10 @@ impl Receiver {
             "borrow" => Way::Borrow,
             "run" => Way::Run,
             "async" => return Ok(Self::open_async(subscriber)),
+            #[cfg(feature = "proactor")]
+            "proactor" => {
+                return Ok(Self::Served(crate::served::Served::new(bus, subscriber, wish)));
+            }
             how => panic!("no way {how:?}"),
         };
         if way == Way::Poll {
@@ -118,6 +134,11 @@ impl Receiver {
                 }
                 outcome?;
             }
+            #[cfg(feature = "proactor")]
+            Self::Served(served) => match served.next(SLICE)? {
+                Some(arrival) => sink.take(&arrival.delivery()),
+                None => sink.nothing(),
+            },
             #[cfg(feature = "async")]
             Self::Async(subscriber, runtime) => runtime.block_on(async {
                 // Several at a time: a runtime's entry and exit are its own cost.
@@ -136,13 +157,41 @@ impl Receiver {
         Ok(())
     }
 
-    /// The subscriber itself.
-    pub(crate) fn subscriber(&self) -> &Subscriber {
+    /// Behind the last message that was handed on.
+    pub(crate) fn position(&self) -> u64 {
+        match self {
+            #[cfg(feature = "proactor")]
+            Self::Served(served) => served.position(),
+            other => other.subscriber().position(),
+        }
+    }
+
+    /// Bytes of the stream that are left to receive.
+    pub(crate) fn lag_bytes(&self) -> u64 {
+        match self {
+            #[cfg(feature = "proactor")]
+            Self::Served(served) => served.lag_bytes(),
+            other => other.subscriber().lag_bytes(),
+        }
+    }
+
+    /// How often it was told of a loss.
+    pub(crate) fn lapses(&self) -> u64 {
+        match self {
+            #[cfg(feature = "proactor")]
+            Self::Served(served) => served.lapses(),
+            other => other.subscriber().stats().lapses,
+        }
+    }
+
+    fn subscriber(&self) -> &Subscriber {
         match self {
             Self::Plain(subscriber, ..) => subscriber,
             Self::Router(router, _) => router.subscriber(),
             #[cfg(feature = "async")]
             Self::Async(subscriber, _) => subscriber,
+            #[cfg(feature = "proactor")]
+            Self::Served(_) => unreachable!("the proactor has it"),
         }
     }
 

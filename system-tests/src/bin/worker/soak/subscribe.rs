@@ -4,7 +4,7 @@ use super::measure::Measure;
 use super::sabotage::Sabotage;
 use super::{Lines, descriptors};
 use crate::subscribe::{Laziness, wait_strategy};
-use crate::ways::{Receiver, Sink, Wish, patterns_of};
+use crate::ways::{ANY_ENGINE, Receiver, Sink, Wish, patterns_of};
 use std::path::PathBuf;
 use system_tests::Random;
 use system_tests::board::{Board, Phase};
@@ -101,6 +101,8 @@ impl Watching {
             start,
             gating: options.or("gating", random.index(6) > 0),
             wait: wait_strategy(&wait),
+            engine: ANY_ENGINE,
+            beside: 0,
         };
         let opened = loop {
             match Receiver::open(&bus, &how, &wish) {
@@ -147,7 +149,7 @@ impl Watching {
         }
         self.give_back();
         self.report();
-        self.left_at = (random.index(2) == 0).then(|| receiver.subscriber().position());
+        self.left_at = (random.index(2) == 0).then(|| receiver.position());
     }
 
     fn is_told_to_end(&self) -> bool {
