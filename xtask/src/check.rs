@@ -15,7 +15,7 @@ pub(crate) struct Options {
 
 /// The features of the library, each linted by itself: code that compiles only with all of them
 /// would break for whoever enables one.
-const LIBRARY_FEATURES: &[&str] = &["tokio", "crash-points"];
+const LIBRARY_FEATURES: &[&str] = &["tokio", "proactor", "crash-points"];
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let mut steps = Steps::default();
@@ -27,18 +27,23 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     }
     steps.step("lints: all features", || cargo_step(&clippy(&["--workspace", "--all-features"])));
     steps.step("minimum supported Rust version", msrv::check);
+    steps.step("lock files of the other workspaces", lock_files);
     steps.step("documentation", documentation);
     steps.step("evidence that the documents name", evidence::check);
     steps.step("licences and sources", || deny::check(&deny::Options::default()));
     if !options.no_test {
         steps.step("tests", || cargo_step(&["test", "--workspace", "--locked", "--no-fail-fast"]));
-        steps.step("tests: feature tokio", || {
-            // Behind `--`: with a filter of its own, cargo would not build the examples that a test runs.
-            cargo_step(&["test", "-p", "toroni", "--features", "tokio", "--locked", "--", "tokio"])
-        });
-        steps.step("examples in the documentation: feature tokio", || {
-            cargo_step(&["test", "-p", "toroni", "--features", "tokio", "--locked", "--doc"])
-        });
+        for feature in ["tokio", "proactor"] {
+            let test = ["test", "-p", "toroni", "--features", feature, "--locked"];
+            steps.step(&format!("tests: feature {feature}"), || {
+                // Behind `--`: with a filter of its own, cargo would not build the examples that a test
+                // runs.
+                cargo_step(&[&test[..], &["--", feature]].concat())
+            });
+            steps.step(&format!("examples in the documentation: feature {feature}"), || {
+                cargo_step(&[&test[..], &["--doc"]].concat())
+            });
+        }
     }
     steps.finish()
 }
@@ -57,7 +62,55 @@ fn documentation() -> Result<String, Failure> {
     Ok(String::new())
 }
 
+/// They are built with `--locked`, elsewhere and later than a dependency of the library changes.
+fn lock_files() -> Result<String, Failure> {
+    let manifest = std::fs::read_to_string("Cargo.toml")
+        .map_err(|error| Failure(format!("cannot read Cargo.toml: {error}")))?;
+    for workspace in excluded(&manifest) {
+        let manifest = format!("{workspace}/Cargo.toml");
+        run_command(&mut cargo([
+            "update",
+            "--workspace",
+            "--locked",
+            "--manifest-path",
+            manifest.as_str(),
+        ]))
+        .map_err(|Failure(why)| {
+            Failure(format!(
+                "{why}: if a dependency changed, run `cargo update --workspace --manifest-path \
+                 {manifest}`"
+            ))
+        })?;
+    }
+    Ok(String::new())
+}
+
+/// The folders in the manifest's `exclude`.
+fn excluded(manifest: &str) -> Vec<String> {
+    let line = manifest.lines().find_map(|line| line.strip_prefix("exclude = ["));
+    let folders = line.and_then(|rest| rest.strip_suffix(']')).unwrap_or_default();
+    folders.split(',').map(|folder| folder.trim().trim_matches('"').to_owned()).collect()
+}
+
 fn cargo_step(arguments: &[&str]) -> Result<String, Failure> {
     run_command(&mut cargo(arguments))?;
     Ok(String::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_other_workspaces_are_found() {
+        let manifest = std::fs::read_to_string("../Cargo.toml").unwrap();
+        let found = excluded(&manifest);
+        assert!(found.iter().any(|folder| folder == "bench/peers"), "{found:?}");
+        for folder in found {
+            assert!(
+                std::path::Path::new("..").join(&folder).join("Cargo.lock").exists(),
+                "{folder}"
+            );
+        }
+    }
 }

@@ -1,8 +1,10 @@
 //! Starting cargo and friends: every command is shown before it runs, so that a developer can
 //! repeat a single one by hand.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fmt;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -40,6 +42,21 @@ pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
     Err(Failure(format!("`{}` ended with {status}", shown(command))))
 }
 
+/// The names of all tests in an executable of the test harness.
+pub(crate) fn tests_of(executable: &Path) -> Result<BTreeSet<String>, Failure> {
+    let listed = Command::new(executable)
+        .args(["--list", "--format", "terse"])
+        .output()
+        .map_err(|error| Failure(format!("cannot run {}: {error}", executable.display())))?;
+    if !listed.status.success() {
+        let status = listed.status;
+        return Err(Failure(format!("{} --list ended with {status}", executable.display())));
+    }
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let names = listed.lines().filter_map(|line| line.strip_suffix(": test"));
+    Ok(names.map(str::to_owned).collect())
+}
+
 /// The command as a person would type it: variables that were set for it, program, arguments.
 pub(crate) fn shown(command: &Command) -> String {
     let mut words = Vec::new();
@@ -48,7 +65,7 @@ pub(crate) fn shown(command: &Command) -> String {
             words.push(format!("{}={}", name.display(), quoted(value)));
         }
     }
-    let program = std::path::Path::new(command.get_program());
+    let program = Path::new(command.get_program());
     words.push(program.file_name().unwrap_or(program.as_os_str()).display().to_string());
     words.extend(command.get_args().map(quoted));
     words.join(" ")

@@ -27,7 +27,7 @@ const PACKAGES: [&str; 6] = [
     "-p",
     "system-tests",
     "--features",
-    "toroni-cli/crash-points,system-tests/crash-points",
+    "toroni-cli/crash-points,system-tests/crash-points,system-tests/proactor",
 ];
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {

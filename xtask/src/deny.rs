@@ -12,6 +12,9 @@ use crate::command::{Failure, answers, cargo, run as run_command};
 /// Pinned: the newest one may need a newer Rust than ours.
 const VERSION: &str = "0.20.2";
 
+/// The workspaces of which something is handed to users.
+const MANIFESTS: [&str; 2] = ["Cargo.toml", "bindings/python/Cargo.toml"];
+
 #[derive(Args, Default)]
 pub(crate) struct Options {
     /// Build and install cargo-deny first if it is missing
@@ -41,11 +44,14 @@ pub(crate) fn check(options: &Options) -> Result<String, Failure> {
         }
         run_command(&mut cargo(["install", "cargo-deny", "--locked", "--version", VERSION]))?;
     }
-    let mut command = cargo(["deny", "--all-features", "check", "bans", "licenses", "sources"]);
-    if options.advisories {
-        command.arg("advisories");
+    for manifest in MANIFESTS {
+        let mut command = cargo(["deny", "--config", "deny.toml", "--manifest-path", manifest]);
+        command.args(["--all-features", "check", "bans", "licenses", "sources"]);
+        if options.advisories {
+            command.arg("advisories");
+        }
+        run_command(&mut command)?;
     }
-    run_command(&mut command)?;
     Ok(String::new())
 }
 

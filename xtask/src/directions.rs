@@ -10,7 +10,7 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use self::rules::{BOTTOM, IN_TESTS, LAYERS, RESERVED, UNSAFE, UNSAFE_IN_PROACTOR};
+use self::rules::{BOTTOM, IN_TESTS, LAYERS, RESERVED, UNSAFE, UNSAFE_IN_C, UNSAFE_IN_PROACTOR};
 use self::source::{Named, Source};
 use crate::command::Failure;
 use crate::metadata;
@@ -48,21 +48,25 @@ pub(crate) fn run() -> Result<(), Failure> {
     let shown = folder.strip_prefix(metadata::root()).unwrap_or(&folder);
     violations.iter_mut().for_each(|violation| violation.file = shown.join(&violation.file));
     violations.extend(members::check(&packages));
-    let folder = metadata::root().join("crates/toroni-proactor/src");
-    let of_proactor = read_files(&texts(&folder)?);
-    let shown = folder.strip_prefix(metadata::root()).unwrap_or(&folder);
-    for file in &of_proactor {
-        let found = misplaced_unsafe(file, UNSAFE_IN_PROACTOR);
-        violations.extend(found.into_iter().map(|(line, rule)| Violation {
-            file: shown.join(&file.path),
-            line,
-            rule,
-        }));
+    let mut unused_unsafe = Vec::new();
+    for (folder, allowed) in
+        [("crates/toroni-proactor/src", UNSAFE_IN_PROACTOR), ("bindings/c/src", UNSAFE_IN_C)]
+    {
+        let files = read_files(&texts(&metadata::root().join(folder))?);
+        for file in &files {
+            let found = misplaced_unsafe(file, allowed);
+            violations.extend(found.into_iter().map(|(line, rule)| Violation {
+                file: Path::new(folder).join(&file.path),
+                line,
+                rule,
+            }));
+        }
+        unused_unsafe.extend(unused::of_unsafe(&files, allowed));
     }
     let mut lines: Vec<String> = violations.iter().map(ToString::to_string).collect();
     let unused = unused::in_library(&files)
         .into_iter()
-        .chain(unused::of_unsafe(&of_proactor, UNSAFE_IN_PROACTOR))
+        .chain(unused_unsafe)
         .chain(members::unused(&packages));
     lines.extend(unused.map(|what| format!("nothing uses the permission {what}: remove it")));
     if lines.is_empty() {

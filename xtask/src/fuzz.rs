@@ -98,14 +98,6 @@ struct Place {
     /// What is built, and what was learned.
     target: PathBuf,
     host: String,
-    /// For the buses of trials; removed at the end, also of those that crashed.
-    buses: PathBuf,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.buses);
-    }
 }
 
 impl Place {
@@ -116,9 +108,7 @@ impl Place {
         let version = output(Command::new(rustc()).arg("-vV"))?;
         let host = version.lines().find_map(|line| line.strip_prefix("host: "));
         let host = host.ok_or_else(|| Failure("rustc -vV names no host".to_owned()))?.to_owned();
-        let buses = PathBuf::from(format!("/dev/shm/toroni-fuzz-{}", std::process::id()));
-        make(&buses)?;
-        Ok(Self { workspace: root().join("fuzz"), target, host, buses })
+        Ok(Self { workspace: root().join("fuzz"), target, host })
     }
 
     fn program(&self, target: &Target, sanitizer: bool) -> PathBuf {
@@ -147,7 +137,6 @@ impl Place {
     fn fuzzer(&self, target: &Target, sanitizer: bool) -> Command {
         let mut command = Command::new(self.program(target, sanitizer));
         command
-            .env("TORONI_TRIALS_DIR", &self.buses)
             // Whatever a thread that died has not given back is no leak of the library.
             .env("ASAN_OPTIONS", "detect_leaks=0:detect_odr_violation=0")
             .arg(format!("-max_len={}", target.longest))

@@ -1,6 +1,7 @@
 //! The developer's commands. `cargo xtask --help` lists them; CONTRIBUTING.md says how long each
 //! takes and when it is worth its time.
 
+mod bindings;
 mod check;
 mod command;
 mod counts;
@@ -44,7 +45,7 @@ enum Task {
     Msrv,
     /// Licences, sources and duplicates of all dependencies (cargo-deny with deny.toml)
     Deny(deny::Options),
-    /// Kills real processes with SIGKILL at every crash point, and loses no wake-up
+    /// Kills real processes with SIGKILL at every crash point, also with subscribers in a proactor, and loses no wake-up
     Crash(crash::Options),
     /// Kills a thousand publishers and subscribers at random moments, for each kind of lock
     Kill(kill::Options),
@@ -56,15 +57,17 @@ enum Task {
     Loom(loom::Options),
     /// The protocol as a state space: every state that can be reached, with every death
     Model(model::Options),
+    /// Builds and tests the bindings for other languages
+    Bindings(bindings::Options),
     /// Counts the instructions of the hot paths and compares them with the committed baseline
     Counts(counts::Options),
     /// Builds the foreign peers of the comparisons and runs the suite of all transports on each
     Peers(peers::Options),
     /// Does lists of operations with deaths, from seeds, to a bus and to a model of it
     Simulate(simulate::Options),
-    /// Breaks the protocol in each known way and demands that a test notices
+    /// Breaks the protocol, and the proactor, in each known way and demands that a test notices
     Mutants(mutants::Options),
-    /// The library's tests under AddressSanitizer, or Valgrind's memcheck
+    /// The tests of the library and of the proactor under AddressSanitizer, some under Valgrind's memcheck
     Sanitize(sanitize::Options),
     /// The tests of the ring on plain memory under Miri, where it is installed
     Miri(miri::Options),
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Task::Fuzz(options) => fuzz::run(&options),
         Task::Loom(options) => loom::run(&options),
         Task::Model(options) => model::run(&options),
+        Task::Bindings(options) => bindings::run(&options),
         Task::Counts(options) => counts::run(&options),
         Task::Peers(options) => peers::run(&options),
         Task::Simulate(options) => simulate::run(&options),

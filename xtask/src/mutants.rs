@@ -1,10 +1,10 @@
 //! `cargo xtask mutants`: tests of the tests.
 //!
-//! Each mutant is one known way to get the protocol wrong. It stands in the library's source, at the
-//! place where the mistake would be made, behind `mutant("NAME")`. This task compiles the library's own
-//! tests, and its models, once with all mutants in them, runs those of the table without any, which must
-//! pass, and then each of them with its mutant, which must fail. A mutant that survives is a promise
-//! that no test holds; a model that catches none shows nothing.
+//! Each mutant is one known way to get the protocol wrong. It stands in the source of the library, or of the
+//! proactor, at the place where the mistake would be made, behind `mutant("NAME")`. This task compiles the tests of
+//! both, and the library's models, once with all mutants in them, runs those of the table without any, which must
+//! pass, and then each of them with its mutant, which must fail. A mutant that survives is a promise that no test
+//! holds; a model that catches none shows nothing.
 
 mod harness;
 mod table;
@@ -17,7 +17,7 @@ use std::{fs, thread};
 
 use clap::Args;
 
-use self::harness::{Harness, Run, Verdict};
+use self::harness::{Harness, Patience, Run, Verdict};
 use self::table::{Checker, MUTANTS, Mutant};
 use crate::command::Failure;
 use crate::{directions, metadata};
@@ -56,6 +56,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         .collect();
     let models = Kind::build(&runs, |checker| matches!(checker, Checker::Loom(_)))?;
     let tests = Kind::build(&runs, |checker| matches!(checker, Checker::Tests(_)))?;
+    let proactor = Kind::build(&runs, |checker| matches!(checker, Checker::Proactor(_)))?;
 
     let jobs = options.jobs.or_else(|| thread::available_parallelism().ok().map(Into::into));
     let queue = Mutex::new(runs.iter().enumerate());
@@ -64,7 +65,11 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         loop {
             let next = queue.lock().map_or(None, |mut queue| queue.next());
             let Some((number, (mutant, checker))) = next else { return Ok(()) };
-            let kind = if checker.is_model() { &models } else { &tests };
+            let kind = match checker {
+                Checker::Loom(_) => &models,
+                Checker::Tests(_) => &tests,
+                Checker::Proactor(_) => &proactor,
+            };
             let start = Instant::now();
             let verdict = kind.verdict(mutant, *checker)?;
             println!("{:<34} {verdict} ({:.1} s)", mutant.name, start.elapsed().as_secs_f64());
@@ -135,7 +140,7 @@ impl Kind {
         let all: Vec<&str> = tests.values().flatten().map(String::as_str).collect();
         println!("\n== without a mutant: {} tests", all.len());
         let start = Instant::now();
-        match harness.run(&Run { tests: &all, mutant: None, hasty: false })? {
+        match harness.run(&Run { tests: &all, mutant: None, patience: Patience::Whole })? {
             Verdict::Passed { count } if count == all.len() => {
                 println!("{count} pass ({:.1} s)\n", start.elapsed().as_secs_f64());
                 Ok(Self { harness: Some(harness), tests })
@@ -153,8 +158,13 @@ impl Kind {
         let harness = self.harness.as_ref().ok_or_else(missing)?;
         let tests = self.tests.get(checker.name()).ok_or_else(missing)?;
         let tests: Vec<&str> = tests.iter().map(String::as_str).collect();
-        // Models remove nothing at their end.
-        let run = Run { tests: &tests, mutant: Some(mutant.name), hasty: checker.is_model() };
+        let patience = match checker {
+            // Models remove nothing at their end.
+            Checker::Loom(_) => Patience::FirstFailure,
+            Checker::Tests(_) => Patience::Whole,
+            Checker::Proactor(_) => Patience::FirstPanic,
+        };
+        let run = Run { tests: &tests, mutant: Some(mutant.name), patience };
         harness.run(&run)
     }
 }
@@ -169,17 +179,19 @@ fn every_mutant_stands_in_the_source(mutants: &[&Mutant]) -> Result<(), Failure>
     Err(Failure(format!("no source has mutant(\"{}\")", missing.join("\"), mutant(\""))))
 }
 
-/// The names that stand behind `mutant(` and `weakened(` anywhere in the library.
+/// The names that stand behind `mutant(` and `weakened(` anywhere in the library or the proactor.
 fn mutants_in_the_source() -> Result<BTreeSet<String>, Failure> {
     let mut names = names_behind("mutant(\"", '"')?;
     names.extend(names_behind("weakened(\"", '"')?);
     Ok(names)
 }
 
-/// What stands between `start` and `end` in the sources of the library.
+/// What stands between `start` and `end` in the sources of the library and of the proactor.
 fn names_behind(start: &str, end: char) -> Result<BTreeSet<String>, Failure> {
     let mut found = BTreeSet::new();
-    for file in directions::rust_files(&metadata::root().join("crates/toroni/src"))? {
+    let mut files = directions::rust_files(&metadata::root().join("crates/toroni/src"))?;
+    files.extend(directions::rust_files(&metadata::root().join("crates/toroni-proactor/src"))?);
+    for file in files {
         let text = read(&file)?;
         let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
         for line in code {
@@ -220,7 +232,7 @@ mod tests {
         let table: BTreeSet<&str> = MUTANTS
             .iter()
             .flat_map(|mutant| mutant.noticed_by)
-            .filter(|checker| checker.is_model())
+            .filter(|checker| matches!(checker, Checker::Loom(_)))
             .map(|checker| checker.name())
             .collect();
         let models = names_behind("fn loom_", '(').unwrap();

@@ -1,4 +1,4 @@
-//! `cargo xtask sanitize`: the library's tests under AddressSanitizer, or Valgrind's memcheck.
+//! `cargo xtask sanitize`: the tests of the libraries under AddressSanitizer, or Valgrind's memcheck.
 //!
 //! The sanitizers are unstable options of rustc. Their runtimes come with the standard library of
 //! rustup's toolchains, stable ones too, so `RUSTC_BOOTSTRAP=1` is all that they need; Debian's compiler
@@ -7,17 +7,19 @@
 //! That is why there is no ThreadSanitizer here: it does not see how the standard library orders the end
 //! of a scope, the count of an `Arc` or the channel of the test harness, and takes all of them for races,
 //! dozens in each run. It would need `-Zbuild-std`, and for that a nightly toolchain with `rust-src`. It
-//! does not know fences either, which the ring's argument rests on; loom does.
+//! does not know fences either, which the ring's argument rests on; loom does. Nor does it know what io_uring
+//! and the threads of the C library do with a proactor's buffers, and when.
 //!
 //! With `--cfg toroni_words` the copies into and out of the ring are loops of relaxed atomic words, which
 //! the sanitizer sees, in place of assembly, which it does not.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::{Args, ValueEnum};
 
-use crate::command::{Failure, Steps, answers, cargo, run as run_command};
+use crate::command::{Failure, Steps, answers, cargo, run as run_command, tests_of};
 use crate::metadata;
 
 #[derive(Args)]
@@ -88,7 +90,11 @@ impl Kind {
             let mut command = self.command(&test)?;
             match only {
                 Some(only) => command.arg(only),
-                None => command.args(self.filters(&test)),
+                None => {
+                    let selected = self.selected(&test);
+                    each_selects_a_test(selected, &tests_of(&test.executable)?, &test.name)?;
+                    command.args(selected).args(self.skips())
+                }
             };
             run_command(&mut command)?;
             passed.push(test.name);
@@ -103,7 +109,8 @@ impl Kind {
         let mut command = cargo(["test", "-p", "toroni", "--no-run", "--locked", "--lib"]);
         command.arg("--message-format=json");
         if self == Self::Address {
-            command.args(["--test", "bus", "--test", "disk"]);
+            command.args(["-p", "toroni-proactor", "--features", "toroni/proactor"]);
+            command.args(TESTS.iter().flat_map(|test| ["--test", test]));
         }
         // With a target, so that build scripts and macros, which run here, are built without.
         command.args(["--target", &host]).env("CARGO_TARGET_DIR", target);
@@ -150,25 +157,66 @@ impl Kind {
                 command.arg(&test.executable).arg("--test-threads=1");
             }
         }
-        command.current_dir(metadata::root().join("crates/toroni"));
+        command.current_dir(&test.folder);
         Ok(command)
     }
 
-    /// Arguments of the test harness that select what makes sense under it.
-    fn filters(self, test: &Test) -> Vec<&'static str> {
-        let skipped: &[&str] = match self {
-            // A system call filter kills whoever calls more than the test allows, and the sanitizer does.
-            Self::Address => &["nobody_asleep_no_system_call"],
+    /// The parts of names that select what makes sense under it; none: all.
+    fn selected(self, test: &Test) -> &'static [&'static str] {
+        match (self, test.name.as_str()) {
+            (Self::Memcheck, "toroni") => MEMCHECK_TESTS,
+            (Self::Address, "conformance") => ENGINES,
+            _ => &[],
+        }
+    }
+
+    /// Arguments of the test harness for what is left out.
+    fn skips(self) -> impl Iterator<Item = &'static str> {
+        let skipped = match self {
+            Self::Address => SKIPPED,
             Self::Memcheck => &[],
         };
-        let mut arguments: Vec<&str> = match (self, test.name.as_str()) {
-            (Self::Memcheck, "toroni") => MEMCHECK_TESTS.to_vec(),
-            _ => Vec::new(),
-        };
-        arguments.extend(skipped.iter().flat_map(|test| ["--skip", test]));
-        arguments
+        skipped.iter().flat_map(|test| ["--skip", test])
     }
 }
+
+/// The test harness is content to run nothing for a part of a name that is no longer one.
+fn each_selects_a_test(
+    selected: &[&str],
+    tests: &BTreeSet<String>,
+    what: &str,
+) -> Result<(), Failure> {
+    let idle = selected.iter().find(|part| !tests.iter().any(|test| test.contains(**part)));
+    idle.map_or(Ok(()), |part| {
+        Err(Failure(format!(
+            "no test of `{what}` has `{part}` in its name: see xtask/src/sanitize.rs"
+        )))
+    })
+}
+
+/// Besides those in the libraries: of the bus, then of the proactor.
+const TESTS: &[&str] =
+    &["bus", "disk", "proactor", "conformance", "posix", "processors", "refusals", "starts"];
+
+/// Of the conformance suite, engines that hand memory to somebody else: to the kernel, to the C library, and to
+/// threads that try transfers side by side.
+const ENGINES: &[&str] = &[
+    "uring_signal_shared",
+    "combined_eventfd_shared",
+    "epoll_pipe_shared",
+    "callback_itself_shared",
+];
+
+const SKIPPED: &[&str] = &[
+    // A system call filter kills whoever calls more than the test allows, and the sanitizer does.
+    "nobody_asleep_no_system_call",
+    // Measures what a nap costs, beside all others.
+    "idle_costs_no_processor",
+    // Tens of thousands of rounds, which are about moments and not about memory.
+    "wakeups::",
+    // An example, which is a process of its own.
+    "daemon_in_a_proactor::",
+];
 
 /// What is about memory that is given or copied: elsewhere Valgrind's one thread at a time takes too long.
 const MEMCHECK_TESTS: &[&str] = &[
@@ -181,17 +229,20 @@ const MEMCHECK_TESTS: &[&str] = &[
     "notify::bell",
 ];
 
-/// A test executable, and the target that it was built from.
+/// A test executable, the target that it was built from, and the folder of its crate, where it runs.
 struct Test {
     name: String,
     executable: PathBuf,
+    folder: PathBuf,
 }
 
 fn tests_in(messages: &str) -> Vec<Test> {
     let test_in = |line: &str| {
         let message = serde_json::from_str::<serde_json::Value>(line).ok()?;
+        let manifest = Path::new(message.get("manifest_path")?.as_str()?);
         Some(Test {
             executable: message.get("executable")?.as_str()?.into(),
+            folder: manifest.parent()?.into(),
             name: message.get("target")?.get("name")?.as_str()?.to_owned(),
         })
     };
@@ -224,11 +275,22 @@ mod tests {
     #[test]
     fn the_executables_are_found_among_cargos_messages() {
         let messages = "{\"reason\":\"compiler-artifact\",\"executable\":null}\n\
-                        {\"executable\":\"/t/bus-1\",\"target\":{\"name\":\"bus\"}}\n\
+                        {\"executable\":\"/t/bus-1\",\"target\":{\"name\":\"bus\"},\
+                        \"manifest_path\":\"/s/Cargo.toml\"}\n\
                         {\"reason\":\"build-finished\",\"success\":true}\n";
         let tests = tests_in(messages);
         assert_eq!(tests.len(), 1);
         assert_eq!((tests[0].name.as_str(), &*tests[0].executable), ("bus", Path::new("/t/bus-1")));
+        assert_eq!(tests[0].folder, Path::new("/s"));
+    }
+
+    #[test]
+    fn what_selects_no_test_is_named() {
+        let tests = BTreeSet::from(["uring::reads".to_owned(), "epoll::reads".to_owned()]);
+        assert!(each_selects_a_test(&["uring", "epoll"], &tests, "t").is_ok());
+        assert!(each_selects_a_test(&[], &tests, "t").is_ok());
+        let failure = each_selects_a_test(&["uring", "select"], &tests, "t").unwrap_err();
+        assert!(failure.to_string().contains("`select`"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! Compiling the library's tests with all mutants in it, and running them with one switched on.
+//! Compiling the tests of the library, and of the proactor, with all mutants in them, and running them with one
+//! switched on.
 //!
-//! The flag goes to the library alone (`cargo rustc -- --cfg …`), so that its dependencies are those of
+//! The flag goes to that crate alone (`cargo rustc -- --cfg …`), so that its dependencies are those of
 //! the ordinary builds.
 
 use std::collections::BTreeSet;
@@ -12,13 +13,13 @@ use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 
 use super::table::Checker;
-use crate::command::{Failure, cargo, shown};
+use crate::command::{Failure, cargo, shown, tests_of};
 use crate::{loom, metadata};
 
 /// A mutant may make a test wait for ever. Far more than any of these tests takes.
 const TIME_LIMIT: Duration = Duration::from_secs(600);
 
-/// The compiled tests of the library.
+/// The compiled tests of the library, or of the proactor.
 pub(super) struct Harness {
     executable: PathBuf,
 }
@@ -44,15 +45,32 @@ impl fmt::Display for Verdict {
 pub(super) struct Run<'a> {
     pub(super) tests: &'a [&'a str],
     pub(super) mutant: Option<&'a str>,
-    /// Ends with the first test that fails: the others add nothing. Not for tests that remove their
-    /// files at their end.
-    pub(super) hasty: bool,
+    pub(super) patience: Patience,
 }
 
+/// How long a run goes on that has a failure.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// To its end.
+    Whole,
+    /// Until the first test is said to have failed: the others add nothing. Not for tests that remove their
+    /// files at their end.
+    FirstFailure,
+    /// Not long after the first panic: threads that were not woken never end, and so neither does their test.
+    FirstPanic,
+}
+
+/// What a test that panicked has to remove its files.
+const TO_CLEAN_UP: Duration = Duration::from_secs(2);
+
 impl Harness {
-    /// Compiles the tests of the library.
+    /// Compiles the tests of the crate that the checker belongs to.
     pub(super) fn build(checker: Checker) -> Result<Self, Failure> {
-        let mut command = cargo(["rustc", "-p", "toroni", "--lib", "--locked", "--quiet"]);
+        let package = match checker {
+            Checker::Loom(_) | Checker::Tests(_) => "toroni",
+            Checker::Proactor(_) => "toroni-proactor",
+        };
+        let mut command = cargo(["rustc", "-p", package, "--lib", "--locked", "--quiet"]);
         command.args(["--message-format=json-render-diagnostics", "--profile"]);
         match checker {
             // The profile for benches is the release profile with a test harness.
@@ -60,7 +78,7 @@ impl Harness {
                 command.arg("bench");
                 loom::prepare(&mut command)?;
             }
-            Checker::Tests(_) => {
+            Checker::Tests(_) | Checker::Proactor(_) => {
                 command.arg("test");
             }
         }
@@ -76,7 +94,11 @@ impl Harness {
         let built = executable_in(&String::from_utf8_lossy(&built.stdout))
             .ok_or_else(|| Failure("cargo named no test executable".to_owned()))?;
         // Under a name of its own: others may build meanwhile.
-        let name = if matches!(checker, Checker::Loom(_)) { "models" } else { "tests" };
+        let name = match checker {
+            Checker::Loom(_) => "models",
+            Checker::Tests(_) => "tests",
+            Checker::Proactor(_) => "proactor",
+        };
         let folder = metadata::members()?.target_directory.join("mutants");
         let executable = folder.join(format!("{name}-{}", std::process::id()));
         fs::create_dir_all(&folder)
@@ -87,16 +109,7 @@ impl Harness {
 
     /// The names of all its tests.
     pub(super) fn tests(&self) -> Result<BTreeSet<String>, Failure> {
-        let listed = Command::new(&self.executable)
-            .args(["--list", "--format", "terse"])
-            .output()
-            .map_err(|error| self.cannot_run(&error))?;
-        let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
-        Ok(listed
-            .lines()
-            .filter_map(|line| line.strip_suffix(": test"))
-            .map(str::to_owned)
-            .collect())
+        tests_of(&self.executable)
     }
 
     /// Runs tests.
@@ -119,25 +132,38 @@ impl Harness {
         let mut child = command
             .arg("--exact")
             .args(run.tests)
+            .args((run.patience == Patience::FirstPanic).then_some("--nocapture"))
             .current_dir(metadata::root().join("crates/toroni"))
             .stdin(Stdio::null())
             .stderr(file.try_clone()?)
             .stdout(file)
             .spawn()?;
-        Self::wait(output, &mut child, run.hasty)
+        Self::wait(output, &mut child, run.patience)
     }
 
     fn cannot_run(&self, error: &io::Error) -> Failure {
         Failure(format!("cannot run {}: {error}", self.executable.display()))
     }
 
-    fn wait(output: &std::path::Path, child: &mut Child, hasty: bool) -> io::Result<Verdict> {
+    fn wait(
+        output: &std::path::Path,
+        child: &mut Child,
+        patience: Patience,
+    ) -> io::Result<Verdict> {
         let start = Instant::now();
+        let mut panicked: Option<Instant> = None;
         loop {
             // In this order: what the tests said before they ended must not be missed.
             let ended = child.try_wait()?;
             let said = String::from_utf8_lossy(&fs::read(output)?).into_owned();
-            let failure = first_failure_in(&said).filter(|_| hasty || ended.is_some());
+            let failure = match patience {
+                Patience::Whole => first_failure_in(&said).filter(|_| ended.is_some()),
+                Patience::FirstFailure => first_failure_in(&said),
+                Patience::FirstPanic => first_panic_in(&said).filter(|_| {
+                    let since = panicked.get_or_insert_with(Instant::now).elapsed();
+                    ended.is_some() || since > TO_CLEAN_UP
+                }),
+            };
             let verdict = match (failure, ended) {
                 (Some(first), _) => Verdict::Failed { first: first.to_owned() },
                 (None, Some(status)) if status.success() => {
@@ -188,6 +214,12 @@ fn first_failure_in(said: &str) -> Option<&str> {
     name.map(|name| name.strip_suffix(" - should panic").unwrap_or(name))
 }
 
+fn first_panic_in(said: &str) -> Option<&str> {
+    let line = said.lines().find(|line| line.contains(" panicked at "))?;
+    let (_, thread) = line.split_once("thread '")?;
+    thread.split_once('\'').map(|(name, _)| name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,6 +232,10 @@ mod tests {
         let bad = "test ring::a ... ok\ntest ring::b ... FAILED\ntest result: FAILED. 1 passed\n";
         assert_eq!(passed_in(bad), 0);
         assert_eq!(first_failure_in(bad), Some("ring::b"));
+        let panic =
+            "running 1 test\ntest a::b ... \nthread 'a::b' (17) panicked at src/a.rs:1:2:\nno\n";
+        assert_eq!(first_panic_in(panic), Some("a::b"));
+        assert_eq!(first_panic_in(bad), None);
     }
 
     #[test]

@@ -17,20 +17,18 @@ pub(super) enum Checker {
     Loom(&'static str),
     /// An ordinary test: for mistakes that one fixed sequence of steps shows.
     Tests(&'static str),
+    /// An ordinary test of the proactor.
+    Proactor(&'static str),
 }
 
-use Checker::{Loom, Tests};
+use Checker::{Loom, Proactor, Tests};
 
 impl Checker {
     /// The end of the test's name.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Loom(name) | Tests(name) => name,
+            Loom(name) | Tests(name) | Proactor(name) => name,
         }
-    }
-
-    pub(super) fn is_model(self) -> bool {
-        matches!(self, Loom(_))
     }
 
     /// For tables.
@@ -38,6 +36,7 @@ impl Checker {
         match self {
             Loom(name) => format!("model {name}"),
             Tests(name) => format!("test {name}"),
+            Proactor(name) => format!("the proactor's test {name}"),
         }
     }
 }
@@ -271,5 +270,43 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "group_drained_after_announcement",
         mistake: "a subscriber throws away the multicast datagram that answered its sleep",
         noticed_by: &[Tests("multicast::a_wake_while_falling_asleep_counts")],
+    },
+    Mutant {
+        name: "signal_unblocked",
+        mistake: "a leader's signal may come just before its wait, which it then does not end",
+        noticed_by: &[Proactor("wakeups::epoll_signal")],
+    },
+    Mutant {
+        name: "interrupts_once",
+        mistake: "one signal is to end a wait that takes no mask of signals",
+        noticed_by: &[Proactor("wakeups::suspend_signal")],
+    },
+    Mutant {
+        name: "callback_interrupt_unseen",
+        mistake: "a leader that waits at a word does not look whether it was interrupted on its way",
+        noticed_by: &[Proactor("wakeups::callback_itself")],
+    },
+    Mutant {
+        name: "start_not_submitted",
+        mistake: "nobody hands over to io_uring what was started while the leader waited",
+        noticed_by: &[Proactor("wakeups::uring_pipe")],
+    },
+    Mutant {
+        name: "edge_of_afterwards",
+        mistake: "an edge that comes while a descriptor is found not to be ready is forgotten",
+        noticed_by: &[Proactor("edges_amid_trials_are_seen")],
+    },
+    Mutant {
+        name: "cancelled_goes_on",
+        mistake: "a cancelled operation of io_uring is submitted again when its poll is over",
+        noticed_by: &[Proactor("what_was_cancelled_and_moved_nothing_ends_as_cancelled")],
+    },
+    Mutant {
+        name: "finish_forgets_starts",
+        mistake: "threads leave while somebody starts what has been transferred already",
+        noticed_by: &[
+            Proactor("finishing::what_was_transferred_is_told"),
+            Proactor("finishing::a_part_that_was_transferred_is_told"),
+        ],
     },
 ];

@@ -1,0 +1,87 @@
+//! `cargo xtask bindings`: builds and tests the bindings for other languages, each from its own folder
+//! below `bindings/`, and then all of them with one another.
+
+mod c;
+mod python;
+
+use std::process::Command;
+
+use clap::Args;
+
+use crate::command::{Failure, Steps, cargo, run as run_command};
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Only these [default: all, and then each with each]
+    languages: Vec<String>,
+    /// Instead, measure what publishing and receiving cost in each language
+    #[arg(long)]
+    measure: bool,
+}
+
+/// A language: what it is called, its steps, what the test across languages needs to know of it, and the
+/// programs that measure.
+struct Language {
+    name: &'static str,
+    steps: fn(&mut Steps) -> Result<(), Failure>,
+    conformance: fn(&mut Command) -> Result<(), Failure>,
+    measure: fn() -> Result<Vec<Command>, Failure>,
+}
+
+const LANGUAGES: [Language; 2] = [
+    // C and C++.
+    Language { name: "c", steps: c::steps, conformance: c::conformance, measure: c::measure },
+    Language {
+        name: "python",
+        steps: python::steps,
+        conformance: python::conformance,
+        measure: python::measure,
+    },
+];
+
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    let names: Vec<&str> = LANGUAGES.iter().map(|language| language.name).collect();
+    if let Some(unknown) = options.languages.iter().find(|name| !names.contains(&name.as_str())) {
+        return Err(Failure(format!("there is no {unknown}: take some of {}", names.join(", "))));
+    }
+    let is_chosen = |language: &&Language| {
+        options.languages.is_empty() || options.languages.iter().any(|one| one == language.name)
+    };
+    if options.measure {
+        return measure(LANGUAGES.iter().filter(is_chosen));
+    }
+    let mut steps = Steps::default();
+    for language in LANGUAGES.iter().filter(is_chosen) {
+        (language.steps)(&mut steps)?;
+    }
+    if options.languages.is_empty() {
+        steps.step("each language with each", || {
+            let mut command = cargo(["test", "--locked", "-p", "toroni-conformance"]);
+            command.env("TORONI_CONFORMANCE_ALL", "1");
+            for language in &LANGUAGES {
+                (language.conformance)(&mut command)?;
+            }
+            run_command(&mut command)?;
+            Ok(String::new())
+        });
+    }
+    steps.finish()
+}
+
+/// Lines of language, way, bytes of a message, and messages per second, one program after the other.
+fn measure<'a>(languages: impl Iterator<Item = &'a Language>) -> Result<(), Failure> {
+    let rust =
+        ["run", "--release", "--locked", "-p", "toroni-conformance", "--bin", "measure-rust"];
+    let mut commands = vec![cargo(rust)];
+    for language in languages {
+        commands.extend((language.measure)()?);
+    }
+    let folder =
+        std::path::PathBuf::from(format!("/dev/shm/toroni-measure-{}", std::process::id()));
+    let cannot = |error| Failure(format!("cannot make {}: {error}", folder.display()));
+    std::fs::create_dir(&folder).map_err(cannot)?;
+    let outcome =
+        commands.iter_mut().try_for_each(|command| run_command(command.env("TORONI_DIR", &folder)));
+    let _ = std::fs::remove_dir_all(&folder);
+    outcome
+}

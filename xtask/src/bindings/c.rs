@@ -1,0 +1,89 @@
+//! The C and C++ bindings: CMake builds, tests, installs and packs them. It wants Debian's packages `cmake`,
+//! `g++`, `pkg-config`, `dpkg-dev`, and for one step `valgrind`.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::command::{Failure, Steps, run as run_command};
+use crate::metadata::{self, root};
+
+pub(super) fn steps(steps: &mut Steps) -> Result<(), Failure> {
+    let plain = Build {
+        folder: folder("debug")?,
+        // The prefix of Debian's packages, which decides where libraries go.
+        options: &["-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_INSTALL_PREFIX=/usr"],
+    };
+    let sanitized = Build {
+        folder: folder("sanitized")?,
+        options: &["-DCMAKE_BUILD_TYPE=Debug", "-DTORONI_SANITIZE=ON"],
+    };
+    steps.step("c: build", || plain.make());
+    steps.step("c: tests", || plain.test());
+    steps.step("c: tests with sanitizers", || {
+        sanitized.make()?;
+        sanitized.test()
+    });
+    steps.step("c: tests under memcheck", || {
+        let mut valgrind = Command::new("valgrind");
+        valgrind.args(["-q", "--error-exitcode=1", "--leak-check=full"]);
+        // The child of a fork ends at once, with all that the parent has.
+        valgrind.arg("--child-silent-after-fork=yes");
+        run(valgrind.arg(plain.folder.join("tests/test_c")))
+    });
+    steps.step("c: installed and packed", || {
+        run(Command::new(root().join("bindings/c/tests/installed.sh")).arg(&plain.folder))
+    });
+    Ok(())
+}
+
+/// Tells the test across languages where the programs of C and C++ are.
+pub(super) fn conformance(command: &mut Command) -> Result<(), Failure> {
+    command.env("TORONI_CONFORMANCE_C", folder("debug")?.join("tests"));
+    Ok(())
+}
+
+/// The programs that measure, built to be fast.
+pub(super) fn measure() -> Result<Vec<Command>, Failure> {
+    let fast = Build { folder: folder("release")?, options: &["-DCMAKE_BUILD_TYPE=Release"] };
+    fast.make()?;
+    let program = |name| Command::new(fast.folder.join("tests").join(name));
+    Ok(vec![program("measure_c"), program("measure_cpp")])
+}
+
+struct Build {
+    folder: PathBuf,
+    options: &'static [&'static str],
+}
+
+impl Build {
+    fn make(&self) -> Result<String, Failure> {
+        let mut configure = cmake();
+        configure.arg("-S").arg(root().join("bindings/c")).arg("-B").arg(&self.folder);
+        run(configure.arg("-DTORONI_TESTS=ON").args(self.options))?;
+        run(cmake().arg("--build").arg(&self.folder).args(["--parallel", "2"]))
+    }
+
+    fn test(&self) -> Result<String, Failure> {
+        // Shows what each test says: its counts are added up.
+        let mut ctest = Command::new("ctest");
+        ctest.arg("--test-dir").arg(&self.folder).args(["--verbose", "--timeout", "300"]);
+        run(&mut ctest)
+    }
+}
+
+/// With the target folder that cargo uses here, too.
+fn cmake() -> Command {
+    let mut command = Command::new("cmake");
+    if let Ok(metadata) = metadata::members() {
+        command.env("CARGO_TARGET_DIR", metadata.target_directory);
+    }
+    command
+}
+
+fn folder(kind: &str) -> Result<PathBuf, Failure> {
+    Ok(metadata::members()?.target_directory.join("bindings-c").join(kind))
+}
+
+fn run(command: &mut Command) -> Result<String, Failure> {
+    run_command(command).map(|()| String::new())
+}

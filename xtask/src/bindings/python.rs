@@ -1,0 +1,137 @@
+//! The Python module: its wheel, its types, its tests. Everything that is needed besides Python itself, which
+//! wants the package `python3-venv` on Debian, comes from PyPI in the versions that
+//! `bindings/python/requirements.txt` pins, into an environment below the target folder.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::command::{Failure, Steps, run as run_command};
+use crate::metadata::{self, root};
+
+/// Whoever needs the programs of Python finds them here, made by [`steps`].
+pub(crate) struct Environment {
+    folder: PathBuf,
+}
+
+const REQUIREMENTS: &str = "requirements.txt";
+
+/// Builds the wheel, installs it, and checks all there is to check.
+pub(crate) fn steps(steps: &mut Steps) -> Result<(), Failure> {
+    let environment = Environment { folder: metadata::members()?.target_directory.join("python") };
+    let python = environment.program("python");
+    steps.step("python: environment", || environment.make(REQUIREMENTS));
+    steps.step("python: format and lints of its Rust", || {
+        run(environment.cargo(&["fmt", "--check"]))?;
+        run(environment.cargo(&["clippy", "--locked", "--", "-D", "warnings"]))
+    });
+    steps.step("python: wheel", || environment.install(&environment, "dev"));
+    steps.step("python: format and lints", || {
+        run(environment.tool("ruff").args(["format", "--check"]))?;
+        run(environment.tool("ruff").arg("check"))
+    });
+    steps.step("python: types", || {
+        // One by one: programs in two folders have the same names.
+        for programs in ["python", "tests", "conformance", "examples", "bench"] {
+            run(environment.tool("mypy").arg(programs))?;
+        }
+        run(environment.tool("stubtest").args([
+            "toroni",
+            "--allowlist",
+            "stubtest.txt",
+            "--ignore-unused-allowlist",
+        ]))
+    });
+    steps.step("python: tests", || run(in_folder(&python).args(["-m", "pytest"])));
+    Ok(())
+}
+
+/// Tells the test across languages which Python has the module.
+pub(super) fn conformance(command: &mut Command) -> Result<(), Failure> {
+    let environment = Environment { folder: metadata::members()?.target_directory.join("python") };
+    command.env("TORONI_CONFORMANCE_PYTHON", environment.program("python"));
+    Ok(())
+}
+
+/// The comparison with other libraries, from a fast wheel in an environment of its own.
+pub(super) fn measure() -> Result<Vec<Command>, Failure> {
+    let folder = metadata::members()?.target_directory.join("python/measure");
+    let environment = Environment { folder };
+    environment.make("bench/requirements.txt")?;
+    // maturin is in the other one.
+    let tests = Environment { folder: metadata::members()?.target_directory.join("python") };
+    tests.make(REQUIREMENTS)?;
+    environment.install(&tests, "release")?;
+    let mut compare = in_folder(&environment.program("python"));
+    compare.arg("bench/compare.py");
+    Ok(vec![compare])
+}
+
+impl Environment {
+    /// Makes the environment, unless it has what is asked for.
+    fn make(&self, requirements: &str) -> Result<String, Failure> {
+        let wanted = std::fs::read(folder().join(requirements))
+            .map_err(|error| Failure(format!("cannot read {requirements}: {error}")))?;
+        let stamp = self.folder.join("requirements.txt");
+        if std::fs::read(&stamp).is_ok_and(|found| found == wanted) {
+            return Ok("is there".to_owned());
+        }
+        run(Command::new("python3").args(["-m", "venv"]).arg(self.venv()))?;
+        let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
+        run(in_folder(&self.program("python")).args(install).args(["-r", requirements]))?;
+        std::fs::write(&stamp, wanted)
+            .map(|()| String::new())
+            .map_err(|error| Failure(format!("cannot write {}: {error}", stamp.display())))
+    }
+
+    /// Builds the wheel with the maturin of `tools`, and installs it here.
+    fn install(&self, tools: &Self, profile: &str) -> Result<String, Failure> {
+        let wheels = self.folder.join("wheels");
+        // pip is to find one, that of now.
+        let _ = std::fs::remove_dir_all(&wheels);
+        let mut build = tools.tool("maturin");
+        build.args(["build", "--locked", "--profile", profile, "--out"]).arg(&wheels);
+        run(build.env("CARGO_TARGET_DIR", self.folder.join("target")))?;
+        let mut install = in_folder(&self.program("python"));
+        install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+        install.args(["--no-index", "--no-deps", "--force-reinstall", "toroni", "--find-links"]);
+        run(install.arg(&wheels))
+    }
+
+    fn venv(&self) -> PathBuf {
+        self.folder.join("venv")
+    }
+
+    fn program(&self, name: &str) -> PathBuf {
+        self.venv().join("bin").join(name)
+    }
+
+    fn tool(&self, name: &str) -> Command {
+        in_folder(&self.program(name))
+    }
+
+    /// cargo in the module's own workspace.
+    fn cargo(&self, arguments: &[&str]) -> Command {
+        let mut command =
+            in_folder(Path::new(&std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())));
+        command.args(arguments);
+        command.env("CARGO_TARGET_DIR", self.folder.join("target"));
+        command.env("PYO3_PYTHON", self.program("python"));
+        command
+    }
+}
+
+/// A step without a remark, from a command.
+fn run(command: impl std::borrow::BorrowMut<Command>) -> Result<String, Failure> {
+    let mut command = command;
+    run_command(command.borrow_mut()).map(|()| String::new())
+}
+
+fn folder() -> PathBuf {
+    root().join("bindings/python")
+}
+
+fn in_folder(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(folder());
+    command
+}
