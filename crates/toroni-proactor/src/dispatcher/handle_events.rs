@@ -34,6 +34,11 @@ impl Dispatcher {
     pub(crate) fn look_soon(&mut self) {
         self.since_lead = pace::MOST;
     }
+
+    /// Whether it is time to look at the engines and at the clock.
+    fn is_look_due(&self) -> bool {
+        self.since_lead >= self.pace.look_after()
+    }
 }
 
 impl Locked<'_> {
@@ -52,7 +57,7 @@ impl Locked<'_> {
                 self.wait_as_follower(deadline);
                 continue;
             }
-            if self.dispatcher.since_lead >= self.dispatcher.pace.look_after() {
+            if self.dispatcher.is_look_due() {
                 self.look();
                 self.end_speculation();
             }
@@ -93,7 +98,7 @@ impl Locked<'_> {
     /// to look at the engines and at the clock.
     fn process_completed(&mut self, mut has_looked: bool, until: Option<&AtomicBool>) -> usize {
         let mut handled = 0;
-        for _ in 0..self.dispatcher.pace.look_after() {
+        while !self.dispatcher.is_look_due() {
             let core = &mut **self;
             let Some(index) = core.pop_completed(has_looked) else { break };
             let mut sample = core.dispatcher.pace.sample();

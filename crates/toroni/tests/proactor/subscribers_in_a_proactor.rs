@@ -2,8 +2,8 @@
 
 use crate::common::Fixture;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
@@ -43,9 +43,14 @@ const NOTIFIERS: [NotifyKind; 3] =
 
 /// Does it on each engine, with a proactor that nobody runs yet.
 fn each(test: impl Fn(&Proactor)) {
+    each_named(|_, proactor| test(proactor));
+}
+
+/// The same with the engine's name.
+fn each_named(test: impl Fn(&str, &Proactor)) {
     for (name, config) in ENGINES {
         println!("{name}");
-        test(&Proactor::new(&Config::parse(config).unwrap()).unwrap());
+        test(name, &Proactor::new(&Config::parse(config).unwrap()).unwrap());
     }
 }
 
@@ -354,9 +359,14 @@ fn a_handler_that_panics_is_not_called_again() {
     });
 }
 
-/// One thread: the subscriber never runs out of messages, and yet the socket is served.
+/// One thread: the subscriber never runs out of messages, and yet the socket is served. It is that handler
+/// which asks for echoes and looks for them, so that no other thread's turn is measured.
 #[test]
 fn a_stream_of_messages_starves_no_socket() {
+    const ECHOES: usize = 50;
+    // A subscriber's turn is 32 messages. The read waits for one, or two; and so may the write.
+    const TURNS: u64 = 4;
+
     fn echo(stream: Stream) {
         let again = stream.clone();
         let _ = stream.read(vec![0; 16], move |BufResult(result, buffer)| {
@@ -366,38 +376,44 @@ fn a_stream_of_messages_starves_no_socket() {
         });
     }
 
-    each(|proactor| {
+    each_named(|name, proactor| {
         let fixture = Fixture::new();
         let bus = fixture.open();
-        let (seen, publisher) = (Arc::new(AtomicU64::new(0)), bus.publisher("a").unwrap());
+        let publisher = bus.publisher("a").unwrap();
         publisher.publish(b"first").unwrap();
-        let counted = Arc::clone(&seen);
+        // Unlike one on the network, it carries a byte before the call returns.
+        let (mut client, served) = UnixStream::pair().unwrap();
+        client.set_nonblocking(true).unwrap();
+        echo(Stream::new(proactor, served).unwrap());
+        let (done, results) = channel();
+        let (mut messages, mut asked) = (0_u64, None);
         // Each message causes the next: there is always one.
         let subscription = proactor
-            .subscribe(bus.subscriber().pattern("a").start(Start::Oldest).build().unwrap(), {
+            .subscribe(
+                bus.subscriber().pattern("a").start(Start::Oldest).build().unwrap(),
                 move |message, _| {
                     message.unwrap();
-                    counted.fetch_add(1, Ordering::Relaxed);
+                    messages += 1;
                     publisher.publish(b"next").unwrap();
-                }
-            })
+                    match asked {
+                        None if messages > 1000 => {
+                            client.write_all(b"x").unwrap();
+                            asked = Some(messages);
+                        }
+                        Some(before) if client.read(&mut [0]).is_ok() => {
+                            let _ = done.send(messages - before);
+                            asked = None;
+                        }
+                        _ => {}
+                    }
+                },
+            )
             .unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        client.set_nodelay(true).unwrap();
-        client.set_read_timeout(Some(LOST)).unwrap();
-        echo(Stream::new(proactor, listener.accept().unwrap().0).unwrap());
         let crew = Crew::new(proactor, 1);
-        until(|| seen.load(Ordering::Relaxed) > 10_000);
-        let between = |_| {
-            let before = seen.load(Ordering::Relaxed);
-            client.write_all(b"x").unwrap();
-            client.read_exact(&mut [0]).unwrap();
-            seen.load(Ordering::Relaxed) - before
-        };
-        // The others are of a client that is not scheduled meanwhile.
-        let fewest = (0..50).map(between).min().unwrap();
-        assert!(fewest <= 20 * 32, "{fewest} messages during an echo at the least");
+        let most = (0..ECHOES).map(|_| next(&results)).max().unwrap();
+        // When a leader of its own is scheduled is the machine's affair.
+        let is_alone = !name.contains("dedicated") && name != "linux-rt";
+        assert!(!is_alone || most <= TURNS * 32, "{most} messages during an echo at the most");
         subscription.cancel();
         drop(crew);
     });
