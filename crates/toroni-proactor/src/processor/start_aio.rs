@@ -15,9 +15,14 @@ impl Core {
         let processor = &mut self.processors[which];
         let had_nothing = processor.waits_for() == 0;
 
-        // Step 1.
-        if processor.in_progress() >= processor.limit {
+        // Step 1. What is deferred already has its turn first: else it would wait for ever while handlers start
+        // more, and a stream's operations would not be done in order.
+        let is_full = processor.in_progress() >= processor.limit;
+        if is_full || !processor.deferred.is_empty() {
             processor.defer(&mut self.records, index);
+            if !is_full {
+                processor.interrupt_leader();
+            }
             return Ok(());
         }
         // Step 2.

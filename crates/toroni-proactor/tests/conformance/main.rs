@@ -42,8 +42,9 @@ macro_rules! conformance {
                     operations_outlive_their_threads
                     work_in_parts_starves_nobody a_busy_stream_starves_nobody
                     a_busy_stream_starves_no_reader a_handler_that_blocks_holds_up_nobody
-                    a_timer_is_due_amid_long_handlers a_handler_may_handle_events the_limit_defers a_handler_may_panic;
-                stopping: cancel_of_started cancel_of_what_is_ready
+                    a_timer_is_due_amid_long_handlers a_handler_may_handle_events the_limit_defers
+                    what_was_deferred_has_its_turn a_handler_may_panic;
+                stopping: a_stop_may_become_a_graceful_one cancel_of_started cancel_of_what_is_ready
                     results_of_a_stream_stay_in_order what_became_ready_before_it_was_watched cancel_of_deferred cancel_of_a_descriptor
                     cancelled_accepts_leak_nothing failing_connects_leak_nothing
                     a_client_is_destroyed_with_operations_outstanding
@@ -55,7 +56,7 @@ macro_rules! conformance {
                 tasks: tasks_serve_connections a_graceful_stop_ends_tasks
                     a_dropped_proactor_drops_its_tasks no_wake_of_a_task_is_lost a_task_may_panic
                     operations_are_limited_in_time;
-                wholes: whole_writes_stay_whole whole_writes_of_many_threads_stay_whole a_whole_write_ends_with_its_peer
+                wholes: a_whole_write_begins_with_its_share whole_writes_stay_whole whole_writes_of_many_threads_stay_whole a_whole_write_ends_with_its_peer
                     whole_writes_to_pipes_and_local_sockets reads_need_room_and_may_append
                     local_sockets_are_connected;
             );

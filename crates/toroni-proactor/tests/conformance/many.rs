@@ -430,6 +430,66 @@ pub(crate) fn work_in_parts_starves_nobody(kind: Kind) {
     });
 }
 
+/// Room for one operation, and handlers that always start the next one.
+pub(crate) fn what_was_deferred_has_its_turn(kind: Kind) {
+    kind.each_limited(Some(1), |proactor| {
+        // Reads of one stream are done in the order of their starts.
+        let (stream, mut peer) = stream_and_peer(proactor);
+        let (done, results) = channel();
+        let tell = |number: u32| {
+            let done = done.clone();
+            move |BufResult(result, buffer): BufResult<usize, Vec<u8>>| {
+                assert_eq!(result.unwrap(), 1);
+                done.send((number, buffer[0])).unwrap();
+            }
+        };
+        let (again, first, third) = (stream.clone(), tell(1), tell(3));
+        stream
+            .read(vec![0; 1], move |result| {
+                again.read(vec![0; 1], third).unwrap();
+                first(result);
+            })
+            .unwrap();
+        stream.read(vec![0; 1], tell(2)).unwrap();
+        let crew = Crew::new(proactor, 1);
+        peer.write_all(b"abc").unwrap();
+        let told: Vec<_> = (0..3).map(|_| next(&results)).collect();
+        assert_eq!(told, [(1, b'a'), (2, b'b'), (3, b'c')]);
+        drop(crew);
+    });
+    kind.each_limited(Some(1), |proactor| {
+        // A stream that is never done holds up no other one.
+        fn go_on(stream: Stream, peer: TcpStream, reads: Arc<AtomicU32>, enough: Arc<AtomicBool>) {
+            if enough.load(Ordering::Relaxed) {
+                return;
+            }
+            let (again, mut back) = (stream.clone(), peer.try_clone().unwrap());
+            let handler = move |BufResult(result, _): BufResult<usize, Vec<u8>>| {
+                if result.is_ok() {
+                    reads.fetch_add(1, Ordering::Relaxed);
+                    go_on(again, peer, reads, enough);
+                }
+            };
+            stream.read(vec![0; 1], handler).unwrap();
+            back.write_all(b"x").unwrap();
+        }
+
+        let (busy, busy_peer) = stream_and_peer(proactor);
+        let (stream, mut peer) = stream_and_peer(proactor);
+        let (reads, enough) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
+        let (done, results) = channel();
+        go_on(busy, busy_peer, Arc::clone(&reads), Arc::clone(&enough));
+        let at = Arc::clone(&reads);
+        stream.read(vec![0; 1], move |_| done.send(at.load(Ordering::Relaxed)).unwrap()).unwrap();
+        peer.write_all(b"x").unwrap();
+        let crew = Crew::new(proactor, 1);
+        let before = next(&results);
+        enough.store(true, Ordering::Relaxed);
+        assert!(before <= 2, "behind {before} reads of another stream");
+        drop(crew);
+    });
+}
+
 pub(crate) fn the_limit_defers(kind: Kind) {
     const LIMIT: usize = 3;
     const READS: usize = 12;
