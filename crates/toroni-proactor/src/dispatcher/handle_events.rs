@@ -1,6 +1,6 @@
 //! `handle_events`: what a thread does that its owner lends to the proactor.
 
-use super::pace::{self, Sample};
+use super::pace::Sample;
 use super::{Dispatcher, NotificationState};
 use crate::core::Core;
 use crate::lock::{Lock, Locked};
@@ -30,14 +30,9 @@ pub(crate) fn handle_events(
 }
 
 impl Dispatcher {
-    /// The next thread looks whether operations are finished before it dispatches.
-    pub(crate) fn look_soon(&mut self) {
-        self.since_lead = pace::MOST;
-    }
-
     /// Whether it is time to look at the engines and at the clock.
     fn is_look_due(&self) -> bool {
-        self.since_lead >= self.pace.look_after()
+        self.since_lead >= self.pace.look_after() || !self.behind_look.is_empty()
     }
 }
 
@@ -54,12 +49,11 @@ impl Locked<'_> {
             if self.is_superfluous()
                 && let Wait::Until(deadline) = end.wait()
             {
-                self.wait_as_follower(deadline);
+                self.wait_as_follower(deadline, until);
                 continue;
             }
             if self.dispatcher.is_look_due() {
                 self.look();
-                self.end_speculation();
             }
             let handled = self.process_completed(has_looked, until);
             if handled > 0 || !self.dispatches() {
@@ -79,12 +73,12 @@ impl Locked<'_> {
                     self.look();
                     return self.process_completed(true, until);
                 }
-                Wait::Until(deadline) if self.may_rest() => self.wait_as_follower(deadline),
+                Wait::Until(deadline) if self.may_rest() => self.wait_as_follower(deadline, until),
                 // Step 2.
                 Wait::Until(deadline) if self.lead_one(deadline) => has_looked = true,
                 Wait::Until(_) if self.has_work() => has_looked = true,
                 // Step 3.
-                Wait::Until(deadline) => self.wait_as_follower(deadline),
+                Wait::Until(deadline) => self.wait_as_follower(deadline, until),
             }
         }
     }
@@ -161,7 +155,8 @@ impl Locked<'_> {
         true
     }
 
-    /// Leads, without waiting, each processor that has no leader.
+    /// Leads, without waiting, each processor that has no leader. Then everything that may be ready has its turn,
+    /// and what was to come behind that.
     fn look(&mut self) {
         for which in 0..self.processors.len() {
             if self.processors[which].wants_leader() {
@@ -169,6 +164,8 @@ impl Locked<'_> {
                 self.lead_processor(which, |_| Some(now));
             }
         }
+        self.end_speculation();
+        self.release_behind_look();
         self.dispatcher.since_lead = 0;
     }
 
@@ -192,7 +189,7 @@ impl Locked<'_> {
         self.dispatcher.handlers += 1;
     }
 
-    fn wait_as_follower(&mut self, deadline: Option<Instant>) {
+    fn wait_as_follower(&mut self, deadline: Option<Instant>, flag: Option<&AtomicBool>) {
         let watch = self.watch();
         self.dispatcher.handlers -= 1;
         self.dispatcher.followers += 1;
@@ -201,8 +198,10 @@ impl Locked<'_> {
             let until = watch.into_iter().chain(deadline).chain(tick).min();
             self.follow(until.map(left));
             let gets_on = self.end_tick(tick);
-            // Waits on as long as nothing but a tick has passed, and those at work get on.
-            if tick.is_none() || tick != until || !gets_on || self.dispatcher.woken > 0 {
+            // Waits on as long as nothing but a tick has passed, and those at work get on. Another follower may
+            // have taken the wake-up for its own.
+            let is_over = self.dispatcher.woken > 0 || self.leaves(flag);
+            if tick.is_none() || tick != until || !gets_on || is_over {
                 break;
             }
         }

@@ -51,6 +51,8 @@ pub(crate) enum NotificationState {
 /// See the module.
 pub(crate) struct Dispatcher {
     completed: List,
+    /// Posts that come behind the next look at what is finished.
+    behind_look: List,
     /// Operations that are tried when nothing is known to be ready: nobody has said that their descriptors
     /// are, and nobody has found that they are not.
     speculative: List,
@@ -87,6 +89,7 @@ impl Dispatcher {
     pub(crate) fn new() -> Self {
         Self {
             completed: List::new(Membership::Completed),
+            behind_look: List::new(Membership::BehindLook),
             speculative: List::new(Membership::Speculative),
             followers: 0,
             woken: 0,
@@ -163,10 +166,14 @@ impl Core {
 
     /// Creates the record of a handler that no provider sees, and posts it.
     pub(crate) fn post(&mut self, completion: Box<dyn Completion>, behind: Behind) {
-        let key = self.records.create(Request::post(), Some(completion));
-        self.post_completion(key.index, Notify::Strong);
-        if behind == Behind::Finished {
-            self.dispatcher.look_soon();
+        let index = self.records.create(Request::post(), Some(completion)).index;
+        match behind {
+            Behind::Posted => self.post_completion(index, Notify::Strong),
+            Behind::Finished => {
+                self.records[index].become_(State::Posted);
+                self.dispatcher.behind_look.push(&mut self.records, index);
+                self.notify();
+            }
         }
     }
 
@@ -253,12 +260,19 @@ impl Core {
 
     /// Whether there are results to dispatch, or operations that are said to be ready.
     fn has_completed(&self) -> bool {
-        !self.dispatcher.completed.is_empty()
+        !self.dispatcher.completed.is_empty() || !self.dispatcher.behind_look.is_empty()
     }
 
     /// What was speculated on before now is tried before anything that comes.
     fn end_speculation(&mut self) {
         while let Some(index) = self.dispatcher.speculative.pop(&mut self.records) {
+            self.dispatcher.completed.push(&mut self.records, index);
+        }
+    }
+
+    /// What was to come behind a look has its turn now.
+    fn release_behind_look(&mut self) {
+        while let Some(index) = self.dispatcher.behind_look.pop(&mut self.records) {
             self.dispatcher.completed.push(&mut self.records, index);
         }
     }

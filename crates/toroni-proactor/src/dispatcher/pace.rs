@@ -23,7 +23,7 @@ const WAKE_UP: u64 = 20_000;
 const BETWEEN_LOOKS: u64 = 1_000_000;
 
 /// Results between two looks, however short handlers are.
-pub(super) const MOST: usize = 64;
+const MOST: usize = 64;
 
 /// One handler of so many is measured: an odd number, so that handlers that alternate are measured alike.
 const SAMPLED: u32 = 17;
@@ -162,7 +162,7 @@ impl Core {
     fn waiting(&self) -> usize {
         let dispatcher = &self.dispatcher;
         let results = dispatcher.completed.len().saturating_sub(dispatcher.ahead);
-        results + usize::from(self.wants_leader().is_some())
+        results + dispatcher.behind_look.len() + usize::from(self.wants_leader().is_some())
     }
 
     fn may_tick(&self) -> bool {

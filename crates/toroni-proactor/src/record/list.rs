@@ -15,6 +15,8 @@ pub(crate) enum Membership {
     None,
     /// The dispatcher's.
     Completed,
+    /// The dispatcher's: behind the next look at what is finished.
+    BehindLook,
     /// The dispatcher's: READY as far as anybody knows.
     Speculative,
     /// A processor's, by its number.
