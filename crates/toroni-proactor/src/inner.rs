@@ -2,7 +2,7 @@
 
 use crate::config::{Config, Effective, create_engine};
 use crate::core::{Core, PATIENCE, Phase};
-use crate::dispatcher::{self, Behind, Dispatcher};
+use crate::dispatcher::{self, Behind, Dispatcher, Notify};
 use crate::error::{OperationError, SetupError, StartError};
 use crate::fork::Generation;
 use crate::lock::Lock;
@@ -155,6 +155,12 @@ impl Inner {
         }
         match core.start_aio(which, key.index) {
             Ok(()) => Ok(key),
+            // A part has been transferred: whoever were refused would transfer it again.
+            Err(errno) if core.records[key.index].request.moved > 0 => {
+                core.records[key.index].outcome = Some(Outcome::of(Err(errno)));
+                core.post_completion(key.index, Notify::Strong);
+                Ok(key)
+            }
             Err(errno) => {
                 let completion = core.records.destroy(key.index).expect("given above");
                 let errno = errno.raw_os_error();
@@ -282,7 +288,7 @@ impl Inner {
     pub(crate) fn finish(&self) {
         if self.generation.is_current() {
             let mut core = self.lock.lock();
-            if core.phase == Phase::Running {
+            if matches!(core.phase, Phase::Running | Phase::Stopped) {
                 core.phase = Phase::Finishing;
                 // Before the count of those who have not seen it is read: see `Starting`.
                 self.accepts.store(false, Ordering::SeqCst);

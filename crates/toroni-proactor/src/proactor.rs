@@ -297,7 +297,8 @@ impl Proactor {
     }
 
     /// Stops gracefully: nothing new is started, all operations and timers are cancelled, and the threads
-    /// that handle events return when every handler has been called.
+    /// that handle events return when every handler has been called. After [`Proactor::stop`] some thread has to
+    /// handle events once more for that.
     ///
     /// A start that is under way in another thread at that moment is refused with
     /// [`StartError::Stopping`], or, if its transfer took place, accepted; then its handler is called, too,

@@ -18,7 +18,7 @@ use std::thread;
 use std::time::Duration;
 use toroni_proactor::{
     BufResult, Config, Operation, OperationError, OperationId, Proactor, ProcessorConfig,
-    ProviderType,
+    ProviderType, WaitType,
 };
 
 /// More than the queue of submissions has places.
@@ -203,4 +203,26 @@ fn a_leader_that_waits_submits_what_others_may_not() {
             });
         }
     });
+}
+
+/// The kernel has no room for one more watch, which is asked for when a part has been sent already.
+#[test]
+fn a_part_that_was_sent_is_told() {
+    let config = ProcessorConfig { provider: ProviderType::Select, ..ProcessorConfig::default() };
+    let config = ProcessorConfig { wait: WaitType::Epoll, ..config };
+    let proactor = Proactor::new(&Config::one(config)).unwrap();
+    let (stream, peer) = stream_and_peer(&proactor);
+    let (done, results) = channel();
+    thread::scope(|scope| {
+        let start = || {
+            refuse(libc::SYS_epoll_ctl, Asked::Always, libc::ENOSPC);
+            let tell = move |BufResult(result, _)| done.send(result).unwrap();
+            stream.write_all(pattern(20_000_000), tell)
+        };
+        scope.spawn(start).join().unwrap().expect("whoever is refused would send the part again");
+    });
+    proactor.handle_events(Some(Duration::ZERO));
+    assert_eq!(results.try_recv().unwrap().unwrap_err().errno, libc::ENOSPC);
+    assert!(peer.peek(&mut [0]).unwrap() == 1, "a part was sent");
+    assert_eq!(proactor.outstanding(), 0);
 }

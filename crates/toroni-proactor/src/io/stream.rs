@@ -103,7 +103,8 @@ impl Stream {
     }
 
     /// Reads what there is, at most as much as the buffer holds; waits until there is something. 0 bytes are
-    /// the end of the stream. [`crate::Append`] puts it behind what a vector has already.
+    /// the end of the stream. [`crate::Append`] puts it behind what a vector has already. However large the buffer
+    /// is, a few hundred KiB are read at a time, so that others have their turn.
     ///
     /// # Errors
     ///
@@ -118,7 +119,8 @@ impl Stream {
         transfer::fill(&self.0, request, buffer, |_, bytes| bytes, handler)
     }
 
-    /// Writes from the beginning of the buffer, perhaps not all of it: [`crate::Rest`] is what is left.
+    /// Writes from the beginning of the buffer, perhaps not all of it, and a few hundred KiB at most, so that
+    /// others have their turn: [`crate::Rest`] is what is left.
     ///
     /// # Errors
     ///

@@ -8,18 +8,35 @@ use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, SendFlags, SocketFlags, sockopt};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Tries it: `None` if it has to wait until the descriptor is ready. Files never are not.
+/// Bytes of a stream that one try moves, or few more. With a peer that keeps up it would else go on for as long
+/// as there are any, while everybody else waits.
+pub(super) const SHARE: usize = 256 << 10;
+
+/// What became of a try.
+enum Tried {
+    Over(Outcome),
+    /// It has moved its share, and goes on when others have had their turn.
+    InPart,
+    /// It has to wait until the descriptor is ready.
+    Waits,
+}
+
+/// Tries it: `None` if it has to wait until the descriptor is ready, or until others have had their turn. Files
+/// are always ready.
 ///
 /// What is known to be not ready is not asked: only a descriptor whose edges are told with
 /// [`Edges::tell`](crate::record::Edges::tell) may be tried like this.
 pub(super) fn attempt(request: &mut Request) -> Option<Outcome> {
     let reading = request.operation.is_reading();
     let edge = request.on().edges().last(reading)?;
-    let outcome = at_once(request);
-    if outcome.is_none() {
-        request.on().edges().block(reading, edge);
+    match try_it(request) {
+        Tried::Over(outcome) => Some(outcome),
+        Tried::InPart => None,
+        Tried::Waits => {
+            request.on().edges().block(reading, edge);
+            None
+        }
     }
-    outcome
 }
 
 /// Tries a transfer of a socket, for engines that otherwise leave transfers to the kernel.
@@ -45,31 +62,48 @@ pub(super) fn of_cache(request: &mut Request) -> Option<Outcome> {
     (read == Ok(request.memory.length())).then(|| Outcome::of(read))
 }
 
-/// Tries it, whatever is known.
+/// Tries it, whatever is known: `None` if it is not over.
 pub(super) fn at_once(request: &mut Request) -> Option<Outcome> {
-    loop {
-        let outcome = once(request);
-        match outcome.result {
-            // EINTR can come without any handler of a signal.
-            Err(Errno::INTR) => {}
-            // The peer's backlog is full, said of a local socket: there is nothing to wait for.
-            Err(Errno::AGAIN) if request.operation == Operation::Connect => return Some(outcome),
-            Err(Errno::AGAIN | Errno::INPROGRESS | Errno::ALREADY) => return None,
-            _ => return Some(outcome),
-        }
+    match try_it(request) {
+        Tried::Over(outcome) => Some(outcome),
+        Tried::InPart | Tried::Waits => None,
     }
 }
 
 /// Tries it; what would have to wait although the descriptor cannot be waited for is `EAGAIN`.
 pub(super) fn without_waiting(request: &mut Request) -> Outcome {
-    at_once(request).unwrap_or(Outcome::of(Err(Errno::AGAIN)))
+    loop {
+        match try_it(request) {
+            Tried::Over(outcome) => return outcome,
+            Tried::InPart => {}
+            Tried::Waits => return Outcome::of(Err(Errno::AGAIN)),
+        }
+    }
+}
+
+fn try_it(request: &mut Request) -> Tried {
+    let before = request.moved;
+    loop {
+        let outcome = once(request);
+        match outcome.result {
+            Err(Errno::INTR) if request.moved - before >= SHARE => return Tried::InPart,
+            // EINTR can come without any handler of a signal.
+            Err(Errno::INTR) => {}
+            // The peer's backlog is full, said of a local socket: there is nothing to wait for.
+            Err(Errno::AGAIN) if request.operation == Operation::Connect => {
+                return Tried::Over(outcome);
+            }
+            Err(Errno::AGAIN | Errno::INPROGRESS | Errno::ALREADY) => return Tried::Waits,
+            _ => return Tried::Over(outcome),
+        }
+    }
 }
 
 fn once(request: &mut Request) -> Outcome {
     let memory = request.memory;
     match request.operation {
         Operation::ReadStream | Operation::WriteStream => Outcome::of(match stream(request) {
-            // The rest at once, until it would have to wait.
+            // The rest at once, as far as its share goes, until it would have to wait.
             Ok(bytes) => request.advance(bytes).unwrap_or(Err(Errno::INTR)),
             error => error,
         }),
@@ -118,7 +152,7 @@ fn once(request: &mut Request) -> Outcome {
 }
 
 fn stream(request: &Request) -> Result<usize, Errno> {
-    let (memory, fd) = (request.memory, request.fd());
+    let (memory, fd) = (request.memory.at_most(SHARE), request.fd());
     let is_reading = request.operation.is_reading();
     match request.on().kind() {
         Kind::Socket if is_reading => {
@@ -131,7 +165,7 @@ fn stream(request: &Request) -> Result<usize, Errno> {
             let bytes = unsafe { memory.sending() };
             net::send(fd, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
         }
-        Kind::File => transfer(fd, memory, is_reading, HERE, 0),
+        Kind::File => transfer(fd, request.memory, is_reading, HERE, 0),
         Kind::Other => match transfer(fd, memory, is_reading, HERE, libc::RWF_NOWAIT) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => blocking_if_ready(fd, memory, is_reading),
             other => other,

@@ -11,6 +11,31 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use toroni_proactor::{BufResult, Listener, OperationId, Proactor, StartError, Stream};
 
+/// What a stop left behind is told by the graceful stop that follows.
+pub(crate) fn a_stop_may_become_a_graceful_one(kind: Kind) {
+    kind.each(|proactor| {
+        let crew = Crew::new(proactor, 2);
+        proactor.stop();
+        crew.join();
+        let (stream, _peer) = stream_and_peer(proactor);
+        let (done, results) = channel();
+        let told = done.clone();
+        stream
+            .read(vec![0; 1], move |BufResult(result, _)| told.send(result.map(|_| ())).unwrap())
+            .unwrap();
+        proactor.timer(LOST, move |result| done.send(result).unwrap()).unwrap();
+        proactor.finish();
+        proactor.post(|| {}).unwrap_err();
+        proactor.run();
+        assert_eq!(proactor.outstanding(), 0);
+        let told: Vec<_> = results.try_iter().collect();
+        assert!(
+            told.len() == 2 && told.iter().all(|it| it.as_ref().unwrap_err().is_cancelled()),
+            "{told:?}"
+        );
+    });
+}
+
 pub(crate) fn cancel_of_started(kind: Kind) {
     kind.each(|proactor| {
         let _crew = Crew::new(proactor, 1);
@@ -263,14 +288,15 @@ fn unused_address(proactor: &Proactor) -> SocketAddr {
 }
 
 pub(crate) fn a_client_is_destroyed_with_operations_outstanding(kind: Kind) {
+    const WRITES: usize = 64;
     kind.each(|proactor| {
         let _crew = Crew::new(proactor, 2);
         let (stream, mut peer) = stream_and_peer(proactor);
         let (done, results) = channel();
         let writer = done.clone();
         stream.read(vec![0; 8], move |result| done.send(result.0).unwrap()).unwrap();
-        // More than the sockets hold: it waits after a part at the latest.
-        for _ in 0..8 {
+        // More than the sockets hold, though each writes a part only: the last ones wait.
+        for _ in 0..WRITES {
             let writer = writer.clone();
             let tell = move |result: BufResult<usize, _>| writer.send(result.0).unwrap();
             stream.write(vec![7; 1 << 20], tell).unwrap();
@@ -278,7 +304,7 @@ pub(crate) fn a_client_is_destroyed_with_operations_outstanding(kind: Kind) {
         drop(writer);
         // The handle goes: everything in progress ends, and then the connection.
         drop(stream);
-        let told: Vec<Told> = (0..9).map(|_| next(&results)).collect();
+        let told: Vec<Told> = (0..=WRITES).map(|_| next(&results)).collect();
         assert!(told.iter().filter(|result| result.is_err()).count() >= 2, "{told:?}");
         for error in told.into_iter().filter_map(Result::err) {
             assert!(error.is_cancelled(), "{error}");

@@ -2,13 +2,17 @@
 
 use super::Kind;
 use super::common::*;
-use std::io::Read;
+use rustix::io::ioctl_fionread;
+use rustix::pipe::fcntl_setpipe_size;
+use std::io::{PipeReader, Read};
 use std::net::Shutdown;
 use std::os::unix::net::UnixListener;
 use std::sync::Barrier;
 use std::sync::mpsc::channel;
 use std::thread;
-use toroni_proactor::{Append, BufResult, Listener, Operation, StartError, Stream, WriteBuffer};
+use toroni_proactor::{
+    Append, BufResult, Listener, Operation, ProcessorType, StartError, Stream, WriteBuffer,
+};
 
 /// Many at the same time, each more than the socket holds: nothing of one comes between parts of another.
 pub(crate) fn whole_writes_stay_whole(kind: Kind) {
@@ -41,6 +45,31 @@ pub(crate) fn whole_writes_stay_whole(kind: Kind) {
         let mut told: Vec<_> = (0..WRITES).map(|_| next(&results)).collect();
         told.sort_unstable_by_key(|(number, ..)| *number);
         assert_eq!(told, (0..WRITES).map(|n| (n, Ok(()), sent.len())).collect::<Vec<_>>());
+    });
+}
+
+/// It holds up neither who starts it nor the handlers of others for as long as somebody takes what it sends.
+pub(crate) fn a_whole_write_begins_with_its_share(kind: Kind) {
+    const ALL: usize = 1 << 20;
+    kind.each(|proactor| {
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        // There is room for all of it.
+        fcntl_setpipe_size(&writer, ALL).unwrap();
+        let moved = |reader: &PipeReader| ioctl_fionread(reader).unwrap();
+        let stream = Stream::new(proactor, writer).unwrap();
+        let (done, results) = channel();
+        let sent = pattern(ALL);
+        let tell = move |BufResult(result, _)| done.send(result).unwrap();
+        stream.write_all(sent.clone(), tell).unwrap();
+        // A leader of its own may have gone on.
+        let by_start = moved(&reader);
+        let is_alone = kind.processor == ProcessorType::Shared;
+        assert!(!is_alone || by_start <= ALL as u64 / 4, "{by_start} bytes at once");
+        let _crew = Crew::new(proactor, 1);
+        next(&results).unwrap();
+        let mut received = vec![0; ALL];
+        reader.read_exact(&mut received).unwrap();
+        assert!(received == sent);
     });
 }
 
