@@ -12,7 +12,7 @@ use toroni_trials::Directory;
 /// A case that takes longer hangs. Each takes some milliseconds on an idle machine.
 fn patience() -> Duration {
     let seconds = std::env::var("TORONI_HOSTILE_PATIENCE").ok().and_then(|text| text.parse().ok());
-    Duration::from_secs(seconds.unwrap_or(40))
+    Duration::from_secs(seconds.unwrap_or(120))
 }
 
 /// After so many failures the rest is not worth the time.
