@@ -197,10 +197,14 @@ fn notice(info: &libc::siginfo_t) -> Option<usize> {
 pub(crate) struct PollEntry(libc::pollfd);
 
 impl PollEntry {
-    /// To be read from, or to be written to.
-    pub(crate) fn new(descriptor: RawFd, reading: bool) -> Self {
-        let events = if reading { libc::POLLIN } else { libc::POLLOUT };
-        Self(libc::pollfd { fd: descriptor, events, revents: 0 })
+    /// To be asked for nothing yet.
+    pub(crate) fn new(descriptor: RawFd) -> Self {
+        Self(libc::pollfd { fd: descriptor, events: 0, revents: 0 })
+    }
+
+    /// Also to be read from, or to be written to.
+    pub(crate) fn ask_for(&mut self, reading: bool) {
+        self.0.events |= if reading { libc::POLLIN } else { libc::POLLOUT };
     }
 
     /// The descriptor.
@@ -219,19 +223,20 @@ impl PollEntry {
     }
 }
 
-/// Waits; whether entries were filled. `None` is for ever.
+/// Waits; whether entries were filled. `None` is for ever. `EINVAL` if there are more than the process may have
+/// descriptors.
 pub(crate) fn ppoll(
     entries: &mut [PollEntry],
     timeout: Option<Duration>,
     mask: Option<&SignalSet>,
-) -> bool {
+) -> Result<bool, Errno> {
     let timeout = timeout.map(to_timespec);
     let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
     let mask = mask.map_or(ptr::null(), SignalSet::as_ptr);
     let (entries, count) = (entries.as_mut_ptr().cast::<libc::pollfd>(), entries.len());
     // SAFETY: `PollEntry` is a transparent `pollfd`, and there are `count`; the other two are null or live.
     let found = unsafe { libc::ppoll(entries, count as libc::nfds_t, timeout, mask) };
-    found > 0
+    if found < 0 { Err(last_error()) } else { Ok(found > 0) }
 }
 
 /// A descriptor that epoll found ready.

@@ -2,14 +2,21 @@
 //!
 //! The kernel is handed the list of descriptors anew with each wait, so a leader that waits does not know
 //! of what is started meanwhile: starts interrupt it.
+//!
+//! The list may not be longer than the process may have descriptors, so a descriptor is in it once, for both
+//! directions. It is too long all the same if that limit was lowered below what is open; then the kernel is asked
+//! in parts, over and over.
 
 use super::{Event, Readiness, Started, WaitStrategy};
 use crate::interrupt::{self, InterruptChoice, InterruptStrategy};
 use crate::sys::{self, PollEntry, SignalSet};
 use rustix::io::Errno;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::{Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// How soon the kernel is asked again that does not take the whole list.
+const AGAIN: Duration = Duration::from_millis(5);
 
 /// See the module.
 #[derive(Default)]
@@ -21,14 +28,64 @@ pub(crate) struct Ppoll {
 #[derive(Default)]
 struct Leader {
     entries: Vec<PollEntry>,
+    /// By the number of a descriptor: where its entry is, if it has one. Never cleared, so the entry there may be
+    /// another's.
+    places: Vec<usize>,
     /// How many of them `next_event` has looked at.
     seen: usize,
+    /// The kernel takes not even short lists: all descriptors are to be tried.
+    tries_all: bool,
+    /// When that was so last.
+    tried_all: Option<Instant>,
     mask: Option<SignalSet>,
 }
 
 impl Ppoll {
     fn leader(&self) -> MutexGuard<'_, Leader> {
         self.leader.try_lock().expect("there is one leader")
+    }
+}
+
+impl Leader {
+    fn ask_for(&mut self, descriptor: RawFd, reading: bool) {
+        let number = usize::try_from(descriptor).expect("an open descriptor is not negative");
+        if number >= self.places.len() {
+            self.places.resize(number + 1, 0);
+        }
+        let place = &mut self.places[number];
+        if self.entries.get(*place).is_none_or(|entry| entry.descriptor() != descriptor) {
+            *place = self.entries.len();
+            self.entries.push(PollEntry::new(descriptor));
+        }
+        self.entries[*place].ask_for(reading);
+    }
+
+    /// What the kernel does not take at once. It cannot wait for several parts, so it is asked what is ready, and
+    /// if nothing is, soon again. Whether entries were filled.
+    #[cold]
+    fn ask_in_parts(&mut self, timeout: Option<Duration>) -> bool {
+        let (mut asked, mut part, mut has_found) = (0, self.entries.len() / 2, false);
+        while asked < self.entries.len() && part > 0 {
+            let end = self.entries.len().min(asked + part);
+            match sys::ppoll(&mut self.entries[asked..end], Some(Duration::ZERO), None) {
+                Ok(found) => {
+                    has_found |= found;
+                    asked = end;
+                }
+                Err(Errno::INTR) => {}
+                Err(_) => part /= 2,
+            }
+        }
+        if !has_found {
+            // The kernel always takes an empty list. Signals that interrupt are let through here.
+            let limit = timeout.map_or(AGAIN, |limit| limit.min(AGAIN));
+            let _ = sys::ppoll(&mut [], Some(limit), self.mask.as_ref());
+        }
+        if asked < self.entries.len() && self.tried_all.is_none_or(|then| then.elapsed() >= AGAIN) {
+            self.tries_all = true;
+            self.tried_all = Some(Instant::now());
+        }
+        has_found
     }
 }
 
@@ -46,30 +103,34 @@ impl WaitStrategy for Ppoll {
             if record.is_behind_another() {
                 continue;
             }
-            let reading = record.request.operation.is_reading();
             if let Some(descriptor) = record.request.raw() {
-                leader.entries.push(PollEntry::new(descriptor, reading));
+                leader.ask_for(descriptor, record.request.operation.is_reading());
             }
         }
     }
 
     fn wait(&self, timeout: Option<Duration>) {
         let leader = &mut *self.leader();
-        if !sys::ppoll(&mut leader.entries, timeout, leader.mask.as_ref()) {
+        let has_found = match sys::ppoll(&mut leader.entries, timeout, leader.mask.as_ref()) {
+            Ok(has_found) => has_found,
+            Err(Errno::INTR) => false,
+            Err(_) => leader.ask_in_parts(timeout),
+        };
+        if !has_found {
             leader.seen = leader.entries.len();
         }
     }
 
     fn next_event(&self) -> Option<Event> {
         let mut leader = self.leader();
-        loop {
-            let entry = *leader.entries.get(leader.seen)?;
+        while let Some(entry) = leader.entries.get(leader.seen).copied() {
             leader.seen += 1;
             if entry.readable() || entry.writable() {
                 let (readable, writable) = (entry.readable(), entry.writable());
                 return Some(Event::Ready { descriptor: entry.descriptor(), readable, writable });
             }
         }
+        std::mem::take(&mut leader.tries_all).then_some(Event::Rescan)
     }
 
     fn create_interrupt_strategy(
@@ -87,5 +148,75 @@ impl Readiness for Ppoll {
 
     fn is_edge_triggered(&self) -> bool {
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wakeups::common::*;
+    use std::io::{Write, pipe};
+    use std::os::fd::AsRawFd;
+
+    fn ask_for(ppoll: &Ppoll, asked: &[(&dyn AsRawFd, bool)]) {
+        let mut leader = ppoll.leader();
+        leader.entries.clear();
+        leader.seen = 0;
+        for (descriptor, reading) in asked {
+            leader.ask_for(descriptor.as_raw_fd(), *reading);
+        }
+    }
+
+    fn events(ppoll: &Ppoll) -> Vec<Event> {
+        ppoll.wait(Some(Duration::ZERO));
+        std::iter::from_fn(|| ppoll.next_event()).collect()
+    }
+
+    #[test]
+    fn a_descriptor_has_one_entry_for_both_directions() {
+        let (ours, mut peer) = std::os::unix::net::UnixStream::pair().unwrap();
+        let (reader, _writer) = pipe().unwrap();
+        let ppoll = Ppoll::default();
+        let event = |readable, writable| {
+            vec![Event::Ready { descriptor: ours.as_raw_fd(), readable, writable }]
+        };
+        // The same place again, in lists of other descriptors and another order.
+        for _ in 0..2 {
+            ask_for(&ppoll, &[(&ours, true), (&reader, true), (&ours, false)]);
+            assert_eq!(ppoll.leader().entries.len(), 2);
+            assert_eq!(events(&ppoll), event(false, true));
+            ask_for(&ppoll, &[(&reader, true), (&ours, true)]);
+            assert_eq!(events(&ppoll), []);
+        }
+        peer.write_all(b"x").unwrap();
+        ask_for(&ppoll, &[(&reader, true), (&ours, false), (&ours, true)]);
+        assert_eq!(events(&ppoll), event(true, true));
+        ask_for(&ppoll, &[(&ours, true)]);
+        assert_eq!(events(&ppoll), event(true, false));
+    }
+
+    /// Whatever the kernel takes, it is asked now and then, and not all the time.
+    #[test]
+    fn a_list_that_is_too_long_is_no_reason_to_spin() {
+        alone("wait::ppoll::tests::a_list_that_is_too_long_is_no_reason_to_spin", || {
+            let pipes: Vec<_> = (0..50).map(|_| pipe().unwrap()).collect();
+            let asked: Vec<(&dyn AsRawFd, bool)> =
+                pipes.iter().map(|(reader, _)| (reader as _, true)).collect();
+            let ppoll = Ppoll::default();
+            for limit in [20, 1, 0] {
+                limit_descriptors(limit);
+                let begun = Instant::now();
+                for _ in 0..20 {
+                    ask_for(&ppoll, &asked);
+                    ppoll.wait(None);
+                    let trial = (limit == 0).then_some(Event::Rescan);
+                    assert_eq!(ppoll.next_event(), trial);
+                }
+                assert!(begun.elapsed() >= 20 * AGAIN);
+                // A wait that may not wait does not.
+                ask_for(&ppoll, &asked);
+                assert!(events(&ppoll).iter().all(|event| *event == Event::Rescan));
+            }
+        });
     }
 }

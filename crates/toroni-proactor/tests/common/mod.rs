@@ -144,6 +144,13 @@ pub(crate) fn open_descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count() - 1
 }
 
+/// From now on this process may not have more than so many; what it has, it keeps.
+pub(crate) fn limit_descriptors(most: usize) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: Some(most as u64), maximum }).unwrap();
+}
+
 /// Waits until it is true.
 #[track_caller]
 pub(crate) fn until(mut condition: impl FnMut() -> bool) {

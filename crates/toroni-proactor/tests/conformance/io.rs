@@ -2,8 +2,9 @@
 
 use super::Kind;
 use super::common::*;
+use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
 use std::io::{Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -361,6 +362,60 @@ pub(crate) fn hundreds_of_descriptors(kind: Kind) {
             }
             for _ in 0..2 * STREAMS {
                 assert_eq!(next(&results), Ok(1));
+            }
+        });
+    });
+}
+
+/// Each is waited for in both directions, and hardly any more descriptors are allowed: two entries for each would be
+/// more than `ppoll` takes.
+pub(crate) fn both_directions_up_to_the_limit(kind: Kind) {
+    const LISTENERS: usize = 4;
+    const STREAMS: usize = 50;
+    /// Of each listener.
+    const SERVED: usize = 5;
+    /// Far beyond what the sockets hold.
+    static MUCH: [u8; 1 << 20] = [7; 1 << 20];
+    let test = format!("{}::both_directions_up_to_the_limit", kind.name);
+    alone(&test, || {
+        kind.each(|proactor| {
+            let listeners: Vec<_> =
+                (0..LISTENERS).map(|_| TcpListener::bind(ANY).unwrap()).collect();
+            let connect = |listener: &TcpListener| {
+                set_socket_recv_buffer_size(listener, 10_000).unwrap();
+                // Nobody has accepted it yet, so that it takes one descriptor only.
+                let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+                set_socket_send_buffer_size(&stream, 10_000).unwrap();
+                Stream::new(proactor, stream).unwrap()
+            };
+            let streams: Vec<_> = listeners
+                .iter()
+                .flat_map(|listener| (0..STREAMS).map(move |_| connect(listener)))
+                .collect();
+            limit_descriptors(open_descriptors() + 2 * LISTENERS * SERVED);
+            let ((read, reads), (written, writes)) = (channel(), channel());
+            for stream in &streams {
+                let (read, written) = (read.clone(), written.clone());
+                let tell = move |BufResult(result, _)| read.send(result).unwrap();
+                stream.read(Box::new([0u8; 1]), tell).unwrap();
+                let tell = move |BufResult(result, _)| written.send(result).unwrap();
+                stream.write_all(&MUCH, tell).unwrap();
+            }
+            let _crew = Crew::new(proactor, 2);
+            let accept = |listener: &TcpListener| listener.accept().unwrap().0;
+            let mut peers: Vec<_> = listeners
+                .iter()
+                .flat_map(|listener| (0..SERVED).map(move |_| accept(listener)))
+                .collect();
+            for peer in &mut peers {
+                peer.write_all(b"x").unwrap();
+            }
+            for peer in &mut peers {
+                assert_eq!(next(&reads), Ok(1));
+                peer.set_read_timeout(Some(lost())).unwrap();
+                let mut all = vec![0; MUCH.len()];
+                peer.read_exact(&mut all).unwrap();
+                assert_eq!(next(&writes), Ok(()));
             }
         });
     });

@@ -149,7 +149,7 @@ impl Blocks {
     pub(crate) fn suspend(&self, list: &Suspended, timeout: Duration) {
         if list.blocks.is_empty() {
             // `aio_suspend` would not wait for nothing.
-            crate::sys::ppoll(&mut [], Some(timeout), None);
+            let _ = crate::sys::ppoll(&mut [], Some(timeout), None);
             return;
         }
         let count = libc::c_int::try_from(list.blocks.len()).unwrap_or(libc::c_int::MAX);
