@@ -4,6 +4,7 @@
 use rustix::io::Errno;
 use std::cell::Cell;
 use std::mem::MaybeUninit;
+use std::ops::RangeInclusive;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr;
 use std::sync::OnceLock;
@@ -324,8 +325,8 @@ pub(crate) fn last_error() -> Errno {
 /// A signal from the queue of this thread.
 pub(crate) struct TakenSignal {
     pub(crate) number: i32,
-    /// Whose change it tells of; of other signals it means nothing.
-    pub(crate) descriptor: RawFd,
+    /// If it tells of a change: whose. Perhaps of a descriptor that others have the kernel watch.
+    pub(crate) descriptor: Option<RawFd>,
     /// If it tells of asynchronous I/O: what the start gave along.
     pub(crate) notice: Option<usize>,
 }
@@ -339,6 +340,8 @@ pub(crate) fn take_signal(awaited: &SignalSet, timeout: Option<Duration>) -> Opt
         band: libc::c_long,
         descriptor: i32,
     }
+    /// The codes of changes, `POLL_IN` to `POLL_HUP`. The kernel lets nobody send these to another thread.
+    const CHANGES: RangeInclusive<i32> = 1..=6;
     const { assert!(size_of::<OfPoll>() <= size_of::<libc::siginfo_t>()) };
     let timeout = timeout.map(to_timespec);
     let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
@@ -347,7 +350,8 @@ pub(crate) fn take_signal(awaited: &SignalSet, timeout: Option<Duration>) -> Opt
     unsafe {
         let mut info: libc::siginfo_t = std::mem::zeroed();
         let number = libc::sigtimedwait(awaited.as_ptr(), &raw mut info, timeout);
-        let descriptor = (*(&raw const info).cast::<OfPoll>()).descriptor;
+        let tells_of_change = CHANGES.contains(&info.si_code);
+        let descriptor = tells_of_change.then(|| (*(&raw const info).cast::<OfPoll>()).descriptor);
         (number > 0).then(|| TakenSignal { number, descriptor, notice: notice(&info) })
     }
 }

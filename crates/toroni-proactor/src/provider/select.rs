@@ -55,6 +55,11 @@ impl Select {
         &mut self.watched[number]
     }
 
+    /// Whether it is, or was, or is at least less than one that was: there is a place for it.
+    fn may_be_watched(&self, descriptor: RawFd) -> bool {
+        usize::try_from(descriptor).is_ok_and(|number| number < self.watched.len())
+    }
+
     /// It became ready, in this direction: the first of its queue is tried.
     fn edge(&mut self, operations: &mut InProgress<'_>, descriptor: RawFd, reading: bool) {
         self.watched(descriptor).edges.tell(reading);
@@ -161,6 +166,8 @@ impl Provider for Select {
 
     fn settle(&mut self, operations: &mut InProgress<'_>, event: Event) {
         match event {
+            // A signal may be of a descriptor that others have the kernel watch.
+            Event::Ready { descriptor, .. } if !self.may_be_watched(descriptor) => {}
             Event::Ready { descriptor, readable, writable } => {
                 if readable {
                     self.edge(operations, descriptor, true);

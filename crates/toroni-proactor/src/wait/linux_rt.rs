@@ -64,8 +64,9 @@ impl WaitStrategy for LinuxRt {
         {
             if taken.number == libc::SIGIO {
                 leader.push_back(Event::Rescan);
-            } else if taken.number == self.signal {
-                let descriptor = taken.descriptor;
+            } else if taken.number == self.signal
+                && let Some(descriptor) = taken.descriptor
+            {
                 // The band says too little of errors: both directions are tried.
                 leader.push_back(Event::Ready { descriptor, readable: true, writable: true });
             }
