@@ -6,6 +6,9 @@
 mod common;
 
 use common::*;
+use std::io::Write;
+use std::sync::mpsc::channel;
+use std::thread;
 use toroni_proactor::{
     Config, File, InterruptType, Proactor, ProcessorConfig, ProcessorType, ProviderType,
     SetupError, WaitType,
@@ -49,7 +52,7 @@ fn a_child_of_fork_is_refused() {
             let config = Config::one(ProcessorConfig { provider, ..ProcessorConfig::default() });
             let proactor = Proactor::new(&config).unwrap();
             let (stream, peer) = two_streams(&proactor);
-            let (done, results) = std::sync::mpsc::channel();
+            let (done, results) = channel();
             stream.read(vec![0; 8], move |result| done.send(result.0).unwrap()).unwrap();
             proactor.handle_events(Some(std::time::Duration::ZERO));
             // SAFETY: this process has one more thread, the harness's main one, which waits; the child
@@ -82,7 +85,6 @@ fn a_child_of_fork_is_refused() {
 #[test]
 fn a_full_queue_of_signals_loses_nothing() {
     alone("a_full_queue_of_signals_loses_nothing", || {
-        use std::io::Write;
         let few = libc::rlimit { rlim_cur: 2, rlim_max: 2 };
         // SAFETY: a valid limit.
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_SIGPENDING, &raw const few) }, 0);
@@ -95,7 +97,7 @@ fn a_full_queue_of_signals_loses_nothing() {
         assert!(proactor.effective()[0].to_string().contains("dedicated"));
         let _crew = Crew::new(&proactor, 1);
         let mut pairs: Vec<_> = (0..100).map(|_| stream_and_peer(&proactor)).collect();
-        let (done, results) = std::sync::mpsc::channel();
+        let (done, results) = channel();
         for _ in 0..20 {
             for (stream, _) in &pairs {
                 let done = done.clone();
@@ -145,7 +147,7 @@ fn a_full_queue_of_signals_loses_no_interrupt() {
                 let place = Place::new();
                 let file = std::fs::File::create(place.0.join("file")).unwrap();
                 let file = File::new(&proactor, file).unwrap();
-                let (done, results) = std::sync::mpsc::channel();
+                let (done, results) = channel();
                 for _ in 0..10 {
                     let (posted, written) = (done.clone(), done.clone());
                     proactor.post(move || posted.send(Ok(1)).unwrap()).unwrap();
@@ -155,5 +157,68 @@ fn a_full_queue_of_signals_loses_no_interrupt() {
                 }
             }
         }
+    });
+}
+
+/// The kernel watches only so many descriptors of a user, or has no memory for one more.
+fn refuse_to_watch() {
+    refuse(libc::SYS_epoll_ctl, Asked::Always, libc::ENOSPC);
+}
+
+/// The first descriptor that is one too many may be that of the interrupts.
+#[test]
+fn a_leader_that_cannot_hear_interrupts_looks_often() {
+    alone("a_leader_that_cannot_hear_interrupts_looks_often", || {
+        for provider in [ProviderType::Select, ProviderType::Combined] {
+            let wait = WaitType::Epoll;
+            let config = ProcessorConfig { provider, wait, ..ProcessorConfig::default() };
+            let proactor = Proactor::new(&Config::one(config)).unwrap();
+            let (done, results) = channel();
+            let (stream, mut peer) = stream_and_peer(&proactor);
+            // What there is to lead for. It is watched already.
+            let told = done.clone();
+            stream.read(vec![0; 8], move |result| told.send(result.0).unwrap()).unwrap();
+            let runs = proactor.clone();
+            let leader = thread::spawn(move || {
+                refuse_to_watch();
+                runs.run();
+            });
+            for _ in 0..10 {
+                let told = done.clone();
+                proactor.post(move || told.send(Ok(0)).unwrap()).unwrap();
+                assert_eq!(next(&results), Ok(0));
+            }
+            peer.write_all(b"x").unwrap();
+            assert_eq!(next(&results), Ok(1));
+            proactor.stop();
+            until(|| leader.is_finished());
+        }
+    });
+}
+
+#[test]
+fn a_dedicated_leader_that_cannot_hear_interrupts_comes_to_its_end() {
+    alone("a_dedicated_leader_that_cannot_hear_interrupts_comes_to_its_end", || {
+        let (provider, wait) = (ProviderType::Select, WaitType::Epoll);
+        let processor_type = ProcessorType::Dedicated;
+        let config =
+            ProcessorConfig { provider, wait, processor_type, ..ProcessorConfig::default() };
+        let make = || {
+            // Its thread inherits that.
+            refuse_to_watch();
+            Proactor::new(&Config::one(config)).unwrap()
+        };
+        let proactor = thread::scope(|scope| scope.spawn(make).join().unwrap());
+        // It waits, and sees what is watched.
+        let (stream, mut peer) = stream_and_peer(&proactor);
+        stream.read(vec![0; 8], |_| {}).unwrap();
+        peer.write_all(b"x").unwrap();
+        assert_eq!(proactor.handle_events(Some(LOST)), 1);
+        let (done, ended) = channel();
+        thread::spawn(move || {
+            drop((stream, proactor));
+            done.send(()).unwrap();
+        });
+        next(&ended);
     });
 }

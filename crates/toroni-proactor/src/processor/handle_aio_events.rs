@@ -9,7 +9,7 @@ use crate::record::State;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How soon an engine is asked again that had no room or no memory.
+/// How soon an engine is asked again that had no room or no memory, also for the read of the interrupts.
 const AGAIN: Duration = Duration::from_millis(1);
 
 impl Locked<'_> {
@@ -22,14 +22,12 @@ impl Locked<'_> {
         }
         self.start_deferred(which);
         let has_results = self.has_work() && !self.processors[which].is_dedicated;
-        if self.phase != Phase::Closing {
-            self.read_interrupts(which);
-        }
+        let hears = self.phase == Phase::Closing || self.read_interrupts(which);
 
         // Step 2.
         let core = &mut **self;
         let processor = &mut core.processors[which];
-        let timeout = if processor.provider.is_prepared() {
+        let timeout = if processor.provider.is_prepared() && hears {
             timeout
         } else {
             Some(timeout.map_or(AGAIN, |limit| limit.min(AGAIN)))
@@ -83,8 +81,8 @@ impl Core {
     }
 
     /// The read of the interrupt strategy is in progress whenever a leader waits; it is started only if
-    /// it is not started.
-    fn read_interrupts(&mut self, which: usize) {
+    /// it is not started. False if it could not be: interrupts will not end the wait.
+    fn read_interrupts(&mut self, which: usize) -> bool {
         let processor = &mut self.processors[which];
         let index = processor.interrupt_read;
         while !processor.reads_interrupts
@@ -98,9 +96,10 @@ impl Core {
                 }
                 // Old interrupts: whoever sent them has been noticed.
                 Start::Finished(_) => {}
-                Start::Ready | Start::Deferred | Start::Failed(_) => return,
+                Start::Ready | Start::Deferred | Start::Failed(_) => return false,
             }
         }
+        true
     }
 }
 
