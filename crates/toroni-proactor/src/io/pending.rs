@@ -13,7 +13,8 @@ use std::time::Duration;
 /// An operation that is in progress, as a future.
 ///
 /// Dropping it cancels the operation; its buffer stays with the proactor until the kernel has let go. If the
-/// proactor is dropped first, the future is never ready.
+/// proactor is dropped first, the future is never ready; who waits for it is woken, and may ask whether it
+/// [is abandoned](Pending::is_abandoned).
 #[must_use = "dropping it cancels the operation"]
 pub struct Pending<T> {
     shared: Arc<Shared<T>>,
@@ -56,13 +57,16 @@ impl<T> Finisher<T> {
 }
 
 impl<T> Drop for Finisher<T> {
-    /// Without a call, the waker goes: it may hold the task that holds the future, which would hold it.
+    /// Without a call, the waker goes all the same: it may hold the task that holds the future, which would hold
+    /// it; and who waits, on another executor, would wait for ever.
     fn drop(&mut self) {
         let mut progress = self.0.progress();
         if matches!(*progress, Progress::Unawaited | Progress::Awaited(_)) {
             let before = std::mem::replace(&mut *progress, Progress::Abandoned);
             drop(progress);
-            drop(before);
+            if let Progress::Awaited(waker) = before {
+                waker.wake();
+            }
         }
     }
 }
@@ -116,6 +120,13 @@ impl<T> Pending<T> {
             self.limit = inner.timer_after(limit, Box::new(completion)).ok();
         }
         self
+    }
+
+    /// Whether the proactor was dropped before the operation was over: then the handler that would give the
+    /// result was dropped, too, with its buffer, and this is never ready. Whoever had polled it was woken.
+    #[must_use]
+    pub fn is_abandoned(&self) -> bool {
+        matches!(*self.shared.progress(), Progress::Abandoned)
     }
 
     fn forget_limit(&self) {

@@ -55,7 +55,8 @@ macro_rules! conformance {
                 waits: descriptors_of_others_become_readable words_are_waited_for
                     a_dropped_proactor_lets_go_of_words;
                 tasks: tasks_serve_connections a_graceful_stop_ends_tasks
-                    a_dropped_proactor_drops_its_tasks no_wake_of_a_task_is_lost a_task_may_panic
+                    a_dropped_proactor_drops_its_tasks
+                    a_dropped_proactor_wakes_futures no_wake_of_a_task_is_lost a_task_may_panic
                     operations_are_limited_in_time;
                 wholes: a_whole_write_begins_with_its_share whole_writes_stay_whole whole_writes_of_many_threads_stay_whole a_whole_write_ends_with_its_peer
                     whole_writes_to_pipes_and_local_sockets reads_need_room_and_may_append

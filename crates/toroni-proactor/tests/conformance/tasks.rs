@@ -3,9 +3,11 @@
 use super::Kind;
 use super::common::*;
 use std::io::{Read, Write};
-use std::sync::Arc;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 use toroni_proactor::{BufResult, Listener, Proactor, StartError, Stream};
 
@@ -112,6 +114,30 @@ pub(crate) fn a_dropped_proactor_drops_its_tasks(kind: Kind) {
         drop(proactor);
         assert_eq!(Arc::strong_count(&held), 1, "what the tasks held is free");
         assert_eq!(peer.read(&mut [0; 8]).unwrap(), 0, "and closed");
+    });
+}
+
+/// On another executor, which polls it again when it is woken, and not before.
+pub(crate) fn a_dropped_proactor_wakes_futures(kind: Kind) {
+    struct Told(Mutex<Sender<()>>);
+    impl Wake for Told {
+        fn wake(self: Arc<Self>) {
+            self.0.lock().unwrap().send(()).unwrap();
+        }
+    }
+    kind.each(|other| {
+        let proactor = Proactor::new(&same_as(other)).unwrap();
+        let (woken, wakes) = channel();
+        let waker = Waker::from(Arc::new(Told(Mutex::new(woken))));
+        let mut context = Context::from_waker(&waker);
+        let (stream, _peer) = stream_and_peer(&proactor);
+        let mut read = pin!(stream.read_async(vec![0; 8]));
+        assert!(read.as_mut().poll(&mut context).is_pending());
+        assert!(!read.is_abandoned());
+        drop(proactor);
+        next(&wakes);
+        assert!(read.is_abandoned());
+        assert!(read.as_mut().poll(&mut context).is_pending(), "its buffer is gone");
     });
 }
 

@@ -4,9 +4,11 @@ use crate::common::Fixture;
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use toroni::proactor::{Subscribe, Subscription};
@@ -493,6 +495,51 @@ fn receivers_of_async_code() {
                 tick(&proactor, ticks);
             }
         });
+    }
+}
+
+/// It is polled by whoever is woken. That the proactor is gone is told, though nothing of it calls any more.
+#[test]
+fn a_receiver_on_another_executor_ends_with_the_proactor() {
+    struct Told(Mutex<Sender<()>>);
+    impl Wake for Told {
+        fn wake(self: Arc<Self>) {
+            let _ = self.0.lock().unwrap().send(());
+        }
+    }
+    let is_the_end = |error: ReceiveError| match error {
+        ReceiveError::Os { source, .. } => source.raw_os_error() == Some(libc::ECANCELED),
+        _ => false,
+    };
+    for notify in NOTIFIERS {
+        for (name, config) in ENGINES {
+            println!("{name}");
+            let proactor = Proactor::new(&Config::parse(config).unwrap()).unwrap();
+            let fixture = Fixture::new();
+            let bus = patient(&fixture, notify);
+            let mut receiver = proactor.receiver(bus.subscribe("a").unwrap()).unwrap();
+            let (woken, wakes) = channel();
+            let waker = Waker::from(Arc::new(Told(Mutex::new(woken))));
+            let mut context = Context::from_waker(&waker);
+            {
+                let mut receiving = pin!(receiver.receive());
+                assert!(receiving.as_mut().poll(&mut context).is_pending());
+                drop(proactor);
+                next(&wakes);
+                let Poll::Ready(ended) = receiving.as_mut().poll(&mut context) else {
+                    panic!("waits on");
+                };
+                assert!(is_the_end(ended.map(|_| ()).unwrap_err()));
+            }
+            let Poll::Ready(ended) = pin!(receiver.receive()).as_mut().poll(&mut context) else {
+                panic!("waits");
+            };
+            assert!(is_the_end(ended.map(|_| ()).unwrap_err()));
+            // What comes is still received.
+            let mut subscriber = receiver.into_subscriber();
+            bus.publisher("a").unwrap().publish(7_u64.to_le_bytes()).unwrap();
+            assert_eq!(number(&subscriber.receive().unwrap()), 7);
+        }
     }
 }
 

@@ -102,6 +102,8 @@ impl Receiver {
             match look.as_mut().map(|look| Pin::new(look).poll(context)) {
                 Some(Poll::Ready(Ok(()))) => Poll::Ready(Ok(true)),
                 Some(Poll::Ready(Err(_))) => Poll::Ready(Err(stopping())),
+                // The proactor was dropped, and this is not called again.
+                _ if wait.is_abandoned() => Poll::Ready(Err(stopping())),
                 _ => Poll::Pending,
             }
         })
@@ -120,6 +122,13 @@ impl PendingWait {
         match self {
             Self::Word(pending) => poll(pending, context).map(|BufResult(result, _)| result),
             Self::Descriptor(pending) => poll(pending, context),
+        }
+    }
+
+    fn is_abandoned(&self) -> bool {
+        match self {
+            Self::Word(pending) => pending.is_abandoned(),
+            Self::Descriptor(pending) => pending.is_abandoned(),
         }
     }
 }
