@@ -5,11 +5,11 @@ use crate::request::{HEAD_LIMIT, Method, Parsed, Request, parse};
 use crate::response::{self, After, Status};
 use std::net::Shutdown;
 use std::ops::Range;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use toroni_proactor::{Append, BufResult, OperationError, Stream};
 
-/// How long a client may be silent, and how long it may take for a piece of a file.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// What of a file a client has to take in a second, in bytes, beyond what its patience is for.
+const SLOWEST: u64 = 4096;
 
 /// What of a file is in memory at a time, in bytes.
 const PIECE: usize = 64 * 1024;
@@ -17,14 +17,16 @@ const PIECE: usize = 64 * 1024;
 /// A body that is read and thrown away, so that the connection can go on, in bytes at most.
 const BODY_LIMIT: u64 = 64 * 1024;
 
-/// How long, and how many times, the rest of what a client sends is read after the last answer.
-const LINGER: (Duration, usize) = (Duration::from_secs(1), 64);
+/// How long the rest of what a client sends is read after the last answer.
+const LINGER: Duration = Duration::from_secs(2);
 
-/// Serves a client to the end.
-pub(crate) async fn serve(stream: Stream, site: &Site) {
+/// Serves a client to the end. It has so long for the head of each request, for its body, and for an answer, whose
+/// file may take longer; however small the pieces are in which it comes or goes.
+pub(crate) async fn serve(stream: Stream, site: &Site, patience: Duration) {
     // Answers are written at once, so that there is nothing to collect.
     let _ = stream.set_nodelay(true);
-    let mut connection = Connection { stream, site, input: Vec::with_capacity(HEAD_LIMIT) };
+    let input = Vec::with_capacity(HEAD_LIMIT);
+    let mut connection = Connection { stream, site, patience, input };
     // What went wrong is the end of this connection, and no news for anybody.
     if let Ok(Next::Close) = connection.answer_all().await {
         connection.linger().await;
@@ -34,6 +36,7 @@ pub(crate) async fn serve(stream: Stream, site: &Site) {
 struct Connection<'a> {
     stream: Stream,
     site: &'a Site,
+    patience: Duration,
     /// What has come and is not yet understood: perhaps more than one request.
     input: Vec<u8>,
 }
@@ -52,13 +55,10 @@ enum Next {
 impl Connection<'_> {
     async fn answer_all(&mut self) -> Result<Next, OperationError> {
         loop {
-            let next = match parse(&self.input) {
-                Parsed::Part => match self.receive().await? {
-                    0 => Next::Closed,
-                    _ => continue,
-                },
+            let next = match self.head().await? {
+                Parsed::Part => Next::Closed,
                 Parsed::Wrong(status) => {
-                    self.send(response::failure(status, After::Closes, true)).await?;
+                    self.fail(status, After::Closes, true).await?;
                     Next::Close
                 }
                 Parsed::Whole(request, length) => {
@@ -72,10 +72,21 @@ impl Connection<'_> {
         }
     }
 
+    /// Reads until there is a head, whole or wrong. A part is all that will come.
+    async fn head(&mut self) -> Result<Parsed, OperationError> {
+        let until = self.within_patience();
+        loop {
+            let parsed = parse(&self.input);
+            if !matches!(parsed, Parsed::Part) || self.receive(until).await? == 0 {
+                return Ok(parsed);
+            }
+        }
+    }
+
     async fn answer(&mut self, request: &Request) -> Result<Next, OperationError> {
         let has_body = request.method != Method::Head;
         if request.body > BODY_LIMIT {
-            self.send(response::failure(Status::BodyTooLarge, After::Closes, has_body)).await?;
+            self.fail(Status::BodyTooLarge, After::Closes, has_body).await?;
             return Ok(Next::Close);
         }
         // Who waits to be told to send a body is told the result instead.
@@ -93,7 +104,7 @@ impl Connection<'_> {
             Method::Get | Method::Head => self.site.find(&request.path),
         };
         match found {
-            Err(status) => drop(self.send(response::failure(status, after, has_body)).await?),
+            Err(status) => self.fail(status, after, has_body).await?,
             Ok(found) => {
                 let (head, bytes) = response::file(request, &found, after);
                 let bytes = if has_body { bytes } else { 0..0 };
@@ -113,6 +124,8 @@ impl Connection<'_> {
         found: &Found,
         mut bytes: Range<u64>,
     ) -> Result<bool, OperationError> {
+        let length = bytes.end - bytes.start;
+        let until = self.within_patience() + Duration::from_secs(length / SLOWEST);
         loop {
             let left = usize::try_from(bytes.end - bytes.start).unwrap_or(PIECE).min(PIECE);
             if left > 0 {
@@ -128,7 +141,8 @@ impl Connection<'_> {
                 piece.truncate(before + read);
                 bytes.start += read as u64;
             }
-            piece = self.send(piece).await?;
+            // Who takes nothing is not waited for because the file is large.
+            piece = self.send(piece, until.min(self.within_patience())).await?;
             if bytes.is_empty() {
                 return Ok(true);
             }
@@ -136,21 +150,42 @@ impl Connection<'_> {
         }
     }
 
-    async fn send(&self, bytes: Vec<u8>) -> Result<Vec<u8>, OperationError> {
-        let BufResult(result, bytes) = self.stream.write_all_async(bytes).within(PATIENCE).await;
+    async fn fail(
+        &self,
+        status: Status,
+        after: After,
+        has_body: bool,
+    ) -> Result<(), OperationError> {
+        let answer = response::failure(status, after, has_body);
+        self.send(answer, self.within_patience()).await.map(drop)
+    }
+
+    async fn send(&self, bytes: Vec<u8>, until: Instant) -> Result<Vec<u8>, OperationError> {
+        let sent = self.stream.write_all_async(bytes).within(left(until));
+        let BufResult(result, bytes) = sent.await;
         result.map(|()| bytes)
     }
 
-    /// Reads more behind what there is. 0 is the end.
-    async fn receive(&mut self) -> Result<usize, OperationError> {
+    /// Reads more behind what there is. 0 is the end, or that the time is over.
+    async fn receive(&mut self, until: Instant) -> Result<usize, OperationError> {
+        let limit = left(until);
+        if limit.is_zero() {
+            // There may be more all the time.
+            return Ok(0);
+        }
         let input = Append(std::mem::take(&mut self.input));
-        let BufResult(result, Append(input)) = self.stream.read_async(input).within(PATIENCE).await;
+        let BufResult(result, Append(input)) = self.stream.read_async(input).within(limit).await;
         self.input = input;
         result
     }
 
+    fn within_patience(&self) -> Instant {
+        Instant::now() + self.patience
+    }
+
     /// Throws a body away. Whether all of it came.
     async fn skip_body(&mut self, mut length: u64) -> Result<bool, OperationError> {
+        let until = self.within_patience();
         loop {
             let here = usize::try_from(length).unwrap_or(usize::MAX).min(self.input.len());
             self.input.drain(..here);
@@ -158,7 +193,7 @@ impl Connection<'_> {
             if length == 0 {
                 return Ok(true);
             }
-            if self.receive().await? == 0 {
+            if self.receive(until).await? == 0 {
                 return Ok(false);
             }
         }
@@ -166,19 +201,19 @@ impl Connection<'_> {
 
     /// Closing while the client still sends would make its kernel throw away the answer.
     async fn linger(&mut self) {
-        let (limit, times) = LINGER;
+        let until = Instant::now() + LINGER;
         if self.stream.shutdown(Shutdown::Write).is_err() {
             return;
         }
-        for _ in 0..times {
+        loop {
             self.input.clear();
-            let input = Append(std::mem::take(&mut self.input));
-            let BufResult(result, Append(input)) =
-                self.stream.read_async(input).within(limit).await;
-            self.input = input;
-            if !matches!(result, Ok(1..)) {
+            if !matches!(self.receive(until).await, Ok(1..)) {
                 return;
             }
         }
     }
+}
+
+fn left(until: Instant) -> Duration {
+    until.saturating_duration_since(Instant::now())
 }

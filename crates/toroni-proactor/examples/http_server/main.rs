@@ -8,7 +8,8 @@
 //!
 //! What does the work is the choice of whoever starts it: `TORONI_PROACTOR` names the engine, or two of them,
 //! one for the files and one for the sockets. Everything is bounded: the connections, the head of a request,
-//! the body that is read and thrown away, the memory for a file on its way, and how long a client may take.
+//! the body that is read and thrown away, the memory for a file on its way, and how long a client may take: for a
+//! head, for a body, and for an answer, each as a whole.
 
 mod connection;
 mod files;
@@ -26,11 +27,13 @@ use std::time::Duration;
 use toroni_proactor::{Listener, Proactor, Stream};
 
 const USAGE: &str = "\
-usage: http_server ROOT [--listen ADDRESS] [--threads NUMBER] [--connections NUMBER]
+usage: http_server ROOT [--listen ADDRESS] [--threads NUMBER] [--connections NUMBER] [--patience SECONDS]
   ROOT           the folder whose files are served
   --listen       where; default 127.0.0.1:0, which is any free port
   --threads      threads that work; default as many as there are cores
   --connections  at the same time at most; default 1000. Others are told 503
+  --patience     seconds that a client has for a request's head, for its body, and for taking an answer; default 30.
+                 A large file may take longer
 The engine is read from TORONI_PROACTOR: auto, combined, uring, epoll, poll, posix, or a
 TOML text or file.";
 
@@ -65,7 +68,11 @@ fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     proactor.effective().iter().for_each(|processor| said += &format!("{processor}\n"));
     std::io::stdout().write_all(said.as_bytes())?;
 
-    let connections = Connections { open: Arc::default(), limit: options.connections };
+    let connections = Connections {
+        open: Arc::default(),
+        limit: options.connections,
+        patience: options.patience,
+    };
     proactor.spawn(accept(proactor.clone(), listener, Arc::new(site), connections))?;
     std::thread::scope(|scope| {
         for _ in 1..options.threads {
@@ -85,9 +92,9 @@ async fn accept(proactor: Proactor, listener: Listener, site: Arc<Site>, connect
                     refuse(stream).await;
                     continue;
                 };
-                let site = Arc::clone(&site);
+                let (site, patience) = (Arc::clone(&site), connections.patience);
                 let served = proactor.spawn(async move {
-                    connection::serve(stream, &site).await;
+                    connection::serve(stream, &site, patience).await;
                     drop(place);
                 });
                 if served.is_err() {
@@ -115,6 +122,7 @@ async fn refuse(stream: Stream) {
 struct Connections {
     open: Arc<AtomicUsize>,
     limit: usize,
+    patience: Duration,
 }
 
 impl Connections {
@@ -139,6 +147,7 @@ struct Options {
     listen: SocketAddr,
     threads: usize,
     connections: usize,
+    patience: Duration,
 }
 
 impl Options {
@@ -146,20 +155,26 @@ impl Options {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let (mut root, mut listen) = (None, SocketAddr::from(([127, 0, 0, 1], 0)));
         let (mut threads, mut connections) = (cores, 1000);
+        let mut patience = Duration::from_secs(30);
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
             match argument.as_str() {
                 "--listen" => listen = parse(&value()?)?,
                 "--threads" => threads = parse::<usize>(&value()?)?.max(1),
                 "--connections" => connections = parse(&value()?)?,
+                "--patience" => patience = seconds(&value()?)?,
                 option if option.starts_with('-') => return Err(format!("no option {option}")),
                 folder if root.is_none() => root = Some(PathBuf::from(folder)),
                 more => return Err(format!("one folder, and not also {more}")),
             }
         }
         let root = root.ok_or("which folder?")?;
-        Ok(Self { root, listen, threads, connections })
+        Ok(Self { root, listen, threads, connections, patience })
     }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    Ok(Duration::from_secs(parse::<u32>(text)?.max(1).into()))
 }
 
 fn parse<T: std::str::FromStr>(text: &str) -> Result<T, String> {

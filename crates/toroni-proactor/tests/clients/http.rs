@@ -5,9 +5,9 @@ use crate::message::Connection;
 use crate::process::{Engine, Server, client, has};
 use rustix::net::sockopt::set_socket_linger;
 use std::fs;
-use std::io::Read;
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Files of all sizes that are somehow at an edge, and one of many pieces.
 const SIZES: [usize; 7] = [0, 1, 65_000, 65_535, 65_536, 65_537, 3_000_003];
@@ -103,7 +103,7 @@ pub(crate) fn requests_in_a_row_and_in_pieces(engine: Engine) {
     }
     let mut writing = connection.stream.try_clone().unwrap();
     let writer = std::thread::spawn(move || {
-        std::io::Write::write_all(&mut writing, requests.as_bytes()).unwrap();
+        writing.write_all(requests.as_bytes()).unwrap();
     });
     for (number, size) in sizes.iter().enumerate() {
         let answer = connection.answer(number % 4 != 3);
@@ -268,11 +268,35 @@ pub(crate) fn too_many_are_told_so(engine: Engine) {
         let mut stream = TcpStream::connect(fixture.server.address).unwrap();
         stream.set_read_timeout(Some(LOST)).unwrap();
         let request = b"GET /1 HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
-        let sent = std::io::Write::write_all(&mut stream, request);
+        let sent = stream.write_all(request);
         let mut answer = Vec::new();
         let received = stream.read_to_end(&mut answer);
         sent.is_ok() && received.is_ok() && answer.starts_with(b"HTTP/1.1 200")
     });
+}
+
+/// A byte now and then is not enough: a head, and a body, have so much time as a whole.
+pub(crate) fn who_takes_too_long_is_left(engine: Engine) {
+    let fixture = Fixture::with(engine, &["--patience", "1"]);
+    for request in [
+        "GET /1 HTTP/1.1\r\nHost: test\r\nX: ",
+        "PUT /1 HTTP/1.1\r\nHost: test\r\nContent-Length: 60000\r\n\r\n",
+    ] {
+        let begun = Instant::now();
+        let mut connection = fixture.connect();
+        connection.send(request);
+        connection.stream.set_nonblocking(true).unwrap();
+        until(|| {
+            // Bytes that come behind the end are answered with a reset.
+            let sent = connection.stream.write(b"x");
+            let ended = connection.stream.read(&mut [0]);
+            std::thread::sleep(Duration::from_millis(20));
+            let is_reset = |error: &std::io::Error| error.kind() != ErrorKind::WouldBlock;
+            sent.is_err_and(|error| is_reset(&error))
+                || !ended.is_err_and(|error| !is_reset(&error))
+        });
+        assert!(begun.elapsed() >= Duration::from_secs(1));
+    }
 }
 
 pub(crate) fn wrk_and_ab_have_no_complaints(engine: Engine) {

@@ -1,6 +1,6 @@
 //! `examples/tcp_proxy`.
 
-use crate::common::{ANY, LOST, next, pattern};
+use crate::common::{ANY, LOST, next, pattern, until};
 use crate::process::{Engine, Server, client, free_address, has};
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
 use std::io::{ErrorKind, Read, Write};
@@ -9,7 +9,20 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 fn proxy(engine: Engine, to: &str) -> Server {
-    Server::example("tcp_proxy", engine, &[to, "--threads", "2"])
+    proxy_with(engine, to, &[])
+}
+
+fn proxy_with(engine: Engine, to: &str, more: &[&str]) -> Server {
+    Server::example("tcp_proxy", engine, &[&[to, "--threads", "2"], more].concat())
+}
+
+/// Whether the other end has closed it, in whichever way.
+fn is_closed(mut stream: &TcpStream) -> bool {
+    stream.set_read_timeout(Some(LOST)).unwrap();
+    match stream.read(&mut [0; 8]) {
+        Ok(bytes) => bytes == 0,
+        Err(error) => error.kind() == ErrorKind::ConnectionReset,
+    }
 }
 
 /// A client on this side of a proxy, and who it speaks to on the other.
@@ -71,6 +84,53 @@ pub(crate) fn nobody_behind_it(engine: Engine) {
         client.set_read_timeout(Some(LOST)).unwrap();
         assert_eq!(client.read(&mut [0; 8]).unwrap(), 0, "is dropped");
     }
+}
+
+pub(crate) fn one_too_many_is_closed(engine: Engine) {
+    let target = TcpListener::bind(ANY).unwrap();
+    let to = target.local_addr().unwrap().to_string();
+    let server = proxy_with(engine, &to, &["--connections", "2"]);
+    let before = server.descriptors();
+    let mut pairs: Vec<_> = (0..2).map(|_| through(&server, &target)).collect();
+    for _ in 0..5 {
+        assert!(is_closed(&TcpStream::connect(server.address).unwrap()));
+    }
+    for (client, peer) in &mut pairs {
+        client.write_all(b"goes on").unwrap();
+        peer.read_exact(&mut [0; 7]).unwrap();
+    }
+    drop(pairs);
+    // There is a place again, as soon as the proxy has seen that.
+    target.set_nonblocking(true).unwrap();
+    until(|| {
+        let client = TcpStream::connect(server.address).unwrap();
+        client.set_nonblocking(true).unwrap();
+        loop {
+            match ((&client).read(&mut [0; 8]), target.accept()) {
+                (_, Ok(_)) => return true,
+                (Err(error), _) if error.kind() == ErrorKind::WouldBlock => {}
+                _ => return false,
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    });
+    server.closes_all_but(before);
+}
+
+pub(crate) fn silence_ends_a_connection(engine: Engine) {
+    let target = TcpListener::bind(ANY).unwrap();
+    let to = target.local_addr().unwrap().to_string();
+    let server = proxy_with(engine, &to, &["--silence", "1"]);
+    let before = server.descriptors();
+    let begun = Instant::now();
+    // One that never said anything, and one of which a direction is over.
+    let pairs: Vec<_> = (0..2).map(|_| through(&server, &target)).collect();
+    pairs[1].0.shutdown(Shutdown::Write).unwrap();
+    for (client, peer) in &pairs {
+        assert!(is_closed(client) && is_closed(peer));
+    }
+    assert!(begun.elapsed() >= Duration::from_secs(1));
+    server.closes_all_but(before);
 }
 
 /// Writers stop when what the kernel holds is full; the proxy holds a buffer for each direction.
