@@ -42,9 +42,11 @@ fn main() -> Result<(), Box<dyn error::Error>> {
 
     // Two subscribers, whose messages go to the file; …
     for (number, pattern) in ["hello/**", "alarm/**"].into_iter().enumerate() {
-        let daemon = daemon.clone();
-        proactor
-            .subscribe(bus.subscribe(pattern)?, move |message, _| daemon.saw(number, message))?;
+        let (seeing, ending) = (daemon.clone(), daemon.clone());
+        let subscriber = bus.subscribe(pattern)?;
+        let subscription =
+            proactor.subscribe(subscriber, move |message, _| seeing.saw(number, message))?;
+        subscription.on_end(move |_| ending.ends(Some(number)));
     }
     // … a socket, where clients ask; …
     let listener = Listener::bind(&proactor, address.parse()?)?;
@@ -57,14 +59,15 @@ fn main() -> Result<(), Box<dyn error::Error>> {
     pipe::register(SIGTERM, sender.try_clone()?)?;
     pipe::register(SIGINT, sender)?;
     let stop = Stream::new(&proactor, stop)?;
-    let stopping = proactor.downgrade();
-    stop.read(vec![0; 1], move |_| stopping.upgrade().iter().for_each(Proactor::finish))?;
+    let stopping = daemon.clone();
+    stop.read(vec![0; 1], move |_| stopping.ends(None))?;
 
     // This thread does all of it, until a handler wants to finish; then until all are over.
     proactor.run();
     daemon.state().log.write_rest()?;
     println!("{}", daemon.status());
-    let failure = daemon.state().failure.take();
+    let mut state = daemon.state();
+    let failure = state.cut_off.and_then(|number| state.failures[number].take());
     failure.map_or(Ok(()), |failure| Err(failure.into()))
 }
 
@@ -79,13 +82,19 @@ struct State {
     log: Log,
     counts: [u64; 2],
     lost: u64,
-    failure: Option<ReceiveError>,
+    /// What each subscriber was told last. If it goes on behind it, it is none.
+    failures: [Option<ReceiveError>; 2],
+    is_ending: bool,
+    /// The subscriber that was the first to end.
+    cut_off: Option<usize>,
 }
 
 impl Daemon {
     fn new(proactor: &Proactor, path: &str) -> Result<Self, Box<dyn error::Error>> {
         let log = Log::open(proactor, path)?;
-        let state = State { log, counts: [0, 0], lost: 0, failure: None };
+        let failures = [None, None];
+        let state =
+            State { log, counts: [0, 0], lost: 0, failures, is_ending: false, cut_off: None };
         Ok(Self { proactor: proactor.downgrade(), state: Arc::new(Mutex::new(state)) })
     }
 
@@ -98,22 +107,38 @@ impl Daemon {
         format!("hello {hello}, alarms {alarms}, lost {lost}")
     }
 
+    /// A subscriber has ended, or somebody wants an end: everything comes to its end.
+    fn ends(&self, subscriber: Option<usize>) {
+        let mut state = self.state();
+        if !std::mem::replace(&mut state.is_ending, true) {
+            state.cut_off = subscriber;
+            drop(state);
+            self.proactor.upgrade().iter().for_each(Proactor::finish);
+        }
+    }
+
     /// A subscriber's handler.
     fn saw(&self, number: usize, message: Result<Message<'_>, ReceiveError>) {
         let mut state = self.state();
         match message {
-            Ok(message) if state.log.waiting.len() < MOST_WAITING => {
-                state.counts[number] += 1;
-                let line = format!("{} {}\n", message.topic(), message.text());
-                state.log.waiting.extend(line.into_bytes());
+            Ok(message) => {
+                if let Some(passed) = state.failures[number].take() {
+                    eprintln!("daemon: goes on behind: {passed}");
+                }
+                if state.log.waiting.len() < MOST_WAITING {
+                    state.counts[number] += 1;
+                    let line = format!("{} {}\n", message.topic(), message.text());
+                    state.log.waiting.extend(line.into_bytes());
+                } else {
+                    state.lost += 1;
+                }
             }
-            Ok(_) => state.lost += 1,
             Err(ReceiveError::Lapped { lost_messages, .. }) => state.lost += lost_messages,
-            // The last call: the bus was removed, or something is broken.
-            Err(error) => {
-                state.failure = Some(error);
-                self.proactor.upgrade().iter().for_each(Proactor::finish);
-            }
+            // Nobody interrupts here, and it would go on.
+            Err(ReceiveError::Interrupted) => {}
+            // Perhaps the last call: the bus was removed, or something is broken. A message that makes no sense
+            // is passed over, though. Which it is, says `on_end`.
+            Err(error) => state.failures[number] = Some(error),
         }
         drop(state);
         self.write();
@@ -128,9 +153,18 @@ impl Daemon {
         let bytes = std::mem::take(&mut log.waiting);
         let daemon = self.clone();
         let started = log.file.write(log.offset, bytes, move |BufResult(result, bytes)| {
-            let goes_on = result.is_ok();
-            daemon.state().log.wrote(result.unwrap_or(0), bytes);
-            if goes_on {
+            let written = match &result {
+                Ok(written) => *written,
+                Err(error) => {
+                    // At the end `main` writes it. Otherwise it waits for the next message.
+                    if !error.is_cancelled() {
+                        eprintln!("daemon: {error}");
+                    }
+                    0
+                }
+            };
+            daemon.state().log.wrote(written, bytes);
+            if result.is_ok() {
                 daemon.write();
             }
         });

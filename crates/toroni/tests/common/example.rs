@@ -103,9 +103,14 @@ impl Example {
         self.wait_for(|line| line.starts_with(prefix))
     }
 
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
     /// Ends it with a signal; it has to succeed and be silent about it. Returns what else it printed.
     pub(crate) fn end(mut self, signal: Signal) -> Vec<String> {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        self.signal(signal);
         let status = self.wait();
         let errors = self.errors.take().unwrap().join().unwrap();
         assert!(status.success(), "{}: {status}\n{errors}", self.name);

@@ -3,10 +3,11 @@
 
 use crate::common::Fixture;
 use crate::example::{Example, LIMIT, assert_nothing_left};
-use crate::subscribers_in_a_proactor::ENGINES;
+use crate::subscribers_in_a_proactor::{ENGINES, until};
 use rustix::process::Signal;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use toroni::{Bus, NotifyKind};
@@ -23,11 +24,20 @@ struct Setup {
 }
 
 impl Setup {
-    fn new((engine, config): (&'static str, &str), notify: NotifyKind) -> Self {
+    fn new(engine: (&'static str, &str), notify: NotifyKind) -> Self {
         let fixture = Fixture::new();
-        let bus = fixture.config().notify(notify).open("default").unwrap();
         let log = fixture.path().join(".log");
         std::fs::write(&log, "there before\n").unwrap();
+        Self::with(engine, notify, fixture, log)
+    }
+
+    fn with(
+        (engine, config): (&'static str, &str),
+        notify: NotifyKind,
+        fixture: Fixture,
+        log: PathBuf,
+    ) -> Self {
+        let bus = fixture.config().notify(notify).open("default").unwrap();
         let arguments = ["127.0.0.1:0", log.to_str().unwrap()];
         let environment = [("TORONI_PROACTOR", config)];
         let mut daemon =
@@ -181,10 +191,58 @@ fn it_is_idle_when_nothing_happens() {
 #[test]
 fn the_end_of_the_bus_is_the_end_of_it() {
     let mut setup = Setup::new(ENGINES[0], NotifyKind::Futex);
+    // It listens before it has all that it needs of the bus.
+    setup.wait_for_status(|status| status.starts_with("hello 0, "));
     std::fs::remove_dir_all(setup.fixture.path().join("default")).unwrap();
     assert!(!setup.daemon.wait().success());
     let errors = setup.daemon.errors.take().unwrap().join().unwrap();
     assert!(errors.contains("Unlinked"), "{errors}");
+}
+
+/// Somebody has written to a message while the daemon did not look. The others are still received.
+#[test]
+fn a_message_that_makes_no_sense_is_not_the_end_of_it() {
+    let mut setup = Setup::new(ENGINES[0], NotifyKind::Futex);
+    setup.wait_for_status(|status| status.starts_with("hello 0, "));
+    setup.daemon.signal(Signal::STOP);
+    let stat = format!("/proc/{}/stat", setup.daemon.pid());
+    until(|| std::fs::read_to_string(&stat).unwrap().contains(") T "));
+    let hello = setup.bus.publisher("hello/world").unwrap();
+    hello.publish("one").unwrap();
+    let second = setup.bus.subscribe("**").unwrap().position();
+    hello.publish("two").unwrap();
+    hello.publish("three").unwrap();
+    // A topic that there is not, in the second half of the header. The stream is the end of the file.
+    let path = setup.fixture.path().join("default/ring");
+    let capacity = setup.bus.stats().unwrap().capacity;
+    let begin = std::fs::metadata(&path).unwrap().len() - capacity;
+    let ring = std::fs::File::options().write(true).open(path).unwrap();
+    let place = begin + second % capacity + 4;
+    ring.write_all_at(&0x00AB_CDEF_u32.to_ne_bytes(), place).unwrap();
+    setup.daemon.signal(Signal::CONT);
+    setup.wait_for_status(|status| status == "hello 2, alarms 0, lost 0\n");
+    setup.daemon.signal(Signal::TERM);
+    assert!(setup.daemon.wait().success());
+    let errors = setup.daemon.errors.take().unwrap().join().unwrap();
+    assert!(errors.contains("goes on behind: the shared memory"), "{errors}");
+    let written = std::fs::read_to_string(&setup.log).unwrap();
+    assert!(written.ends_with("hello/world one\nhello/world three\n"), "{written}");
+}
+
+/// A disk that is full, say: it says so at once, goes on, and does not forget it at its end.
+#[test]
+fn what_cannot_be_written_is_told() {
+    let mut setup = Setup::with(ENGINES[0], NotifyKind::Futex, Fixture::new(), "/dev/full".into());
+    let hello = setup.bus.publisher("hello/world").unwrap();
+    for number in 1..=2 {
+        hello.publish("x").unwrap();
+        setup.wait_for_status(|status| status == format!("hello {number}, alarms 0, lost 0\n"));
+    }
+    setup.daemon.signal(Signal::TERM);
+    assert!(!setup.daemon.wait().success());
+    let errors = setup.daemon.errors.take().unwrap().join().unwrap();
+    assert!(errors.contains("daemon: WRITE_FILE"), "{errors}");
+    assert!(errors.contains("code: 28"), "{errors}");
 }
 
 /// Time on a processor of all threads, in ns: the first number of `/proc/<pid>/task/*/schedstat`.

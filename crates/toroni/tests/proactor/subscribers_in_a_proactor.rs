@@ -94,7 +94,7 @@ fn next<T>(receiver: &Receiver<T>) -> T {
 }
 
 #[track_caller]
-fn until(mut condition: impl FnMut() -> bool) {
+pub(crate) fn until(mut condition: impl FnMut() -> bool) {
     let started = Instant::now();
     while !condition() {
         assert!(started.elapsed() < LOST, "does not become true");
