@@ -3,6 +3,8 @@
 
 mod handle_events;
 mod pace;
+#[cfg(test)]
+mod tests;
 mod timers;
 
 pub(crate) use handle_events::handle_events;

@@ -104,7 +104,8 @@ impl Core {
 }
 
 impl Processor {
-    fn set_waiting(&mut self, waits: bool) {
+    /// This thread, which leads, is about to wait; or it is awake again.
+    pub(crate) fn set_waiting(&mut self, waits: bool) {
         if let Some(leader) = &mut self.leader {
             leader.waits = waits;
             leader.is_interrupted = false;

@@ -1,0 +1,176 @@
+//! The paper's counts, notification states and levels, as they are.
+
+use super::*;
+use crate::config::create_engine;
+use crate::core::{PATIENCE, Phase};
+use crate::lock::Lock;
+use crate::processor::Processor;
+use crate::record::{Descriptor, Done, Operation, Records};
+use crate::sys::ThreadId;
+use crate::wakeups::common::*;
+use crate::{ProcessorConfig, ProcessorType, ProviderType};
+use std::sync::atomic::AtomicUsize;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+/// With these processors, and nobody.
+fn core(types: &[ProcessorType]) -> Core {
+    let mut records = Records::new();
+    let mut processor = |(number, processor_type): (usize, &ProcessorType)| {
+        let (provider, processor_type) = (ProviderType::Select, *processor_type);
+        let config = ProcessorConfig { provider, processor_type, ..ProcessorConfig::default() };
+        let (engine, _) = create_engine(&config).unwrap();
+        let is_dedicated = processor_type == ProcessorType::Dedicated;
+        Processor::new(number, is_dedicated, usize::MAX, engine, &mut records)
+    };
+    let processors = types.iter().enumerate().map(&mut processor).collect();
+    Core {
+        records,
+        dispatcher: Dispatcher::new(),
+        processors,
+        phase: Phase::Running,
+        starting: Arc::new(AtomicUsize::new(0)),
+        patience: PATIENCE,
+    }
+}
+
+/// With so many followers, and a leader of the first processor, as if they slept and waited.
+fn with(followers: usize, is_led: bool) -> Core {
+    let mut core = core(&[ProcessorType::Shared]);
+    core.dispatcher.followers = followers;
+    if is_led {
+        lead(&mut core, 0);
+        core.dispatcher.leaders = 1;
+    }
+    core
+}
+
+fn lead(core: &mut Core, which: usize) {
+    core.processors[which].acquire_leadership(ThreadId::current());
+    core.processors[which].set_waiting(true);
+}
+
+/// A handler that says when it is called, and is told when to return.
+struct Held(Sender<()>, Receiver<()>);
+
+impl Completion for Held {
+    fn complete(self: Box<Self>, _: Done) {
+        self.0.send(()).unwrap();
+        let _ = self.1.recv();
+    }
+}
+
+fn post(core: &mut Core, level: Notify) {
+    let key = core.records.create(Request::post(), None);
+    core.post_completion(key.index, level);
+}
+
+/// What a post made necessary: how many followers are woken, and whether the leader is interrupted.
+fn done(core: &mut Core) -> (usize, bool) {
+    (core.dispatcher.take_wakes(), core.processors.iter().any(Processor::is_interrupted))
+}
+
+#[test]
+fn the_state_follows_from_the_counts() {
+    use NotificationState::{DoNothing, InterruptLeader, WakeupFollower};
+    for (followers, is_led, state, what) in [
+        (0, false, DoNothing, (0, false)),
+        (1, false, WakeupFollower, (1, false)),
+        (2, true, WakeupFollower, (1, false)),
+        (0, true, InterruptLeader, (0, true)),
+    ] {
+        let mut core = with(followers, is_led);
+        assert_eq!(core.dispatcher.notification_state(), state);
+        post(&mut core, Notify::Strong);
+        assert_eq!(done(&mut core), what, "{state:?}");
+        // And a processor that has got something to wait for tells the same.
+        let mut core = with(followers, is_led);
+        core.notify_only_follower();
+        assert_eq!(done(&mut core), what, "{state:?}");
+    }
+}
+
+#[test]
+fn a_level_of_none_tells_nobody() {
+    for (followers, is_led) in [(2, true), (0, true), (1, false)] {
+        let mut core = with(followers, is_led);
+        post(&mut core, Notify::None);
+        assert!(core.has_work());
+        assert_eq!(done(&mut core), (0, false));
+    }
+}
+
+/// Who is woken wakes the next, if there is more to do.
+#[test]
+fn one_wake_up_is_on_its_way_at_a_time() {
+    let mut core = with(3, false);
+    (0..3).for_each(|_| post(&mut core, Notify::Strong));
+    assert_eq!(core.dispatcher.take_wakes(), 1);
+    core.wake_everybody();
+    assert_eq!(core.dispatcher.take_wakes(), 2, "the others, too");
+}
+
+/// A dedicated leader dispatches nothing: to interrupt it would be of no use.
+#[test]
+fn a_dedicated_leader_is_not_interrupted_for_a_result() {
+    let mut core = core(&[ProcessorType::Dedicated, ProcessorType::Shared]);
+    lead(&mut core, 0);
+    lead(&mut core, 1);
+    core.dispatcher.leaders = 1;
+    post(&mut core, Notify::Strong);
+    assert!(!core.processors[0].is_interrupted() && core.processors[1].is_interrupted());
+}
+
+/// Of threads that do each of the three.
+#[test]
+fn each_thread_is_counted_once() {
+    const THREADS: usize = 4;
+    let lock = Lock::new(core(&[ProcessorType::Shared]));
+    let counted = |followers, leaders, handlers| {
+        until(|| {
+            let locked = lock.lock();
+            let of = &locked.dispatcher;
+            assert_eq!(of.threads(), of.followers + of.leaders + of.handlers);
+            (of.followers - of.woken, of.leaders, of.handlers) == (followers, leaders, handlers)
+        });
+    };
+    thread::scope(|scope| {
+        counted(0, 0, 0);
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                while lock.lock().dispatches() {
+                    handle_events(&lock, None, None);
+                }
+            });
+        }
+        counted(4, 0, 0);
+        // An operation that does not end.
+        let (reader, _writer) = std::io::pipe().unwrap();
+        let descriptor = Arc::new(Descriptor::new(reader.into()).unwrap());
+        let (done, _idle) = channel();
+        let never: Box<dyn Completion> = Box::new(Held(done, channel().1));
+        let request = Request::new(Operation::WaitReadable, descriptor);
+        let mut locked = lock.lock();
+        let key = locked.records.create(request, Some(never));
+        locked.start_aio(0, key.index).unwrap();
+        drop(locked);
+        counted(3, 1, 0);
+        // Two handlers that take their time.
+        let (done, called) = channel();
+        let begin = || {
+            let (ends, end) = channel();
+            lock.lock().post(Box::new(Held(done.clone(), end)), Behind::Posted);
+            next(&called);
+            ends
+        };
+        let ends = [begin(), begin()];
+        counted(1, 1, 2);
+        drop(ends);
+        counted(3, 1, 0);
+        let mut locked = lock.lock();
+        locked.phase = Phase::Stopped;
+        locked.wake_everybody();
+        drop(locked);
+        counted(0, 0, 0);
+    });
+}
