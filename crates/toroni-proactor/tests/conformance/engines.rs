@@ -1,11 +1,14 @@
 //! The configurations, and that they are what they say.
 
+use super::common::*;
+use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use toroni_proactor::{
-    Config, InterruptType, OperationMask, Proactor, ProcessorConfig, ProcessorType, ProviderType,
-    WaitType,
+    Config, File, InterruptType, OperationMask, Proactor, ProcessorConfig, ProcessorType,
+    ProviderType, WaitType,
 };
 
 /// A configuration, but for its flags.
@@ -80,6 +83,33 @@ pub(crate) fn is_what_was_asked_for(kind: Kind) {
         assert_eq!(effective.config.interrupt, kind.interrupt);
         assert_eq!(effective.config.processor_type, kind.processor);
     });
+}
+
+/// The fourth setting is none of its own: it is that of neither, and this is told. So `each` has three.
+pub(crate) fn interrupts_without_any_thread_mean_nothing(kind: Kind) {
+    let _place = (kind.provider == ProviderType::Posix).then(place);
+    let proactor = Proactor::new(&kind.config(false, true, None)).unwrap();
+    for effective in proactor.effective() {
+        let config = &effective.config;
+        assert_eq!(config.start_in_any_thread, Some(false));
+        assert_eq!(config.start_interrupts_leader, Some(false));
+        let note = "a start interrupts the leader: false";
+        assert!(effective.to_string().contains(note), "{effective}");
+    }
+    let _crew = Crew::new(&proactor, 1);
+    let (stream, mut peer) = stream_and_peer(&proactor);
+    let folder = Place::new();
+    let file = std::fs::File::create(folder.0.join("file")).unwrap();
+    let file = File::new(&proactor, file).unwrap();
+    let (done, results) = channel();
+    for _ in 0..20 {
+        let (read, written) = (done.clone(), done.clone());
+        stream.read(vec![0; 8], move |result| read.send(result.0).unwrap()).unwrap();
+        file.write(0, "four", move |result| written.send(result.0).unwrap()).unwrap();
+        assert_eq!(next(&results), Ok(4));
+        peer.write_all(b"abc").unwrap();
+        assert_eq!(next(&results), Ok(3));
+    }
 }
 
 pub(crate) fn empty_poll_returns_at_once(kind: Kind) {

@@ -26,7 +26,8 @@ macro_rules! conformance {
                 name: stringify!($module),
             };
             conformance!(@tests
-                engines: is_what_was_asked_for empty_poll_returns_at_once;
+                engines: is_what_was_asked_for empty_poll_returns_at_once
+                    interrupts_without_any_thread_mean_nothing;
                 io: accepts_and_connects a_refused_connection_is_a_result streams_echo
                     half_duplex full_duplex shutdown_then_drain pipes_are_streams
                     datagrams_echo files_are_written_and_read futures_are_driven
