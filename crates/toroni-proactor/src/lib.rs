@@ -54,7 +54,7 @@
 //! | 6 | locking model, unlock points 1 to 3 | `lock.rs`: `unlocked` and `dispatch`, `follow`, `lead` |
 //! | 7 | follower, leader, handler | `dispatcher/mod.rs`: the three counts |
 //! | 8 | notification state | `dispatcher/mod.rs`, `NotificationState` |
-//! | 9 | `post_completion`, levels | `dispatcher/mod.rs`, `Notify`; for users [`Proactor::post`] |
+//! | 9 | `post_completion`, levels | `dispatcher/mod.rs`, `Notify`, without `NOTIFY_FOLLOWER`; for users [`Proactor::post`] |
 //! | 10 | `handle_events` | `dispatcher/handle_events.rs`; for users [`Proactor::handle_events`], [`Proactor::run`] |
 //! | 11 | TODO: timers in the follower's wait | `dispatcher/timers.rs`; for users [`Proactor::timer`] |
 //! | 12 | `start_aio`, `cancel_aio`, `handle_aio_events` | a file each in `processor/`, with the paper's numbers of steps; transfers of SELECT without the lock: `processor/trial.rs` |
@@ -62,11 +62,12 @@
 //! | 14 | team-work of two AIO_Processors | [`Config::two`] |
 //! | 15–17 | AIO_Provider | `provider/mod.rs` |
 //! | 18–20 | AIO_Wait_Strategy | `wait/mod.rs` |
-//! | 21 | AIO_Interrupt_Strategy | `interrupt/mod.rs` |
+//! | 21 | AIO_Interrupt_Strategy | `interrupt/mod.rs`; for `init` and `fini` there are the constructors and `Drop` |
 //! | 22 | Interrupt_Pipe_Strategy | `interrupt/descriptor.rs` |
 //! | 23 | Interrupt_Signal_Strategy | `interrupt/signal.rs`; for waits without a mask `interrupt/insistent.rs` |
 //! | 24 | (none) | eventfd: `interrupt/descriptor.rs` |
-//! | 25 | AIO_Config | [`ProcessorConfig`], [`Effective`]; factories in `config/factory.rs` |
+//! | 25 | AIO_Config | [`ProcessorConfig`], [`Effective`]; factories in `config/factory.rs`, but `create_processor`: `Processor::new` in `processor/mod.rs` |
+//! | | `processor_flages_`, which is reserved; `PCT_NONE`, `PVT_NONE` | (none): what is not there is not in [`Config::processors`] |
 //! | 26 | TODO: configuration from XML | [`Config::from_file`], [`Config::from_environment`] |
 //! | | (none) | waiting for a descriptor of another library: [`Watch`]; for a word in shared memory: [`Word`] |
 //!

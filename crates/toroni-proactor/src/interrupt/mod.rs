@@ -37,7 +37,8 @@ pub(crate) struct Activation {
     pub(crate) while_waiting: Option<SignalSet>,
 }
 
-/// How a leader is interrupted.
+/// How a leader is interrupted. The paper's `init` and `fini` are the constructors and `Drop`: nothing is between
+/// the making of a strategy and its use.
 pub(crate) trait InterruptStrategy: Send {
     /// Which it is: the effective choice.
     fn choice(&self) -> InterruptChoice;
