@@ -287,6 +287,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Proactor("wakeups::callback_itself")],
     },
     Mutant {
+        name: "dedicated_leader_wakes_followers_only",
+        mistake: "a dedicated leader does not interrupt the only thread, which leads the other processor",
+        noticed_by: &[Proactor("a_dedicated_leader_interrupts_the_only_thread")],
+    },
+    Mutant {
         name: "start_not_submitted",
         mistake: "nobody hands over to io_uring what was started while the leader waited",
         noticed_by: &[Proactor("wakeups::uring_pipe")],

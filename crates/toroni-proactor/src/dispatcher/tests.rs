@@ -5,10 +5,11 @@ use crate::config::create_engine;
 use crate::core::{PATIENCE, Phase};
 use crate::lock::Lock;
 use crate::processor::Processor;
-use crate::record::{Descriptor, Done, Operation, Records};
+use crate::record::{Descriptor, Done, Operation, OperationMask, Records};
 use crate::sys::ThreadId;
 use crate::wakeups::common::*;
-use crate::{ProcessorConfig, ProcessorType, ProviderType};
+use crate::{Config, Datagrams, Proactor, ProcessorConfig, ProcessorType, ProviderType};
+use std::io::Write;
 use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -119,6 +120,35 @@ fn a_dedicated_leader_is_not_interrupted_for_a_result() {
     core.dispatcher.leaders = 1;
     post(&mut core, Notify::Strong);
     assert!(!core.processors[0].is_interrupted() && core.processors[1].is_interrupted());
+}
+
+/// The only thread leads the other processor, and would sleep on if followers alone were told.
+#[test]
+fn a_dedicated_leader_interrupts_the_only_thread() {
+    let config = |processor_type, operations| ProcessorConfig {
+        provider: ProviderType::Select,
+        processor_type,
+        operations,
+        ..ProcessorConfig::default()
+    };
+    let streams = OperationMask::of(&[Operation::ReadStream, Operation::WriteStream]);
+    let config = Config::two(
+        config(ProcessorType::Dedicated, streams),
+        config(ProcessorType::Shared, OperationMask::ALL),
+    );
+    let proactor = Proactor::new(&config).unwrap();
+    let _crew = Crew::new(&proactor, 1);
+    // What there is to lead for.
+    let idle = Datagrams::bind(&proactor, ANY).unwrap();
+    idle.read(vec![0; 8], |_| {}).unwrap();
+    let (stream, mut peer) = stream_and_peer(&proactor);
+    let (done, results) = channel();
+    for _ in 0..100 {
+        let done = done.clone();
+        stream.read(vec![0; 8], move |result| done.send(result.0).unwrap()).unwrap();
+        peer.write_all(b"x").unwrap();
+        assert_eq!(next(&results), Ok(1));
+    }
 }
 
 /// Of threads that do each of the three.

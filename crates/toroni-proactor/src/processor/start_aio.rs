@@ -2,7 +2,8 @@
 
 use super::Processor;
 use crate::core::Core;
-use crate::dispatcher::Notify;
+use crate::dispatcher::{NotificationState, Notify};
+use crate::mutant::mutant;
 use crate::provider::Start;
 use crate::record::{Operation, Outcome, Records, State};
 use rustix::io::Errno;
@@ -115,7 +116,10 @@ impl Core {
     /// A dedicated one says it to a follower, or else to the leader of the other processor, who may be
     /// the only thread that dispatches.
     pub(super) fn level_of(&self, which: usize) -> Notify {
-        if self.processors[which].is_dedicated { Notify::Strong } else { Notify::None }
+        let wakes_only = mutant("dedicated_leader_wakes_followers_only")
+            && self.dispatcher.notification_state() != NotificationState::WakeupFollower;
+        let is_told = self.processors[which].is_dedicated && !wakes_only;
+        if is_told { Notify::Strong } else { Notify::None }
     }
 
     pub(super) fn wants_a_leader(&mut self, which: usize) {
