@@ -96,7 +96,9 @@ fn answer(line: &AtomicU32) -> bool {
             STOP => return true,
             number if number == answered + 1 => {
                 answered += 2;
-                line.store(answered, Ordering::Release);
+                // Who asks may have stopped meanwhile: that must not be overwritten.
+                let _ =
+                    line.compare_exchange(number, answered, Ordering::Release, Ordering::Relaxed);
             }
             _ => spin_loop(),
         }
