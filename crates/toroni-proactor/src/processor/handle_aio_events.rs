@@ -21,7 +21,9 @@ impl Locked<'_> {
             self.cancel_one(key);
         }
         self.start_deferred(which);
-        let has_results = self.has_work() && !self.processors[which].is_dedicated;
+        // At the end nobody dispatches them, so they are no reason not to wait.
+        let is_dispatching = !self.processors[which].is_dedicated && self.phase != Phase::Closing;
+        let has_results = self.has_work() && is_dispatching;
         let hears = self.phase == Phase::Closing || self.read_interrupts(which);
 
         // Step 2.
