@@ -8,12 +8,12 @@
 use crate::record::{Completion, Descriptor, Done, Memory, Operation, Request};
 use crate::{
     BufResult, Config, Datagrams, File, InterruptType, Proactor, ProcessorConfig, ProcessorType,
-    ProviderType, WaitType, Watch, WeakProactor,
+    ProviderType, Stream, WaitType, Watch, WeakProactor,
 };
 use common::*;
 use rustix::thread::futex;
 use std::cell::Cell;
-use std::io::PipeWriter;
+use std::io::{PipeWriter, Write};
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -172,6 +172,31 @@ fn datagrams_arrive(proactor: &Proactor) {
     watched.cancel();
 }
 
+/// A byte comes at whatever step of a read that a handler goes on with: in its trial, on the way to the engine,
+/// in the wait.
+fn bytes_arrive(proactor: &Proactor) {
+    fn read(stream: Arc<Stream>, arrived: Arc<AtomicU32>) {
+        let again = Arc::clone(&stream);
+        let started = stream.read(vec![0; 1], move |BufResult(result, _)| {
+            if result == Ok(1) {
+                arrived.fetch_add(1, Ordering::Release);
+                read(again, arrived);
+            }
+        });
+        started.unwrap();
+    }
+
+    let (stream, mut peer) = stream_and_peer(proactor);
+    let (stream, arrived) = (Arc::new(stream), Arc::new(AtomicU32::new(0)));
+    read(Arc::clone(&stream), Arc::clone(&arrived));
+    for round in 1..=ROUNDS {
+        peer.write_all(b"x").unwrap();
+        wait_for(&arrived, round);
+        delay(round);
+    }
+    stream.cancel();
+}
+
 /// A word is changed, and whoever waits there is woken, at whatever step of a wait at it.
 fn words_arrive(proactor: &Proactor) {
     fn watch(proactor: WeakProactor, word: Arc<AtomicU32>, seen: u32, arrived: Arc<AtomicU32>) {
@@ -258,6 +283,22 @@ fn edges_amid_trials_are_seen() {
     datagrams_arrive(&proactor);
 }
 
+/// The same of what handlers go on to read, by each way to wait for it.
+#[test]
+fn bytes_amid_trials_are_seen() {
+    for provider in [ProviderType::Select, ProviderType::Combined, ProviderType::Uring] {
+        for processor_type in [ProcessorType::Shared, ProcessorType::Dedicated] {
+            let config = ProcessorConfig { provider, processor_type, ..Default::default() };
+            let proactor = Proactor::new(&Config::one(config)).unwrap();
+            let _crew = Crew::new(&proactor, 3);
+            // What there is to lead for meanwhile.
+            let (idle, _peer) = stream_and_peer(&proactor);
+            idle.read(vec![0; 1], |_| {}).unwrap();
+            bytes_arrive(&proactor);
+        }
+    }
+}
+
 /// A thread in `block_on` tries transfers meanwhile, with the lock open: whoever wakes its future then finds
 /// it neither asleep nor in a wait.
 #[test]
@@ -271,7 +312,7 @@ fn a_future_that_is_woken_amid_trials_is_polled() {
         let proactor = Proactor::new(&Config::one(config)).unwrap();
         // A pipe that is full: each page that is read makes the write ready, and it has to wait again.
         let (mut reading, writing) = std::io::pipe().unwrap();
-        let stream = crate::Stream::new(&proactor, writing).unwrap();
+        let stream = Stream::new(&proactor, writing).unwrap();
         stream.write_all(vec![0; 64 << 20], |_| {}).unwrap();
         let (sleeping, wakers) = channel::<(Waker, Arc<AtomicU32>)>();
         let waker = std::thread::spawn(move || {

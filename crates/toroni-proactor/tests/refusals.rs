@@ -226,3 +226,32 @@ fn a_part_that_was_sent_is_told() {
     assert!(peer.peek(&mut [0]).unwrap() == 1, "a part was sent");
     assert_eq!(proactor.outstanding(), 0);
 }
+
+/// A read that a handler starts is tried in its turn: here it finds what the handler has written after that. One
+/// that is tried at once would have to be submitted.
+#[test]
+fn what_a_handler_goes_on_to_read_is_not_submitted() {
+    each(|proactor| {
+        refused(libc::EBUSY, || {
+            // Handlers are short, as far as anybody knows, when so many have been.
+            (0..1000).for_each(|_| proactor.post(|| {}).unwrap());
+            until(|| proactor.handle_events(Some(Duration::ZERO)) == 0);
+            let (stream, mut peer) = stream_and_peer(&proactor);
+            let stream = Arc::new(stream);
+            let (reader, (done, results)) = (Arc::clone(&stream), channel());
+            let posted = proactor.post(move || {
+                let told = move |BufResult(result, _)| done.send(result).unwrap();
+                reader.read(vec![0; 8], told).unwrap();
+                peer.write_all(b"answer").unwrap();
+            });
+            posted.unwrap();
+            until(|| {
+                proactor.handle_events(Some(Duration::from_millis(5)));
+                results.try_recv().is_ok_and(|result| {
+                    assert_eq!(result, Ok(6));
+                    true
+                })
+            });
+        });
+    });
+}

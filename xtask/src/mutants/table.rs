@@ -297,6 +297,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Proactor("wakeups::uring_pipe")],
     },
     Mutant {
+        name: "retrial_not_submitted",
+        mistake: "nobody hands over to io_uring what was tried in vain while the leader waited",
+        noticed_by: &[Proactor("bytes_amid_trials_are_seen")],
+    },
+    Mutant {
         name: "edge_of_afterwards",
         mistake: "an edge that comes while a descriptor is found not to be ready is forgotten",
         noticed_by: &[Proactor("edges_amid_trials_are_seen")],

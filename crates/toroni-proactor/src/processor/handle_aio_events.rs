@@ -36,13 +36,16 @@ impl Locked<'_> {
         };
         let wait = Arc::clone(&processor.wait);
         wait.prepare_to_wait(Started::new(&core.records, &processor.started));
-        processor.set_waiting(true);
+        let timeout = if has_results { Some(Duration::ZERO) } else { timeout };
 
         // Steps 3 to 5.
-        self.lead(&*wait, if has_results { Some(Duration::ZERO) } else { timeout });
+        if timeout != Some(Duration::ZERO) || !wait.has_looked() {
+            processor.set_waiting(true);
+            self.lead(&*wait, timeout);
+            self.processors[which].set_waiting(false);
+        }
 
         // Steps 6 to 8.
-        self.processors[which].set_waiting(false);
         self.settle(which, &*wait);
     }
 }

@@ -28,7 +28,9 @@ impl Core {
         }
         // Step 2.
         let is_leader = processor.is_led_by_this_thread();
-        if !processor.provider.can_start_in_any_thread() && !is_leader {
+        let is_for_leader = !processor.provider.can_start_in_any_thread()
+            && !processor.provider.is_tried_first(&self.records[index].request);
+        if is_for_leader && !is_leader {
             processor.defer(&mut self.records, index);
             processor.interrupt_leader();
             if had_nothing {

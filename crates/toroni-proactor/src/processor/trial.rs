@@ -4,6 +4,7 @@
 use crate::core::Core;
 use crate::dispatcher::Notify;
 use crate::lock::Locked;
+use crate::mutant::mutant;
 use crate::record::{Outcome, Request, State};
 
 impl Locked<'_> {
@@ -75,9 +76,12 @@ impl Core {
         }
         processor.ready -= 1;
         let is_alone = processor.waits_for() == 0;
+        processor.provider.wait_on(&mut self.records, index);
         processor.add_started(&mut self.records, index);
         if processor.provider.should_retrial_interrupt_leader() {
             processor.interrupt_leader();
+        } else if !mutant("retrial_not_submitted") {
+            processor.submit_for_leader();
         }
         if is_alone {
             self.wants_a_leader(which);

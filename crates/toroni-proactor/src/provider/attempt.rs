@@ -39,7 +39,7 @@ pub(super) fn attempt(request: &mut Request) -> Option<Outcome> {
     }
 }
 
-/// Tries a transfer of a socket, for engines that otherwise leave transfers to the kernel.
+/// Tries a transfer of a socket, for engines that leave to the kernel what has to wait.
 pub(super) fn of_socket(request: &mut Request) -> Option<Outcome> {
     let is_transfer = matches!(
         request.operation,
@@ -48,7 +48,7 @@ pub(super) fn of_socket(request: &mut Request) -> Option<Outcome> {
             | Operation::ReadDatagram
             | Operation::WriteDatagram
     );
-    (is_transfer && request.on().kind() == Kind::Socket).then(|| at_once(request)).flatten()
+    (is_transfer && request.on().kind() == Kind::Socket).then(|| attempt(request)).flatten()
 }
 
 /// Reads from a file what is in the page cache, if that is all that was asked for.
@@ -62,14 +62,6 @@ pub(super) fn of_cache(request: &mut Request) -> Option<Outcome> {
     (read == Ok(request.memory.length())).then(|| Outcome::of(read))
 }
 
-/// Tries it, whatever is known: `None` if it is not over.
-pub(super) fn at_once(request: &mut Request) -> Option<Outcome> {
-    match try_it(request) {
-        Tried::Over(outcome) => Some(outcome),
-        Tried::InPart | Tried::Waits => None,
-    }
-}
-
 /// Tries it; what would have to wait although the descriptor cannot be waited for is `EAGAIN`.
 pub(super) fn without_waiting(request: &mut Request) -> Outcome {
     loop {
@@ -81,6 +73,7 @@ pub(super) fn without_waiting(request: &mut Request) -> Outcome {
     }
 }
 
+/// Tries it, whatever is known.
 fn try_it(request: &mut Request) -> Tried {
     let before = request.moved;
     loop {

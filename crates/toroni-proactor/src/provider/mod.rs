@@ -70,6 +70,12 @@ pub(crate) trait Provider: Send {
         |_| false
     }
 
+    /// Whether a start of it gives [`Start::Ready`], and nobody has to be asked for that: then any thread may
+    /// start it, also where only the leader starts otherwise.
+    fn is_tried_first(&self, _: &Request) -> bool {
+        false
+    }
+
     /// `start_read_stream`, `start_write_stream`, `start_read_file`, `start_write_file`, `start_read_dgram`,
     /// `start_write_dgram`, `start_accept` and `start_connect`: the request says which. The record is
     /// INITIALIZED or DEFERRED; the caller moves it.
@@ -110,6 +116,9 @@ pub(crate) trait Provider: Send {
     fn leave(&mut self, _records: &mut Records, _index: u32) -> Option<u32> {
         None
     }
+
+    /// An operation that was READY has to wait on: it is about to be STARTED anew.
+    fn wait_on(&mut self, _records: &mut Records, _index: u32) {}
 
     /// Whether an operation that was READY, and waits on, is seen by a leader only when it waits anew.
     fn should_retrial_interrupt_leader(&self) -> bool {

@@ -81,6 +81,12 @@ pub(crate) trait WaitStrategy: Send + Sync {
     /// Waits for an event, an interrupt or the end of the time; may end for no reason. `None` is for ever.
     fn wait(&self, timeout: Option<Duration>);
 
+    /// Whether [`WaitStrategy::next_event`] finds all that there is now without a `wait` of no time, and so
+    /// without a system call.
+    fn has_looked(&self) -> bool {
+        false
+    }
+
     /// The first half of `get_next_completed_result`: the next event that the last `wait` brought.
     fn next_event(&self) -> Option<Event>;
 

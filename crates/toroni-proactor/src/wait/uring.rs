@@ -35,6 +35,10 @@ impl WaitStrategy for Uring {
         self.ring.wait(timeout, mask.as_ref());
     }
 
+    fn has_looked(&self) -> bool {
+        self.ring.is_current()
+    }
+
     fn next_event(&self) -> Option<Event> {
         let entry = self.ring.pop()?;
         Some(Event::Complete { number: entry.user_data(), result: entry.result() })

@@ -336,6 +336,68 @@ pub(crate) fn reads_are_done_in_order(kind: Kind) {
     });
 }
 
+/// What a handler goes on to read: the first may be tried in its turn, the others stand behind it; some find
+/// something then, some have to wait, and one is cancelled.
+pub(crate) fn reads_of_handlers_are_done_in_order(kind: Kind) {
+    kind.each(|proactor| {
+        let _crew = Crew::new(proactor, 1);
+        // Handlers are short, as far as anybody knows, when so many have been.
+        let (done, finished) = channel();
+        (0..1000).for_each(|_| proactor.post(|| {}).unwrap());
+        proactor.post(move || done.send(()).unwrap()).unwrap();
+        next(&finished);
+        for (early, cancelled) in (0..=6).flat_map(|early| [(early, 0), (early, 1), (early, 9)]) {
+            let (stream, mut peer) = stream_and_peer(proactor);
+            let mut bytes = 0..100u8;
+            let mut write = move |count: usize| {
+                let some: Vec<u8> = bytes.by_ref().take(count).collect();
+                peer.write_all(&some).unwrap();
+            };
+            write(early);
+            let stream = Arc::new(stream);
+            let (reader, cancelling) = (Arc::clone(&stream), proactor.clone());
+            let (told, results) = channel();
+            let (given, back) = channel();
+            let posted = proactor.post(move || {
+                let read = |number: usize| {
+                    let told = told.clone();
+                    let tell = move |BufResult(result, buffer): BufResult<usize, Vec<u8>>| {
+                        told.send((number, result.map(|_| buffer[0]))).unwrap();
+                    };
+                    reader.read(vec![0; 1], tell).unwrap()
+                };
+                let reads: Vec<_> = (0..6).map(read).collect();
+                write(2);
+                if let Some(read) = reads.get(cancelled) {
+                    cancelling.cancel(*read);
+                }
+                given.send(write).unwrap();
+            });
+            posted.unwrap();
+            // What is there already is more than enough, or the rest comes later.
+            let mut write = next(&back);
+            thread::sleep(std::time::Duration::from_micros(200));
+            write(6);
+            let mut expected = 0;
+            let mut numbers: Vec<usize> = Vec::new();
+            for _ in 0..6 {
+                match next(&results) {
+                    (number, Ok(byte)) => {
+                        assert_eq!(byte, expected, "of read {number}");
+                        assert!(numbers.last().is_none_or(|last| *last < number));
+                        expected += 1;
+                        numbers.push(number);
+                    }
+                    (number, Err(error)) => {
+                        assert!(number == cancelled && error.is_cancelled(), "{number}: {error}");
+                    }
+                }
+            }
+            assert!(numbers.len() >= 5);
+        }
+    });
+}
+
 /// More at the same time than an engine's queue to the kernel holds, and all over at once. Alone, because of
 /// the many descriptors.
 pub(crate) fn hundreds_of_descriptors(kind: Kind) {

@@ -31,8 +31,8 @@ macro_rules! conformance {
                 io: accepts_and_connects a_refused_connection_is_a_result streams_echo
                     half_duplex full_duplex shutdown_then_drain pipes_are_streams
                     datagrams_echo files_are_written_and_read futures_are_driven
-                    reads_are_done_in_order hundreds_of_descriptors
-                    both_directions_up_to_the_limit;
+                    reads_are_done_in_order reads_of_handlers_are_done_in_order
+                    hundreds_of_descriptors both_directions_up_to_the_limit;
                 files: many_files_at_once cancelled_transfers_are_told_once
                     transfers_beyond_the_limit transfers_outlive_their_threads
                     a_handler_blocks_no_transfer a_proactor_is_dropped_amid_transfers

@@ -1,6 +1,10 @@
-//! io_uring, in the place of *SUN_Provider*: the platform's native completions. The kernel does every
-//! operation itself, and says which is complete.
+//! io_uring, in the place of *SUN_Provider*: the platform's native completions. The kernel does what has to wait,
+//! and says what is complete.
 //!
+//! - A transfer of a socket is tried before it is submitted: by whoever starts it, or, if a handler goes on to
+//!   read, in its turn, as SELECT does. So threads transfer side by side: the kernel completes a submission in the
+//!   thread that made it, and interrupts that. What was found to have to wait the kernel does not try once more.
+//!   A completion is the edge after which a descriptor is tried again.
 //! - The kernel cancels what a thread has submitted when that thread exits. Nobody asked for that, so the
 //!   operation is submitted again.
 //! - A non-blocking descriptor that is no socket answers `EAGAIN`: then it is polled first.
@@ -47,7 +51,7 @@ pub(crate) struct Uring {
     ring: Arc<Ring>,
     wait: Arc<dyn WaitStrategy>,
     areas: Areas,
-    /// Of streams; the first of each is submitted.
+    /// Of streams; the first of each is submitted, or READY.
     queues: Queues,
     /// By the number of the record: it is being polled.
     polled: Vec<bool>,
@@ -80,6 +84,13 @@ impl Uring {
         let operation = request.operation;
         matches!(operation, Operation::ReadStream | Operation::WriteStream)
             .then(|| self.queues.of(request.on().as_raw_fd(), operation))
+    }
+
+    /// Whether it is tried before it is submitted: of a stream that is not known to have to wait. The others have
+    /// no queue, and a trial could overtake what is submitted.
+    fn may_be_ready(request: &Request) -> bool {
+        is_stream_of_a_socket(request)
+            && request.on().edges().last(request.operation.is_reading()).is_some()
     }
 
     /// Takes an operation that is over out of its queue, and submits the next one.
@@ -135,11 +146,17 @@ impl Uring {
         /// The descriptor's own position.
         const HERE: u64 = u64::MAX;
         let is_socket = request.descriptor.as_ref().is_some_and(|it| it.kind() == Kind::Socket);
+        let is_known_to_block =
+            is_socket && request.on().edges().last(request.operation.is_reading()).is_none();
+        let polls_first = if is_known_to_block { self.ring.poll_first() } else { 0 };
         match request.operation {
-            Operation::ReadStream if is_socket => opcode::Recv::new(fd, pointer, length).build(),
+            Operation::ReadStream if is_socket => {
+                opcode::Recv::new(fd, pointer, length).ioprio(polls_first).build()
+            }
             Operation::ReadStream => opcode::Read::new(fd, pointer, length).offset(HERE).build(),
             Operation::WriteStream if is_socket => {
-                opcode::Send::new(fd, pointer, length).flags(libc::MSG_NOSIGNAL).build()
+                let send = opcode::Send::new(fd, pointer, length).ioprio(polls_first);
+                send.flags(libc::MSG_NOSIGNAL).build()
             }
             Operation::WriteStream => opcode::Write::new(fd, pointer, length).offset(HERE).build(),
             Operation::ReadFile => {
@@ -149,11 +166,13 @@ impl Uring {
                 opcode::Write::new(fd, pointer, length).offset(request.offset).build()
             }
             Operation::ReadDatagram => {
-                opcode::RecvMsg::new(fd, self.areas.header(index, request)).build()
+                let header = self.areas.header(index, request);
+                opcode::RecvMsg::new(fd, header).ioprio(polls_first).build()
             }
             Operation::WriteDatagram => {
                 let header = self.areas.header(index, request);
-                opcode::SendMsg::new(fd, header).flags(libc::MSG_NOSIGNAL.cast_unsigned()).build()
+                let send = opcode::SendMsg::new(fd, header).ioprio(polls_first);
+                send.flags(libc::MSG_NOSIGNAL.cast_unsigned()).build()
             }
             Operation::Accept => {
                 let (address, _, length) = self.areas.address(index, request);
@@ -267,6 +286,11 @@ impl Uring {
     }
 }
 
+fn is_stream_of_a_socket(request: &Request) -> bool {
+    matches!(request.operation, Operation::ReadStream | Operation::WriteStream)
+        && request.on().kind() == Kind::Socket
+}
+
 impl Provider for Uring {
     fn supported_operations(&self) -> OperationMask {
         if self.ring.waits_for_words() {
@@ -293,13 +317,23 @@ impl Provider for Uring {
         Some(attempt::of_socket)
     }
 
+    fn speculates(&self) -> fn(&Request) -> bool {
+        |request| request.operation.is_reading() && is_stream_of_a_socket(request)
+    }
+
+    fn is_tried_first(&self, request: &Request) -> bool {
+        request.is_idle() && Self::may_be_ready(request)
+    }
+
     fn start(&mut self, records: &mut Records, index: u32) -> Start {
+        let may_be_ready = Self::may_be_ready(&records[index].request);
         let queue = self.queue(&records[index].request);
         if let Some(queue) = queue
-            && !queue.is_empty()
+            && (may_be_ready || !queue.is_empty())
         {
+            let is_first = queue.is_empty();
             queue.push(records, index);
-            return Start::Started;
+            return if is_first { Start::Ready } else { Start::Started };
         }
         let entry = self.entry_of(records, index, false);
         if !self.push(&entry) {
@@ -349,12 +383,32 @@ impl Provider for Uring {
             return;
         }
         let key = Key::from_u64(number & !POLLED);
-        if operations.records.get(key).is_some()
-            && let Some(outcome) = self.outcome(operations.records, key, result)
-        {
+        let Some(record) = operations.records.get(key) else { return };
+        if let Some(descriptor) = &record.request.descriptor {
+            descriptor.edges().tell(record.request.operation.is_reading());
+        }
+        if let Some(outcome) = self.outcome(operations.records, key, result) {
             self.leave_queue(operations.records, key.index);
             operations.finish(key.index, outcome);
         }
+    }
+
+    fn trial(&self) -> fn(&mut Request) -> Option<Outcome> {
+        attempt::attempt
+    }
+
+    fn leave(&mut self, records: &mut Records, index: u32) -> Option<u32> {
+        let queue = self.queue(&records[index].request)?;
+        queue.remove(records, index);
+        queue.first()
+    }
+
+    fn wait_on(&mut self, records: &mut Records, index: u32) {
+        self.submit_soon(records, index, false);
+    }
+
+    fn should_retrial_interrupt_leader(&self) -> bool {
+        !self.any_thread
     }
 
     fn wait_strategy(&self) -> Arc<dyn WaitStrategy> {
@@ -365,7 +419,9 @@ impl Provider for Uring {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Descriptor;
+    use crate::record::{Descriptor, Memory};
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
 
     /// The kernel says so of what it had begun, or of what was tried once more while it was being cancelled.
     #[test]
@@ -384,5 +440,46 @@ mod tests {
         uring.set_polled(key.index, true);
         let outcome = uring.outcome(&mut records, key, i32::from(libc::POLLIN));
         assert_eq!(outcome.unwrap().result, Err(Errno::CANCELED), "the poll was over first");
+    }
+
+    /// A read that a handler goes on with is tried before anything is submitted, and only once: what found nothing
+    /// is waited for.
+    #[test]
+    fn what_may_be_ready_is_not_submitted() {
+        let ring = Arc::new(Ring::new(false).unwrap());
+        let mut uring = Uring::new(Arc::clone(&ring), true, false);
+        let mut records = Records::new();
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let on = Arc::new(Descriptor::new(ours.into()).unwrap());
+        let mut bytes = [0; 8];
+        let mut read = |records: &mut Records| {
+            let mut request = Request::new(Operation::ReadStream, Arc::clone(&on));
+            // SAFETY: the bytes outlive the ring, and nobody looks at them.
+            request.memory = unsafe { Memory::to_fill(bytes.as_mut_ptr(), 8) };
+            records.create(request, None).index
+        };
+
+        let found = read(&mut records);
+        assert!(matches!(uring.start(&mut records, found), Start::Ready));
+        theirs.write_all(b"there").unwrap();
+        let outcome = uring.trial()(&mut records[found].request);
+        assert_eq!(outcome.unwrap().result, Ok(5));
+        assert_eq!(uring.leave(&mut records, found), None);
+        assert!(!ring.has_rest());
+
+        let waits = read(&mut records);
+        assert!(matches!(uring.start(&mut records, waits), Start::Ready));
+        let behind = read(&mut records);
+        assert!(matches!(uring.start(&mut records, behind), Start::Started));
+        assert!(uring.trial()(&mut records[waits].request).is_none());
+        assert!(!ring.has_rest());
+        uring.wait_on(&mut records, waits);
+        assert!(ring.has_rest());
+        // Nobody tries what is known not to be ready, until the ring has said that something came.
+        theirs.write_all(b"later").unwrap();
+        assert!(uring.trial()(&mut records[waits].request).is_none());
+        on.edges().tell(true);
+        assert_eq!(uring.trial()(&mut records[waits].request).unwrap().result, Ok(5));
+        assert_eq!(uring.leave(&mut records, waits), Some(behind));
     }
 }

@@ -13,6 +13,9 @@ const ENTRIES: u32 = 256;
 /// Places in the completion queue. The kernel keeps what does not fit.
 const COMPLETIONS: u32 = 4096;
 
+/// `IORING_RECVSEND_POLL_FIRST`.
+const POLL_FIRST: u16 = 1;
+
 /// How soon a kernel is asked again that takes nothing for now.
 const AGAIN: Duration = Duration::from_millis(1);
 
@@ -26,6 +29,8 @@ pub(crate) struct Ring {
     completions: Mutex<()>,
     /// The kernel has `IORING_OP_FUTEX_WAIT`.
     waits_for_words: bool,
+    /// How a transfer asks not to be tried before it is waited for; 0 where the kernel cannot: before Linux 5.19.
+    poll_first: u16,
     /// The thread that a ring with an owner belongs to.
     owner: OnceLock<ThreadId>,
 }
@@ -46,12 +51,16 @@ impl Ring {
             return Err(Errno::NOSYS);
         }
         let mut probe = Probe::new();
-        let waits_for_words = ring.submitter().register_probe(&mut probe).is_ok()
-            && probe.is_supported(opcode::FutexWait::CODE);
+        let is_probed = ring.submitter().register_probe(&mut probe).is_ok();
+        let supports = |code| is_probed && probe.is_supported(code);
+        let waits_for_words = supports(opcode::FutexWait::CODE);
+        // Nothing tells of the flag, but it came with this operation, in Linux 5.19.
+        let poll_first = if supports(opcode::Socket::CODE) { POLL_FIRST } else { 0 };
         Ok(Self {
             ring,
             belongs_to_leader,
             waits_for_words,
+            poll_first,
             submissions: Mutex::new(()),
             completions: Mutex::new(()),
             owner: OnceLock::new(),
@@ -66,6 +75,11 @@ impl Ring {
     /// Whether the kernel waits for words in memory: Linux 6.7 and newer.
     pub(crate) fn waits_for_words(&self) -> bool {
         self.waits_for_words
+    }
+
+    /// See the field.
+    pub(crate) fn poll_first(&self) -> u16 {
+        self.poll_first
     }
 
     /// This thread leads from now on.
@@ -119,6 +133,12 @@ impl Ring {
         // SAFETY: there is one view of the queue at a time, by the mutex.
         let queue = unsafe { self.ring.submission_shared() };
         !queue.is_empty() || queue.cq_overflow()
+    }
+
+    /// Whether a system call would bring no completion but those that are in the queue: nothing is to be
+    /// submitted, and all that was complete had a place. A ring with an owner completes in calls only.
+    pub(crate) fn is_current(&self) -> bool {
+        !self.belongs_to_leader && !self.has_rest()
     }
 
     /// Submits, and waits for a completion, the end of the time, or a signal.
