@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Bytes of a stream that one try moves, or few more. With a peer that keeps up it would else go on for as long
 /// as there are any, while everybody else waits.
-pub(super) const SHARE: usize = 256 << 10;
+const SHARE: usize = 256 << 10;
 
 /// What became of a try.
 enum Tried {
@@ -49,6 +49,16 @@ pub(super) fn of_socket(request: &mut Request) -> Option<Outcome> {
             | Operation::WriteDatagram
     );
     (is_transfer && request.on().kind() == Kind::Socket).then(|| attempt(request)).flatten()
+}
+
+/// Of a transfer's memory, what one try works on.
+pub(super) fn share(request: &Request) -> Memory {
+    let is_stream = matches!(request.operation, Operation::ReadStream | Operation::WriteStream);
+    if is_stream && request.on().kind() != Kind::File {
+        request.memory.at_most(SHARE)
+    } else {
+        request.memory
+    }
 }
 
 /// Reads from a file what is in the page cache, if that is all that was asked for.
@@ -145,7 +155,7 @@ fn once(request: &mut Request) -> Outcome {
 }
 
 fn stream(request: &Request) -> Result<usize, Errno> {
-    let (memory, fd) = (request.memory.at_most(SHARE), request.fd());
+    let (memory, fd) = (share(request), request.fd());
     let is_reading = request.operation.is_reading();
     match request.on().kind() {
         Kind::Socket if is_reading => {
@@ -158,7 +168,7 @@ fn stream(request: &Request) -> Result<usize, Errno> {
             let bytes = unsafe { memory.sending() };
             net::send(fd, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
         }
-        Kind::File => transfer(fd, request.memory, is_reading, HERE, 0),
+        Kind::File => transfer(fd, memory, is_reading, HERE, 0),
         Kind::Other => match transfer(fd, memory, is_reading, HERE, libc::RWF_NOWAIT) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => blocking_if_ready(fd, memory, is_reading),
             other => other,

@@ -141,8 +141,9 @@ impl Uring {
 
     fn entry(&mut self, index: u32, request: &Request) -> squeue::Entry {
         let fd = Fd(request.raw().unwrap_or(-1));
-        let pointer = request.memory.pointer();
-        let length = u32::try_from(request.memory.length()).unwrap_or(u32::MAX);
+        let memory = attempt::share(request);
+        let pointer = memory.pointer();
+        let length = u32::try_from(memory.length()).unwrap_or(u32::MAX);
         /// The descriptor's own position.
         const HERE: u64 = u64::MAX;
         let is_socket = request.descriptor.as_ref().is_some_and(|it| it.kind() == Kind::Socket);
