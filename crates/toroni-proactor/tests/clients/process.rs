@@ -100,7 +100,7 @@ impl Drop for Server {
 }
 
 /// An address that nobody listens on; perhaps not for long.
-pub(crate) fn free_address() -> SocketAddr {
+fn free_address() -> SocketAddr {
     TcpListener::bind(crate::common::ANY).unwrap().local_addr().unwrap()
 }
 

@@ -1,7 +1,7 @@
 //! `examples/tcp_proxy`.
 
-use crate::common::{ANY, LOST, next, pattern, until};
-use crate::process::{Engine, Server, client, free_address, has};
+use crate::common::{ANY, LOST, Nobody, next, pattern, until};
+use crate::process::{Engine, Server, client, has};
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -78,7 +78,8 @@ pub(crate) fn both_directions_end_by_themselves(engine: Engine) {
 }
 
 pub(crate) fn nobody_behind_it(engine: Engine) {
-    let server = proxy(engine, &free_address().to_string());
+    let nobody = Nobody::new();
+    let server = proxy(engine, &nobody.address.to_string());
     for _ in 0..5 {
         let mut client = TcpStream::connect(server.address).unwrap();
         client.set_read_timeout(Some(LOST)).unwrap();

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::Receiver;
@@ -101,6 +102,23 @@ pub(crate) fn listener(proactor: &Proactor) -> (Listener, SocketAddr) {
     let listener = Listener::bind(proactor, ANY).unwrap();
     let address = listener.local_address().unwrap();
     (listener, address)
+}
+
+/// An address at which nobody listens, for as long as this lives: its port stays taken.
+pub(crate) struct Nobody {
+    pub(crate) address: SocketAddr,
+    _bound: OwnedFd,
+}
+
+impl Nobody {
+    pub(crate) fn new() -> Self {
+        use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
+        let (family, kind) = (AddressFamily::INET, SocketType::STREAM);
+        let bound = socket_with(family, kind, SocketFlags::CLOEXEC, None).unwrap();
+        bind(&bound, &ANY).unwrap();
+        let address = rustix::net::getsockname(&bound).unwrap().try_into().unwrap();
+        Self { address, _bound: bound }
+    }
 }
 
 /// A directory that is removed at the end.
