@@ -16,6 +16,8 @@ pub struct End {
     reading: bool,
     /// Of the bytes that are written at the moment; see [`Wanted::write`].
     writing: Option<Range<usize>>,
+    #[cfg(test)]
+    watch: Option<std::sync::Arc<std::sync::atomic::AtomicU64>>,
 }
 
 /// Which end.
@@ -58,7 +60,15 @@ impl End {
             received: 0,
             reading: false,
             writing: None,
+            #[cfg(test)]
+            watch: None,
         }
+    }
+
+    /// What it has received, for a test to see.
+    #[cfg(test)]
+    pub(super) fn watched(&mut self) -> std::sync::Arc<std::sync::atomic::AtomicU64> {
+        std::sync::Arc::clone(self.watch.insert(std::sync::Arc::default()))
     }
 
     /// Which end it is.
@@ -93,6 +103,10 @@ impl End {
         self.check(bytes)?;
         self.reading = false;
         self.received += bytes.len() as u64;
+        #[cfg(test)]
+        if let Some(watch) = &self.watch {
+            watch.store(self.received, std::sync::atomic::Ordering::Relaxed);
+        }
         let mut wanted = Wanted::default();
         match self.part {
             Part::Server => self.write(0..bytes.len(), &mut wanted),

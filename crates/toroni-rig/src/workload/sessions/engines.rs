@@ -184,10 +184,12 @@ mod tests {
             }
             for (sessions, threads, window_bytes) in [(1, 1, 0), (5, 3, 0), (5, 3, 8192)] {
                 let plan = Plan::short(sessions, threads, 4096, window_bytes);
-                let connections = connect(&plan).unwrap();
-                let ledger = Arc::new(Ledger::begin(&plan));
+                let mut connections = connect(&plan).unwrap();
+                let ledger = Ledger::until_each_received(4 * 4096, &plan, &mut connections);
+                let ledger = Arc::new(ledger);
                 run(&config, &plan, connections, &ledger).unwrap();
-                assert!(ledger.bytes() > 4 * 4096, "{name}, {plan:?}: {}", ledger.bytes());
+                ledger.assert_reached(&format!("{name}, {plan:?}"));
+                assert!(ledger.bytes() > 4 * 4096, "{name}, {plan:?}: {ledger:?}");
             }
         }
     }

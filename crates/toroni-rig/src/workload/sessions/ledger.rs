@@ -12,6 +12,8 @@ pub struct Ledger {
     sent: AtomicU64,
     received: AtomicU64,
     delay: Option<(Delay, Duration)>,
+    #[cfg(test)]
+    goal: Option<testing::Goal>,
 }
 
 impl Ledger {
@@ -24,6 +26,8 @@ impl Ledger {
             sent: AtomicU64::new(0),
             received: AtomicU64::new(0),
             delay: (!delay.is_zero()).then_some((plan.delay, delay)),
+            #[cfg(test)]
+            goal: None,
         }
     }
 
@@ -31,6 +35,8 @@ impl Ledger {
     #[must_use]
     pub fn left(&self) -> Option<Duration> {
         let left = self.deadline.saturating_duration_since(Instant::now());
+        #[cfg(test)]
+        let left = self.goal.as_ref().map_or(left, |goal| goal.left(left));
         (!left.is_zero()).then_some(left)
     }
 
@@ -66,5 +72,58 @@ impl Ledger {
             }
         }
         true
+    }
+}
+
+#[cfg(test)]
+pub(super) mod testing {
+    //! For tests: the end comes with what each end has received, and not by the clock. So a busy machine has
+    //! as long as it takes, and a session that stands still is noticed beside others that do not.
+
+    use super::super::connections::Connection;
+    use super::*;
+    use std::sync::Arc;
+
+    /// Far beyond what it takes.
+    const LOST: Duration = Duration::from_secs(30);
+    /// Threads that wait for events look so often for the end, of which nothing wakes them.
+    const LOOK: Duration = Duration::from_millis(5);
+
+    #[derive(Debug)]
+    pub(super) struct Goal {
+        bytes: u64,
+        /// What each end has received.
+        received: Vec<Arc<AtomicU64>>,
+    }
+
+    impl Goal {
+        fn is_reached(&self) -> bool {
+            self.received.iter().all(|received| received.load(Ordering::Relaxed) >= self.bytes)
+        }
+
+        pub(super) fn left(&self, left: Duration) -> Duration {
+            if self.is_reached() { Duration::ZERO } else { left.min(LOOK) }
+        }
+    }
+
+    impl Ledger {
+        /// The time is over when each end of these connections has received so much.
+        pub(in super::super) fn until_each_received(
+            bytes: u64,
+            plan: &Plan,
+            connections: &mut [Connection],
+        ) -> Self {
+            let received = connections.iter_mut().map(|it| it.end.watched()).collect();
+            let mut ledger = Self::begin(plan);
+            ledger.deadline = Instant::now() + LOST;
+            ledger.goal = Some(Goal { bytes, received });
+            ledger
+        }
+
+        #[track_caller]
+        pub(in super::super) fn assert_reached(&self, what: &str) {
+            let goal = self.goal.as_ref().unwrap();
+            assert!(goal.is_reached(), "{what}: a session stands still: {:?}", goal.received);
+        }
     }
 }

@@ -243,15 +243,12 @@ mod tests {
             [(1, 1, 0, 0), (1, 4, 16_384, 10), (20, 4, 4096, 0), (20, 3, 0, 10)]
         {
             let plan = Plan { delay_us, ..Plan::short(sessions, threads, 4096, window_bytes) };
-            let connections = connect(&plan).unwrap();
-            let ledger = Ledger::begin(&plan);
+            let mut connections = connect(&plan).unwrap();
+            let ledger = Ledger::until_each_received(4 * 4096, &plan, &mut connections);
             run(&plan, connections, &ledger).unwrap();
             // Each session comes around: no handle was forgotten when it was resumed.
-            assert!(
-                ledger.bytes() > u64::from(sessions) * 4 * 4096,
-                "{plan:?}: {}",
-                ledger.bytes()
-            );
+            ledger.assert_reached(&format!("{plan:?}"));
+            assert!(ledger.bytes() > u64::from(sessions) * 4 * 4096, "{plan:?}: {ledger:?}");
         }
     }
 }
