@@ -122,7 +122,9 @@ fn batches_are_all_or_nothing() {
 #[test]
 fn bursts_pass_the_ring_many_times() {
     let fixture = Fixture::new();
-    let bus = fixture.config().capacity(64 << 10).open("b").unwrap();
+    // Longer than a busy machine holds the subscriber up, and not for ever: it may have failed.
+    let policy = Policy::Wait { limit: Some(Duration::from_secs(30)) };
+    let bus = fixture.config().capacity(64 << 10).policy(policy).open("b").unwrap();
     let publisher = bus.publisher("t").unwrap();
     let mut subscriber = bus.subscribe("t").unwrap();
     let messages: Vec<[u8; 8]> = (0..50_000_u64).map(u64::to_le_bytes).collect();

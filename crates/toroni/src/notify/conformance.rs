@@ -22,9 +22,9 @@ use std::time::Instant;
 /// Names the role of a child process: `<role> <kind> <directory> <group> <argument>`.
 const CHILD: &str = "TORONI_NOTIFY_CHILD";
 /// The time-out of a wait that must be ended by a wake.
-const NEVER: Duration = Duration::from_secs(10);
+const NEVER: Duration = Duration::from_secs(40);
 /// A wait that took this long was not ended by a wake, however loaded the machine is.
-const LOST: Duration = Duration::from_secs(7);
+const LOST: Duration = Duration::from_secs(30);
 const SLOTS: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

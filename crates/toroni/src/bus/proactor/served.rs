@@ -388,6 +388,12 @@ impl Served {
         }
     }
 
+    /// Whether nobody is at work, and a wait has begun.
+    #[cfg(test)]
+    pub(super) fn is_asleep(&self) -> bool {
+        self.signals.load(Ordering::Acquire) == 0 && self.work().wait.is_some()
+    }
+
     fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed) != 0
     }

@@ -158,24 +158,37 @@ fn what_no_wake_up_tells_is_seen() {
         let directory = TempDir::new();
         let bus = bus(&directory, notify);
         let (looking, seen) = serve(&running, &bus, Looks::Usual);
-        let (_unaided, deaf) = serve(&running, &bus, Looks::Never);
+        let (unaided, deaf) = serve(&running, &bus, Looks::Never);
         let publisher = bus.publisher("a").unwrap();
         publisher.publish(b"first").unwrap();
-        wait_for(&seen, 1);
-        wait_for(&deaf, 1);
-        // Both are asleep when nothing is left to do: the timer of the one, two waits.
-        let started = Instant::now();
-        while running.proactor.outstanding() != 3 {
-            assert!(started.elapsed() < LOST, "{} outstanding", running.proactor.outstanding());
+        let mut round = 1;
+        loop {
+            wait_for(&seen, round);
+            wait_for(&deaf, round);
+            // Both are asleep, and nothing is left to do: the timer of the one, two waits.
+            let are_asleep = || {
+                [&looking, &unaided].iter().all(|it| it.0.is_asleep())
+                    && running.proactor.outstanding() == 3
+            };
+            let started = Instant::now();
+            while !are_asleep() {
+                assert!(started.elapsed() < LOST, "{} outstanding", running.proactor.outstanding());
+                thread::yield_now();
+            }
+            let at_last = |reached: &[CrashPoint]| reached.last() == Some(&CrashPoint::BeforeWake);
+            let (_, lived) = rehearsal::act(at_last, || publisher.publish(b"untold").unwrap());
+            assert!(lived.is_none(), "it died before its wake");
+            round += 1;
+            wait_for(&seen, round);
+            if deaf.load(Ordering::Acquire) == round - 1 {
+                break;
+            }
+            // The wake-up of the message before, which was seen without it, may have come only now.
+            assert!(round < 10, "{provider:?}: somebody wakes it");
         }
-        let at_last = |reached: &[CrashPoint]| reached.last() == Some(&CrashPoint::BeforeWake);
-        let (_, lived) = rehearsal::act(at_last, || publisher.publish(b"second").unwrap());
-        assert!(lived.is_none(), "it died before its wake");
-        wait_for(&seen, 2);
-        assert_eq!(deaf.load(Ordering::Acquire), 1, "{provider:?}: somebody has woken it");
-        publisher.publish(b"third").unwrap();
-        wait_for(&seen, 3);
-        wait_for(&deaf, 3);
+        publisher.publish(b"told").unwrap();
+        wait_for(&seen, round + 1);
+        wait_for(&deaf, round + 1);
         looking.cancel();
     }
 }
