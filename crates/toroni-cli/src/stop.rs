@@ -20,11 +20,14 @@ pub(crate) enum Patience {
     Unlimited,
 }
 
-/// How long a command may take to end after the signal.
-const LONGEST_END: Duration = Duration::from_secs(1);
+/// Times are counted in these and not by the clock: while the machine stood still, or had no core to spare,
+/// the command could not end either.
+const TICK: Duration = Duration::from_millis(20);
+/// How long a command may take to end after the signal: a second.
+const LONGEST_END_TICKS: u32 = 50;
 /// A second signal within this time is no impatient user: `timeout` signals its child and then the
 /// group of processes that the child is in, and a terminal that is closed signals more than once.
-const ECHO: Duration = Duration::from_millis(200);
+const ECHO_TICKS: u32 = 10;
 
 /// Whether SIGINT, SIGTERM or SIGHUP arrived.
 pub(crate) struct Stop {
@@ -122,12 +125,11 @@ fn timespec(duration: Duration) -> Option<Timespec> {
 }
 
 fn end_soon(signals: &mut Signals, doing: &str) {
-    let first = Instant::now();
-    while first.elapsed() < LONGEST_END {
-        std::thread::sleep(Duration::from_millis(20));
+    for tick in 1..=LONGEST_END_TICKS {
+        std::thread::sleep(TICK);
         // Read also where it is an echo, which must not count later.
         let again = signals.pending().next().is_some();
-        if again && first.elapsed() >= ECHO {
+        if again && tick >= ECHO_TICKS {
             break;
         }
     }
