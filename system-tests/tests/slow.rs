@@ -87,8 +87,11 @@ fn wait_delays_publishers_up_to_its_limit_and_no_longer() {
     let limit = Duration::from_millis(400);
     let mut scene = Scene::new(Policy::Wait { limit: Some(limit) });
     let publisher = scene.publisher();
-    scene.publish(&publisher, LAP);
-    scene.catch_up();
+    // In parts that fit: a busy machine may hold the subscriber up for longer than the limit.
+    for _ in 0..3 {
+        scene.publish(&publisher, LAP / 2);
+        scene.catch_up();
+    }
     assert_eq!(scene.of_publisher("overwrites"), 0, "a subscriber that reads is not overtaken");
 
     let mut limits = Duration::ZERO;

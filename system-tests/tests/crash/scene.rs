@@ -12,7 +12,7 @@ use toroni::{BusConfig, LockKind, NotifyKind, Policy};
 /// The smallest ring: its blocks are of 1 KiB, and messages often cross their boundaries.
 pub(crate) const CAPACITY: u64 = 64 << 10;
 /// What a loaded machine keeps; the real figures are printed.
-const LONGEST_STALL: Duration = Duration::from_secs(5);
+const LONGEST_STALL: Duration = Duration::from_secs(30);
 /// Options of all who publish here.
 pub(crate) const LONGEST: &str = "longest=3000";
 
