@@ -36,8 +36,14 @@ impl TempRoot {
     #[must_use]
     pub fn below(parent: &Path) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = parent.join(format!("toroni-test-{}-{number}", std::process::id()));
+        let path = loop {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let path = parent.join(format!("toroni-test-{}-{number}", std::process::id()));
+            // It may be that of a process that was killed, and had this number before.
+            if !std::fs::exists(&path).expect("a look at the directory for the test") {
+                break path;
+            }
+        };
         for folder in ["buses", "files"] {
             std::fs::create_dir_all(path.join(folder)).expect("a directory for the test");
         }

@@ -272,7 +272,10 @@ impl Root {
     fn new() -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        Self(PathBuf::from(format!("/dev/shm/toroni-test-{}-{number}", std::process::id())))
+        let root = Self(format!("/dev/shm/toroni-test-{}-{number}", std::process::id()).into());
+        // Of a process that was killed, and had this number before.
+        root.remove();
+        root
     }
 
     fn remove(&self) {

@@ -133,6 +133,8 @@ pub(crate) mod tests {
             static NEXT: AtomicU32 = AtomicU32::new(0);
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
             let path = format!("/dev/shm/toroni-test-rig-{}-{number}", std::process::id());
+            // Of a process that was killed, and had this number before.
+            let _ = fs::remove_dir_all(&path);
             Self(PathBuf::from(path))
         }
 

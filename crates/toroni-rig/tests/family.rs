@@ -22,6 +22,8 @@ impl Root {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = format!("/dev/shm/toroni-test-family-{}-{number}", std::process::id());
+        // Of a process that was killed, and had this number before.
+        let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir(&path).unwrap();
         Self(PathBuf::from(path))
     }

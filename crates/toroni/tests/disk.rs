@@ -13,6 +13,8 @@ struct Disk(PathBuf);
 impl Disk {
     fn new(name: &str) -> Option<Self> {
         let path = PathBuf::from(format!("/var/tmp/toroni-test-{}-{name}", std::process::id()));
+        // Of a process that was killed, and had this number before.
+        let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir(&path).unwrap();
         let disk = Self(path);
         let on_disk = disk.open().stats().unwrap().on_disk;

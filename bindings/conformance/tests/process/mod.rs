@@ -1,6 +1,6 @@
 //! The programs of each language as processes, and a directory of buses for them.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -63,10 +63,15 @@ pub(crate) struct Fixture(PathBuf);
 impl Fixture {
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = format!("/dev/shm/toroni-conformance-{}-{number}", std::process::id());
-        std::fs::create_dir(&path).unwrap();
-        Self(path.into())
+        loop {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let path = format!("/dev/shm/toroni-conformance-{}-{number}", std::process::id());
+            match std::fs::create_dir(&path) {
+                Ok(()) => return Self(path.into()),
+                // Of a process that was killed, and had this number before.
+                Err(error) => assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{path}"),
+            }
+        }
     }
 
     pub(crate) fn config(&self) -> BusConfig {

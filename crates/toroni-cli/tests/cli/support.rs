@@ -2,7 +2,7 @@
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -18,10 +18,15 @@ pub(crate) struct Buses(PathBuf);
 impl Buses {
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = PathBuf::from(format!("/dev/shm/toroni-test-{}-{number}", std::process::id()));
-        std::fs::create_dir(&path).unwrap();
-        Self(path)
+        loop {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let path = format!("/dev/shm/toroni-test-{}-{number}", std::process::id());
+            match std::fs::create_dir(&path) {
+                Ok(()) => return Self(path.into()),
+                // Of a process that was killed, and had this number before.
+                Err(error) => assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{path}"),
+            }
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -127,11 +128,16 @@ pub(crate) struct Place(pub(crate) PathBuf);
 impl Place {
     pub(crate) fn new() -> Self {
         static SERIAL: AtomicU32 = AtomicU32::new(0);
-        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-        let name = format!("toroni-proactor-{}-{serial}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path).unwrap();
-        Self(path)
+        loop {
+            let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+            let name = format!("toroni-proactor-{}-{serial}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            match std::fs::create_dir(&path) {
+                Ok(()) => return Self(path),
+                // Of a process that was killed, and had this number before.
+                Err(error) => assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{path:?}"),
+            }
+        }
     }
 }
 

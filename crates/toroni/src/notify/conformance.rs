@@ -11,6 +11,7 @@ use super::*;
 use crate::sync::{AtomicU64, Ordering, fence};
 use rustix::fs::{Mode, OFlags};
 use rustix::mm::{MapFlags, ProtFlags};
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -640,11 +641,15 @@ pub(super) struct Place {
 impl Place {
     pub(super) fn new() -> Self {
         static SERIAL: Serial = Serial::new(0);
-        let number = SERIAL.fetch_add(1, Ordering::Relaxed);
-        let name = format!("toroni-test-{}-notify-{number}", std::process::id());
-        let path = Path::new("/dev/shm").join(name);
-        std::fs::create_dir(&path).unwrap();
-        Self { path, number, ours: true }
+        loop {
+            let number = SERIAL.fetch_add(1, Ordering::Relaxed);
+            let path = format!("/dev/shm/toroni-test-{}-notify-{number}", std::process::id());
+            match std::fs::create_dir(&path) {
+                Ok(()) => return Self { path: path.into(), number, ours: true },
+                // Of a process that was killed, and had this number before.
+                Err(error) => assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{path}"),
+            }
+        }
     }
 
     fn sockets(&self) -> OwnedFd {

@@ -4,6 +4,7 @@ use super::acl::Permissions;
 use super::create;
 use super::directory::BusDirectory;
 use crate::settings::Settings;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,10 +20,15 @@ impl TempDir {
 
     pub(crate) fn below(parent: &str) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = PathBuf::from(format!("{parent}/toroni-test-{}-{count}", std::process::id()));
-        std::fs::create_dir(&path).unwrap();
-        Self(path)
+        loop {
+            let count = COUNT.fetch_add(1, Ordering::Relaxed);
+            let path = format!("{parent}/toroni-test-{}-{count}", std::process::id());
+            match std::fs::create_dir(&path) {
+                Ok(()) => return Self(path.into()),
+                // Of a process that was killed, and had this number before.
+                Err(error) => assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{path}"),
+            }
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {

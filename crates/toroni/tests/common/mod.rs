@@ -1,5 +1,6 @@
 //! A directory of buses for one test.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use toroni::{Bus, BusConfig};
@@ -11,10 +12,15 @@ impl Fixture {
     /// Makes it.
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = format!("/dev/shm/toroni-test-{}-{number}", std::process::id());
-        std::fs::create_dir(&path).unwrap();
-        Self(path.into())
+        loop {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let path = format!("/dev/shm/toroni-test-{}-{number}", std::process::id());
+            match std::fs::create_dir(&path) {
+                Ok(()) => return Self(path.into()),
+                // Of a process that was killed, and had this number before.
+                Err(error) => assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{path}"),
+            }
+        }
     }
 
     /// The directory.
