@@ -161,6 +161,12 @@ template <typename Rep, typename Period> std::uint64_t ns(std::chrono::duration<
     return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(time).count());
 }
 
+// As far as it goes: 292 years.
+inline std::chrono::nanoseconds duration(std::uint64_t ns) {
+    const std::uint64_t most = std::chrono::nanoseconds::max().count();
+    return std::chrono::nanoseconds(static_cast<std::int64_t>(ns < most ? ns : most));
+}
+
 inline const char *or_null(const std::optional<std::string> &text) { return text ? text->c_str() : nullptr; }
 inline std::optional<std::string> or_none(const char *text) {
     return text ? std::optional<std::string>(text) : std::nullopt;
@@ -251,26 +257,64 @@ struct open_options {
     std::optional<std::string> participant_name;
 };
 
-// A snapshot of a bus and of who takes part.
+// A publishing participant, as toroni_publisher_info.
+struct publisher_info {
+    std::string name;
+    std::uint32_t slot;
+    std::uint32_t pid;
+    bool alive;
+    bool stopped;
+    std::uint64_t messages;
+    std::uint64_t bytes;
+    std::uint64_t waits;
+    std::chrono::nanoseconds waited;
+    std::uint64_t overwrites;
+    std::uint64_t wakes;
+};
+
+// A subscriber, as toroni_subscriber_info.
+struct subscriber_info {
+    std::string name;
+    std::uint32_t slot;
+    std::uint32_t pid;
+    bool alive;
+    bool stopped;
+    bool gating;
+    bool lapped_now;
+    std::uint64_t position;
+    std::uint64_t lag_bytes;
+    std::uint64_t received;
+    std::uint64_t lost_messages;
+    std::uint64_t lapses;
+};
+
+// A snapshot of a bus and of who takes part. What it returns are copies, which outlive it.
 class stats {
 public:
-    const toroni_bus_stats &bus() const {
+    toroni_bus_stats bus() const {
         const toroni_bus_stats *taken = toroni_stats_bus(handle_.get());
         if (!taken) detail::last_failure(TORONI_INVALID_ARGUMENT).raise();
         return *taken;
     }
-    std::vector<toroni_publisher_info> publishers() const {
+    std::vector<publisher_info> publishers() const {
         bus();
-        std::vector<toroni_publisher_info> all;
-        for (std::size_t i = 0; i < toroni_stats_publisher_count(handle_.get()); ++i)
-            all.push_back(*toroni_stats_publisher(handle_.get(), i));
+        std::vector<publisher_info> all;
+        for (std::size_t i = 0; i < toroni_stats_publisher_count(handle_.get()); ++i) {
+            const toroni_publisher_info &one = *toroni_stats_publisher(handle_.get(), i);
+            all.push_back({one.name, one.slot, one.pid, one.alive != 0, one.stopped != 0, one.messages, one.bytes,
+                           one.waits, detail::duration(one.waited_ns), one.overwrites, one.wakes});
+        }
         return all;
     }
-    std::vector<toroni_subscriber_info> subscribers() const {
+    std::vector<subscriber_info> subscribers() const {
         bus();
-        std::vector<toroni_subscriber_info> all;
-        for (std::size_t i = 0; i < toroni_stats_subscriber_count(handle_.get()); ++i)
-            all.push_back(*toroni_stats_subscriber(handle_.get(), i));
+        std::vector<subscriber_info> all;
+        for (std::size_t i = 0; i < toroni_stats_subscriber_count(handle_.get()); ++i) {
+            const toroni_subscriber_info &one = *toroni_stats_subscriber(handle_.get(), i);
+            all.push_back({one.name, one.slot, one.pid, one.alive != 0, one.stopped != 0, one.gating != 0,
+                           one.lapped_now != 0, one.position, one.lag_bytes, one.received, one.lost_messages,
+                           one.lapses});
+        }
         return all;
     }
 

@@ -151,6 +151,26 @@ void messages_go_in_and_out_in_every_way() {
     CHECK(stats.subscribers().at(0).gating && stats.subscribers().size() == 1);
 }
 
+void what_a_snapshot_gives_outlives_it() {
+    toroni::open_options options;
+    options.participant_name = "a name longer than a string keeps within";
+    const toroni::bus bus = open_bus("snapshots", options);
+    const toroni::subscriber subscriber(bus, "t");
+    const toroni::publisher publisher(bus, "t");
+    publisher.publish("1");
+    std::size_t count = 0;
+    for (const auto &one : bus.stats().publishers()) {
+        CHECK(one.name == *options.participant_name && one.alive && !one.stopped && one.waited == 0s);
+        ++count;
+    }
+    for (const auto &one : bus.stats().subscribers()) {
+        CHECK(one.name == *options.participant_name && one.gating && one.received == 0);
+        ++count;
+    }
+    const auto &taken = bus.stats().bus();
+    CHECK(count == 2 && taken.sequence == 1 && taken.capacity == 4u << 20);
+}
+
 void what_throws_in_place_is_not_published_and_comes_out() {
     const toroni::bus bus = open_bus("throwing");
     toroni::subscriber subscriber(bus, "t");
@@ -347,6 +367,7 @@ int main() {
         {"errors_are_thrown_or_returned", errors_are_thrown_or_returned},
         {"bytes_are_made_from_what_has_some", bytes_are_made_from_what_has_some},
         {"messages_go_in_and_out_in_every_way", messages_go_in_and_out_in_every_way},
+        {"what_a_snapshot_gives_outlives_it", what_a_snapshot_gives_outlives_it},
         {"what_throws_in_place_is_not_published_and_comes_out", what_throws_in_place_is_not_published_and_comes_out},
         {"a_range_ends_when_it_is_interrupted", a_range_ends_when_it_is_interrupted},
         {"losses_are_exact", losses_are_exact},
