@@ -404,8 +404,8 @@ int toroni_receive_timeout(toroni_subscriber *subscriber, uint64_t timeout_ns, t
 
 /* Hands out the next message where it lies in shared memory, without a copy; waits at most `timeout_ns`, which
  * may be 0 or TORONI_FOREVER. It is the first of a run: toroni_next_in_place hands out those that follow.
- * All messages of a run stay until any other call on the subscriber, but toroni_validate and
- * toroni_subscriber_last_loss, ends it.
+ * All messages of a run stay until any other call on the subscriber, but toroni_validate,
+ * toroni_subscriber_run_number and toroni_subscriber_last_loss, ends it.
  *
  * A publisher may overwrite them while they are read. So nothing that was read counts, lengths and numbers in
  * the payload included, until toroni_validate has answered TORONI_OK behind the last read. topic, sequence,
@@ -422,6 +422,11 @@ int toroni_next_in_place(toroni_subscriber *subscriber, toroni_message *message)
 /* Whether all that was read so far of the run is what was published; else TORONI_LAPPED, with all messages of the run
  * as lost. TORONI_INVALID_ARGUMENT if there is no run. */
 int toroni_validate(toroni_subscriber *subscriber);
+
+/* Which run that is: 1 is the subscriber's first. 0 if it is in none, or NULL. The two functions above are about the
+ * run that the subscriber is in now: who keeps a message of a run, as toroni::run of C++ does, keeps this number
+ * beside it, and sees by it whether another has begun. */
+uint64_t toroni_subscriber_run_number(const toroni_subscriber *subscriber);
 
 /* What the last TORONI_LAPPED of this subscriber was about; zeros if there was none. */
 int toroni_subscriber_last_loss(const toroni_subscriber *subscriber, toroni_loss *loss);

@@ -21,6 +21,8 @@ pub struct toroni_subscriber {
 struct State {
     /// Borrows the subscriber, and goes before each call on it, and before it is dropped.
     run: Option<InPlace<'static>>,
+    /// How many there were: the number of this one.
+    runs: u64,
     /// From a box, as a pointer: a run points into it.
     subscriber: *mut Subscriber,
     loss: toroni_loss,
@@ -73,7 +75,7 @@ impl toroni_subscriber {
     pub(crate) fn new(mut subscriber: Subscriber) -> Outcome<Self> {
         let interrupter = subscriber.interrupter()?;
         let subscriber = Box::into_raw(Box::new(subscriber));
-        let state = State { run: None, subscriber, loss: toroni_loss::default() };
+        let state = State { run: None, runs: 0, subscriber, loss: toroni_loss::default() };
         Ok(Self { interrupter, state: UnsafeCell::new(state) })
     }
 }
@@ -298,6 +300,7 @@ pub unsafe extern "C" fn toroni_receive_in_place(
         // SAFETY: the run borrows the subscriber behind the pointer, which outlives it: `open` and `drop` end it
         // before they touch the subscriber.
         state.run = Some(unsafe { std::mem::transmute::<InPlace<'_>, InPlace<'static>>(run) });
+        state.runs += 1;
         // SAFETY: not null, and what callers owe.
         unsafe { next(state, message) }
     })
@@ -338,6 +341,16 @@ pub unsafe extern "C" fn toroni_validate(subscriber: *mut toroni_subscriber) -> 
             Failure::argument("there is no run to be validated: another call has ended it")
         })?;
         run.validate().map_err(|error| state.loss.note(error))
+    })
+}
+
+/// The number of the run.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_subscriber_run_number(subscriber: *const toroni_subscriber) -> u64 {
+    edge_or(0, || {
+        // SAFETY: what callers owe.
+        let state = unsafe { state(subscriber) }?;
+        Ok(if state.run.is_some() { state.runs } else { 0 })
     })
 }
 

@@ -98,6 +98,7 @@ void null_is_an_error_everywhere(void) {
     NULL_IN(toroni_subscriber_last_loss(subscriber, NULL));
     NULL_IN(toroni_subscriber_fd(NULL, &fd));
     NULL_IN(toroni_subscriber_fd(subscriber, NULL));
+    CHECK(toroni_subscriber_run_number(NULL) == 0);
     CHECK(toroni_subscriber_position(NULL) == 0 && toroni_subscriber_lag_bytes(NULL) == 0);
     NULL_IN(toroni_subscriber_get_stats(NULL, &seen));
     NULL_IN(toroni_subscriber_get_stats(subscriber, NULL));

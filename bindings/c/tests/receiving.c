@@ -243,6 +243,7 @@ void messages_in_place_are_validated(void) {
     toroni_message message;
     toroni_loss loss;
     char payload[1000], sum = 0;
+    uint64_t run;
     int i;
     OK(toroni_bus_publisher(bus, "t", NULL, &publisher));
     OK(toroni_bus_subscribe(bus, "t", &subscriber));
@@ -250,6 +251,7 @@ void messages_in_place_are_validated(void) {
     ANSWERS(TORONI_NO_MESSAGE, toroni_receive_in_place(subscriber, 0, &message));
     ANSWERS(TORONI_NO_MESSAGE, toroni_receive_in_place(subscriber, 1000, &message));
     ANSWERS(TORONI_NO_MESSAGE, toroni_next_in_place(subscriber, &message));
+    CHECK(toroni_subscriber_run_number(subscriber) == 0);
     for (i = 0; i < 5; i++) {
         memset(payload, i, sizeof payload);
         OK(toroni_publish(publisher, payload, sizeof payload));
@@ -275,6 +277,8 @@ void messages_in_place_are_validated(void) {
     OK(toroni_publish(publisher, payload, sizeof payload));
     OK(toroni_receive_in_place(subscriber, 0, &message));
     OK(toroni_validate(subscriber));
+    run = toroni_subscriber_run_number(subscriber);
+    CHECK(run >= 2 && toroni_subscriber_run_number(subscriber) == run);
     for (i = 0; i < 200; i++) OK(toroni_publish(publisher, payload, sizeof payload));
     ANSWERS(TORONI_LAPPED, toroni_validate(subscriber));
     OK(toroni_subscriber_last_loss(subscriber, &loss));
@@ -285,7 +289,9 @@ void messages_in_place_are_validated(void) {
     CHECK(message.sequence == 6 + loss.messages);
     /* Any other call ends the run. */
     OK(toroni_validate(subscriber));
+    CHECK(toroni_subscriber_run_number(subscriber) == run + 1);
     ANSWERS(TORONI_OK, toroni_try_receive(subscriber, &message));
+    CHECK(toroni_subscriber_run_number(subscriber) == 0);
     ANSWERS(TORONI_INVALID_ARGUMENT, toroni_validate(subscriber));
     OK(toroni_receive_in_place(subscriber, 0, &message));
     /* Closed within a run. */

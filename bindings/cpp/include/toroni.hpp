@@ -623,27 +623,32 @@ protected:
 class subscriber;
 
 // Messages where they lie in shared memory: those of one toroni_receive_in_place. Nothing that was read of
-// them counts before validate(). It ends with the next call on its subscriber, and can be iterated once.
+// them counts before validate(). It ends with the next call on its subscriber, after which it can neither be
+// validated nor iterated (TORONI_INVALID_ARGUMENT), and can be iterated once. It must not outlive the subscriber.
 class run {
 public:
     class iterator : public detail::message_iterator<iterator, toroni_subscriber> {
         friend class run;
         friend message_iterator;
-        using message_iterator::message_iterator;
+        iterator(toroni_subscriber *subscriber, const toroni_message &first, std::uint64_t number)
+            : message_iterator(subscriber, first), number_(number) {}
         void next() {
+            if (is_over(subscriber_, number_)) over().raise();
             const int status = toroni_next_in_place(subscriber_, &current_);
             if (status == TORONI_NO_MESSAGE) subscriber_ = nullptr;
             else if (status != TORONI_OK) detail::last_failure(status).raise();
         }
+        std::uint64_t number_ = 0;
     };
 
-    iterator begin() const { return {subscriber_, first_}; }
-    iterator end() const { return {nullptr, first_}; }
+    iterator begin() const { return {subscriber_, first_, number_}; }
+    iterator end() const { return {nullptr, first_, number_}; }
     message front() const { return message(first_); }
 
     // Throws lapped if anything that was read may have been overwritten.
     void validate() const { validate(std::nothrow).value(); }
     result<void> validate(std::nothrow_t) const {
+        if (is_over(subscriber_, number_)) return over();
         const int status = toroni_validate(subscriber_);
         if (status == TORONI_OK) return {};
         toroni::loss lost{0, 0};
@@ -655,9 +660,18 @@ public:
 
 private:
     friend class subscriber;
-    run(toroni_subscriber *subscriber, const toroni_message &first) : subscriber_(subscriber), first_(first) {}
+    run(toroni_subscriber *subscriber, const toroni_message &first)
+        : subscriber_(subscriber), first_(first), number_(toroni_subscriber_run_number(subscriber)) {}
+    // What C answers is about the run that its subscriber is in, which may be a later one.
+    static bool is_over(toroni_subscriber *subscriber, std::uint64_t number) {
+        return toroni_subscriber_run_number(subscriber) != number;
+    }
+    static failure over() {
+        return {TORONI_INVALID_ARGUMENT, "the run is over: another call on its subscriber has ended it", {0, 0}};
+    }
     toroni_subscriber *subscriber_;
     toroni_message first_;
+    std::uint64_t number_;
 };
 
 // Receives the messages of its patterns. It belongs to one thread at a time.

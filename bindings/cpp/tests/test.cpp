@@ -248,6 +248,32 @@ void runs_are_iterated_and_validated() {
     CHECK(thrown_by<toroni::error>([&] { run.validate(); }).status() == TORONI_INVALID_ARGUMENT);
 }
 
+void a_run_is_not_taken_for_the_one_behind_it() {
+    toroni::open_options options;
+    options.capacity = 1 << 16;
+    options.policy = toroni::policy::overwrite();
+    const toroni::bus bus = open_bus("stale", options);
+    toroni::subscriber made(bus, "t");
+    const toroni::publisher publisher(bus, "t");
+    const std::vector<char> some(1000);
+    for (int i = 0; i < 40; ++i) publisher.publish(some);
+    const toroni::run first = made.receive_in_place();
+    toroni::run::iterator next = first.begin();
+    // They know the handle, which stays where it is.
+    toroni::subscriber subscriber = std::move(made);
+    ++next;
+    first.validate();
+    const toroni::run second = subscriber.receive_in_place();
+    second.validate();
+    // What is told of the second is nothing that holds for the first, whose bytes may be gone.
+    const auto stale = first.validate(std::nothrow);
+    CHECK(!stale && stale.error().status == TORONI_INVALID_ARGUMENT && !stale.error().text.empty());
+    CHECK(thrown_by<toroni::error>([&] { ++next; }).status() == TORONI_INVALID_ARGUMENT);
+    second.validate();
+    subscriber.try_receive();
+    CHECK(second.validate(std::nothrow).error().status == TORONI_INVALID_ARGUMENT);
+}
+
 void routers_call_functions_which_may_throw() {
     const toroni::bus bus = open_bus("router");
     const toroni::publisher publisher(bus, "a/b");
@@ -372,6 +398,7 @@ int main() {
         {"a_range_ends_when_it_is_interrupted", a_range_ends_when_it_is_interrupted},
         {"losses_are_exact", losses_are_exact},
         {"runs_are_iterated_and_validated", runs_are_iterated_and_validated},
+        {"a_run_is_not_taken_for_the_one_behind_it", a_run_is_not_taken_for_the_one_behind_it},
         {"routers_call_functions_which_may_throw", routers_call_functions_which_may_throw},
         {"a_router_tells_of_a_loss_behind_what_a_function_throws",
          a_router_tells_of_a_loss_behind_what_a_function_throws},
