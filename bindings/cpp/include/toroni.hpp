@@ -833,7 +833,9 @@ private:
 
 // ---- a router -------------------------------------------------------------------------------------------
 
-// One subscriber that calls functions. It belongs to one thread at a time, which runs them.
+// One subscriber that calls functions. It belongs to one thread at a time, which runs them. A function must not
+// destroy the router that calls it, nor assign to it; what else it calls of it, but interrupt(), is refused
+// (TORONI_REENTRANT).
 //
 // An exception of a function comes out of the call that ran it, behind the messages that this call still
 // handles: poll() those that are there, run() none. If that call also came upon a loss, of which nobody was told,
@@ -866,12 +868,14 @@ public:
 
     router &on_lapped(std::function<void(loss)> call) {
         check();
-        state_->on_lapped = std::move(call);
+        auto set = std::make_unique<loss_handler>(loss_handler{state_.get(), std::move(call)});
         const auto enter = [](const toroni_loss *lost, void *pointer) {
-            state &entered = *static_cast<state *>(pointer);
-            entered.guard([&] { entered.on_lapped(*lost); });
+            loss_handler &entered = *static_cast<loss_handler *>(pointer);
+            entered.owner->guard([&] { entered.call(*lost); });
         };
-        detail::done(toroni_router_on_lapped(get(), enter, state_.get())).value();
+        detail::done(toroni_router_on_lapped(get(), enter, set.get())).value();
+        // Not before it is known: the one until now may be who calls this, and is refused.
+        state_->on_lapped = std::move(set);
         return *this;
     }
 
@@ -918,10 +922,14 @@ private:
         state *owner;
         std::function<void(const message &)> call;
     };
+    struct loss_handler {
+        state *owner;
+        std::function<void(loss)> call;
+    };
     // Where it is, however the router is moved.
     struct state {
         std::vector<std::unique_ptr<handler>> handlers;
-        std::function<void(loss)> on_lapped;
+        std::unique_ptr<loss_handler> on_lapped;
         std::exception_ptr thrown;
         // A loss that `thrown` went ahead of.
         std::optional<failure> kept;

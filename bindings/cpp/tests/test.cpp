@@ -342,6 +342,33 @@ void a_router_tells_of_a_loss_behind_what_a_function_throws() {
     thrown_by<toroni::lapped>([&] { router.run(); });
 }
 
+void a_function_for_losses_may_try_to_replace_itself() {
+    toroni::open_options options;
+    options.capacity = 1 << 16;
+    options.policy = toroni::policy::overwrite();
+    const toroni::bus bus = open_bus("router-replaces", options);
+    const toroni::publisher publisher(bus, "t");
+    toroni::router router(bus);
+    const auto flood = [&] {
+        for (int i = 0; i < 200; ++i) publisher.publish(std::vector<char>(1024));
+        router.poll();
+    };
+    std::string told;
+    router.on_lapped([&, text = std::string("what belongs to the function that is called")](toroni::loss) {
+        const auto again = thrown_by<toroni::error>([&] { router.on_lapped([](toroni::loss) {}); });
+        CHECK(again.status() == TORONI_REENTRANT);
+        told += text;
+    });
+    flood();
+    CHECK(told == "what belongs to the function that is called");
+    // It was refused, so it is still the one.
+    flood();
+    CHECK(told.size() == 2 * std::strlen("what belongs to the function that is called"));
+    router.on_lapped([&](toroni::loss) { told = "another"; });
+    flood();
+    CHECK(told == "another");
+}
+
 void topics_and_buses_are_listed_and_cleaned() {
     const std::string place = directory + "/listed";
     CHECK(toroni::list_buses(place).empty());
@@ -402,6 +429,7 @@ int main() {
         {"routers_call_functions_which_may_throw", routers_call_functions_which_may_throw},
         {"a_router_tells_of_a_loss_behind_what_a_function_throws",
          a_router_tells_of_a_loss_behind_what_a_function_throws},
+        {"a_function_for_losses_may_try_to_replace_itself", a_function_for_losses_may_try_to_replace_itself},
         {"topics_and_buses_are_listed_and_cleaned", topics_and_buses_are_listed_and_cleaned},
     };
     int passed = 0;
