@@ -432,8 +432,9 @@ uint64_t toroni_subscriber_run_number(const toroni_subscriber *subscriber);
 int toroni_subscriber_last_loss(const toroni_subscriber *subscriber, toroni_loss *loss);
 
 /* Ends the blocking call that the subscriber is in, in another thread or below a signal handler, with
- * TORONI_INTERRUPTED; if it is in none, the next one that finds no message. Requests are not counted. The call
- * ends at once as a rule, and within a quarter of a second always.
+ * TORONI_INTERRUPTED; if it is in none, the next one that would wait: not toroni_try_receive, nor a call with a
+ * time-out of 0. Requests are not counted. The call ends at once as a rule, and within a quarter of a second
+ * always.
  * Async-signal-safe. Any thread may call it, as long as the subscriber is not closed. Cannot fail. */
 void toroni_subscriber_interrupt(const toroni_subscriber *subscriber);
 

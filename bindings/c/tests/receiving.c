@@ -302,6 +302,7 @@ void messages_in_place_are_validated(void) {
 
 static toroni_subscriber *blocked;
 static atomic_int is_through;
+static volatile sig_atomic_t alarm_came;
 
 static void *receive(void *unused) {
     toroni_message message;
@@ -315,6 +316,7 @@ static void *receive(void *unused) {
 
 static void interrupt(int signal) {
     (void)signal;
+    alarm_came = 1;
     toroni_subscriber_interrupt(blocked);
 }
 
@@ -338,13 +340,23 @@ void blocked_calls_end_when_interrupted(void) {
         nanosleep(&pause, NULL);
     }
     CHECK(pthread_join(thread, NULL) == 0);
+    /* A last request may be left, which a call that does not wait leaves to the next one. */
+    toroni_subscriber_interrupt(blocked);
+    ANSWERS(TORONI_NO_MESSAGE, toroni_try_receive(blocked, &message));
+    ANSWERS(TORONI_NO_MESSAGE, toroni_receive_timeout(blocked, 0, &message));
+    ANSWERS(TORONI_NO_MESSAGE, toroni_receive_in_place(blocked, 0, &message));
+    ANSWERS(TORONI_INTERRUPTED, toroni_receive_timeout(blocked, 60 * SECOND, &message));
     /* Below a signal handler of the blocked thread itself. */
-    (void)toroni_receive_timeout(blocked, 0, &message);
     memset(&action, 0, sizeof action);
     action.sa_handler = interrupt;
     CHECK(sigaction(SIGALRM, &action, NULL) == 0);
+    CHECK(!alarm_came);
     alarm(1);
     ANSWERS(TORONI_INTERRUPTED, toroni_receive(blocked, &message));
+    CHECK(alarm_came);
+    /* The handler has no subscriber any more. */
+    action.sa_handler = SIG_DFL;
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0);
     toroni_subscriber_close(blocked);
     toroni_bus_close(bus);
 }
