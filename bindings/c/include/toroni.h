@@ -36,7 +36,12 @@
  * Units. Lengths, positions and sizes are in bytes. Times are in nanoseconds, and their names end in _ns; a
  * limit of TORONI_FOREVER is none. A point in time is that of CLOCK_REALTIME, since 1970.
  *
- * Structures with struct_size are made by their ..._INIT macro, and then changed; zeros are the defaults.
+ * Structures. Those with struct_size are made by their ..._INIT macro, and then changed; zeros are the defaults,
+ * and what is called reserved stays 0. A later release may add fields at their end, and at the end of those that
+ * the library hands out by pointer, of which nobody makes an array. All others stay as they are. So a program works
+ * with later releases of the shared library of one soname: options that it does not know have their defaults. With
+ * an earlier one, an option that is set and that the library does not know is TORONI_INVALID_ARGUMENT; but fields
+ * that were added to what is handed out are not there, and must not be looked at.
  */
 #ifndef TORONI_H
 #define TORONI_H
@@ -50,8 +55,15 @@ extern "C" {
 
 /* ---- errors ------------------------------------------------------------------------------------------- */
 
+/* In C++, which wants to know it: a toroni_status may be any int. */
+#ifdef __cplusplus
+#define TORONI_ANY_INT : int
+#else
+#define TORONI_ANY_INT
+#endif
+
 /* What a function answers. Releases may add values, and do not change these. */
-typedef enum toroni_status {
+typedef enum toroni_status TORONI_ANY_INT {
     TORONI_OK = 0,
     TORONI_NO_MESSAGE = 1,            /* nothing is there, or came in time: no failure */
     TORONI_LAPPED = 2,                /* messages were lost; ..._last_loss tells how many; the next call goes on */
@@ -215,6 +227,7 @@ enum {
 /* What became of a bus on a disk when it was opened for the first time since the machine booted. */
 typedef struct toroni_reopened {
     int outcome;       /* TORONI_REOPENED_..., or -1: one that this release does not know */
+    uint32_t reserved;
     uint64_t messages; /* that were kept and can still be read */
 } toroni_reopened;
 
@@ -230,11 +243,12 @@ typedef struct toroni_publisher_options {
     size_t struct_size;
     toroni_policy policy; /* less patient than the bus's: TORONI_POLICY_OVERWRITE, or a shorter one of its kind */
     int to_descendants;   /* not 0: each call posts to the topic and to everything below it */
+    uint32_t reserved;
 } toroni_publisher_options;
 
-#define TORONI_PUBLISHER_OPTIONS_INIT                           \
-    {                                                           \
-        sizeof(toroni_publisher_options), { 0, 0, 0, 0 }, 0 \
+#define TORONI_PUBLISHER_OPTIONS_INIT                          \
+    {                                                          \
+        sizeof(toroni_publisher_options), {0, 0, 0, 0}, 0, 0 \
     }
 
 /* Some bytes; laid out as POSIX's struct iovec. `data` may be NULL if `length` is 0. */
@@ -333,12 +347,13 @@ typedef struct toroni_subscriber_options {
     int wait;                    /* TORONI_WAIT_... */
     uint64_t position;           /* of TORONI_START_POSITION; belongs to one bus: compare toroni_bus_id */
     int not_gating;              /* not 0: publishers do not wait for it */
+    uint32_t reserved;
     const char *name;            /* in `toroni info`; NULL: the participant's */
 } toroni_subscriber_options;
 
-#define TORONI_SUBSCRIBER_OPTIONS_INIT                                 \
-    {                                                                  \
-        sizeof(toroni_subscriber_options), NULL, 0, 0, 0, 0, 0, NULL \
+#define TORONI_SUBSCRIBER_OPTIONS_INIT                                    \
+    {                                                                     \
+        sizeof(toroni_subscriber_options), NULL, 0, 0, 0, 0, 0, 0, NULL \
     }
 
 /* toroni_message.flags */
@@ -358,6 +373,7 @@ typedef struct toroni_message {
     uint64_t next_position; /* of the message behind it */
     uint64_t timestamp_ns; /* when it was published, if the flag says so; else 0 */
     uint32_t flags;        /* TORONI_MESSAGE_..., combined */
+    uint32_t reserved;
 } toroni_message;
 
 /* What was overwritten before it was read. */
@@ -371,6 +387,7 @@ typedef struct toroni_subscriber_stats {
     uint64_t received;
     uint64_t lost_messages;
     uint64_t lapses;
+    uint64_t reserved[5];
 } toroni_subscriber_stats;
 
 /* Subscribes to one pattern: `*` is one segment of a topic, `**` any number of them. Receives what is published

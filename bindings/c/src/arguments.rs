@@ -2,6 +2,7 @@
 
 use crate::status::{Failure, Outcome};
 use std::ffi::{CStr, c_char, c_void};
+use std::mem::MaybeUninit;
 use std::time::Duration;
 
 /// `TORONI_FOREVER` of the header.
@@ -85,6 +86,53 @@ pub(crate) unsafe fn optional_string<'a>(
     Ok(Some(text))
 }
 
+/// Options that begin with their size, by which programs and library of different releases understand one another.
+///
+/// # Safety
+/// It is `repr(C)`, begins with a `usize` that is its size, has no bytes of padding at its end, and may be all zeros.
+/// A field that a release adds stands at the end, leaves no padding, and 0 is what held before.
+pub(crate) unsafe trait Options: Copy {
+    /// The macro of the header that makes one.
+    const INIT: &'static str;
+}
+
+/// No structure of options will be larger: whoever says so has not set its size.
+const LARGEST_OPTIONS: usize = 4096;
+
+/// The options of a caller, who may know less of them than this release, or more: what it does not know is 0, and
+/// what it knows more must be 0.
+///
+/// # Safety
+/// `pointer` is null, or at as many bytes as the `usize` there says.
+pub(crate) unsafe fn options<T: Options>(pointer: *const T) -> Outcome<T> {
+    if pointer.is_null() {
+        return Err(null("the options"));
+    }
+    let bytes: *const u8 = pointer.cast();
+    // By itself: how much more there is, it tells.
+    // SAFETY: the caller's promise.
+    let size = unsafe { bytes.cast::<usize>().read_unaligned() };
+    let known = size_of::<T>();
+    if !(size_of::<usize>()..=LARGEST_OPTIONS).contains(&size) || size % align_of::<T>() != 0 {
+        let text = format!("struct_size is {size}, which is no size of it: take {}", T::INIT);
+        return Err(Failure::argument(text));
+    }
+    let mut options = MaybeUninit::<T>::zeroed();
+    // SAFETY: as many bytes are there, and have room; the two are not the same.
+    unsafe { bytes.copy_to_nonoverlapping(options.as_mut_ptr().cast(), size.min(known)) };
+    for at in known..size {
+        // SAFETY: as above.
+        if unsafe { bytes.add(at).read() } != 0 {
+            let text = format!(
+                "the options of {size} bytes have something at {at}: this release knows {known}"
+            );
+            return Err(Failure::argument(text));
+        }
+    }
+    // SAFETY: zeros are one, and what was copied is the caller's, of the same fields.
+    Ok(unsafe { options.assume_init() })
+}
+
 /// `length` things from `pointer` on.
 ///
 /// # Safety
@@ -124,4 +172,58 @@ pub(crate) fn timeout(ns: u64) -> Option<Duration> {
 
 pub(crate) fn null(what: &str) -> Failure {
     Failure::argument(format!("{what} is null"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of this release.
+    #[repr(C)]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    struct Known {
+        size: usize,
+        first: u32,
+        second: u32,
+        third: u64,
+    }
+
+    // SAFETY: it is so.
+    unsafe impl Options for Known {
+        const INIT: &'static str = "KNOWN_INIT";
+    }
+
+    /// What is read of as many words as there are.
+    fn read(words: &[usize]) -> Outcome<Known> {
+        assert_eq!(words[0] / size_of::<usize>(), words.len());
+        // SAFETY: as many as the first says.
+        unsafe { options(words.as_ptr().cast()) }
+    }
+
+    #[test]
+    fn options_of_older_and_newer_programs_are_understood() {
+        // The first of two in a word.
+        let word = usize::from_ne_bytes([3_u32.to_ne_bytes(), [0; 4]].concat().try_into().unwrap());
+        let whole = Known { size: 24, first: 3, second: 0, third: 9 };
+        assert_eq!(read(&[24, word, 9]).ok(), Some(whole));
+        // Of a release that had no third.
+        assert_eq!(read(&[16, word]).ok(), Some(Known { size: 16, third: 0, ..whole }));
+        assert_eq!(read(&[8]).ok(), Some(Known { size: 8, first: 0, second: 0, third: 0 }));
+        // Of one that has two more, which are not used.
+        assert_eq!(read(&[40, word, 9, 0, 0]).ok(), Some(Known { size: 40, ..whole }));
+        for (used, at) in [([40, word, 9, 1, 0], "at 24"), ([40, word, 9, 0, 1], "at 32")] {
+            let text = read(&used).unwrap_err().text.unwrap();
+            assert!(text.contains(at) && text.contains("knows 24"), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_size_of_options_is_told() {
+        for size in [0, 7, 9, 23, 25, 4104, usize::MAX] {
+            // SAFETY: nothing but the size is looked at.
+            let text =
+                unsafe { options::<Known>([size].as_ptr().cast()) }.unwrap_err().text.unwrap();
+            assert!(text.contains(&size.to_string()) && text.contains("KNOWN_INIT"), "{text}");
+        }
+    }
 }

@@ -20,6 +20,8 @@ pub struct toroni_bus {
 pub struct toroni_reopened {
     /// A `TORONI_REOPENED_…`, or -1.
     pub outcome: c_int,
+    /// 0.
+    pub reserved: u32,
     /// Messages that were kept.
     pub messages: u64,
 }
@@ -102,7 +104,8 @@ pub unsafe extern "C" fn toroni_bus_reopened(
             Some(Reopened::Emptied) => (2, 0),
             Some(_) => (-1, 0),
         };
+        let reopened = toroni_reopened { outcome, reserved: 0, messages };
         // SAFETY: as above.
-        unsafe { put(result, "the place for the result", toroni_reopened { outcome, messages }) }
+        unsafe { put(result, "the place for the result", reopened) }
     })
 }

@@ -26,6 +26,8 @@ pub struct toroni_message {
     pub timestamp_ns: u64,
     /// `TORONI_MESSAGE_…`, combined.
     pub flags: u32,
+    /// 0.
+    pub reserved: u32,
 }
 
 const TO_DESCENDANTS: u32 = 1;
@@ -46,6 +48,7 @@ macro_rules! of {
             next_position: $message.next_position(),
             timestamp_ns,
             flags,
+            reserved: 0,
         }
     }};
 }

@@ -1,6 +1,6 @@
 //! How a bus is opened: the options of C as those of the library.
 
-use crate::arguments::{handle, optional_string};
+use crate::arguments::{self, Options, optional_string};
 use crate::status::{Failure, Outcome};
 use std::ffi::{c_char, c_int};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -23,8 +23,9 @@ pub struct toroni_policy {
 
 /// `toroni_open_options` of the header.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct toroni_open_options {
-    /// `sizeof(toroni_open_options)` of the caller.
+    /// `sizeof(toroni_open_options)` of the caller: [`Options`].
     pub struct_size: usize,
     /// A `TORONI_OPEN_…`.
     pub existence: c_int,
@@ -64,6 +65,11 @@ pub struct toroni_open_options {
     pub participant_name: *const c_char,
 }
 
+// SAFETY: it is numbers and pointers, as the test of layouts says.
+unsafe impl Options for toroni_open_options {
+    const INIT: &'static str = "TORONI_OPEN_OPTIONS_INIT";
+}
+
 const FLAGS: [fn(BusConfig, bool) -> BusConfig; 5] = [
     BusConfig::persistent,
     BusConfig::huge_pages,
@@ -88,9 +94,9 @@ pub(crate) unsafe fn open(name: &str, options: *const toroni_open_options) -> Ou
         return Ok(Bus::open(name)?);
     }
     // SAFETY: not null; the caller's promise.
-    let options = unsafe { handle(options, "the options") }?;
+    let options = unsafe { arguments::options(options) }?;
     // SAFETY: as above, with the strings in it.
-    let config = unsafe { config(options) }?;
+    let config = unsafe { config(&options) }?;
     Ok(match options.existence {
         0 => config.open(name),
         1 => config.create(name),
@@ -102,11 +108,6 @@ pub(crate) unsafe fn open(name: &str, options: *const toroni_open_options) -> Ou
 /// # Safety
 /// The strings are null, or end with 0.
 unsafe fn config(options: &toroni_open_options) -> Outcome<BusConfig> {
-    if options.struct_size != size_of::<toroni_open_options>() {
-        let (found, wanted) = (options.struct_size, size_of::<toroni_open_options>());
-        let text = format!("struct_size is {found}, not {wanted}: take TORONI_OPEN_OPTIONS_INIT");
-        return Err(Failure::argument(text));
-    }
     let mut config = BusConfig::new().lock(match options.lock {
         0 => LockKind::Lease,
         1 => LockKind::Robust,
@@ -181,7 +182,7 @@ fn multicast_group(options: &toroni_open_options) -> Option<SocketAddrV4> {
 pub(crate) fn policy(policy: &toroni_policy) -> Outcome<Option<Policy>> {
     Ok(Some(match policy.kind {
         0 => return Ok(None),
-        1 => Policy::Wait { limit: crate::arguments::timeout(policy.limit_ns) },
+        1 => Policy::Wait { limit: arguments::timeout(policy.limit_ns) },
         2 => Policy::Overwrite,
         3 => Policy::Bounded {
             budget: Duration::from_nanos(policy.budget_ns),

@@ -1,10 +1,10 @@
 //! Publishing on a topic.
 
 use crate::arguments::{
-    FOREVER, close, handle, null, payload, put, put_handle, slice, string, timeout,
+    self, FOREVER, Options, close, handle, null, payload, put, put_handle, slice, string, timeout,
 };
 use crate::bus::{bus, toroni_bus};
-use crate::options::{policy, toroni_policy};
+use crate::options::{policy, toroni_policy, unknown};
 use crate::status::{Failure, Outcome, Status, edge, edge_or};
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -20,13 +20,21 @@ pub struct toroni_publisher {
 
 /// `toroni_publisher_options` of the header.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct toroni_publisher_options {
-    /// `sizeof(toroni_publisher_options)` of the caller.
+    /// `sizeof(toroni_publisher_options)` of the caller: [`Options`].
     pub struct_size: usize,
     /// A shorter policy than the bus's, or the default.
     pub policy: toroni_policy,
     /// Not 0: post to everything below the topic, too.
     pub to_descendants: c_int,
+    /// 0.
+    pub reserved: u32,
+}
+
+// SAFETY: it is numbers, as the test of layouts says.
+unsafe impl Options for toroni_publisher_options {
+    const INIT: &'static str = "TORONI_PUBLISHER_OPTIONS_INIT";
 }
 
 /// `toroni_bytes` of the header.
@@ -92,10 +100,10 @@ pub unsafe extern "C" fn toroni_bus_publisher(
         put_handle(result, || {
             let topic = string(topic, "the topic")?;
             let mut publisher = self::bus(bus)?.bus.publisher(topic)?;
-            if let Some(options) = options.as_ref() {
-                if options.struct_size != size_of::<toroni_publisher_options>() {
-                    let text = "struct_size is wrong: take TORONI_PUBLISHER_OPTIONS_INIT";
-                    return Err(Failure::argument(text));
+            if !options.is_null() {
+                let options = arguments::options(options)?;
+                if options.reserved != 0 {
+                    return Err(unknown("reserved", options.reserved));
                 }
                 publisher = publisher.to_descendants(options.to_descendants != 0);
                 if let Some(policy) = policy(&options.policy)? {

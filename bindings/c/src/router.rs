@@ -235,8 +235,6 @@ pub unsafe extern "C" fn toroni_router_get_stats(
     // SAFETY: what callers owe.
     edge(|| unsafe {
         let seen = with(router, |router, _| Ok(router.subscriber().stats()))?;
-        let toroni::SubscriberStats { received, lost_messages, lapses, .. } = seen;
-        let found = toroni_subscriber_stats { received, lost_messages, lapses };
-        put(stats, "the place for the statistics", found)
+        put(stats, "the place for the statistics", seen.into())
     })
 }

@@ -1,6 +1,6 @@
 //! Receiving.
 
-use crate::arguments::{FOREVER, optional_string};
+use crate::arguments::{self, FOREVER, Options, optional_string};
 use crate::arguments::{close, handle, null, put, put_handle, slice, string, timeout};
 use crate::bus::{bus, toroni_bus};
 use crate::message::toroni_message;
@@ -40,8 +40,9 @@ pub struct toroni_loss {
 
 /// `toroni_subscriber_options` of the header.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct toroni_subscriber_options {
-    /// `sizeof(toroni_subscriber_options)` of the caller.
+    /// `sizeof(toroni_subscriber_options)` of the caller: [`Options`].
     pub struct_size: usize,
     /// Patterns.
     pub patterns: *const *const c_char,
@@ -55,8 +56,15 @@ pub struct toroni_subscriber_options {
     pub position: u64,
     /// Not 0: publishers do not wait for it.
     pub not_gating: c_int,
+    /// 0.
+    pub reserved: u32,
     /// How it appears in `toroni info`, or null.
     pub name: *const c_char,
+}
+
+// SAFETY: it is numbers and pointers, as the test of layouts says.
+unsafe impl Options for toroni_subscriber_options {
+    const INIT: &'static str = "TORONI_SUBSCRIBER_OPTIONS_INIT";
 }
 
 /// `toroni_subscriber_stats` of the header.
@@ -69,6 +77,15 @@ pub struct toroni_subscriber_stats {
     pub lost_messages: u64,
     /// How often that happened.
     pub lapses: u64,
+    /// 0.
+    pub reserved: [u64; 5],
+}
+
+impl From<toroni::SubscriberStats> for toroni_subscriber_stats {
+    fn from(seen: toroni::SubscriberStats) -> Self {
+        let toroni::SubscriberStats { received, lost_messages, lapses, .. } = seen;
+        Self { received, lost_messages, lapses, reserved: [0; 5] }
+    }
 }
 
 impl toroni_subscriber {
@@ -167,8 +184,8 @@ pub unsafe extern "C" fn toroni_bus_subscribe_with(
     // SAFETY: what callers owe.
     edge(|| unsafe {
         put_handle(result, || {
-            let options = handle(options, "the options")?;
-            toroni_subscriber::new(subscribe(bus, options)?)
+            let options = arguments::options(options)?;
+            toroni_subscriber::new(subscribe(bus, &options)?)
         })
     })
 }
@@ -179,9 +196,8 @@ unsafe fn subscribe(
     bus: *const toroni_bus,
     options: &toroni_subscriber_options,
 ) -> Outcome<Subscriber> {
-    if options.struct_size != size_of::<toroni_subscriber_options>() {
-        let text = "struct_size is wrong: take TORONI_SUBSCRIBER_OPTIONS_INIT";
-        return Err(Failure::argument(text));
+    if options.reserved != 0 {
+        return Err(unknown("reserved", options.reserved));
     }
     // SAFETY: the caller's promise.
     let mut builder = unsafe { self::bus(bus) }?.bus.subscriber().gating(options.not_gating == 0);
@@ -412,8 +428,6 @@ pub unsafe extern "C" fn toroni_subscriber_get_stats(
     // SAFETY: what callers owe.
     edge(|| unsafe {
         let seen = state(subscriber)?.open().0.stats();
-        let toroni::SubscriberStats { received, lost_messages, lapses, .. } = seen;
-        let found = toroni_subscriber_stats { received, lost_messages, lapses };
-        put(stats, "the place for the statistics", found)
+        put(stats, "the place for the statistics", seen.into())
     })
 }

@@ -64,7 +64,7 @@ void a_bus_on_a_disk_tells_what_became_of_it(void) {
     toroni_bus *bus, *second;
     toroni_publisher *publisher;
     toroni_stats *stats;
-    toroni_reopened reopened = {7, 7};
+    toroni_reopened reopened = {7, 7, 7};
     char ring[256];
     pid_t child;
     int status, on_disk;

@@ -191,7 +191,11 @@ void what_is_no_text_or_no_value_is_an_error(void) {
     ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_subscribe_with(bus, &subscribing, &subscriber));
     subscribing.wait = 0, subscribing.struct_size = 0;
     ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_subscribe_with(bus, &subscribing, &subscriber));
+    subscribing.struct_size = sizeof subscribing, subscribing.reserved = 1;
+    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_subscribe_with(bus, &subscribing, &subscriber));
     publishing.struct_size = 0;
+    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_publisher(bus, "t", &publishing, &publisher));
+    publishing.struct_size = sizeof publishing, publishing.reserved = 1;
     ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_publisher(bus, "t", &publishing, &publisher));
 
     OK(toroni_bus_publisher(bus, "t", NULL, &publisher));
@@ -200,6 +204,76 @@ void what_is_no_text_or_no_value_is_an_error(void) {
     ANSWERS(TORONI_INVALID_ARGUMENT, toroni_publish_batch(publisher, &endless, SIZE_MAX));
     ANSWERS(TORONI_TOO_LONG, toroni_publish_in_place(publisher, SIZE_MAX, fill, NULL));
     OK(toroni_publish(publisher, NULL, 0));
+    toroni_publisher_close(publisher);
+    toroni_bus_close(bus);
+}
+
+/* The first `size` bytes of options, and no more: memcheck tells if the library reads on. */
+static void *shortened(const void *options, size_t size) {
+    void *copy = malloc(size);
+    CHECK(copy != NULL);
+    memcpy(copy, options, size);
+    memcpy(copy, &size, sizeof size);
+    return copy;
+}
+
+void programs_of_other_releases_are_understood(void) {
+    struct {
+        toroni_open_options known;
+        uint64_t unknown[2];
+    } opening = {TORONI_OPEN_OPTIONS_INIT, {0, 0}};
+    struct {
+        toroni_publisher_options known;
+        uint64_t unknown[2];
+    } publishing = {TORONI_PUBLISHER_OPTIONS_INIT, {0, 0}};
+    struct {
+        toroni_subscriber_options known;
+        uint64_t unknown[2];
+    } subscribing = {TORONI_SUBSCRIBER_OPTIONS_INIT, {0, 0}};
+    const char *const pattern = "t";
+    toroni_bus *bus;
+    toroni_publisher *publisher;
+    toroni_subscriber *subscriber;
+    toroni_message message;
+    void *older;
+
+    /* Of a later release: what they do not use is nobody's concern. */
+    opening.known.struct_size = sizeof opening;
+    opening.known.directory = directory;
+    OK(toroni_bus_open("releases", &opening.known, &bus));
+    toroni_bus_close(bus);
+    opening.unknown[1] = 1;
+    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_open("releases", &opening.known, &bus));
+    CHECK(strstr(toroni_error_message(), "this release knows") != NULL && bus == NULL);
+
+    /* Of an earlier one: the defaults stand for what they do not know. */
+    older = shortened(&opening, offsetof(toroni_open_options, capacity));
+    OK(toroni_bus_open("releases", older, &bus));
+    free(older);
+
+    publishing.known.struct_size = sizeof publishing;
+    OK(toroni_bus_publisher(bus, "t", &publishing.known, &publisher));
+    toroni_publisher_close(publisher);
+    publishing.unknown[0] = 1;
+    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_publisher(bus, "t", &publishing.known, &publisher));
+    older = shortened(&publishing, offsetof(toroni_publisher_options, to_descendants));
+    OK(toroni_bus_publisher(bus, "t", older, &publisher));
+    free(older);
+
+    subscribing.known.struct_size = sizeof subscribing;
+    subscribing.known.patterns = &pattern;
+    subscribing.known.pattern_count = 1;
+    OK(toroni_bus_subscribe_with(bus, &subscribing.known, &subscriber));
+    toroni_subscriber_close(subscriber);
+    subscribing.unknown[0] = 1;
+    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_subscribe_with(bus, &subscribing.known, &subscriber));
+    older = shortened(&subscribing, offsetof(toroni_subscriber_options, start));
+    OK(toroni_bus_subscribe_with(bus, older, &subscriber));
+    free(older);
+    OK(toroni_publish(publisher, "", 0));
+    OK(toroni_receive(subscriber, &message));
+    CHECK(message.reserved == 0);
+    toroni_subscriber_close(subscriber);
     toroni_publisher_close(publisher);
     toroni_bus_close(bus);
 }

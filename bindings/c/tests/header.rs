@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -78,7 +78,7 @@ fn every_declaration_has_its_say() {
 #[test]
 fn every_status_has_one_number_and_one_name() {
     let header = header();
-    let (_, statuses) = header.split_once("typedef enum toroni_status {").unwrap();
+    let (_, statuses) = header.split_once("typedef enum toroni_status TORONI_ANY_INT {").unwrap();
     let declared: BTreeSet<(&str, i32)> = statuses[..statuses.find('}').unwrap()]
         .split(',')
         .filter_map(|value| value.split_once('='))
@@ -97,6 +97,19 @@ macro_rules! layouts {
                 $((stringify!($structure), stringify!($field), std::mem::offset_of!($structure, $field)),)*
             )*]
         }
+
+        /// Where the last field of each ends.
+        fn ends() -> BTreeMap<&'static str, usize> {
+            fn size<S, F>(_: impl Fn(&S) -> &F) -> usize {
+                size_of::<F>()
+            }
+            let mut ends = BTreeMap::new();
+            $($(ends.insert(
+                stringify!($structure),
+                std::mem::offset_of!($structure, $field) + size(|one: &$structure| &one.$field),
+            );)*)*
+            ends
+        }
     };
 }
 
@@ -107,16 +120,17 @@ layouts! {
         topic_table_bytes max_publishers max_subscribers policy flags require mode owner writers_group
         readers_group participant_name
     }
-    toroni_publisher_options { struct_size policy to_descendants }
+    toroni_publisher_options { struct_size policy to_descendants reserved }
     toroni_bytes { data length }
     toroni_subscriber_options {
-        struct_size patterns pattern_count start wait position not_gating name
+        struct_size patterns pattern_count start wait position not_gating reserved name
     }
     toroni_message {
         payload payload_length topic topic_length sequence position next_position timestamp_ns flags
+        reserved
     }
     toroni_loss { messages bytes }
-    toroni_subscriber_stats { received lost_messages lapses }
+    toroni_subscriber_stats { received lost_messages lapses reserved }
     toroni_bus_stats {
         capacity topic_table_bytes tail sequence oldest_position created_ns policy lock notify topics
         max_publishers max_subscribers persistent on_disk sees_publishers sees_subscribers
@@ -127,7 +141,7 @@ layouts! {
     toroni_subscriber_info {
         name slot pid alive stopped gating lapped_now position lag_bytes received lost_messages lapses
     }
-    toroni_reopened { outcome messages }
+    toroni_reopened { outcome reserved messages }
     toroni_topic_info { name messages bytes }
     toroni_bus_entry { name path problem capacity in_use persistent }
     toroni_clean_action { kind slot bus file path text }
@@ -175,4 +189,20 @@ fn structures_have_the_layout_that_c_gives_them() {
             .count();
         assert_eq!(fields, known, "{structure}");
     }
+}
+
+/// A field that is added would not change the size, by which the library knows that it is there.
+#[test]
+fn what_the_caller_makes_ends_without_padding() {
+    let header = header();
+    let mut count = 0;
+    for (structure, _, size) in layouts().into_iter().filter(|(_, field, _)| field.is_empty()) {
+        // What the library hands out by pointer is never made by callers.
+        let pointed_at = header.contains(&format!("const {structure} *toroni_"));
+        if !pointed_at {
+            assert_eq!(ends()[structure], size, "{structure}");
+            count += 1;
+        }
+    }
+    assert_eq!(count, 9, "options, and what is written to callers' memory");
 }

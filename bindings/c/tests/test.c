@@ -9,6 +9,7 @@
 
 void null_is_an_error_everywhere(void);
 void what_is_no_text_or_no_value_is_an_error(void);
+void programs_of_other_releases_are_understood(void);
 void each_error_has_its_status_and_says_what_to_do(void);
 void errors_belong_to_their_thread(void);
 void settings_arrive(void);
@@ -37,6 +38,7 @@ static const struct {
 } tests[] = {
     TEST(null_is_an_error_everywhere),
     TEST(what_is_no_text_or_no_value_is_an_error),
+    TEST(programs_of_other_releases_are_understood),
     TEST(each_error_has_its_status_and_says_what_to_do),
     TEST(errors_belong_to_their_thread),
     TEST(settings_arrive),

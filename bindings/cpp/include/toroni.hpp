@@ -387,7 +387,7 @@ public:
 
     // What became of a bus on a disk, if this is the first handle since the machine booted.
     toroni_reopened reopened() const {
-        toroni_reopened found{TORONI_REOPENED_NOT, 0};
+        toroni_reopened found{};
         detail::done(toroni_bus_reopened(handle_.get(), &found)).value();
         return found;
     }
@@ -801,7 +801,7 @@ public:
     std::uint64_t position() const { return toroni_subscriber_position(get()); }
     std::uint64_t lag_bytes() const { return toroni_subscriber_lag_bytes(get()); }
     toroni_subscriber_stats stats() const {
-        toroni_subscriber_stats seen{0, 0, 0};
+        toroni_subscriber_stats seen{};
         detail::done(toroni_subscriber_get_stats(get(), &seen)).value();
         return seen;
     }
@@ -910,7 +910,7 @@ public:
         return fd;
     }
     toroni_subscriber_stats stats() const {
-        toroni_subscriber_stats seen{0, 0, 0};
+        toroni_subscriber_stats seen{};
         detail::done(toroni_router_get_stats(get(), &seen)).value();
         return seen;
     }

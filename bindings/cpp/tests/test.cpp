@@ -29,6 +29,9 @@ toroni::bus open_bus(const std::string &name, toroni::open_options options = {})
     return toroni::bus(name, options);
 }
 
+// A status of a later release is one, too.
+static_assert(std::is_same_v<std::underlying_type_t<toroni_status>, int>);
+
 template <typename Error, typename Call> Error thrown_by(Call &&call) {
     try {
         call();
