@@ -13,12 +13,14 @@
  * What holds for everything here, unless a function says otherwise:
  *
  * Errors. A function that can fail returns a toroni_status, 0 (TORONI_OK) if it succeeded. Whoever fails has
- * changed nothing, and has set the text of toroni_error_message(), which says what happened and what to do;
- * only TORONI_NO_MESSAGE leaves that text as it was. A result is written through the last argument, and only
- * if the function succeeds; a handle is set to NULL if it does not. NULL where something must be, a string
- * that is not UTF-8, or a value that this release does not know, is TORONI_INVALID_ARGUMENT. Functions that
- * return a number or a pointer return 0 or NULL then. No function unwinds, exits or aborts; a bug in the
- * library that shows itself as a panic becomes TORONI_PANIC.
+ * set the text of toroni_error_message(), which says what happened and what to do; only TORONI_NO_MESSAGE leaves
+ * that text as it was. It has changed nothing, with three exceptions: TORONI_LAPPED moves the subscriber behind
+ * the loss; a burst has published what it says; a router has handled the messages in front of the error.
+ * A result is written through the last argument, and only if the function succeeds; if it does not, a handle is
+ * set to NULL, a descriptor to -1, and the count of a burst to what it published. NULL where something must be, a
+ * string that is not UTF-8, or a value that this release does not know, is TORONI_INVALID_ARGUMENT. Functions that
+ * return a number or a pointer return 0 or NULL then. No function unwinds or exits; a bug in the library that
+ * shows itself as a panic becomes TORONI_PANIC. Where there is no memory left, the process is aborted.
  *
  * Ownership. Handles are made by functions that say so, and given back by the function with `_close` in its
  * name, once; closing NULL does nothing. A bus may be closed before its publishers, subscribers and routers:
@@ -275,6 +277,9 @@ uint64_t toroni_publisher_largest_message(const toroni_publisher *publisher);
 
 /* Publishes a message: `length` bytes, from none to the largest. They are copied before the function returns.
  * Waits for other publishers, and for slow subscribers as the policy says.
+ * Nobody may write the bytes meanwhile. Those of a message in place are others' to write: what is passed on from
+ * there goes through toroni_publish_in_place, with toroni_validate behind the last read in `fill`, which gives
+ * the message up if it fails; or it is copied out, validated, and published then.
  * Errors: TORONI_TOO_LONG, TORONI_REENTRANT, TORONI_WOULD_WAIT_FOR_ITSELF, TORONI_UNLINKED, TORONI_LEASE_LOST,
  * TORONI_FORKED, TORONI_CORRUPT, TORONI_OS. */
 int toroni_publish(const toroni_publisher *publisher, const void *data, size_t length);
@@ -382,7 +387,8 @@ typedef struct toroni_loss {
     uint64_t bytes;    /* of the stream */
 } toroni_loss;
 
-/* What a subscriber has seen since it subscribed. */
+/* What a subscriber has seen since it subscribed. `received` is what was handed out, messages in place also that
+ * toroni_validate found to be overwritten; what is lost in that way, lost_messages and lapses do not count. */
 typedef struct toroni_subscriber_stats {
     uint64_t received;
     uint64_t lost_messages;
@@ -404,7 +410,7 @@ int toroni_bus_subscribe_with(const toroni_bus *bus, const toroni_subscriber_opt
 /* Unsubscribes, and closes the handle. */
 void toroni_subscriber_close(toroni_subscriber *subscriber);
 
-/* Adds a pattern. A message that matches several is received once. TORONI_INVALID_PATTERN. */
+/* Adds a pattern. A message that matches several is received once. TORONI_INVALID_PATTERN, TORONI_FORKED. */
 int toroni_subscriber_add_pattern(toroni_subscriber *subscriber, const char *pattern);
 
 /* Receives the next message, and waits for it. A signal does not end the wait: toroni_subscriber_interrupt does,
@@ -457,7 +463,7 @@ void toroni_subscriber_interrupt(const toroni_subscriber *subscriber);
 
 /* A descriptor for poll, epoll or any event loop, readable when there may be messages; made at the first call,
  * and closed with the subscriber. Call toroni_try_receive until it answers TORONI_NO_MESSAGE, then wait for the
- * descriptor, and so on. Do not read from it. TORONI_OS if there are no descriptors left. */
+ * descriptor, and so on. Do not read from it. TORONI_FORKED, and TORONI_OS if there are no descriptors left. */
 int toroni_subscriber_fd(toroni_subscriber *subscriber, int *fd);
 
 /* Position of the next message that it looks at; and bytes of the stream that it has not read yet. 0 if
@@ -488,13 +494,14 @@ void toroni_router_close(toroni_router *router);
 
 /* Calls `handler` with `context` for each message that matches the pattern and is received from now on; all
  * handlers that match, in the order in which they were added. `context` stays the caller's, and must live as
- * long as the router. TORONI_INVALID_PATTERN. */
+ * long as the router. TORONI_INVALID_PATTERN, TORONI_FORKED. */
 int toroni_router_on(toroni_router *router, const char *pattern, toroni_handler handler, void *context);
 
 /* Calls `handler` in place of answering TORONI_LAPPED. */
 int toroni_router_on_lapped(toroni_router *router, toroni_loss_handler handler, void *context);
 
-/* Handles all messages that are there. `handled`, unless it is NULL, tells how many. Errors as toroni_receive. */
+/* Handles all messages that are there. `handled`, unless it is NULL, tells how many. Errors as toroni_receive, which
+ * leave `handled` as it was, although messages in front of them were handled. */
 int toroni_router_poll(toroni_router *router, size_t *handled);
 
 /* Waits for the next message, at most so long, and handles it; TORONI_NO_MESSAGE if none came. Errors as

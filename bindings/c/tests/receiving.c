@@ -242,6 +242,7 @@ void messages_in_place_are_validated(void) {
     toroni_subscriber *subscriber;
     toroni_message message;
     toroni_loss loss;
+    toroni_subscriber_stats seen;
     char payload[1000], sum = 0;
     uint64_t run;
     int i;
@@ -283,6 +284,8 @@ void messages_in_place_are_validated(void) {
     ANSWERS(TORONI_LAPPED, toroni_validate(subscriber));
     OK(toroni_subscriber_last_loss(subscriber, &loss));
     CHECK(loss.messages == 1);
+    OK(toroni_subscriber_get_stats(subscriber, &seen));
+    CHECK(seen.received == 6 && seen.lost_messages == 0 && seen.lapses == 0 && seen.reserved[4] == 0);
     ANSWERS(TORONI_LAPPED, toroni_receive_in_place(subscriber, 0, &message));
     OK(toroni_subscriber_last_loss(subscriber, &loss));
     OK(toroni_receive_in_place(subscriber, 0, &message));
@@ -461,8 +464,12 @@ void a_child_of_fork_is_told(void) {
     child = fork();
     CHECK(child >= 0);
     if (child == 0) {
+        int fd = 7;
         ANSWERS(TORONI_FORKED, toroni_publish(publisher, "", 0));
         ANSWERS(TORONI_FORKED, toroni_try_receive(subscriber, &message));
+        ANSWERS(TORONI_FORKED, toroni_subscriber_add_pattern(subscriber, "u"));
+        ANSWERS(TORONI_FORKED, toroni_subscriber_fd(subscriber, &fd));
+        CHECK(fd == -1);
         toroni_subscriber_close(subscriber);
         toroni_publisher_close(publisher);
         toroni_bus_close(bus);
