@@ -598,7 +598,7 @@ public:
     using iterator_category = std::input_iterator_tag;
     using value_type = message;
     using difference_type = std::ptrdiff_t;
-    using pointer = const message *;
+    using pointer = void;
     using reference = message;
 
     message operator*() const { return message(current_); }
@@ -612,10 +612,12 @@ public:
     bool operator!=(const message_iterator &other) const { return !(*this == other); }
 
 protected:
+    // The end.
+    message_iterator() = default;
     message_iterator(Subscriber *subscriber, const toroni_message &first)
         : subscriber_(subscriber), current_(first) {}
-    Subscriber *subscriber_;
-    toroni_message current_;
+    Subscriber *subscriber_ = nullptr;
+    toroni_message current_{};
 };
 
 } // namespace detail
@@ -628,6 +630,10 @@ class subscriber;
 class run {
 public:
     class iterator : public detail::message_iterator<iterator, toroni_subscriber> {
+    public:
+        iterator() = default;
+
+    private:
         friend class run;
         friend message_iterator;
         iterator(toroni_subscriber *subscriber, const toroni_message &first, std::uint64_t number)
@@ -676,8 +682,8 @@ private:
 
 // Receives the messages of its patterns. It belongs to one thread at a time.
 //
-// As a range it blocks for each message, ends when it is interrupted or the bus is removed, and throws
-// everything else, lapped too; messages(on_loss) calls a function in place of that one.
+// As a range (std::ranges::input_range of C++20) it blocks for each message, ends when it is interrupted or the bus
+// is removed, and throws everything else, lapped too; messages(on_loss) calls a function in place of that one.
 class subscriber {
 public:
     subscriber(const bus &bus, const std::string &pattern)
@@ -750,6 +756,10 @@ public:
     result<std::optional<run>> try_receive_in_place(std::nothrow_t) { return in_place(0); }
 
     class iterator : public detail::message_iterator<iterator, subscriber> {
+    public:
+        iterator() = default;
+
+    private:
         friend class subscriber;
         friend message_iterator;
         iterator(subscriber *subscriber, const std::function<void(loss)> *on_loss)
@@ -769,7 +779,7 @@ public:
                 (*on_loss_)(failed.loss);
             }
         }
-        const std::function<void(loss)> *on_loss_;
+        const std::function<void(loss)> *on_loss_ = nullptr;
     };
 
     // The subscriber as a range that tells of losses by a function.

@@ -8,6 +8,9 @@
 #include <cstring>
 #include <filesystem>
 #include <iostream>
+#if __cplusplus >= 202002L
+#include <ranges>
+#endif
 #include <thread>
 
 #define CHECK(condition)                                                                             \
@@ -28,6 +31,12 @@ toroni::bus open_bus(const std::string &name, toroni::open_options options = {})
     options.directory = directory;
     return toroni::bus(name, options);
 }
+
+#if __cplusplus >= 202002L
+static_assert(std::ranges::input_range<toroni::subscriber>);
+static_assert(std::ranges::input_range<toroni::subscriber::stream>);
+static_assert(std::ranges::input_range<toroni::run> && std::ranges::input_range<const toroni::run>);
+#endif
 
 // A status of a later release is one, too.
 static_assert(std::is_same_v<std::underlying_type_t<toroni_status>, int>);
@@ -202,6 +211,29 @@ void a_range_ends_when_it_is_interrupted() {
     receiver.join();
     subscriber.interrupt();
     CHECK(thrown_by<toroni::interrupted>([&] { subscriber.receive(); }).status() == TORONI_INTERRUPTED);
+}
+
+void iterators_are_those_of_the_standard() {
+    const toroni::bus bus = open_bus("iterators");
+    toroni::subscriber subscriber(bus, "t");
+    const toroni::publisher publisher(bus, "t");
+    CHECK(toroni::subscriber::iterator() == subscriber.end() && toroni::run::iterator() == toroni::run::iterator());
+    publisher.publish_batch(std::vector<std::string>{"1", "2", "3"});
+    publisher.publish("4");
+    subscriber.interrupt();
+#if __cplusplus >= 202002L
+    std::string text;
+    for (const toroni::message message : subscriber | std::views::take(2)) text += message.text();
+    CHECK(text == "12");
+#else
+    auto first = subscriber.begin();
+    CHECK((*first).text() == "1");
+    first++;
+    CHECK((*first).text() == "2");
+#endif
+    const toroni::run run = subscriber.receive_in_place();
+    CHECK(std::distance(run.begin(), run.end()) >= 1);
+    run.validate();
 }
 
 void losses_are_exact() {
@@ -426,6 +458,7 @@ int main() {
         {"what_a_snapshot_gives_outlives_it", what_a_snapshot_gives_outlives_it},
         {"what_throws_in_place_is_not_published_and_comes_out", what_throws_in_place_is_not_published_and_comes_out},
         {"a_range_ends_when_it_is_interrupted", a_range_ends_when_it_is_interrupted},
+        {"iterators_are_those_of_the_standard", iterators_are_those_of_the_standard},
         {"losses_are_exact", losses_are_exact},
         {"runs_are_iterated_and_validated", runs_are_iterated_and_validated},
         {"a_run_is_not_taken_for_the_one_behind_it", a_run_is_not_taken_for_the_one_behind_it},
