@@ -26,6 +26,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <exception>
 #include <functional>
 #include <iterator>
@@ -181,7 +182,11 @@ class bytes {
 public:
     bytes() = default;
     bytes(const void *data, std::size_t size) : data_(static_cast<const std::byte *>(data)), size_(size) {}
-    bytes(const char *text) : bytes(std::string_view(text)) {}
+    // Text up to its 0.
+    template <typename Text, typename = std::enable_if_t<std::is_same_v<Text, const char *> || std::is_same_v<Text, char *>>>
+    bytes(const Text &text) : bytes(std::string_view(text)) {}
+    // Text up to its 0, or to the end of the array if there is none.
+    template <std::size_t Size> bytes(const char (&text)[Size]) : bytes(text, length(text, Size)) {}
     bytes(std::string_view text) : bytes(text.data(), text.size()) {}
     bytes(const std::string &text) : bytes(text.data(), text.size()) {}
     // Contiguous things whose bytes are all that they are.
@@ -199,6 +204,10 @@ public:
     std::string_view text() const noexcept { return {reinterpret_cast<const char *>(data_), size_}; }
 
 private:
+    static std::size_t length(const char *text, std::size_t most) noexcept {
+        const void *const end = std::memchr(text, 0, most);
+        return end ? static_cast<std::size_t>(static_cast<const char *>(end) - text) : most;
+    }
     const std::byte *data_ = nullptr;
     std::size_t size_ = 0;
 };

@@ -118,6 +118,17 @@ void bytes_are_made_from_what_has_some() {
     publisher.publish(raw);
     publisher.publish({&raw[1], sizeof raw[1]});
     publisher.publish({});
+    // None of them ends with 0.
+    char full[4];
+    std::memcpy(full, "full", sizeof full);
+    const char also[] = {'a', 'l', 's', 'o'};
+    char partly[100] = "partly";
+    char *const pointer = partly;
+    publisher.publish(full);
+    publisher.publish(also);
+    publisher.publish(partly);
+    publisher.publish(pointer);
+    publisher.publish_batch(std::vector<const char *>{"a"});
     CHECK(subscriber.receive().text() == "literal");
     CHECK(subscriber.receive().text() == "string");
     auto message = subscriber.receive();
@@ -127,6 +138,7 @@ void bytes_are_made_from_what_has_some() {
     message = subscriber.receive();
     CHECK(message.payload().size() == sizeof(int) && message.payload().data()[0] == std::byte{8});
     CHECK(subscriber.receive().payload().empty());
+    for (const char *const text : {"full", "also", "partly", "partly", "a"}) CHECK(subscriber.receive().text() == text);
 }
 
 void messages_go_in_and_out_in_every_way() {
