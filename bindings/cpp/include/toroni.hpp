@@ -16,7 +16,9 @@
 //
 // Errors are exceptions: toroni::error, of which toroni::lapped and toroni::interrupted are kinds. A call that
 // takes std::nothrow as its last argument returns a toroni::result instead, which holds a value or the error;
-// such a call throws nothing but std::bad_alloc. "Nothing there" and "not in time" are no errors: such calls
+// such a call throws nothing but std::bad_alloc. There is one of each, but for what calls functions of yours, which
+// may throw (publish_in_place, the iterators, all of a router), and for bursts, which tell by the exception how
+// many were published; what makes a handle has open() for it. "Nothing there" and "not in time" are no errors: such calls
 // return an optional or a bool.
 #ifndef TORONI_HPP
 #define TORONI_HPP
@@ -100,8 +102,11 @@ public:
     const T &value() const & { return check(), std::get<0>(content_); }
     T &&value() && { return check(), std::get<0>(std::move(content_)); }
     // Only if there is a value.
-    T &operator*() noexcept { return *std::get_if<0>(&content_); }
+    T &operator*() & noexcept { return *std::get_if<0>(&content_); }
+    const T &operator*() const & noexcept { return *std::get_if<0>(&content_); }
+    T &&operator*() && noexcept { return std::move(*std::get_if<0>(&content_)); }
     T *operator->() noexcept { return std::get_if<0>(&content_); }
+    const T *operator->() const noexcept { return std::get_if<0>(&content_); }
     // Only if there is none.
     const failure &error() const noexcept { return *std::get_if<1>(&content_); }
 
@@ -375,16 +380,20 @@ public:
     std::string_view path() const { return text(toroni_bus_path(handle_.get())); }
     std::string_view id() const { return text(toroni_bus_id(handle_.get())); }
 
-    toroni::stats stats() const {
+    toroni::stats stats() const { return stats(std::nothrow).value(); }
+    result<toroni::stats> stats(std::nothrow_t) const {
         toroni_stats *taken = nullptr;
-        detail::done(toroni_bus_take_stats(handle_.get(), &taken)).value();
+        const int status = toroni_bus_take_stats(handle_.get(), &taken);
+        if (status != TORONI_OK) return detail::last_failure(status);
         return toroni::stats(taken);
     }
 
     // By name.
-    std::vector<topic_info> topics() const {
+    std::vector<topic_info> topics() const { return topics(std::nothrow).value(); }
+    result<std::vector<topic_info>> topics(std::nothrow_t) const {
         toroni_topics *taken = nullptr;
-        detail::done(toroni_bus_take_topics(handle_.get(), &taken)).value();
+        const int status = toroni_bus_take_topics(handle_.get(), &taken);
+        if (status != TORONI_OK) return detail::last_failure(status);
         const detail::handle<toroni_topics> owner(taken);
         std::vector<topic_info> all;
         for (std::size_t i = 0; i < toroni_topics_count(taken); ++i) {
@@ -395,9 +404,11 @@ public:
     }
 
     // What became of a bus on a disk, if this is the first handle since the machine booted.
-    toroni_reopened reopened() const {
+    toroni_reopened reopened() const { return reopened(std::nothrow).value(); }
+    result<toroni_reopened> reopened(std::nothrow_t) const {
         toroni_reopened found{};
-        detail::done(toroni_bus_reopened(handle_.get(), &found)).value();
+        const int status = toroni_bus_reopened(handle_.get(), &found);
+        if (status != TORONI_OK) return detail::last_failure(status);
         return found;
     }
 
@@ -467,8 +478,9 @@ public:
         return yes_unless(toroni_publish_timeout(get(), message.data(), message.size(), detail::ns(limit)));
     }
 
-    void publish_to_descendants(bytes message) const {
-        detail::done(toroni_publish_to_descendants(get(), message.data(), message.size())).value();
+    void publish_to_descendants(bytes message) const { publish_to_descendants(message, std::nothrow).value(); }
+    result<void> publish_to_descendants(bytes message, std::nothrow_t) const {
+        return detail::done(toroni_publish_to_descendants(get(), message.data(), message.size()));
     }
 
     // Messages of a container of whatever `bytes` are made from, visible together: all or none.
@@ -483,8 +495,12 @@ public:
     // Whether they were published in time.
     template <typename Messages, typename Duration>
     bool publish_batch_for(const Messages &messages, Duration limit) const {
+        return publish_batch_for(messages, limit, std::nothrow).value();
+    }
+    template <typename Messages, typename Duration>
+    result<bool> publish_batch_for(const Messages &messages, Duration limit, std::nothrow_t) const {
         const auto all = gathered(messages);
-        return yes_unless(toroni_publish_batch_timeout(get(), all.data(), all.size(), detail::ns(limit))).value();
+        return yes_unless(toroni_publish_batch_timeout(get(), all.data(), all.size(), detail::ns(limit)));
     }
 
     // One by one with one lock. Throws burst_error.
@@ -717,8 +733,9 @@ public:
         return subscriber(handle);
     }
 
-    void add_pattern(const std::string &pattern) {
-        detail::done(toroni_subscriber_add_pattern(get(), pattern.c_str())).value();
+    void add_pattern(const std::string &pattern) { add_pattern(pattern, std::nothrow).value(); }
+    result<void> add_pattern(const std::string &pattern, std::nothrow_t) {
+        return detail::done(toroni_subscriber_add_pattern(get(), pattern.c_str()));
     }
 
     // The next message.
@@ -757,12 +774,20 @@ public:
     }
 
     // The next messages, in place.
-    run receive_in_place() { return *in_place(TORONI_FOREVER).value(); }
+    run receive_in_place() { return receive_in_place(std::nothrow).value(); }
+    result<run> receive_in_place(std::nothrow_t) {
+        auto received = in_place(TORONI_FOREVER);
+        if (!received) return received.error();
+        return **received;
+    }
     std::optional<run> try_receive_in_place() { return in_place(0).value(); }
+    result<std::optional<run>> try_receive_in_place(std::nothrow_t) { return in_place(0); }
     template <typename Duration> std::optional<run> receive_in_place_for(Duration limit) {
         return in_place(detail::ns(limit)).value();
     }
-    result<std::optional<run>> try_receive_in_place(std::nothrow_t) { return in_place(0); }
+    template <typename Duration> result<std::optional<run>> receive_in_place_for(Duration limit, std::nothrow_t) {
+        return in_place(detail::ns(limit));
+    }
 
     class iterator : public detail::message_iterator<iterator, subscriber> {
     public:
@@ -812,16 +837,20 @@ public:
     // Any thread, and any signal handler, as long as this object is there and not moved.
     void interrupt() const noexcept { toroni_subscriber_interrupt(handle_.get()); }
 
-    int fd() {
+    int fd() { return fd(std::nothrow).value(); }
+    result<int> fd(std::nothrow_t) {
         int fd = -1;
-        detail::done(toroni_subscriber_fd(get(), &fd)).value();
+        const int status = toroni_subscriber_fd(get(), &fd);
+        if (status != TORONI_OK) return detail::last_failure(status);
         return fd;
     }
     std::uint64_t position() const { return toroni_subscriber_position(get()); }
     std::uint64_t lag_bytes() const { return toroni_subscriber_lag_bytes(get()); }
-    toroni_subscriber_stats stats() const {
+    toroni_subscriber_stats stats() const { return stats(std::nothrow).value(); }
+    result<toroni_subscriber_stats> stats(std::nothrow_t) const {
         toroni_subscriber_stats seen{};
-        detail::done(toroni_subscriber_get_stats(get(), &seen)).value();
+        const int status = toroni_subscriber_get_stats(get(), &seen);
+        if (status != TORONI_OK) return detail::last_failure(status);
         return seen;
     }
     toroni_subscriber *get() const noexcept { return handle_.get(); }
@@ -1007,9 +1036,10 @@ struct bus_entry {
 };
 
 // The buses of a directory, by name.
-inline std::vector<bus_entry> list_buses(const std::optional<std::string> &directory = {}) {
+inline result<std::vector<bus_entry>> list_buses(const std::optional<std::string> &directory, std::nothrow_t) {
     toroni_bus_list *taken = nullptr;
-    detail::done(toroni_list_buses(detail::or_null(directory), &taken)).value();
+    const int status = toroni_list_buses(detail::or_null(directory), &taken);
+    if (status != TORONI_OK) return detail::last_failure(status);
     const detail::handle<toroni_bus_list> owner(taken);
     std::vector<bus_entry> all;
     for (std::size_t i = 0; i < toroni_bus_list_count(taken); ++i) {
@@ -1019,6 +1049,10 @@ inline std::vector<bus_entry> list_buses(const std::optional<std::string> &direc
                        one.in_use < 0 ? std::nullopt : std::optional(one.in_use == 1), one.persistent != 0});
     }
     return all;
+}
+
+inline std::vector<bus_entry> list_buses(const std::optional<std::string> &directory = {}) {
+    return list_buses(directory, std::nothrow).value();
 }
 
 // What is cleaned: all of the directory if there is no name.
@@ -1047,10 +1081,11 @@ struct clean_report {
 };
 
 // Cleans up after the dead.
-inline clean_report clean(const clean_options &options) {
+inline result<clean_report> clean(const clean_options &options, std::nothrow_t) {
     toroni_clean_report *taken = nullptr;
     const char *const directory = detail::or_null(options.directory), *const name = detail::or_null(options.name);
-    detail::done(toroni_clean(directory, name, options.flags, &taken)).value();
+    const int status = toroni_clean(directory, name, options.flags, &taken);
+    if (status != TORONI_OK) return detail::last_failure(status);
     const detail::handle<toroni_clean_report> owner(taken);
     clean_report report;
     for (std::size_t i = 0; i < toroni_clean_report_action_count(taken); ++i) {
@@ -1064,6 +1099,7 @@ inline clean_report clean(const clean_options &options) {
     }
     return report;
 }
+inline clean_report clean(const clean_options &options) { return clean(options, std::nothrow).value(); }
 
 } // namespace toroni
 

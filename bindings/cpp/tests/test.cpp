@@ -104,6 +104,44 @@ void errors_are_thrown_or_returned() {
     CHECK(publisher.publish_batch(some, std::nothrow).error().status == TORONI_TOO_LONG);
 }
 
+void each_call_has_a_form_that_throws_nothing() {
+    const toroni::bus bus = open_bus("nothrow");
+    toroni::subscriber subscriber(bus, "t/*");
+    const toroni::publisher publisher(bus, "t");
+    const std::vector<std::string> two = {"1", "2"};
+    const auto published = publisher.publish_batch_for(two, 1h, std::nothrow);
+    CHECK(published && *published);
+    CHECK(publisher.publish_to_descendants("3", std::nothrow));
+    CHECK(subscriber.add_pattern("t", std::nothrow));
+    CHECK(subscriber.add_pattern("//", std::nothrow).error().status == TORONI_INVALID_PATTERN);
+    publisher.publish("4");
+    CHECK(subscriber.receive(std::nothrow)->text() == "1");
+    const auto first = subscriber.receive_in_place(std::nothrow);
+    CHECK(first && first->front().text() == "2" && (*first).validate(std::nothrow));
+    CHECK((**subscriber.receive_in_place_for(1h, std::nothrow)).front().text() == "3");
+    CHECK(subscriber.receive(std::nothrow)->text() == "4");
+    CHECK(!*subscriber.receive_in_place_for(1ms, std::nothrow));
+    subscriber.interrupt();
+    CHECK(subscriber.receive_in_place(std::nothrow).error().status == TORONI_INTERRUPTED);
+    CHECK(subscriber.stats(std::nothrow)->received == 4 && *subscriber.fd(std::nothrow) >= 0);
+    CHECK(bus.stats(std::nothrow)->bus().sequence == 4 && bus.topics(std::nothrow)->size() == 1);
+    CHECK(bus.reopened(std::nothrow)->outcome == TORONI_REOPENED_NOT);
+    CHECK(toroni::list_buses(directory, std::nothrow)->size() > 0);
+    CHECK(toroni::list_buses("/proc/self/exe", std::nothrow).error().status == TORONI_BAD_DIRECTORY);
+    CHECK(toroni::clean({"nothrow", directory}, std::nothrow)->actions.empty());
+    CHECK(toroni::clean({"missing", directory}, std::nothrow).error().status == TORONI_NOT_FOUND);
+
+    toroni::subscriber empty = std::move(subscriber);
+    std::swap(empty, subscriber);
+    CHECK(empty.fd(std::nothrow).error().status == TORONI_INVALID_ARGUMENT);
+    CHECK(empty.stats(std::nothrow).error().status == TORONI_INVALID_ARGUMENT);
+    toroni::bus moved = open_bus("nothrow");
+    const toroni::bus to = std::move(moved);
+    CHECK(moved.stats(std::nothrow).error().status == TORONI_INVALID_ARGUMENT);
+    CHECK(moved.topics(std::nothrow).error().status == TORONI_INVALID_ARGUMENT);
+    CHECK(moved.reopened(std::nothrow).error().status == TORONI_INVALID_ARGUMENT);
+}
+
 void bytes_are_made_from_what_has_some() {
     const toroni::bus bus = open_bus("bytes");
     toroni::subscriber subscriber(bus, "t");
@@ -465,6 +503,7 @@ int main() {
     const std::pair<const char *, void (*)()> tests[] = {
         {"handles_move_and_one_that_is_empty_says_so", handles_move_and_one_that_is_empty_says_so},
         {"errors_are_thrown_or_returned", errors_are_thrown_or_returned},
+        {"each_call_has_a_form_that_throws_nothing", each_call_has_a_form_that_throws_nothing},
         {"bytes_are_made_from_what_has_some", bytes_are_made_from_what_has_some},
         {"messages_go_in_and_out_in_every_way", messages_go_in_and_out_in_every_way},
         {"what_a_snapshot_gives_outlives_it", what_a_snapshot_gives_outlives_it},
