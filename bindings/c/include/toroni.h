@@ -427,8 +427,8 @@ int toroni_receive_timeout(toroni_subscriber *subscriber, uint64_t timeout_ns, t
 
 /* Hands out the next message where it lies in shared memory, without a copy; waits at most `timeout_ns`, which
  * may be 0 or TORONI_FOREVER. It is the first of a run: toroni_next_in_place hands out those that follow.
- * All messages of a run stay until any other call on the subscriber, but toroni_validate,
- * toroni_subscriber_run_number and toroni_subscriber_last_loss, ends it.
+ * All messages of a run stay until any other call on the subscriber ends it, but for toroni_validate,
+ * toroni_subscriber_run_number, toroni_subscriber_slot and toroni_subscriber_last_loss.
  *
  * A publisher may overwrite them while they are read. So nothing that was read counts, lengths and numbers in
  * the payload included, until toroni_validate has answered TORONI_OK behind the last read. topic, sequence,
@@ -470,6 +470,13 @@ int toroni_subscriber_fd(toroni_subscriber *subscriber, int *fd);
  * `subscriber` is NULL. */
 uint64_t toroni_subscriber_position(toroni_subscriber *subscriber);
 uint64_t toroni_subscriber_lag_bytes(toroni_subscriber *subscriber);
+
+/* A slot that is none. */
+#define TORONI_NO_SLOT UINT32_MAX
+
+/* Number of its slot, as toroni_subscriber_info and `toroni info` show it. TORONI_NO_SLOT if `subscriber` is NULL.
+ * It ends no run. */
+uint32_t toroni_subscriber_slot(const toroni_subscriber *subscriber);
 
 /* What it has seen so far. */
 int toroni_subscriber_get_stats(toroni_subscriber *subscriber, toroni_subscriber_stats *stats);
@@ -520,6 +527,11 @@ void toroni_router_interrupt(const toroni_router *router);
 /* As toroni_subscriber_fd: when it is readable, call toroni_router_poll. */
 int toroni_router_fd(toroni_router *router, int *fd);
 
+/* As those of a subscriber. 0, 0 and TORONI_NO_SLOT also within a handler (TORONI_REENTRANT). */
+uint64_t toroni_router_position(const toroni_router *router);
+uint64_t toroni_router_lag_bytes(const toroni_router *router);
+uint32_t toroni_router_slot(const toroni_router *router);
+
 /* What its subscriber has seen so far. */
 int toroni_router_get_stats(const toroni_router *router, toroni_subscriber_stats *stats);
 
@@ -545,7 +557,17 @@ typedef struct toroni_bus_stats {
     int on_disk;
     int sees_publishers;      /* 0: this process may not look at them, and there are none below */
     int sees_subscribers;
+    uint8_t multicast_address[4]; /* of TORONI_NOTIFY_MULTICAST, as in toroni_open_options; all 0, and port 0: */
+    uint16_t multicast_port;      /* made of the bus's id */
 } toroni_bus_stats;
+
+/* Who holds the writer lock, and so everybody up, if it does so for long. */
+typedef struct toroni_lock_owner {
+    uint32_t slot; /* among the publishers; TORONI_NO_SLOT of TORONI_LOCK_ROBUST */
+    uint32_t pid;  /* in its own PID namespace; of TORONI_LOCK_ROBUST its thread; 0 if that is not known */
+    int alive;     /* -1: this process cannot tell */
+    int stopped;   /* SIGSTOP: not dead, and yet everybody waits for it */
+} toroni_lock_owner;
 
 /* A publishing participant. */
 typedef struct toroni_publisher_info {
@@ -560,6 +582,8 @@ typedef struct toroni_publisher_info {
     uint64_t waited_ns;  /* in all */
     uint64_t overwrites; /* of what a slow subscriber had not read */
     uint64_t wakes;      /* sent */
+    uint64_t started_ns; /* when it opened the bus for publishing */
+    int same_pid_namespace; /* 0: its pid is of another PID namespace than the caller's */
 } toroni_publisher_info;
 
 /* A subscriber. */
@@ -576,6 +600,8 @@ typedef struct toroni_subscriber_info {
     uint64_t received;
     uint64_t lost_messages;
     uint64_t lapses;
+    uint64_t started_ns;    /* when it subscribed */
+    int same_pid_namespace; /* as in toroni_publisher_info */
 } toroni_subscriber_info;
 
 /* Takes a snapshot; it disturbs nobody, and needs permission to read the ring. Gives a handle, for
@@ -585,15 +611,24 @@ int toroni_bus_take_stats(const toroni_bus *bus, toroni_stats **result);
 /* Gives it back. */
 void toroni_stats_close(toroni_stats *stats);
 
-/* The bus in it; its participants, by an index from 0: NULL beyond the last one. NULL and 0 if `stats` is
- * NULL. */
+/* The bus in it; who held its writer lock at that moment, NULL if nobody did; its participants, by an index from 0:
+ * NULL beyond the last one; the files in its `sockets/`, each <slot>.<generation> of a subscriber. NULL and 0 if
+ * `stats` is NULL. */
 const toroni_bus_stats *toroni_stats_bus(const toroni_stats *stats);
+const toroni_lock_owner *toroni_stats_lock_owner(const toroni_stats *stats);
 size_t toroni_stats_publisher_count(const toroni_stats *stats);
 const toroni_publisher_info *toroni_stats_publisher(const toroni_stats *stats, size_t index);
 size_t toroni_stats_subscriber_count(const toroni_stats *stats);
 const toroni_subscriber_info *toroni_stats_subscriber(const toroni_stats *stats, size_t index);
+size_t toroni_stats_socket_count(const toroni_stats *stats);
+const char *toroni_stats_socket(const toroni_stats *stats, size_t index);
 
 /* ---- topics ------------------------------------------------------------------------------------------- */
+
+/* Whether a pattern asks for a message on a topic: writes 1 or 0. The second: for one that is posted to the topic and
+ * to everything below it. TORONI_INVALID_PATTERN, TORONI_INVALID_TOPIC. */
+int toroni_matches(const char *pattern, const char *topic, int *result);
+int toroni_matches_descendants(const char *pattern, const char *topic, int *result);
 
 /* The topics of a bus at one moment, by name. What it points to lives as long. */
 typedef struct toroni_topics toroni_topics;
@@ -632,7 +667,11 @@ typedef struct toroni_bus_entry {
     int persistent;      /* not 0: toroni_clean leaves it alone */
 } toroni_bus_entry;
 
-/* Lists the buses below `directory`; NULL: $TORONI_DIR, or else /dev/shm/toroni. A directory that is not there has
+/* The directory of buses where none is given: $TORONI_DIR, or else /dev/shm/toroni. It lives until the thread's next
+ * call of this function. */
+const char *toroni_default_directory(void);
+
+/* Lists the buses below `directory`; NULL: the default one. A directory that is not there has
  * none. Gives a handle, for toroni_bus_list_close.
  * Errors: TORONI_PERMISSION_DENIED, TORONI_BAD_DIRECTORY, TORONI_OS. */
 int toroni_list_buses(const char *directory, toroni_bus_list **result);

@@ -4,7 +4,8 @@ use crate::arguments::{close, handle, optional_string, put_handle};
 use crate::lists::{Strings, one};
 use crate::options::unknown;
 use crate::status::{Failure, Outcome, edge, edge_or};
-use std::ffi::{c_char, c_int};
+use std::cell::RefCell;
+use std::ffi::{CString, c_char, c_int};
 use std::path::{Path, PathBuf};
 use std::ptr::null;
 use toroni::admin::{self, BusEntry, CleanAction, CleanReport};
@@ -117,6 +118,25 @@ impl From<CleanReport> for toroni_clean_report {
         });
         Self { actions, skipped: skipped.collect(), _strings: strings }
     }
+}
+
+thread_local! {
+    /// What [`toroni_default_directory`] answered last.
+    static DIRECTORY: RefCell<CString> = RefCell::default();
+}
+
+/// The directory of buses where none is given.
+#[unsafe(no_mangle)]
+pub extern "C" fn toroni_default_directory() -> *const c_char {
+    edge_or(null(), || {
+        let path = admin::default_directory().into_os_string().into_encoded_bytes();
+        // What stands in the environment has no 0.
+        let path = CString::new(path).map_err(|error| Failure::argument(error.to_string()))?;
+        let pointer = path.as_ptr();
+        let kept = DIRECTORY.try_with(|last| last.replace(path));
+        kept.map_err(|error| Failure::argument(error.to_string()))?;
+        Ok(pointer)
+    })
 }
 
 /// Lists the buses of a directory.

@@ -3,7 +3,8 @@
 use crate::arguments::{FOREVER, close, handle, null, put, put_handle, string};
 use crate::bus::{bus, toroni_bus};
 use crate::message::toroni_message;
-use crate::status::{Failure, Outcome, Status, edge};
+use crate::stats::NO_SLOT;
+use crate::status::{Failure, Outcome, Status, edge, edge_or};
 use crate::subscriber::{toroni_loss, toroni_subscriber_stats};
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_char, c_int, c_void};
@@ -224,6 +225,27 @@ pub unsafe extern "C" fn toroni_router_fd(router: *mut toroni_router, fd: *mut c
         let descriptor = with(router, |router, _| Ok(router.fd()?.as_raw_fd()))?;
         put(fd, "the place for the descriptor", descriptor)
     })
+}
+
+/// Where its subscriber has got to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_router_position(router: *const toroni_router) -> u64 {
+    // SAFETY: what callers owe.
+    edge_or(0, || unsafe { with(router, |router, _| Ok(router.subscriber().position())) })
+}
+
+/// How far its subscriber lags behind.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_router_lag_bytes(router: *const toroni_router) -> u64 {
+    // SAFETY: what callers owe.
+    edge_or(0, || unsafe { with(router, |router, _| Ok(router.subscriber().lag_bytes())) })
+}
+
+/// The slot of its subscriber.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_router_slot(router: *const toroni_router) -> u32 {
+    // SAFETY: what callers owe.
+    edge_or(NO_SLOT, || unsafe { with(router, |router, _| Ok(router.subscriber().slot())) })
 }
 
 /// What its subscriber has seen.

@@ -13,11 +13,29 @@ use toroni::{BusStats, LockKind, NotifyKind, Policy};
 /// `toroni_stats` of the header.
 pub struct toroni_stats {
     bus: toroni_bus_stats,
+    lock_owner: Option<toroni_lock_owner>,
     publishers: Vec<toroni_publisher_info>,
     subscribers: Vec<toroni_subscriber_info>,
+    sockets: Vec<*const c_char>,
     /// What they point to.
     _names: Strings,
 }
+
+/// `toroni_lock_owner` of the header.
+#[repr(C)]
+pub struct toroni_lock_owner {
+    /// Its slot, or [`NO_SLOT`].
+    pub slot: u32,
+    /// Its process or thread, or 0.
+    pub pid: u32,
+    /// Whether it lives, or -1.
+    pub alive: c_int,
+    /// Whether it is stopped.
+    pub stopped: c_int,
+}
+
+/// `TORONI_NO_SLOT` of the header.
+pub(crate) const NO_SLOT: u32 = u32::MAX;
 
 /// `toroni_bus_stats` of the header.
 #[repr(C)]
@@ -54,6 +72,10 @@ pub struct toroni_bus_stats {
     pub sees_publishers: c_int,
     /// Whether the subscribers could be seen.
     pub sees_subscribers: c_int,
+    /// The group of `TORONI_NOTIFY_MULTICAST`, or zeros.
+    pub multicast_address: [u8; 4],
+    /// Its port, or 0.
+    pub multicast_port: u16,
 }
 
 /// `toroni_publisher_info` of the header.
@@ -81,6 +103,10 @@ pub struct toroni_publisher_info {
     pub overwrites: u64,
     /// Wake-ups it sent.
     pub wakes: u64,
+    /// When it opened the bus for publishing, in ns since 1970.
+    pub started_ns: u64,
+    /// Whether its process counts in the namespace of this one.
+    pub same_pid_namespace: c_int,
 }
 
 /// `toroni_subscriber_info` of the header.
@@ -110,6 +136,10 @@ pub struct toroni_subscriber_info {
     pub lost_messages: u64,
     /// How often.
     pub lapses: u64,
+    /// When it subscribed, in ns since 1970.
+    pub started_ns: u64,
+    /// Whether its process counts in the namespace of this one.
+    pub same_pid_namespace: c_int,
 }
 
 fn ns(time: Duration) -> u64 {
@@ -133,6 +163,10 @@ fn policy(policy: Policy) -> toroni_policy {
 impl From<BusStats> for toroni_stats {
     fn from(stats: BusStats) -> Self {
         let mut names = Strings::default();
+        let group = match stats.notify {
+            NotifyKind::Multicast { group } => group,
+            _ => None,
+        };
         let bus = toroni_bus_stats {
             capacity: stats.capacity,
             topic_table_bytes: stats.topic_table_bytes,
@@ -159,7 +193,15 @@ impl From<BusStats> for toroni_stats {
             on_disk: c_int::from(stats.on_disk),
             sees_publishers: c_int::from(stats.publishers.is_some()),
             sees_subscribers: c_int::from(stats.subscribers.is_some()),
+            multicast_address: group.map_or([0; 4], |group| group.ip().octets()),
+            multicast_port: group.map_or(0, |group| group.port()),
         };
+        let lock_owner = stats.lock_owner.map(|owner| toroni_lock_owner {
+            slot: owner.slot.unwrap_or(NO_SLOT),
+            pid: owner.pid.unwrap_or(0),
+            alive: owner.alive.map_or(-1, c_int::from),
+            stopped: c_int::from(owner.stopped),
+        });
         let publishers =
             stats.publishers.unwrap_or_default().into_iter().map(|one| toroni_publisher_info {
                 name: names.keep(one.name),
@@ -173,6 +215,8 @@ impl From<BusStats> for toroni_stats {
                 waited_ns: ns(one.waited),
                 overwrites: one.overwrites,
                 wakes: one.wakes,
+                started_ns: nanoseconds(one.started),
+                same_pid_namespace: c_int::from(one.same_pid_namespace),
             });
         let publishers = publishers.collect();
         let subscribers =
@@ -189,9 +233,12 @@ impl From<BusStats> for toroni_stats {
                 received: one.received,
                 lost_messages: one.lost_messages,
                 lapses: one.lapses,
+                started_ns: nanoseconds(one.started),
+                same_pid_namespace: c_int::from(one.same_pid_namespace),
             });
         let subscribers = subscribers.collect();
-        Self { bus, publishers, subscribers, _names: names }
+        let sockets = stats.sockets.iter().map(|name| names.keep(name)).collect();
+        Self { bus, lock_owner, publishers, subscribers, sockets, _names: names }
     }
 }
 
@@ -226,6 +273,18 @@ pub unsafe extern "C" fn toroni_stats_bus(stats: *const toroni_stats) -> *const 
     edge_or(std::ptr::null(), || Ok(&raw const unsafe { self::stats(stats) }?.bus))
 }
 
+/// Who holds the writer lock.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_stats_lock_owner(
+    stats: *const toroni_stats,
+) -> *const toroni_lock_owner {
+    edge_or(std::ptr::null(), || {
+        // SAFETY: what callers owe.
+        let owner = &unsafe { self::stats(stats) }?.lock_owner;
+        Ok(owner.as_ref().map_or(std::ptr::null(), std::ptr::from_ref))
+    })
+}
+
 /// How many publishing participants.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_stats_publisher_count(stats: *const toroni_stats) -> usize {
@@ -258,4 +317,25 @@ pub unsafe extern "C" fn toroni_stats_subscriber(
 ) -> *const toroni_subscriber_info {
     // SAFETY: what callers owe.
     edge_or(std::ptr::null(), || one(&unsafe { self::stats(stats) }?.subscribers, index))
+}
+
+/// How many sockets.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_stats_socket_count(stats: *const toroni_stats) -> usize {
+    // SAFETY: what callers owe.
+    edge_or(0, || Ok(unsafe { self::stats(stats) }?.sockets.len()))
+}
+
+/// The name of one of them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_stats_socket(
+    stats: *const toroni_stats,
+    index: usize,
+) -> *const c_char {
+    edge_or(std::ptr::null(), || {
+        // SAFETY: what callers owe.
+        let name = one(&unsafe { self::stats(stats) }?.sockets, index)?;
+        // SAFETY: from a list that is there.
+        Ok(unsafe { *name })
+    })
 }

@@ -5,6 +5,7 @@ use crate::arguments::{close, handle, null, put, put_handle, slice, string, time
 use crate::bus::{bus, toroni_bus};
 use crate::message::toroni_message;
 use crate::options::unknown;
+use crate::stats::NO_SLOT;
 use crate::status::{Failure, Outcome, Status, edge, edge_or};
 use std::cell::UnsafeCell;
 use std::ffi::{c_char, c_int};
@@ -417,6 +418,17 @@ pub unsafe extern "C" fn toroni_subscriber_position(subscriber: *mut toroni_subs
 pub unsafe extern "C" fn toroni_subscriber_lag_bytes(subscriber: *mut toroni_subscriber) -> u64 {
     // SAFETY: what callers owe.
     edge_or(0, || Ok(unsafe { state(subscriber) }?.open().0.lag_bytes()))
+}
+
+/// Its slot.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_subscriber_slot(subscriber: *const toroni_subscriber) -> u32 {
+    edge_or(NO_SLOT, || {
+        // SAFETY: what callers owe.
+        let state = unsafe { state(subscriber) }?;
+        // SAFETY: from a box that lives as long as this. A run, which is not ended by this, only reads it.
+        Ok(unsafe { &*state.subscriber }.slot())
+    })
 }
 
 /// What it has seen.

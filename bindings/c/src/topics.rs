@@ -1,11 +1,11 @@
-//! The topics of a bus.
+//! The topics of a bus, and what matches them.
 
-use crate::arguments::{close, handle, put_handle};
+use crate::arguments::{close, handle, put, put_handle, string};
 use crate::bus::{bus, toroni_bus};
 use crate::lists::{Strings, one};
 use crate::status::{Outcome, edge, edge_or};
 use std::ffi::{c_char, c_int};
-use toroni::TopicStats;
+use toroni::{OpenError, Pattern, Topic, TopicStats};
 
 /// `toroni_topics` of the header.
 pub struct toroni_topics {
@@ -35,6 +35,44 @@ impl From<Vec<TopicStats>> for toroni_topics {
         });
         Self { topics: topics.collect(), _names: names }
     }
+}
+
+/// # Safety
+/// The strings are null, or end with 0; `result` is null, or may be written.
+unsafe fn ask(
+    pattern: *const c_char,
+    topic: *const c_char,
+    result: *mut c_int,
+    does_match: fn(&Pattern, &str) -> bool,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    edge(|| unsafe {
+        let pattern = Pattern::new(string(pattern, "the pattern")?).map_err(OpenError::from)?;
+        let topic = Topic::new(string(topic, "the topic")?).map_err(OpenError::from)?;
+        put(result, "the place for the answer", does_match(&pattern, topic.as_str()).into())
+    })
+}
+
+/// Whether a pattern asks for a topic.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_matches(
+    pattern: *const c_char,
+    topic: *const c_char,
+    result: *mut c_int,
+) -> c_int {
+    // SAFETY: what callers owe.
+    unsafe { ask(pattern, topic, result, Pattern::matches) }
+}
+
+/// Whether a pattern asks for a topic, or for anything below it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_matches_descendants(
+    pattern: *const c_char,
+    topic: *const c_char,
+    result: *mut c_int,
+) -> c_int {
+    // SAFETY: what callers owe.
+    unsafe { ask(pattern, topic, result, Pattern::matches_descendants) }
 }
 
 /// Lists the topics.

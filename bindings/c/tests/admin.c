@@ -10,6 +10,25 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+void patterns_match_topics(void) {
+    int yes = -1;
+    OK(toroni_matches("plant/*/temperature", "plant/boiler/temperature", &yes));
+    CHECK(yes == 1);
+    OK(toroni_matches("plant/*", "plant/boiler/temperature", &yes));
+    CHECK(yes == 0);
+    OK(toroni_matches("plant/**/temperature", "plant", &yes));
+    CHECK(yes == 0);
+    OK(toroni_matches_descendants("plant/**/temperature", "plant", &yes));
+    CHECK(yes == 1);
+    OK(toroni_matches_descendants("plant", "plant/boiler", &yes));
+    CHECK(yes == 0);
+    yes = 7;
+    ANSWERS(TORONI_INVALID_PATTERN, toroni_matches("a*", "a", &yes));
+    ANSWERS(TORONI_INVALID_TOPIC, toroni_matches("a", "a//b", &yes));
+    ANSWERS(TORONI_INVALID_TOPIC, toroni_matches_descendants("a", "*", &yes));
+    CHECK(yes == 7);
+}
+
 void topics_are_listed(void) {
     toroni_bus *bus = open_bus(NULL);
     toroni_publisher *pump, *valve;
@@ -132,6 +151,10 @@ void buses_are_listed_and_cleaned(void) {
     const toroni_clean_action *action;
     char place[128], path[256], ring[300];
     int file;
+    CHECK(setenv("TORONI_DIR", "/some/where", 1) == 0);
+    CHECK(strcmp(toroni_default_directory(), "/some/where") == 0);
+    CHECK(unsetenv("TORONI_DIR") == 0);
+    CHECK(strcmp(toroni_default_directory(), "/dev/shm/toroni") == 0);
     snprintf(place, sizeof place, "%s/buses", directory);
     CHECK(buses(place, &list) == 0);
     CHECK(toroni_bus_list_at(list, 0) == NULL);

@@ -98,7 +98,7 @@ void null_is_an_error_everywhere(void) {
     NULL_IN(toroni_subscriber_last_loss(subscriber, NULL));
     NULL_IN(toroni_subscriber_fd(NULL, &fd));
     NULL_IN(toroni_subscriber_fd(subscriber, NULL));
-    CHECK(toroni_subscriber_run_number(NULL) == 0);
+    CHECK(toroni_subscriber_run_number(NULL) == 0 && toroni_subscriber_slot(NULL) == TORONI_NO_SLOT);
     CHECK(toroni_subscriber_position(NULL) == 0 && toroni_subscriber_lag_bytes(NULL) == 0);
     NULL_IN(toroni_subscriber_get_stats(NULL, &seen));
     NULL_IN(toroni_subscriber_get_stats(subscriber, NULL));
@@ -120,6 +120,8 @@ void null_is_an_error_everywhere(void) {
     NULL_IN(toroni_router_last_loss(router, NULL));
     NULL_IN(toroni_router_fd(NULL, &fd));
     NULL_IN(toroni_router_fd(router, NULL));
+    CHECK(toroni_router_position(NULL) == 0 && toroni_router_lag_bytes(NULL) == 0);
+    CHECK(toroni_router_slot(NULL) == TORONI_NO_SLOT);
     NULL_IN(toroni_router_get_stats(NULL, &seen));
     NULL_IN(toroni_router_get_stats(router, NULL));
     toroni_router_interrupt(NULL);
@@ -128,10 +130,16 @@ void null_is_an_error_everywhere(void) {
     NULL_IN(toroni_bus_take_stats(bus, NULL));
     CHECK(toroni_stats_bus(NULL) == NULL && toroni_stats_publisher(NULL, 0) == NULL);
     CHECK(toroni_stats_subscriber(NULL, 0) == NULL);
+    CHECK(toroni_stats_lock_owner(NULL) == NULL);
+    CHECK(toroni_stats_socket_count(NULL) == 0 && toroni_stats_socket(NULL, 0) == NULL);
     CHECK(toroni_stats_publisher_count(NULL) == 0 && toroni_stats_subscriber_count(NULL) == 0);
     NULL_IN(toroni_bus_take_topics(NULL, &topics));
     NULL_IN(toroni_bus_take_topics(bus, NULL));
     CHECK(toroni_topics_count(NULL) == 0 && toroni_topics_at(NULL, 0) == NULL);
+    NULL_IN(toroni_matches(NULL, "t", &fd));
+    NULL_IN(toroni_matches("t", NULL, &fd));
+    NULL_IN(toroni_matches("t", "t", NULL));
+    NULL_IN(toroni_matches_descendants(NULL, "t", &fd));
     NULL_IN(toroni_bus_reopened(NULL, &reopened));
     NULL_IN(toroni_bus_reopened(bus, NULL));
     NULL_IN(toroni_list_buses(directory, NULL));

@@ -133,13 +133,17 @@ layouts! {
     toroni_subscriber_stats { received lost_messages lapses reserved }
     toroni_bus_stats {
         capacity topic_table_bytes tail sequence oldest_position created_ns policy lock notify topics
-        max_publishers max_subscribers persistent on_disk sees_publishers sees_subscribers
+        max_publishers max_subscribers persistent on_disk sees_publishers sees_subscribers multicast_address
+        multicast_port
     }
+    toroni_lock_owner { slot pid alive stopped }
     toroni_publisher_info {
-        name slot pid alive stopped messages bytes waits waited_ns overwrites wakes
+        name slot pid alive stopped messages bytes waits waited_ns overwrites wakes started_ns
+        same_pid_namespace
     }
     toroni_subscriber_info {
         name slot pid alive stopped gating lapped_now position lag_bytes received lost_messages lapses
+        started_ns same_pid_namespace
     }
     toroni_reopened { outcome reserved messages }
     toroni_topic_info { name messages bytes }

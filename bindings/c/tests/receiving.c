@@ -279,6 +279,8 @@ void messages_in_place_are_validated(void) {
     OK(toroni_receive_in_place(subscriber, 0, &message));
     OK(toroni_validate(subscriber));
     run = toroni_subscriber_run_number(subscriber);
+    /* Neither ends the run. */
+    CHECK(toroni_subscriber_slot(subscriber) == 0);
     CHECK(run >= 2 && toroni_subscriber_run_number(subscriber) == run);
     for (i = 0; i < 200; i++) OK(toroni_publish(publisher, payload, sizeof payload));
     ANSWERS(TORONI_LAPPED, toroni_validate(subscriber));
@@ -427,11 +429,13 @@ void statistics_tell_who_is_there(void) {
     toroni_publisher *publisher;
     toroni_subscriber *subscriber;
     toroni_stats *stats;
+    int fd;
     options.participant_name = "tester";
     bus = open_bus(&options);
     OK(toroni_bus_publisher(bus, "t", NULL, &publisher));
     OK(toroni_bus_subscribe(bus, "t", &subscriber));
     OK(toroni_publish(publisher, "12345678", 8));
+    OK(toroni_subscriber_fd(subscriber, &fd));
     OK(toroni_bus_take_stats(bus, &stats));
     CHECK(toroni_stats_bus(stats)->sequence == 1 && toroni_stats_bus(stats)->tail == 16);
     CHECK(toroni_stats_bus(stats)->topics == 1 && toroni_stats_bus(stats)->policy.limit_ns == SECOND / 10);
@@ -441,6 +445,15 @@ void statistics_tell_who_is_there(void) {
     CHECK(toroni_stats_publisher(stats, 0)->messages == 1 && toroni_stats_publisher(stats, 0)->bytes == 16);
     CHECK(toroni_stats_publisher(stats, 0)->alive == 1);
     CHECK(toroni_stats_publisher(stats, 0)->pid == (uint32_t)getpid());
+    CHECK(toroni_stats_publisher(stats, 0)->same_pid_namespace == 1);
+    CHECK(toroni_stats_publisher(stats, 0)->started_ns >= toroni_stats_bus(stats)->created_ns);
+    CHECK(toroni_stats_bus(stats)->created_ns > 1600000000 * SECOND);
+    CHECK(toroni_stats_subscriber(stats, 0)->started_ns >= toroni_stats_publisher(stats, 0)->started_ns);
+    CHECK(toroni_stats_subscriber(stats, 0)->same_pid_namespace == 1);
+    CHECK(toroni_stats_subscriber(stats, 0)->slot == toroni_subscriber_slot(subscriber));
+    CHECK(toroni_stats_lock_owner(stats) == NULL);
+    CHECK(toroni_stats_socket_count(stats) == 1 && toroni_stats_socket(stats, 1) == NULL);
+    CHECK(strcmp(toroni_stats_socket(stats, 0), "0.1") == 0);
     CHECK(toroni_stats_subscriber(stats, 0)->gating == 1);
     CHECK(toroni_stats_subscriber(stats, 0)->lag_bytes == 16);
     CHECK(toroni_stats_publisher(stats, 1) == NULL && toroni_stats_subscriber(stats, SIZE_MAX) == NULL);
@@ -450,6 +463,61 @@ void statistics_tell_who_is_there(void) {
     toroni_bus_close(bus);
     CHECK(strcmp(toroni_stats_publisher(stats, 0)->name, "tester") == 0);
     toroni_stats_close(stats);
+}
+
+/* Sees that the thread of this process that it did not come from holds the lock. */
+static void *look(void *context) {
+    const toroni_lock_owner *owner;
+    toroni_stats *stats;
+    OK(toroni_bus_take_stats(context, &stats));
+    owner = toroni_stats_lock_owner(stats);
+    CHECK(owner != NULL && owner->alive == 1 && !owner->stopped);
+    CHECK(owner->pid == (uint32_t)getpid());
+    CHECK(owner->slot == (toroni_stats_bus(stats)->lock == TORONI_LOCK_ROBUST ? TORONI_NO_SLOT : 0));
+    toroni_stats_close(stats);
+    return NULL;
+}
+
+static int be_looked_at(void *data, size_t length, void *context) {
+    pthread_t thread;
+    memset(data, 0, length);
+    CHECK(pthread_create(&thread, NULL, look, context) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    return 0;
+}
+
+void statistics_tell_who_holds_the_lock(void) {
+    toroni_open_options options = TORONI_OPEN_OPTIONS_INIT;
+    toroni_bus *buses[2];
+    toroni_publisher *publisher;
+    size_t i;
+    buses[0] = open_bus(NULL);
+    options.directory = directory;
+    options.lock = TORONI_LOCK_ROBUST;
+    OK(toroni_bus_open("robust", &options, &buses[1]));
+    for (i = 0; i < 2; i++) {
+        OK(toroni_bus_publisher(buses[i], "t", NULL, &publisher));
+        OK(toroni_publish_in_place(publisher, 8, be_looked_at, buses[i]));
+        toroni_publisher_close(publisher);
+        toroni_bus_close(buses[i]);
+    }
+}
+
+void multicast_groups_are_chosen_and_told(void) {
+    toroni_open_options options = TORONI_OPEN_OPTIONS_INIT;
+    const uint8_t group[4] = {239, 1, 2, 3};
+    toroni_bus *bus;
+    toroni_stats *stats;
+    options.notify = TORONI_NOTIFY_MULTICAST;
+    memcpy(options.multicast_address, group, sizeof group);
+    options.multicast_port = 4567;
+    bus = open_bus(&options);
+    OK(toroni_bus_take_stats(bus, &stats));
+    CHECK(toroni_stats_bus(stats)->notify == TORONI_NOTIFY_MULTICAST);
+    CHECK(memcmp(toroni_stats_bus(stats)->multicast_address, group, sizeof group) == 0);
+    CHECK(toroni_stats_bus(stats)->multicast_port == 4567);
+    toroni_stats_close(stats);
+    toroni_bus_close(bus);
 }
 
 void a_child_of_fork_is_told(void) {

@@ -22,10 +22,13 @@ void blocked_calls_end_when_interrupted(void);
 void a_descriptor_tells_of_messages(void);
 void starts_and_positions(void);
 void statistics_tell_who_is_there(void);
+void statistics_tell_who_holds_the_lock(void);
+void multicast_groups_are_chosen_and_told(void);
 void a_child_of_fork_is_told(void);
 void handlers_are_called_in_order(void);
 void a_router_is_not_entered_twice(void);
 void a_router_runs_until_interrupted(void);
+void patterns_match_topics(void);
 void topics_are_listed(void);
 void a_bus_on_a_disk_tells_what_became_of_it(void);
 void buses_are_listed_and_cleaned(void);
@@ -51,10 +54,13 @@ static const struct {
     TEST(a_descriptor_tells_of_messages),
     TEST(starts_and_positions),
     TEST(statistics_tell_who_is_there),
+    TEST(statistics_tell_who_holds_the_lock),
+    TEST(multicast_groups_are_chosen_and_told),
     TEST(a_child_of_fork_is_told),
     TEST(handlers_are_called_in_order),
     TEST(a_router_is_not_entered_twice),
     TEST(a_router_runs_until_interrupted),
+    TEST(patterns_match_topics),
     TEST(topics_are_listed),
     TEST(a_bus_on_a_disk_tells_what_became_of_it),
     TEST(buses_are_listed_and_cleaned),

@@ -25,6 +25,8 @@
 
 #include "toroni.h"
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -173,6 +175,12 @@ inline std::chrono::nanoseconds duration(std::uint64_t ns) {
     return std::chrono::nanoseconds(static_cast<std::int64_t>(ns < most ? ns : most));
 }
 
+// Since 1970.
+inline std::chrono::system_clock::time_point time(std::uint64_t ns) {
+    return std::chrono::system_clock::time_point(
+        std::chrono::duration_cast<std::chrono::system_clock::duration>(duration(ns)));
+}
+
 inline const char *or_null(const std::optional<std::string> &text) { return text ? text->c_str() : nullptr; }
 inline std::optional<std::string> or_none(const char *text) {
     return text ? std::optional<std::string>(text) : std::nullopt;
@@ -256,6 +264,8 @@ struct open_options {
     int existence = TORONI_OPEN_OR_CREATE;
     int lock = TORONI_LOCK_LEASE;
     int notify = TORONI_NOTIFY_FUTEX;
+    std::array<std::uint8_t, 4> multicast_address{}; // of TORONI_NOTIFY_MULTICAST
+    std::uint16_t multicast_port = 0;
     std::optional<std::string> directory;
     std::uint64_t capacity = 0;
     std::uint64_t topic_table_bytes = 0;
@@ -284,6 +294,8 @@ struct publisher_info {
     std::chrono::nanoseconds waited;
     std::uint64_t overwrites;
     std::uint64_t wakes;
+    std::chrono::system_clock::time_point started;
+    bool same_pid_namespace;
 };
 
 // A subscriber, as toroni_subscriber_info.
@@ -300,6 +312,16 @@ struct subscriber_info {
     std::uint64_t received;
     std::uint64_t lost_messages;
     std::uint64_t lapses;
+    std::chrono::system_clock::time_point started;
+    bool same_pid_namespace;
+};
+
+// Who holds the writer lock, as toroni_lock_owner.
+struct lock_owner {
+    std::optional<std::uint32_t> slot;
+    std::optional<std::uint32_t> pid;
+    std::optional<bool> alive; // if this process can tell
+    bool stopped;
 };
 
 // A snapshot of a bus and of who takes part. What it returns are copies, which outlive it.
@@ -316,7 +338,8 @@ public:
         for (std::size_t i = 0; i < toroni_stats_publisher_count(handle_.get()); ++i) {
             const toroni_publisher_info &one = *toroni_stats_publisher(handle_.get(), i);
             all.push_back({one.name, one.slot, one.pid, one.alive != 0, one.stopped != 0, one.messages, one.bytes,
-                           one.waits, detail::duration(one.waited_ns), one.overwrites, one.wakes});
+                           one.waits, detail::duration(one.waited_ns), one.overwrites, one.wakes,
+                           detail::time(one.started_ns), one.same_pid_namespace != 0});
         }
         return all;
     }
@@ -327,8 +350,25 @@ public:
             const toroni_subscriber_info &one = *toroni_stats_subscriber(handle_.get(), i);
             all.push_back({one.name, one.slot, one.pid, one.alive != 0, one.stopped != 0, one.gating != 0,
                            one.lapped_now != 0, one.position, one.lag_bytes, one.received, one.lost_messages,
-                           one.lapses});
+                           one.lapses, detail::time(one.started_ns), one.same_pid_namespace != 0});
         }
+        return all;
+    }
+    // If anybody holds it.
+    std::optional<toroni::lock_owner> lock_owner() const {
+        bus();
+        const toroni_lock_owner *const one = toroni_stats_lock_owner(handle_.get());
+        if (!one) return std::nullopt;
+        return toroni::lock_owner{one->slot == TORONI_NO_SLOT ? std::nullopt : std::optional(one->slot),
+                                  one->pid == 0 ? std::nullopt : std::optional(one->pid),
+                                  one->alive < 0 ? std::nullopt : std::optional(one->alive != 0), one->stopped != 0};
+    }
+    // Names of files.
+    std::vector<std::string> sockets() const {
+        bus();
+        std::vector<std::string> all;
+        for (std::size_t i = 0; i < toroni_stats_socket_count(handle_.get()); ++i)
+            all.emplace_back(toroni_stats_socket(handle_.get(), i));
         return all;
     }
 
@@ -356,6 +396,8 @@ public:
         given.existence = options.existence;
         given.lock = options.lock;
         given.notify = options.notify;
+        std::copy(options.multicast_address.begin(), options.multicast_address.end(), given.multicast_address);
+        given.multicast_port = options.multicast_port;
         given.directory = detail::or_null(options.directory);
         given.capacity = options.capacity;
         given.topic_table_bytes = options.topic_table_bytes;
@@ -596,9 +638,7 @@ public:
     bool to_descendants() const noexcept { return content_.flags & TORONI_MESSAGE_TO_DESCENDANTS; }
     std::optional<std::chrono::system_clock::time_point> timestamp() const {
         if (!(content_.flags & TORONI_MESSAGE_HAS_TIMESTAMP)) return std::nullopt;
-        const std::chrono::nanoseconds since(static_cast<std::int64_t>(content_.timestamp_ns));
-        return std::chrono::system_clock::time_point(
-            std::chrono::duration_cast<std::chrono::system_clock::duration>(since));
+        return detail::time(content_.timestamp_ns);
     }
 
 private:
@@ -846,6 +886,8 @@ public:
     }
     std::uint64_t position() const { return toroni_subscriber_position(get()); }
     std::uint64_t lag_bytes() const { return toroni_subscriber_lag_bytes(get()); }
+    // TORONI_NO_SLOT for one that was moved from.
+    std::uint32_t slot() const { return toroni_subscriber_slot(get()); }
     toroni_subscriber_stats stats() const { return stats(std::nothrow).value(); }
     result<toroni_subscriber_stats> stats(std::nothrow_t) const {
         toroni_subscriber_stats seen{};
@@ -957,6 +999,10 @@ public:
         detail::done(toroni_router_fd(get(), &fd)).value();
         return fd;
     }
+    // Not within a function that it calls.
+    std::uint64_t position() const { return toroni_router_position(get()); }
+    std::uint64_t lag_bytes() const { return toroni_router_lag_bytes(get()); }
+    std::uint32_t slot() const { return toroni_router_slot(get()); }
     toroni_subscriber_stats stats() const {
         toroni_subscriber_stats seen{};
         detail::done(toroni_router_get_stats(get(), &seen)).value();
@@ -1023,7 +1069,36 @@ private:
     std::unique_ptr<state> state_;
 };
 
+// ---- topics ---------------------------------------------------------------------------------------------
+
+// Whether a pattern asks for a message on a topic, or for one that is posted to it and to everything below it.
+inline result<bool> matches(const std::string &pattern, const std::string &topic, std::nothrow_t) {
+    int answer = 0;
+    const int status = toroni_matches(pattern.c_str(), topic.c_str(), &answer);
+    if (status != TORONI_OK) return detail::last_failure(status);
+    return answer != 0;
+}
+inline bool matches(const std::string &pattern, const std::string &topic) {
+    return matches(pattern, topic, std::nothrow).value();
+}
+inline result<bool> matches_descendants(const std::string &pattern, const std::string &topic, std::nothrow_t) {
+    int answer = 0;
+    const int status = toroni_matches_descendants(pattern.c_str(), topic.c_str(), &answer);
+    if (status != TORONI_OK) return detail::last_failure(status);
+    return answer != 0;
+}
+inline bool matches_descendants(const std::string &pattern, const std::string &topic) {
+    return matches_descendants(pattern, topic, std::nothrow).value();
+}
+
 // ---- buses as files -------------------------------------------------------------------------------------
+
+// Where buses are if no directory is given.
+inline std::string default_directory() {
+    const char *const found = toroni_default_directory();
+    if (!found) detail::last_failure(TORONI_OTHER).raise();
+    return found;
+}
 
 // A bus in a directory of buses.
 struct bus_entry {

@@ -12,6 +12,7 @@
 #include <ranges>
 #endif
 #include <thread>
+#include <unistd.h>
 
 #define CHECK(condition)                                                                             \
     do {                                                                                             \
@@ -229,8 +230,29 @@ void what_a_snapshot_gives_outlives_it() {
         CHECK(one.name == *options.participant_name && one.gating && one.received == 0);
         ++count;
     }
+    CHECK(bus.stats().publishers().at(0).started > std::chrono::system_clock::now() - 1h);
+    CHECK(bus.stats().subscribers().at(0).same_pid_namespace && bus.stats().sockets().empty());
+    CHECK(bus.stats().subscribers().at(0).slot == subscriber.slot() && !bus.stats().lock_owner());
+    publisher.publish_in_place(1, [&](toroni::writable_bytes) {
+        std::thread([&] {
+            const auto owner = bus.stats().lock_owner();
+            CHECK(owner && owner->slot == 0u && owner->pid == static_cast<std::uint32_t>(getpid()));
+            CHECK(owner->alive == true && !owner->stopped);
+        }).join();
+        return false;
+    });
     const auto &taken = bus.stats().bus();
     CHECK(count == 2 && taken.sequence == 1 && taken.capacity == 4u << 20);
+}
+
+void settings_arrive() {
+    toroni::open_options options;
+    options.notify = TORONI_NOTIFY_MULTICAST;
+    options.multicast_address = {239, 1, 2, 3};
+    options.multicast_port = 4567;
+    const toroni_bus_stats found = open_bus("multicast", options).stats().bus();
+    CHECK(found.notify == TORONI_NOTIFY_MULTICAST && found.multicast_port == 4567);
+    CHECK(!std::memcmp(found.multicast_address, options.multicast_address.data(), 4));
 }
 
 void what_throws_in_place_is_not_published_and_comes_out() {
@@ -389,7 +411,7 @@ void routers_call_functions_which_may_throw() {
     router.interrupt();
     router.run();
     CHECK(router.poll() == 1 && heard == "1throw23throw4" && router.fd() >= 0);
-    CHECK(router.stats().received == 6);
+    CHECK(router.stats().received == 6 && router.slot() == 0 && router.lag_bytes() == 0 && router.position() > 0);
     CHECK(thrown_by<toroni::error>([&] { made.poll(); }).status() == TORONI_INVALID_ARGUMENT);
     const auto ignored = [](const toroni::message &) {};
     CHECK(thrown_by<toroni::error>([&] { made.on("t", ignored); }).status() == TORONI_INVALID_ARGUMENT);
@@ -455,6 +477,12 @@ void a_function_for_losses_may_try_to_replace_itself() {
 }
 
 void topics_and_buses_are_listed_and_cleaned() {
+    CHECK(toroni::matches("plant/*", "plant/pump") && !toroni::matches("plant/*/*", "plant/pump"));
+    CHECK(toroni::matches_descendants("plant/*/*", "plant/pump") && !toroni::matches_descendants("a", "a/b"));
+    CHECK(toroni::matches("a*", "a", std::nothrow).error().status == TORONI_INVALID_PATTERN);
+    CHECK(thrown_by<toroni::error>([] { toroni::matches("a", ""); }).status() == TORONI_INVALID_TOPIC);
+    CHECK(setenv("TORONI_DIR", directory.c_str(), 1) == 0 && toroni::default_directory() == directory);
+    CHECK(unsetenv("TORONI_DIR") == 0 && toroni::default_directory() == "/dev/shm/toroni");
     const std::string place = directory + "/listed";
     CHECK(toroni::list_buses(place).empty());
     toroni::open_options options;
@@ -507,6 +535,7 @@ int main() {
         {"bytes_are_made_from_what_has_some", bytes_are_made_from_what_has_some},
         {"messages_go_in_and_out_in_every_way", messages_go_in_and_out_in_every_way},
         {"what_a_snapshot_gives_outlives_it", what_a_snapshot_gives_outlives_it},
+        {"settings_arrive", settings_arrive},
         {"what_throws_in_place_is_not_published_and_comes_out", what_throws_in_place_is_not_published_and_comes_out},
         {"a_range_ends_when_it_is_interrupted", a_range_ends_when_it_is_interrupted},
         {"iterators_are_those_of_the_standard", iterators_are_those_of_the_standard},
