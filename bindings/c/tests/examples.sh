@@ -57,6 +57,9 @@ images)
     others="$others $viewer"
     until_true grep -q ready "$TORONI_DIR/edges"
     until_true grep -q ready "$TORONI_DIR/viewer"
+    # Somebody else's message is no frame.
+    "$programs/publish_cpp" images camera/edges short
+    "$programs/publish_cpp" images camera/frame short
     "$programs/images" camera 100000 30 &
     others="$others $!"
     wait "$viewer"
