@@ -140,6 +140,11 @@ static int serve(const char *path, const char *least) {
     }
     check(toroni_router_poll(router, NULL));
     fclose(sink.file);
+    /* A second signal must not come upon a router that is closed. */
+    action.sa_handler = SIG_IGN;
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
     toroni_router_close(router);
     toroni_bus_close(bus);
     return 0;

@@ -34,6 +34,9 @@ int main(int count, char **arguments) {
                (const char *)message.payload);
         fflush(stdout);
     }
+    /* A second signal must not come upon a subscriber that is closed. */
+    signal(SIGINT, SIG_IGN);
+    signal(SIGTERM, SIG_IGN);
     if (status != TORONI_INTERRUPTED) fprintf(stderr, "%s\n", toroni_error_message());
     toroni_subscriber_close(subscriber);
     toroni_bus_close(bus);
