@@ -60,6 +60,40 @@ fn every_function_is_declared_and_exported() {
     assert_eq!(declared, exported);
 }
 
+/// What stands between C and a panic: one of these is in each function, or it is on this list, with the reason.
+#[test]
+fn no_function_lets_a_panic_through() {
+    let edges = ["edge(", "edge_or(", "close(", "receive(subscriber, message, ", "ask("];
+    let without = [
+        // It passes on to another.
+        ("toroni_publish_burst", "toroni_publish_burst_timeout("),
+        // They are called by signal handlers, and store a number.
+        ("toroni_subscriber_interrupt", "interrupter.interrupt()"),
+        ("toroni_router_interrupt", "interrupter.interrupt()"),
+        // They read what cannot fail, or is caught by itself.
+        ("toroni_error_message", "LAST.try_with("),
+        ("toroni_status_text", "Status::ALL"),
+        ("toroni_version", "concat!("),
+    ];
+    let mut seen = 0;
+    for file in std::fs::read_dir(here().join("src")).unwrap() {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        for function in text.split("#[unsafe(no_mangle)]").skip(1) {
+            let name = *names(&function[..=function.find('(').unwrap()], '(').first().unwrap();
+            let (head, rest) = function.split_once(" {\n").unwrap();
+            let body = &rest[..rest.find("\n}\n").unwrap()];
+            let instead = without.iter().find(|(known, _)| *known == name);
+            match instead {
+                Some((_, reason)) => assert!(body.contains(reason), "{name}: {body}"),
+                None => assert!(edges.iter().any(|edge| body.contains(edge)), "{name}: {body}"),
+            }
+            assert!(head.contains("extern \"C\""), "{name}");
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, names(&header(), '(').len());
+}
+
 #[test]
 fn every_declaration_has_its_say() {
     let text = read("include/toroni.h");
