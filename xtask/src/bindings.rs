@@ -2,6 +2,7 @@
 //! below `bindings/`, and then all of them with one another.
 
 mod c;
+mod licences;
 mod python;
 
 use std::process::Command;
@@ -17,6 +18,9 @@ pub(crate) struct Options {
     /// Instead, measure what publishing and receiving cost in each language
     #[arg(long)]
     measure: bool,
+    /// Instead, write the licences of what is linked in to the files that are shipped
+    #[arg(long)]
+    licences: bool,
 }
 
 /// A language: what it is called, its steps, what the test across languages needs to know of it, and the
@@ -47,6 +51,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let is_chosen = |language: &&Language| {
         options.languages.is_empty() || options.languages.iter().any(|one| one == language.name)
     };
+    if options.licences {
+        return c::LICENCES.write();
+    }
     if options.measure {
         return measure(LANGUAGES.iter().filter(is_chosen));
     }

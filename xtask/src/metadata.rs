@@ -19,6 +19,7 @@ pub(crate) struct Package {
     pub(crate) name: String,
     pub(crate) version: String,
     pub(crate) rust_version: Option<String>,
+    pub(crate) license: Option<String>,
     pub(crate) dependencies: Vec<Dependency>,
     pub(crate) manifest_path: PathBuf,
 }

@@ -114,6 +114,7 @@ mod tests {
             name: name.to_owned(),
             version: "1.2.3".to_owned(),
             rust_version: rust_version.map(str::to_owned),
+            license: None,
             dependencies: Vec::new(),
             manifest_path: Default::default(),
         };

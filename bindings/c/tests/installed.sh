@@ -56,5 +56,8 @@ for package in "$build"/libtoroni0_*.deb "$build"/libtoroni-dev_*.deb; do
 done
 dpkg-deb -f "$build"/libtoroni0_*.deb Depends | grep -q libc6
 dpkg-deb -I "$build"/libtoroni0_*.deb | grep -q shlibs
-test -e "$work/root/usr/share/doc/libtoroni0/copyright"
+for package in libtoroni0 libtoroni-dev; do
+    test -e "$work/root/usr/share/doc/$package/copyright"
+    grep -q '^rustix [0-9.]*: ' "$work/root/usr/share/doc/$package/third-party.txt"
+done
 use "$work/root" /usr

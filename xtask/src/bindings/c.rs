@@ -4,8 +4,13 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use super::licences::Shipped;
 use crate::command::{Failure, Steps, run as run_command};
 use crate::metadata::{self, root};
+
+/// What is installed beside the library.
+pub(super) const LICENCES: Shipped =
+    Shipped { package: "toroni-c", file: "bindings/c/third-party.txt" };
 
 pub(super) fn steps(steps: &mut Steps) -> Result<(), Failure> {
     let plain = Build {
@@ -17,6 +22,7 @@ pub(super) fn steps(steps: &mut Steps) -> Result<(), Failure> {
         folder: folder("sanitized")?,
         options: &["-DCMAKE_BUILD_TYPE=Debug", "-DTORONI_SANITIZE=ON"],
     };
+    steps.step("c: licences of what is linked in", || LICENCES.check());
     steps.step("c: build", || plain.make());
     steps.step("c: tests", || plain.test());
     steps.step("c: tests with sanitizers", || {

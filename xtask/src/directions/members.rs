@@ -69,6 +69,7 @@ mod tests {
             name: name.to_owned(),
             version: "0.1.0".to_owned(),
             rust_version: None,
+            license: None,
             dependencies,
             manifest_path: format!("{name}/Cargo.toml").into(),
         }

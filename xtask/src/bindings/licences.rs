@@ -1,0 +1,138 @@
+//! The licence texts of the crates that a binding has linked in: their terms are met by shipping them (`deny.toml`).
+//! They stand in a file beside the binding, so that packing needs nothing but that; it follows `Cargo.lock`.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use crate::command::{Failure, cargo};
+use crate::metadata::{self, Package, root};
+
+/// A package whose library is handed to users, and the file with the texts, from the root.
+pub(super) struct Shipped {
+    pub(super) package: &'static str,
+    pub(super) file: &'static str,
+}
+
+/// How the texts are written anew.
+const COMMAND: &str = "cargo xtask bindings --licences";
+
+impl Shipped {
+    /// Fails unless the file is what it would be today.
+    pub(super) fn check(&self) -> Result<String, Failure> {
+        let found = std::fs::read_to_string(root().join(self.file)).unwrap_or_default();
+        if found == self.text()? {
+            return Ok(String::new());
+        }
+        Err(Failure(format!("{} is not what is linked in today: run `{COMMAND}`", self.file)))
+    }
+
+    pub(super) fn write(&self) -> Result<(), Failure> {
+        let cannot = |error| Failure(format!("cannot write {}: {error}", self.file));
+        std::fs::write(root().join(self.file), self.text()?).map_err(cannot)
+    }
+
+    fn text(&self) -> Result<String, Failure> {
+        let mut text = format!(
+            "What {} has linked in, with its licences. Written by `{COMMAND}`.\n\
+             The standard library of Rust is linked in, too: MIT or Apache-2.0, by the contributors of Rust, with\n\
+             parts by others; https://github.com/rust-lang/rust/blob/master/COPYRIGHT says whose.\n",
+            self.package
+        );
+        let linked = linked(self.package)?;
+        let metadata = metadata::everything()?;
+        let is_linked =
+            |package: &&Package| linked.contains(&format!("{} v{}", package.name, package.version));
+        let mut count = 0;
+        for package in metadata.packages.iter().filter(is_linked) {
+            let license = package.license.as_deref().unwrap_or("unknown");
+            let Package { name, version, .. } = package;
+            let line = "-".repeat(100);
+            // A string does not fail.
+            let _ = write!(text, "\n{line}\n{name} {version}: {license}\n{line}\n");
+            let folder = package.manifest_path.parent().unwrap_or(Path::new("."));
+            for licence in licences(folder)? {
+                let _ = write!(text, "\n{}\n", licence.trim_end());
+            }
+            count += 1;
+        }
+        if count != linked.len() {
+            return Err(Failure(format!("of {linked:?}, cargo metadata knows {count}")));
+        }
+        Ok(text)
+    }
+}
+
+/// The packages of others that the library of a package is made of, as `name vVersion`.
+fn linked(package: &str) -> Result<BTreeSet<String>, Failure> {
+    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let mut tree =
+        cargo(["tree", "--locked", "--prefix", "none", "--no-dedupe", "--format", "{p}"]);
+    // What runs only while it is compiled is not in it.
+    tree.args(["--edges", "normal,no-proc-macro", "--target", &target, "--package", package]);
+    let output =
+        tree.output().map_err(|error| Failure(format!("cannot start cargo tree: {error}")))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(Failure(format!("cargo tree failed: {said}")));
+    }
+    let lines = String::from_utf8_lossy(&output.stdout).into_owned();
+    // Members of the workspace stand there with their folder.
+    let others =
+        lines.lines().map(str::trim).filter(|line| !line.is_empty() && !line.contains('('));
+    Ok(others.map(str::to_owned).collect())
+}
+
+/// The texts in a package's folder: where there is a choice, those of MIT.
+fn licences(folder: &Path) -> Result<Vec<String>, Failure> {
+    let cannot = |error| Failure(format!("cannot read {}: {error}", folder.display()));
+    let mut names = BTreeSet::new();
+    for entry in std::fs::read_dir(folder).map_err(cannot)? {
+        names.insert(entry.map_err(cannot)?.file_name().to_string_lossy().into_owned());
+    }
+    let chosen = chosen(&names);
+    if chosen.is_empty() {
+        return Err(Failure(format!("{} has no text of a licence", folder.display())));
+    }
+    let read = |name: &&str| std::fs::read_to_string(folder.join(name)).map_err(cannot);
+    chosen.iter().map(read).collect()
+}
+
+/// The files with the texts, of all in a folder.
+fn chosen(names: &BTreeSet<String>) -> Vec<&str> {
+    let begins = |name: &str, with: &[&str]| {
+        let name = name.to_uppercase();
+        with.iter().any(|word| name.starts_with(word))
+    };
+    let notices = names.iter().filter(|name| begins(name, &["NOTICE", "COPYRIGHT"]));
+    let licences = || names.iter().filter(|name| begins(name, &["LICENSE", "LICENCE", "COPYING"]));
+    let mit: Vec<_> = licences().filter(|name| name.to_uppercase().contains("MIT")).collect();
+    let licences = if mit.is_empty() { licences().collect() } else { mit };
+    if licences.is_empty() {
+        return Vec::new();
+    }
+    notices.chain(licences).map(String::as_str).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mit_is_taken_where_there_is_a_choice() {
+        let names = |all: &[&str]| all.iter().map(|name| (*name).to_owned()).collect();
+        let all = names(&["COPYRIGHT", "Cargo.toml", "LICENSE-APACHE", "LICENSE-MIT", "src"]);
+        assert_eq!(chosen(&all), ["COPYRIGHT", "LICENSE-MIT"]);
+        assert_eq!(chosen(&names(&["LICENSE", "NOTICE.md"])), ["NOTICE.md", "LICENSE"]);
+        assert_eq!(chosen(&names(&["COPYRIGHT", "src"])), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_linked_into_the_c_library_is_known() {
+        let linked = linked("toroni-c").unwrap();
+        assert!(linked.iter().any(|name| name.starts_with("rustix v")), "{linked:?}");
+        // Ours, and what only the compiler runs.
+        assert!(!linked.iter().any(|name| name.starts_with("toroni")), "{linked:?}");
+        assert!(!linked.iter().any(|name| name.starts_with("syn ")), "{linked:?}");
+    }
+}
