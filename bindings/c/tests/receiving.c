@@ -305,6 +305,53 @@ void messages_in_place_are_validated(void) {
     toroni_bus_close(bus);
 }
 
+struct passed_on {
+    toroni_subscriber *from;
+    const void *payload;
+};
+
+/* What the header says of bytes that others may write: copied here, and validated behind the last of them. */
+static int pass_on(void *data, size_t length, void *context) {
+    const struct passed_on *message = context;
+    memcpy(data, message->payload, length);
+    return toroni_validate(message->from);
+}
+
+void messages_are_passed_on_in_place(void) {
+    toroni_bus *bus = small_bus();
+    toroni_publisher *first, *second;
+    toroni_subscriber *between, *last;
+    toroni_message message;
+    struct passed_on passed;
+    char payload[1024];
+    int i;
+    memset(payload, 'x', sizeof payload);
+    OK(toroni_bus_publisher(bus, "a", NULL, &first));
+    OK(toroni_bus_publisher(bus, "b", NULL, &second));
+    OK(toroni_bus_subscribe(bus, "a", &between));
+    OK(toroni_bus_subscribe(bus, "b", &last));
+    OK(toroni_publish(first, "some bytes that travel on", 25));
+    OK(toroni_receive_in_place(between, 0, &message));
+    passed.from = between, passed.payload = message.payload;
+    OK(toroni_publish_in_place(second, message.payload_length, pass_on, &passed));
+    OK(toroni_receive(last, &message));
+    CHECK(says(&message, "some bytes that travel on"));
+
+    /* Overwritten before it is passed on. */
+    OK(toroni_publish(first, payload, sizeof payload));
+    OK(toroni_receive_in_place(between, 0, &message));
+    passed.payload = message.payload;
+    for (i = 0; i < 200; i++) OK(toroni_publish(first, payload, sizeof payload));
+    ANSWERS(TORONI_ABORTED, toroni_publish_in_place(second, message.payload_length, pass_on, &passed));
+    ANSWERS(TORONI_LAPPED, toroni_try_receive(last, &message));
+    ANSWERS(TORONI_NO_MESSAGE, toroni_try_receive(last, &message));
+    toroni_subscriber_close(last);
+    toroni_subscriber_close(between);
+    toroni_publisher_close(second);
+    toroni_publisher_close(first);
+    toroni_bus_close(bus);
+}
+
 static toroni_subscriber *blocked;
 static atomic_int is_through;
 static volatile sig_atomic_t alarm_came;

@@ -18,6 +18,7 @@ void what_is_given_up_is_not_published(void);
 void waits_for_slow_subscribers_have_limits(void);
 void a_subscriber_is_told_its_exact_loss(void);
 void messages_in_place_are_validated(void);
+void messages_are_passed_on_in_place(void);
 void blocked_calls_end_when_interrupted(void);
 void a_descriptor_tells_of_messages(void);
 void starts_and_positions(void);
@@ -50,6 +51,7 @@ static const struct {
     TEST(waits_for_slow_subscribers_have_limits),
     TEST(a_subscriber_is_told_its_exact_loss),
     TEST(messages_in_place_are_validated),
+    TEST(messages_are_passed_on_in_place),
     TEST(blocked_calls_end_when_interrupted),
     TEST(a_descriptor_tells_of_messages),
     TEST(starts_and_positions),
