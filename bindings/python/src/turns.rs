@@ -1,8 +1,9 @@
 //! Something that one thread uses at a time, in the order in which the threads came.
 //!
-//! Whoever waits here does not hold the interpreter, and looks for signals of Python now and then. Nobody
-//! runs Python code during a turn; were it to happen (a finalizer), the thread is told instead of waiting for
-//! itself.
+//! Whoever waits here does not hold the interpreter, and looks for signals of Python now and then. A handler
+//! of a signal may use the very thing that its thread waits for, or wait for a thread that does: so whoever
+//! looks for signals keeps the place, but stands aside meanwhile. Nobody runs Python code during a turn; were
+//! it to happen (a finalizer), the thread is told instead of waiting for itself.
 
 use crate::{errors, waits};
 use pyo3::prelude::*;
@@ -29,9 +30,15 @@ struct State<T> {
     /// `None` while somebody has it, and when it is closed.
     thing: Option<Box<T>>,
     holder: Option<ThreadId>,
-    /// Those who wait, by number.
-    queue: VecDeque<u64>,
+    /// Those who wait, in the order in which they came.
+    queue: VecDeque<Waiting>,
     next_number: u64,
+}
+
+struct Waiting {
+    number: u64,
+    /// Whether it looks for signals: others go before it.
+    is_aside: bool,
 }
 
 /// The thing in this thread's hands; given back by the drop.
@@ -86,7 +93,7 @@ impl<T: Send> Turns<T> {
         let answer = self.wait(py, me, number, deadline);
         if !matches!(answer, Ok(Some(_))) {
             if let Some(mut state) = self.state() {
-                state.queue.retain(|waiting| *waiting != number);
+                state.queue.retain(|waiting| waiting.number != number);
             }
             self.returned.notify_all();
         }
@@ -100,7 +107,7 @@ impl<T: Send> Turns<T> {
         if self.is_closed() {
             return Entry::Closed;
         }
-        if state.queue.is_empty()
+        if state.is_next(None)
             && let Some(thing) = state.thing.take()
         {
             state.holder = Some(me);
@@ -111,7 +118,7 @@ impl<T: Send> Turns<T> {
         }
         let number = state.next_number;
         state.next_number += 1;
-        state.queue.push_back(number);
+        state.queue.push_back(Waiting { number, is_aside: false });
         Entry::Queued(number)
     }
 
@@ -129,8 +136,7 @@ impl<T: Send> Turns<T> {
             let Some(slice) = waits::slice_until(deadline) else { return Ok(None) };
             let thing = py.detach(|| {
                 let is_mine = |state: &mut State<T>| {
-                    self.is_closed()
-                        || (state.queue.front() == Some(&number) && state.thing.is_some())
+                    self.is_closed() || (state.thing.is_some() && state.is_next(Some(number)))
                 };
                 let state = self.state()?;
                 let (mut state, _) = self
@@ -140,7 +146,7 @@ impl<T: Send> Turns<T> {
                 if self.is_closed() || !is_mine(&mut state) {
                     return None;
                 }
-                state.queue.pop_front();
+                state.queue.retain(|waiting| waiting.number != number);
                 state.holder = Some(me);
                 state.thing.take()
             });
@@ -150,7 +156,24 @@ impl<T: Send> Turns<T> {
             if self.is_closed() {
                 return Err(errors::closed(py, self.what));
             }
-            py.check_signals()?;
+            self.stand_aside(number, true);
+            let answer = py.check_signals();
+            self.stand_aside(number, false);
+            answer?;
+        }
+    }
+
+    /// Lets others go before this one, or no longer.
+    fn stand_aside(&self, number: u64, is_aside: bool) {
+        let Some(mut state) = self.state() else { return };
+        let found = state.queue.iter_mut().find(|waiting| waiting.number == number);
+        if let Some(waiting) = found {
+            waiting.is_aside = is_aside;
+        }
+        let is_another_next = is_aside && state.thing.is_some() && state.queue.len() > 1;
+        drop(state);
+        if is_another_next {
+            self.returned.notify_all();
         }
     }
 
@@ -186,6 +209,14 @@ impl<T> Turns<T> {
                 Some(self.state.lock().unwrap_or_else(PoisonError::into_inner))
             }
         }
+    }
+}
+
+impl<T> State<T> {
+    /// Whether nobody goes before this number; before `None` goes whoever waits.
+    fn is_next(&self, number: Option<u64>) -> bool {
+        let first = self.queue.iter().find(|waiting| !waiting.is_aside);
+        first.is_none_or(|waiting| Some(waiting.number) == number)
     }
 }
 

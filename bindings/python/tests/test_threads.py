@@ -123,6 +123,57 @@ def test_what_a_handler_raises_gets_through_a_close(bus: toroni.Bus) -> None:
         signal.signal(signal.SIGALRM, before)
 
 
+# It ends by itself, or hangs: then no thread of it can be told to end. There are more threads than one can
+# have served within the time after which whoever waits for its turn looks for signals.
+HANDLING = """
+import signal, threading, time, toroni
+bus = toroni.Bus("test")
+subscriber, publisher = bus.subscribe("t"), bus.publisher("t")
+seen = []
+
+def handle(number, frame):
+    try:
+        subscriber.stats()
+        subscriber.try_receive()
+        seen.append(subscriber.position)
+    except toroni.Closed:
+        return
+    signal.setitimer(signal.ITIMER_REAL, 0.01)
+
+def receive():
+    try:
+        while True: subscriber.receive()
+    except toroni.Closed:
+        pass
+
+def publish():
+    while len(seen) < 4:
+        publisher.publish(b"x")
+        time.sleep(0.2)
+    subscriber.close()
+
+signal.signal(signal.SIGALRM, handle)
+threads = [threading.Thread(target=one) for one in [receive] * 3 + [publish]]
+for thread in threads: thread.start()
+signal.setitimer(signal.ITIMER_REAL, 0.01)
+receive()
+signal.signal(signal.SIGALRM, signal.SIG_IGN)
+for thread in threads: thread.join()
+print("ended", flush=True)
+"""
+
+
+def test_a_handler_of_a_signal_may_use_what_other_threads_wait_for(bus: toroni.Bus) -> None:
+    """It runs in a thread that waits for its turn: that one must not be in its own way, nor in another's."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", HANDLING], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert child.communicate(timeout=SECONDS) == ("ended\n", "")
+    finally:
+        child.kill()
+
+
 @pytest.mark.parametrize("notify", ["futex", "datagram", "multicast"])
 def test_closing_ends_the_waits_of_other_threads(directory: object, notify: str) -> None:
     with toroni.Bus("b", notify=notify) as bus:
