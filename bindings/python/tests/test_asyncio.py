@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import select
 import threading
@@ -217,6 +218,31 @@ def test_losses_and_other_loops(hasty: toroni.Bus) -> None:
 
     run(lose())
     run(lose())
+
+
+def test_a_loop_that_was_closed_leaves_no_waiter(bus: toroni.Bus) -> None:
+    """Its task never went on, so nobody could take the waiter away; and goes on, at last, as garbage."""
+    publisher, subscriber = bus.publisher("t"), bus.subscribe("t")
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(subscriber.receive_async())
+    loop.run_until_complete(asyncio.sleep(0))
+    assert not task.done()
+    loop.close()
+
+    async def main() -> None:
+        nonlocal task
+        receiving = asyncio.create_task(subscriber.receive_async())
+        await asyncio.sleep(0)
+        # What is left of the other loop must not take this one's waiter, nor its descriptor.
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+        task = receiving
+        gc.collect()
+        with pytest.raises(RuntimeError, match="another task"):
+            await subscriber.receive_async()
+        publisher.publish(b"x")
+        assert (await receiving).text == "x"
+
+    run(main())
 
 
 def test_a_descriptor_for_any_event_loop(bus: toroni.Bus) -> None:

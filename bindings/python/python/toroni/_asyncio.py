@@ -51,11 +51,12 @@ class _State:
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         with self.lock:
-            if self.waiter is not None:
+            # A loop that was closed resumes nobody.
+            if self.waiter is not None and not self.waiter[0].is_closed():
                 message = "another task already awaits this subscriber: share one task, or make a subscriber for each"
                 raise RuntimeError(message)
             # From here on, whoever closes leaves the descriptor to this task.
-            self.waiter = loop, future
+            self.waiter = waiter = loop, future
             descriptor = self.descriptor
             if descriptor < 0:
                 # Closed before: the next look for a message says so.
@@ -69,10 +70,12 @@ class _State:
         finally:
             # Before somebody else may close it.
             loop.remove_reader(descriptor)
-            self.waiter = None
-            self.in_a_row = 0
-            if subscriber.closed:
-                self.close()
+            # Else the loop was closed, this is what becomes of its task, and another task waits by now.
+            if self.waiter is waiter:
+                self.waiter = None
+                self.in_a_row = 0
+                if subscriber.closed:
+                    self.close()
 
 
 _states: weakref.WeakKeyDictionary[Subscriber, _State] = weakref.WeakKeyDictionary()
