@@ -3,6 +3,7 @@
 use crate::publisher::Publisher;
 use crate::settings::{self, Policy};
 use crate::subscriber::Subscriber;
+use crate::waits::Detached;
 use crate::{errors, stats};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -40,7 +41,7 @@ use toroni::{BusConfig, OpenError};
 /// require_owner: number of the user whom the bus must belong to
 #[pyclass(frozen, weakref, module = "toroni")]
 pub(crate) struct Bus {
-    inner: Mutex<Option<toroni::Bus>>,
+    inner: Mutex<Option<Detached<toroni::Bus>>>,
     name: String,
     path: PathBuf,
     id: String,
@@ -179,9 +180,9 @@ impl Bus {
     }
 
     /// Gives the bus up. Its publishers and subscribers stay open.
-    fn close(&self, py: Python<'_>) {
+    fn close(&self) {
         let inner = self.lock().take();
-        py.detach(|| drop(inner));
+        drop(inner);
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -189,8 +190,8 @@ impl Bus {
     }
 
     #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) {
-        self.close(py);
+    fn __exit__(&self, _exception: &Bound<'_, PyAny>) {
+        self.close();
     }
 
     fn __repr__(&self) -> String {
@@ -213,18 +214,19 @@ impl Bus {
             id: bus.id().to_string(),
             reopened: bus.reopened(),
             policy: Mutex::new(None),
-            inner: Mutex::new(Some(bus)),
+            inner: Mutex::new(Some(Detached::new(bus))),
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<toroni::Bus>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Detached<toroni::Bus>>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn handle(&self, py: Python<'_>) -> PyResult<toroni::Bus> {
+    /// Detached, too: it may be the last one when another thread closes this meanwhile.
+    fn handle(&self, py: Python<'_>) -> PyResult<Detached<toroni::Bus>> {
         // The lock ends here: for the error Python may run a finalizer, which may use this, too.
-        let bus = self.lock().clone();
-        bus.ok_or_else(|| errors::closed(py, "bus"))
+        let bus = self.lock().as_deref().cloned();
+        bus.map(Detached::new).ok_or_else(|| errors::closed(py, "bus"))
     }
 
     /// Its policy, asked for once.

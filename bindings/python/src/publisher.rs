@@ -2,7 +2,8 @@
 
 use crate::buffer::{Payload, Payloads};
 use crate::settings::Policy;
-use crate::{errors, settings, waits};
+use crate::waits::{self, Detached};
+use crate::{errors, settings};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyType};
@@ -28,7 +29,7 @@ pub(crate) struct Publisher {
 }
 
 struct Handle {
-    publisher: toroni::Publisher,
+    publisher: Detached<toroni::Publisher>,
     /// The longest wait for slow subscribers that the policy allows, where it is so long that one call of the
     /// library, of which there is one for each look for signals, may end before it.
     limit: Option<Duration>,
@@ -199,7 +200,10 @@ impl Publisher {
         Ok(Self {
             topic: PyString::new(py, publisher.topic().as_str()).unbind(),
             largest_message: publisher.largest_message(),
-            inner: Mutex::new(Some(Arc::new(Handle { publisher, limit }))),
+            inner: Mutex::new(Some(Arc::new(Handle {
+                publisher: Detached::new(publisher),
+                limit,
+            }))),
         })
     }
 
@@ -253,7 +257,7 @@ impl Handle {
         let mut impatient = None;
         loop {
             let slice = waits::slice_until(deadline).unwrap_or_default();
-            let publisher = impatient.as_ref().unwrap_or(&self.publisher);
+            let publisher = impatient.as_ref().unwrap_or(&*self.publisher);
             let before = *count;
             let answer = py.detach(|| call(publisher, slice, count));
             match answer {
@@ -272,7 +276,8 @@ impl Handle {
                 impatient = None;
             }
             if impatient.is_none() && limit.is_some_and(|limit| limit <= Instant::now()) {
-                let hasty = self.publisher.clone().with_policy(toroni::Policy::Overwrite);
+                let hasty = toroni::Publisher::clone(&self.publisher);
+                let hasty = hasty.with_policy(toroni::Policy::Overwrite);
                 impatient = Some(hasty.map_err(|error| errors::other(py, error))?);
             }
         }
