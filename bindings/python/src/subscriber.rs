@@ -17,6 +17,14 @@ use toroni::{Interrupter, ReceiveError};
 /// into the object, while other threads of Python run. Small ones are taken many at a time.
 const LARGE: usize = 64 << 10;
 
+/// Bytes that are copied in a row while other threads of Python wait: a fraction of a millisecond. To let them
+/// run more often would cost more than the copies, as each of those that compute keeps its turn for longer.
+const MOST_IN_A_ROW: usize = 1 << 20;
+
+/// Of what is so far behind, the next message may be as large, though none was expected: others would wait for
+/// its copy as long as for another thread that computes.
+const FAR_BEHIND: u64 = 8 << 20;
+
 /// Names of topics that are kept as objects, before they are made anew.
 const MOST_NAMES: usize = 4096;
 
@@ -40,6 +48,8 @@ struct Receiver {
     subscriber: toroni::Subscriber,
     names: Names,
     expects_large: bool,
+    /// Up to this position no message is as large as [`FAR_BEHIND`].
+    known_until: u64,
     /// What the next call answers first: a message for which a buffer was too small, or an error behind
     /// messages that were returned.
     kept: Option<Kept>,
@@ -259,6 +269,7 @@ impl Subscriber {
             subscriber,
             names: Names::default(),
             expects_large: false,
+            known_until: 0,
             kept: None,
             torn: 0,
         };
@@ -315,8 +326,11 @@ impl Receiver {
         if self.expects_large {
             return self.message_from_ring(py, slice);
         }
-        let Self { subscriber, names, .. } = self;
+        let Self { subscriber, names, known_until, .. } = self;
         let answer = match slice {
+            None if is_far_behind(subscriber, known_until) => {
+                py.detach(|| subscriber.try_receive())
+            }
             None => subscriber.try_receive(),
             Some(slice) => py.detach(|| subscriber.receive_timeout(slice)),
         };
@@ -366,11 +380,22 @@ impl Receiver {
         let py = list.py();
         let Some(first) = self.message(py, slice)? else { return Ok(None) };
         list.append(first)?;
+        // Since others ran.
+        let mut copied = 0;
         while list.len() < limit && !self.expects_large {
-            match self.subscriber.try_receive() {
+            let subscriber = &mut self.subscriber;
+            let answer = if copied < MOST_IN_A_ROW {
+                subscriber.try_receive()
+            } else {
+                copied = 0;
+                py.detach(|| subscriber.try_receive())
+            };
+            match answer {
                 Ok(None) => break,
                 Ok(Some(message)) => {
-                    self.expects_large = message.payload().len() >= LARGE;
+                    let length = message.payload().len();
+                    copied += length;
+                    self.expects_large = length >= LARGE;
                     list.append(from_copy(py, &mut self.names, &message)?)?;
                 }
                 Err(error) => {
@@ -445,6 +470,19 @@ impl Receiver {
     }
 }
 
+/// Asks only where the answer is not known yet: publishers write where it has to look.
+fn is_far_behind(subscriber: &toroni::Subscriber, known_until: &mut u64) -> bool {
+    let position = subscriber.position();
+    if position < *known_until {
+        return false;
+    }
+    let lag = subscriber.lag_bytes();
+    if lag < FAR_BEHIND {
+        *known_until = position + lag;
+    }
+    lag >= FAR_BEHIND
+}
+
 /// The next message, where it lies.
 fn in_ring(
     subscriber: &mut toroni::Subscriber,
@@ -482,7 +520,15 @@ fn from_copy(
         timestamp: message.timestamp(),
         to_descendants: message.to_descendants(),
     };
-    Message::made(py, received, PyBytes::new(py, payload).unbind())
+    let payload = if payload.len() < LARGE {
+        PyBytes::new(py, payload)
+    } else {
+        PyBytes::new_with(py, payload.len(), |bytes| {
+            py.detach(|| bytes.copy_from_slice(payload));
+            Ok(())
+        })?
+    };
+    Message::made(py, received, payload.unbind())
 }
 
 /// What is known of a message in place, once it was validated.

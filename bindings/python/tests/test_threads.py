@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import signal
 import subprocess
@@ -104,6 +105,57 @@ def test_other_threads_run_while_one_waits(small: toroni.Bus) -> None:
         small.publisher("t").publish(b"end")
 
     in_threads(receive, publish, count)
+
+
+@pytest.mark.parametrize(
+    ("way", "length", "count"),
+    [("receive", 24 << 20, 1), ("receive_into", 24 << 20, 1), ("many", 60_000, 400), ("many", 1000, 24_000)],
+)
+def test_other_threads_run_while_one_copies(directory: object, way: str, length: int, count: int) -> None:
+    """Else another one has no turn for as long as the call computes."""
+    until, ended = time.monotonic() + SECONDS, threading.Event()
+    longest, computed = 1.0, 0.0
+    turns: list[float] = []
+
+    def take_turns() -> None:
+        while not ended.is_set():
+            turns.append(time.monotonic())
+            time.sleep(0)
+
+    thread = threading.Thread(target=take_turns)
+    before = sys.getswitchinterval()
+    try:
+        # Whoever lets others run lets them run at once.
+        sys.setswitchinterval(1e-5)
+        with toroni.Bus("large", capacity=64 << 20) as bus:
+            publisher, payload, target = bus.publisher("t"), bytes(length), bytearray(length)
+            thread.start()
+            # A busy machine may give the other thread no processor meanwhile, but not each time.
+            while longest > computed / 2 and time.monotonic() < until:
+                with bus.subscribe("t") as subscriber:
+                    publisher.burst([payload] * count)
+                    turns.clear()
+                    while not turns:
+                        time.sleep(0)
+                    began, computed = time.monotonic(), time.thread_time()
+                    if way == "many":
+                        received: object = subscriber.receive_many(count)
+                    elif way == "receive":
+                        received = subscriber.receive()
+                    else:
+                        received = subscriber.receive_into(target)
+                    computed, end = time.thread_time() - computed, time.monotonic()
+                    while turns[-1] <= end:
+                        time.sleep(0)
+                    seen = list(turns)
+                    pauses = itertools.pairwise(seen)
+                    longest = max(to - since for since, to in pauses if to > began and since < end)
+                    assert len(received) == (count if way == "many" else length)  # type: ignore[arg-type]
+    finally:
+        sys.setswitchinterval(before)
+        ended.set()
+        thread.join(SECONDS)
+    assert longest <= computed / 2
 
 
 def test_what_a_handler_raises_gets_through_a_close(bus: toroni.Bus) -> None:
