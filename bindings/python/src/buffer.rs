@@ -9,7 +9,7 @@ use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 
 /// The bytes of a message that is to be published, kept alive.
 pub(crate) enum Payload {
@@ -120,9 +120,14 @@ impl Payloads {
 pub(crate) struct Target(View);
 
 impl Target {
-    /// The memory of an object that allows writing.
+    /// The memory of an object that allows writing, unless Python would take what is written for objects.
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        View::of(object, ffi::PyBUF_ND | ffi::PyBUF_WRITABLE).map(Self)
+        let view = View::of(object, ffi::PyBUF_ND | ffi::PyBUF_WRITABLE)?;
+        if has_objects(object)? {
+            let message = "the buffer holds objects of Python, not bytes of its own: give an array of numbers or bytes";
+            return Err(PyBufferError::new_err(message));
+        }
+        Ok(Self(view))
     }
 
     /// Bytes that fit.
@@ -184,6 +189,15 @@ impl View {
         unsafe { std::slice::from_raw_parts(self.0.buf.cast(), length) }
     }
 
+    /// What it holds, if it was asked for that, and tells.
+    fn format(&self) -> Option<&[u8]> {
+        if self.0.format.is_null() {
+            return None;
+        }
+        // SAFETY: a string of C, alive as the view is.
+        Some(unsafe { CStr::from_ptr(self.0.format) }.to_bytes())
+    }
+
     /// Their number, of an array with two or more dimensions.
     fn rows(&self) -> Option<usize> {
         if self.0.ndim < 2 || self.0.shape.is_null() {
@@ -204,6 +218,24 @@ impl Drop for View {
 /// Whether an object is an array as numpy's are.
 fn has_array_interface(object: &Bound<'_, PyAny>) -> bool {
     object.hasattr("__array_interface__").unwrap_or(false)
+}
+
+/// Whether the memory of an object with the buffer protocol holds references to others.
+fn has_objects(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    // numpy has no format for some of its types, but tells for all of them.
+    if has_array_interface(object)
+        && let Ok(answer) = object.getattr("dtype").and_then(|dtype| dtype.getattr("hasobject"))
+    {
+        return answer.is_truthy();
+    }
+    let view = View::of(object, ffi::PyBUF_ND | ffi::PyBUF_FORMAT)?;
+    Ok(view.format().is_some_and(names_objects))
+}
+
+/// Whether a format of the module `struct`, as PEP 3118 extends it, has a letter for objects. Names of fields
+/// stand between colons.
+fn names_objects(format: &[u8]) -> bool {
+    format.split(|byte| *byte == b':').step_by(2).any(|letters| letters.contains(&b'O'))
 }
 
 /// Lets Python look at an object of bytes: the view then belongs to that.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import collections
+import ctypes
 import mmap
 from collections.abc import Callable
 from typing import Any
@@ -130,6 +131,27 @@ def test_receive_into(bus: toroni.Bus) -> None:
     for wrong in unfit:
         with pytest.raises(BufferError):
             subscriber.receive_into(wrong)
+
+
+def test_receive_into_spares_objects(bus: toroni.Bus) -> None:
+    """Bytes of a message in the place of an object would be taken for one."""
+    publisher, subscriber = bus.publisher("t"), bus.subscribe("t")
+    publisher.publish(bytes(range(16)))
+    objects: list[Any] = [
+        numpy.array([None, None]),
+        numpy.zeros(2, dtype=[("a", "f8"), ("b", "O")]),
+        numpy.zeros(2, dtype=[("a", "M8[s]"), ("b", "O")]),
+        (ctypes.py_object * 2)(),
+    ]
+    for target in objects:
+        with pytest.raises(BufferError, match="objects"):
+            subscriber.receive_into(target)
+    # Not those that are only called so, and not those that the buffer protocol has no letter for.
+    named = numpy.zeros(2, dtype=[("O", "f4"), ("Or", "f4")])
+    assert len(subscriber.receive_into(named)) == 16 and named.tobytes() == bytes(range(16))
+    publisher.publish(bytes(range(16)))
+    times = numpy.zeros(2, dtype="M8[s]")
+    assert len(subscriber.receive_into(times)) == 16 and times.tobytes() == bytes(range(16))
 
 
 def test_a_buffer_that_is_too_small_loses_no_message(bus: toroni.Bus) -> None:
