@@ -78,6 +78,10 @@ def test_too_long(bus: toroni.Bus) -> None:
         with pytest.raises(toroni.TooLong) as error:
             call()
         assert (error.value.length, error.value.limit) == (most + 1, most)
+    # More than any machine has: refused without being tried.
+    with pytest.raises(toroni.TooLong) as error:
+        publisher.compose(1 << 45)
+    assert (error.value.length, error.value.limit) == (1 << 45, most)
     with pytest.raises(toroni.TooLong):
         publisher.publish_batch([bytes(most), b""])
     publisher.publish(bytes(most))

@@ -7,6 +7,8 @@ from collections import deque
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from toroni._errors import TooLong
+
 if TYPE_CHECKING:
     from toroni._toroni import Publisher
 
@@ -59,9 +61,11 @@ class Composition:
     """
 
     def __init__(self, publisher: Publisher, length: int, timeout: float | None = None) -> None:
-        if length > publisher.largest_message:
-            # As publish would, but before the work.
-            publisher.publish(bytes(length))
+        limit = publisher.largest_message
+        if length > limit:
+            # As publish would, but before the work, and without the memory.
+            message = f"{length} bytes are too long, the bus carries at most {limit}: split the message, or create the bus with a larger capacity"
+            raise TooLong(message, length, limit)
         self._publisher = publisher
         self._length = length
         self._timeout = timeout
