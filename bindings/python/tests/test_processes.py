@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
 import os
 import signal
@@ -17,6 +18,7 @@ import pytest
 from conftest import SECONDS
 
 import toroni
+from toroni import _asyncio
 
 
 def start(program: str, *arguments: str) -> subprocess.Popen[str]:
@@ -281,6 +283,43 @@ def test_handles_do_not_work_in_the_child_of_a_fork(bus: toroni.Bus) -> None:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert [subscriber.receive().text, subscriber.receive().text] == ["before", "from the child"]
+
+
+def test_a_child_of_a_fork_waits_for_no_lock_of_coroutines(bus: toroni.Bus) -> None:
+    """A thread of the parent has it, which does not come back in the child."""
+
+    async def receive() -> None:
+        bus.publisher("t").publish(b"x")
+        for subscriber in (kept, dropped):
+            await subscriber.receive_async()
+
+    kept, dropped = bus.subscribe("t"), bus.subscribe("t")
+    asyncio.run(receive())
+    has_locks, ended = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with _asyncio._states[kept].lock, _asyncio._states[dropped].lock:
+            has_locks.set()
+            ended.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    has_locks.wait()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(int(SECONDS))
+        code = 1
+        try:
+            kept.close()
+            del dropped
+            code = 0
+        finally:
+            os._exit(code)
+    try:
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    finally:
+        ended.set()
+        thread.join()
 
 
 def test_a_child_of_a_fork_waits_for_no_thread_of_its_parent(bus: toroni.Bus) -> None:

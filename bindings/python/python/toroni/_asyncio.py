@@ -127,6 +127,15 @@ def closing(subscriber: Subscriber) -> None:
         state.close()
 
 
+def _renew_locks() -> None:
+    """In the child of a fork, the thread that had one is not there, and does not let it go."""
+    for state in list(_states.values()):
+        state.lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_locks)
+
+
 def _first(subscriber: Subscriber) -> _State:
     return _states.setdefault(subscriber, _State(subscriber))
 
