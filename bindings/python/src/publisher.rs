@@ -123,22 +123,19 @@ impl Publisher {
         payloads: &Bound<'_, PyAny>,
         timeout: Option<f64>,
     ) -> PyResult<()> {
-        self.with_many(py, payloads, timeout, |handle, payloads, timeout| {
-            let mut published = 0;
-            let answer =
-                handle.wait_counting(py, timeout, &mut published, |publisher, slice, published| {
-                    publisher.burst_timeout(&payloads[*published..], slice).map_err(|error| {
-                        *published += error.published;
-                        error.source
-                    })
-                });
-            answer.map_err(|error| {
-                // Also of a KeyboardInterrupt: what is published stays so.
-                match error.value(py).setattr("published", published) {
-                    Ok(()) => error,
-                    Err(other) => other,
-                }
+        let mut published = 0;
+        let answer = self.with_many(py, payloads, timeout, |handle, payloads, timeout| {
+            handle.wait_counting(py, timeout, &mut published, |publisher, slice, published| {
+                publisher.burst_timeout(&payloads[*published..], slice).map_err(|error| {
+                    *published += error.published;
+                    error.source
+                })
             })
+        });
+        answer.inspect_err(|error| {
+            // Also of a KeyboardInterrupt: what is published stays so. An exception of the caller's own that
+            // allows no attributes is passed on as it is.
+            let _ = error.value(py).setattr("published", published);
         })
     }
 

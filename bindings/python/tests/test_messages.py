@@ -6,7 +6,7 @@ import array
 import collections
 import ctypes
 import mmap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy
@@ -108,6 +108,37 @@ def test_batches_and_bursts(bus: toroni.Bus) -> None:
             publish(numpy.zeros((4, 4))[:, :2])
         # Nothing of those.
         assert subscriber.try_receive() is None
+
+
+def test_whatever_ends_a_burst_says_how_many_are_published(small: toroni.Bus) -> None:
+    publisher, subscriber = small.publisher("t"), small.subscribe("t")
+
+    def interrupted() -> Iterator[bytes]:
+        yield b"x"
+        raise KeyboardInterrupt
+
+    long = bytes(publisher.largest_message + 1)
+    endings: list[tuple[type[BaseException], Callable[[], object]]] = [
+        (TypeError, lambda: publisher.burst([b"x", 1])),  # type: ignore[list-item]
+        (TypeError, lambda: publisher.burst(1)),  # type: ignore[arg-type]
+        (BufferError, lambda: publisher.burst([b"x", numpy.zeros((4, 4))[:, 1]])),
+        (BufferError, lambda: publisher.burst(b"abc")),
+        (KeyboardInterrupt, lambda: publisher.burst(interrupted())),
+        (toroni.Invalid, lambda: publisher.burst([b"x"], timeout=-1)),
+        (toroni.TooLong, lambda: publisher.burst([b"a", b"b", long])),
+    ]
+    for kind, call in endings:
+        with pytest.raises(kind) as ended:
+            call()
+        assert ended.value.published == 0  # type: ignore[attr-defined]
+        assert subscriber.try_receive() is None
+    with pytest.raises(toroni.WouldWaitForItself) as full:
+        publisher.burst([bytes(1000)] * 100)
+    assert full.value.published == len(subscriber.receive_many()) > 50
+    publisher.close()
+    with pytest.raises(toroni.Closed) as closed:
+        publisher.burst([b"x"])
+    assert closed.value.published == 0
 
 
 def test_receive_many_stops_at_its_limit(bus: toroni.Bus) -> None:
