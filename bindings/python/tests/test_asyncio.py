@@ -185,22 +185,34 @@ def test_closing_while_a_task_begins_to_wait(
     run(main())
 
 
-def test_what_the_loop_watches_is_the_subscribers(bus: toroni.Bus, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is duplicated in the subscriber's turn: no close comes between its number and the duplicate."""
+def test_what_the_loop_watches_is_its_own(bus: toroni.Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the subscriber's descriptor: whoever closes that leaves its number to something else."""
 
     async def main() -> None:
-        subscriber = bus.subscribe("t")
-        dup = os.dup
+        loop, subscriber = asyncio.get_running_loop(), bus.subscribe("t")
+        watched: list[int] = []
+        add_reader = loop.add_reader
 
-        def closed_before(descriptor: int) -> int:
-            subscriber.close()
-            return dup(descriptor)
+        def added(descriptor: int, *arguments: object) -> None:
+            watched.append(descriptor)
+            add_reader(descriptor, *arguments)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(os, "dup", closed_before)
+        monkeypatch.setattr(loop, "add_reader", added)
         task = asyncio.create_task(subscriber.receive_async())
         await asyncio.sleep(0)
-        bus.publisher("t").publish(b"x")
-        assert (await task).text == "x"
+        [descriptor], number = watched, subscriber.fileno()
+        assert descriptor != number
+        # Of the same, and so readable at the same time.
+        assert os.fstat(descriptor)[:3] == os.fstat(number)[:3]
+        subscriber.close()
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(number)
+        # It stays until the loop no longer has it on its list.
+        os.fstat(descriptor)
+        with pytest.raises(toroni.Closed):
+            await task
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)
 
     run(main())
 
