@@ -6,6 +6,10 @@ use pyo3::types::PyType;
 use std::io;
 use toroni::{OpenError, PatternError, PublishError, ReceiveError};
 
+/// Numbers of Linux's errors, the same on all its machines that Toroni is for.
+const EFBIG: i32 = 27;
+const ENOSPC: i32 = 28;
+
 /// An exception class of `toroni._errors`, looked up once.
 macro_rules! class {
     ($py:expr, $name:literal) => {{
@@ -88,11 +92,20 @@ pub(crate) fn on_open(py: Python<'_>, error: &OpenError) -> PyErr {
         | OpenError::InvalidSetting(_)
         | OpenError::Topic(_)
         | OpenError::Pattern(_)
+        | OpenError::UnknownGroup { .. }
         | OpenError::NotAPosition { .. }
         | OpenError::PositionAhead { .. } => class!(py, "Invalid"),
         OpenError::NotFound { .. } => class!(py, "NotFound"),
         OpenError::AlreadyExists { .. } => class!(py, "AlreadyExists"),
         OpenError::PermissionDenied { .. } => class!(py, "PermissionDenied"),
+        OpenError::NoSpace { .. } | OpenError::NoInodes { .. } => {
+            return made(class!(py, "NoSpace"), (ENOSPC, message));
+        }
+        OpenError::FileTooLong { .. } => {
+            return made(class!(py, "NoSpace"), (EFBIG, message));
+        }
+        OpenError::ForeignOwner { .. } => class!(py, "ForeignOwner"),
+        OpenError::SettingMismatch { .. } => class!(py, "SettingMismatch"),
         OpenError::Unlinked { .. } => class!(py, "Unlinked"),
         OpenError::Forked(_) => class!(py, "Forked"),
         OpenError::Corrupt(_) => class!(py, "Corrupt"),

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -92,6 +96,7 @@ def test_each_error_has_its_class(directory: Path) -> None:
         lambda: toroni.Bus("c", capacity=1000),
         lambda: toroni.Bus("c", lock="none"),  # type: ignore[arg-type]
         lambda: toroni.Bus("c", notify="multicast:nowhere"),
+        lambda: toroni.Bus("c", writers_group="no such group"),
         lambda: toroni.Bus("c", require=["colour"]),  # type: ignore[list-item]
         lambda: toroni.Bus("b").publisher("a//b"),
         lambda: toroni.Bus("b").subscribe("a/***"),
@@ -113,14 +118,37 @@ def test_each_error_has_its_class(directory: Path) -> None:
     for wrong in wrong_ones:
         with pytest.raises(TypeError):
             wrong()
-    with pytest.raises(toroni.Error, match="capacity"):
+    with pytest.raises(toroni.SettingMismatch, match="capacity"):
         toroni.Bus("b", capacity=1 << 20, require=["capacity"])
+    with pytest.raises(toroni.ForeignOwner):
+        toroni.Bus("b", require_owner=os.getuid() + 1)
     (directory / "file").touch()
     with pytest.raises(toroni.Error):
         toroni.Bus("b", directory=directory / "file")
     # Negative, or beyond what a machine has.
     with pytest.raises(OverflowError):
         toroni.Bus("c", capacity=-1)
+
+
+# Python ignores SIGXFSZ, so the kernel answers EFBIG.
+LIMITED = """
+import errno, resource, toroni
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+try:
+    toroni.Bus("c", capacity=1 << 24)
+except toroni.NoSpace as error:
+    assert isinstance(error, toroni.System)
+    print(errno.errorcode[error.errno], error)
+"""
+
+
+def test_no_space_is_told(directory: Path) -> None:
+    """A limit of the process, and more than any file system has."""
+    said = subprocess.run([sys.executable, "-c", LIMITED], capture_output=True, text=True, check=True).stdout
+    assert said.startswith("EFBIG") and "1048576" in said
+    with pytest.raises(toroni.NoSpace) as error:
+        toroni.Bus("c", capacity=1 << 40)
+    assert error.value.errno == errno.ENOSPC
 
 
 @pytest.mark.parametrize("timeout", [-1.0, float("nan"), float("-inf")])

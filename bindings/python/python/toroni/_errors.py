@@ -37,6 +37,14 @@ class PermissionDenied(Error, PermissionError):
     """The kernel refused access to a file of the bus."""
 
 
+class ForeignOwner(Error):
+    """The bus is not in the hands of the user that require_owner names."""
+
+
+class SettingMismatch(Error):
+    """The bus exists with another value of a setting that require names."""
+
+
 class Timeout(Error, TimeoutError):
     """A message could not be published in time. Nothing of it is visible to anybody."""
 
@@ -74,3 +82,7 @@ class Closed(Error, ValueError):
 
 class System(Error, OSError):
     """The operating system refused; errno says why."""
+
+
+class NoSpace(System):
+    """The file system has no room for the bus, or the process may not write files that long."""
