@@ -7,8 +7,14 @@ use pyo3::types::PyDict;
 use std::path::PathBuf;
 use toroni::admin::{self, BusEntry, CleanAction, CleanReport};
 
-/// The buses of a directory, by name: a list of toroni.BusEntry. It opens none of them. directory is by default
-/// $TORONI_DIR, or else /dev/shm/toroni; one that is not there has none.
+/// The directory of buses where none is given: $TORONI_DIR, or else /dev/shm/toroni.
+#[pyfunction]
+pub(crate) fn default_directory() -> PathBuf {
+    admin::default_directory()
+}
+
+/// The buses of a directory, by name: a list of toroni.BusEntry. It opens none of them. directory is by
+/// default default_directory(); one that is not there has none.
 ///
 /// Raises PermissionDenied, System, or another toroni.Error.
 #[pyfunction]

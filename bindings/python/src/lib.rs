@@ -25,7 +25,7 @@ use pyo3::prelude::*;
 #[pymodule(gil_used = false)]
 mod _toroni {
     #[pymodule_export]
-    use crate::admin::{buses, clean};
+    use crate::admin::{buses, clean, default_directory};
     #[pymodule_export]
     use crate::bus::Bus;
     #[pymodule_export]

@@ -151,6 +151,12 @@ def test_no_space_is_told(directory: Path) -> None:
     assert error.value.errno == errno.ENOSPC
 
 
+def test_the_default_directory(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert toroni.default_directory() == directory
+    monkeypatch.delenv("TORONI_DIR")
+    assert toroni.default_directory() == Path("/dev/shm/toroni")
+
+
 @pytest.mark.parametrize("timeout", [-1.0, float("nan"), float("-inf")])
 def test_a_bad_time_out_is_refused_also_where_nobody_waits(bus: toroni.Bus, timeout: float) -> None:
     publisher, subscriber = bus.publisher("t"), bus.subscribe("t")

@@ -43,7 +43,18 @@ from toroni._stats import (
     SubscriberStats,
     TopicStats,
 )
-from toroni._toroni import Bus, Message, Policy, Publisher, Received, Subscriber, buses, clean, matches
+from toroni._toroni import (
+    Bus,
+    Message,
+    Policy,
+    Publisher,
+    Received,
+    Subscriber,
+    buses,
+    clean,
+    default_directory,
+    matches,
+)
 
 __all__ = [
     "AlreadyExists",
@@ -83,5 +94,6 @@ __all__ = [
     "WouldWaitForItself",
     "buses",
     "clean",
+    "default_directory",
     "matches",
 ]

@@ -12,7 +12,18 @@ from toroni._composition import Composition
 from toroni._router import Router
 from toroni._stats import BusStats, Reopened, SubscriberStats, TopicStats
 
-__all__ = ["Bus", "Message", "Policy", "Publisher", "Received", "Subscriber", "buses", "clean", "matches"]
+__all__ = [
+    "Bus",
+    "Message",
+    "Policy",
+    "Publisher",
+    "Received",
+    "Subscriber",
+    "buses",
+    "clean",
+    "default_directory",
+    "matches",
+]
 
 class _Array(Protocol):
     # Arrays of numpy, which do not tell of the buffer protocol before Python 3.12.
@@ -174,6 +185,7 @@ class Message(Received):
     def __bytes__(self) -> bytes: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
+def default_directory() -> Path: ...
 def buses(directory: str | os.PathLike[str] | None = None) -> list[BusEntry]: ...
 def clean(
     name: str | None = None,
