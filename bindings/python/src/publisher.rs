@@ -35,6 +35,13 @@ struct Handle {
     limit: Option<Duration>,
 }
 
+/// What one call publishes with: a handle, or something made from it.
+#[derive(Clone, Copy)]
+struct Caller<'a> {
+    publisher: &'a toroni::Publisher,
+    limit: Option<Duration>,
+}
+
 #[pymethods]
 impl Publisher {
     /// The topic.
@@ -64,18 +71,22 @@ impl Publisher {
         payload: &Bound<'_, PyAny>,
         timeout: Option<f64>,
     ) -> PyResult<()> {
+        self.handle(py)?.caller().publish(py, payload, timeout)
+    }
+
+    /// As publish, to the topic and everything below it: to subscribers of plant/boiler, too, where the topic
+    /// is plant. Bus.publisher(topic, to_descendants=True) does so with each call.
+    #[pyo3(signature = (payload, timeout=None))]
+    fn publish_to_descendants(
+        &self,
+        py: Python<'_>,
+        payload: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
         let handle = self.handle(py)?;
-        let payload = Payload::of(payload)?;
-        let timeout = settings::timeout(py, timeout)?;
-        let bytes = payload.as_ref();
-        if bytes.len() <= SMALL {
-            match handle.publisher.try_publish(bytes) {
-                Ok(()) => return Ok(()),
-                Err(PublishError::Full | PublishError::Busy) => {}
-                Err(error) => return Err(errors::on_publish(py, &error)),
-            }
-        }
-        handle.wait(py, timeout, |publisher, slice| publisher.publish_timeout(bytes, slice))
+        // Not the last one of its bus: no wait is in its drop.
+        let publisher = toroni::Publisher::clone(&handle.publisher).to_descendants(true);
+        Caller { publisher: &publisher, limit: handle.limit }.publish(py, payload, timeout)
     }
 
     /// Publishes a message if that needs no wait: False if the ring is full, because a subscriber is slow, or
@@ -106,8 +117,8 @@ impl Publisher {
         payloads: &Bound<'_, PyAny>,
         timeout: Option<f64>,
     ) -> PyResult<()> {
-        self.with_many(py, payloads, timeout, |handle, payloads, timeout| {
-            handle.wait(py, timeout, |publisher, slice| {
+        self.with_many(py, payloads, timeout, |caller, payloads, timeout| {
+            caller.wait(py, timeout, |publisher, slice| {
                 publisher.publish_batch_timeout(payloads, slice)
             })
         })
@@ -124,8 +135,8 @@ impl Publisher {
         timeout: Option<f64>,
     ) -> PyResult<()> {
         let mut published = 0;
-        let answer = self.with_many(py, payloads, timeout, |handle, payloads, timeout| {
-            handle.wait_counting(py, timeout, &mut published, |publisher, slice, published| {
+        let answer = self.with_many(py, payloads, timeout, |caller, payloads, timeout| {
+            caller.wait_counting(py, timeout, &mut published, |publisher, slice, published| {
                 publisher.burst_timeout(&payloads[*published..], slice).map_err(|error| {
                     *published += error.published;
                     error.source
@@ -221,16 +232,42 @@ impl Publisher {
         py: Python<'_>,
         payloads: &Bound<'_, PyAny>,
         timeout: Option<f64>,
-        call: impl FnOnce(&Handle, &[&[u8]], Option<Duration>) -> PyResult<()>,
+        call: impl FnOnce(Caller<'_>, &[&[u8]], Option<Duration>) -> PyResult<()>,
     ) -> PyResult<()> {
         let handle = self.handle(py)?;
         let payloads = Payloads::of(payloads)?;
         let timeout = settings::timeout(py, timeout)?;
-        payloads.with(|payloads| call(&handle, payloads, timeout))
+        payloads.with(|payloads| call(handle.caller(), payloads, timeout))
     }
 }
 
 impl Handle {
+    fn caller(&self) -> Caller<'_> {
+        Caller { publisher: &self.publisher, limit: self.limit }
+    }
+}
+
+impl Caller<'_> {
+    #[inline]
+    fn publish(
+        &self,
+        py: Python<'_>,
+        payload: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
+        let payload = Payload::of(payload)?;
+        let timeout = settings::timeout(py, timeout)?;
+        let bytes = payload.as_ref();
+        if bytes.len() <= SMALL {
+            match self.publisher.try_publish(bytes) {
+                Ok(()) => return Ok(()),
+                Err(PublishError::Full | PublishError::Busy) => {}
+                Err(error) => return Err(errors::on_publish(py, &error)),
+            }
+        }
+        self.wait(py, timeout, |publisher, slice| publisher.publish_timeout(bytes, slice))
+    }
+
     fn wait(
         &self,
         py: Python<'_>,
@@ -254,7 +291,7 @@ impl Handle {
         let mut impatient = None;
         loop {
             let slice = waits::slice_until(deadline).unwrap_or_default();
-            let publisher = impatient.as_ref().unwrap_or(&*self.publisher);
+            let publisher = impatient.as_ref().unwrap_or(self.publisher);
             let before = *count;
             let answer = py.detach(|| call(publisher, slice, count));
             match answer {
@@ -273,8 +310,7 @@ impl Handle {
                 impatient = None;
             }
             if impatient.is_none() && limit.is_some_and(|limit| limit <= Instant::now()) {
-                let hasty = toroni::Publisher::clone(&self.publisher);
-                let hasty = hasty.with_policy(toroni::Policy::Overwrite);
+                let hasty = self.publisher.clone().with_policy(toroni::Policy::Overwrite);
                 impatient = Some(hasty.map_err(|error| errors::other(py, error))?);
             }
         }
