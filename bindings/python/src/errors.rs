@@ -40,6 +40,11 @@ pub(crate) fn is_closed(py: Python<'_>, error: &PyErr) -> bool {
     class!(py, "Closed").is_ok_and(|class| error.is_instance(py, class))
 }
 
+/// Whether it is `toroni.Interrupted`.
+pub(crate) fn is_interrupted(py: Python<'_>, error: &PyErr) -> bool {
+    class!(py, "Interrupted").is_ok_and(|class| error.is_instance(py, class))
+}
+
 /// `toroni.Invalid`.
 #[cold]
 pub(crate) fn invalid(py: Python<'_>, message: String) -> PyErr {
@@ -148,6 +153,7 @@ pub(crate) fn on_receive(py: Python<'_>, error: &ReceiveError) -> PyErr {
             return lapped(py, message, *lost_messages, *lost_bytes);
         }
         ReceiveError::Os { source, .. } => return system(py, source, message),
+        ReceiveError::Interrupted => class!(py, "Interrupted"),
         ReceiveError::Unlinked => class!(py, "Unlinked"),
         ReceiveError::Forked(_) => class!(py, "Forked"),
         ReceiveError::Corrupt(_) => class!(py, "Corrupt"),

@@ -204,6 +204,21 @@ impl Subscriber {
         self.turns.is_closed()
     }
 
+    /// Ends the call that waits for a message, in whatever thread, with Interrupted; if none waits, the next one
+    /// that finds no message. Nothing is lost, and the next call goes on. Several before that are one. For
+    /// threads and handlers of signals; a task that awaits a message is cancelled instead.
+    fn interrupt(&self, py: Python<'_>) -> PyResult<()> {
+        if self.turns.is_closed() {
+            return Err(errors::closed(py, "subscriber"));
+        }
+        // It would be the parent's subscriber that is interrupted.
+        if self.turns.is_forked() {
+            return Err(errors::forked(py));
+        }
+        self.interrupter.interrupt();
+        Ok(())
+    }
+
     /// Unsubscribes. A call of another thread that waits raises Closed, and a loop over messages ends.
     fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
@@ -296,8 +311,12 @@ impl Subscriber {
             let Some(mut turn) = self.turns.take(py, deadline)? else { return Ok(None) };
             let answer = look(&mut turn, slice);
             drop(turn);
-            if let Some(found) = answer? {
-                return Ok(Some(found));
+            match answer {
+                Ok(Some(found)) => return Ok(Some(found)),
+                // Whoever closes it has interrupted the wait for that.
+                Ok(None) => {}
+                Err(error) if self.turns.is_closed() && errors::is_interrupted(py, &error) => {}
+                Err(error) => return Err(error),
             }
             if self.turns.is_closed() {
                 return Err(errors::closed(py, "subscriber"));
@@ -495,11 +514,10 @@ fn in_ring(
     Ok(run.and_then(|mut run| run.next()))
 }
 
-/// What a look that found no message answers. An interruption only ends the wait: whoever closes the
-/// subscriber has made it.
+/// What a look that found no message answers.
 fn nothing<T, R>(py: Python<'_>, answer: Result<Option<T>, ReceiveError>) -> PyResult<Option<R>> {
     match answer {
-        Ok(_) | Err(ReceiveError::Interrupted) => Ok(None),
+        Ok(_) => Ok(None),
         Err(error) => Err(errors::on_receive(py, &error)),
     }
 }

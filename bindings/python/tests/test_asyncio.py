@@ -304,6 +304,20 @@ def test_a_router_calls_each_handler_that_matches(bus: toroni.Bus) -> None:
         thread.join()
 
 
+def test_a_router_is_interrupted_and_goes_on(bus: toroni.Bus) -> None:
+    seen: list[str] = []
+    with bus.router() as router:
+        router.on("t")(lambda message: seen.append(message.text))
+        thread = threading.Timer(0.05, router.interrupt)
+        thread.start()
+        with pytest.raises(toroni.Interrupted):
+            router.run()
+        thread.join()
+        bus.publisher("t").publish(b"x")
+        assert router.run_once(timeout=SECONDS)
+        assert seen == ["x"]
+
+
 def test_a_router_tells_of_losses_and_runs_in_a_loop(hasty: toroni.Bus) -> None:
     publisher = hasty.publisher("t")
     lost: list[int] = []

@@ -250,6 +250,43 @@ def test_closing_ends_the_waits_of_other_threads(directory: object, notify: str)
         assert bus.stats().subscribers == []
 
 
+@pytest.mark.parametrize("way", ["receive", "receive_many", "receive_into", "iterate"])
+def test_an_interruption_ends_one_wait(bus: toroni.Bus, way: str) -> None:
+    publisher, subscriber, target = bus.publisher("t"), bus.subscribe("t"), bytearray(1)
+    calls: dict[str, Callable[[], object]] = {
+        "receive": subscriber.receive,
+        "receive_many": subscriber.receive_many,
+        "receive_into": lambda: subscriber.receive_into(target),
+        "iterate": lambda: next(subscriber),
+    }
+
+    def wait() -> None:
+        with pytest.raises(toroni.Interrupted):
+            calls[way]()
+
+    # Also one that comes before the wait: it is kept, and takes no message. Several are one.
+    for delay in (0, 0.05):
+
+        def interrupt(delay: float = delay) -> None:
+            time.sleep(delay)
+            subscriber.interrupt()
+
+        in_threads(wait, interrupt)
+    subscriber.interrupt()
+    subscriber.interrupt()
+    publisher.publish(b"x")
+    calls[way]()
+    assert subscriber.try_receive() is None
+    assert subscriber.receive(timeout=0) is None
+    wait()
+    assert subscriber.receive(timeout=0.01) is None
+    assert subscriber.stats() == toroni.SubscriberStats(1, 0, 0)
+    subscriber.interrupt()
+    subscriber.close()
+    with pytest.raises(toroni.Closed):
+        subscriber.interrupt()
+
+
 def test_whoever_is_next_waits_no_longer_than_its_time_out(bus: toroni.Bus) -> None:
     """One thread waits for a message; the turns of others come in between."""
     subscriber = bus.subscribe("t")

@@ -64,6 +64,10 @@ class Lapped(Error):
         """Bytes of the stream that were missed."""
 
 
+class Interrupted(Error):
+    """Subscriber.interrupt has ended the wait. Nothing is lost."""
+
+
 class Unlinked(Error):
     """The bus was removed: open it again."""
 

@@ -92,6 +92,10 @@ class Router:
         """A descriptor for event loops: call poll, then wait for it to be readable, and so on."""
         return self.subscriber.fileno()
 
+    def interrupt(self) -> None:
+        """As Subscriber.interrupt: ends run, too, when it next finds no message. The next call goes on."""
+        self.subscriber.interrupt()
+
     def close(self) -> None:
         """Unsubscribes; run ends."""
         self.subscriber.close()
