@@ -31,10 +31,10 @@ const MOST_NAMES: usize = 4096;
 /// Receives the messages of a bus that match its patterns, in the one order of the bus; made by Bus.subscribe.
 ///
 /// for message in subscriber: and async for message in subscriber: receive one after the other; the loop ends
-/// when the subscriber is closed. A message that was lost raises Lapped, with the number; the next call goes
-/// on behind it. All threads may share a subscriber: each message goes to one of them. Other threads of Python
-/// run while it waits; Ctrl-C ends a wait within a quarter of a second. In the child of a fork it answers
-/// Forked.
+/// when the subscriber is closed, and raises Unlinked when the bus was removed. A message that was lost
+/// raises Lapped, with the number; the next call goes on behind it. All threads may share a subscriber: each
+/// message goes to one of them. Other threads of Python run while it waits; Ctrl-C ends a wait within a
+/// quarter of a second. In the child of a fork it answers Forked.
 #[pyclass(frozen, weakref, module = "toroni")]
 pub(crate) struct Subscriber {
     turns: Turns<Receiver>,

@@ -230,6 +230,9 @@ def test_a_bus_that_was_removed(bus: toroni.Bus) -> None:
     bus.path.rmdir()
     with pytest.raises(toroni.Unlinked):
         subscriber.receive(timeout=60)
+    # A loop does not end as if the subscriber had been closed.
+    with pytest.raises(toroni.Unlinked):
+        list(subscriber)
 
 
 def test_policies_are_values() -> None:
