@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import pytest
 from conftest import SECONDS
 
 import toroni
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
+DAEMON = os.environ.get("TORONI_TELEMETRY")
+"""The program, built."""
 
 
 def start(name: str, *arguments: str) -> subprocess.Popen[str]:
@@ -43,6 +47,35 @@ def test_three_lines_each(directory: Path) -> None:
         assert "KeyboardInterrupt" in subscriber.communicate(timeout=SECONDS)[1]
     finally:
         subscriber.kill()
+
+
+@pytest.mark.skipif(DAEMON is None, reason="cargo xtask bindings python builds the daemon")
+def test_the_dashboard_shows_this_host(directory: Path, tmp_path: Path) -> None:
+    """As the daemon `telemetry` of the library itself publishes it."""
+    assert DAEMON is not None
+    daemon = subprocess.Popen([DAEMON, "--interval", "0.05", os.fspath(tmp_path)], stderr=subprocess.PIPE)
+    try:
+        with toroni.Bus() as bus, bus.subscribe("host/cpu/0", "host/network/lo/tx") as subscriber:
+            # Its folder is watched by now.
+            assert subscriber.receive(SECONDS) is not None and subscriber.receive(SECONDS) is not None
+            (tmp_path / "a file").touch()
+            with bus.subscribe("host/files/created", start="oldest") as created:
+                assert created.receive(SECONDS) is not None
+        dashboard = start("dashboard.py", "--turns", "2")
+        out, err = dashboard.communicate(timeout=SECONDS)
+        assert (dashboard.returncode, err) == (0, "")
+        picture = out.split("bus default: ")[2]
+        total = int(re.findall(r"MemTotal: +(\d+) kB", Path("/proc/meminfo").read_text())[0]) * 1024
+        assert re.search(r"^    0 .* \d+\.\d %$", picture, re.MULTILINE)
+        assert f" of {total / (1 << 30):.1f} GiB" in picture or total < 1 << 30
+        assert re.search(r"^  lo rx +\d+(\.\d)? \w+/s$", picture, re.MULTILINE)
+        assert "created a file" in picture
+        daemon.send_signal(signal.SIGTERM)
+        assert daemon.communicate(timeout=SECONDS)[1] == b""
+        assert daemon.returncode == 0
+    finally:
+        daemon.kill()
+        daemon.communicate()
 
 
 def test_the_dashboard_shows_what_the_daemon_publishes(directory: Path) -> None:

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::command::{Failure, Steps, run as run_command};
+use crate::command::{Failure, Steps, cargo, run as run_command};
 use crate::metadata::{self, root};
 
 /// Whoever needs the programs of Python finds them here, made by [`steps`].
@@ -41,7 +41,11 @@ pub(crate) fn steps(steps: &mut Steps) -> Result<(), Failure> {
             "--ignore-unused-allowlist",
         ]))
     });
-    steps.step("python: tests", || run(in_folder(&python).args(["-m", "pytest"])));
+    steps.step("python: tests", || {
+        run(cargo(["build", "--locked", "-p", "toroni", "--example", "telemetry"]))?;
+        let daemon = metadata::members()?.target_directory.join("debug/examples/telemetry");
+        run(in_folder(&python).args(["-m", "pytest"]).env("TORONI_TELEMETRY", daemon))
+    });
     Ok(())
 }
 
