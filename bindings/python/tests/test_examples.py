@@ -16,6 +16,7 @@ from conftest import SECONDS
 import toroni
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
+ROOT = EXAMPLES.parent.parent.parent
 DAEMON = os.environ.get("TORONI_TELEMETRY")
 """The program, built."""
 
@@ -47,6 +48,27 @@ def test_three_lines_each(directory: Path) -> None:
         assert "KeyboardInterrupt" in subscriber.communicate(timeout=SECONDS)[1]
     finally:
         subscriber.kill()
+
+
+@pytest.mark.parametrize("readme", ["README.md", "bindings/python/README.md"])
+def test_the_lines_of_the_readme(directory: Path, readme: str) -> None:
+    """The first block of Python publishes, the second subscribes, and may count on the first one's import."""
+    blocks = re.findall("```python\n(.*?)```", (ROOT / readme).read_text(), re.DOTALL)
+    publishing, subscribing = blocks[:2]
+    assert ".publish(" in publishing and ".subscribe(" in subscribing
+    if "import toroni" not in subscribing:
+        subscribing = f"import toroni\n{subscribing}"
+    command = [sys.executable, "-u", "-c", subscribing]
+    subscriber = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        with toroni.Bus("demo") as bus:
+            await_subscriber(bus)
+        subprocess.run([sys.executable, "-c", publishing], check=True, timeout=SECONDS)
+        assert subscriber.stdout is not None
+        assert subscriber.stdout.readline() == "plant/boiler/temperature 351.2\n"
+    finally:
+        subscriber.kill()
+        subscriber.communicate()
 
 
 @pytest.mark.skipif(DAEMON is None, reason="cargo xtask bindings python builds the daemon")
