@@ -10,6 +10,7 @@ use std::process::Command;
 use clap::Args;
 
 use crate::command::{Failure, Steps, cargo, run as run_command};
+use licences::Shipped;
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -52,7 +53,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         options.languages.is_empty() || options.languages.iter().any(|one| one == language.name)
     };
     if options.licences {
-        return c::LICENCES.write();
+        return [c::LICENCES, python::LICENCES].iter().try_for_each(Shipped::write);
     }
     if options.measure {
         return measure(LANGUAGES.iter().filter(is_chosen));

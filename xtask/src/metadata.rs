@@ -39,8 +39,15 @@ pub(crate) fn members() -> Result<Metadata, Failure> {
 
 /// The members and every package that is built for Linux on this kind of machine.
 pub(crate) fn everything() -> Result<Metadata, Failure> {
+    everything_of(root())
+}
+
+/// The same of the workspace in that folder.
+pub(crate) fn everything_of(folder: &Path) -> Result<Metadata, Failure> {
     let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    read(&["metadata", "--format-version=1", "--locked", "--filter-platform", &platform])
+    let manifest = folder.join("Cargo.toml").display().to_string();
+    let workspace = ["metadata", "--format-version=1", "--locked", "--manifest-path", &manifest];
+    read(&[&workspace[..], &["--filter-platform", &platform]].concat())
 }
 
 /// The folder of the workspace.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import re
 import signal
@@ -69,6 +70,16 @@ def test_the_lines_of_the_readme(directory: Path, readme: str) -> None:
     finally:
         subscriber.kill()
         subscriber.communicate()
+
+
+def test_what_is_installed_has_its_licences() -> None:
+    """Toroni's own, as they are, and those of what is linked in."""
+    files = importlib.metadata.files("toroni") or []
+    texts = {file.name: file.read_text() for file in files if "licenses" in file.parts}
+    for own in ("LICENSE-APACHE", "LICENSE-MIT"):
+        assert texts[own] == (ROOT / own).read_text()
+    for linked in ("\nlibc 0.", "\npyo3 0.", "\nrustix 1.", "standard library of Rust"):
+        assert linked in texts["third-party.txt"]
 
 
 @pytest.mark.skipif(DAEMON is None, reason="cargo xtask bindings python builds the daemon")

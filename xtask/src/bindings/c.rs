@@ -10,7 +10,7 @@ use crate::metadata::{self, root};
 
 /// What is installed beside the library.
 pub(super) const LICENCES: Shipped =
-    Shipped { package: "toroni-c", file: "bindings/c/third-party.txt" };
+    Shipped { package: "toroni-c", workspace: "", file: "bindings/c/third-party.txt" };
 
 pub(super) fn steps(steps: &mut Steps) -> Result<(), Failure> {
     let plain = Build {

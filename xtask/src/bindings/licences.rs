@@ -8,9 +8,11 @@ use std::path::Path;
 use crate::command::{Failure, cargo};
 use crate::metadata::{self, Package, root};
 
-/// A package whose library is handed to users, and the file with the texts, from the root.
+/// A package whose library is handed to users, the folder of its workspace, and the file with the texts, both from
+/// the root.
 pub(super) struct Shipped {
     pub(super) package: &'static str,
+    pub(super) workspace: &'static str,
     pub(super) file: &'static str,
 }
 
@@ -39,8 +41,9 @@ impl Shipped {
              parts by others; https://github.com/rust-lang/rust/blob/master/COPYRIGHT says whose.\n",
             self.package
         );
-        let linked = linked(self.package)?;
-        let metadata = metadata::everything()?;
+        let workspace = root().join(self.workspace);
+        let linked = linked(self.package, &workspace)?;
+        let metadata = metadata::everything_of(&workspace)?;
         let is_linked =
             |package: &&Package| linked.contains(&format!("{} v{}", package.name, package.version));
         let mut count = 0;
@@ -64,12 +67,13 @@ impl Shipped {
 }
 
 /// The packages of others that the library of a package is made of, as `name vVersion`.
-fn linked(package: &str) -> Result<BTreeSet<String>, Failure> {
+fn linked(package: &str, workspace: &Path) -> Result<BTreeSet<String>, Failure> {
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let mut tree =
         cargo(["tree", "--locked", "--prefix", "none", "--no-dedupe", "--format", "{p}"]);
     // What runs only while it is compiled is not in it.
     tree.args(["--edges", "normal,no-proc-macro", "--target", &target, "--package", package]);
+    tree.arg("--manifest-path").arg(workspace.join("Cargo.toml"));
     let output =
         tree.output().map_err(|error| Failure(format!("cannot start cargo tree: {error}")))?;
     if !output.status.success() {
@@ -129,7 +133,7 @@ mod tests {
 
     #[test]
     fn what_is_linked_into_the_c_library_is_known() {
-        let linked = linked("toroni-c").unwrap();
+        let linked = linked("toroni-c", root()).unwrap();
         assert!(linked.iter().any(|name| name.starts_with("rustix v")), "{linked:?}");
         // Ours, and what only the compiler runs.
         assert!(!linked.iter().any(|name| name.starts_with("toroni")), "{linked:?}");

@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::licences::Shipped;
 use crate::command::{Failure, Steps, cargo, run as run_command};
 use crate::metadata::{self, root};
 
@@ -15,6 +16,13 @@ pub(crate) struct Environment {
 
 const REQUIREMENTS: &str = "requirements.txt";
 
+/// What the wheel ships.
+pub(super) const LICENCES: Shipped = Shipped {
+    package: "toroni-python",
+    workspace: "bindings/python",
+    file: "bindings/python/licenses/third-party.txt",
+};
+
 /// Builds the wheel, installs it, and checks all there is to check.
 pub(crate) fn steps(steps: &mut Steps) -> Result<(), Failure> {
     let environment = Environment { folder: metadata::members()?.target_directory.join("python") };
@@ -24,6 +32,7 @@ pub(crate) fn steps(steps: &mut Steps) -> Result<(), Failure> {
         run(environment.cargo(&["fmt", "--check"]))?;
         run(environment.cargo(&["clippy", "--locked", "--", "-D", "warnings"]))
     });
+    steps.step("python: licences of what is linked in", || LICENCES.check());
     steps.step("python: wheel", || environment.install(&environment, "dev"));
     steps.step("python: format and lints", || {
         run(environment.tool("ruff").args(["format", "--check"]))?;
