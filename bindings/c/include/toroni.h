@@ -14,8 +14,9 @@
  *
  * Errors. A function that can fail returns a toroni_status, 0 (TORONI_OK) if it succeeded. Whoever fails has
  * set the text of toroni_error_message(), which says what happened and what to do; only TORONI_NO_MESSAGE leaves
- * that text as it was. It has changed nothing, with three exceptions: TORONI_LAPPED moves the subscriber behind
- * the loss; a burst has published what it says; a router has handled the messages in front of the error.
+ * that text as it was. Whoever fails has changed nothing else, but for this: TORONI_LAPPED moves the subscriber
+ * behind the loss, and TORONI_CORRUPT behind a message that makes no sense; TORONI_INTERRUPTED uses the request up;
+ * a burst has published what it says; a router has handled the messages in front of the error.
  * A result is written through the last argument, and only if the function succeeds; if it does not, a handle is
  * set to NULL, a descriptor to -1, and the count of a burst to what it published. NULL where something must be, a
  * string that is not UTF-8, or a value that this release does not know, is TORONI_INVALID_ARGUMENT. Functions that
@@ -415,8 +416,9 @@ int toroni_subscriber_add_pattern(toroni_subscriber *subscriber, const char *pat
 
 /* Receives the next message, and waits for it. A signal does not end the wait: toroni_subscriber_interrupt does,
  * also when a signal handler calls it.
- * Errors: TORONI_LAPPED, after which the next call goes on behind the loss; TORONI_INTERRUPTED, TORONI_UNLINKED,
- * TORONI_FORKED, TORONI_CORRUPT, TORONI_OS. */
+ * Errors: TORONI_LAPPED, after which the next call goes on behind the loss; TORONI_CORRUPT, after which it goes on
+ * behind a message that made no sense, if it was one; TORONI_INTERRUPTED, TORONI_UNLINKED, TORONI_FORKED,
+ * TORONI_OS. */
 int toroni_receive(toroni_subscriber *subscriber, toroni_message *message);
 
 /* As toroni_receive, and does not wait: TORONI_NO_MESSAGE where all has been read. */

@@ -25,7 +25,7 @@ pub struct toroni_policy {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct toroni_open_options {
-    /// `sizeof(toroni_open_options)` of the caller: [`Options`].
+    /// `sizeof(toroni_open_options)` of the caller: see `Options`.
     pub struct_size: usize,
     /// A `TORONI_OPEN_…`.
     pub existence: c_int,

@@ -22,7 +22,7 @@ pub struct toroni_publisher {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct toroni_publisher_options {
-    /// `sizeof(toroni_publisher_options)` of the caller: [`Options`].
+    /// `sizeof(toroni_publisher_options)` of the caller: see `Options`.
     pub struct_size: usize,
     /// A shorter policy than the bus's, or the default.
     pub policy: toroni_policy,

@@ -24,7 +24,7 @@ pub struct toroni_stats {
 /// `toroni_lock_owner` of the header.
 #[repr(C)]
 pub struct toroni_lock_owner {
-    /// Its slot, or [`NO_SLOT`].
+    /// Its slot, or `TORONI_NO_SLOT`.
     pub slot: u32,
     /// Its process or thread, or 0.
     pub pid: u32,

@@ -43,7 +43,7 @@ pub struct toroni_loss {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct toroni_subscriber_options {
-    /// `sizeof(toroni_subscriber_options)` of the caller: [`Options`].
+    /// `sizeof(toroni_subscriber_options)` of the caller: see `Options`.
     pub struct_size: usize,
     /// Patterns.
     pub patterns: *const *const c_char,

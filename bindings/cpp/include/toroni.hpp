@@ -17,8 +17,9 @@
 // Errors are exceptions: toroni::error, of which toroni::lapped and toroni::interrupted are kinds. A call that
 // takes std::nothrow as its last argument returns a toroni::result instead, which holds a value or the error;
 // such a call throws nothing but std::bad_alloc. There is one of each, but for what calls functions of yours, which
-// may throw (publish_in_place, the iterators, all of a router), and for bursts, which tell by the exception how
-// many were published; what makes a handle has open() for it. "Nothing there" and "not in time" are no errors: such calls
+// may throw (publish_in_place, the iterators, all of a router), for bursts, which tell by the exception how many were
+// published, for default_directory(), and for a toroni::stats that was moved from; what makes a handle has open()
+// for it. "Nothing there" and "not in time" are no errors: such calls
 // return an optional or a bool.
 #ifndef TORONI_HPP
 #define TORONI_HPP

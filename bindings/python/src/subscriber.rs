@@ -205,8 +205,8 @@ impl Subscriber {
     }
 
     /// Ends the call that waits for a message, in whatever thread, with Interrupted; if none waits, the next one
-    /// that finds no message. Nothing is lost, and the next call goes on. Several before that are one. For
-    /// threads and handlers of signals; a task that awaits a message is cancelled instead.
+    /// that would wait. Nothing is lost, and the next call goes on. Several before that are one. For
+    /// threads and handlers of signals; it does not end an await: cancel that task.
     fn interrupt(&self, py: Python<'_>) -> PyResult<()> {
         if self.turns.is_closed() {
             return Err(errors::closed(py, "subscriber"));

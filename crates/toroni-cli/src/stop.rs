@@ -25,7 +25,7 @@ pub(crate) enum Patience {
 const TICK: Duration = Duration::from_millis(20);
 /// How long a command may take to end after the signal: a second.
 const LONGEST_END_TICKS: u32 = 50;
-/// A second signal within this time is no impatient user: `timeout` signals its child and then the
+/// A second signal within this time, 200 ms, is no impatient user: `timeout` signals its child and then the
 /// group of processes that the child is in, and a terminal that is closed signals more than once.
 const ECHO_TICKS: u32 = 10;
 

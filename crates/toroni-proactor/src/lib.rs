@@ -57,7 +57,7 @@
 //! | 9 | `post_completion`, levels | `dispatcher/mod.rs`, `Notify`, without `NOTIFY_FOLLOWER`; for users [`Proactor::post`] |
 //! | 10 | `handle_events` | `dispatcher/handle_events.rs`; for users [`Proactor::handle_events`], [`Proactor::run`] |
 //! | 11 | TODO: timers in the follower's wait | `dispatcher/timers.rs`; for users [`Proactor::timer`] |
-//! | 12 | `start_aio`, `cancel_aio`, `handle_aio_events` | a file each in `processor/`, with the paper's numbers of steps; transfers of SELECT without the lock: `processor/trial.rs` |
+//! | 12 | `start_aio`, `cancel_aio`, `handle_aio_events` | a file each in `processor/`, with the paper's numbers of steps; transfers that are tried, without the lock: `processor/trial.rs` |
 //! | 13 | shared and dedicated AIO_Processor | [`ProcessorType`]; `processor/dedicated.rs` |
 //! | 14 | team-work of two AIO_Processors | [`Config::two`] |
 //! | 15–17 | AIO_Provider | `provider/mod.rs` |

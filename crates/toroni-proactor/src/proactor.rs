@@ -213,8 +213,8 @@ impl Proactor {
         self.post_completion(handler, Behind::Posted)
     }
 
-    /// As [`Proactor::post`], for long work that is done in parts, each of which posts the next: operations
-    /// that are finished by then are looked for first, so that none of them starves.
+    /// As [`Proactor::post`], for long work that is done in parts, each of which posts the next: everything that is
+    /// ready by then has its turn first, so that nothing starves.
     ///
     /// # Errors
     ///
@@ -223,7 +223,7 @@ impl Proactor {
     where
         F: FnOnce() + Send + 'static,
     {
-        self.post_completion(handler, Behind::Finished)
+        self.post_completion(handler, Behind::Look)
     }
 
     fn post_completion<F>(&self, handler: F, behind: Behind) -> Result<(), Refused<(), F>>

@@ -61,7 +61,7 @@ impl Completion for Step {
         if !slept {
             task.state.store(POSTED, Ordering::Release);
             // It let others run: those whose operations are finished, too.
-            task.post(Behind::Finished);
+            task.post(Behind::Look);
         }
     }
 }

@@ -65,7 +65,7 @@ class Router:
         return self._step(lambda: self.subscriber.receive(timeout))
 
     def run(self) -> None:
-        """Handles messages until the router is closed."""
+        """Handles messages until the router is closed, or interrupted, which raises Interrupted."""
         while True:
             try:
                 self._step(self.subscriber.receive)
@@ -93,7 +93,7 @@ class Router:
         return self.subscriber.fileno()
 
     def interrupt(self) -> None:
-        """As Subscriber.interrupt: ends run, too, when it next finds no message. The next call goes on."""
+        """As Subscriber.interrupt: ends run, too, when it next waits, but not run_async. The next call goes on."""
         self.subscriber.interrupt()
 
     def close(self) -> None:

@@ -20,8 +20,8 @@ use timers::Timers;
 /// How many results go ahead of one that waits.
 const OVERTAKERS: usize = 16;
 
-/// How loudly a result is announced. The paper's `NOTIFY_FOLLOWER`, for which a dedicated leader is all that
-/// would post, has no use here: see `level_of` in `processor/`.
+/// How loudly a result is announced. The paper's `NOTIFY_FOLLOWER`, which only
+/// a dedicated leader would post, is not used: see `level_of` in `processor/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Notify {
     /// `NOTIFY_NONE`: the caller is about to dispatch itself.
@@ -36,7 +36,7 @@ pub(crate) enum Behind {
     /// Whatever was posted before.
     Posted,
     /// A look whether operations are finished, too.
-    Finished,
+    Look,
 }
 
 /// What a new result makes necessary.
@@ -171,7 +171,7 @@ impl Core {
         let index = self.records.create(Request::post(), Some(completion)).index;
         match behind {
             Behind::Posted => self.post_completion(index, Notify::Strong),
-            Behind::Finished => {
+            Behind::Look => {
                 self.records[index].become_(State::Posted);
                 self.dispatcher.behind_look.push(&mut self.records, index);
                 self.notify();

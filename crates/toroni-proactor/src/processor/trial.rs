@@ -64,13 +64,14 @@ impl Core {
         }
     }
 
-    /// It was not ready after all.
+    /// It is not over: it was not ready after all, or has moved its share.
     fn wait_on(&mut self, index: u32) {
         let which = self.records[index].processor;
         let processor = &mut self.processors[which];
         let request = &self.records[index].request;
         if request.on().edges().last(request.operation.is_reading()).is_some() {
-            // It became ready meanwhile, and who saw that left it to us; this thread may not come back.
+            // It may go on: it has moved its share, or it became ready meanwhile, and who saw that left it to us.
+            // This thread may not come back.
             self.post_completion(index, Notify::Strong);
             return;
         }

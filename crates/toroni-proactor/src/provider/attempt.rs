@@ -8,8 +8,8 @@ use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, SendFlags, SocketFlags, sockopt};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Bytes of a stream that one try moves, or few more. With a peer that keeps up it would else go on for as long
-/// as there are any, while everybody else waits.
+/// Bytes of a stream that one try moves, at most twice as many. With a peer that keeps up it would else go on for
+/// as long as there are any, while everybody else waits.
 const SHARE: usize = 256 << 10;
 
 /// What became of a try.

@@ -1,9 +1,9 @@
 //! SELECT × epoll, and a ring for what never becomes ready: files, and words in memory. One wait for both:
 //! the ring's descriptor stands among those that epoll watches.
 //!
-//! On sockets this is faster than a ring for everything, because threads transfer side by side, and what the
-//! kernel completes for a ring it completes in the thread that submitted it. The paper would take two
-//! processors for it; then two leaders wait, or one thread takes turns.
+//! Where operations on sockets have to wait, this is faster than a ring for everything: what the kernel completes
+//! for a ring it completes in the thread that submitted it. The paper would take two processors for it; then two
+//! leaders wait, or one thread takes turns.
 
 use super::attempt;
 use super::select::Select;

@@ -105,8 +105,8 @@ pub(crate) trait Provider: Send {
     /// `get_next_completed_result`; the first is [`WaitStrategy::next_event`].
     fn settle(&mut self, operations: &mut InProgress<'_>, event: Event);
 
-    /// How an operation is tried that [`InProgress::make_ready`] was called for: without the lock, in the
-    /// thread that took it from the dispatcher. `None` if it has to wait on.
+    /// How an operation that is READY is tried: without the lock, in the thread that took it from the dispatcher.
+    /// `None` if it is not over: it has to wait on, or has moved its share.
     fn trial(&self) -> fn(&mut Request) -> Option<Outcome> {
         |_| None
     }

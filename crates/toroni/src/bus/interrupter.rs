@@ -63,7 +63,8 @@ impl Request {
 
 impl Interrupter {
     /// Ends the blocking call that the subscriber is in with [`ReceiveError::Interrupted`]; if it is in none,
-    /// the next one that finds no message. Requests are not counted: several before that are one.
+    /// the next one that would wait: not `try_receive`, nor a time limit of 0. Requests are not counted: several
+    /// before that are one.
     ///
     /// As a rule the call ends at once. In a rare interleaving it has looked for a request just before this
     /// one, and begins to sleep just behind it: then it ends with its next look, a quarter of a second later
