@@ -299,7 +299,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "retrial_not_submitted",
         mistake: "nobody hands over to io_uring what was tried in vain while the leader waited",
-        noticed_by: &[Proactor("bytes_amid_trials_are_seen")],
+        noticed_by: &[Proactor("what_was_tried_in_vain_is_submitted_for_a_leader_that_waits")],
     },
     Mutant {
         name: "edge_of_afterwards",

@@ -26,7 +26,7 @@ impl Core {
     }
 
     /// After a trial. Whether the operation is over; it is STARTED anew otherwise.
-    fn tried(&mut self, index: u32, request: Request, outcome: Option<Outcome>) -> bool {
+    pub(crate) fn tried(&mut self, index: u32, request: Request, outcome: Option<Outcome>) -> bool {
         let record = &mut self.records[index];
         record.request = request;
         let is_cancelled = record.is_cancelled;

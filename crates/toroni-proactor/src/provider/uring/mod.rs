@@ -420,7 +420,14 @@ impl Provider for Uring {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::create_engine;
+    use crate::core::{Core, PATIENCE, Phase};
+    use crate::dispatcher::Dispatcher;
+    use crate::processor::Processor;
+    use crate::provider::Engine;
     use crate::record::{Descriptor, Memory};
+    use crate::sys::ThreadId;
+    use crate::{ProcessorConfig, ProviderType};
     use std::io::Write;
     use std::os::unix::net::UnixStream;
 
@@ -482,5 +489,44 @@ mod tests {
         on.edges().tell(true);
         assert_eq!(uring.trial()(&mut records[waits].request).unwrap().result, Ok(5));
         assert_eq!(uring.leave(&mut records, waits), Some(behind));
+    }
+
+    /// While the leader waits, whoever finds that an operation has to wait hands it over to the kernel.
+    #[test]
+    fn what_was_tried_in_vain_is_submitted_for_a_leader_that_waits() {
+        let config =
+            ProcessorConfig { provider: ProviderType::Uring, ..ProcessorConfig::default() };
+        let (engine, _) = create_engine(&config).unwrap();
+        let ring = Arc::new(Ring::new(false).unwrap());
+        let uring = Uring::new(Arc::clone(&ring), true, false);
+        let wait = uring.wait_strategy();
+        let engine = Engine { provider: Box::new(uring), wait, ..engine };
+        let mut records = Records::new();
+        let processors = vec![Processor::new(0, false, usize::MAX, engine, &mut records)];
+        let mut core = Core {
+            records,
+            dispatcher: Dispatcher::new(),
+            processors,
+            phase: Phase::Running,
+            starting: Arc::default(),
+            patience: PATIENCE,
+        };
+
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let on = Arc::new(Descriptor::new(ours.into()).unwrap());
+        let mut bytes = [0; 8];
+        let mut request = Request::new(Operation::ReadStream, on);
+        // SAFETY: the bytes outlive the ring, and nobody looks at them.
+        request.memory = unsafe { Memory::to_fill(bytes.as_mut_ptr(), 8) };
+        let index = core.records.create(request, None).index;
+        core.start_aio(0, index).unwrap();
+        assert!(core.withdraw(index), "it is tried first");
+
+        core.processors[0].acquire_leadership(ThreadId::current());
+        core.processors[0].set_waiting(true);
+        let mut request = core.records[index].request.lend();
+        assert!(attempt::attempt(&mut request).is_none());
+        assert!(!core.tried(index, request, None));
+        assert!(!ring.has_rest(), "the leader does not know of it");
     }
 }
