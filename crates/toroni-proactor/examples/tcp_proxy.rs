@@ -16,7 +16,10 @@
 //! What clients can make it keep is bounded: so many connections, each of which has two descriptors and two
 //! buffers, and ends when for so long nothing has been passed on.
 
-use std::io::Write;
+#[path = "common/mod.rs"]
+mod common;
+
+use common::{PAUSE, Place, parse, seconds};
 use std::net::{Shutdown, SocketAddr};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -35,9 +38,6 @@ usage: tcp_proxy TO [--listen ADDRESS] [--threads NUMBER] [--connections NUMBER]
 /// What of a direction is in memory, in bytes.
 const BUFFER: usize = 64 * 1024;
 
-/// How long nothing is accepted after that has failed: the descriptors may have run out.
-const PAUSE: Duration = Duration::from_millis(100);
-
 fn main() -> ExitCode {
     let outcome = Options::parse(std::env::args().skip(1)).map_err(Into::into).and_then(run);
     match outcome {
@@ -52,18 +52,11 @@ fn main() -> ExitCode {
 fn run(options: Options) -> Result<(), Box<dyn std::error::Error>> {
     let proactor = Proactor::from_environment()?;
     let listener = Listener::bind(&proactor, options.listen)?;
-    let mut said = format!("listening on {}\n", listener.local_address()?);
-    proactor.effective().iter().for_each(|processor| said += &format!("{processor}\n"));
-    std::io::stdout().write_all(said.as_bytes())?;
+    common::say_where(&proactor, &listener)?;
     let proxy = Arc::new(Proxy { proactor: proactor.downgrade(), open: Arc::default(), options });
     let threads = proxy.options.threads;
     accept(proxy, &listener);
-    std::thread::scope(|scope| {
-        for _ in 1..threads {
-            scope.spawn(|| proactor.run());
-        }
-        proactor.run();
-    });
+    common::run(&proactor, threads);
     Ok(())
 }
 
@@ -211,22 +204,6 @@ impl Drop for Connection {
     }
 }
 
-/// One of the connections that are open.
-struct Place(Arc<AtomicUsize>);
-
-impl Place {
-    fn take(open: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
-        let place = Self(Arc::clone(open));
-        (open.fetch_add(1, Ordering::Relaxed) < most).then_some(place)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 struct Options {
     to: SocketAddr,
     listen: SocketAddr,
@@ -240,23 +217,19 @@ impl Options {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let (mut to, mut listen) = (None, SocketAddr::from(([127, 0, 0, 1], 0)));
         let (mut threads, mut connections) = (cores, 1000);
-        let mut silence = 300_u32;
+        let mut silence = Duration::from_secs(300);
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
             match argument.as_str() {
                 "--listen" => listen = parse(&value()?)?,
                 "--threads" => threads = parse::<usize>(&value()?)?.max(1),
                 "--connections" => connections = parse(&value()?)?,
-                "--silence" => silence = parse::<u32>(&value()?)?.max(1),
+                "--silence" => silence = seconds(&value()?)?,
                 address if to.is_none() => to = Some(parse(address)?),
                 more => return Err(format!("cannot make sense of {more}")),
             }
         }
-        let (to, silence) = (to.ok_or("where to?")?, Duration::from_secs(silence.into()));
+        let to = to.ok_or("where to?")?;
         Ok(Self { to, listen, threads, connections, silence })
     }
-}
-
-fn parse<T: std::str::FromStr>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|_| format!("cannot make sense of {text}"))
 }

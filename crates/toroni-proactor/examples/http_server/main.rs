@@ -11,18 +11,20 @@
 //! the body that is read and thrown away, the memory for a file on its way, and how long a client may take: for a
 //! head, for a body, and for an answer, each as a whole.
 
+#[path = "../common/mod.rs"]
+mod common;
 mod connection;
 mod files;
 mod request;
 mod response;
 
+use common::{PAUSE, Place, parse, seconds};
 use files::Site;
-use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 use toroni_proactor::{Listener, Proactor, Stream};
 
@@ -36,9 +38,6 @@ usage: http_server ROOT [--listen ADDRESS] [--threads NUMBER] [--connections NUM
                  A large file may take longer
 The engine is read from TORONI_PROACTOR: auto, combined, uring, epoll, poll, posix, or a
 TOML text or file.";
-
-/// How long nothing is accepted after that has failed: the descriptors may have run out.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// How long somebody who comes too many may take to read that.
 const REFUSAL: Duration = Duration::from_secs(1);
@@ -64,9 +63,7 @@ fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     let proactor = Proactor::from_environment()?;
     let site = Site::open(&proactor, &options.root)?;
     let listener = Listener::bind(&proactor, options.listen)?;
-    let mut said = format!("listening on {}\n", listener.local_address()?);
-    proactor.effective().iter().for_each(|processor| said += &format!("{processor}\n"));
-    std::io::stdout().write_all(said.as_bytes())?;
+    common::say_where(&proactor, &listener)?;
 
     let connections = Connections {
         open: Arc::default(),
@@ -74,12 +71,7 @@ fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
         patience: options.patience,
     };
     proactor.spawn(accept(proactor.clone(), listener, Arc::new(site), connections))?;
-    std::thread::scope(|scope| {
-        for _ in 1..options.threads {
-            scope.spawn(|| proactor.run());
-        }
-        proactor.run();
-    });
+    common::run(&proactor, options.threads);
     Ok(())
 }
 
@@ -88,7 +80,7 @@ async fn accept(proactor: Proactor, listener: Listener, site: Arc<Site>, connect
     loop {
         match listener.accept_async().await {
             Ok((stream, _)) => {
-                let Some(place) = connections.place() else {
+                let Some(place) = Place::take(&connections.open, connections.limit) else {
                     refuse(stream).await;
                     continue;
                 };
@@ -125,23 +117,6 @@ struct Connections {
     patience: Duration,
 }
 
-impl Connections {
-    fn place(&self) -> Option<Place> {
-        let place = Place(Arc::clone(&self.open));
-        let taken = self.open.fetch_add(1, Ordering::Relaxed);
-        (taken < self.limit).then_some(place)
-    }
-}
-
-/// One of them.
-struct Place(Arc<AtomicUsize>);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 struct Options {
     root: PathBuf,
     listen: SocketAddr,
@@ -171,12 +146,4 @@ impl Options {
         let root = root.ok_or("which folder?")?;
         Ok(Self { root, listen, threads, connections, patience })
     }
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    Ok(Duration::from_secs(parse::<u32>(text)?.max(1).into()))
-}
-
-fn parse<T: std::str::FromStr>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|_| format!("cannot make sense of {text}"))
 }
