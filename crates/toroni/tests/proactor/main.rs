@@ -7,6 +7,8 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod daemon_in_a_proactor;
+#[path = "../../../toroni-proactor/tests/common/mod.rs"]
+mod engine;
 #[allow(dead_code, reason = "each test program uses a part of it")]
 #[path = "../common/example.rs"]
 mod example;

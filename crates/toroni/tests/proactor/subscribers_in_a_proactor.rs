@@ -1,6 +1,7 @@
 //! Subscribers, on every engine: nothing is lost, nobody starves, and all comes back.
 
 use crate::common::Fixture;
+use crate::engine::{Crew, alone};
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
@@ -54,45 +55,6 @@ fn each_named(test: impl Fn(&str, &Proactor)) {
         println!("{name}");
         test(name, &Proactor::new(&Config::parse(config).unwrap()).unwrap());
     }
-}
-
-/// Threads that run a proactor, until this is dropped.
-struct Crew(Proactor, Vec<JoinHandle<()>>);
-
-impl Crew {
-    fn new(proactor: &Proactor, threads: usize) -> Self {
-        let run = |_| {
-            let proactor = proactor.clone();
-            thread::spawn(move || proactor.run())
-        };
-        Self(proactor.clone(), (0..threads).map(run).collect())
-    }
-}
-
-impl Drop for Crew {
-    fn drop(&mut self) {
-        self.0.stop();
-        for thread in self.1.drain(..) {
-            let _ = thread.join();
-        }
-        self.0.restart();
-    }
-}
-
-/// Runs a test in a process of its own, where nobody else opens descriptors.
-fn alone(test: &str, body: impl FnOnce()) {
-    const ALONE: &str = "TORONI_TEST_ALONE";
-    if std::env::var_os(ALONE).is_some() {
-        return body();
-    }
-    let output = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--test-threads=1", "--nocapture"])
-        .env(ALONE, "1")
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    let failed = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}\n{failed}");
 }
 
 /// A bus that loses nothing, however slow this machine is.
