@@ -45,7 +45,7 @@
 //!   few milliseconds. Here whoever can have the lock may take it at any time.
 //! - **The seqlock of an index entry** for its readers: they read position and sequence in one step.
 //!   Writers store them one by one. A slot is read in one step, too; several slots in any order.
-//! - **Topics, names, extensions, descriptors.** A payload is one to three words, of the worst kind: they
+//! - **Topics, names, patterns, extensions, descriptors.** A payload is one to three words, of the worst kind: they
 //!   look like headers, or like the end of the stream ([`word`]).
 //! - **Messages in place.** A reader takes its messages by windows and copies.
 //! - **Starts other than the end** of the stream: a start at an old position may lose what comes next.

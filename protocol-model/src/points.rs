@@ -54,6 +54,10 @@ pub const POINTS: &[(&str, Place)] = &[
     ("publisher-mid-leave", LeftOut("a publisher that has nothing to do is in nobody's way")),
     ("reader-lease-taken", Subscriber("ClaimState")),
     ("reader-mid-claim", Subscriber("FindTail")),
+    (
+        "reader-mid-patterns",
+        LeftOut("nobody on the bus decides anything by the patterns of another"),
+    ),
     ("reader-mid-activate", Subscriber("JoinAnnounce")),
     ("reader-after-claim", Subscriber("JoinCheck")),
     ("reader-mid-socket", NO_SOCKETS),

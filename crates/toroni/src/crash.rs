@@ -58,6 +58,7 @@ crash_points! {
     PublisherMidLeave = "publisher-mid-leave", "A publisher's slot is free; its lease is held.";
     ReaderLeaseTaken = "reader-lease-taken", "A reader has the lease; the slot is its last owner's.";
     ReaderMidClaim = "reader-mid-claim", "A reader holds its lease; its slot is not active.";
+    ReaderMidPatterns = "reader-mid-patterns", "Half of a reader's patterns are written.";
     ReaderMidActivate = "reader-mid-activate", "A reader's slot is active; publishers are not told.";
     ReaderAfterClaim = "reader-after-claim", "A reader's slot is active; it has read nothing.";
     ReaderMidSocket = "reader-mid-socket", "A reader has its socket; publishers are not told.";

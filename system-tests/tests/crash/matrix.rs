@@ -65,6 +65,7 @@ pub(crate) fn group(point: CrashPoint) -> Group {
         }
         P::ReaderLeaseTaken
         | P::ReaderMidClaim
+        | P::ReaderMidPatterns
         | P::ReaderMidActivate
         | P::ReaderAfterClaim
         | P::ReaderMidSocket

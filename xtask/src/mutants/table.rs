@@ -184,6 +184,19 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Loom("loom_nobody_is_overtaken_who_has_joined")],
     },
     Mutant {
+        name: "patterns_without_version",
+        mistake: "whoever looks takes half of the old patterns and half of the new ones for patterns",
+        noticed_by: &[
+            Tests("patterns_that_change_while_they_are_read_are_read_again"),
+            Tests("patterns_that_are_being_written_do_not_show"),
+        ],
+    },
+    Mutant {
+        name: "patterns_without_generation",
+        mistake: "a subscriber is shown with the patterns of its slot's last owner",
+        noticed_by: &[Tests("patterns_are_those_of_their_slot")],
+    },
+    Mutant {
         name: "join_not_counted",
         mistake: "a writer that has looked at the slots before does not learn that somebody joined",
         noticed_by: &[Loom("loom_nobody_is_overtaken_for_an_old_look")],

@@ -3,7 +3,7 @@
 use super::views::{ring_of, table_of};
 use super::{Bus, BusId, clock};
 use crate::error::{Corrupt, OpenError};
-use crate::ring::layout::{Control, READER_GATES, SLOT_ACTIVE};
+use crate::ring::layout::{Control, PATTERN_SEPARATOR, READER_GATES, SLOT_ACTIVE};
 use crate::ring::reader::{Cursor, Interrupted};
 use crate::settings::{LockKind, NotifyKind, Policy};
 use crate::shm::directory::{BusDirectory, BusFile, SOCKETS};
@@ -11,10 +11,12 @@ use crate::shm::header::Header;
 use crate::shm::lease::LeaseTester;
 use crate::shm::lock;
 use crate::shm::mapping::{MapOptions, Protection};
-use crate::shm::participants::{read_publishers, read_readers};
+use crate::shm::participants::{ReaderView, read_publishers, read_readers};
 use crate::shm::platform::Home;
 use crate::shm::segment::RingSegment;
+use crate::shm::snapshot::PatternsSnapshot;
 use crate::sync::Ordering;
+use crate::topic::Pattern;
 use crate::topic::frame::{MAX_EXTENSIONS_BYTES, Tag, TopicId, decode};
 use crate::topic::table::Mirror;
 use std::collections::BTreeMap;
@@ -147,6 +149,52 @@ pub struct SubscriberSlotStats {
     pub lapses: u64,
     /// Whether it has been overtaken by writers since it last told its position.
     pub lapped_now: bool,
+    /// Its patterns, or the first of them if `patterns_truncated`. `None` if they are unreadable: the
+    /// subscriber is changing them at this moment, or another one has written over them.
+    pub patterns: Option<Vec<Pattern>>,
+    /// Whether it has more patterns than its slot has room for, which is 496 bytes.
+    pub patterns_truncated: bool,
+}
+
+impl SubscriberSlotStats {
+    /// Whether it receives what is published on `topic`, as far as its slot shows its patterns. `None` if
+    /// not all of them show, and none of those that do matches. Unreadable patterns match nothing.
+    ///
+    /// Any subscriber can write what all others show. Do not base a decision about rights on it.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = std::env::temp_dir().join(format!("toroni-doc-matches-{}", std::process::id()));
+    /// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
+    /// let subscriber = bus.subscribe("plant/*/speed")?;
+    /// let stats = bus.stats()?;
+    /// let shown = &stats.subscribers.as_deref().unwrap_or_default()[0];
+    /// assert_eq!(shown.matches("plant/pump/speed"), Some(true));
+    /// assert_eq!(shown.matches("plant"), Some(false));
+    /// assert_eq!(shown.matches_descendants("plant"), Some(true));
+    /// # drop((subscriber, bus));
+    /// # std::fs::remove_dir_all(directory)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn matches(&self, topic: &str) -> Option<bool> {
+        self.matches_any(|pattern| pattern.matches(topic))
+    }
+
+    /// As [`matches`](Self::matches), for what is posted to `topic` and its descendants.
+    #[must_use]
+    pub fn matches_descendants(&self, topic: &str) -> Option<bool> {
+        self.matches_any(|pattern| pattern.matches_descendants(topic))
+    }
+
+    fn matches_any(&self, is_match: impl Fn(&Pattern) -> bool) -> Option<bool> {
+        let Some(patterns) = &self.patterns else { return Some(false) };
+        match patterns.iter().any(is_match) {
+            false if self.patterns_truncated => None,
+            answer => Some(answer),
+        }
+    }
 }
 
 /// What the ring holds of one topic.
@@ -336,10 +384,9 @@ fn read_subscribers(
     limits: &Limits,
 ) -> Result<Vec<SubscriberSlotStats>, OpenError> {
     let leases = LeaseTester::open(directory, BusFile::Readers)?;
-    let slots = (0..).zip(read_readers(directory, header)?);
-    Ok(slots
-        .filter(|(_, slot)| slot.state == SLOT_ACTIVE)
-        .map(|(number, slot)| SubscriberSlotStats {
+    let subscriber = |ReaderView { number, slot, patterns }| {
+        let (patterns, patterns_truncated) = patterns.as_ref().and_then(parse_patterns).unzip();
+        SubscriberSlotStats {
             slot: number,
             name: slot.name(),
             pid: slot.pid,
@@ -354,8 +401,22 @@ fn read_subscribers(
             lost_messages: slot.lost_messages,
             lapses: slot.lapses,
             lapped_now: slot.position.saturating_add(limits.capacity) < limits.reserved,
-        })
-        .collect())
+            patterns,
+            patterns_truncated: patterns_truncated.unwrap_or(false),
+        }
+    };
+    Ok(read_readers(directory, header)?.into_iter().map(subscriber).collect())
+}
+
+/// The patterns that a slot shows, and whether some are missing; `None` unless all of the text is patterns.
+fn parse_patterns(shown: &PatternsSnapshot) -> Option<(Vec<Pattern>, bool)> {
+    let (text, is_truncated) = shown.text()?;
+    if text.is_empty() {
+        // The longest pattern fits: no subscriber has to leave out its first one.
+        return (!is_truncated).then_some((Vec::new(), false));
+    }
+    let patterns = text.split(char::from(PATTERN_SEPARATOR)).map(Pattern::new);
+    Some((patterns.collect::<Result<_, _>>().ok()?, is_truncated))
 }
 
 /// `None` for what this process may not read.

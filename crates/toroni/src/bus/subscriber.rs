@@ -234,6 +234,7 @@ impl Subscriber {
     pub fn add_pattern(&mut self, pattern: &str) -> Result<(), OpenError> {
         self.stamp.check()?;
         self.interest.add(Pattern::new(pattern)?);
+        self.claim.show_patterns(self.interest.patterns());
         Ok(())
     }
 

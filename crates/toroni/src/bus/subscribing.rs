@@ -14,6 +14,7 @@ use crate::shm::directory::{BusDirectory, BusFile};
 use crate::shm::lease::{Lease, LeaseTester};
 use crate::shm::mapping::{MapOptions, Protection};
 use crate::shm::participants::ReadersSegment;
+use crate::shm::patterns;
 use crate::shm::segment::RingSegment;
 use crate::sync::Ordering;
 use crate::topic::interest::Interest;
@@ -93,6 +94,12 @@ impl ReaderClaim {
 
     pub(super) fn slot(&self) -> &ReaderSlot {
         self.subscribing.readers.slot(self.lease.slot())
+    }
+
+    /// Shows the patterns to whoever looks.
+    pub(super) fn show_patterns(&self, shown: &PatternSet) {
+        let area = self.subscribing.readers.patterns(self.lease.slot());
+        patterns::show(area, self.generation, shown.iter().map(Pattern::as_str));
     }
 
     /// Whether publishers wait for it.
@@ -199,6 +206,7 @@ impl SubscriberBuilder {
             identity.name = name;
         }
         let claim = subscribing.claim(&identity)?;
+        claim.show_patterns(&patterns);
         let flags = if self.gating { READER_GATES } else { 0 };
         let cursor = join(&subscribing, &claim, self.start, flags)?;
         Subscriber::new(subscribing, claim, cursor, Interest::new(patterns), self.wait)

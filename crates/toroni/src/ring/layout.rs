@@ -10,10 +10,10 @@
 //!  | reserved, wake, waits,  |   | PublisherSlot 0           | | ReaderSlot 0              |
 //!  | budget, blocks index    |   | PublisherSlot 1 …         | | ReaderSlot 1 …            |
 //!  +-------------------------+ 2 +---------------------------+ +---------------------------+
-//!  | topic table             |
-//!  +-------------------------+ data_offset
-//!  | the stream: capacity    |   mapped twice in a row, so that no record wraps
-//!  +-------------------------+
+//!  | topic table             |                                 | ReaderPatterns 0          |
+//!  +-------------------------+ data_offset                     | ReaderPatterns 1 …        |
+//!  | the stream: capacity    |   mapped twice in a row, so    +---------------------------+
+//!  +-------------------------+   that no record wraps
 //! ```
 //!
 //! A page of this drawing is [`PAGE`] bytes, whatever the machine's page size. Integers are in the
@@ -36,6 +36,8 @@
 //! | SPACE | publisher: fence after `waits` | reader: fence after its position | that a publisher waits for room |
 //! | SPACE | reader: fence after its position | reader: fence after its position | that the other one is there, too |
 //! | TOPIC | writer: `topics` | everyone: the same word | the table's entries below the count |
+//! | PATTERNS | subscriber: `version` after its text | whoever looks: fence after `version` | the text |
+//! | PATTERNS | subscriber: fence after the odd `version` | whoever looks: fence before `version` | that the text changes |
 //!
 //! # Invariants
 //!
@@ -58,7 +60,9 @@ pub(crate) const PAGE: usize = 4096;
 /// First eight bytes of each file, the same in both byte orders.
 pub(crate) const MAGIC: [u8; 8] = *b"TORONI\0\x01";
 /// Raised with every change of this file that an older process would misread.
-pub(crate) const LAYOUT_VERSION: u32 = 1;
+///
+/// Version 2 added [`ReaderPatterns`].
+pub(crate) const LAYOUT_VERSION: u32 = 2;
 /// Reads as another number on a machine of the other byte order.
 pub(crate) const ENDIANNESS: u32 = 0x0102_0304;
 /// Blocks of a ring, whatever its capacity: the grain of the index, of `reserved` and of the look
@@ -79,6 +83,10 @@ pub(crate) const READERS_CONTROL_OFFSET: usize = 128;
 pub(crate) const SLOTS_OFFSET: usize = PAGE;
 /// Bytes of a slot, in both files.
 pub(crate) const SLOT_BYTES: usize = 128;
+/// Bytes of a [`ReaderPatterns`].
+pub(crate) const PATTERNS_BYTES: usize = 512;
+/// Words of text in a [`ReaderPatterns`]. The longest pattern, 255 bytes, fits whole.
+pub(crate) const PATTERNS_TEXT_WORDS: usize = 62;
 /// Lease byte of slot `n` is `LEASE_OFFSET + n`: beyond any size a file can have, since locks do not
 /// need the bytes that they cover.
 pub(crate) const LEASE_OFFSET: u64 = 1 << 40;
@@ -335,6 +343,31 @@ pub(crate) struct ReaderSlot {
     pub(crate) name: [AtomicU64; 6],
 }
 
+/// The patterns of one subscriber. They stand behind the last slot of `readers`, in the order of the slots,
+/// and not in the slots: publishers copy all slots once a block, and never these.
+///
+/// They are for people and for `toroni pub --wait-subscribers`. No publisher and no subscriber of the bus
+/// decides anything by them.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub(crate) struct ReaderPatterns {
+    /// Odd while the owner of the slot changes the rest.
+    pub(crate) version: AtomicU32,
+    /// The slot's `generation` when its owner wrote the rest: the patterns of a former owner have another.
+    pub(crate) generation: AtomicU32,
+    /// Bytes of `text` that are in use.
+    pub(crate) length: AtomicU32,
+    /// 0 or [`PATTERNS_TRUNCATED`].
+    pub(crate) flags: AtomicU32,
+    /// UTF-8: the first patterns, each whole, with [`PATTERN_SEPARATOR`] between two.
+    pub(crate) text: [AtomicU64; PATTERNS_TEXT_WORDS],
+}
+
+/// The subscriber has more patterns than the text has room for.
+pub(crate) const PATTERNS_TRUNCATED: u32 = 1;
+/// A control character, which no pattern contains.
+pub(crate) const PATTERN_SEPARATOR: u8 = b'\n';
+
 /// Publishers wait for this reader.
 pub(crate) const READER_GATES: u32 = 1;
 /// This reader has bound `sockets/<slot>.<generation>`.
@@ -363,7 +396,24 @@ const _: () = {
     assert!(READERS_CONTROL_OFFSET + size_of::<ReadersControl>() <= PAGE);
     assert!(size_of::<PublisherSlot>() == SLOT_BYTES);
     assert!(size_of::<ReaderSlot>() == SLOT_BYTES);
+    assert!(size_of::<ReaderPatterns>() == PATTERNS_BYTES);
+    assert!(offset_of!(ReaderPatterns, generation) == 4 && offset_of!(ReaderPatterns, text) == 16);
+    assert!(16 + 8 * PATTERNS_TEXT_WORDS == PATTERNS_BYTES);
+    // Behind any number of slots they are aligned.
+    assert!(SLOT_BYTES.is_multiple_of(align_of::<ReaderPatterns>()));
 };
+
+impl Default for ReaderPatterns {
+    fn default() -> Self {
+        Self {
+            version: AtomicU32::default(),
+            generation: AtomicU32::default(),
+            length: AtomicU32::default(),
+            flags: AtomicU32::default(),
+            text: core::array::from_fn(|_| AtomicU64::default()),
+        }
+    }
+}
 
 impl Control {
     /// Makes the bus an empty one. Only while nobody else uses it.

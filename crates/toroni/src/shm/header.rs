@@ -11,8 +11,8 @@ use super::platform::{self, Home};
 use crate::error::OpenError;
 use crate::ring::layout::{
     ENDIANNESS, FLAG_HUGE_PAGES, FLAG_PERSISTENT, KIND_PUBLISHERS, KIND_READERS, KIND_RING,
-    LAYOUT_VERSION, MAGIC, RawFileHeader, RawHeader, RawHome, SLOT_BYTES, SLOTS_OFFSET,
-    TABLE_OFFSET, UNSET,
+    LAYOUT_VERSION, MAGIC, PATTERNS_BYTES, RawFileHeader, RawHeader, RawHome, SLOT_BYTES,
+    SLOTS_OFFSET, TABLE_OFFSET, UNSET,
 };
 use crate::settings::{LockKind, NotifyKind, Settings};
 use std::mem::{offset_of, size_of};
@@ -67,7 +67,10 @@ impl Header {
     pub(crate) fn file_bytes(&self, file: BusFile) -> u64 {
         match file {
             BusFile::Ring => self.ring_bytes(),
-            file => SLOTS_OFFSET as u64 + u64::from(self.slots(file)) * SLOT_BYTES as u64,
+            BusFile::Publishers => slots_bytes(self.settings.max_publishers, SLOT_BYTES),
+            BusFile::Readers => {
+                slots_bytes(self.settings.max_subscribers, SLOT_BYTES + PATTERNS_BYTES)
+            }
         }
     }
 
@@ -248,8 +251,15 @@ impl Header {
 
 /// Size of all three files of a bus.
 pub(crate) fn bus_bytes(settings: &Settings) -> u64 {
-    let slots = u64::from(settings.max_publishers) + u64::from(settings.max_subscribers);
-    data_offset(settings) + settings.capacity + 2 * SLOTS_OFFSET as u64 + slots * SLOT_BYTES as u64
+    data_offset(settings)
+        + settings.capacity
+        + slots_bytes(settings.max_publishers, SLOT_BYTES)
+        + slots_bytes(settings.max_subscribers, SLOT_BYTES + PATTERNS_BYTES)
+}
+
+/// Size of a file with so many slots, of which each takes `bytes_each`.
+fn slots_bytes(slots: u32, bytes_each: usize) -> u64 {
+    SLOTS_OFFSET as u64 + u64::from(slots) * bytes_each as u64
 }
 
 /// Offset in `ring` of the part that is rewritten after a reboot.

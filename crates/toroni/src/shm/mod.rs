@@ -31,6 +31,7 @@ pub(crate) mod lock;
 pub(crate) mod mapping;
 mod ofd;
 pub(crate) mod participants;
+pub(crate) mod patterns;
 pub(crate) mod platform;
 mod registry;
 pub(crate) mod ring_file;

@@ -1,6 +1,6 @@
 //! What may live in memory that other processes write.
 
-use crate::ring::layout::{Control, PublisherSlot, ReaderSlot, ReadersControl};
+use crate::ring::layout::{Control, PublisherSlot, ReaderPatterns, ReaderSlot, ReadersControl};
 use crate::sync::{AtomicU32, AtomicU64};
 
 /// A type that a [`Mapping`](super::mapping::Mapping) hands out by reference.
@@ -26,3 +26,5 @@ unsafe impl Shareable for ReadersControl {}
 unsafe impl Shareable for PublisherSlot {}
 // SAFETY: repr(C), of nothing but atomics.
 unsafe impl Shareable for ReaderSlot {}
+// SAFETY: repr(C), of nothing but atomics.
+unsafe impl Shareable for ReaderPatterns {}

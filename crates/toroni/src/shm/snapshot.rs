@@ -3,7 +3,9 @@
 //! Each word is one that some process wrote; words of one slot may be of different moments, and all
 //! of it may be nonsense: nothing but messages for people and bounded decisions may depend on it.
 
-use crate::ring::layout::{PublisherSlot, ReaderSlot};
+use crate::ring::layout::{
+    PATTERNS_TEXT_WORDS, PATTERNS_TRUNCATED, PublisherSlot, ReaderPatterns, ReaderSlot,
+};
 use std::mem::{offset_of, size_of, size_of_val};
 
 /// A copy of a [`ReaderSlot`], of the same layout. Its number is its place in the list; whether its
@@ -47,6 +49,39 @@ pub(crate) struct PublisherSnapshot {
     pub(crate) _padding: u64,
 }
 
+/// A copy of [`ReaderPatterns`], of the same layout. As [`ReaderSnapshot`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct PatternsSnapshot {
+    pub(crate) version: u32,
+    pub(crate) generation: u32,
+    pub(crate) length: u32,
+    pub(crate) flags: u32,
+    pub(crate) text: [u64; PATTERNS_TEXT_WORDS],
+}
+
+impl Default for PatternsSnapshot {
+    fn default() -> Self {
+        let text = [0; PATTERNS_TEXT_WORDS];
+        Self { version: 0, generation: 0, length: 0, flags: 0, text }
+    }
+}
+
+impl PatternsSnapshot {
+    /// The text, and whether patterns are missing from it; `None` if no subscriber writes that.
+    pub(crate) fn text(&self) -> Option<(String, bool)> {
+        let is_truncated = match self.flags {
+            0 => false,
+            PATTERNS_TRUNCATED => true,
+            _ => return None,
+        };
+        let mut bytes: Vec<u8> = self.text.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let length = usize::try_from(self.length).ok().filter(|length| *length <= bytes.len())?;
+        bytes.truncate(length);
+        Some((String::from_utf8(bytes).ok()?, is_truncated))
+    }
+}
+
 impl ReaderSnapshot {
     /// What its owner calls itself; unprintable bytes are replaced.
     pub(crate) fn name(&self) -> String {
@@ -79,11 +114,17 @@ pub(super) unsafe trait Snapshot: Copy + Default {
 unsafe impl Snapshot for ReaderSnapshot {}
 // SAFETY: as above.
 unsafe impl Snapshot for PublisherSnapshot {}
+// SAFETY: as above.
+unsafe impl Snapshot for PatternsSnapshot {}
 
 #[cfg(not(loom))]
 const _: () = {
     assert!(size_of::<ReaderSnapshot>() == size_of::<ReaderSlot>());
     assert!(size_of::<PublisherSnapshot>() == size_of::<PublisherSlot>());
+    assert!(size_of::<PatternsSnapshot>() == size_of::<ReaderPatterns>());
+    assert!(offset_of!(PatternsSnapshot, generation) == offset_of!(ReaderPatterns, generation));
+    assert!(offset_of!(PatternsSnapshot, flags) == offset_of!(ReaderPatterns, flags));
+    assert!(offset_of!(PatternsSnapshot, text) == offset_of!(ReaderPatterns, text));
     assert!(offset_of!(ReaderSnapshot, position) == offset_of!(ReaderSlot, position));
     assert!(offset_of!(ReaderSnapshot, flags) == offset_of!(ReaderSlot, flags));
     assert!(offset_of!(ReaderSnapshot, arms) == offset_of!(ReaderSlot, arms));

@@ -160,6 +160,10 @@ impl PatternSet {
         self.0.push(pattern);
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Pattern> {
+        self.0.iter()
+    }
+
     /// Whether any of the patterns matches `topic`; an empty set matches nothing.
     pub(crate) fn matches(&self, topic: &str) -> bool {
         self.0.iter().any(|pattern| pattern.matches(topic))

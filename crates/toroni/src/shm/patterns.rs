@@ -1,0 +1,227 @@
+//! The patterns of subscribers, beside their slots: written by their owners, read by whoever looks.
+//!
+//! The reader copies bytes that any subscriber may change at any time. What it returns was written by one
+//! owner at one time, unless somebody forged it; whether it makes sense is for the caller to check.
+
+use super::snapshot::{PatternsSnapshot, ReaderSnapshot};
+use crate::crash::{self, CrashPoint};
+use crate::mutant::mutant;
+use crate::ring::layout::{
+    PATTERN_SEPARATOR, PATTERNS_TEXT_WORDS, PATTERNS_TRUNCATED, ReaderPatterns, SLOT_ACTIVE,
+};
+use crate::sync::{Ordering, fence};
+use std::io;
+
+/// Writes the patterns of a slot that the caller has claimed, before it activates it, and again whenever
+/// they change. Those that do not fit are left out, from the first such on, and that is noted.
+pub(crate) fn show<'p>(
+    area: &ReaderPatterns,
+    generation: u32,
+    patterns: impl Iterator<Item = &'p str>,
+) {
+    let mut text = [0; 8 * PATTERNS_TEXT_WORDS];
+    let (mut length, mut flags) = (0, 0);
+    for pattern in patterns {
+        let start = length + usize::from(length > 0);
+        let Some(place) = text.get_mut(start..start + pattern.len()) else {
+            flags = PATTERNS_TRUNCATED;
+            break;
+        };
+        place.copy_from_slice(pattern.as_bytes());
+        text[length..start].fill(PATTERN_SEPARATOR);
+        length = start + pattern.len();
+    }
+    // Whoever was here before may have died in the middle: then it is odd already.
+    let odd = area.version.load(Ordering::Relaxed).wrapping_add(1) | 1;
+    area.version.store(odd, Ordering::Relaxed);
+    // PATTERNS
+    fence(Ordering::Release);
+    area.generation.store(generation, Ordering::Relaxed);
+    area.flags.store(flags, Ordering::Relaxed);
+    let length = u32::try_from(length).expect("as long as the text at most");
+    area.length.store(length, Ordering::Relaxed);
+    let (words, _) = text.as_chunks::<8>();
+    for (number, (place, word)) in area.text.iter().zip(words).enumerate() {
+        if number == PATTERNS_TEXT_WORDS / 2 {
+            crash::point(CrashPoint::ReaderMidPatterns);
+        }
+        place.store(u64::from_ne_bytes(*word), Ordering::Relaxed);
+    }
+    // PATTERNS
+    area.version.store(odd.wrapping_add(1), Ordering::Release);
+}
+
+/// How often the patterns of a slot are read until they stand still. A subscriber changes its own in less
+/// than a microsecond; one that is stopped in the middle, or writes all the time, has none to show.
+const ATTEMPTS: u32 = 16;
+
+/// A slot that was read, or what became of it meanwhile, together with the patterns of the same owner.
+/// `None` if nobody has it.
+pub(super) fn with_patterns(
+    mut slot: ReaderSnapshot,
+    slot_now: impl Fn() -> io::Result<ReaderSnapshot>,
+    patterns_now: impl Fn() -> io::Result<PatternsSnapshot>,
+) -> io::Result<Option<(ReaderSnapshot, Option<PatternsSnapshot>)>> {
+    for _ in 0..ATTEMPTS {
+        if slot.state != SLOT_ACTIVE {
+            return Ok(None);
+        }
+        // PATTERNS: one system call copies in no particular order. The text belongs together if its
+        // version was the same before and after.
+        let before = patterns_now()?.version;
+        fence(Ordering::Acquire);
+        let patterns = patterns_now()?;
+        fence(Ordering::Acquire);
+        let after = patterns_now()?.version;
+        let is_whole = before == after && before.is_multiple_of(2);
+        let is_whole = is_whole || mutant("patterns_without_version");
+        let is_its_own =
+            patterns.generation == slot.generation || mutant("patterns_without_generation");
+        if is_whole && is_its_own {
+            return Ok(Some((slot, Some(patterns))));
+        }
+        let now = slot_now()?;
+        if is_whole && now.generation == slot.generation {
+            // An owner writes its patterns before it makes its slot active: these are not its own.
+            return Ok((now.state == SLOT_ACTIVE).then_some((now, None)));
+        }
+        slot = now;
+        std::thread::yield_now();
+    }
+    Ok((slot.state == SLOT_ACTIVE).then_some((slot, None)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ring::layout::SLOT_FREE;
+    use crate::shm::directory::{BusDirectory, BusFile};
+    use crate::shm::header::Header;
+    use crate::shm::mapping::Protection;
+    use crate::shm::participants::{
+        ReadersSegment, offset_of_patterns, offset_of_slot, open_slots, read_one, read_readers,
+    };
+    use crate::shm::ring_file::RingFile;
+    use crate::shm::testing::TempDir;
+    use crate::sync::Ordering::Relaxed;
+    use std::cell::Cell;
+
+    fn header(bus: &BusDirectory) -> Header {
+        RingFile::open(bus, Protection::Read).unwrap().header().clone()
+    }
+
+    /// A claimed slot with patterns, as a subscriber that joins leaves it.
+    fn claim(segment: &ReadersSegment, number: u32, generation: u32, patterns: &[&str]) {
+        let slot = segment.slot(number);
+        slot.state.store(SLOT_FREE, Relaxed);
+        slot.generation.store(generation, Relaxed);
+        let area = segment.patterns(number);
+        show(area, generation, patterns.iter().copied());
+        slot.state.store(SLOT_ACTIVE, Relaxed);
+    }
+
+    /// Number, generation and text of a slot.
+    type Shown = (u32, u32, Option<(String, bool)>);
+
+    /// Every active slot.
+    fn shown(bus: &BusDirectory, header: &Header) -> Vec<Shown> {
+        let views = read_readers(bus, header).unwrap().into_iter();
+        views
+            .map(|view| {
+                let text = view.patterns.and_then(|patterns| patterns.text());
+                (view.number, view.slot.generation, text)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn patterns_are_those_of_their_slot() {
+        let root = TempDir::new();
+        let bus = root.bus();
+        let header = header(&bus);
+        let segment = ReadersSegment::open(&bus, &header, Protection::Write).unwrap();
+        assert_eq!(shown(&bus, &header), []);
+        claim(&segment, 3, 5, &["a/*", "**"]);
+        claim(&segment, 1, 7, &[]);
+        let text = |text: &str| Some((text.to_owned(), false));
+        assert_eq!(shown(&bus, &header), [(1, 7, text("")), (3, 5, text("a/*\n**"))]);
+        // A shorter text leaves nothing of the longer one, and a slot nothing of its last owner.
+        claim(&segment, 3, 6, &["b"]);
+        assert_eq!(shown(&bus, &header)[1], (3, 6, text("b")));
+        segment.slot(3).generation.store(7, Relaxed);
+        assert_eq!(shown(&bus, &header)[1], (3, 7, None), "what another owner wrote");
+    }
+
+    #[test]
+    fn patterns_that_do_not_fit_are_left_out_whole() {
+        let area = ReaderPatterns::default();
+        let text_of = |patterns: &[&str]| {
+            show(&area, 1, patterns.iter().copied());
+            let words = area.text.each_ref().map(|word| word.load(Relaxed));
+            let [length, flags] = [&area.length, &area.flags].map(|word| word.load(Relaxed));
+            let shown = PatternsSnapshot { length, flags, text: words, ..Default::default() };
+            shown.text().unwrap()
+        };
+        let [long, rest] = [255, 496 - 256].map(|length| "x".repeat(length));
+        assert_eq!(text_of(&[&long, &rest]), (format!("{long}\n{rest}"), false));
+        assert_eq!(text_of(&[&long, &rest, "y"]), (format!("{long}\n{rest}"), true));
+        assert_eq!(text_of(&[&long, &format!("{rest}y"), "y"]), (long, true));
+    }
+
+    /// One that died in the middle leaves an odd version, and so may whoever writes there at will.
+    #[test]
+    fn patterns_that_are_being_written_do_not_show() {
+        let root = TempDir::new();
+        let bus = root.bus();
+        let header = header(&bus);
+        let segment = ReadersSegment::open(&bus, &header, Protection::Write).unwrap();
+        for version in [1, 77, u32::MAX] {
+            claim(&segment, 0, 1, &["a"]);
+            segment.patterns(0).version.store(version, Relaxed);
+            assert_eq!(shown(&bus, &header), [(0, 1, None)]);
+            claim(&segment, 0, 2, &["b"]);
+            assert_eq!(shown(&bus, &header), [(0, 2, Some(("b".to_owned(), false)))]);
+        }
+    }
+
+    /// Between any two of the reads.
+    #[test]
+    fn patterns_that_change_while_they_are_read_are_read_again() {
+        let root = TempDir::new();
+        let bus = root.bus();
+        let header = header(&bus);
+        let segment = ReadersSegment::open(&bus, &header, Protection::Write).unwrap();
+        let fd = open_slots(&bus, &header, BusFile::Readers).unwrap();
+        let area = segment.patterns(2);
+        let rewrite = || show(area, 1, ["new/1", "new/2"].into_iter());
+        let take_over = || claim(&segment, 2, 2, &["of/another"]);
+        let begin = || {
+            area.version.fetch_add(1, Relaxed);
+            area.text[0].store(u64::from_ne_bytes(*b"new/1\nof"), Relaxed);
+        };
+        let leave = || segment.slot(2).state.store(SLOT_FREE, Relaxed);
+        for at in 0..3 {
+            let read_while = |change: &dyn Fn()| {
+                claim(&segment, 2, 1, &["old/1", "old/2"]);
+                let slot = read_one::<ReaderSnapshot>(&fd, offset_of_slot(2)).unwrap();
+                let reads = Cell::new(0);
+                let patterns_now = || {
+                    if reads.replace(reads.get() + 1) == at {
+                        change();
+                    }
+                    read_one::<PatternsSnapshot>(&fd, offset_of_patterns(4, 2))
+                };
+                let slot_now = || read_one(&fd, offset_of_slot(2));
+                let view = with_patterns(slot, slot_now, patterns_now).unwrap();
+                view.map(|(slot, patterns)| {
+                    (slot.generation, patterns.map(|p| p.text().unwrap().0))
+                })
+            };
+            let text = |text: &str| Some(text.to_owned());
+            assert_eq!(read_while(&rewrite), Some((1, text("new/1\nnew/2"))), "at {at}");
+            assert_eq!(read_while(&take_over), Some((2, text("of/another"))), "at {at}");
+            assert_eq!(read_while(&begin), Some((1, None)), "at {at}");
+            assert_eq!(read_while(&|| (take_over(), leave()).0), None, "at {at}");
+        }
+    }
+}
