@@ -94,7 +94,7 @@ pub(crate) enum Command {
     #[command(after_help = "Example:
   toroni info plant --json | jq '.subscribers[] | {name, pid, lag_bytes, lost_messages}'")]
     Info(Info),
-    /// Show the topics of a bus, with counts within the retained ring
+    /// Show the topics of a bus, with counts within the retained ring, and who subscribes to each
     #[command(after_help = "Example:
   toroni topics plant --json | jq -r 'select(.messages > 100) | .topic'")]
     Topics(Info),
@@ -181,7 +181,7 @@ pub(crate) struct Publish {
     /// Deliver to the subscribers of the topic and of everything below it
     #[arg(long)]
     pub(crate) to_descendants: bool,
-    /// Start when so many subscribers are on the bus
+    /// Start once this many subscribers have a pattern that matches the topic
     #[arg(long, value_name = "N")]
     pub(crate) wait_subscribers: Option<u32>,
     /// All of standard input is one message

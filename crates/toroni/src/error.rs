@@ -182,7 +182,8 @@ pub enum OpenError {
     },
     /// The layout has another version.
     #[error(
-        "{path} has layout version {found}, this library knows {supported}: use the same release of Toroni everywhere, or remove the bus"
+        "{path} has layout version {found}, and this release of Toroni uses version {supported}: run the same release everywhere; \
+         once no program of the other release uses the bus, remove it with `toroni clean NAME` and create it again"
     )]
     VersionMismatch {
         /// The file.

@@ -6,7 +6,7 @@ use crate::output::{Output, Table};
 use crate::{human, settings};
 use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
-use toroni::{BusStats, LockOwner, PublisherStats, SubscriberSlotStats};
+use toroni::{BusStats, LockOwner, Pattern, PublisherStats, SubscriberSlotStats};
 
 /// Prints the header of the bus and its participants.
 pub(crate) fn run(place: &Place, arguments: &Info) -> Result<(), Failure> {
@@ -98,6 +98,10 @@ fn subscriber_json(subscriber: &SubscriberSlotStats) -> Value {
         "lost_messages": subscriber.lost_messages,
         "lapses": subscriber.lapses,
         "lapped_now": subscriber.lapped_now,
+        "patterns": subscriber.patterns.as_ref().map(|all| {
+            all.iter().map(Pattern::as_str).collect::<Vec<_>>()
+        }),
+        "patterns_truncated": subscriber.patterns_truncated,
     })
 }
 
@@ -193,6 +197,7 @@ fn subscribers_text(stats: &BusStats, output: &mut Output) -> Result<(), Failure
         ">RECEIVED",
         ">LOST",
         ">LAPSES",
+        "PATTERNS",
     ]);
     for subscriber in subscribers {
         let state = if subscriber.alive && !subscriber.stopped && subscriber.lapped_now {
@@ -211,6 +216,7 @@ fn subscribers_text(stats: &BusStats, output: &mut Output) -> Result<(), Failure
             human::count(subscriber.received),
             human::count(subscriber.lost_messages),
             human::count(subscriber.lapses),
+            patterns(subscriber),
         ]);
     }
     if table.is_empty() { Ok(()) } else { output.table(&table) }
@@ -228,7 +234,17 @@ fn owner(owner: Option<&LockOwner>) -> String {
     format!("held by {pid}{slot}{state}")
 }
 
-fn pid(pid: u32, same_namespace: bool) -> String {
+fn patterns(subscriber: &SubscriberSlotStats) -> String {
+    let Some(patterns) = &subscriber.patterns else { return "unreadable".to_owned() };
+    let mut shown: Vec<&str> = patterns.iter().map(Pattern::as_str).collect();
+    if subscriber.patterns_truncated {
+        shown.push("…");
+    }
+    if shown.is_empty() { "none".to_owned() } else { shown.join(", ") }
+}
+
+/// A process as the tables show it.
+pub(super) fn pid(pid: u32, same_namespace: bool) -> String {
     // The number of another namespace means something else here.
     if same_namespace { pid.to_string() } else { format!("{pid} (other namespace)") }
 }

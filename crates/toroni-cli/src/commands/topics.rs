@@ -1,27 +1,46 @@
-//! `toroni topics`: what is in the ring now, by topic.
+//! `toroni topics`: what is in the ring now, by topic, and who subscribes to it.
 
+use super::info;
 use crate::cli::{Info, Place};
 use crate::failure::Failure;
 use crate::human;
 use crate::output::{Output, Table};
-use serde_json::json;
+use serde_json::{Value, json};
+use toroni::SubscriberSlotStats;
+
+/// Subscribers named in a row of the table. `--json` names all.
+const MOST_NAMED: usize = 8;
 
 /// Prints a line for each topic of the bus.
 pub(crate) fn run(place: &Place, arguments: &Info) -> Result<(), Failure> {
     let bus = super::open_existing(place, arguments.name.as_deref())?;
     let mut topics = bus.topics()?;
     topics.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut subscribers = bus.stats()?.subscribers;
+    if let Some(subscribers) = &mut subscribers {
+        subscribers.retain(|subscriber| subscriber.alive);
+    }
     let mut output = Output::new()?;
-    let mut table = Table::new(&["TOPIC", ">MESSAGES", ">BYTES"]);
+    let mut table = Table::new(&["TOPIC", ">MESSAGES", ">BYTES", ">SUBSCRIBERS", "WHO"]);
     for topic in topics {
+        let listeners = subscribers.as_deref().map(|all| listeners(all, &topic.name));
         if arguments.json {
             output.json(&json!({
                 "topic": topic.name,
                 "messages": topic.messages,
                 "bytes": topic.bytes,
+                "subscribers": listeners.map(|all| all.iter().map(listener_json).collect::<Value>()),
             }))?;
         } else {
-            table.row(vec![topic.name, human::count(topic.messages), human::bytes(topic.bytes)]);
+            let certain =
+                listeners.as_ref().map(|all| all.iter().filter(|one| one.certain).count());
+            table.row(vec![
+                topic.name,
+                human::count(topic.messages),
+                human::bytes(topic.bytes),
+                certain.map_or_else(|| "not visible".to_owned(), |count| count.to_string()),
+                names(&listeners.unwrap_or_default()),
+            ]);
         }
     }
     if !table.is_empty() {
@@ -30,4 +49,42 @@ pub(crate) fn run(place: &Place, arguments: &Info) -> Result<(), Failure> {
         output.line("The bus has no topics yet.")?;
     }
     output.flush()
+}
+
+/// A subscriber that receives a topic.
+struct Listener<'a> {
+    subscriber: &'a SubscriberSlotStats,
+    /// Whether a pattern that shows matches. Otherwise one that does not show may.
+    certain: bool,
+}
+
+fn listeners<'a>(subscribers: &'a [SubscriberSlotStats], topic: &str) -> Vec<Listener<'a>> {
+    let listener = |subscriber: &'a SubscriberSlotStats| match subscriber.matches(topic) {
+        Some(false) => None,
+        answer => Some(Listener { subscriber, certain: answer.is_some() }),
+    };
+    subscribers.iter().filter_map(listener).collect()
+}
+
+fn listener_json(Listener { subscriber, certain }: &Listener<'_>) -> Value {
+    json!({
+        "slot": subscriber.slot,
+        "name": subscriber.name,
+        "pid": subscriber.pid,
+        "same_pid_namespace": subscriber.same_pid_namespace,
+        "certain": certain,
+    })
+}
+
+fn names(listeners: &[Listener<'_>]) -> String {
+    let name = |Listener { subscriber, certain }: &Listener<'_>| {
+        let perhaps = if *certain { "" } else { "perhaps " };
+        let pid = info::pid(subscriber.pid, subscriber.same_pid_namespace);
+        format!("{perhaps}{} ({pid})", subscriber.name)
+    };
+    let mut names: Vec<String> = listeners.iter().take(MOST_NAMED).map(name).collect();
+    if listeners.len() > MOST_NAMED {
+        names.push(format!("and {} more", listeners.len() - MOST_NAMED));
+    }
+    names.join(", ")
 }

@@ -161,6 +161,27 @@ fn the_damaged_are_listed_and_removed_by_name() {
     assert!(buses.entries().is_empty());
 }
 
+/// The error names both versions, and what it advises works.
+#[test]
+fn a_bus_of_another_layout_is_refused_and_removed_by_name() {
+    let buses = Buses::new();
+    buses.succeed(&["create", "old"]);
+    for file in ["ring", "publishers", "readers"] {
+        let file = std::fs::File::options().write(true).open(buses.path().join("old").join(file));
+        std::os::unix::fs::FileExt::write_all_at(&file.unwrap(), &1_u32.to_ne_bytes(), 12).unwrap();
+    }
+    let refused = buses.run(&["info", "old"]);
+    assert_eq!(refused.status.code(), Some(1));
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(
+        said.contains("has layout version 1, and this release of Toroni uses version 2"),
+        "{said}"
+    );
+    assert!(said.contains("remove it with `toroni clean NAME`"), "{said}");
+    buses.succeed(&["clean", "old"]);
+    assert!(buses.entries().is_empty());
+}
+
 #[test]
 fn participants_are_shown() {
     let buses = Buses::new();
@@ -202,6 +223,98 @@ fn topics_are_counted() {
         .collect();
     assert_eq!(found, [("a/c", 1), ("b", 3)]);
     assert!(buses.succeed(&["topics"]).starts_with("TOPIC "));
+}
+
+#[test]
+fn patterns_and_listeners_are_shown() {
+    let buses = Buses::new();
+    let one = buses.subscribe(&["plant/**", "alarm", "--name", "dashboard"]);
+    let _two = buses.subscribe(&["*/boiler", "--name", "logger"]);
+    for topic in ["plant/boiler", "alarm", "other"] {
+        buses.succeed(&["pub", topic, "x"]);
+    }
+    let info = buses.info("default");
+    let subscribers = info["subscribers"].as_array().unwrap();
+    let of = |name: &str| subscribers.iter().find(|one| one["name"] == name).unwrap();
+    assert_eq!(of("dashboard")["patterns"], serde_json::json!(["plant/**", "alarm"]));
+    assert_eq!(of("dashboard")["patterns_truncated"], false);
+    assert_eq!(of("logger")["patterns"], serde_json::json!(["*/boiler"]));
+    let text = buses.succeed(&["info"]);
+    assert!(text.contains("plant/**, alarm\n") && text.contains("*/boiler\n"), "{text}");
+
+    let topics = json_lines(buses.succeed(&["topics", "default", "--json"]).as_bytes());
+    let listeners = |topic: &str| {
+        let topic = topics.iter().find(|one| one["topic"] == topic).unwrap();
+        let all = topic["subscribers"].as_array().unwrap();
+        let mut names: Vec<_> = all.iter().map(|one| one["name"].as_str().unwrap()).collect();
+        names.sort_unstable();
+        assert!(all.iter().all(|one| one["certain"] == true), "{topic}");
+        (names.join(" "), all.iter().any(|found| found["pid"] == one.child.id()))
+    };
+    assert_eq!(listeners("plant/boiler"), ("dashboard logger".to_owned(), true));
+    assert_eq!(listeners("alarm"), ("dashboard".to_owned(), true));
+    assert_eq!(listeners("other"), (String::new(), false));
+    let text = buses.succeed(&["topics"]);
+    let alarm = text.lines().find(|line| line.starts_with("alarm ")).unwrap();
+    assert!(alarm.ends_with(&format!("1  dashboard ({})", one.child.id())), "{text}");
+}
+
+/// Whatever does not fit is said to be missing, and such a subscriber is not passed over in silence.
+#[test]
+fn patterns_that_do_not_fit_count_as_perhaps() {
+    let buses = Buses::new();
+    let patterns: Vec<String> =
+        (0..8).map(|number| format!("{number}/{}", "x".repeat(90))).collect();
+    let patterns: Vec<&str> = patterns.iter().map(String::as_str).collect();
+    let _subscriber = buses.subscribe(&[&patterns[..], &["last"]].concat());
+    let info = buses.info("default");
+    let shown = &info["subscribers"][0];
+    assert_eq!(shown["patterns_truncated"], true, "{info}");
+    assert_eq!(shown["patterns"].as_array().unwrap()[0], patterns[0]);
+    assert!(buses.succeed(&["info"]).contains(", …\n"));
+    // One of those that show.
+    let sure = buses.run(&["pub", patterns[0], "x", "--wait-subscribers", "1"]);
+    assert!(sure.status.success() && sure.stderr.is_empty(), "{sure:?}");
+    // One of those that do not.
+    let perhaps = buses.run(&["pub", "last", "x", "--wait-subscribers", "1"]);
+    assert!(perhaps.status.success(), "{perhaps:?}");
+    let said = String::from_utf8(perhaps.stderr).unwrap();
+    assert!(said.contains("counted 1 subscriber whose patterns are not all shown"), "{said}");
+    let topics = json_lines(buses.succeed(&["topics", "default", "--json"]).as_bytes());
+    let last = topics.iter().find(|one| one["topic"] == "last").unwrap();
+    assert_eq!(last["subscribers"][0]["certain"], false, "{last}");
+    assert!(buses.succeed(&["topics"]).contains("perhaps toroni-sub ("));
+}
+
+/// What another subscriber wrote there: nothing of it reaches the terminal, and it counts for nobody.
+#[test]
+fn patterns_that_are_none_are_shown_as_such() {
+    let buses = Buses::new();
+    buses.succeed(&["create", "default", "--max-subscribers", "2"]);
+    let _subscriber = buses.subscribe(&["**"]);
+    let readers = buses.path().join("default/readers");
+    let bytes = std::fs::read(&readers).unwrap();
+    // The text of slot 0: behind two slots of 128 bytes and four words.
+    let text = 4096 + 2 * 128 + 16;
+    assert_eq!(&bytes[text..text + 3], b"**\0");
+    for hostile in [&b"\x1b["[..], b"\xff\xfe", b"a/", b"*\n", b"\n*", b"\0\0"] {
+        let file = std::fs::File::options().write(true).open(&readers).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, hostile, text as u64).unwrap();
+        let info = buses.info("default");
+        assert!(info["subscribers"][0]["patterns"].is_null(), "{hostile:?}: {info}");
+        let shown = buses.succeed(&["info"]);
+        assert!(shown.contains("unreadable\n") && !shown.contains('\x1b'), "{shown}");
+    }
+    buses.succeed(&["pub", "t", "x"]);
+    let topics = json_lines(buses.succeed(&["topics", "default", "--json"]).as_bytes());
+    assert_eq!(topics[0]["subscribers"], serde_json::json!([]));
+    let mut publisher = buses.start(&["pub", "t", "x", "--wait-subscribers", "1"]);
+    let mut said = String::new();
+    std::io::BufRead::read_line(publisher.stderr.as_mut().unwrap(), &mut said).unwrap();
+    assert!(
+        said.contains("1 on the bus, 0 of them match; the patterns of 1 are unreadable"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use crate::support::{Buses, json_lines, wait_until};
 use std::collections::HashMap;
 use std::fmt::Write;
+use std::io::BufRead;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -146,6 +147,45 @@ fn it_waits_for_subscribers() {
     for subscriber in [first, second] {
         assert_eq!(subscriber.finish().stdout, b"t\thello\n");
     }
+}
+
+/// A subscriber of another topic does not count; the program says whom it sees, and whom it waits for.
+#[test]
+fn it_waits_for_subscribers_of_its_topic() {
+    let buses = Buses::new();
+    buses.succeed(&["create", "default"]);
+    let _other = buses.subscribe(&["plants/**", "pump/speed"]);
+    let mut publisher = buses.start(&["pub", "plant/pump", "hello", "--wait-subscribers", "1"]);
+    let mut said = String::new();
+    publisher.stderr.as_mut().unwrap().read_line(&mut said).unwrap();
+    assert_eq!(
+        said,
+        "toroni: waiting for 1 subscriber of plant/pump: 1 on the bus, 0 of them match\n"
+    );
+    assert!(publisher.child.try_wait().unwrap().is_none());
+    let subscriber = buses.subscribe(&["alarm", "plant/*", "--count", "1"]);
+    assert!(publisher.wait().success());
+    assert_eq!(subscriber.finish().stdout, b"plant/pump\thello\n");
+}
+
+#[test]
+fn subscribers_below_the_topic_count_for_descendants_only() {
+    let buses = Buses::new();
+    buses.succeed(&["create", "default"]);
+    let below = buses.subscribe(&["plant/pump/speed", "--count", "1"]);
+    buses.succeed(&["pub", "plant", "stop", "--to-descendants", "--wait-subscribers", "1"]);
+    assert_eq!(below.finish().stdout, b"plant\tstop\n");
+    let _below = buses.subscribe(&["plant/pump/speed"]);
+    let publisher = buses.start(&["pub", "plant", "stop", "--wait-subscribers", "1"]);
+    let mut publisher = publisher;
+    let mut said = String::new();
+    publisher.stderr.as_mut().unwrap().read_line(&mut said).unwrap();
+    publisher.signal(rustix::process::Signal::INT);
+    let output = publisher.finish();
+    assert!(!output.status.success());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("interrupted while it waited for 1 subscriber of plant: 1 on"), "{said}");
+    assert_eq!(buses.info("default")["messages"], 1);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `toroni pub`: messages from the command line, standard input, a file, or made up.
 
+mod audience;
 pub(crate) mod source;
 
 use crate::cli::{Place, Publish};
@@ -8,10 +9,11 @@ use crate::human;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::stop::{Patience, Stop};
+use audience::Wanted;
 use serde_json::json;
 use source::{Next, Source};
 use std::time::{Duration, Instant};
-use toroni::{Bus, Publisher};
+use toroni::Publisher;
 
 /// The progress bar and its clock are looked at once for so many messages, unless a rate is kept.
 const STEPS_BETWEEN_LOOKS: u64 = 1024;
@@ -31,10 +33,10 @@ pub(crate) fn run(place: &Place, arguments: Publish) -> Result<(), Failure> {
         .open(&place.bus)?;
     let publisher = bus.publisher(&arguments.topic)?.to_descendants(arguments.to_descendants);
     let mut source = Source::new(&arguments, publisher.largest_message())?;
-    if let Some(wanted) = arguments.wait_subscribers
-        && !wait_for_subscribers(&bus, wanted, &stop)?
-    {
-        return Err(Failure::Failed("interrupted before there were enough subscribers".to_owned()));
+    if let Some(count) = arguments.wait_subscribers {
+        let to_descendants = arguments.to_descendants;
+        let wanted = Wanted { count, topic: &arguments.topic, to_descendants };
+        audience::wait_for(&wanted, &bus, &stop)?;
     }
 
     let mut run = Run {
@@ -157,25 +159,6 @@ impl Pace {
         self.due_seconds += self.seconds_each * human::as_f64(messages);
         let wait = due - now.duration_since(started).as_secs_f64();
         Duration::try_from_secs_f64(wait).unwrap_or(Duration::ZERO)
-    }
-}
-
-/// Until `wanted` living subscribers are on the bus; `false` if a signal came first.
-fn wait_for_subscribers(bus: &Bus, wanted: u32, stop: &Stop) -> Result<bool, Failure> {
-    let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
-    loop {
-        let Some(subscribers) = bus.stats()?.subscribers else {
-            return Err(Failure::Failed(
-                "--wait-subscribers: this process may not read who subscribes to the bus"
-                    .to_owned(),
-            ));
-        };
-        if subscribers.iter().filter(|subscriber| subscriber.alive).count() >= wanted {
-            return Ok(true);
-        }
-        if !stop.sleep(Duration::from_millis(10)) {
-            return Ok(false);
-        }
     }
 }
 

@@ -1,0 +1,125 @@
+//! `toroni pub --wait-subscribers`: who will receive what is about to be published.
+
+use crate::failure::Failure;
+use crate::human;
+use crate::stop::Stop;
+use std::fmt;
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+use toroni::Bus;
+
+/// How often it looks.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How often it says at the most whom it waits for. A wait that is shorter passes in silence.
+const SAY_EVERY: Duration = Duration::from_millis(500);
+
+/// The subscribers that a command waits for.
+pub(super) struct Wanted<'a> {
+    /// How many.
+    pub(super) count: u32,
+    /// The topic that their patterns must match.
+    pub(super) topic: &'a str,
+    /// Whether a pattern that matches something below the topic is enough.
+    pub(super) to_descendants: bool,
+}
+
+/// Who is on the bus at one moment, of those that live.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Audience {
+    present: u64,
+    matching: u64,
+    /// Not all of their patterns show, and none of those that do matches.
+    perhaps: u64,
+    unreadable: u64,
+}
+
+/// Waits until there are as many as wanted, and says meanwhile, and in the end, whom it sees.
+///
+/// A subscriber of which not all patterns show counts: if it did not, the command would wait for ever for
+/// one that is there. That it counted is said.
+pub(super) fn wait_for(wanted: &Wanted<'_>, bus: &Bus, stop: &Stop) -> Result<(), Failure> {
+    let started = Instant::now();
+    let mut last_said: Option<(Instant, Audience)> = None;
+    loop {
+        let seen = wanted.look(bus)?;
+        if seen.matching + seen.perhaps >= u64::from(wanted.count) {
+            if seen.matching < u64::from(wanted.count) {
+                say(&format!(
+                    "counted {} whose patterns are not all shown: maybe none of them matches {wanted}",
+                    human::counted(seen.perhaps, "subscriber")
+                ));
+            }
+            return Ok(());
+        }
+        let is_due = match last_said {
+            None => started.elapsed() >= SAY_EVERY,
+            Some((said_at, said)) => said != seen && said_at.elapsed() >= SAY_EVERY,
+        };
+        if is_due {
+            say(&format!("waiting for {}: {seen}", wanted.described()));
+            last_said = Some((Instant::now(), seen));
+        }
+        if !stop.sleep(LOOK_EVERY) {
+            return Err(Failure::Failed(format!(
+                "interrupted while it waited for {}: {seen}",
+                wanted.described()
+            )));
+        }
+    }
+}
+
+impl Wanted<'_> {
+    fn look(&self, bus: &Bus) -> Result<Audience, Failure> {
+        let Some(subscribers) = bus.stats()?.subscribers else {
+            return Err(Failure::Failed(
+                "--wait-subscribers: this process may not read who subscribes to the bus"
+                    .to_owned(),
+            ));
+        };
+        let mut seen = Audience::default();
+        for subscriber in subscribers.iter().filter(|subscriber| subscriber.alive) {
+            seen.present += 1;
+            seen.unreadable += u64::from(subscriber.patterns.is_none());
+            let answer = if self.to_descendants {
+                subscriber.matches_descendants(self.topic)
+            } else {
+                subscriber.matches(self.topic)
+            };
+            match answer {
+                Some(true) => seen.matching += 1,
+                Some(false) => {}
+                None => seen.perhaps += 1,
+            }
+        }
+        Ok(seen)
+    }
+
+    fn described(&self) -> String {
+        format!("{} of {self}", human::counted(self.count.into(), "subscriber"))
+    }
+}
+
+impl fmt::Display for Wanted<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.topic)?;
+        if self.to_descendants { formatter.write_str(" or its descendants") } else { Ok(()) }
+    }
+}
+
+impl fmt::Display for Audience {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { present, matching, perhaps, unreadable } = self;
+        write!(formatter, "{present} on the bus, {matching} of them match")?;
+        if *perhaps > 0 {
+            write!(formatter, ", {perhaps} may")?;
+        }
+        if *unreadable > 0 {
+            write!(formatter, "; the patterns of {unreadable} are unreadable")?;
+        }
+        Ok(())
+    }
+}
+
+fn say(text: &str) {
+    let _ = writeln!(io::stderr(), "toroni: {text}");
+}
