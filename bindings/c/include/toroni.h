@@ -604,6 +604,9 @@ typedef struct toroni_subscriber_info {
     uint64_t lapses;
     uint64_t started_ns;    /* when it subscribed */
     int same_pid_namespace; /* as in toroni_publisher_info */
+    int patterns_truncated; /* 1: it has more patterns than its slot has room for; -1: they cannot be read */
+    const char *const *patterns; /* those that show, NULL if none; see toroni_matches */
+    size_t pattern_count;
 } toroni_subscriber_info;
 
 /* Takes a snapshot; it disturbs nobody, and needs permission to read the ring. Gives a handle, for

@@ -19,6 +19,8 @@ pub struct toroni_stats {
     sockets: Vec<*const c_char>,
     /// What they point to.
     _names: Strings,
+    /// What the patterns of `subscribers` point to.
+    _patterns: Vec<Vec<*const c_char>>,
 }
 
 /// `toroni_lock_owner` of the header.
@@ -140,6 +142,12 @@ pub struct toroni_subscriber_info {
     pub started_ns: u64,
     /// Whether its process counts in the namespace of this one.
     pub same_pid_namespace: c_int,
+    /// Whether it has more patterns than show, or -1 if none can be read.
+    pub patterns_truncated: c_int,
+    /// Those that show.
+    pub patterns: *const *const c_char,
+    /// How many.
+    pub pattern_count: usize,
 }
 
 fn ns(time: Duration) -> u64 {
@@ -219,8 +227,14 @@ impl From<BusStats> for toroni_stats {
                 same_pid_namespace: c_int::from(one.same_pid_namespace),
             });
         let publishers = publishers.collect();
-        let subscribers =
-            stats.subscribers.unwrap_or_default().into_iter().map(|one| toroni_subscriber_info {
+        let mut patterns = Vec::new();
+        let subscribers = stats.subscribers.unwrap_or_default().into_iter().map(|one| {
+            let shown = one.patterns.as_deref().unwrap_or_default();
+            let shown: Vec<_> = shown.iter().map(|pattern| names.keep(pattern.as_str())).collect();
+            // What they point to stays where it is when the list moves.
+            let (start, pattern_count) = (shown.as_ptr(), shown.len());
+            patterns.push(shown);
+            toroni_subscriber_info {
                 name: names.keep(one.name),
                 slot: one.slot,
                 pid: one.pid,
@@ -235,10 +249,25 @@ impl From<BusStats> for toroni_stats {
                 lapses: one.lapses,
                 started_ns: nanoseconds(one.started),
                 same_pid_namespace: c_int::from(one.same_pid_namespace),
-            });
+                patterns_truncated: match one.patterns {
+                    Some(_) => c_int::from(one.patterns_truncated),
+                    None => -1,
+                },
+                patterns: if pattern_count == 0 { std::ptr::null() } else { start },
+                pattern_count,
+            }
+        });
         let subscribers = subscribers.collect();
         let sockets = stats.sockets.iter().map(|name| names.keep(name)).collect();
-        Self { bus, lock_owner, publishers, subscribers, sockets, _names: names }
+        Self {
+            bus,
+            lock_owner,
+            publishers,
+            subscribers,
+            sockets,
+            _names: names,
+            _patterns: patterns,
+        }
     }
 }
 

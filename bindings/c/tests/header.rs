@@ -177,7 +177,7 @@ layouts! {
     }
     toroni_subscriber_info {
         name slot pid alive stopped gating lapped_now position lag_bytes received lost_messages lapses
-        started_ns same_pid_namespace
+        started_ns same_pid_namespace patterns_truncated patterns pattern_count
     }
     toroni_reopened { outcome reserved messages }
     toroni_topic_info { name messages bytes }

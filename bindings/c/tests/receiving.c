@@ -503,12 +503,15 @@ void statistics_tell_who_is_there(void) {
     CHECK(strcmp(toroni_stats_socket(stats, 0), "0.1") == 0);
     CHECK(toroni_stats_subscriber(stats, 0)->gating == 1);
     CHECK(toroni_stats_subscriber(stats, 0)->lag_bytes == 16);
+    CHECK(toroni_stats_subscriber(stats, 0)->patterns_truncated == 0);
+    CHECK(toroni_stats_subscriber(stats, 0)->pattern_count == 1);
     CHECK(toroni_stats_publisher(stats, 1) == NULL && toroni_stats_subscriber(stats, SIZE_MAX) == NULL);
     /* A snapshot outlives what it shows. */
     toroni_subscriber_close(subscriber);
     toroni_publisher_close(publisher);
     toroni_bus_close(bus);
     CHECK(strcmp(toroni_stats_publisher(stats, 0)->name, "tester") == 0);
+    CHECK(strcmp(toroni_stats_subscriber(stats, 0)->patterns[0], "t") == 0);
     toroni_stats_close(stats);
 }
 

@@ -315,6 +315,8 @@ struct subscriber_info {
     std::uint64_t lapses;
     std::chrono::system_clock::time_point started;
     bool same_pid_namespace;
+    std::optional<std::vector<std::string>> patterns; // those that show, if they can be read
+    bool patterns_truncated;                          // it has more
 };
 
 // Who holds the writer lock, as toroni_lock_owner.
@@ -349,9 +351,12 @@ public:
         std::vector<subscriber_info> all;
         for (std::size_t i = 0; i < toroni_stats_subscriber_count(handle_.get()); ++i) {
             const toroni_subscriber_info &one = *toroni_stats_subscriber(handle_.get(), i);
+            std::optional<std::vector<std::string>> patterns;
+            if (one.patterns_truncated >= 0) patterns.emplace(one.patterns, one.patterns + one.pattern_count);
             all.push_back({one.name, one.slot, one.pid, one.alive != 0, one.stopped != 0, one.gating != 0,
                            one.lapped_now != 0, one.position, one.lag_bytes, one.received, one.lost_messages,
-                           one.lapses, detail::time(one.started_ns), one.same_pid_namespace != 0});
+                           one.lapses, detail::time(one.started_ns), one.same_pid_namespace != 0,
+                           std::move(patterns), one.patterns_truncated > 0});
         }
         return all;
     }

@@ -228,6 +228,7 @@ void what_a_snapshot_gives_outlives_it() {
     }
     for (const auto &one : bus.stats().subscribers()) {
         CHECK(one.name == *options.participant_name && one.gating && one.received == 0);
+        CHECK(one.patterns == std::vector<std::string>{"t"} && !one.patterns_truncated);
         ++count;
     }
     CHECK(bus.stats().publishers().at(0).started > std::chrono::system_clock::now() - 1h);

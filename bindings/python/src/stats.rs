@@ -132,5 +132,9 @@ fn of_subscriber<'py>(py: Python<'py>, one: &SubscriberSlotStats) -> PyResult<Bo
         lost_messages: one.lost_messages,
         lapses: one.lapses,
         lapped_now: one.lapped_now,
+        patterns: one.patterns.as_ref().map(|all| {
+            all.iter().map(|pattern| pattern.as_str()).collect::<Vec<_>>()
+        }),
+        patterns_truncated: one.patterns_truncated,
     })
 }

@@ -61,6 +61,22 @@ def test_settings_and_statistics(directory: Path) -> None:
         assert bus.topics() == [toroni.TopicStats(name="t", messages=1, bytes=3)]
 
 
+def test_patterns_show(bus: toroni.Bus) -> None:
+    subscriber = bus.subscribe("plant/*", "alarm")
+    router = bus.router()
+    router.on("b/**")(lambda message: None)
+    subscribers = bus.stats().subscribers
+    assert subscribers is not None
+    assert [one.patterns for one in subscribers] == [["plant/*", "alarm"], ["b/**"]]
+    assert not any(one.patterns_truncated for one in subscribers)
+    subscriber.add_pattern("x" * 255)
+    subscriber.add_pattern("y" * 255)
+    subscribers = bus.stats().subscribers
+    assert subscribers is not None and subscribers[0].patterns_truncated
+    assert subscribers[0].patterns == ["plant/*", "alarm", "x" * 255]
+    router.close()
+
+
 def test_positions_are_starts(bus: toroni.Bus) -> None:
     bus.publisher("t").publish_batch([b"on", b"off"])
     first = bus.subscribe("t", start="oldest").receive()

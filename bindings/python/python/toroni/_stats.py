@@ -105,6 +105,10 @@ class SubscriberSlotStats(_Participant):
     lapses: int
     lapped_now: bool
     """Whether it has been overtaken by writers since it last told its position."""
+    patterns: list[str] | None
+    """Its patterns, or the first of them if `patterns_truncated`; None if they cannot be read."""
+    patterns_truncated: bool
+    """Whether it has more patterns than its slot has room for."""
 
 
 @dataclass(frozen=True)
