@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 #[cfg(feature = "program")]
 use toroni_trials::command_line;
-use toroni_trials::{Directory, hostile, operations, topics};
+use toroni_trials::{Directory, hostile, operations, patterns, topics};
 
 #[test]
 fn topics_of_the_corpus() {
@@ -19,6 +19,13 @@ fn hostile_bytes_of_the_corpus() {
     let directory = Directory::new("corpus-hostile");
     let stage = hostile::Stage::new(directory.path());
     repeat("hostile", |bytes| stage.trial(bytes));
+}
+
+#[test]
+fn patterns_of_the_corpus() {
+    let directory = Directory::new("corpus-patterns");
+    let stage = patterns::Stage::new(directory.path());
+    repeat("patterns", |bytes| stage.trial(bytes));
 }
 
 #[cfg(feature = "program")]

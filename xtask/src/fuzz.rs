@@ -46,6 +46,7 @@ const TARGETS: &[Target] = &[
     Target { name: "topics", longest: 600 },
     Target { name: "command_line", longest: 600 },
     Target { name: "hostile", longest: 160 },
+    Target { name: "patterns", longest: 560 },
     Target { name: "operations", longest: 480 },
     Target { name: "deaths", longest: 480 },
 ];

@@ -53,6 +53,8 @@ const LOCK: u64 = CONTROL;
 const MUTEX: std::ops::Range<u64> = CONTROL + 640..CONTROL + 704;
 const INDEX: std::ops::Range<u64> = CONTROL + 1024..CONTROL + 2048;
 const SLOTS: u64 = 4096;
+/// Behind the four slots of a template.
+const PATTERNS: u64 = SLOTS + 4 * 128;
 const HEADERS: u64 = 232;
 
 impl Site {
@@ -167,6 +169,17 @@ pub fn of(template: &Template) -> Vec<Site> {
                     add(file, offset + 4, 4, values);
                 }
             }
+        }
+    }
+    for slot in [0, 1] {
+        let area = PATTERNS + slot * 512;
+        let values = if slot == 0 { Values::All } else { Values::Few };
+        for offset in (area..area + 16).step_by(4) {
+            add("readers", offset, 4, values);
+        }
+        for offset in [area + 16, area + 24] {
+            add("readers", offset, 8, Values::Few);
+            add("readers", offset, 1, Values::Few);
         }
     }
     for offset in (128..128 + 640).step_by(8) {

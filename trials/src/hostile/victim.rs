@@ -4,7 +4,7 @@
 use super::template::{BUS, CAPACITY, KNOWN, Template};
 use std::os::fd::AsFd;
 use std::time::Duration;
-use toroni::{Bus, Publisher, ReceiveError, Start, Subscriber, admin};
+use toroni::{Bus, Pattern, Publisher, ReceiveError, Start, Subscriber, admin};
 
 /// Whether publishing may wait without a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl User {
         for subscriber in &mut self.subscribers {
             receive(subscriber);
         }
-        let _ = self.bus.stats();
+        look(&self.bus);
     }
 }
 
@@ -119,6 +119,11 @@ fn knows(bus: &Bus) -> bool {
 fn look(bus: &Bus) {
     if let Ok(stats) = bus.stats() {
         assert!(format!("{stats:?}").len() > 100);
+        for subscriber in stats.subscribers.iter().flatten() {
+            let shown = subscriber.patterns.as_deref().unwrap_or_default();
+            assert!(shown.iter().all(|pattern| Pattern::new(pattern.as_str()).is_ok()));
+            let _ = (subscriber.matches(KNOWN), subscriber.matches_descendants("plant"));
+        }
     }
     let _ = bus.topics();
 }

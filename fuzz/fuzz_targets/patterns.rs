@@ -1,0 +1,14 @@
+//! Whatever bytes where a subscriber shows its patterns.
+#![no_main]
+
+use std::sync::LazyLock;
+use toroni_trials::Directory;
+use toroni_trials::patterns::Stage;
+
+static PLACE: LazyLock<(Directory, Stage)> = LazyLock::new(|| {
+    let directory = Directory::new("fuzz-patterns");
+    let stage = Stage::new(directory.path());
+    (directory, stage)
+});
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| PLACE.1.trial(bytes));
