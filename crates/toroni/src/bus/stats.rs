@@ -477,3 +477,62 @@ fn sockets(directory: &BusDirectory) -> Vec<String> {
     names.sort();
     names
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bus::BusConfig;
+    use crate::crash::{CrashPoint, rehearsal};
+    use crate::shm::testing::TempDir;
+
+    /// Whoever sees a subscriber sees its patterns: they are there before the slot is active. One that dies
+    /// on the way hides neither its successor in the slot nor the patterns of that one.
+    #[test]
+    fn a_subscriber_shows_with_its_patterns_or_not_at_all() {
+        let directory = TempDir::new();
+        let bus =
+            BusConfig::new().directory(directory.path()).max_subscribers(1).create("b").unwrap();
+        let build = || bus.subscriber().pattern("a/*").pattern("b").build();
+        let shown = || {
+            let subscribers = bus.stats().unwrap().subscribers.unwrap();
+            let patterns =
+                subscribers.into_iter().map(|one| one.patterns.map(|all| (all, one.alive)));
+            patterns.collect::<Vec<_>>()
+        };
+        let its_own = ["a/*", "b"].map(|pattern| Pattern::new(pattern).unwrap()).to_vec();
+        for (fatal, is_active) in [
+            (CrashPoint::ReaderMidClaim, false),
+            (CrashPoint::ReaderMidPatterns, false),
+            (CrashPoint::ReaderMidActivate, true),
+            (CrashPoint::ReaderAfterClaim, true),
+        ] {
+            let dies = move |reached: &[CrashPoint]| reached.last() == Some(&fatal);
+            let (_, built) = rehearsal::act(dies, build);
+            assert!(built.is_none(), "{fatal:?} is not on the way");
+            let dead = is_active.then(|| Some((its_own.clone(), false)));
+            assert_eq!(shown(), Vec::from_iter(dead), "{fatal:?}");
+            let subscriber = build().unwrap();
+            assert_eq!(shown(), [Some((its_own.clone(), true))], "after {fatal:?}");
+            drop(subscriber);
+            assert_eq!(shown(), []);
+        }
+    }
+
+    /// In the middle of adding a pattern the old ones are gone and the new ones are not there.
+    #[test]
+    fn a_pattern_that_is_added_shows_whole_or_not_at_all() {
+        let directory = TempDir::new();
+        let bus = BusConfig::new().directory(directory.path()).create("b").unwrap();
+        let mut subscriber = bus.subscribe("a").unwrap();
+        let shown = || bus.stats().unwrap().subscribers.unwrap().remove(0);
+        subscriber.add_pattern("b/**").unwrap();
+        assert_eq!(shown().matches("b/c"), Some(true));
+        assert!(subscriber.add_pattern("c//d").is_err());
+        assert_eq!(shown().patterns.map(|patterns| patterns.len()), Some(2));
+        let dies = |reached: &[CrashPoint]| reached.last() == Some(&CrashPoint::ReaderMidPatterns);
+        let (_, added) = rehearsal::act(dies, || subscriber.add_pattern("c"));
+        assert!(added.is_none());
+        assert_eq!((shown().patterns, shown().matches("a")), (None, Some(false)));
+        rehearsal::bury(subscriber);
+    }
+}
