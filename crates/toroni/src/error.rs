@@ -36,7 +36,7 @@ pub enum OpenError {
     Pattern(#[from] PatternError),
     /// There is no such bus, and it was not to be created.
     #[error(
-        "there is no bus at {path}: create it with `toroni create`, or open it in a way that creates it (BusConfig::open)"
+        "there is no bus at {path}: create it with `toroni create`, or open it in a way that creates it"
     )]
     NotFound {
         /// Its directory.
@@ -72,7 +72,7 @@ pub enum OpenError {
     },
     /// The file system has no room for another file, however small.
     #[error(
-        "no room for more files in {path}: its file system has no inodes left: remove files, or mount it with more of them (nr_inodes=)"
+        "no room for more files in {path}: its file system has no inodes left: mount it with more of them (nr_inodes=), or set TORONI_DIR to another directory"
     )]
     NoInodes {
         /// Directory of the bus.
@@ -101,7 +101,9 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// Something else stands where a directory must be.
-    #[error("{path} is not a directory: remove it, choose another bus name, or set TORONI_DIR")]
+    #[error(
+        "{path} is not a directory: choose another bus name, or set TORONI_DIR to another directory"
+    )]
     NotADirectory {
         /// The path.
         path: PathBuf,
@@ -126,7 +128,7 @@ pub enum OpenError {
     },
     /// The bus is not in the hands of the user that was required.
     #[error(
-        "the bus at {path} belongs to {found}, but {wanted} is required: somebody else has made it; remove it, take another name, or another TORONI_DIR"
+        "the bus at {path} belongs to {found}, but {wanted} is required: somebody else has made it; take another name, or another TORONI_DIR"
     )]
     ForeignOwner {
         /// Directory of the bus.
@@ -138,7 +140,7 @@ pub enum OpenError {
     },
     /// The file system knows no access control lists, which permissions by group need.
     #[error(
-        "the file system of {path} has no POSIX access control lists, which --writers and --readers need: mount it with them, or set permissions by --mode"
+        "the file system of {path} has no POSIX access control lists, which permissions by group need: mount it with them, or set permissions by mode"
     )]
     AclsUnsupported {
         /// The file.
@@ -154,7 +156,7 @@ pub enum OpenError {
     },
     /// Memory could not be locked.
     #[error(
-        "cannot lock {wanted} bytes of {path} in memory, the limit of this process is {limit}: raise it (ulimit -l, LimitMEMLOCK=), or open the bus without BusConfig::lock_memory"
+        "cannot lock {wanted} bytes of {path} in memory, the limit of this process is {limit}: raise it (ulimit -l, LimitMEMLOCK=), or open the bus without locking its memory"
     )]
     MemoryLock {
         /// Bytes to be locked.
@@ -172,7 +174,7 @@ pub enum OpenError {
     },
     /// A file of the directory is no part of a bus.
     #[error(
-        "{path} is not a part of a Toroni bus ({what}): choose another name, or remove the directory"
+        "{path} is not a part of a Toroni bus ({what}): choose another bus name, or set TORONI_DIR to another directory"
     )]
     NotABus {
         /// The file.
@@ -239,7 +241,7 @@ pub enum OpenError {
     },
     /// The files of the directory come from different buses.
     #[error(
-        "{path} belongs to another bus than the file ring beside it: remove the directory and create the bus again"
+        "{path} belongs to another bus than the file ring beside it: remove the bus with `toroni clean NAME` and create it again"
     )]
     ForeignFile {
         /// The file.
@@ -295,7 +297,7 @@ pub enum OpenError {
     },
     /// All slots for publishing participants are taken.
     #[error(
-        "all {limit} publishing participants of the bus are taken: close some, or create the bus with a larger max_publishers"
+        "all {limit} publishing participants of the bus are taken: close some, or create the bus for more of them"
     )]
     TooManyPublishers {
         /// Slots of the bus.
@@ -303,7 +305,7 @@ pub enum OpenError {
     },
     /// All slots for subscribers are taken.
     #[error(
-        "all {limit} subscribers of the bus are taken: close some, or create the bus with a larger max_subscribers"
+        "all {limit} subscribers of the bus are taken: close some, or create the bus for more of them"
     )]
     TooManySubscribers {
         /// Slots of the bus.
@@ -351,7 +353,7 @@ pub enum OpenError {
     Forked(#[from] Forked),
     /// The caller is inside `publish_with` of the same bus.
     #[error(
-        "inside publish_with this thread holds the writer lock: do not touch the bus in the closure"
+        "this thread is in a function that writes a message in place, and holds the writer lock: do not use the bus in that function"
     )]
     Reentrant,
     /// Any other answer of the operating system.
@@ -410,7 +412,7 @@ pub enum PublishError {
     Timeout,
     /// The thread holds the writer lock, inside `publish_with`.
     #[error(
-        "inside publish_with this thread holds the writer lock: do not touch the bus in the closure"
+        "this thread is in a function that writes a message in place, and holds the writer lock: do not use the bus in that function"
     )]
     Reentrant,
     /// This thread would wait for a subscriber that only this thread can serve.
@@ -459,7 +461,7 @@ pub enum ReceiveError {
     /// Messages were overwritten before this subscriber read them. It has been moved to the oldest
     /// intact message and goes on there with the next call.
     #[error(
-        "{lost_messages} messages ({lost_bytes} bytes) were overwritten before they were read: read faster, enlarge the ring, or choose the policy `Wait`"
+        "{lost_messages} messages ({lost_bytes} bytes) were overwritten before they were read: read faster, or create the bus with a larger capacity or a policy that waits longer"
     )]
     Lapped {
         /// Messages of the whole bus that were missed, whatever their topics.
@@ -487,4 +489,107 @@ pub enum ReceiveError {
         /// The system's answer.
         source: io::Error,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts() -> Vec<String> {
+        let path = || PathBuf::from("/dev/shm/toroni/b");
+        let text = || "so".to_owned();
+        let corrupt = || Corrupt { what: "length", value: 1, position: 2 };
+        let os = || io::Error::other("no");
+        let opening = [
+            OpenError::InvalidName { name: ".".to_owned() },
+            OpenError::NotFound { path: path() },
+            OpenError::AlreadyExists { path: path() },
+            OpenError::PermissionDenied { action: "open", path: path(), hint: text() },
+            OpenError::NoSpace { wanted: 2, available: 1, path: path() },
+            OpenError::NoInodes { path: path() },
+            OpenError::FileTooLong { limit: 1, path: path() },
+            OpenError::ReadOnly { path: path() },
+            OpenError::MissingDirectory { path: path() },
+            OpenError::NotADirectory { path: path() },
+            OpenError::Symlink { path: path() },
+            OpenError::UntrustedDirectory { path: path(), what: text() },
+            OpenError::ForeignOwner { path: path(), found: text(), wanted: text() },
+            OpenError::AclsUnsupported { path: path() },
+            OpenError::UnknownGroup { name: text() },
+            OpenError::MemoryLock { wanted: 2, limit: 1, path: path() },
+            OpenError::Busy { path: path() },
+            OpenError::NotABus { path: path(), what: text() },
+            OpenError::VersionMismatch { path: path(), found: 1, supported: 2 },
+            OpenError::EndiannessMismatch { path: path() },
+            OpenError::Truncated { path: path(), found: 1, wanted: 2 },
+            OpenError::HeaderDamaged { path: path(), what: text() },
+            OpenError::ForeignFile { path: path() },
+            OpenError::RobustLockRefused { path: path(), boundary: "C libraries" },
+            OpenError::RobustOnDisk { path: path() },
+            OpenError::NotCheckedSinceBoot { path: path() },
+            OpenError::NetworkNamespace { path: path() },
+            OpenError::TooManyPublishers { limit: 1 },
+            OpenError::TooManySubscribers { limit: 1 },
+            OpenError::NotAPosition { position: 1 },
+            OpenError::PositionAhead { position: 2, end: 1 },
+            OpenError::PositionLost { position: 1, oldest: 2 },
+            OpenError::Corrupt(corrupt()),
+            OpenError::Unlinked { path: path() },
+            OpenError::Forked(Forked),
+            OpenError::Reentrant,
+            OpenError::Os { action: "open", path: path(), source: os() },
+        ];
+        let publishing = [
+            PublishError::TooLong { length: 2, limit: 1 },
+            PublishError::Full,
+            PublishError::Busy,
+            PublishError::Timeout,
+            PublishError::Reentrant,
+            PublishError::WouldWaitForItself,
+            PublishError::Unlinked,
+            PublishError::LeaseLost,
+            PublishError::Corrupt(corrupt()),
+            PublishError::Os { action: "wait", source: os() },
+        ];
+        let receiving = [
+            ReceiveError::Lapped { lost_messages: 1, lost_bytes: 2 },
+            ReceiveError::Interrupted,
+            ReceiveError::Unlinked,
+            ReceiveError::Os { action: "wait", source: os() },
+        ];
+        let opening = opening.iter().map(ToString::to_string);
+        let publishing = publishing.iter().map(ToString::to_string);
+        opening.chain(publishing).chain(receiving.iter().map(ToString::to_string)).collect()
+    }
+
+    /// The same texts reach programs in C and Python, and people at a shell.
+    #[test]
+    fn texts_name_neither_rust_nor_options() {
+        for text in texts() {
+            // `docker run --shm-size` is meant.
+            let ours = text.replace("--shm-size", "");
+            let rust = ["::", "BusConfig", "publish_with", "--", " { ", "Some(", "max_"];
+            assert!(!rust.iter().any(|part| ours.contains(part)), "{text}");
+            let quoted = text.split('`').skip(1).step_by(2);
+            for name in quoted {
+                assert!(name.starts_with(char::is_lowercase), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn nobody_is_advised_to_remove_what_is_not_a_bus() {
+        let path = || PathBuf::from("/dev/shm/toroni/b");
+        let what = || "so".to_owned();
+        for error in [
+            OpenError::NotADirectory { path: path() },
+            OpenError::NotABus { path: path(), what: what() },
+            OpenError::Symlink { path: path() },
+            OpenError::ForeignOwner { path: path(), found: what(), wanted: what() },
+            OpenError::NoInodes { path: path() },
+        ] {
+            let text = error.to_string();
+            assert!(!text.contains("remove"), "{text}");
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! What a bus is created with and its header records: pure values, checked once.
 
+use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
@@ -49,6 +50,18 @@ impl Default for Policy {
     }
 }
 
+/// As the program `toroni` writes it: `wait:100ms`, `wait:forever`, `overwrite`, `bounded:10ms/1s`.
+impl fmt::Display for Policy {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Wait { limit: None } => formatter.write_str("wait:forever"),
+            Self::Wait { limit: Some(limit) } => write!(formatter, "wait:{limit:?}"),
+            Self::Overwrite => formatter.write_str("overwrite"),
+            Self::Bounded { budget, per } => write!(formatter, "bounded:{budget:?}/{per:?}"),
+        }
+    }
+}
+
 /// How writers exclude one another. Chosen when the bus is created
 /// ([`BusConfig::lock`](crate::BusConfig::lock)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,6 +74,16 @@ pub enum LockKind {
     /// A process-shared robust mutex of the C library: the kernel hands it over at once when its
     /// owner dies, however large that process is. Works only within one PID namespace and C library.
     Robust,
+}
+
+/// As the program `toroni` writes it: `lease`, `robust`.
+impl fmt::Display for LockKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Lease => "lease",
+            Self::Robust => "robust",
+        })
+    }
 }
 
 /// How publishers wake subscribers. Chosen when the bus is created
@@ -80,6 +103,18 @@ pub enum NotifyKind {
         /// Group and port; `None` derives them from the bus id, in 239.255.0.0/16.
         group: Option<SocketAddrV4>,
     },
+}
+
+/// As the program `toroni` writes it: `futex`, `datagram`, `multicast`, `multicast:239.255.1.2:5000`.
+impl fmt::Display for NotifyKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Futex => formatter.write_str("futex"),
+            Self::Datagram => formatter.write_str("datagram"),
+            Self::Multicast { group: None } => formatter.write_str("multicast"),
+            Self::Multicast { group: Some(group) } => write!(formatter, "multicast:{group}"),
+        }
+    }
 }
 
 /// The recorded settings of a bus. Sizes in bytes.

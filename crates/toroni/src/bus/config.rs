@@ -260,20 +260,20 @@ impl BusConfig {
             (
                 self.require_policy && found.policy != wanted.policy,
                 "policy",
-                format!("{:?}", found.policy),
-                format!("{:?}", wanted.policy),
+                found.policy.to_string(),
+                wanted.policy.to_string(),
             ),
             (
                 self.require_lock && found.lock != wanted.lock,
                 "lock",
-                format!("{:?}", found.lock),
-                format!("{:?}", wanted.lock),
+                found.lock.to_string(),
+                wanted.lock.to_string(),
             ),
             (
                 self.require_notify && found.notify != wanted.notify,
                 "notify",
-                format!("{:?}", found.notify),
-                format!("{:?}", wanted.notify),
+                found.notify.to_string(),
+                wanted.notify.to_string(),
             ),
         ];
         match differences.into_iter().find(|(differs, ..)| *differs) {

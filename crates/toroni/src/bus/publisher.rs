@@ -129,8 +129,8 @@ impl Publisher {
         if !shorter {
             return Err(InvalidSetting {
                 setting: "policy",
-                value: format!("{policy:?}"),
-                rule: format!("the bus's, {bus:?}, or a shorter one of its kind, or Overwrite"),
+                value: policy.to_string(),
+                rule: format!("the bus's, {bus}, or a shorter one of its kind, or overwrite"),
             });
         }
         self.policy = policy;

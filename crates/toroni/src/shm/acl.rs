@@ -155,7 +155,7 @@ pub(super) fn who_may(path: &Path, role: &str, protection: Protection) -> String
         some => format!(", as {} may", some.join(" and ")),
     };
     format!(
-        "{role} must be able to {access} it{holders}; this process runs as {}: join such a group and log in again, or let the owner create the bus anew for your groups (toroni create --writers GROUP --readers GROUP)",
+        "{role} must be able to {access} it{holders}; this process runs as {}: join such a group and log in again, or let the owner create the bus again for your groups",
         user(rustix::process::geteuid().as_raw())
     )
 }

@@ -201,9 +201,9 @@ impl BusDirectory {
         let (action, role) = match (file, protection) {
             (BusFile::Ring, Protection::Read) => ("open", "every process of a bus"),
             (BusFile::Readers, Protection::Write) => {
-                ("open for receiving", "a subscriber, in the group given by --readers,")
+                ("open for receiving", "a subscriber, in the group of readers,")
             }
-            _ => ("open for publishing", "a publisher, in the group given by --writers,"),
+            _ => ("open for publishing", "a publisher, in the group of writers,"),
         };
         let hint = acl::who_may(&path, role, protection);
         OpenError::PermissionDenied { action, path, hint }
