@@ -1,7 +1,8 @@
 //! How a command ends when it does not simply succeed, and with which exit code.
 
 use std::io;
-use toroni::{BurstError, OpenError, PublishError, ReceiveError};
+use std::path::Path;
+use toroni::{BurstError, InvalidSetting, OpenError, PublishError, ReceiveError, admin};
 
 /// The reason for ending a command.
 #[derive(Debug)]
@@ -39,19 +40,98 @@ impl Failure {
 
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
+        let error = with_options(error);
         match error {
             OpenError::InvalidName { .. }
             | OpenError::InvalidSetting(_)
             | OpenError::Topic(_)
             | OpenError::Pattern(_) => Self::Usage(error.to_string()),
-            _ => Self::Failed(error.to_string()),
+            OpenError::NotFound { path } => Self::Failed(not_found(&path)),
+            error => match options(&error) {
+                Some(options) => Self::Failed(format!("{error} (option {options})")),
+                None => Self::Failed(error.to_string()),
+            },
         }
     }
 }
 
+/// The settings as the library names them, and the options of `create` that set them.
+const SETTINGS: [(&str, &str); 7] = [
+    ("capacity", "--capacity"),
+    ("topic_table_bytes", "--topic-table"),
+    ("max_publishers", "--max-publishers"),
+    ("max_subscribers", "--max-subscribers"),
+    ("policy", "--policy"),
+    ("lock", "--lock"),
+    ("notify", "--notify"),
+];
+
+/// Puts the option in the place of the setting where the library's text names one.
+fn with_options(error: OpenError) -> OpenError {
+    let option = |setting| {
+        let known = SETTINGS.iter().find(|(name, _)| *name == setting);
+        known.map_or(setting, |(_, option)| *option)
+    };
+    match error {
+        OpenError::InvalidSetting(invalid) => OpenError::InvalidSetting(InvalidSetting {
+            setting: option(invalid.setting),
+            ..invalid
+        }),
+        OpenError::SettingMismatch { path, setting, found, wanted } => {
+            OpenError::SettingMismatch { path, setting: option(setting), found, wanted }
+        }
+        other => other,
+    }
+}
+
+/// The options that set what the library's text advises to change.
+fn options(error: &OpenError) -> Option<&'static str> {
+    match error {
+        OpenError::NoSpace { .. } | OpenError::FileTooLong { .. } => Some("--capacity"),
+        OpenError::TooManyPublishers { .. } => Some("--max-publishers"),
+        OpenError::TooManySubscribers { .. } => Some("--max-subscribers"),
+        OpenError::UnknownGroup { .. } => Some("--writers or --readers"),
+        OpenError::AclsUnsupported { .. } => Some("--mode in place of --writers and --readers"),
+        OpenError::PermissionDenied { action, .. } if action.starts_with("open for ") => {
+            Some("--writers or --readers of `toroni create`")
+        }
+        OpenError::RobustLockRefused { .. } | OpenError::RobustOnDisk { .. } => Some("--lock"),
+        OpenError::NetworkNamespace { .. } => Some("--notify"),
+        OpenError::PositionLost { .. } => Some("--from oldest"),
+        OpenError::MissingDirectory { .. }
+        | OpenError::NotADirectory { .. }
+        | OpenError::NotABus { .. }
+        | OpenError::ReadOnly { .. }
+        | OpenError::UntrustedDirectory { .. } => Some("--dir"),
+        _ => None,
+    }
+}
+
+/// Names are mistyped: says which there are.
+fn not_found(path: &Path) -> String {
+    const MOST_NAMES: usize = 20;
+    let name = path.file_name().unwrap_or_default().display();
+    let text = format!("there is no bus at {}", path.display());
+    // Where it cannot be read, that there is no bus is all that is known.
+    let Ok(buses) = admin::list(path.parent()) else { return text };
+    let mut names: Vec<&str> = buses.iter().map(|bus| bus.name.as_str()).collect();
+    if names.len() > MOST_NAMES {
+        names.truncate(MOST_NAMES);
+        names.push("…");
+    }
+    let those = match &names[..] {
+        [] => "there are no buses in this directory".to_owned(),
+        names => format!("in this directory: {}", names.join(", ")),
+    };
+    format!("{text}: check the name, or create it with `toroni create {name}`; {those}")
+}
+
 impl From<PublishError> for Failure {
     fn from(error: PublishError) -> Self {
-        Self::Failed(error.to_string())
+        Self::Failed(match error {
+            PublishError::TooLong { .. } => format!("{error} (option --capacity)"),
+            error => error.to_string(),
+        })
     }
 }
 
@@ -64,5 +144,56 @@ impl From<BurstError> for Failure {
 impl From<ReceiveError> for Failure {
     fn from(error: ReceiveError) -> Self {
         Self::Failed(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli;
+
+    fn said(error: OpenError) -> String {
+        Failure::from(error).report().1.unwrap()
+    }
+
+    #[test]
+    fn every_option_that_is_named_exists() {
+        let definitions = cli::definitions();
+        let create = definitions.find_subcommand("create").unwrap();
+        let exists =
+            |option: &str| create.get_arguments().any(|one| one.get_long() == Some(option));
+        for (_, option) in SETTINGS {
+            assert!(exists(option.trim_start_matches("--")), "{option}");
+        }
+    }
+
+    #[test]
+    fn settings_are_named_as_options() {
+        let path = || "/dev/shm/toroni/b".into();
+        for (error, wanted) in [
+            (
+                OpenError::SettingMismatch {
+                    path: path(),
+                    setting: "max_publishers",
+                    found: "4".to_owned(),
+                    wanted: "8".to_owned(),
+                },
+                "has --max-publishers 4, but 8 is required",
+            ),
+            (OpenError::NoSpace { wanted: 2, available: 1, path: path() }, "(option --capacity)"),
+            (OpenError::TooManyPublishers { limit: 1 }, "(option --max-publishers)"),
+            (
+                OpenError::AclsUnsupported { path: path() },
+                "(option --mode in place of --writers and --readers)",
+            ),
+            (OpenError::PositionLost { position: 1, oldest: 2 }, "(option --from oldest)"),
+        ] {
+            let said = said(error);
+            assert!(said.contains(wanted), "{said}");
+        }
+        let Failure::Failed(said) = PublishError::TooLong { length: 2, limit: 1 }.into() else {
+            panic!()
+        };
+        assert!(said.ends_with("(option --capacity)"), "{said}");
     }
 }

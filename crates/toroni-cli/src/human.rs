@@ -57,7 +57,10 @@ pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
 /// Like [`parse_seconds`], and above 0.
 pub(crate) fn parse_interval(text: &str) -> Result<Duration, String> {
     match parse_seconds(text)? {
-        Duration::ZERO => Err("an interval of 0 never ends: take at least 0.01".to_owned()),
+        Duration::ZERO => {
+            Err("0 is too short: write seconds above 0, as in 0.5, or a unit, as in 200ms"
+                .to_owned())
+        }
         interval => Ok(interval),
     }
 }

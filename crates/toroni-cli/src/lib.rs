@@ -33,11 +33,11 @@ pub fn main() -> ExitCode {
             let _ = write!(std::io::stderr(), "{}", cli::definitions().render_help());
             return ExitCode::from(2);
         }
-        Err(error) => error.exit(),
+        Err(error) => return refused(&error),
     };
     let cli = match cli::Cli::from_arg_matches(&matches) {
         Ok(cli) => cli,
-        Err(error) => error.exit(),
+        Err(error) => return refused(&error),
     };
     let Err(failure) = commands::run(cli, &matches) else { return ExitCode::SUCCESS };
     let (code, text) = failure.report();
@@ -46,4 +46,18 @@ pub fn main() -> ExitCode {
         let _ = writeln!(std::io::stderr(), "toroni: {text}");
     }
     ExitCode::from(code)
+}
+
+/// Prints what clap says: help and the version as they are, an error under the prefix of all others.
+fn refused(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        error.exit();
+    }
+    let said = error.render().to_string();
+    // There is nobody to tell if standard error is closed.
+    let _ = match said.strip_prefix("error: ") {
+        Some(rest) => write!(std::io::stderr(), "toroni: {rest}"),
+        None => write!(std::io::stderr(), "{said}"),
+    };
+    ExitCode::from(2)
 }

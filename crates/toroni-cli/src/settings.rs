@@ -1,4 +1,5 @@
-//! The settings of a bus as words: `wait:100ms`, `bounded:10ms/1s`, `multicast:239.255.1.2:5000`.
+//! Reads the settings of a bus as the library writes them: `wait:100ms`, `bounded:10ms/1s`,
+//! `multicast:239.255.1.2:5000`.
 
 use crate::human;
 use std::net::SocketAddrV4;
@@ -50,39 +51,6 @@ pub(crate) fn parse_notify(text: &str) -> Result<NotifyKind, String> {
     }
 }
 
-/// In the words that [`parse_policy`] takes.
-pub(crate) fn policy(policy: Policy) -> String {
-    let short = |duration| human::duration(duration).replace(' ', "");
-    match policy {
-        Policy::Wait { limit: None } => "wait:forever".to_owned(),
-        Policy::Wait { limit: Some(limit) } => format!("wait:{}", short(limit)),
-        Policy::Overwrite => "overwrite".to_owned(),
-        Policy::Bounded { budget, per } => format!("bounded:{}/{}", short(budget), short(per)),
-        // A policy of a later library.
-        other => format!("{other:?}"),
-    }
-}
-
-/// In the words that [`parse_lock`] takes.
-pub(crate) fn lock(lock: LockKind) -> String {
-    match lock {
-        LockKind::Lease => "lease".to_owned(),
-        LockKind::Robust => "robust".to_owned(),
-        other => format!("{other:?}"),
-    }
-}
-
-/// In the words that [`parse_notify`] takes.
-pub(crate) fn notify(notify: NotifyKind) -> String {
-    match notify {
-        NotifyKind::Futex => "futex".to_owned(),
-        NotifyKind::Datagram => "datagram".to_owned(),
-        NotifyKind::Multicast { group: None } => "multicast".to_owned(),
-        NotifyKind::Multicast { group: Some(group) } => format!("multicast:{group}"),
-        other => format!("{other:?}"),
-    }
-}
-
 fn split(text: &str) -> (&str, Option<&str>) {
     match text.split_once(':') {
         Some((kind, detail)) => (kind, Some(detail)),
@@ -108,7 +76,7 @@ mod tests {
             ),
         ] {
             assert_eq!(parse_policy(text), Ok(value));
-            assert_eq!(policy(value), text);
+            assert_eq!(value.to_string(), text);
         }
         assert_eq!(parse_policy("wait"), Ok(Policy::default()));
         for text in ["", "waits", "wait:", "wait:5", "overwrite:1s", "bounded", "bounded:1s"] {
@@ -119,10 +87,10 @@ mod tests {
     #[test]
     fn locks_and_notifiers_go_both_ways() {
         for text in ["lease", "robust"] {
-            assert_eq!(lock(parse_lock(text).unwrap()), text);
+            assert_eq!(parse_lock(text).unwrap().to_string(), text);
         }
         for text in ["futex", "datagram", "multicast", "multicast:239.255.1.2:5000"] {
-            assert_eq!(notify(parse_notify(text).unwrap()), text);
+            assert_eq!(parse_notify(text).unwrap().to_string(), text);
         }
         assert!(parse_lock("mutex").is_err());
         for text in ["", "futex:1", "multicast:239.255.1.2", "multicast:[::1]:5"] {

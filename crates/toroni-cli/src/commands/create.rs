@@ -2,8 +2,8 @@
 
 use crate::cli::{Create, Place};
 use crate::failure::Failure;
+use crate::human;
 use crate::output::Output;
-use crate::{human, settings};
 
 /// Creates the bus; it must not exist yet.
 pub(crate) fn run(place: &Place, arguments: Create) -> Result<(), Failure> {
@@ -52,9 +52,9 @@ pub(crate) fn run(place: &Place, arguments: Create) -> Result<(), Failure> {
             "Created {} ({}, {}, lock {}, notifier {}).",
             bus.path().display(),
             human::bytes(stats.capacity),
-            settings::policy(stats.policy),
-            settings::lock(stats.lock),
-            settings::notify(stats.notify),
+            stats.policy,
+            stats.lock,
+            stats.notify,
         ))?;
     }
     output.flush()

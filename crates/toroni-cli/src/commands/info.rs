@@ -2,8 +2,8 @@
 
 use crate::cli::{Info, Place};
 use crate::failure::Failure;
+use crate::human;
 use crate::output::{Output, Table};
-use crate::{human, settings};
 use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
 use toroni::{BusStats, LockOwner, Pattern, PublisherStats, SubscriberSlotStats};
@@ -31,9 +31,9 @@ pub(crate) fn header_json(stats: &BusStats) -> Value {
         "id": stats.id.to_string(),
         "capacity": stats.capacity,
         "topic_table_bytes": stats.topic_table_bytes,
-        "policy": settings::policy(stats.policy),
-        "lock": settings::lock(stats.lock),
-        "notify": settings::notify(stats.notify),
+        "policy": stats.policy.to_string(),
+        "lock": stats.lock.to_string(),
+        "notify": stats.notify.to_string(),
         "persistent": stats.persistent,
         "on_disk": stats.on_disk,
         "created": unix_seconds(stats.created),
@@ -125,9 +125,9 @@ fn header_text(stats: &BusStats, output: &mut Output) -> Result<(), Failure> {
             format!("{}, {}", human::counted(stats.sequence, "message"), human::bytes(stats.tail)),
         ),
         ("topics", format!("{}, table of {}", stats.topics, human::bytes(stats.topic_table_bytes))),
-        ("policy", settings::policy(stats.policy)),
-        ("lock", format!("{}, {}", settings::lock(stats.lock), owner(stats.lock_owner.as_ref()))),
-        ("notifier", settings::notify(stats.notify)),
+        ("policy", stats.policy.to_string()),
+        ("lock", format!("{}, {}", stats.lock, owner(stats.lock_owner.as_ref()))),
+        ("notifier", stats.notify.to_string()),
     ];
     if stats.persistent {
         lines.push((

@@ -1,0 +1,101 @@
+//! What the program says when something is wrong: in the words of its user, who writes options and not Rust.
+
+use crate::support::Buses;
+use std::os::unix::fs::symlink;
+
+/// The settings as the library's languages write them. The program's user writes options.
+const SETTINGS: [&str; 3] = ["max_publishers", "max_subscribers", "topic_table"];
+
+/// Each fails, with its exit code and a part of what it says.
+const WRONG: [(&[&str], i32, &str); 35] = [
+    (&["create", "there"], 1, "there is already a bus at "),
+    (&["info", "nosuch"], 1, "in this directory: odd, other, there"),
+    (&["topics", "nosuch"], 1, "in this directory: odd, other, there"),
+    (&["hz", "--bus", "nosuch"], 1, "in this directory: odd, other, there"),
+    (&["clean", "nosuch"], 1, "in this directory: odd, other, there"),
+    (&["clean", "--persistent"], 2, "--persistent needs the NAME of a bus"),
+    (&["sub", "--timeout", "0"], 2, "'--timeout <S>': 0 is too short"),
+    (&["hz", "--interval", "0"], 2, "'--interval <S>': 0 is too short"),
+    (&["pub", "a//b", "x"], 2, "empty segment"),
+    (&["pub", "a/*", "x"], 2, "reserved character"),
+    (&["pub"], 2, "required arguments"),
+    (&["pub", "a", "--size", "3MiB"], 1, "--capacity"),
+    (&["pub", "a", "--repeat", "5"], 2, "--repeat needs"),
+    (&["pub", "a", "--file", "/no/such/file"], 1, "/no/such/file"),
+    (&["pub", "a", "x", "--rate", "0"], 2, "'--rate <R/s>'"),
+    (&["sub", "a/b*"], 2, "mixes a wildcard"),
+    (&["sub", "--from", "77", "--timeout", "9"], 1, "no message starts at position 77"),
+    (&["sub", "--wait", "nap"], 2, "'--wait <WAIT>'"),
+    (&["sub", "--ready-fd", "77"], 2, "--ready-fd 77"),
+    (&["sub", "--nonsense"], 2, "unexpected argument"),
+    (&["nonsense"], 2, "unrecognized subcommand"),
+    (&["create", ".x"], 2, "the bus name \".x\""),
+    (&["create", "q", "--capacity", "100"], 2, "--capacity is 100 bytes"),
+    (&["create", "q", "--max-publishers", "0"], 2, "--max-publishers is 0"),
+    (&["create", "q", "--max-subscribers", "9999"], 2, "--max-subscribers is 9999"),
+    (&["create", "q", "--topic-table", "17"], 2, "--topic-table is 17 bytes"),
+    (&["create", "q", "--policy", "wait:5h"], 2, "--policy is a wait of at most 18000s"),
+    (&["create", "q", "--notify", "multicast:1.2.3.4:5"], 2, "--notify is the group 1.2.3.4:5"),
+    (&["create", "q", "--writers", "no such group"], 1, "(option --writers or --readers)"),
+    (&["--bus", "file", "pub", "a", "x"], 1, "is not a directory: choose another bus name"),
+    (&["--bus", "odd", "pub", "a", "x"], 1, "is not a part of a Toroni bus"),
+    (&["--bus", "link", "pub", "a", "x"], 1, "is a symbolic link"),
+    (&["--dir", "/dev/null", "pub", "a", "x"], 1, "is not a directory: choose another bus name"),
+    (&["--dir", "/no/such/dir/x", "pub", "a", "x"], 1, "there is no directory /no/such/dir"),
+    (&["man", "nonsense"], 2, "there is no command"),
+];
+
+#[test]
+fn errors_speak_the_language_of_the_command_line() {
+    let buses = Buses::new();
+    for name in ["there", "other"] {
+        buses.succeed(&["create", name]);
+    }
+    // Not ours, and so nothing to remove.
+    std::fs::write(buses.path().join("file"), "a file").unwrap();
+    std::fs::create_dir(buses.path().join("odd")).unwrap();
+    std::fs::write(buses.path().join("odd/ring"), "no bus").unwrap();
+    symlink("/tmp", buses.path().join("link")).unwrap();
+    let entries = buses.entries();
+
+    for (arguments, code, part) in WRONG {
+        let output = buses.run(arguments);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        assert!(said.contains(part), "{arguments:?}: {said}");
+        assert!(said.starts_with("toroni: "), "{arguments:?}: {said}");
+        assert_eq!(rust_in(&said), None, "{arguments:?}: {said}");
+        if arguments.iter().any(|one| ["file", "odd", "link", "/dev/null"].contains(one)) {
+            assert!(!said.contains("remove"), "advises to remove what is not ours: {said}");
+        }
+    }
+    // `pub` has made the bus that it publishes on by default.
+    let left: Vec<String> = buses.entries().into_iter().filter(|name| name != "default").collect();
+    assert_eq!(left, entries);
+}
+
+#[test]
+fn without_any_bus_the_directory_is_said_to_be_empty() {
+    let buses = Buses::new();
+    let output = buses.run(&["clean", "nosuch"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said.contains("there are no buses in this directory"), "{said}");
+}
+
+/// What of a text only a Rust program can mean.
+fn rust_in(text: &str) -> Option<&str> {
+    let types = ["BusConfig", "Error", "Policy", "LockKind", "NotifyKind", "Duration", "PathBuf"];
+    let syntax = ["::", "Some(", "None", " { ", "Wait", "Overwrite", "Bounded"];
+    types.iter().chain(&syntax).chain(&SETTINGS).copied().find(|part| text.contains(part)).or_else(
+        || {
+            // A name in backticks begins with a small letter, unless it stands for a value (NAME).
+            let quoted = text.split('`').skip(1).step_by(2);
+            quoted.into_iter().find(|name| {
+                let mut letters = name.chars();
+                letters.next().is_some_and(char::is_uppercase)
+                    && letters.next().is_some_and(char::is_lowercase)
+            })
+        },
+    )
+}
