@@ -324,11 +324,11 @@ fn one_subscriber_or_publisher_too_many() {
     let limits = ["--max-subscribers", "2", "--max-publishers", "2", "--capacity", "64KiB"];
     let _ = root.succeed(&[&["create", "b"], &limits[..]].concat());
     let mut subscribers: Vec<Running> = (0..2).map(|_| subscriber(&root)).collect();
-    by(&root, &["sub"]).refused(&["all 2 subscribers", "max_subscribers"]);
+    by(&root, &["sub"]).refused(&["all 2 subscribers", "--max-subscribers"]);
     by(&root, &["hz", "--count", "1"]).refused(&["all 2 subscribers"]);
     let mut publishers: Vec<Running> = (0..2).map(|_| publisher(&root)).collect();
     wait_until("both publish", || root.info("b").publishers().len() == 2);
-    by(&root, &["pub", "a", "x"]).refused(&["all 2 publishing participants", "max_publishers"]);
+    by(&root, &["pub", "a", "x"]).refused(&["all 2 publishing participants", "--max-publishers"]);
     // Looking needs no slot, and a slot of the dead is free.
     assert!(by(&root, &["info"]).succeeded().contains("2 of 2"));
     subscribers.remove(0).kill();

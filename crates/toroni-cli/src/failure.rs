@@ -92,7 +92,7 @@ fn options(error: &OpenError) -> Option<&'static str> {
         OpenError::TooManySubscribers { .. } => Some("--max-subscribers"),
         OpenError::UnknownGroup { .. } => Some("--writers or --readers"),
         OpenError::AclsUnsupported { .. } => Some("--mode in place of --writers and --readers"),
-        OpenError::PermissionDenied { action, .. } if action.starts_with("open for ") => {
+        OpenError::PermissionDenied { path, .. } if is_bus_file(path) => {
             Some("--writers or --readers of `toroni create`")
         }
         OpenError::RobustLockRefused { .. } | OpenError::RobustOnDisk { .. } => Some("--lock"),
@@ -105,6 +105,10 @@ fn options(error: &OpenError) -> Option<&'static str> {
         | OpenError::UntrustedDirectory { .. } => Some("--dir"),
         _ => None,
     }
+}
+
+fn is_bus_file(path: &Path) -> bool {
+    ["ring", "publishers", "readers"].iter().any(|name| path.ends_with(name))
 }
 
 /// Names are mistyped: says which there are.
