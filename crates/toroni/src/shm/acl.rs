@@ -15,10 +15,11 @@
 
 use super::directory::failed;
 use super::mapping::Protection;
+use super::names;
 use crate::error::OpenError;
 use rustix::fs::{Mode, XattrFlags};
 use rustix::io::Errno;
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -126,13 +127,7 @@ pub(crate) fn group_number(group: &str) -> Result<u32, OpenError> {
         // The last one means "none" to the kernel.
         return if number == u32::MAX { Err(unknown()) } else { Ok(number) };
     }
-    let name = CString::new(group).map_err(|_| unknown())?;
-    look_up_group(|entry, buffer, length, found| {
-        // SAFETY: valid pointers with the lengths that are given.
-        unsafe { libc::getgrnam_r(name.as_ptr(), entry, buffer, length, found) }
-    })
-    .map(|(number, _)| number)
-    .ok_or_else(unknown)
+    names::number_of_group(group).ok_or_else(unknown)
 }
 
 /// Who could do what was refused, and what to do about it: a hint for an error message.
@@ -256,57 +251,22 @@ fn read(path: &Path) -> Vec<(u32, u32)> {
 
 /// `user NAME (NUMBER)`, for messages.
 pub(super) fn user(number: u32) -> String {
-    let mut buffer = vec![0; LOOK_UP_BYTES];
-    // SAFETY: `zeroed` is a valid passwd: null pointers and zeros.
-    let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
-    let mut found = std::ptr::null_mut();
-    // SAFETY: valid pointers with the lengths that are given.
-    let name = unsafe {
-        libc::getpwuid_r(
-            number,
-            &raw mut entry,
-            buffer.as_mut_ptr(),
-            LOOK_UP_BYTES,
-            &raw mut found,
-        );
-        // Its name lies in `buffer`.
-        (!found.is_null()).then(|| CStr::from_ptr(entry.pw_name).to_string_lossy().into_owned())
-    };
-    format!("user {}", name.map_or_else(|| number.to_string(), |name| format!("{name} ({number})")))
+    format!("user {}", named(names::name_of_user(number), number))
 }
 
 fn group(number: u32) -> String {
-    let name = look_up_group(|entry, buffer, length, found| {
-        // SAFETY: valid pointers with the lengths that are given.
-        unsafe { libc::getgrgid_r(number, entry, buffer, length, found) }
-    });
-    let name = name.map(|(_, name)| format!("{name} ({number})"));
-    format!("group {}", name.unwrap_or_else(|| number.to_string()))
+    format!("group {}", named(names::name_of_group(number), number))
 }
 
-/// Large enough for a group of some thousand members.
-const LOOK_UP_BYTES: usize = 256 << 10;
-
-fn look_up_group(
-    ask: impl FnOnce(*mut libc::group, *mut libc::c_char, usize, *mut *mut libc::group) -> libc::c_int,
-) -> Option<(u32, String)> {
-    let mut buffer = vec![0; LOOK_UP_BYTES];
-    // SAFETY: `zeroed` is a valid group: null pointers and zeros.
-    let mut entry: libc::group = unsafe { std::mem::zeroed() };
-    let mut found = std::ptr::null_mut();
-    ask(&raw mut entry, buffer.as_mut_ptr(), LOOK_UP_BYTES, &raw mut found);
-    if found.is_null() {
-        return None;
-    }
-    // SAFETY: found, so the name is a string within `buffer`.
-    let name = unsafe { CStr::from_ptr(entry.gr_name) }.to_string_lossy().into_owned();
-    Some((entry.gr_gid, name))
+fn named(name: Option<String>, number: u32) -> String {
+    name.map_or_else(|| number.to_string(), |name| format!("{name} ({number})"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::shm::testing::TempDir;
+    use std::ffi::CString;
     use std::fs::{File, Permissions as FilePermissions};
     use std::os::unix::fs::PermissionsExt;
 

@@ -13,7 +13,7 @@
 //! | [`mapping`], [`shareable`], [`guard`] | memory that others write, and may truncate |
 //! | [`lock`] | one writer at a time |
 //! | [`lease`], [`fork`] | who is alive, and what a child of `fork` is not |
-//! | [`acl`] | who may do what |
+//! | [`acl`], [`names`] | who may do what; users and groups by name |
 //! | [`list`], [`clean`] | the buses that are there, and what the dead left behind |
 
 pub(crate) mod acl;
@@ -29,6 +29,7 @@ pub(crate) mod lease;
 pub(crate) mod list;
 pub(crate) mod lock;
 pub(crate) mod mapping;
+mod names;
 mod ofd;
 pub(crate) mod participants;
 pub(crate) mod patterns;
