@@ -55,6 +55,18 @@ void topics_are_listed(void) {
     toroni_topics_close(topics);
 }
 
+/* In a static program, too, whose C library has no plugins for names. */
+void groups_are_looked_up_by_name(void) {
+    toroni_open_options options = TORONI_OPEN_OPTIONS_INIT;
+    toroni_bus *bus;
+    options.writers_group = "root";
+    bus = open_bus(&options);
+    toroni_bus_close(bus);
+    options.directory = directory;
+    options.writers_group = "no such group";
+    ANSWERS(TORONI_INVALID_SETTING, toroni_bus_open("another", &options, &bus));
+}
+
 /* Puts another boot id into a bus, as if the machine had booted since. */
 static void reboot(const char *ring) {
     unsigned char header[4096], id[16];

@@ -36,6 +36,7 @@ use() {
         exit 1
     fi
     ldd "$work/shared" | grep -q 'libtoroni\.so\.0'
+    fully_static
     rm -rf "$work/user"
     cmake -S "$here/user" -B "$work/user" -DCMAKE_PREFIX_PATH="$root$prefix" >"$work/log" 2>&1 &&
         cmake --build "$work/user" >>"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
@@ -44,12 +45,38 @@ use() {
     try "$work/user/publish_cpp"
 }
 
+# A program without any shared library: the whole test of C (all but the programs of their own), and a line in C++.
+fully_static() {
+    tests=$(find "$here" -name "*.c" ! -name dlclose.c ! -name measure.c)
+    # The linker warns of three functions for the names of users and groups, and of one for hosts that is never called.
+    # shellcheck disable=SC2046,SC2086
+    {
+        cc $flags -static $tests $(pkg-config --static --cflags --libs toroni) -o "$work/fully_static"
+        c++ -std=c++17 -static "$here/../../cpp/examples/publish.cpp" $(pkg-config --static --cflags --libs toroni) \
+            -o "$work/fully_static_cpp"
+    } >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+    for program in fully_static fully_static_cpp; do
+        file -L "$work/$program" | grep -q 'statically linked'
+    done
+    "$work/fully_static" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+    echo "ok: $work/fully_static, $(tail -n 1 "$work/log")"
+    try "$work/fully_static_cpp"
+}
+
+# What the static library needs of the system is what rustc says, but for what compilers link by themselves.
+libraries() { tr ' ' '\n' | grep '^-l' | grep -vE '^-l(c|gcc_s|toroni)$' | sort -u; }
+echo | rustc --crate-type staticlib --print native-static-libs -o "$work/empty.a" - 2>&1 |
+    sed -n 's/.*native-static-libs: //p' | libraries >"$work/wanted"
+test -s "$work/wanted"
+
 echo "== installed with a prefix"
 cmake --install "$build" --prefix "$work/prefix" >/dev/null
+PKG_CONFIG_PATH=$(dirname "$(find "$work/prefix" -name toroni.pc)") pkg-config --static --libs toroni | libraries |
+    diff "$work/wanted" - || { echo "toroni.pc does not name what rustc says" >&2; exit 1; }
 use "$work" /prefix
 
 echo "== packed for Debian"
-(cd "$build" && rm -f ./*.deb && cpack -G DEB >"$work/log" 2>&1) || { cat "$work/log"; exit 1; }
+(cd "$build" && rm -f ./*.deb ./*.ddeb && cpack -G DEB >"$work/log" 2>&1) || { cat "$work/log"; exit 1; }
 for package in "$build"/libtoroni0_*.deb "$build"/libtoroni-dev_*.deb; do
     echo "$(basename "$package"): $(dpkg-deb -f "$package" Depends)"
     dpkg-deb -x "$package" "$work/root"
@@ -61,3 +88,15 @@ for package in libtoroni0 libtoroni-dev; do
     grep -q '^rustix [0-9.]*: ' "$work/root/usr/share/doc/$package/third-party.txt"
 done
 use "$work/root" /usr
+
+echo "== symbols, in a package of their own"
+library=$(find "$work/root" -name 'libtoroni.so.0.*')
+if readelf -SW "$library" "$(find "$work/root" -name libtoroni.a)" | grep -qE '\.debug_(info|line)'; then
+    echo "what is packed is not stripped" >&2
+    exit 1
+fi
+dpkg-deb -x "$build"/libtoroni0-dbgsym_*.ddeb "$work/symbols"
+id=$(readelf -nW "$library" | sed -n 's/.*Build ID: //p')
+readelf -SW "$work/symbols/usr/lib/debug/.build-id/$(echo "$id" | cut -c 1-2)/$(echo "$id" | cut -c 3-).debug" |
+    grep -q '\.debug_line'
+echo "ok: $(wc -c <"$library") bytes, build ID $id"

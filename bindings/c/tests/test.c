@@ -31,6 +31,7 @@ void a_router_is_not_entered_twice(void);
 void a_router_runs_until_interrupted(void);
 void patterns_match_topics(void);
 void topics_are_listed(void);
+void groups_are_looked_up_by_name(void);
 void a_bus_on_a_disk_tells_what_became_of_it(void);
 void buses_are_listed_and_cleaned(void);
 void what_the_dead_leave_is_cleaned(void);
@@ -64,6 +65,7 @@ static const struct {
     TEST(a_router_runs_until_interrupted),
     TEST(patterns_match_topics),
     TEST(topics_are_listed),
+    TEST(groups_are_looked_up_by_name),
     TEST(a_bus_on_a_disk_tells_what_became_of_it),
     TEST(buses_are_listed_and_cleaned),
     TEST(what_the_dead_leave_is_cleaned),
