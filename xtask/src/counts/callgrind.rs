@@ -26,13 +26,14 @@ pub(super) struct Counter {
 impl Counter {
     pub(super) fn new() -> Result<Self, Failure> {
         let target = metadata::members()?.target_directory;
-        let mut build = cargo(["build", "--release", "--locked", "-p", "toroni-counts"]);
+        // A release is stripped, and callgrind looks for a function by its name.
+        let mut build = cargo(["build", "--profile", "symbols", "--locked", "-p", "toroni-counts"]);
         // What somebody sets for himself would count something else than the baseline.
         run_command(build.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS"))?;
         let folder = target.join("counts");
         fs::create_dir_all(&folder)
             .map_err(|error| Failure(format!("cannot make {}: {error}", folder.display())))?;
-        Ok(Self { program: target.join("release/toroni-counts"), folder })
+        Ok(Self { program: target.join("symbols/toroni-counts"), folder })
     }
 
     /// The names of all paths, in the order of their table.
