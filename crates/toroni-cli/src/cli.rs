@@ -1,8 +1,10 @@
 //! The command line: what each command takes, with an example for each.
 
 use crate::commands::bench::options::Bench;
+use crate::exits;
 use crate::human::{parse_bytes, parse_interval, parse_mode, parse_rate};
 use crate::settings::{parse_lock, parse_notify, parse_policy};
+use clap::builder::Resettable;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -15,9 +17,7 @@ use toroni::{LockKind, NotifyKind, Policy, Start, WaitStrategy};
 #[command(after_help = "Examples:
   toroni demo                                 see it at work
   toroni sub 'plant/**'                       print what is published below plant
-  toroni pub plant/boiler/temperature 351.2   publish a message
-
-Exit codes: 0 success, 1 failure, 2 wrong usage, 3 messages were lost under --strict.")]
+  toroni pub plant/boiler/temperature 351.2   publish a message")]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) place: Place,
@@ -48,20 +48,39 @@ const WITHOUT_BUS: [&str; 7] = ["bench", "completions", "create", "demo", "docto
 /// Those that look at no directory either.
 const WITHOUT_DIR: [&str; 2] = ["completions", "man"];
 
-/// The definitions of all commands. `--bus` and `--dir` are shown only where they mean something.
+/// The definitions of all commands, with their exit codes. `--bus` and `--dir` are shown only where they mean
+/// something.
 pub(crate) fn definitions() -> clap::Command {
-    let mut program = Cli::command();
+    let mut program =
+        with_exit_codes(Cli::command(), &exits::overview()).mut_subcommands(|command| {
+            match exits::of(command.get_name()) {
+                Some(codes) => with_exit_codes(command, &codes),
+                None => command,
+            }
+        });
+    for (option, variable) in [("bus", "TORONI_BUS"), ("dir", "TORONI_DIR")] {
+        // As in the library, a variable that is set to nothing is not set.
+        if std::env::var_os(variable).is_some_and(|value| value.is_empty()) {
+            program = program.mut_arg(option, |known| known.env(Resettable::Reset));
+        }
+    }
     for (option, commands) in [("bus", &WITHOUT_BUS[..]), ("dir", &WITHOUT_DIR[..])] {
         let Some(shown) = program.get_arguments().find(|known| known.get_id() == option) else {
             continue;
         };
         // A command's own definition goes before the global one.
         let hidden = shown.clone().hide(true);
-        for command in commands {
-            program = program.mut_subcommand(command, |command| command.arg(&hidden));
-        }
+        // Not `mut_subcommand`, which puts the command behind all others.
+        program = program.mut_subcommands(|command| {
+            if commands.contains(&command.get_name()) { command.arg(&hidden) } else { command }
+        });
     }
     program
+}
+
+fn with_exit_codes(command: clap::Command, codes: &str) -> clap::Command {
+    let notes = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    command.after_help(format!("{notes}\n\nExit codes:\n{codes}"))
 }
 
 /// Whether a command looks at no directory of buses.
@@ -100,9 +119,7 @@ pub(crate) enum Command {
     Topics(Info),
     /// Check this machine, and say how to mend each finding
     #[command(after_help = "Example:
-  toroni doctor --json | jq 'select(.status != \"ok\")'
-
-Exit code 1 if a check fails; warnings do not count.")]
+  toroni doctor --json | jq 'select(.status != \"ok\")'")]
     Doctor(List),
     /// Free what the dead left behind; remove buses that nobody holds
     Clean(Clean),
@@ -211,8 +228,7 @@ pub(crate) struct Publish {
   toroni sub --json --from oldest --count 10 | jq .payload
   toroni sub --strict > capture                      exit code 3 at the first loss
 
-Text is printed as topic, tab, payload. Exit codes: 0 ended normally, 1 --count was not reached, \
-3 messages were lost under --strict.")]
+Text is printed as topic, tab, payload.")]
 pub(crate) struct Subscribe {
     /// What to print, as in plant/** [default: **]
     #[arg(value_name = "PATTERN", hide_default_value = true, default_value = "**")]
@@ -347,9 +363,7 @@ pub(crate) struct Info {
 
 A bus that somebody has open is never removed. A persistent one is removed only with its name and \
 --persistent. One whose header is damaged cannot say whether it is persistent: it is removed only by its name, \
-even if it was persistent.
-
-Exit code 1 if NAME was given and nothing could be done for it.")]
+even if it was persistent.")]
 pub(crate) struct Clean {
     /// Only this bus [default: all of the directory]
     pub(crate) name: Option<String>,

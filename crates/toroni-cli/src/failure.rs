@@ -13,6 +13,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// A subscriber with `--strict` lost messages: exit code 3.
     Lost(String),
+    /// A signal came before the command was done: exit code 128 and the signal's number, as shells have it.
+    Interrupted { signal: i32, text: String },
     /// Nobody reads standard output any more, as with `| head`: a normal end, exit code 0.
     ClosedPipe,
 }
@@ -24,6 +26,7 @@ impl Failure {
             Self::Failed(text) => (1, Some(text)),
             Self::Usage(text) => (2, Some(text)),
             Self::Lost(text) => (3, Some(text)),
+            Self::Interrupted { signal, text } => (code_of_signal(signal), Some(text)),
             Self::ClosedPipe => (0, None),
         }
     }
@@ -36,6 +39,11 @@ impl Failure {
             Self::Failed(format!("cannot write to standard output: {error}"))
         }
     }
+}
+
+/// What a shell shows for a process that this signal has killed.
+pub(crate) fn code_of_signal(signal: i32) -> u8 {
+    u8::try_from(signal).map_or(1, |signal| signal.saturating_add(128))
 }
 
 impl From<OpenError> for Failure {

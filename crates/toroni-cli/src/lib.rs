@@ -1,10 +1,11 @@
 //! The `toroni` program: publish, subscribe and look at buses from a shell.
 //!
 //! `cli` says what can be written, `commands` has a file for each command, `output` and `human`
-//! shape what is printed, `failure` knows the exit codes, `stop` the signals.
+//! shape what is printed, `failure` and `exits` know the exit codes, `stop` the signals.
 
 mod cli;
 mod commands;
+mod exits;
 mod failure;
 mod human;
 mod output;

@@ -1,13 +1,13 @@
 //! Ctrl-C and its relatives: a flag to look at between two steps, and a descriptor to wait on.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, code_of_signal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::{self, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 /// What happens to a command that does not end by itself after the signal.
@@ -31,7 +31,8 @@ const ECHO_TICKS: u32 = 10;
 
 /// Whether SIGINT, SIGTERM or SIGHUP arrived.
 pub(crate) struct Stop {
-    flag: Arc<AtomicBool>,
+    /// The signal that arrived first; 0 before.
+    signal: Arc<AtomicI32>,
     /// Reports a hang-up from the first signal on, for ever.
     wake: OwnedFd,
     /// Its other end, where no thread has it.
@@ -46,34 +47,37 @@ impl Stop {
         let (wake, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
             .map_err(|e| failed(e.into()))?;
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
-        let flag = Arc::new(AtomicBool::new(false));
-        let raised = Arc::clone(&flag);
+        let first = Arc::new(AtomicI32::new(0));
+        let arrived = Arc::clone(&first);
         std::thread::Builder::new()
             .name("signals".to_owned())
             .spawn(move || {
-                if signals.forever().next().is_none() {
-                    return;
-                }
-                raised.store(true, Ordering::Relaxed);
+                let Some(signal) = signals.forever().next() else { return };
+                arrived.store(signal, Ordering::Relaxed);
                 drop(writer);
                 if let Patience::ASecond(doing) = patience {
-                    end_soon(&mut signals, &doing);
+                    end_soon(&mut signals, signal, &doing);
                 }
             })
             .map_err(failed)?;
-        Ok(Self { flag, wake, writer: None })
+        Ok(Self { signal: first, wake, writer: None })
     }
 
     /// Without signals: nobody stops it.
     pub(crate) fn never() -> Self {
         let (wake, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
             .expect("a trial has descriptors left");
-        Self { flag: Arc::default(), wake, writer: Some(writer) }
+        Self { signal: Arc::default(), wake, writer: Some(writer) }
     }
 
     /// Whether to stop.
     pub(crate) fn is_set(&self) -> bool {
-        self.flag.load(Ordering::Relaxed)
+        self.signal.load(Ordering::Relaxed) != 0
+    }
+
+    /// The failure of a command that a signal ended before it was done.
+    pub(crate) fn interrupted(&self, text: impl Into<String>) -> Failure {
+        Failure::Interrupted { signal: self.signal.load(Ordering::Relaxed), text: text.into() }
     }
 
     /// Waits; `false` if the signal cut it short.
@@ -124,7 +128,7 @@ fn timespec(duration: Duration) -> Option<Timespec> {
     Timespec::try_from(duration).ok()
 }
 
-fn end_soon(signals: &mut Signals, doing: &str) {
+fn end_soon(signals: &mut Signals, signal: i32, doing: &str) {
     for tick in 1..=LONGEST_END_TICKS {
         std::thread::sleep(TICK);
         // Read also where it is an echo, which must not count later.
@@ -134,5 +138,5 @@ fn end_soon(signals: &mut Signals, doing: &str) {
         }
     }
     let _ = writeln!(io::stderr(), "toroni: interrupted while {doing}");
-    std::process::exit(1);
+    std::process::exit(code_of_signal(signal).into());
 }

@@ -36,7 +36,11 @@ pub(crate) fn run(place: &Place, arguments: &Hz) -> Result<(), Failure> {
     while arguments.count.is_none_or(|wanted| reports < wanted) {
         counts.collect(&mut subscriber, started + arguments.interval, &stop, &output)?;
         if stop.is_set() {
-            break;
+            let Some(wanted) = arguments.count else { break };
+            output.flush()?;
+            return Err(
+                stop.interrupted(format!("interrupted after {reports} of {wanted} reports"))
+            );
         }
         let seconds = started.elapsed().as_secs_f64();
         started = Instant::now();

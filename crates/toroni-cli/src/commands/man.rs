@@ -62,7 +62,7 @@ fn render_into(command: &Command, page: &mut Vec<u8>) -> io::Result<()> {
     if !rest.is_empty() {
         section(page, "NOTES", &rest.join("\n\n"), false)?;
     }
-    section(page, "EXIT STATUS", exit_status.as_deref().unwrap_or(EXIT_STATUS), false)?;
+    section(page, "EXIT STATUS", &exit_status, true)?;
     if !cli::is_without_directory(command.get_name()) {
         section(page, "ENVIRONMENT", ENVIRONMENT, true)?;
     }
@@ -75,7 +75,6 @@ fn render_into(command: &Command, page: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-const EXIT_STATUS: &str = "0 success, 1 failure, 2 wrong usage.";
 const ENVIRONMENT: &str = "\
 TORONI_BUS   name of the bus, where --bus is not given
 TORONI_DIR   directory of all buses, where --dir is not given";
@@ -83,28 +82,20 @@ TORONI_DIR   directory of all buses, where --dir is not given";
 /// The text below the options of `--help`, which has examples first, then paragraphs.
 struct Notes {
     examples: String,
-    exit_status: Option<String>,
+    exit_status: String,
     rest: Vec<String>,
 }
 
 impl Notes {
     fn of(command: &Command) -> Self {
         let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-        let mut notes = Self { examples: String::new(), exit_status: None, rest: Vec::new() };
+        let mut notes =
+            Self { examples: String::new(), exit_status: String::new(), rest: Vec::new() };
         for paragraph in text.split("\n\n") {
             match paragraph.split_once(":\n") {
                 Some(("Example" | "Examples", examples)) => notes.examples = examples.to_owned(),
-                _ => match paragraph.find("Exit code") {
-                    Some(at) => {
-                        let text = &paragraph[at..];
-                        notes.exit_status =
-                            Some(text.strip_prefix("Exit codes: ").unwrap_or(text).to_owned());
-                        notes.rest.extend(
-                            Some(paragraph[..at].trim().to_owned()).filter(|text| !text.is_empty()),
-                        );
-                    }
-                    None => notes.rest.push(paragraph.to_owned()),
-                },
+                Some(("Exit codes", codes)) => notes.exit_status = codes.to_owned(),
+                _ => notes.rest.push(paragraph.to_owned()),
             }
         }
         notes

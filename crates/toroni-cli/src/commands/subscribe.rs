@@ -85,7 +85,7 @@ fn print_all(
     }
     match arguments.count {
         Some(wanted) if printed < wanted => {
-            Err(Failure::Failed(format!("interrupted after {printed} of {wanted} messages")))
+            Err(stop.interrupted(format!("interrupted after {printed} of {wanted} messages")))
         }
         _ => Ok(()),
     }

@@ -153,7 +153,7 @@ fn ctrl_c_leaves_nothing_behind() {
     wait_until("children are at work", || children(&bench.child).len() >= 3);
     bench.signal(Signal::INT);
     let output = bench.finish();
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(130));
     assert_eq!(String::from_utf8_lossy(&output.stderr), "toroni: interrupted\n");
     assert!(output.stdout.is_empty() && buses.entries().is_empty());
 }

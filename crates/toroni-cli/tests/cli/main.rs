@@ -5,6 +5,7 @@
 mod bench;
 mod demo;
 mod errors;
+mod exits;
 mod experiments;
 mod formats;
 mod help;

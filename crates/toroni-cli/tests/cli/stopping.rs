@@ -41,7 +41,7 @@ fn a_subscriber_that_still_wanted_messages_failed() {
     let buses = Buses::new();
     let subscriber = buses.subscribe(&["--count", "3"]);
     subscriber.signal(Signal::INT);
-    assert_eq!(subscriber.finish().status.code(), Some(1));
+    assert_eq!(subscriber.finish().status.code(), Some(130));
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn a_signal_ends_a_publisher() {
     subscriber.line();
     endless.signal(Signal::TERM);
     let output = endless.finish();
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(143));
     assert!(String::from_utf8_lossy(&output.stderr).contains("interrupted after"), "{output:?}");
     assert_eq!(buses.info("default")["publishers"].as_array().unwrap().len(), 0);
 }
@@ -103,7 +103,7 @@ fn a_signal_ends_a_publisher_that_waits_for_ever() {
     wait_until("it waits", || buses.info("default")["publishers"][0]["waits"].as_u64() > Some(0));
     publisher.signal(Signal::INT);
     let output = publisher.finish();
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(130));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("slow subscriber") && said.contains("toroni info default"), "{said}");
 }

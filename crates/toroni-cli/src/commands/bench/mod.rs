@@ -93,7 +93,10 @@ fn measure(
         launch.root.clone_from(directory);
     }
     let before = cache_line::one_way_ns();
-    let mut report = run(&launch).map_err(|failure| Failure::Failed(failure.to_string()))?;
+    let mut report = run(&launch).map_err(|failure| match failure {
+        toroni_rig::Failure::Interrupted => looking.stop.interrupted("interrupted"),
+        other => Failure::Failed(other.to_string()),
+    })?;
     let cache_line = cache_line::describe(before, cache_line::one_way_ns());
     report.conditions.push(("cache line".to_owned(), cache_line));
     // The bar goes before the report comes.

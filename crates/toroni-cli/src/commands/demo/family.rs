@@ -113,7 +113,7 @@ impl Family {
         let deadline = Instant::now() + LONGEST_SILENCE;
         loop {
             if stop.is_set() {
-                return Err(Failure::Failed("interrupted".to_owned()));
+                return Err(stop.interrupted("interrupted"));
             }
             match self.events.recv_timeout(Duration::from_millis(50)) {
                 Ok(event) => return Ok(event),

@@ -191,7 +191,7 @@ impl Running<'_> {
                 return Err(error.into());
             }
             if self.stop.is_set() {
-                return Err(Failure::Failed("interrupted".to_owned()));
+                return Err(self.stop.interrupted("interrupted"));
             }
         }
         let mut phases = Vec::new();

@@ -22,7 +22,7 @@ pub(crate) fn run(place: &Place, arguments: &List) -> Result<(), Failure> {
     let mut warnings = 0;
     for check in CHECKS {
         if stop.is_set() {
-            return Err(Failure::Failed("interrupted".to_owned()));
+            return Err(stop.interrupted("interrupted"));
         }
         let finding = check(&directory);
         match finding.status {

@@ -60,10 +60,10 @@ pub(super) fn wait_for(wanted: &Wanted<'_>, bus: &Bus, stop: &Stop) -> Result<()
             last_said = Some((Instant::now(), seen));
         }
         if !stop.sleep(LOOK_EVERY) {
-            return Err(Failure::Failed(format!(
-                "interrupted while it waited for {}: {seen}",
-                wanted.described()
-            )));
+            let waited_for = wanted.described();
+            return Err(
+                stop.interrupted(format!("interrupted while it waited for {waited_for}: {seen}"))
+            );
         }
     }
 }

@@ -50,10 +50,8 @@ pub(crate) fn run(place: &Place, arguments: Publish) -> Result<(), Failure> {
     };
     let started = Instant::now();
     if run.publish_all(&mut source)? == Next::Interrupted && !source.is_endless() {
-        return Err(Failure::Failed(format!(
-            "interrupted after {}",
-            human::counted(run.messages, "message")
-        )));
+        let published = human::counted(run.messages, "message");
+        return Err(stop.interrupted(format!("interrupted after {published}")));
     }
     if arguments.json {
         let mut output = Output::new()?;

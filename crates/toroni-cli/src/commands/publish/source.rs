@@ -110,9 +110,13 @@ impl Source {
         }
     }
 
-    /// Whether a signal is the usual way to end it.
+    /// Whether a signal is the usual way to end it. A file has an end of its own, a terminal or a pipe
+    /// may have none.
     pub(crate) fn is_endless(&self) -> bool {
-        matches!(self, Self::Lines { .. })
+        match self {
+            Self::Lines { input, .. } => !input.get_ref().metadata().is_ok_and(|of| of.is_file()),
+            _ => false,
+        }
     }
 }
 

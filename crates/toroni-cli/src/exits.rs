@@ -1,0 +1,118 @@
+//! The exit codes of every command. `--help` and the manual pages print this table.
+
+use std::fmt::Write;
+
+/// When one command exits with which code.
+struct Exits {
+    command: &'static str,
+    /// Exit code 0.
+    success: &'static str,
+    /// Exit code 1.
+    failure: &'static str,
+    /// Exit code 3, for commands that report lost messages.
+    lost: Option<&'static str>,
+    /// When a signal is the usual way to end the command, so that it exits with 0.
+    ended_by_signal: Option<&'static str>,
+}
+
+impl Exits {
+    const fn new(command: &'static str, success: &'static str, failure: &'static str) -> Self {
+        Self { command, success, failure, lost: None, ended_by_signal: None }
+    }
+
+    const fn lost(self, lost: &'static str) -> Self {
+        Self { lost: Some(lost), ..self }
+    }
+
+    const fn ended_by_signal(self, when: &'static str) -> Self {
+        Self { ended_by_signal: Some(when), ..self }
+    }
+}
+
+/// One row for each command that is shown.
+const TABLE: &[Exits] = &[
+    Exits::new("demo", "every check passed", "a check failed, or the demo could not run"),
+    Exits::new("pub", "every message was published", "a message could not be published")
+        .ended_by_signal("while it reads messages from a terminal or a pipe"),
+    Exits::new(
+        "sub",
+        "--count messages were printed; without --count, --timeout passed",
+        "failure, or --timeout passed before --count messages were printed",
+    )
+    .lost("messages were lost, with --strict")
+    .ended_by_signal("without --count"),
+    Exits::new("hz", "--count reports were printed", "failure").ended_by_signal("without --count"),
+    Exits::new("create", "the bus was created", "failure"),
+    Exits::new("ls", "success, even if there is no bus", "failure"),
+    Exits::new("info", "success", "failure, or there is no such bus"),
+    Exits::new("topics", "success, even if there is no topic", "failure, or there is no such bus"),
+    Exits::new("doctor", "every check passed, perhaps with warnings", "a check failed"),
+    Exits::new("clean", "success", "failure, or nothing could be done for the bus that was named"),
+    Exits::new("bench", "the benchmark is complete, whether or not it met its goals", "failure"),
+    Exits::new("completions", "success", "failure"),
+    Exits::new("man", "success", "failure"),
+];
+
+const INTERRUPTED: &str = "a signal (SIGHUP, SIGINT, SIGTERM) ended it before it was done";
+
+/// The codes of one command, one a line; `None` if it is not in the table.
+pub(crate) fn of(command: &str) -> Option<String> {
+    let exits = TABLE.iter().find(|exits| exits.command == command)?;
+    let ended = exits.ended_by_signal.map(|when| format!("a signal ended it {when}"));
+    let mut text = String::new();
+    row(&mut text, "0", exits.success);
+    if let Some(ended) = &ended {
+        row(&mut text, "0", ended);
+    }
+    row(&mut text, "1", exits.failure);
+    row(&mut text, "2", "wrong usage");
+    if let Some(lost) = exits.lost {
+        row(&mut text, "3", lost);
+    }
+    row(&mut text, "129, 130, 143", INTERRUPTED);
+    Some(text)
+}
+
+/// What all commands have in common, and what differs between them.
+pub(crate) fn overview() -> String {
+    let mut text = String::new();
+    row(&mut text, "0", "success, or the reader of the output closed it");
+    row(&mut text, "1", "failure");
+    row(&mut text, "2", "wrong usage");
+    for exits in TABLE {
+        if let Some(lost) = exits.lost {
+            row(&mut text, "3", &format!("{}: {lost}", exits.command));
+        }
+    }
+    row(&mut text, "129, 130, 143", INTERRUPTED);
+    for exits in TABLE {
+        if let Some(when) = exits.ended_by_signal {
+            row(&mut text, "0", &format!("{}: a signal ended it {when}", exits.command));
+        }
+    }
+    text
+}
+
+fn row(text: &mut String, code: &str, meaning: &str) {
+    let feed = if text.is_empty() { "" } else { "\n" };
+    // Writing to a string cannot fail.
+    let _ = write!(text, "{feed}  {code:<14} {meaning}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::definitions;
+
+    #[test]
+    fn every_command_has_one_row() {
+        let program = definitions();
+        let shown: Vec<&str> = program
+            .get_subcommands()
+            .filter(|command| !command.is_hide_set())
+            .map(clap::Command::get_name)
+            .collect();
+        let rows: Vec<&str> = TABLE.iter().map(|exits| exits.command).collect();
+        assert_eq!(rows, shown);
+    }
+}

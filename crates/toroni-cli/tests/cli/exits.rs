@@ -1,0 +1,189 @@
+//! Exit codes: what a signal makes of each command, and the table that says so.
+
+use crate::support::{Buses, PATIENCE, Process, wait_until};
+use rustix::process::Signal;
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitStatus, Stdio};
+use std::time::Instant;
+
+/// As a shell shows it: commands without a handler are killed by the signal itself.
+fn shell_code(status: ExitStatus) -> i32 {
+    status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap()
+}
+
+/// Runs a command until `ready`, sends it each of the signals and returns the exit codes.
+fn codes_after_signals(
+    buses: &Buses,
+    arguments: &[&str],
+    ready: impl Fn(&Buses) -> bool,
+) -> [i32; 2] {
+    [Signal::INT, Signal::TERM].map(|signal| {
+        let mut command = buses.command(arguments);
+        let mut process = Process::start(command.stdin(Stdio::piped()), arguments);
+        // Held open: standard input does not end.
+        let _input = process.child.stdin.take();
+        wait_until("it is at work", || ready(buses));
+        process.signal(signal);
+        shell_code(process.finish().status)
+    })
+}
+
+fn has_subscriber(buses: &Buses) -> bool {
+    buses.subscriber_count("default") == 1
+}
+
+fn has_publisher(buses: &Buses) -> bool {
+    buses.info("default")["publishers"].as_array().is_some_and(|all| !all.is_empty())
+}
+
+#[test]
+fn a_signal_is_the_way_to_end_what_has_no_end() {
+    let buses = Buses::new();
+    buses.succeed(&["create", "default"]);
+    for arguments in [&["sub"][..], &["sub", "--timeout", "600"], &["hz"]] {
+        assert_eq!(codes_after_signals(&buses, arguments, has_subscriber), [0, 0], "{arguments:?}");
+    }
+    // That is how one ends typing messages.
+    assert_eq!(codes_after_signals(&buses, &["pub", "t"], has_publisher), [0, 0]);
+}
+
+#[test]
+fn who_is_interrupted_before_the_end_says_by_which_signal() {
+    let buses = Buses::new();
+    buses.succeed(&["create", "default"]);
+    for arguments in [&["sub", "--count", "3"][..], &["hz", "--count", "3", "--interval", "600"]] {
+        let codes = codes_after_signals(&buses, arguments, has_subscriber);
+        assert_eq!(codes, [130, 143], "{arguments:?}");
+    }
+    for arguments in [
+        &["pub", "t", "x", "--wait-subscribers", "1"][..],
+        &["pub", "t", "x", "--repeat", "1000000", "--rate", "1"],
+        &["pub", "t", "--raw"],
+    ] {
+        let codes = codes_after_signals(&buses, arguments, has_publisher);
+        assert_eq!(codes, [130, 143], "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_file_of_lines_has_an_end() {
+    let buses = Buses::new();
+    let path = buses.path().join("lines");
+    std::fs::write(&path, "line\n".repeat(1000)).unwrap();
+    buses.succeed(&["create", "default"]);
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let mut command = buses.command(&["pub", "t", "--rate", "1"]);
+        let publisher = Process::start(command.stdin(File::open(&path).unwrap()), &["pub"]);
+        wait_until("it publishes", || has_publisher(&buses));
+        publisher.signal(signal);
+        let output = publisher.finish();
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+    }
+}
+
+#[test]
+fn short_commands_are_killed_by_the_signal() {
+    let buses = Buses::new();
+    buses.succeed(&["pub", "t", "x"]);
+    for arguments in [
+        &["create", "b"][..],
+        &["ls"],
+        &["info"],
+        &["topics"],
+        &["clean", "--dry-run"],
+        &["completions", "bash"],
+        &["man"],
+    ] {
+        for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+            // It cannot end by itself: what it prints does not fit into the pipe.
+            let (_reader, writer) = full_pipe();
+            let mut process = Process::start(buses.command(arguments).stdout(writer), arguments);
+            process.signal(signal);
+            assert_eq!(shell_code(process.wait()), code, "{arguments:?}");
+        }
+        let _ = std::fs::remove_dir_all(buses.path().join("b"));
+    }
+}
+
+/// A command with things to remove is not killed, but stops as soon as it can.
+#[test]
+fn the_doctor_is_interrupted() {
+    let buses = Buses::new();
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let (reader, writer) = full_pipe();
+        let process = Process::start(buses.command(&["doctor"]).stdout(writer), &["doctor"]);
+        wait_until("it handles signals", || handles_signals(process.child.id()));
+        process.signal(signal);
+        // Read only now: the first finding goes out, and no second check begins.
+        let reader = std::thread::spawn(move || std::io::copy(&mut &reader, &mut std::io::sink()));
+        assert_eq!(shell_code(process.finish().status), code);
+        reader.join().unwrap().unwrap();
+    }
+    assert!(buses.entries().is_empty());
+}
+
+/// Whether SIGINT has a handler.
+fn handles_signals(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+    u64::from_str_radix(caught.trim(), 16).unwrap() & (1 << (Signal::INT.as_raw() - 1)) != 0
+}
+
+/// A pipe into which nothing more fits.
+fn full_pipe() -> (File, File) {
+    let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
+    let mut writer = File::from(writer);
+    rustix::io::ioctl_fionbio(&writer, true).unwrap();
+    let started = Instant::now();
+    while writer.write(&[b'.'; 4096]).is_ok() {
+        assert!(started.elapsed() < PATIENCE);
+    }
+    rustix::io::ioctl_fionbio(&writer, false).unwrap();
+    (File::from(reader), writer)
+}
+
+#[test]
+fn help_and_manual_have_the_same_table() {
+    let buses = Buses::new();
+    for command in ["", "demo", "pub", "sub", "hz", "clean", "bench", "man"] {
+        let (help, manual) = if command.is_empty() {
+            (buses.succeed(&["--help"]), buses.succeed(&["man"]))
+        } else {
+            (buses.succeed(&[command, "--help"]), buses.succeed(&["man", command]))
+        };
+        let (_, codes) = help.split_once("Exit codes:\n").unwrap();
+        let codes: Vec<&str> = codes.lines().take_while(|line| !line.is_empty()).collect();
+        let interrupted = |line: &&str| line.trim_start().starts_with("129, 130, 143 ");
+        assert_eq!(codes.iter().copied().filter(interrupted).count(), 1, "{command}: {help}");
+        let (_, manual) = manual.split_once(".SH \"EXIT STATUS\"\n.nf\n").unwrap();
+        let (manual, _) = manual.split_once("\n.fi\n").unwrap();
+        assert_eq!(manual.replace('\\', ""), codes.join("\n"), "{command}");
+    }
+    let overview = buses.succeed(&["--help"]);
+    let (_, codes) = overview.split_once("Exit codes:\n").unwrap();
+    assert!(include_str!("../../../../docs/guide.md").contains(codes.trim_end()), "{codes}");
+    for line in [
+        "0              success, or the reader of the output closed it",
+        "0              sub: a signal ended it without --count",
+        "3              sub: messages were lost, with --strict",
+    ] {
+        assert!(overview.contains(line), "{line}: {overview}");
+    }
+}
+
+#[test]
+fn a_variable_set_to_nothing_is_not_set() {
+    let buses = Buses::new();
+    let mut command = buses.command(&["pub", "t", "x"]);
+    let output = command.env("TORONI_BUS", "").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(buses.entries(), ["default"]);
+    // No bus has this name, and looking makes none.
+    let mut command = buses.command(&["info", "no-bus-has-this-name"]);
+    let output = command.env("TORONI_DIR", "").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("/dev/shm/toroni") && !said.contains(buses.path().to_str().unwrap()));
+}
