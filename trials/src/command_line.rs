@@ -41,9 +41,15 @@ impl Stage {
     pub fn trial(&self, bytes: &[u8]) {
         let mut input = Input::new(bytes);
         match input.byte() % 3 {
-            0 => arguments(input.rest()),
+            0 => {
+                let bytes = input.rest();
+                arguments(bytes);
+                // Any line: an error, never a panic.
+                let _ = trial::read_json(bytes);
+            }
             1 => {
-                let ways = [Way::Lines, Way::Whole, Way::Chunks(1 + u64::from(input.byte() % 40))];
+                let ways =
+                    [Way::Lines(b'\n'), Way::Whole, Way::Chunks(1 + u64::from(input.byte() % 40))];
                 let way = ways[usize::from(input.byte() % 3)];
                 let buffer = 1 + usize::from(input.byte());
                 let limit = u64::from(input.byte());
@@ -80,12 +86,17 @@ impl Stage {
         assert!(!line.contains(&b'\n'), "one object a line");
         let object: Value = serde_json::from_slice(line).unwrap();
         assert_eq!(object["length"], payload.len());
-        assert_eq!(object["position"], message.position());
-        assert_eq!(object["sequence"], message.sequence());
+        assert_eq!(object["position"], message.position().to_string());
+        assert_eq!(object["sequence"], message.sequence().to_string());
         assert_eq!(object.get("topic").is_none(), payload_only);
         match std::str::from_utf8(payload) {
             Ok(text) => assert_eq!(object["payload"], text),
-            Err(_) => assert_eq!(object["payload_hex"], digits),
+            Err(_) => assert_eq!(object["encoding"], "base64"),
+        }
+        // And `toroni pub --json` reads the same message.
+        match trial::read_json(line) {
+            Ok(read) => assert_eq!(read, Some((TOPIC.to_owned(), false, payload.to_vec()))),
+            Err(said) => assert!(payload_only && said.contains("topic"), "{said}"),
         }
     }
 }
@@ -120,8 +131,8 @@ fn take_apart(bytes: &[u8], way: Way, buffer: usize, limit: u64) {
             let whole = Some(bytes).filter(fits);
             (whole.into_iter().collect(), whole.is_none())
         }
-        Way::Lines => {
-            let mut lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
+        Way::Lines(end) => {
+            let mut lines: Vec<&[u8]> = bytes.split(|byte| *byte == end).collect();
             // Behind the last line feed there is a line only if there is something.
             lines.pop_if(|last| last.is_empty());
             let count = lines.len();

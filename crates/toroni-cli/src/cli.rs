@@ -1,11 +1,12 @@
 //! The command line: what each command takes, with an example for each.
 
 use crate::commands::bench::options::Bench;
+use crate::commands::subscribe::template::Template;
 use crate::exits;
 use crate::human::{parse_bytes, parse_interval, parse_mode, parse_rate};
 use crate::settings::{parse_lock, parse_notify, parse_policy};
 use clap::builder::Resettable;
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{Args, ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,6 +22,16 @@ use toroni::{LockKind, NotifyKind, Policy, Start, WaitStrategy};
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) place: Place,
+    /// Colour of failures and losses; auto means on a terminal, unless NO_COLOR is set
+    // `note::choice_in` reads it, before anything is parsed.
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        help_heading = "Output"
+    )]
+    color: ColorChoice,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -30,6 +41,7 @@ pub(crate) struct Cli {
 pub(crate) struct Place {
     /// Name of the bus
     #[arg(
+        short,
         long,
         global = true,
         value_name = "NAME",
@@ -176,15 +188,21 @@ pub(crate) struct DemoChild {
   toroni pub plant/boiler/temperature 351.2
   vmstat 1 | toroni pub host/vmstat                  each line is a message
   toroni pub load/test --size 1KiB --repeat 100000 --rate 10k/s
-  toroni pub firmware --file image.bin --chunk 64KiB --wait-subscribers 1")]
+  toroni pub firmware --file image.bin --chunk 64KiB --wait-subscribers 1
+  find /etc -print0 | toroni pub -0 files            each name is a message
+  toroni -b a sub --json | toroni -b b pub --json    copy all topics of bus a to bus b
+
+--json reads what sub --json writes: one object a line, with topic, payload, encoding (base64, or left out for text)
+and to_descendants. It reports losses in the input on standard error and ignores all other fields.")]
 pub(crate) struct Publish {
     /// Topic, as in plant/boiler/temperature
-    pub(crate) topic: String,
-    /// The message; without it, and without --size, --raw and --file, each line of standard input
+    #[arg(required_unless_present = "json")]
+    pub(crate) topic: Option<String>,
+    /// The message; without it, and without --size, --raw, --file and --json, each line of standard input
     #[arg(allow_negative_numbers = true, conflicts_with_all = ["size", "raw", "file"])]
     pub(crate) message: Option<OsString>,
     /// Publish the message so many times; needs MESSAGE or --size
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["raw", "file"])]
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["raw", "file"])]
     pub(crate) repeat: Option<u64>,
     /// Make messages of so many bytes, with a counter at their start
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, conflicts_with_all = ["raw", "file"])]
@@ -204,6 +222,15 @@ pub(crate) struct Publish {
     /// All of standard input is one message
     #[arg(long, conflicts_with = "file")]
     pub(crate) raw: bool,
+    /// Messages of standard input end with a NUL byte instead of a line feed, as `sub -0` prints them
+    #[arg(short = '0', long, conflicts_with_all = ["message", "size", "raw", "file"])]
+    pub(crate) null: bool,
+    /// Read messages with their topics from standard input, as `sub --json` prints them
+    #[arg(long, conflicts_with_all = ["topic", "message", "repeat", "size", "batch", "to_descendants", "raw", "null", "file"])]
+    pub(crate) json: bool,
+    /// With --json, end with exit code 3 at the first loss in the input
+    #[arg(long)]
+    pub(crate) strict: bool,
     /// Publish the content of a file
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
@@ -218,7 +245,13 @@ pub(crate) struct Publish {
     pub(crate) name: String,
     /// Print a summary at the end as a JSON object
     #[arg(long)]
-    pub(crate) json: bool,
+    pub(crate) summary: bool,
+    /// Show no progress, and do not report losses in the input
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// Say at the end on standard error how much was published
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
 }
 
 #[derive(Args)]
@@ -226,15 +259,33 @@ pub(crate) struct Publish {
   toroni sub                                         everything on the bus
   toroni sub 'plant/**' '*/alarm'                    * is one segment, ** any number
   toroni sub --json --from oldest --count 10 | jq .payload
+  toroni sub --last 5 -n 5 -t 1s 'alarm/**'          the newest five that the ring still has
+  toroni sub -F '%T %t %l' 'plant/**'                time, topic and size of each message
+  toroni sub --json | toroni -b copy pub --json      copy all topics to the bus copy
   toroni sub --strict > capture                      exit code 3 at the first loss
 
-Text is printed as topic, tab, payload.")]
+Text is printed as topic, tab, payload. With --json, losses are objects with the field lost at their place in the
+output; otherwise they are reported on standard error.
+
+Letters of --template:
+  %t  topic
+  %p  payload
+  %x  payload in hexadecimal digits
+  %b  payload in base64
+  %l  bytes of the payload
+  %s  sequence number
+  %o  position in the stream
+  %T  publisher's time (RFC 3339, UTC), or -
+  %n  the same in nanoseconds since 1970, or -
+  %d  1 if posted to descendants, else 0
+  %%  a percent sign
+A line feed follows each message (a NUL with -0). \\n, \\t, \\r, \\e, \\0, \\xHH and \\\\ are bytes.")]
 pub(crate) struct Subscribe {
     /// What to print, as in plant/** [default: **]
     #[arg(value_name = "PATTERN", hide_default_value = true, default_value = "**")]
     pub(crate) patterns: Vec<String>,
     /// End after so many messages
-    #[arg(long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N")]
     pub(crate) count: Option<u64>,
     /// How to print a message
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -242,12 +293,21 @@ pub(crate) struct Subscribe {
     /// The same as --format json: one object a line
     #[arg(long, conflicts_with = "format")]
     pub(crate) json: bool,
+    /// Print each message as this text with letters such as %t and %p says; see below
+    #[arg(short = 'F', long, value_name = "TEMPLATE", value_parser = Template::parse, conflicts_with_all = ["format", "json", "payload_only"])]
+    pub(crate) template: Option<Template>,
+    /// End each message with a NUL byte instead of a line feed, as `pub -0` reads it
+    #[arg(short = '0', long, conflicts_with = "json")]
+    pub(crate) null: bool,
     /// Leave out the topic
     #[arg(long)]
     pub(crate) payload_only: bool,
     /// Where to start: latest, oldest, or a position printed by --json
     #[arg(long, value_name = "START", default_value = "latest", value_parser = parse_start)]
     pub(crate) from: Start,
+    /// Begin with the newest N matching messages that are still in the ring, and go on with those that come
+    #[arg(long, value_name = "N", conflicts_with = "from")]
+    pub(crate) last: Option<u64>,
     /// Never make a publisher wait; lose messages instead
     #[arg(long)]
     pub(crate) no_gate: bool,
@@ -258,8 +318,14 @@ pub(crate) struct Subscribe {
     #[arg(long, value_enum, default_value_t = Wait::Backoff)]
     pub(crate) wait: Wait,
     /// End after so many seconds without a message
-    #[arg(long, value_name = "S", value_parser = parse_interval)]
+    #[arg(short, long, value_name = "S", value_parser = parse_interval)]
     pub(crate) timeout: Option<Duration>,
+    /// Do not report losses on standard error
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// Say on standard error what it subscribed to, and at the end how much it printed
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
     /// Write a line to this inherited descriptor once subscribed
     #[arg(long, value_name = "FD")]
     pub(crate) ready_fd: Option<i32>,
@@ -281,7 +347,7 @@ pub(crate) struct Hz {
     #[arg(long, value_name = "S", default_value = "1", value_parser = parse_interval)]
     pub(crate) interval: Duration,
     /// End after so many reports
-    #[arg(long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N")]
     pub(crate) count: Option<u64>,
     /// Print each report as a JSON object on a line
     #[arg(long)]

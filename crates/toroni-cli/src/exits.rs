@@ -33,6 +33,7 @@ impl Exits {
 const TABLE: &[Exits] = &[
     Exits::new("demo", "every check passed", "a check failed, or the demo could not run"),
     Exits::new("pub", "every message was published", "a message could not be published")
+        .lost("the input reports lost messages, with --json --strict")
         .ended_by_signal("while it reads messages from a terminal or a pipe"),
     Exits::new(
         "sub",

@@ -147,6 +147,30 @@ pub(crate) fn duration(value: Duration) -> String {
     }
 }
 
+/// A time in nanoseconds since 1970 as RFC 3339 has it, in UTC: `2026-11-22T19:27:09.000000001Z`.
+pub(crate) fn rfc3339(nanoseconds: u64) -> String {
+    let (seconds, fraction) = (nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000);
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = date(days);
+    let (hour, minute) = (second / 3600, second / 60 % 60);
+    let second = second % 60;
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{fraction:09}Z")
+}
+
+/// Year, month and day, of days since 1970, in the Gregorian calendar. Years are counted from March on, so that
+/// the leap day is the last one: <https://howardhinnant.github.io/date_algorithms.html#civil_from_days>.
+fn date(days: u64) -> (u64, u64, u64) {
+    // Days since 1 March of the year 0, in eras of 400 years.
+    let days = days + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (era * 400 + year + u64::from(month <= 2), month, day)
+}
+
 /// `1,000,000`.
 pub(crate) fn count(value: u64) -> String {
     let digits = value.to_string();
@@ -329,6 +353,20 @@ mod tests {
             (3_600_000_000_000, "60 min"),
         ] {
             assert_eq!(duration(Duration::from_nanos(nanos)), text);
+        }
+    }
+
+    #[test]
+    fn times_are_rfc_3339() {
+        for (nanoseconds, text) in [
+            (0, "1970-01-01T00:00:00.000000000Z"),
+            (951_827_696_123_456_789, "2000-02-29T12:34:56.123456789Z"),
+            (1_709_251_199_999_999_999, "2024-02-29T23:59:59.999999999Z"),
+            (1_709_251_200_000_000_000, "2024-03-01T00:00:00.000000000Z"),
+            (4_107_542_400_000_000_001, "2100-03-01T00:00:00.000000001Z"),
+            (u64::MAX, "2554-07-21T23:34:33.709551615Z"),
+        ] {
+            assert_eq!(rfc3339(nanoseconds), text);
         }
     }
 

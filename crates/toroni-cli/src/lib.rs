@@ -1,13 +1,15 @@
 //! The `toroni` program: publish, subscribe and look at buses from a shell.
 //!
 //! `cli` says what can be written, `commands` has a file for each command, `output` and `human`
-//! shape what is printed, `failure` and `exits` know the exit codes, `stop` the signals.
+//! shape what is printed, `exchange` is the JSON that `sub` writes and `pub` reads, `note` speaks on standard error, `failure` and `exits` know the exit codes, `stop` the signals.
 
 mod cli;
 mod commands;
+mod exchange;
 mod exits;
 mod failure;
 mod human;
+mod note;
 mod output;
 mod progress;
 mod ready;
@@ -27,7 +29,9 @@ pub fn main() -> ExitCode {
     if commands::bench::is_child() {
         return commands::bench::run_child();
     }
-    let matches = match cli::definitions().try_get_matches() {
+    let color = note::choice_in(std::env::args_os().skip(1));
+    note::choose(color);
+    let matches = match cli::definitions().color(color).try_get_matches() {
         Ok(matches) => matches,
         // The error of clap would list the hidden commands, too.
         Err(error) if error.kind() == ErrorKind::MissingSubcommand => {
@@ -43,8 +47,7 @@ pub fn main() -> ExitCode {
     let Err(failure) = commands::run(cli, &matches) else { return ExitCode::SUCCESS };
     let (code, text) = failure.report();
     if let Some(text) = text {
-        // There is nobody to tell if standard error is closed.
-        let _ = writeln!(std::io::stderr(), "toroni: {text}");
+        note::failure(&text);
     }
     ExitCode::from(code)
 }

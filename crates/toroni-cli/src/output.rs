@@ -151,12 +151,12 @@ fn steers(c: char) -> bool {
 }
 
 /// Lowercase hexadecimal digits, two a byte.
-pub(crate) fn hex(bytes: &[u8], into: &mut String) {
+pub(crate) fn hex(bytes: &[u8], into: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     into.reserve(bytes.len() * 2);
     for byte in bytes {
-        into.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        into.push(char::from(DIGITS[usize::from(byte & 15)]));
+        into.push(DIGITS[usize::from(byte >> 4)]);
+        into.push(DIGITS[usize::from(byte & 15)]);
     }
 }
 
@@ -182,8 +182,8 @@ mod tests {
 
     #[test]
     fn bytes_become_hexadecimal() {
-        let mut text = String::new();
+        let mut text = Vec::new();
         hex(&[0x00, 0x7f, 0xff], &mut text);
-        assert_eq!(text, "007fff");
+        assert_eq!(text, b"007fff");
     }
 }

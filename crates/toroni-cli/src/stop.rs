@@ -5,7 +5,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::io::{self, Write};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
@@ -137,6 +137,6 @@ fn end_soon(signals: &mut Signals, signal: i32, doing: &str) {
             break;
         }
     }
-    let _ = writeln!(io::stderr(), "toroni: interrupted while {doing}");
+    crate::note::failure(&format!("interrupted while {doing}"));
     std::process::exit(code_of_signal(signal).into());
 }

@@ -1,8 +1,9 @@
 //! Doors for trials: what the program does with any bytes, without a process for each.
 
 use crate::cli::{Cli, Format, definitions};
-use crate::commands::publish::source::{Next, Source};
-use crate::commands::subscribe::Printer;
+use crate::commands::publish::source::{Lines, Next, Source};
+use crate::commands::subscribe::printer::{Printer, Style};
+use crate::exchange::{self, Entry};
 use crate::output::Output;
 use crate::stop::Stop;
 use crate::{human, output};
@@ -27,8 +28,8 @@ pub fn arguments(arguments: &[OsString]) -> Result<(), (i32, String)> {
 /// How `toroni pub` takes its input apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// Lines.
-    Lines,
+    /// Lines that end with this byte.
+    Lines(u8),
     /// All of it is one message.
     Whole,
     /// Pieces of so many bytes.
@@ -46,7 +47,9 @@ pub fn messages(
 ) -> (Vec<Vec<u8>>, Option<String>) {
     let stop = Stop::never();
     let mut source = match way {
-        Way::Lines => Source::Lines { input: BufReader::with_capacity(buffer, input), limit },
+        Way::Lines(end) => {
+            Source::Lines(Lines::new(BufReader::with_capacity(buffer, input), end, limit))
+        }
         Way::Whole => Source::Whole { input, limit, done: false },
         Way::Chunks(chunk) => {
             Source::Chunks { file: input, name: OsString::from("input"), chunk, total: 0 }
@@ -75,10 +78,23 @@ pub fn print(
     into: File,
 ) -> Result<(), String> {
     let format = Format::from_str(format, false)?;
-    let mut printer = Printer::new(Output::to(into), format, payload_only);
+    let style = Style::Format { format, payload_only };
+    let mut printer = Printer::new(Output::to(into), style, b'\n');
     let said = |failure: crate::failure::Failure| failure.report().1.unwrap_or_default();
     printer.print(message).map_err(said)?;
     printer.output.flush().map_err(said)
+}
+
+/// What `toroni pub --json` makes of a line: topic, whether it goes to descendants, and payload; `None` for a
+/// loss.
+///
+/// # Errors
+/// What it would say.
+pub fn read_json(line: &[u8]) -> Result<Option<(String, bool, Vec<u8>)>, String> {
+    Ok(match exchange::read(line)? {
+        Entry::Message { topic, to_descendants, payload } => Some((topic, to_descendants, payload)),
+        Entry::Lost(_) => None,
+    })
 }
 
 /// What a text is as bytes, and what those are as text.

@@ -40,11 +40,13 @@ fn json_has_every_field() {
     assert_eq!(found[0]["topic"], "t");
     assert_eq!(found[0]["payload"], "quote \" and ä");
     assert_eq!(found[0]["length"], 14);
-    assert_eq!(found[0]["sequence"], 0);
-    assert_eq!(found[1]["payload_hex"], "ff00");
-    assert_eq!(found[1]["sequence"], 1);
-    assert!(found[1].get("payload").is_none());
-    assert!(found[0]["position"].as_u64() < found[1]["position"].as_u64());
+    assert_eq!(found[0]["sequence"], "0");
+    assert!(found[0].get("encoding").is_none());
+    assert_eq!(found[1]["payload"], "/wA=");
+    assert_eq!(found[1]["encoding"], "base64");
+    assert_eq!(found[1]["sequence"], "1");
+    let position = |line: usize| found[line]["position"].as_str().unwrap().parse::<u64>().unwrap();
+    assert!(position(0) < position(1));
     assert_eq!(lines(&buses, &["--json"]), lines(&buses, &["--format", "json"]));
     let bare = json_lines(lines(&buses, &["--json", "--payload-only"]).as_bytes());
     assert_eq!(bare[0].get("topic"), None);
@@ -55,8 +57,8 @@ fn a_position_starts_there() {
     let buses = Buses::new();
     buses.run_with_input(&["pub", "t"], b"a\nb\nc\n");
     let all = json_lines(lines(&buses, &["--json"]).as_bytes());
-    let second = all[1]["position"].to_string();
-    let output = buses.succeed(&["sub", "--from", &second, "--count", "2", "--payload-only"]);
+    let second = all[1]["position"].as_str().unwrap();
+    let output = buses.succeed(&["sub", "--from", second, "--count", "2", "--payload-only"]);
     assert_eq!(output, "b\nc\n");
     let ahead = buses.run(&["sub", "--from", "1000000000"]);
     assert_eq!(ahead.status.code(), Some(1));
@@ -86,9 +88,107 @@ fn stamps_and_descendants_show() {
     let found = &json_lines(&output.stdout)[0];
     assert_eq!(found["topic"], "plant");
     assert_eq!(found["to_descendants"], json!(true));
-    let stamp = u128::from(found["timestamp_ns"].as_u64().unwrap());
+    let stamp: u128 = found["timestamp_ns"].as_str().unwrap().parse().unwrap();
+    let text = found["timestamp"].as_str().unwrap();
+    assert!(text.ends_with(&format!(".{:09}Z", stamp % 1_000_000_000)), "{text} {stamp}");
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     assert!(now.as_nanos().abs_diff(stamp) < 3_600_000_000_000, "{stamp}");
+}
+
+#[test]
+fn templates_say_what_is_printed() {
+    let buses = Buses::new();
+    buses.succeed(&["pub", "plant/pump", "ä\n%"]);
+    buses.succeed(&["pub", "plant", "x", "--to-descendants", "--timestamps"]);
+    let all = "%t|%p|%x|%b|%l|%s|%d|%%\\t\\x41";
+    let first = lines(&buses, &["-F", all, "plant/*", "-n", "1"]);
+    assert_eq!(first, "plant/pump|ä\n%|c3a40a25|w6QKJQ==|4|0|0|%\tA\n");
+    assert_eq!(lines(&buses, &["-F", "%T %n", "-n", "1"]), "- -\n");
+    let json = &json_lines(lines(&buses, &["--json"]).as_bytes())[1];
+    let stamped = lines(&buses, &["--template", "%o %T %n %d", "plant"]);
+    let text = |field: &str| json[field].as_str().unwrap();
+    let expected =
+        format!("{} {} {} 1\n", text("position"), text("timestamp"), text("timestamp_ns"));
+    assert_eq!(stamped, expected);
+    let output = buses.run(&["sub", "-F", "%q"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("%q is unknown") && said.contains("%t topic"), "{said}");
+    assert_eq!(buses.run(&["sub", "-F", "%t", "--json"]).status.code(), Some(2));
+}
+
+#[test]
+fn messages_may_end_with_a_nul() {
+    let buses = Buses::new();
+    let input = b"two\nlines\0\0last, without its end";
+    assert!(buses.run_with_input(&["pub", "-0", "t"], input).status.success());
+    assert_eq!(lines(&buses, &["-0", "--payload-only"]).as_bytes(), [&input[..], b"\0"].concat());
+    assert_eq!(lines(&buses, &["-0", "-F", "%t", "-n", "1"]), "t\0");
+    assert_eq!(lines(&buses, &["-0", "--format", "hex", "-n", "1"]), "t\t74776f0a6c696e6573\0");
+    for arguments in [&["sub", "-0", "--json"][..], &["pub", "-0", "t", "x"]] {
+        assert_eq!(buses.run(arguments).status.code(), Some(2), "{arguments:?}");
+    }
+}
+
+#[test]
+fn the_last_messages_come_first() {
+    let buses = Buses::new();
+    buses.run_with_input(&["pub", "a"], b"1\n2\n3\n4\n");
+    buses.run_with_input(&["pub", "b"], b"other\n");
+    let last = |arguments: &[&str]| {
+        let mut all = vec!["sub", "a", "--payload-only", "--timeout", "0.1", "--last"];
+        all.extend(arguments);
+        buses.run(&all)
+    };
+    assert_eq!(last(&["2"]).stdout, b"3\n4\n");
+    assert_eq!(last(&["0"]).stdout, b"");
+    assert_eq!(last(&["100"]).stdout, b"1\n2\n3\n4\n");
+    // --count counts them, too.
+    let some = last(&["3", "--count", "2"]);
+    assert_eq!((&some.stdout[..], some.status.code()), (&b"2\n3\n"[..], Some(0)));
+    let more = last(&["3", "--count", "4"]);
+    assert_eq!((&more.stdout[..], more.status.code()), (&b"2\n3\n4\n"[..], Some(1)));
+    assert_eq!(last(&["3", "--from", "oldest"]).status.code(), Some(2));
+    // It goes on with those that come.
+    let mut subscriber = buses.subscribe(&["a", "--payload-only", "--last", "1"]);
+    assert_eq!(subscriber.line(), "4\n");
+    buses.run_with_input(&["pub", "a"], b"5\n6\n");
+    assert_eq!(subscriber.line(), "5\n");
+    assert_eq!(subscriber.line(), "6\n");
+}
+
+#[test]
+fn short_options_are_the_long_ones() {
+    let buses = Buses::new();
+    buses.succeed(&["-b", "plant", "pub", "t", "x", "-n", "2", "-q"]);
+    let output = buses.run(&["sub", "-b", "plant", "--from", "oldest", "-n", "2", "-v", "-t", "5"]);
+    assert_eq!(output.stdout, b"t\tx\nt\tx\n");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines[0], "toroni: subscribed to ** on bus plant");
+    assert!(lines[1].starts_with("toroni: printed 2 messages in ") && lines.len() == 2, "{said}");
+    let output = buses.run(&["-b", "plant", "pub", "t", "four", "-v"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.starts_with("toroni: published 1 message, 4 B, in "), "{said}");
+}
+
+#[test]
+fn colour_is_for_terminals_unless_it_is_asked_for() {
+    let buses = Buses::new();
+    for (arguments, refused, colored) in [
+        (&["info", "x"][..], "", false),
+        (&["info", "x", "--color", "never"], "", false),
+        (&["info", "x", "--color", "always"], "", true),
+        // Who asks for it on the command line gets it.
+        (&["info", "x", "--color=always"], "1", true),
+        (&["info", "--nonsense", "--color", "always"], "", true),
+        (&["info", "--nonsense"], "", false),
+    ] {
+        let mut command = buses.command(arguments);
+        let output = command.env("NO_COLOR", refused).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(said.contains('\u{1b}'), colored, "{arguments:?}: {said:?}");
+    }
 }
 
 #[test]

@@ -85,7 +85,7 @@ fn lines_are_published_at_once() {
 #[test]
 fn a_message_is_repeated_and_summed_up() {
     let buses = Buses::new();
-    let summary = buses.succeed(&["pub", "t", "four", "--repeat", "25", "--json"]);
+    let summary = buses.succeed(&["pub", "t", "four", "--repeat", "25", "--summary"]);
     let summary = &json_lines(summary.as_bytes())[0];
     assert_eq!(summary["messages"], 25);
     assert_eq!(summary["bytes"], 100);

@@ -17,8 +17,8 @@ const SAY_EVERY: Duration = Duration::from_millis(500);
 pub(super) struct Wanted<'a> {
     /// How many.
     pub(super) count: u32,
-    /// The topic that their patterns must match.
-    pub(super) topic: &'a str,
+    /// The topic that their patterns must match; any patterns will do if the topics are not known yet.
+    pub(super) topic: Option<&'a str>,
     /// Whether a pattern that matches something below the topic is enough.
     pub(super) to_descendants: bool,
 }
@@ -80,10 +80,10 @@ impl Wanted<'_> {
         for subscriber in subscribers.iter().filter(|subscriber| subscriber.alive) {
             seen.present += 1;
             seen.unreadable += u64::from(subscriber.patterns.is_none());
-            let answer = if self.to_descendants {
-                subscriber.matches_descendants(self.topic)
-            } else {
-                subscriber.matches(self.topic)
+            let answer = match self.topic {
+                Some(topic) if self.to_descendants => subscriber.matches_descendants(topic),
+                Some(topic) => subscriber.matches(topic),
+                None => Some(true),
             };
             match answer {
                 Some(true) => seen.matching += 1,
@@ -95,13 +95,14 @@ impl Wanted<'_> {
     }
 
     fn described(&self) -> String {
-        format!("{} of {self}", human::counted(self.count.into(), "subscriber"))
+        let count = human::counted(self.count.into(), "subscriber");
+        if self.topic.is_some() { format!("{count} of {self}") } else { count }
     }
 }
 
 impl fmt::Display for Wanted<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.topic)?;
+        formatter.write_str(self.topic.unwrap_or("any topic"))?;
         if self.to_descendants { formatter.write_str(" or its descendants") } else { Ok(()) }
     }
 }

@@ -1,27 +1,35 @@
-//! `toroni pub`: messages from the command line, standard input, a file, or made up.
+//! `toroni pub`: messages from the command line, standard input, a file, another bus, or made up.
 
 mod audience;
+mod copy;
 pub(crate) mod source;
 
 use crate::cli::{Place, Publish};
 use crate::failure::Failure;
-use crate::human;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::stop::{Patience, Stop};
+use crate::{human, note};
 use audience::Wanted;
+use copy::Losses;
 use serde_json::json;
-use source::{Next, Source};
+use source::{Lines, Next, Source};
 use std::time::{Duration, Instant};
-use toroni::Publisher;
+use toroni::{Bus, Publisher};
 
 /// The progress bar and its clock are looked at once for so many messages, unless a rate is kept.
 const STEPS_BETWEEN_LOOKS: u64 = 1024;
+/// What a line of `--json` has beside its payload, at most: a topic of 255 bytes, the names of the fields, numbers.
+const LINE_BYTES: u64 = 4096;
 
 /// Publishes everything that the source gives.
 pub(crate) fn run(place: &Place, arguments: Publish) -> Result<(), Failure> {
     if arguments.repeat.is_some() && arguments.message.is_none() && arguments.size.is_none() {
         return Err(Failure::Usage("--repeat needs a MESSAGE or --size".to_owned()));
+    }
+    // Not `requires`: clap forgives it where something conflicts with --json, as TOPIC does.
+    if arguments.strict && !arguments.json {
+        return Err(Failure::Usage("--strict needs --json".to_owned()));
     }
     let stop = Stop::install(Patience::ASecond(format!(
         "waiting for a slow subscriber, or for a publisher that holds the lock: see `toroni info {}`",
@@ -31,29 +39,44 @@ pub(crate) fn run(place: &Place, arguments: Publish) -> Result<(), Failure> {
         .participant_name(arguments.name.as_str())
         .timestamps(arguments.timestamps)
         .open(&place.bus)?;
-    let publisher = bus.publisher(&arguments.topic)?.to_descendants(arguments.to_descendants);
-    let mut source = Source::new(&arguments, publisher.largest_message())?;
+    let mut input = Input::new(&bus, &arguments)?;
     if let Some(count) = arguments.wait_subscribers {
-        let to_descendants = arguments.to_descendants;
-        let wanted = Wanted { count, topic: &arguments.topic, to_descendants };
-        audience::wait_for(&wanted, &bus, &stop)?;
+        let (topic, to_descendants) = (arguments.topic.as_deref(), arguments.to_descendants);
+        audience::wait_for(&Wanted { count, topic, to_descendants }, &bus, &stop)?;
     }
 
+    let shows_progress = Progress::is_wanted() && !arguments.quiet;
     let mut run = Run {
-        publisher: &publisher,
         batch: Vec::new(),
         batch_length: usize::try_from(arguments.batch).unwrap_or(usize::MAX),
         pace: arguments.rate.map(Pace::new),
+        progress: shows_progress.then(|| Progress::new(input.total_messages())),
         stop: &stop,
         messages: 0,
         bytes: 0,
     };
     let started = Instant::now();
-    if run.publish_all(&mut source)? == Next::Interrupted && !source.is_endless() {
-        let published = human::counted(run.messages, "message");
+    let ended = match &mut input {
+        Input::Topic(publisher, source) => run.publish_all(publisher, source),
+        Input::Json(lines) => {
+            let losses = Losses { strict: arguments.strict, quiet: arguments.quiet };
+            copy::run(&bus, lines, &losses, &mut run)
+        }
+    };
+    // The bar goes before anything is said.
+    run.progress = None;
+    let published = human::counted(run.messages, "message");
+    if arguments.verbose {
+        note::remark(&format!(
+            "published {published}, {}, in {}",
+            human::bytes(run.bytes),
+            human::duration(started.elapsed())
+        ));
+    }
+    if ended? == Next::Interrupted && !input.is_endless() {
         return Err(stop.interrupted(format!("interrupted after {published}")));
     }
-    if arguments.json {
+    if arguments.summary {
         let mut output = Output::new()?;
         output.json(&json!({
             "messages": run.messages,
@@ -65,12 +88,48 @@ pub(crate) fn run(place: &Place, arguments: Publish) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What is published.
+enum Input {
+    /// Messages on one topic.
+    Topic(Publisher, Source),
+    /// Messages with their topics.
+    Json(Lines),
+}
+
+impl Input {
+    fn new(bus: &Bus, arguments: &Publish) -> Result<Self, Failure> {
+        let Some(topic) = &arguments.topic else {
+            // At worst a byte is written as six, as in \u0000, and half of the ring is one message.
+            let limit = bus.stats()?.capacity.saturating_mul(3).saturating_add(LINE_BYTES);
+            return Ok(Self::Json(Lines::of_standard_input(b'\n', limit)?));
+        };
+        let publisher = bus.publisher(topic)?.to_descendants(arguments.to_descendants);
+        let source = Source::new(arguments, publisher.largest_message())?;
+        Ok(Self::Topic(publisher, source))
+    }
+
+    fn total_messages(&self) -> Option<u64> {
+        match self {
+            Self::Topic(_, source) => source.total_messages(),
+            Self::Json(_) => None,
+        }
+    }
+
+    /// Whether a signal is the usual way to end it.
+    fn is_endless(&self) -> bool {
+        match self {
+            Self::Topic(_, source) => source.is_endless(),
+            Self::Json(lines) => lines.is_endless(),
+        }
+    }
+}
+
 struct Run<'a> {
-    publisher: &'a Publisher,
     /// Messages that wait for their batch to be full; empty without `--batch`.
     batch: Vec<Vec<u8>>,
     batch_length: usize,
     pace: Option<Pace>,
+    progress: Option<Progress>,
     stop: &'a Stop,
     messages: u64,
     bytes: u64,
@@ -78,40 +137,42 @@ struct Run<'a> {
 
 impl Run<'_> {
     /// Until the end of the source, or a signal.
-    fn publish_all(&mut self, source: &mut Source) -> Result<Next, Failure> {
-        let mut progress = Progress::is_wanted().then(|| Progress::new(source.total_messages()));
+    fn publish_all(&mut self, publisher: &Publisher, source: &mut Source) -> Result<Next, Failure> {
         let mut message = Vec::new();
         loop {
             let next = source.next(&mut message, self.stop)?;
             if next != Next::Message {
                 // What was read is published, even after a signal.
-                self.publish_batch()?;
+                self.publish_batch(publisher)?;
                 return Ok(next);
             }
-            if self.batch_length > 1 {
-                self.batch.push(std::mem::take(&mut message));
-                if self.batch.len() == self.batch_length {
-                    self.wait_for_turn(self.batch_length);
-                    self.publish_batch()?;
-                }
-            } else {
-                if !self.wait_for_turn(1) {
+            if self.batch_length == 1 {
+                if !self.publish(publisher, &message)? {
                     return Ok(Next::Interrupted);
                 }
-                self.publisher.publish(&message)?;
-                self.count(1, message.len());
+                continue;
             }
-            if let Some(progress) = &mut progress
-                && (self.pace.is_some() || self.messages.is_multiple_of(STEPS_BETWEEN_LOOKS))
-            {
-                progress.set(self.messages);
+            self.batch.push(std::mem::take(&mut message));
+            if self.batch.len() == self.batch_length {
+                self.wait_for_turn(self.batch_length);
+                self.publish_batch(publisher)?;
             }
         }
     }
 
-    fn publish_batch(&mut self) -> Result<(), Failure> {
+    /// Publishes one message when the rate allows it; `false` if a signal came first.
+    fn publish(&mut self, publisher: &Publisher, message: &[u8]) -> Result<bool, Failure> {
+        if !self.wait_for_turn(1) {
+            return Ok(false);
+        }
+        publisher.publish(message)?;
+        self.count(1, message.len());
+        Ok(true)
+    }
+
+    fn publish_batch(&mut self, publisher: &Publisher) -> Result<(), Failure> {
         if !self.batch.is_empty() {
-            self.publisher.publish_batch(&self.batch)?;
+            publisher.publish_batch(&self.batch)?;
             self.count(self.batch.len(), self.batch.iter().map(Vec::len).sum());
             self.batch.clear();
         }
@@ -121,6 +182,11 @@ impl Run<'_> {
     fn count(&mut self, messages: usize, bytes: usize) {
         self.messages += as_u64(messages);
         self.bytes += as_u64(bytes);
+        if let Some(progress) = &mut self.progress
+            && (self.pace.is_some() || self.messages.is_multiple_of(STEPS_BETWEEN_LOOKS))
+        {
+            progress.set(self.messages);
+        }
     }
 
     /// Waits until the rate allows `messages` more; `false` if a signal came first.

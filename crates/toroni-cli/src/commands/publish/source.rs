@@ -29,8 +29,8 @@ pub(crate) enum Source {
     Repeated { message: Vec<u8>, total: u64, left: u64 },
     /// `size` bytes that start with a number, counted up.
     Made { size: usize, total: u64, next: u64 },
-    /// Lines of standard input, without their line feeds.
-    Lines { input: BufReader<File>, limit: u64 },
+    /// Lines of standard input.
+    Lines(Lines),
     /// All of standard input.
     Whole { input: File, limit: u64, done: bool },
     /// Pieces of a file.
@@ -53,8 +53,8 @@ impl Source {
             return Ok(Self::Whole { input: standard_input()?, limit, done: false });
         }
         let Some(path) = &arguments.file else {
-            let input = BufReader::with_capacity(INPUT_BUFFER_BYTES, standard_input()?);
-            return Ok(Self::Lines { input, limit });
+            let end = if arguments.null { 0 } else { b'\n' };
+            return Ok(Self::Lines(Lines::of_standard_input(end, limit)?));
         };
         if arguments.chunk == 0 {
             return Err(Failure::Usage("--chunk must be at least 1 byte".to_owned()));
@@ -86,7 +86,7 @@ impl Source {
                 *next += 1;
                 Ok(Next::Message)
             }
-            Self::Lines { input, limit } => next_line(input, *limit, into, stop),
+            Self::Lines(lines) => lines.next(into, stop),
             Self::Whole { done: true, .. } => Ok(Next::End),
             Self::Whole { input, limit, done } => {
                 *done = true;
@@ -106,16 +106,72 @@ impl Source {
         match self {
             Self::Repeated { total, .. } | Self::Made { total, .. } => Some(*total),
             Self::Chunks { total, .. } => Some(*total).filter(|total| *total > 0),
-            Self::Lines { .. } | Self::Whole { .. } => None,
+            Self::Lines(_) | Self::Whole { .. } => None,
         }
     }
 
-    /// Whether a signal is the usual way to end it. A file has an end of its own, a terminal or a pipe
-    /// may have none.
+    /// Whether a signal is the usual way to end it.
     pub(crate) fn is_endless(&self) -> bool {
-        match self {
-            Self::Lines { input, .. } => !input.get_ref().metadata().is_ok_and(|of| of.is_file()),
-            _ => false,
+        matches!(self, Self::Lines(lines) if lines.is_endless())
+    }
+}
+
+/// Pieces of the input that end with one byte, which is not part of them.
+pub(crate) struct Lines {
+    input: BufReader<File>,
+    end: u8,
+    /// The longest, in bytes.
+    limit: u64,
+}
+
+impl Lines {
+    pub(crate) fn new(input: BufReader<File>, end: u8, limit: u64) -> Self {
+        Self { input, end, limit }
+    }
+
+    pub(crate) fn of_standard_input(end: u8, limit: u64) -> Result<Self, Failure> {
+        let input = BufReader::with_capacity(INPUT_BUFFER_BYTES, standard_input()?);
+        Ok(Self::new(input, end, limit))
+    }
+
+    /// A file has an end of its own, a terminal or a pipe may have none.
+    pub(crate) fn is_endless(&self) -> bool {
+        !self.input.get_ref().metadata().is_ok_and(|metadata| metadata.is_file())
+    }
+
+    /// Appends the next one.
+    pub(crate) fn next(&mut self, into: &mut Vec<u8>, stop: &Stop) -> Result<Next, Failure> {
+        let Self { input, end, limit } = self;
+        let limit_bytes = usize::try_from(*limit).unwrap_or(usize::MAX);
+        // One byte more than fits: the longest line that fits may have its line feed there.
+        let most = limit_bytes.saturating_add(1);
+        loop {
+            if stop.is_set()
+                || (input.buffer().is_empty()
+                    && !stop.wait_readable(input.get_ref().as_fd()).map_err(of_input)?)
+            {
+                // A signal in the middle of a line: what is there of it is no message.
+                return Ok(Next::Interrupted);
+            }
+            let available = match input.fill_buf() {
+                Ok(available) => available,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(of_input(error)),
+            };
+            if available.is_empty() {
+                // The last line may lack its line feed.
+                return Ok(if into.is_empty() { Next::End } else { Next::Message });
+            }
+            let room = available.len().min(most - into.len());
+            let found = available[..room].iter().position(|byte| byte == end);
+            into.extend_from_slice(&available[..found.unwrap_or(room)]);
+            input.consume(found.map_or(room, |index| index + 1));
+            if into.len() > limit_bytes {
+                return Err(Failure::Failed(too_long("a line", *limit)));
+            }
+            if found.is_some() {
+                return Ok(Next::Message);
+            }
         }
     }
 }
@@ -142,59 +198,21 @@ fn make(number: u64, size: usize, into: &mut Vec<u8>) {
     into.extend((b'a'..=b'z').cycle().take(size - into.len()));
 }
 
-fn next_line(
-    input: &mut BufReader<File>,
-    limit: u64,
-    into: &mut Vec<u8>,
-    stop: &Stop,
-) -> Result<Next, Failure> {
-    let limit_bytes = usize::try_from(limit).unwrap_or(usize::MAX);
-    // One byte more than fits: the longest line that fits may have its line feed there.
-    let most = limit_bytes.saturating_add(1);
-    loop {
-        if input.buffer().is_empty()
-            && !stop.wait_readable(input.get_ref().as_fd()).map_err(of_input)?
-        {
-            // A signal in the middle of a line: what is there of it is no message.
-            return Ok(Next::Interrupted);
-        }
-        let available = match input.fill_buf() {
-            Ok(available) => available,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(of_input(error)),
-        };
-        if available.is_empty() {
-            // The last line may lack its line feed.
-            return Ok(if into.is_empty() { Next::End } else { Next::Message });
-        }
-        let room = available.len().min(most - into.len());
-        let found = available[..room].iter().position(|byte| *byte == b'\n');
-        into.extend_from_slice(&available[..found.unwrap_or(room)]);
-        input.consume(found.map_or(room, |index| index + 1));
-        if into.len() > limit_bytes {
-            return Err(too_long("a line", limit));
-        }
-        if found.is_some() {
-            return Ok(Next::Message);
-        }
-    }
-}
-
 fn read_all(input: &File, limit: u64, into: &mut Vec<u8>, stop: &Stop) -> Result<Next, Failure> {
     // One byte more than fits tells that it does not fit.
     Stoppable { input, stop }.take(limit.saturating_add(1)).read_to_end(into).map_err(of_input)?;
     if as_u64(into.len()) > limit {
-        return Err(too_long("the input", limit));
+        return Err(Failure::Failed(too_long("the input", limit)));
     }
     // Half of the input is not the message.
     Ok(if stop.is_set() { Next::Interrupted } else { Next::Message })
 }
 
 /// Reading ends at the limit: how long it is in all is not known.
-fn too_long(what: &str, limit: u64) -> Failure {
-    Failure::Failed(format!(
+pub(super) fn too_long(what: &str, limit: u64) -> String {
+    format!(
         "{what} is too long, more than {limit} bytes: split it, or create the bus with a larger --capacity"
-    ))
+    )
 }
 
 fn of_input(error: io::Error) -> Failure {

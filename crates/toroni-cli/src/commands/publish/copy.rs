@@ -1,0 +1,88 @@
+//! `pub --json`: messages with their topics, as `sub --json` prints them.
+
+use super::Run;
+use super::source::{Lines, Next, too_long};
+use crate::exchange::{self, Entry, Loss};
+use crate::failure::Failure;
+use crate::{human, note};
+use std::collections::HashMap;
+use toroni::{Bus, Publisher};
+
+/// Publishers that are kept, one for each topic; more than this, and all are made anew. The input may name
+/// any number of topics.
+const MOST_PUBLISHERS: usize = 4096;
+
+/// What to do about losses in the input.
+pub(super) struct Losses {
+    pub(super) strict: bool,
+    pub(super) quiet: bool,
+}
+
+/// Publishes every message of the input, each on its topic.
+pub(super) fn run(
+    bus: &Bus,
+    lines: &mut Lines,
+    losses: &Losses,
+    run: &mut Run<'_>,
+) -> Result<Next, Failure> {
+    let mut publishers = Publishers { bus, by_topic: HashMap::new() };
+    let mut line = Vec::new();
+    for number in 1_u64.. {
+        line.clear();
+        let bad = |why: String| Failure::Failed(format!("line {number} of standard input: {why}"));
+        match lines.next(&mut line, run.stop) {
+            Ok(Next::Message) => {}
+            Ok(other) => return Ok(other),
+            Err(Failure::Failed(why)) => return Err(bad(why)),
+            Err(other) => return Err(other),
+        }
+        match exchange::read(&line).map_err(bad)? {
+            Entry::Message { topic, to_descendants, payload } => {
+                let publisher = publishers.on(&topic, to_descendants).map_err(bad)?;
+                let limit = publisher.largest_message();
+                if super::as_u64(payload.len()) > limit {
+                    return Err(bad(too_long("the payload", limit)));
+                }
+                if !run.publish(publisher, &payload)? {
+                    return Ok(Next::Interrupted);
+                }
+            }
+            Entry::Lost(loss) => losses.report(loss, number)?,
+        }
+    }
+    Ok(Next::End)
+}
+
+impl Losses {
+    fn report(&self, loss: Loss, line: u64) -> Result<(), Failure> {
+        let Loss { messages, bytes } = loss;
+        let lost = human::counted(messages, "message");
+        if !self.quiet {
+            note::loss(&format!("line {line} of standard input: {lost} ({bytes} bytes) were lost"));
+        }
+        if self.strict {
+            return Err(Failure::Lost("ended at a loss, because of --strict".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+/// For each topic, one that posts to it and one that posts to its descendants as well.
+struct Publishers<'a> {
+    bus: &'a Bus,
+    by_topic: HashMap<String, [Publisher; 2]>,
+}
+
+impl Publishers<'_> {
+    fn on(&mut self, topic: &str, to_descendants: bool) -> Result<&Publisher, String> {
+        if !self.by_topic.contains_key(topic) {
+            if self.by_topic.len() >= MOST_PUBLISHERS {
+                self.by_topic.clear();
+            }
+            let publisher = self.bus.publisher(topic).map_err(|error| error.to_string())?;
+            let both = [publisher.clone(), publisher.to_descendants(true)];
+            self.by_topic.insert(topic.to_owned(), both);
+        }
+        Ok(&self.by_topic[topic][usize::from(to_descendants)])
+    }
+}

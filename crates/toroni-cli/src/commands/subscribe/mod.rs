@@ -1,0 +1,202 @@
+//! `toroni sub`: prints messages, in the order of the bus.
+
+mod history;
+pub(crate) mod printer;
+pub(crate) mod template;
+
+use crate::cli::{Format, Place, Subscribe};
+use crate::exchange::Loss;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::ready::ReadyFd;
+use crate::stop::{Patience, Stop};
+use crate::{human, note};
+use history::{History, Kept};
+use printer::{Printer, Style};
+use std::time::{Duration, Instant};
+use toroni::{Message, ReceiveError, Start, Subscriber};
+
+/// Prints until one of the ends that the arguments set, a signal, or nobody reads the output.
+pub(crate) fn run(place: &Place, arguments: Subscribe) -> Result<(), Failure> {
+    let ready = ReadyFd::claim(arguments.ready_fd)?;
+    let stop = Stop::install(Patience::ASecond("waiting for whoever reads its output".to_owned()))?;
+    let output = Output::new()?;
+    let bus = super::config(place).participant_name(arguments.name.as_str()).open(&place.bus)?;
+    let start = if arguments.last.is_some() { Start::Oldest } else { arguments.from };
+    let mut builder = bus
+        .subscriber()
+        .start(start)
+        .gating(!arguments.no_gate)
+        .name(arguments.name.as_str())
+        .wait(arguments.wait.into());
+    for pattern in &arguments.patterns {
+        builder = builder.pattern(pattern);
+    }
+    let mut subscriber = builder.build()?;
+    let history = match arguments.last {
+        Some(wanted) => {
+            Some(History::new(usize::try_from(wanted).unwrap_or(usize::MAX), bus.stats()?.tail))
+        }
+        None => None,
+    };
+    ready.announce()?;
+    if arguments.verbose {
+        let patterns = arguments.patterns.join(", ");
+        note::remark(&format!("subscribed to {patterns} on bus {}", place.bus));
+    }
+
+    let end = if arguments.null { 0 } else { b'\n' };
+    let style = match &arguments.template {
+        Some(template) => Style::Template(template.clone()),
+        None if arguments.json => {
+            Style::Format { format: Format::Json, payload_only: arguments.payload_only }
+        }
+        None => Style::Format { format: arguments.format, payload_only: arguments.payload_only },
+    };
+    let mut run = Run {
+        printer: Printer::new(output, style, end),
+        arguments: &arguments,
+        history,
+        printed: 0,
+        lost: 0,
+    };
+    let started = Instant::now();
+    let ended = run.print_all(&mut subscriber, &stop);
+    // What was received is printed, however it ended.
+    let flushed = run.printer.output.flush();
+    if arguments.verbose {
+        note::remark(&format!(
+            "printed {} in {}, {} lost",
+            human::counted(run.printed, "message"),
+            human::duration(started.elapsed()),
+            human::count(run.lost),
+        ));
+    }
+    ended.and(flushed)
+}
+
+struct Run<'a> {
+    printer: Printer,
+    arguments: &'a Subscribe,
+    /// With `--last`, until the history is printed.
+    history: Option<History>,
+    printed: u64,
+    lost: u64,
+}
+
+impl Run<'_> {
+    fn print_all(&mut self, subscriber: &mut Subscriber, stop: &Stop) -> Result<(), Failure> {
+        let wanted = self.arguments.count.unwrap_or(u64::MAX);
+        let mut quiet_since = Instant::now();
+        let mut is_quiet = true;
+        while self.printed < wanted && !stop.is_set() {
+            match subscriber.try_receive() {
+                Ok(Some(message)) => {
+                    self.message(&message)?;
+                    is_quiet = false;
+                    continue;
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    self.loss(error)?;
+                    continue;
+                }
+            }
+            self.show_history()?;
+            if !is_quiet {
+                (is_quiet, quiet_since) = (true, Instant::now());
+                // Of the history there may be more than is wanted.
+                continue;
+            }
+            // Drained: the reader of our output gets what there is before we sleep.
+            self.printer.output.flush()?;
+            self.printer.output.check_reader()?;
+            let patience = match self.arguments.timeout {
+                None => super::LOOK_UP_EVERY,
+                Some(timeout) => {
+                    let left = timeout.saturating_sub(quiet_since.elapsed());
+                    if left.is_zero() {
+                        return timed_out(timeout, self.printed, self.arguments.count);
+                    }
+                    left.min(super::LOOK_UP_EVERY)
+                }
+            };
+            match subscriber.receive_timeout(patience) {
+                Ok(Some(message)) => {
+                    self.message(&message)?;
+                    is_quiet = false;
+                }
+                Ok(None) => {}
+                Err(error) => self.loss(error)?,
+            }
+        }
+        match self.arguments.count {
+            Some(wanted) if self.printed < wanted => {
+                let printed = self.printed;
+                Err(stop.interrupted(format!("interrupted after {printed} of {wanted} messages")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn message(&mut self, message: &Message<'_>) -> Result<(), Failure> {
+        if let Some(history) = &mut self.history {
+            if message.position() < history.end {
+                let mut rendered = Vec::new();
+                self.printer.render(message, &mut rendered);
+                history.message(rendered);
+                return Ok(());
+            }
+            self.show_history()?;
+            if self.arguments.count.is_some_and(|wanted| self.printed >= wanted) {
+                return Ok(());
+            }
+        }
+        self.printed += 1;
+        self.printer.print(message)
+    }
+
+    /// Prints what `--last` has found.
+    fn show_history(&mut self) -> Result<(), Failure> {
+        let Some(history) = self.history.take() else { return Ok(()) };
+        let wanted = self.arguments.count.unwrap_or(u64::MAX);
+        for kept in history.into_kept() {
+            if self.printed >= wanted {
+                break;
+            }
+            match kept {
+                Kept::Message(rendered) => {
+                    self.printed += 1;
+                    self.printer.output.bytes(&rendered)?;
+                }
+                Kept::Loss(loss, text) => self.printer.loss(loss, &text, self.arguments.quiet)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn loss(&mut self, error: ReceiveError) -> Result<(), Failure> {
+        let ReceiveError::Lapped { lost_messages, lost_bytes } = error else {
+            return Err(error.into());
+        };
+        let loss = Loss { messages: lost_messages, bytes: lost_bytes };
+        self.lost = self.lost.saturating_add(lost_messages);
+        match &mut self.history {
+            Some(history) => history.loss(loss, error.to_string()),
+            None => self.printer.loss(loss, &error.to_string(), self.arguments.quiet)?,
+        }
+        if self.arguments.strict {
+            self.show_history()?;
+            return Err(Failure::Lost("ended at a loss, because of --strict".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+fn timed_out(timeout: Duration, printed: u64, count: Option<u64>) -> Result<(), Failure> {
+    let Some(wanted) = count else { return Ok(()) };
+    Err(Failure::Failed(format!(
+        "no message for {}: received {printed} of {wanted}",
+        human::duration(timeout)
+    )))
+}
