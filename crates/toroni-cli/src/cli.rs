@@ -126,9 +126,7 @@ pub(crate) enum Command {
   toroni info plant --json | jq '.subscribers[] | {name, pid, lag_bytes, lost_messages}'")]
     Info(Info),
     /// Show the topics of a bus, with counts within the retained ring, and who subscribes to each
-    #[command(after_help = "Example:
-  toroni topics plant --json | jq -r 'select(.messages > 100) | .topic'")]
-    Topics(Info),
+    Topics(Topics),
     /// Check this machine, and say how to mend each finding
     #[command(after_help = "Example:
   toroni doctor --json | jq 'select(.status != \"ok\")'")]
@@ -411,7 +409,21 @@ pub(crate) struct List {
     pub(crate) json: bool,
 }
 
-/// Options of the commands that look at one bus.
+/// Options of `topics`.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  toroni -b plant topics 'boiler/**'
+  toroni topics --json | jq -r 'select(.messages > 100) | .topic'")]
+pub(crate) struct Topics {
+    /// What to show, as in plant/** [default: **]
+    #[arg(value_name = "PATTERN", hide_default_value = true, default_value = "**")]
+    pub(crate) patterns: Vec<String>,
+    /// Print JSON, one object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Options of `info`.
 #[derive(Args)]
 pub(crate) struct Info {
     /// Name of the bus [default: that of --bus]

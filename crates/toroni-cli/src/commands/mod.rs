@@ -37,20 +37,37 @@ pub(crate) fn run(cli: Cli, matches: &ArgMatches) -> Result<(), Failure> {
         Command::Hz(arguments) => hz::run(&place, &arguments),
         Command::Create(arguments) => create::run(&place, arguments),
         Command::List(arguments) => list::run(&place, &arguments),
-        Command::Info(arguments) => info::run(&place, &arguments),
+        Command::Info(arguments) => {
+            one_bus(arguments.name.as_deref(), is_bus_named(matches, "info"))?;
+            info::run(&place, &arguments)
+        }
         Command::Topics(arguments) => topics::run(&place, &arguments),
         Command::Doctor(arguments) => doctor::run(&place, &arguments),
         Command::Clean(arguments) => {
-            // `--bus` has a default, and the environment may name a bus: only what stands on the
-            // command line narrows a clean.
-            let named = matches.subcommand_matches("clean").is_some_and(|matches| {
-                matches.value_source("bus") == Some(ValueSource::CommandLine)
-            });
+            let named = is_bus_named(matches, "clean");
+            one_bus(arguments.name.as_deref(), named)?;
             clean::run(&place, &arguments, named)
         }
         Command::Bench(arguments) => bench::run(&place, &arguments),
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Man(arguments) => man::run(&arguments),
+    }
+}
+
+/// Whether `--bus` stands on the command line. It has a default, and the environment may name a bus.
+fn is_bus_named(matches: &ArgMatches, command: &str) -> bool {
+    matches
+        .subcommand_matches(command)
+        .is_some_and(|matches| matches.value_source("bus") == Some(ValueSource::CommandLine))
+}
+
+/// Refuses to choose between two buses.
+fn one_bus(name: Option<&str>, bus_named: bool) -> Result<(), Failure> {
+    match name {
+        Some(name) if bus_named => {
+            Err(Failure::Usage(format!("name one bus: leave out either --bus or {name:?}")))
+        }
+        _ => Ok(()),
     }
 }
 

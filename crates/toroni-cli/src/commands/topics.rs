@@ -1,20 +1,24 @@
 //! `toroni topics`: what is in the ring now, by topic, and who subscribes to it.
 
 use super::info;
-use crate::cli::{Info, Place};
+use crate::cli::{Place, Topics};
 use crate::failure::Failure;
 use crate::human;
 use crate::output::{Output, Table};
 use serde_json::{Value, json};
-use toroni::SubscriberSlotStats;
+use toroni::{OpenError, Pattern, SubscriberSlotStats};
 
 /// Subscribers named in a row of the table. `--json` names all.
 const MOST_NAMED: usize = 8;
 
-/// Prints a line for each topic of the bus.
-pub(crate) fn run(place: &Place, arguments: &Info) -> Result<(), Failure> {
-    let bus = super::open_existing(place, arguments.name.as_deref())?;
+/// Prints a line for each topic of the bus that matches a pattern.
+pub(crate) fn run(place: &Place, arguments: &Topics) -> Result<(), Failure> {
+    let patterns: Result<Vec<Pattern>, _> =
+        arguments.patterns.iter().map(|pattern| Pattern::new(pattern)).collect();
+    let patterns = patterns.map_err(OpenError::Pattern)?;
+    let bus = super::open_existing(place, None)?;
     let mut topics = bus.topics()?;
+    topics.retain(|topic| patterns.iter().any(|pattern| pattern.matches(&topic.name)));
     topics.sort_by(|a, b| a.name.cmp(&b.name));
     let mut subscribers = bus.stats()?.subscribers;
     if let Some(subscribers) = &mut subscribers {
@@ -46,7 +50,7 @@ pub(crate) fn run(place: &Place, arguments: &Info) -> Result<(), Failure> {
     if !table.is_empty() {
         output.table(&table)?;
     } else if !arguments.json && output.is_terminal() {
-        output.line("The bus has no topics yet.")?;
+        output.line(&format!("No topic matches {} yet.", arguments.patterns.join(", ")))?;
     }
     output.flush()
 }

@@ -93,7 +93,7 @@ fn wrong_settings_are_wrong_usage() {
 #[test]
 fn what_is_not_there_is_not_made_by_looking() {
     let buses = Buses::new();
-    for arguments in [&["info"][..], &["info", "x"], &["topics", "x"], &["clean", "x"]] {
+    for arguments in [&["info"][..], &["info", "x"], &["topics", "-b", "x"], &["clean", "x"]] {
         let output = buses.run(arguments);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
         assert!(String::from_utf8_lossy(&output.stderr).starts_with("toroni: there is no bus"));
@@ -216,7 +216,7 @@ fn topics_are_counted() {
     let buses = Buses::new();
     buses.succeed(&["pub", "b", "xyz", "--repeat", "3"]);
     buses.succeed(&["pub", "a/c", "x"]);
-    let topics = json_lines(buses.succeed(&["topics", "default", "--json"]).as_bytes());
+    let topics = json_lines(buses.succeed(&["topics", "--json"]).as_bytes());
     let found: Vec<_> = topics
         .iter()
         .map(|t| (t["topic"].as_str().unwrap(), t["messages"].as_u64().unwrap()))
@@ -242,7 +242,7 @@ fn patterns_and_listeners_are_shown() {
     let text = buses.succeed(&["info"]);
     assert!(text.contains("plant/**, alarm\n") && text.contains("*/boiler\n"), "{text}");
 
-    let topics = json_lines(buses.succeed(&["topics", "default", "--json"]).as_bytes());
+    let topics = json_lines(buses.succeed(&["topics", "--json"]).as_bytes());
     let listeners = |topic: &str| {
         let topic = topics.iter().find(|one| one["topic"] == topic).unwrap();
         let all = topic["subscribers"].as_array().unwrap();
@@ -280,7 +280,7 @@ fn patterns_that_do_not_fit_count_as_perhaps() {
     assert!(perhaps.status.success(), "{perhaps:?}");
     let said = String::from_utf8(perhaps.stderr).unwrap();
     assert!(said.contains("counted 1 subscriber whose patterns are not all shown"), "{said}");
-    let topics = json_lines(buses.succeed(&["topics", "default", "--json"]).as_bytes());
+    let topics = json_lines(buses.succeed(&["topics", "--json"]).as_bytes());
     let last = topics.iter().find(|one| one["topic"] == "last").unwrap();
     assert_eq!(last["subscribers"][0]["certain"], false, "{last}");
     assert!(buses.succeed(&["topics"]).contains("perhaps toroni-sub ("));
@@ -306,7 +306,7 @@ fn patterns_that_are_none_are_shown_as_such() {
         assert!(shown.contains("unreadable\n") && !shown.contains('\x1b'), "{shown}");
     }
     buses.succeed(&["pub", "t", "x"]);
-    let topics = json_lines(buses.succeed(&["topics", "default", "--json"]).as_bytes());
+    let topics = json_lines(buses.succeed(&["topics", "--json"]).as_bytes());
     assert_eq!(topics[0]["subscribers"], serde_json::json!([]));
     let mut publisher = buses.start(&["pub", "t", "x", "--wait-subscribers", "1"]);
     let mut said = String::new();
@@ -315,6 +315,48 @@ fn patterns_that_are_none_are_shown_as_such() {
         said.contains("1 on the bus, 0 of them match; the patterns of 1 are unreadable"),
         "{said}"
     );
+}
+
+#[test]
+fn topics_take_patterns() {
+    let buses = Buses::new();
+    for topic in ["plant/boiler/heat", "plant/pump", "plants/x", "office/alarm"] {
+        buses.succeed(&["-b", "b", "pub", topic, "x"]);
+    }
+    let shown = |patterns: &[&str]| -> Vec<String> {
+        let arguments = [&["-b", "b", "topics", "--json"], patterns].concat();
+        let topics = json_lines(buses.succeed(&arguments).as_bytes());
+        topics.iter().map(|topic| topic["topic"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(
+        shown(&["plant/**", "*/alarm"]),
+        ["office/alarm", "plant/boiler/heat", "plant/pump"]
+    );
+    assert_eq!(shown(&["plant/*"]), ["plant/pump"]);
+    assert_eq!(shown(&["plant"]), [""; 0]);
+    assert_eq!(shown(&[]).len(), 4);
+    assert_eq!(buses.run(&["-b", "b", "topics", "a//b"]).status.code(), Some(2));
+}
+
+#[test]
+fn two_names_of_a_bus_are_refused() {
+    let buses = Buses::new();
+    for name in ["a", "b"] {
+        buses.succeed(&["create", name]);
+    }
+    for command in ["info", "clean"] {
+        for arguments in [&["--bus", "a", command, "b"][..], &[command, "b", "--bus", "a"]] {
+            let output = buses.run(arguments);
+            assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(said.contains("leave out either --bus or \"b\""), "{said}");
+        }
+    }
+    assert_eq!(buses.entries(), ["a", "b"]);
+    // The environment is a default.
+    let mut command = buses.command(&["info", "b", "--json"]);
+    let output = command.env("TORONI_BUS", "a").output().unwrap();
+    assert_eq!(json_lines(&output.stdout)[0]["name"], "b");
 }
 
 #[test]
