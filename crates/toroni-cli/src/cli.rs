@@ -110,7 +110,7 @@ pub(crate) enum Command {
     /// Print messages as they arrive
     #[command(name = "sub", visible_alias = "echo")]
     Subscribe(Subscribe),
-    /// Show rate, bandwidth and size per topic, live
+    /// Show rate, jitter, bandwidth and size per topic, live
     Hz(Hz),
     /// Create a bus with settings of your own
     Create(Create),
@@ -335,6 +335,9 @@ pub(crate) struct Subscribe {
 #[derive(Args)]
 #[command(after_help = "Example:
   toroni hz 'plant/**' --interval 5
+
+JITTER is the standard deviation of the times between two messages of a topic, and LONGEST GAP is the longest of these
+times, both within the interval. They are measured when hz receives the messages.
 
 The bus must exist. It watches without gating: publishers never wait for it; what it missed is counted as lost.")]
 pub(crate) struct Hz {

@@ -98,11 +98,16 @@ pub(crate) fn parse_mode(text: &str) -> Result<u32, String> {
 
 /// `4 MiB`, `1.53 KiB`, `17 B`.
 pub(crate) fn bytes(count: u64) -> String {
+    if count < 1024 { format!("{count} B") } else { scaled_bytes(as_f64(count)) }
+}
+
+/// `1.53 MiB/s`: the units of [`bytes`].
+pub(crate) fn bytes_per_second(rate: f64) -> String {
+    format!("{}/s", scaled_bytes(rate))
+}
+
+fn scaled_bytes(mut value: f64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
-    if count < 1024 {
-        return format!("{count} B");
-    }
-    let mut value = as_f64(count);
     let mut unit = "B";
     for next in UNITS {
         // 1023.9 KiB would be shown as 1024 KiB.
@@ -113,11 +118,6 @@ pub(crate) fn bytes(count: u64) -> String {
         unit = next;
     }
     format!("{} {unit}", three_digits(value))
-}
-
-/// `1.53 MB/s`: rates count in powers of 1000, as networks do.
-pub(crate) fn bytes_per_second(rate: f64) -> String {
-    scaled(rate, &["B/s", "kB/s", "MB/s", "GB/s", "TB/s"])
 }
 
 /// `72.1 M/s`.
@@ -333,7 +333,8 @@ mod tests {
         assert_eq!(per_second(72_123_456.0), "72.1 M/s");
         assert_eq!(per_second(0.0), "0 /s");
         assert_eq!(per_second(999.7), "1 k/s");
-        assert_eq!(bytes_per_second(1_530_000.0), "1.53 MB/s");
+        assert_eq!(bytes_per_second(1_604_321.0), "1.53 MiB/s");
+        assert_eq!(bytes_per_second(0.25), "0.25 B/s");
         assert_eq!(count(1_000_000), "1,000,000");
         assert_eq!(count(999), "999");
         assert_eq!(count(12_345), "12,345");

@@ -427,6 +427,12 @@ fn rates_are_reported() {
             assert_eq!(topic["topic"], "a/b");
             total = topic["total_messages"].as_u64().unwrap();
             assert_eq!(topic["total_bytes"], total * 10);
+            // Within an interval of n messages there are n - 1 gaps, and one more from the interval before.
+            let (messages, jitter) =
+                (topic["messages"].as_u64().unwrap(), &topic["jitter_seconds"]);
+            let longest = topic["longest_gap_seconds"].as_f64();
+            assert!(messages < 3 || jitter.as_f64() < longest, "{topic}");
+            assert!(messages > 0 || (jitter.is_null() && longest.is_none()), "{topic}");
         }
     }
     hz.signal(rustix::process::Signal::INT);
@@ -434,7 +440,13 @@ fn rates_are_reported() {
     let mut hz = buses.start(&["hz", "--interval", "0.05"]);
     crate::support::wait_until("it watches", || buses.subscriber_count("default") == 1);
     buses.succeed(&["pub", "a/b", "x"]);
-    while !hz.line().starts_with("TOPIC ") {}
+    loop {
+        let line = hz.line();
+        if line.starts_with("TOPIC ") {
+            assert!(line.contains(" JITTER ") && line.contains(" LONGEST GAP "), "{line}");
+            break;
+        }
+    }
     assert!(hz.line().starts_with("a/b "));
 }
 

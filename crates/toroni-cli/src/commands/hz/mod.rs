@@ -1,10 +1,14 @@
-//! `toroni hz`: rate, bandwidth and size per topic, live.
+//! `toroni hz`: rate, bandwidth, size and jitter per topic, live.
+
+mod jitter;
 
 use crate::cli::{Hz, Place};
 use crate::failure::Failure;
 use crate::human::{self, as_f64};
+use crate::note::{self, Kind};
 use crate::output::{Output, Table};
 use crate::stop::{Patience, Stop};
+use jitter::Jitter;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -47,7 +51,7 @@ pub(crate) fn run(place: &Place, arguments: &Hz) -> Result<(), Failure> {
         if arguments.json {
             output.json(&counts.json(seconds))?;
         } else {
-            let nothing = || vec![nothing_yet(&place.bus, &arguments.patterns)];
+            let nothing = || vec![(nothing_yet(&place.bus, &arguments.patterns), None)];
             let lines = if counts.is_empty() { nothing() } else { counts.text(seconds) };
             screen.show(&lines, &mut output)?;
         }
@@ -65,6 +69,7 @@ struct TopicCount {
     bytes: u64,
     total_messages: u64,
     total_bytes: u64,
+    jitter: Jitter,
 }
 
 #[derive(Default)]
@@ -125,6 +130,9 @@ impl Counts {
             topic.messages += 1;
             topic.bytes += bytes;
             topic.total_messages += 1;
+            if name != OTHER_TOPICS {
+                topic.jitter.arrival(Instant::now());
+            }
             topic.total_bytes += bytes;
         }
     }
@@ -132,6 +140,9 @@ impl Counts {
     fn add_loss(&mut self, error: ReceiveError) -> Result<(), Failure> {
         let ReceiveError::Lapped { lost_messages, .. } = error else { return Err(error.into()) };
         self.lost_messages += lost_messages;
+        for topic in self.topics.values_mut() {
+            topic.jitter.interrupt();
+        }
         Ok(())
     }
 
@@ -144,6 +155,7 @@ impl Counts {
         for topic in self.topics.values_mut() {
             topic.messages = 0;
             topic.bytes = 0;
+            topic.jitter.next_interval();
         }
     }
 
@@ -159,6 +171,8 @@ impl Counts {
                     "messages_per_second": as_f64(count.messages) / seconds,
                     "bytes_per_second": as_f64(count.bytes) / seconds,
                     "mean_bytes": mean(count.bytes, count.messages),
+                    "jitter_seconds": seconds_of(count.jitter.deviation()),
+                    "longest_gap_seconds": seconds_of(count.jitter.longest()),
                     "total_messages": count.total_messages,
                     "total_bytes": count.total_bytes,
                 })
@@ -167,13 +181,24 @@ impl Counts {
         json!({ "seconds": seconds, "topics": topics, "lost_messages": self.lost_messages })
     }
 
-    fn text(&self, seconds: f64) -> Vec<String> {
-        let mut table =
-            Table::new(&["TOPIC", ">RATE", ">BANDWIDTH", ">MEAN SIZE", ">MESSAGES", ">BYTES"]);
+    fn text(&self, seconds: f64) -> Vec<Line> {
+        let shown = |gap: Option<Duration>| gap.map_or_else(|| "-".to_owned(), human::duration);
+        let mut table = Table::new(&[
+            "TOPIC",
+            ">RATE",
+            ">JITTER",
+            ">LONGEST GAP",
+            ">BANDWIDTH",
+            ">MEAN SIZE",
+            ">MESSAGES",
+            ">BYTES",
+        ]);
         for (name, count) in &self.topics {
             table.row(vec![
                 name.clone(),
                 human::per_second(as_f64(count.messages) / seconds),
+                shown(count.jitter.deviation()),
+                shown(count.jitter.longest()),
                 human::bytes_per_second(as_f64(count.bytes) / seconds),
                 mean(count.bytes, count.messages)
                     .and_then(human::to_u64)
@@ -182,13 +207,15 @@ impl Counts {
                 human::bytes(count.total_bytes),
             ]);
         }
-        let mut lines: Vec<String> = table.render().lines().map(str::to_owned).collect();
+        let mut lines: Vec<Line> =
+            table.render().lines().map(|line| (line.to_owned(), None)).collect();
         if self.lost_messages > 0 {
-            lines.push(format!(
+            let text = format!(
                 "too fast to watch: missed {} of the bus in {}",
                 human::counted(self.lost_messages, "message"),
                 human::duration(Duration::from_secs_f64(seconds))
-            ));
+            );
+            lines.push((text, Some(Kind::Loss)));
         }
         lines
     }
@@ -201,9 +228,16 @@ fn nothing_yet(bus: &str, patterns: &[String]) -> String {
     format!("nothing yet on bus {bus} that matches {}", patterns.join(", "))
 }
 
+fn seconds_of(gap: Option<Duration>) -> Option<f64> {
+    gap.map(|gap| gap.as_secs_f64())
+}
+
 fn mean(bytes: u64, messages: u64) -> Option<f64> {
     (messages > 0).then(|| as_f64(bytes) / as_f64(messages))
 }
+
+/// A line of a report, and its colour.
+type Line = (String, Option<Kind>);
 
 /// Reports one below the other, or on a terminal one in place of the other.
 #[derive(Default)]
@@ -212,10 +246,15 @@ struct Screen {
 }
 
 impl Screen {
-    fn show(&mut self, lines: &[String], output: &mut Output) -> Result<(), Failure> {
-        if !output.is_terminal() {
-            for line in lines {
-                output.line(line)?;
+    fn show(&mut self, lines: &[Line], output: &mut Output) -> Result<(), Failure> {
+        let terminal = output.is_terminal();
+        let painted = |text: &str, kind: Option<Kind>| match kind {
+            Some(kind) => note::painted(text, kind, terminal),
+            None => text.to_owned(),
+        };
+        if !terminal {
+            for (text, kind) in lines {
+                output.line(&painted(text, *kind))?;
             }
             return output.line("");
         }
@@ -225,9 +264,9 @@ impl Screen {
             output.bytes(format!("\x1b[{}A\x1b[J", self.lines_shown).as_bytes())?;
         }
         let fitting = lines.len().min(rows.saturating_sub(1).max(1));
-        for line in &lines[..fitting] {
-            let cut: String = line.chars().take(columns).collect();
-            output.line(&cut)?;
+        for (text, kind) in &lines[..fitting] {
+            let cut: String = text.chars().take(columns).collect();
+            output.line(&painted(&cut, *kind))?;
         }
         self.lines_shown = fitting;
         Ok(())
