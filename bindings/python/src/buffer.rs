@@ -4,11 +4,15 @@
 //! A buffer belongs to Python: another thread may write to it while it is copied, as it may for
 //! `zlib.compress` or `socket.send`. What is copied then is a mixture, and nothing else breaks: nobody here
 //! looks at the bytes, they are copied and no more. A view keeps the memory where it is.
+//!
+//! [`View::of`] refuses memory that holds Python objects or pointers. Another process cannot use such addresses,
+//! and after `receive_into` Python would follow an address that came from a message.
 
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyTuple};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyList, PyMemoryView, PyTuple, PyType};
 use std::ffi::{CStr, c_int};
 
 /// The bytes of a message that is to be published, kept alive.
@@ -120,14 +124,9 @@ impl Payloads {
 pub(crate) struct Target(View);
 
 impl Target {
-    /// The memory of an object that allows writing, unless Python would take what is written for objects.
+    /// The memory of an object that allows writing.
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let view = View::of(object, ffi::PyBUF_ND | ffi::PyBUF_WRITABLE)?;
-        if has_objects(object)? {
-            let message = "the buffer holds objects of Python, not bytes of its own: give an array of numbers or bytes";
-            return Err(PyBufferError::new_err(message));
-        }
-        Ok(Self(view))
+        View::of(object, ffi::PyBUF_ND | ffi::PyBUF_WRITABLE).map(Self)
     }
 
     /// Bytes that fit.
@@ -156,27 +155,40 @@ unsafe impl Send for View {}
 unsafe impl Sync for View {}
 
 impl View {
-    /// Asks an object for one. `flags` do not ask for strides, so that it is in one piece.
+    /// Asks an object for one that holds neither Python objects nor pointers. `flags` do not ask for strides, so
+    /// that it is in one piece.
     fn of(object: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Self> {
-        let py = object.py();
+        let (view, has_format) = match Self::ask(object, flags | ffi::PyBUF_FORMAT) {
+            Ok(view) => (view, true),
+            // numpy also refuses a type for which it has no format, such as a time.
+            Err(error) if is_refusal(object, &error) => {
+                let view = Self::ask(object, flags).map_err(|error| explain(object, flags, error));
+                (view?, false)
+            }
+            Err(error) => return Err(error),
+        };
+        let holds_pointers = if has_format {
+            let format = view.format();
+            names_pointers(format)
+                || view.may_omit_fields(format) && ctypes_declares_pointers(object)?
+        } else {
+            !has_only_data(object)
+        };
+        if !holds_pointers {
+            return Ok(view);
+        }
+        Err(PyBufferError::new_err(
+            "the buffer holds Python objects or pointers, which mean nothing to another process: give a buffer of numbers or bytes",
+        ))
+    }
+
+    fn ask(object: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Self> {
         let mut view = Box::new(ffi::Py_buffer::new());
         // SAFETY: the object is alive, the interpreter attached, and the view is to be filled.
         if unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), &raw mut *view, flags) } == 0 {
             return Ok(Self(view));
         }
-        let error = PyErr::fetch(py);
-        // numpy says ValueError.
-        let asks_too_much = error.is_instance_of::<PyBufferError>(py)
-            || error.is_instance_of::<PyValueError>(py) && has_array_interface(object);
-        if !asks_too_much {
-            return Err(error);
-        }
-        let what = if flags & ffi::PyBUF_WRITABLE == 0 { "" } else { ", or cannot be written" };
-        let explained = PyBufferError::new_err(format!(
-            "the bytes are not in one piece, row after row{what}: give a contiguous copy (numpy.ascontiguousarray)"
-        ));
-        explained.set_cause(py, Some(error));
-        Err(explained)
+        Err(PyErr::fetch(object.py()))
     }
 
     fn bytes(&self) -> &[u8] {
@@ -189,13 +201,20 @@ impl View {
         unsafe { std::slice::from_raw_parts(self.0.buf.cast(), length) }
     }
 
-    /// What it holds, if it was asked for that, and tells.
-    fn format(&self) -> Option<&[u8]> {
+    /// Returns the format of an item, for a view that was requested with one. An exporter may leave it out, which
+    /// means bytes.
+    fn format(&self) -> &[u8] {
         if self.0.format.is_null() {
-            return None;
+            return b"B";
         }
         // SAFETY: a string of C, alive as the view is.
-        Some(unsafe { CStr::from_ptr(self.0.format) }.to_bytes())
+        unsafe { CStr::from_ptr(self.0.format) }.to_bytes()
+    }
+
+    /// Returns whether the format may omit a part of the item. ctypes writes `B` for a union or a packed structure,
+    /// and omits the fields of base classes.
+    fn may_omit_fields(&self, format: &[u8]) -> bool {
+        format == b"B" && self.0.itemsize != 1 || format.contains(&b'{')
     }
 
     /// Their number, of an array with two or more dimensions.
@@ -215,27 +234,70 @@ impl Drop for View {
     }
 }
 
+/// Returns whether an object has a buffer but cannot lend it in the requested form.
+fn is_refusal(object: &Bound<'_, PyAny>, error: &PyErr) -> bool {
+    let py = object.py();
+    // numpy raises ValueError.
+    error.is_instance_of::<PyBufferError>(py)
+        || error.is_instance_of::<PyValueError>(py) && has_array_interface(object)
+}
+
+/// Says which form of buffer is needed, if that is why the request failed.
+#[cold]
+fn explain(object: &Bound<'_, PyAny>, flags: c_int, error: PyErr) -> PyErr {
+    if !is_refusal(object, &error) {
+        return error;
+    }
+    let what = if flags & ffi::PyBUF_WRITABLE == 0 { "" } else { ", or cannot be written" };
+    let explained = PyBufferError::new_err(format!(
+        "the bytes are not in one piece, row after row{what}: give a contiguous copy (numpy.ascontiguousarray)"
+    ));
+    explained.set_cause(object.py(), Some(error));
+    explained
+}
+
 /// Whether an object is an array as numpy's are.
 fn has_array_interface(object: &Bound<'_, PyAny>) -> bool {
     object.hasattr("__array_interface__").unwrap_or(false)
 }
 
-/// Whether the memory of an object with the buffer protocol holds references to others.
-fn has_objects(object: &Bound<'_, PyAny>) -> PyResult<bool> {
-    // numpy has no format for some of its types, but tells for all of them.
-    if has_array_interface(object)
-        && let Ok(answer) = object.getattr("dtype").and_then(|dtype| dtype.getattr("hasobject"))
-    {
-        return answer.is_truthy();
-    }
-    let view = View::of(object, ffi::PyBUF_ND | ffi::PyBUF_FORMAT)?;
-    Ok(view.format().is_some_and(names_objects))
+/// Returns whether an object is an array of numpy whose type holds no Python objects.
+fn has_only_data(object: &Bound<'_, PyAny>) -> bool {
+    let answer = object.getattr("dtype").and_then(|dtype| dtype.getattr("hasobject"));
+    answer.and_then(|has_objects| has_objects.is_truthy()).is_ok_and(|has_objects| !has_objects)
 }
 
-/// Whether a format of the module `struct`, as PEP 3118 extends it, has a letter for objects. Names of fields
-/// stand between colons.
-fn names_objects(format: &[u8]) -> bool {
-    format.split(|byte| *byte == b':').step_by(2).any(|letters| letters.contains(&b'O'))
+/// Returns whether a format of the module `struct`, as PEP 3118 and ctypes extend it, contains a Python object
+/// (`O`), a pointer (`P`, `&`), a function (`X{}`) or a pointer to a string (`z`, `Z`). Before the code of a float,
+/// `Z` means a complex number instead. Names of fields stand between colons.
+fn names_pointers(format: &[u8]) -> bool {
+    format.split(|byte| *byte == b':').step_by(2).any(|codes| {
+        codes.iter().enumerate().any(|(place, code)| match code {
+            b'O' | b'P' | b'&' | b'X' | b'z' => true,
+            b'Z' => !matches!(codes.get(place + 1), Some(b'f' | b'd' | b'g')),
+            _ => false,
+        })
+    })
+}
+
+/// Returns whether the exporter is a ctypes object whose type is declared with Python objects or pointers. A
+/// memoryview stands for the object behind it.
+fn ctypes_declares_pointers(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    static BASE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let py = object.py();
+    let mut object = object.clone();
+    while object.is_exact_instance_of::<PyMemoryView>() {
+        object = object.getattr("obj")?;
+    }
+    let base = BASE.get_or_try_init(py, || -> PyResult<_> {
+        Ok(py.import("ctypes")?.getattr("Structure")?.getattr("__base__")?.cast_into()?.unbind())
+    })?;
+    if !object.is_instance(base.bind(py))? {
+        return Ok(false);
+    }
+    static DECLARES: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let declares = DECLARES.import(py, "toroni._ctypes", "declares_pointers")?;
+    declares.call1((object.get_type(),))?.is_truthy()
 }
 
 /// Lets Python look at an object of bytes: the view then belongs to that.

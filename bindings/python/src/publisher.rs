@@ -18,7 +18,8 @@ const SMALL: usize = 16 << 10;
 /// Publishes messages on one topic of a bus; made by Bus.publisher.
 ///
 /// A payload is any object with the buffer protocol, in one piece: bytes, bytearray, memoryview, a contiguous
-/// numpy array. Its bytes are copied once, to where subscribers read them. All threads may share a publisher;
+/// numpy array. A buffer that holds Python objects or pointers raises BufferError: another process cannot use
+/// its addresses. Its bytes are copied once, to where subscribers read them. All threads may share a publisher;
 /// other threads of Python run while it waits, and while it copies much. In the child of a fork it answers
 /// Forked.
 #[pyclass(frozen, weakref, module = "toroni")]

@@ -103,7 +103,8 @@ impl Subscriber {
     }
 
     /// The next message, with its bytes in the front of buffer: a writable object with the buffer protocol, in
-    /// one piece. They are copied once, from where their publisher wrote them. Waits as receive does. If the
+    /// one piece, which holds neither Python objects nor pointers (BufferError). They are copied once, from where
+    /// their publisher wrote them. Waits as receive does. If the
     /// buffer is too small, TooLong says what is needed, and the message stays the next one. Whatever is
     /// raised or returned, the buffer may have been written to.
     #[pyo3(signature = (buffer, timeout=None))]
