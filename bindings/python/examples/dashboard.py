@@ -140,7 +140,7 @@ async def main() -> None:
     parser.add_argument("--turns", type=int, default=0, help="pictures to draw [default: without end]")
     turns = parser.parse_args().turns
     host = Host()
-    bus = toroni.Bus(os.environ.get("TORONI_BUS", "default"))
+    bus = toroni.Bus(os.environ.get("TORONI_BUS") or "default")
     # Who only watches slows nobody, and begins with what is there.
     with bus, bus.subscribe("host/**", gating=False, start="oldest", name="dashboard") as subscriber:
         drawing = asyncio.create_task(draw(bus, host, turns))

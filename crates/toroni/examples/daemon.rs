@@ -37,7 +37,8 @@ fn main() -> Result<(), Box<dyn error::Error>> {
         return Err("usage: daemon ADDRESS FILE".into());
     };
     let proactor = Proactor::from_environment()?;
-    let bus = Bus::open(&env::var("TORONI_BUS").unwrap_or_else(|_| "default".to_owned()))?;
+    let name = env::var("TORONI_BUS").ok().filter(|name| !name.is_empty());
+    let bus = Bus::open(name.as_deref().unwrap_or("default"))?;
     let daemon = Daemon::new(&proactor, &path)?;
 
     // Two subscribers, whose messages go to the file; …

@@ -27,7 +27,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     signal_hook::low_level::pipe::register(signal_hook::consts::SIGINT, stop_writer)?;
     let timer = every_second()?;
 
-    let first = env::var("TORONI_BUS").unwrap_or_else(|_| "default".to_owned());
+    let first = env::var("TORONI_BUS").ok().filter(|name| !name.is_empty());
+    let first = first.unwrap_or_else(|| "default".to_owned());
     let second = env::args().nth(1).unwrap_or_else(|| "alarms".to_owned());
     let mut subscribers =
         [Bus::open(&first)?.subscribe("**")?, Bus::open(&second)?.subscribe("**")?];

@@ -17,8 +17,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let stop = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGINT, stop.clone())?;
 
-    let name = env::var("TORONI_BUS").unwrap_or_else(|_| "default".to_owned());
-    let mut router = toroni::Bus::open(&name)?.router()?;
+    let name = env::var("TORONI_BUS").ok().filter(|name| !name.is_empty());
+    let mut router = toroni::Bus::open(name.as_deref().unwrap_or("default"))?.router()?;
 
     router.on("hello/*", |message| {
         println!("greeting: {}", message.text());

@@ -16,8 +16,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let stop = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGINT, stop.clone())?;
 
-    let name = env::var("TORONI_BUS").unwrap_or_else(|_| "default".to_owned());
-    let bus = toroni::Bus::open(&name)?; // creates it if it is not there
+    let name = env::var("TORONI_BUS").ok().filter(|name| !name.is_empty());
+    let bus = toroni::Bus::open(name.as_deref().unwrap_or("default"))?; // creates it if it is not there
     let mut subscriber = bus.subscribe("hello/**")?;
     // `receive` would wait through a Ctrl-C; a time-out lets the loop look at the flag.
     while !stop.load(Ordering::Relaxed) {

@@ -13,8 +13,8 @@ use toroni::{Bus, ReceiveError};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let name = env::var("TORONI_BUS").unwrap_or_else(|_| "default".to_owned());
-    let mut subscriber = Bus::open(&name)?.subscribe("**")?;
+    let name = env::var("TORONI_BUS").ok().filter(|name| !name.is_empty());
+    let mut subscriber = Bus::open(name.as_deref().unwrap_or("default"))?.subscribe("**")?;
     let mut second = tokio::time::interval(Duration::from_secs(1));
     // One future for the whole loop: a new one in each round could miss a signal between two.
     let ctrl_c = tokio::signal::ctrl_c();

@@ -42,9 +42,12 @@ fn run() -> Result<(), Box<dyn Error>> {
     if patterns.is_empty() {
         patterns.push("host/**".to_owned());
     }
-    let name = env::var("TORONI_BUS").unwrap_or_else(|_| "default".to_owned());
+    let name = env::var("TORONI_BUS").ok().filter(|name| !name.is_empty());
     // Whoever only watches slows nobody, and begins with what is there.
-    let mut builder = Bus::open(&name)?.subscriber().gating(false).start(Start::Oldest);
+    let mut builder = Bus::open(name.as_deref().unwrap_or("default"))?
+        .subscriber()
+        .gating(false)
+        .start(Start::Oldest);
     for pattern in patterns {
         builder = builder.pattern(pattern);
     }

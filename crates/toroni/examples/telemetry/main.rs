@@ -58,8 +58,8 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let folder = options.folder.as_deref().map(files::Folder::watch).transpose()?;
     let timer = timer(options.interval)?;
 
-    let name = std::env::var("TORONI_BUS").unwrap_or_else(|_| "default".to_owned());
-    let mut host = Topics::new(Bus::open(&name)?);
+    let name = std::env::var("TORONI_BUS").ok().filter(|name| !name.is_empty());
+    let mut host = Topics::new(Bus::open(name.as_deref().unwrap_or("default"))?);
     let mut processors = processors::Meter::start()?;
     let mut network = system::NetworkMeter::start()?;
     loop {

@@ -22,9 +22,9 @@ pub(crate) struct Example {
 }
 
 impl Example {
-    /// Starts it on the buses of the fixture.
+    /// Starts it on the bus `default` of the fixture, by an empty name, which counts as none.
     pub(crate) fn start(fixture: &Fixture, name: &'static str, arguments: &[&str]) -> Self {
-        Self::start_on(fixture, "default", name, arguments)
+        Self::start_on(fixture, "", name, arguments)
     }
 
     pub(crate) fn start_on(
