@@ -184,7 +184,7 @@ typedef struct toroni_open_options {
     int notify;                   /* TORONI_NOTIFY_... */
     uint8_t multicast_address[4]; /* 239.1.2.3 is {239, 1, 2, 3}; all 0, and port 0: made of the bus's id */
     uint16_t multicast_port;
-    const char *directory;        /* of buses; NULL: $TORONI_DIR, or else /dev/shm/toroni */
+    const char *directory;        /* of buses, not empty; NULL: as toroni_default_directory says */
     uint64_t capacity;            /* of the ring, a power of two from 64 KiB to 1 TiB; 0: 4 MiB */
     uint64_t topic_table_bytes;   /* a multiple of 4096; 0: 1 MiB */
     uint32_t max_publishers;      /* 1 to 1024 participants; 0: 128 */
@@ -672,13 +672,13 @@ typedef struct toroni_bus_entry {
     int persistent;      /* not 0: toroni_clean leaves it alone */
 } toroni_bus_entry;
 
-/* The directory of buses where none is given: $TORONI_DIR, or else /dev/shm/toroni. It lives until the thread's next
- * call of this function. */
+/* The directory of buses where none is given: $TORONI_DIR if it is set and not empty, or else /dev/shm/toroni. It lives
+ * until the thread's next call of this function. */
 const char *toroni_default_directory(void);
 
 /* Lists the buses below `directory`; NULL: the default one. A directory that is not there has
  * none. Gives a handle, for toroni_bus_list_close.
- * Errors: TORONI_PERMISSION_DENIED, TORONI_BAD_DIRECTORY, TORONI_OS. */
+ * Errors: TORONI_INVALID_SETTING if `directory` is empty, TORONI_PERMISSION_DENIED, TORONI_BAD_DIRECTORY, TORONI_OS. */
 int toroni_list_buses(const char *directory, toroni_bus_list **result);
 
 /* Gives it back. */
@@ -726,8 +726,8 @@ typedef struct toroni_clean_skip {
  * anybody has open is never removed, this process included. `flags` is TORONI_CLEAN_..., combined, or 0.
  * Gives a handle, for toroni_clean_report_close. What could not be cleaned is no error: the report says that it was
  * left alone, and why.
- * Errors: TORONI_INVALID_NAME, TORONI_NOT_FOUND if there is no bus of that name, TORONI_PERMISSION_DENIED,
- * TORONI_BAD_DIRECTORY, TORONI_OS. */
+ * Errors: TORONI_INVALID_NAME, TORONI_INVALID_SETTING if `directory` is empty, TORONI_NOT_FOUND if there is no bus of
+ * that name, TORONI_PERMISSION_DENIED, TORONI_BAD_DIRECTORY, TORONI_OS. */
 int toroni_clean(const char *directory, const char *name, uint32_t flags, toroni_clean_report **result);
 
 /* Gives it back. */

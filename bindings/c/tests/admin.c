@@ -167,6 +167,16 @@ void buses_are_listed_and_cleaned(void) {
     CHECK(strcmp(toroni_default_directory(), "/some/where") == 0);
     CHECK(unsetenv("TORONI_DIR") == 0);
     CHECK(strcmp(toroni_default_directory(), "/dev/shm/toroni") == 0);
+    CHECK(setenv("TORONI_DIR", "", 1) == 0);
+    CHECK(strcmp(toroni_default_directory(), "/dev/shm/toroni") == 0);
+    /* An empty path is a mistake of the caller: the default directory holds the buses of others. */
+    CHECK(toroni_list_buses("", &list) == TORONI_INVALID_SETTING);
+    CHECK(strstr(toroni_error_message(), "leave it out") != NULL);
+    CHECK(toroni_clean("", NULL, 0, &report) == TORONI_INVALID_SETTING);
+    options.directory = "";
+    CHECK(toroni_bus_open("test", &options, &bus) == TORONI_INVALID_SETTING);
+    options.directory = NULL;
+    CHECK(unsetenv("TORONI_DIR") == 0);
     snprintf(place, sizeof place, "%s/buses", directory);
     CHECK(buses(place, &list) == 0);
     CHECK(toroni_bus_list_at(list, 0) == NULL);

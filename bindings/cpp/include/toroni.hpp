@@ -1099,7 +1099,7 @@ inline bool matches_descendants(const std::string &pattern, const std::string &t
 
 // ---- buses as files -------------------------------------------------------------------------------------
 
-// Where buses are if no directory is given.
+// Where buses are if no directory is given: $TORONI_DIR if it is set and not empty, or else /dev/shm/toroni.
 inline std::string default_directory() {
     const char *const found = toroni_default_directory();
     if (!found) detail::last_failure(TORONI_OTHER).raise();

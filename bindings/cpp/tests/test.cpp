@@ -484,6 +484,9 @@ void topics_and_buses_are_listed_and_cleaned() {
     CHECK(thrown_by<toroni::error>([] { toroni::matches("a", ""); }).status() == TORONI_INVALID_TOPIC);
     CHECK(setenv("TORONI_DIR", directory.c_str(), 1) == 0 && toroni::default_directory() == directory);
     CHECK(unsetenv("TORONI_DIR") == 0 && toroni::default_directory() == "/dev/shm/toroni");
+    CHECK(setenv("TORONI_DIR", "", 1) == 0 && toroni::default_directory() == "/dev/shm/toroni");
+    CHECK(toroni::list_buses("", std::nothrow).error().status == TORONI_INVALID_SETTING);
+    CHECK(unsetenv("TORONI_DIR") == 0);
     const std::string place = directory + "/listed";
     CHECK(toroni::list_buses(place).empty());
     toroni::open_options options;

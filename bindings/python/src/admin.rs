@@ -7,7 +7,8 @@ use pyo3::types::PyDict;
 use std::path::PathBuf;
 use toroni::admin::{self, BusEntry, CleanAction, CleanReport};
 
-/// The directory of buses where none is given: $TORONI_DIR, or else /dev/shm/toroni.
+/// Returns the directory of buses for calls that name none: $TORONI_DIR if it is set and not empty, or else
+/// /dev/shm/toroni.
 #[pyfunction]
 pub(crate) fn default_directory() -> PathBuf {
     admin::default_directory()
@@ -16,7 +17,7 @@ pub(crate) fn default_directory() -> PathBuf {
 /// The buses of a directory, by name: a list of toroni.BusEntry. It opens none of them. directory is by
 /// default default_directory(); one that is not there has none.
 ///
-/// Raises PermissionDenied, System, or another toroni.Error.
+/// Raises Invalid if directory is empty, PermissionDenied, System, or another toroni.Error.
 #[pyfunction]
 #[pyo3(signature = (directory=None))]
 pub(crate) fn buses(py: Python<'_>, directory: Option<PathBuf>) -> PyResult<Vec<Bound<'_, PyAny>>> {

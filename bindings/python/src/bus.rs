@@ -22,7 +22,7 @@ use toroni::{BusConfig, OpenError};
 /// Raises Invalid, NotFound, AlreadyExists, PermissionDenied, System, Corrupt, or another toroni.Error.
 ///
 /// name: 1 to 64 of A-Z a-z 0-9 . _ -
-/// directory: where buses are directories; default $TORONI_DIR, or else /dev/shm/toroni
+/// directory: where buses are directories; default as default_directory() says
 /// capacity: bytes of the ring, a power of two from 64 KiB to 1 TiB; default 4 MiB
 /// topic_table_bytes: bytes for the names of topics, a multiple of 4096; default 1 MiB
 /// max_publishers, max_subscribers: 1 to 1024 at the same time; default 128

@@ -179,8 +179,22 @@ def test_no_space_is_told(directory: Path) -> None:
 
 def test_the_default_directory(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert toroni.default_directory() == directory
+    monkeypatch.setenv("TORONI_DIR", "")
+    assert toroni.default_directory() == Path("/dev/shm/toroni")
     monkeypatch.delenv("TORONI_DIR")
     assert toroni.default_directory() == Path("/dev/shm/toroni")
+
+
+def test_an_empty_directory_is_refused(directory: Path) -> None:
+    """It is a mistake of the caller: the default directory holds the buses of others."""
+    calls: list[Callable[[], object]] = [
+        lambda: toroni.Bus("test", directory=""),
+        lambda: toroni.buses(""),
+        lambda: toroni.clean(directory="", dry_run=True),
+    ]
+    for call in calls:
+        with pytest.raises(toroni.Invalid, match="directory is empty"):
+            call()
 
 
 @pytest.mark.parametrize("timeout", [-1.0, float("nan"), float("-inf")])

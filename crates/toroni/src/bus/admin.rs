@@ -7,7 +7,7 @@ use crate::shm::list;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The directory of buses where none is given: `$TORONI_DIR`, or `/dev/shm/toroni`.
+/// The directory of buses where none is given: `$TORONI_DIR` if it is set and not empty, or `/dev/shm/toroni`.
 #[must_use]
 pub fn default_directory() -> PathBuf {
     directory::root(None)
@@ -47,7 +47,7 @@ pub struct BusEntry {
 /// ```
 ///
 /// # Errors
-/// Of `root`: [`OpenError::PermissionDenied`], [`OpenError::NotADirectory`], [`OpenError::Symlink`],
+/// Of `root`: [`OpenError::InvalidSetting`] if it is empty, [`OpenError::PermissionDenied`], [`OpenError::NotADirectory`], [`OpenError::Symlink`],
 /// [`OpenError::UntrustedDirectory`], [`OpenError::Os`].
 pub fn list(root: Option<&Path>) -> Result<Vec<BusEntry>, OpenError> {
     let buses = list::list(&directory::root(root))?;

@@ -52,7 +52,8 @@ impl BusConfig {
         Self::default()
     }
 
-    /// Directory in which buses are directories. Default: `$TORONI_DIR`, or else `/dev/shm/toroni`.
+    /// Directory in which buses are directories. Default: `$TORONI_DIR` if it is set and not empty, or else
+    /// `/dev/shm/toroni`.
     /// Change it for containers that share a mount, or for a bus on a disk.
     #[must_use]
     pub fn directory(mut self, root: impl Into<PathBuf>) -> Self {

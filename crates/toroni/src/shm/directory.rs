@@ -8,6 +8,7 @@ use super::acl;
 use super::fork::ParentOnlyFd;
 use super::mapping::Protection;
 use crate::error::OpenError;
+use crate::settings::InvalidSetting;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 use std::fmt;
@@ -21,8 +22,9 @@ pub(crate) const DEFAULT_ROOT: &str = "/dev/shm/toroni";
 const DEFAULT_PARENT: &str = "/dev/shm";
 const LONGEST_NAME: usize = 64;
 
-/// The directory of all buses: `explicit`, or `$TORONI_DIR`, or [`DEFAULT_ROOT`]. A program with more
-/// rights than whoever starts it does not listen to the environment, which is the starter's.
+/// The directory of all buses: `explicit`, or `$TORONI_DIR`, or [`DEFAULT_ROOT`]. An empty variable counts as
+/// unset. A program with more rights than whoever starts it does not listen to the environment, which is the
+/// starter's.
 pub(crate) fn root(explicit: Option<&Path>) -> PathBuf {
     let from_environment = || {
         let dir = std::env::var_os("TORONI_DIR").filter(|dir| !dir.is_empty());
@@ -219,6 +221,14 @@ impl fmt::Debug for BusDirectory {
 /// Opens the root (O_PATH). A root that somebody chose may be a link, and belong to anybody; not so the
 /// default, which anybody can place there.
 pub(super) fn open_root(root: &Path) -> Result<OwnedFd, OpenError> {
+    if root.as_os_str().is_empty() {
+        // The caller named it. The default instead would be the place of other buses, and `clean` would remove some.
+        return Err(OpenError::InvalidSetting(InvalidSetting {
+            setting: "directory",
+            value: "empty".to_owned(),
+            rule: format!("a path; leave it out to use $TORONI_DIR or {DEFAULT_ROOT}"),
+        }));
+    }
     let mut flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut path = root;
     if root == Path::new(DEFAULT_ROOT) {
@@ -412,6 +422,10 @@ mod tests {
         std::fs::create_dir(root.path().join("real")).unwrap();
         symlink("real", root.path().join("link")).unwrap();
         assert!(matches!(open("link"), OpenError::Symlink { .. }));
+        let empty = Path::new("");
+        for error in [open_root(empty).err(), BusDirectory::open(empty, "bus").err()] {
+            assert!(matches!(error, Some(OpenError::InvalidSetting(_))));
+        }
         let missing = root.path().join("no/where");
         assert!(matches!(
             open_or_create_root(&missing).unwrap_err(),
