@@ -15,13 +15,24 @@ thread_local! {
     static BUSES: [Cell<[u8; 16]>; MOST] = const { [const { Cell::new([0; 16]) }; MOST] };
 }
 
-/// Marks the bus until dropped, also when the closure unwinds. `None` if closures nest too deep.
+/// Room for one more mark; `None` if closures nest too deep. To be asked for before the lock is taken: a
+/// closure that is refused is dropped, which may run code of the user, too.
 #[inline]
-pub(super) fn mark(bus_id: &[u8; 16]) -> Option<Mark> {
-    let count = COUNT.get();
-    BUSES.with(|buses| buses.get(count).map(|bus| bus.set(*bus_id)))?;
-    COUNT.set(count + 1);
-    Some(Mark)
+pub(super) fn place() -> Option<Place> {
+    (COUNT.get() < MOST).then_some(Place(()))
+}
+
+pub(super) struct Place(());
+
+impl Place {
+    /// Marks the bus until the result is dropped, also when the closure unwinds.
+    #[inline]
+    pub(super) fn mark(self, bus_id: &[u8; 16]) -> Mark {
+        let count = COUNT.get();
+        BUSES.with(|buses| buses[count].set(*bus_id));
+        COUNT.set(count + 1);
+        Mark
+    }
 }
 
 pub(super) struct Mark;
@@ -50,8 +61,8 @@ mod tests {
             !std::mem::needs_drop::<[Cell<[u8; 16]>; MOST]>(),
             "it would vanish before others do"
         );
-        let mut marks: Vec<Mark> = (0..16).map(|bus| mark(&[bus; 16]).unwrap()).collect();
-        assert!(mark(&[16; 16]).is_none());
+        let mut marks: Vec<Mark> = (0..16).map(|bus| place().unwrap().mark(&[bus; 16])).collect();
+        assert!(place().is_none());
         assert!(by_this_thread(&[15; 16]) && !by_this_thread(&[16; 16]));
         marks.pop();
         assert!(!by_this_thread(&[15; 16]) && by_this_thread(&[14; 16]));

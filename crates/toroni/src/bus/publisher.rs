@@ -236,20 +236,31 @@ impl Publisher {
         payloads: &[T],
         effort: Effort,
     ) -> Result<(), PublishError> {
-        let mut buffer = None;
-        let (tag, extensions) = self.frame(self.to_descendants, &mut buffer);
-        let bytes = payloads
-            .iter()
-            .map(|payload| stream_bytes(extensions.len() as u64 + payload.as_ref().len() as u64))
-            .fold(0, u64::saturating_add);
-        if bytes > self.largest_record {
-            return Err(PublishError::TooLong { length: bytes, limit: self.largest_record });
-        }
         if payloads.is_empty() {
             return Ok(());
         }
-        let records =
-            payloads.iter().map(|payload| Record { tag, extensions, payload: payload.as_ref() });
+        with_bytes_of(payloads, |payloads| self.publish_batch_of_bytes(payloads, effort))
+    }
+
+    #[inline]
+    fn publish_batch_of_bytes(
+        &self,
+        payloads: &[&[u8]],
+        effort: Effort,
+    ) -> Result<(), PublishError> {
+        let mut buffer = None;
+        let (tag, extensions) = self.frame(self.to_descendants, &mut buffer);
+        let overhead = ALIGNMENT + extensions.len() as u64;
+        let (bits, bytes) = payloads.iter().fold((0, 0), |(bits, bytes): (u64, u64), payload| {
+            let length = payload.len() as u64;
+            let record = (length + overhead).next_multiple_of(ALIGNMENT);
+            (bits | length, bytes.wrapping_add(record))
+        });
+        // A sum of lengths that all fit u32 has not wrapped.
+        if bits > u32::MAX.into() || bytes > self.largest_record {
+            return Err(self.batch_too_long(extensions, payloads));
+        }
+        let records = payloads.iter().map(|payload| Record { tag, extensions, payload });
         let terms = Terms { policy: self.policy, effort };
         self.publishing.publish_batch(records, payloads.len() as u64, bytes, &terms)
     }
@@ -279,15 +290,18 @@ impl Publisher {
 
     #[inline]
     fn burst_with<T: AsRef<[u8]>>(&self, payloads: &[T], effort: Effort) -> Result<(), BurstError> {
-        let mut buffer = None;
-        let (tag, extensions) = self.frame(self.to_descendants, &mut buffer);
         if payloads.is_empty() {
             return Ok(());
         }
-        for payload in payloads {
-            self.check_length(extensions.len(), payload.as_ref().len())
-                .map_err(|source| BurstError { published: 0, source })?;
-        }
+        with_bytes_of(payloads, |payloads| self.burst_of_bytes(payloads, effort))
+    }
+
+    fn burst_of_bytes(&self, payloads: &[&[u8]], effort: Effort) -> Result<(), BurstError> {
+        let mut buffer = None;
+        let (tag, extensions) = self.frame(self.to_descendants, &mut buffer);
+        let longest = payloads.iter().map(|payload| payload.len()).max().unwrap_or_default();
+        self.check_length(extensions.len(), longest)
+            .map_err(|source| BurstError { published: 0, source })?;
         let terms = Terms { policy: self.policy, effort };
         self.publishing
             .burst(tag, extensions, payloads, &terms)
@@ -407,10 +421,45 @@ impl Publisher {
     }
 
     #[cold]
+    fn batch_too_long(&self, extensions: &[u8], payloads: &[&[u8]]) -> PublishError {
+        let length = payloads
+            .iter()
+            .map(|payload| stream_bytes((extensions.len() + payload.len()) as u64))
+            .fold(0, u64::saturating_add);
+        PublishError::TooLong { length, limit: self.largest_record }
+    }
+
+    #[cold]
     fn too_long(&self, extensions: usize, payload: usize) -> PublishError {
         let limit = self.largest_record - ALIGNMENT - extensions as u64;
         PublishError::TooLong { length: payload as u64, limit }
     }
+}
+
+/// Payloads of one call whose slices are kept on the stack. The slices of more payloads are allocated.
+const ON_STACK: usize = 16;
+
+/// Asks each payload for its bytes, once, and calls `publish` with the slices.
+///
+/// `as_ref` is the caller's code. It must not run under the writer lock, where it could publish and wait
+/// for itself, and its second answer could differ from the one that room was made for.
+#[inline]
+fn with_bytes_of<T: AsRef<[u8]>, R>(payloads: &[T], publish: impl FnOnce(&[&[u8]]) -> R) -> R {
+    let mut few: [&[u8]; ON_STACK] = [&[]; ON_STACK];
+    let many: Vec<&[u8]>;
+    let slices = match few.get_mut(..payloads.len()) {
+        Some(few) => {
+            for (slice, payload) in few.iter_mut().zip(payloads) {
+                *slice = payload.as_ref();
+            }
+            few
+        }
+        None => {
+            many = payloads.iter().map(AsRef::as_ref).collect();
+            &many[..]
+        }
+    };
+    publish(slices)
 }
 
 /// As [`record_bytes`], for lengths that may be beyond any record's.

@@ -298,21 +298,21 @@ impl Publishing {
     /// Publishes records with a commit each, and the lock held as long as there is room. On an error,
     /// says how many are published.
     #[inline]
-    pub(super) fn burst<T: AsRef<[u8]>>(
+    pub(super) fn burst(
         &self,
         tag: u32,
         extensions: &[u8],
-        payloads: &[T],
+        payloads: &[&[u8]],
         terms: &Terms,
     ) -> Result<(), (usize, PublishError)> {
         self.check_fork().map_err(|error| (0, error))?;
-        // Dropped behind the unlock, also when a payload unwinds: what is committed by then must not
-        // wait for the next message.
+        // Dropped after the unlock, also on an error: what is committed by then must not wait for the next
+        // message.
         let _wakes = Wakes(self);
         let mut held = self.hold(terms).map_err(|error| (0, error))?;
         let mut counted = held.end();
         let mut published = 0;
-        while let Some(payload) = payloads.get(published) {
+        while let Some(&payload) = payloads.get(published) {
             if extensions.is_empty() {
                 let count = held.session.write_in_block(tag, &payloads[published..]);
                 if count > 0 {
@@ -321,7 +321,7 @@ impl Publishing {
                 }
             }
             // At the end of a block, or of the room.
-            let record = Record { tag, extensions, payload: payload.as_ref() };
+            let record = Record { tag, extensions, payload };
             let bytes = record.bytes();
             if !held.session.fits(bytes) {
                 self.count_since(&held, counted);
@@ -351,11 +351,12 @@ impl Publishing {
         fill: impl FnOnce(&[AtomicU64]) -> R,
     ) -> Result<R, PublishError> {
         self.check_fork()?;
+        let place = held::place().ok_or(PublishError::Reentrant)?;
         // Without `Held`, as in `publish`.
         let acquired = match self.try_session(bytes) {
             Ok(mut session) => {
                 let unlock = Unlock(self);
-                let result = self.fill(&mut session, tag, extensions, length, fill)?;
+                let result = self.fill(place, &mut session, tag, extensions, length, fill)?;
                 self.count(1, bytes);
                 drop(unlock);
                 self.wake();
@@ -364,7 +365,7 @@ impl Publishing {
             Err(acquired) => acquired,
         };
         let mut held = self.hold_with_room_slowly(acquired, bytes, terms)?;
-        let result = self.fill(&mut held.session, tag, extensions, length, fill)?;
+        let result = self.fill(place, &mut held.session, tag, extensions, length, fill)?;
         self.count(1, bytes);
         drop(held);
         self.wake();
@@ -376,13 +377,14 @@ impl Publishing {
     #[inline(always)]
     fn fill<R>(
         &self,
+        place: held::Place,
         session: &mut Session<'_>,
         tag: u32,
         extensions: &[u8],
         length: u32,
         fill: impl FnOnce(&[AtomicU64]) -> R,
     ) -> Result<R, PublishError> {
-        let _mark = held::mark(&self.bus_id).ok_or(PublishError::Reentrant)?;
+        let _mark = place.mark(&self.bus_id);
         Ok(session.write_with(tag, extensions, length, |words| {
             let result = fill(words);
             // `fill` may have forked: then it returns twice, and the lock is the parent's.

@@ -163,7 +163,7 @@ impl<'a> Session<'a> {
     /// Writes and commits records without extensions as long as they end below `reserved` and before the
     /// next block. Returns how many. Short of that, nothing needs to be asked for each of them.
     #[inline]
-    pub(crate) fn write_in_block<T: AsRef<[u8]>>(&mut self, tag: u32, payloads: &[T]) -> usize {
+    pub(crate) fn write_in_block(&mut self, tag: u32, payloads: &[&[u8]]) -> usize {
         let end_of_block = self.ring.shape().round_up_to_block(self.tail + 1);
         let reserved = self.ring.control.reserved.0.load(Ordering::Relaxed);
         // The word behind the last record is the end of the stream, and in the same block.
@@ -173,7 +173,6 @@ impl<'a> Session<'a> {
         let commit = &self.ring.control.commit.0;
         let (mut at, mut tail, mut sequence) = (0, self.tail, self.sequence);
         for (count, payload) in payloads.iter().enumerate() {
-            let payload = payload.as_ref();
             // All that is to be written: the record and the new end of the stream.
             let words = 1 + payload.len().div_ceil(8);
             let Some(record) = run.get(at..).and_then(|rest| rest.get(..=words)) else {
@@ -273,17 +272,32 @@ impl<'a> Session<'a> {
         let mut first = 0;
         let mut position = self.tail;
         let mut count = 0;
+        let mut rest = self.ring.run(self.tail, to_index(bytes / ALIGNMENT));
         for record in records {
             let word = header(record.length(), record.tag);
-            self.write_parts(position, &record);
+            let bytes = record.bytes();
+            let split = rest.and_then(|rest| rest.split_at_checked(to_index(bytes / ALIGNMENT)));
+            let header_word = match split {
+                // The common case, as in `write`.
+                Some((run, behind)) if record.extensions.is_empty() && !crash::is_armed() => {
+                    copy::store_in_row(&run[1..], record.payload);
+                    rest = Some(behind);
+                    &run[0]
+                }
+                _ => {
+                    self.write_parts(position, &record);
+                    rest = None;
+                    self.ring.word(position)
+                }
+            };
             if count == 0 {
                 first = word;
             } else {
-                self.ring.word(position).store(word, Ordering::Relaxed);
+                header_word.store(word, Ordering::Relaxed);
             }
             count += 1;
-            self.mark_blocks(position, record.bytes(), self.sequence.wrapping_add(count));
-            position += record.bytes();
+            self.mark_blocks(position, bytes, self.sequence.wrapping_add(count));
+            position += bytes;
         }
         assert_eq!(position, self.tail + bytes, "the batch is what room was made for");
         if count > 0 {

@@ -116,6 +116,7 @@ fn loom_a_burst_dies_at_any_step() {
     at_each_step(3, lay, |ring| {
         let mut session = Session::begin(ring, false).unwrap();
         let payloads = [DOOMED, DOOMED].map(|stamp| body(stamp, LENGTH));
+        let payloads = payloads.each_ref().map(Vec::as_slice);
         assert_eq!(session.write_in_block(tag(DOOMED), &payloads), 2);
     });
 }

@@ -317,7 +317,7 @@ fn stamped(first: u64, lengths: &[u32]) -> Vec<(u32, Vec<u8>)> {
 /// of its own here, so that goes one message far.
 fn burst(session: &mut Session<'_>, messages: &[(u32, Vec<u8>)]) {
     for (tag, payload) in messages {
-        if session.write_in_block(*tag, std::slice::from_ref(payload)) == 1 {
+        if session.write_in_block(*tag, &[payload]) == 1 {
             continue;
         }
         let record = Record { tag: *tag, extensions: &[], payload };

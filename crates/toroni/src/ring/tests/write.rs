@@ -44,6 +44,7 @@ fn records_in_a_block_are_as_if_written_alone() {
     let lengths = [8, 8, 8, 0, 1, 17, 64, 8, 120, 128, 200, 3, 511, 8, 16, 256, 257, 9];
     let payloads: Vec<Vec<u8>> =
         (0..).zip(lengths.iter().cycle()).take(400).map(|(at, length)| body(at, *length)).collect();
+    let slices: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
     let (together, alone) = (Memory::new(64 << 10), Memory::new(64 << 10));
     let with_room = |memory: &Memory, payload: &[u8]| {
         let mut session = Session::begin(memory.ring(), false).unwrap();
@@ -59,7 +60,7 @@ fn records_in_a_block_are_as_if_written_alone() {
     let (mut written, mut alone_count) = (0, 0);
     while written < payloads.len() {
         let mut session = Session::begin(together.ring(), false).unwrap();
-        let count = session.write_in_block(tag(1), &payloads[written..]);
+        let count = session.write_in_block(tag(1), &slices[written..]);
         let block = together.shape().block(session.tail());
         written += count;
         if let Some(payload) = payloads.get(written) {
