@@ -5,7 +5,7 @@ use std::time::Duration;
 use system_tests::info::number;
 use system_tests::worker::{BUS, Stage, Worker};
 use system_tests::{Watchdog, wait_until};
-use toroni::{LockKind, NotifyKind, PublishError};
+use toroni::{LockKind, NotifyKind, Policy, PublishError};
 
 fn stage(notify: NotifyKind) -> Stage {
     Stage::new(|config| config.capacity(64 << 10).notify(notify))
@@ -80,6 +80,48 @@ fn whoever_closes_all_descriptors_is_told_that_its_lease_is_lost() {
     assert!(status.success(), "{status}{}", worker.running.explained());
     let _ = stage.root.succeed(&["clean"]);
     stage.root.assert_clean_leaves_nothing();
+}
+
+#[test]
+fn whoever_closes_all_descriptors_takes_no_lock_from_the_living() {
+    let _watchdog = Watchdog::start("fork", Duration::from_secs(300));
+    let mut stage = stage(NotifyKind::Futex);
+    let bus = stage.bus();
+    let mut worker = stage.start("fork", &["case=careless", "against=owner"]);
+    worker.running.expect("ready");
+    let mut subscriber = bus.subscribe("**").expect("a subscriber");
+    let publisher = bus.publisher("fork/owner").expect("a publisher");
+    publisher
+        .publish_with(5, |bytes| {
+            bytes.write(0, b"who");
+            worker.running.tell("go on");
+            worker.running.expect("refused");
+            bytes.write(3, b"le");
+        })
+        .expect("published");
+    let message = subscriber.receive().expect("received").to_owned();
+    assert_eq!((message.topic(), message.payload()), ("fork/owner", &b"whole"[..]));
+    assert!(subscriber.try_receive().expect("a look").is_none());
+    worker.running.tell("go on");
+    drop(worker.running.succeed());
+}
+
+#[test]
+fn whoever_closes_all_descriptors_overwrites_no_living_subscriber() {
+    let _watchdog = Watchdog::start("fork", Duration::from_secs(300));
+    let wait = Policy::Wait { limit: None };
+    let mut stage = Stage::new(|config| config.capacity(64 << 10).policy(wait));
+    let bus = stage.bus();
+    let options = ["case=careless", "against=reader", "capacity=65536"];
+    let mut worker = stage.start("fork", &options);
+    worker.running.expect("ready");
+    let mut subscriber = bus.subscribe("**").expect("a subscriber");
+    worker.running.tell("go on");
+    worker.running.expect("refused");
+    while subscriber.try_receive().expect("a look").is_some() {}
+    assert_eq!(subscriber.stats().lost_messages, 0);
+    worker.running.tell("go on");
+    drop(worker.running.succeed());
 }
 
 #[test]

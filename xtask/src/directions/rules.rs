@@ -126,7 +126,14 @@ pub(super) struct Reserved {
 pub(super) const RESERVED: &[Reserved] = &[Reserved {
     paths: &["std::sync::atomic", "core::sync::atomic", "loom"],
     // All but the first hold statics that no model runs: loom's atomics cannot be made in constants.
-    only: &["sync.rs", "crash.rs", "shm/fork.rs", "shm/guard.rs", "shm/registry.rs"],
+    only: &[
+        "sync.rs",
+        "crash.rs",
+        "shm/description.rs",
+        "shm/fork.rs",
+        "shm/guard.rs",
+        "shm/registry.rs",
+    ],
 }];
 
 /// Files that may contain `unsafe`; a name that ends in `/` is a whole folder. Tests are free.

@@ -245,6 +245,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Tests("a_lease_is_seen_within_its_own_process")],
     },
     Mutant {
+        name: "lease_asked_of_any_descriptor",
+        mistake: "a participant believes what a descriptor answers that was closed and opened for something else",
+        noticed_by: &[Tests("a_tester_never_answers_for_another_description")],
+    },
+    Mutant {
         name: "announced_without_fence",
         mistake: "a subscriber may look again before it has announced its sleep",
         noticed_by: &[Loom("loom_no_lost_wake_up")],

@@ -7,7 +7,7 @@ use crate::ring::slots::{self, Identity};
 use crate::shm::directory::{BusDirectory, BusFile};
 use crate::shm::header::Header;
 use crate::shm::lease::{Lease, LeaseTester};
-use crate::shm::lock::Owner;
+use crate::shm::lock::{Blind, Owner};
 use crate::shm::participants::PublishersSegment;
 use crate::sync::Ordering;
 
@@ -69,22 +69,30 @@ impl PublisherClaim {
     }
 
     /// Whether the owner that a lock word names is dead, or never was.
-    pub(super) fn is_dead(&self, owner: Owner) -> bool {
+    pub(super) fn is_dead(&self, owner: Owner) -> Result<bool, Blind> {
         let Some(number) = owner.slot().filter(|number| *number < self.slots) else {
-            return true;
+            return Ok(true);
         };
         let is_of =
             |slot: &PublisherSlot| owner.has_generation(slot.generation.load(Ordering::Acquire));
         let slot = self.segment.slot(number);
         if !is_of(slot) {
-            return true;
+            return Ok(true);
         }
-        matches!(self.leases.is_held(number), Ok(false))
+        match self.leases.is_held(number) {
+            Ok(is_held) => Ok(!is_held),
+            Err(_) if self.leases.is_blind() => Err(Blind),
+            // If the kernel does not answer, nothing is known.
+            Err(_) => Ok(false),
+        }
     }
 
-    /// Frees the slot, and then gives up its lease.
+    /// Frees the slot, and then gives up its lease. A slot whose lease was lost may be another
+    /// participant's by now, and is left alone.
     pub(super) fn leave(&mut self) {
-        self.slot().state.store(SLOT_FREE, Ordering::Release);
+        if self.is_alive() {
+            self.slot().state.store(SLOT_FREE, Ordering::Release);
+        }
         crash::point(CrashPoint::PublisherMidLeave);
         self.lease = None;
     }

@@ -18,7 +18,7 @@ use crate::ring::writer::{Record, Session};
 use crate::settings::Policy;
 use crate::shm::fork::ForkStamp;
 use crate::shm::lease::LeaseTester;
-use crate::shm::lock::{Acquired, Denied, Effort, Obituary, Owner, WriterLock};
+use crate::shm::lock::{Acquired, Blind, Denied, Effort, Obituary, Owner, WriterLock};
 use crate::shm::participants::ReadersSegment;
 use crate::shm::segment::RingSegment;
 use crate::sync::{AtomicU64, Ordering, fence, fence_after_unlock};
@@ -448,6 +448,7 @@ impl Publishing {
         match self.lock.acquire(self.ring.control(), terms.effort, self) {
             Ok(acquired) => self.begin(acquired),
             Err(Denied::Busy) => Err(terms.given_up(PublishError::Busy)),
+            Err(Denied::Blind) => Err(PublishError::LeaseLost),
             Err(Denied::Os(source)) => {
                 Err(PublishError::Os { action: "take the writer lock", source })
             }
@@ -520,7 +521,7 @@ impl Publishing {
 }
 
 impl Obituary for Publishing {
-    fn is_dead(&self, owner: Owner) -> bool {
+    fn is_dead(&self, owner: Owner) -> Result<bool, Blind> {
         self.claim.is_dead(owner)
     }
 }

@@ -116,6 +116,9 @@ impl Publishing {
             let wanted = held.session.wanted(bytes);
             self.check_lap(&held, wanted)?;
             let Some(slowest) = self.slowest(&held, wanted, terms.policy) else {
+                if self.readers.is_blind() {
+                    return Err(PublishError::LeaseLost);
+                }
                 held.session.reserve(wanted);
                 held.waited = waited;
                 return Ok(held);
@@ -192,11 +195,12 @@ impl Publishing {
             return Err(Corrupt { what, value, position: reserved }.into());
         }
         check_whole([(self.ring.is_foreign(), RING_REWRITTEN)], held.session.tail())?;
+        // Also if it can no longer ask who of the readers lives. Before what follows, which asks descriptors.
+        if !self.claim.is_alive() || self.reader_leases.is_blind() {
+            return Err(PublishError::LeaseLost);
+        }
         if self.ring.is_unlinked() {
             return Err(PublishError::Unlinked);
-        }
-        if !self.claim.is_alive() {
-            return Err(PublishError::LeaseLost);
         }
         Ok(())
     }

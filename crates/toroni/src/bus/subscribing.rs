@@ -107,9 +107,13 @@ impl ReaderClaim {
         self.slot().flags.load(Ordering::Relaxed) & READER_GATES != 0
     }
 
-    /// Frees the slot; its lease goes with the drop, afterwards.
+    /// Frees the slot; its lease goes with the drop, afterwards. A slot whose lease was lost may be another
+    /// subscriber's by now, for which publishers wait, and is left alone.
     pub(super) fn leave(&self, control: &ReadersControl) {
-        slots::free(control, self.slot());
+        // If the kernel does not answer, nothing is known against it.
+        if self.lease.is_held_by_us(&self.subscribing.leases).unwrap_or(true) {
+            slots::free(control, self.slot());
+        }
     }
 }
 

@@ -125,6 +125,13 @@ impl BusDirectory {
         self.0.fd.as_fd()
     }
 
+    /// As [`dirfd`](Self::dirfd). `EBADF` if the number stands for another directory by now, as after a
+    /// `close_range` by code that knows nothing of this library: files of another bus would be opened.
+    fn intact_dirfd(&self) -> Result<BorrowedFd<'_>, Errno> {
+        let stat = rustix::fs::fstat(self.dirfd())?;
+        if identity(&stat) == self.0.identity { Ok(self.dirfd()) } else { Err(Errno::BADF) }
+    }
+
     /// A descriptor of the directory that this one lies in (O_PATH).
     pub(super) fn root(&self) -> BorrowedFd<'_> {
         self.0.root.as_fd()
@@ -136,7 +143,8 @@ impl BusDirectory {
         file: BusFile,
         protection: Protection,
     ) -> Result<OwnedFd, OpenError> {
-        open_regular(self.dirfd(), file.name(), protection)
+        self.intact_dirfd()
+            .and_then(|directory| open_regular(directory, file.name(), protection))
             .map_err(|errno| self.refused(file, protection, errno))
     }
 
@@ -146,14 +154,15 @@ impl BusDirectory {
         file: BusFile,
         protection: Protection,
     ) -> Result<ParentOnlyFd, OpenError> {
-        ParentOnlyFd::open(|| open_regular(self.dirfd(), file.name(), protection))
+        ParentOnlyFd::open(|| open_regular(self.intact_dirfd()?, file.name(), protection))
             .map_err(|errno| self.refused(file, protection, errno))
     }
 
     /// A descriptor of the directory of sockets (O_PATH).
     pub(crate) fn open_sockets(&self) -> Result<OwnedFd, OpenError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        rustix::fs::openat(self.dirfd(), SOCKETS, flags, Mode::empty())
+        self.intact_dirfd()
+            .and_then(|directory| rustix::fs::openat(directory, SOCKETS, flags, Mode::empty()))
             .map_err(|errno| failed("open", &self.0.path.join(SOCKETS), errno))
     }
 
@@ -399,7 +408,8 @@ fn absolute(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shm::testing::TempDir;
+    use crate::shm::testing::{TempDir, in_own_process};
+    use std::os::fd::AsRawFd;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     #[test]
@@ -503,6 +513,23 @@ mod tests {
             std::fs::remove_file(&link).unwrap();
             bus.open_file(file, Protection::Write).unwrap();
         }
+    }
+
+    #[test]
+    fn a_directory_is_not_taken_for_another_with_its_number() {
+        let name = "shm::directory::tests::a_directory_is_not_taken_for_another_with_its_number";
+        in_own_process(name, || {
+            let (root, other) = (TempDir::new(), TempDir::new());
+            let (bus, other) = (root.bus(), other.bus());
+            // SAFETY: both numbers are open in this process, which runs this test alone.
+            unsafe {
+                libc::dup3(other.dirfd().as_raw_fd(), bus.dirfd().as_raw_fd(), libc::O_CLOEXEC)
+            };
+            assert!(bus.open_file(BusFile::Readers, Protection::Read).is_err());
+            assert!(bus.open_for_locks(BusFile::Readers, Protection::Write).is_err());
+            assert!(bus.open_sockets().is_err());
+            other.open_file(BusFile::Readers, Protection::Read).unwrap();
+        });
     }
 
     #[test]

@@ -8,9 +8,11 @@
 //! A child made by a raw `clone` runs no handlers and keeps the leases alive; this cannot be seen
 //! from here and is documented.
 
+use super::description::Mark;
 use super::ofd;
 use super::registry::{Entry, Registry};
 use crate::error::Forked;
+use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::Once;
@@ -37,8 +39,7 @@ impl ForkStamp {
 }
 
 /// A descriptor that carries locks and therefore must not live on in a child. There it becomes a
-/// descriptor of nothing (an eventfd), so that its number is not given to something else and closed
-/// again by the drop of this.
+/// descriptor of nothing (an empty memory file), so that its number is not given to something else.
 #[derive(Debug)]
 pub(crate) struct ParentOnlyFd {
     fd: RawFd,
@@ -55,10 +56,9 @@ impl ParentOnlyFd {
         let registered = {
             let _no_fork = NoFork::enter();
             open().and_then(|fd| {
-                let stat = rustix::fs::fstat(&fd)?;
+                let mark = Mark::put(&fd)?;
                 let fd = fd.into_raw_fd();
-                entry.value.device.store(stat.st_dev, Ordering::Relaxed);
-                entry.value.inode.store(stat.st_ino, Ordering::Relaxed);
+                entry.value.set_mark(mark);
                 entry.value.fd.store(fd, Ordering::Release);
                 Ok(fd)
             })
@@ -72,9 +72,14 @@ impl ParentOnlyFd {
         }
     }
 
-    /// Whether the descriptor still stands for the file it was opened on. `false` after a
-    /// `close_range` by code that knows nothing of this library.
+    /// Whether the descriptor still stands for the description that was opened. `false` in a child, and
+    /// after a `close_range` by code that knows nothing of this library.
     pub(crate) fn is_intact(&self) -> bool {
+        self.stamp.check().is_ok() && self.is_ours()
+    }
+
+    /// Whether the number still stands for the description, or, in a child, for its replacement.
+    fn is_ours(&self) -> bool {
         self.entry.value.matches(self.fd)
     }
 }
@@ -99,13 +104,17 @@ impl Drop for ParentOnlyFd {
         // Closing gives the locks back only when no copy is left, and there may be one for a moment:
         // `posix_spawn` runs no handlers, its child has all descriptors until it executes. In a child
         // the locks are the parent's.
-        if self.stamp.check().is_ok() && self.is_intact() {
+        let is_ours = self.is_ours();
+        if is_ours && self.stamp.check().is_ok() {
             let _ = ofd::unlock_all(&*self);
         }
         self.entry.value.fd.store(NONE, Ordering::Release);
-        // SAFETY: ours, see `as_fd`; nothing uses it after this. An error means that it was closed
-        // behind our back, which changes nothing here.
-        unsafe { libc::close(self.fd) };
+        // Otherwise somebody closed it, and the number is nobody's or somebody else's.
+        if is_ours {
+            // SAFETY: the description that `open` made, or its replacement, by its mark; nothing uses it
+            // after this.
+            unsafe { libc::close(self.fd) };
+        }
         self.entry.give_back();
     }
 }
@@ -124,6 +133,7 @@ pub(crate) struct Descriptor {
     fd: AtomicI32,
     device: AtomicU64,
     inode: AtomicU64,
+    offset: AtomicU64,
 }
 
 impl std::fmt::Debug for Entry<Descriptor> {
@@ -134,22 +144,32 @@ impl std::fmt::Debug for Entry<Descriptor> {
 
 impl Default for Descriptor {
     fn default() -> Self {
-        Self { fd: AtomicI32::new(NONE), device: AtomicU64::new(0), inode: AtomicU64::new(0) }
+        Self {
+            fd: AtomicI32::new(NONE),
+            device: AtomicU64::new(0),
+            inode: AtomicU64::new(0),
+            offset: AtomicU64::new(0),
+        }
     }
 }
 
 impl Descriptor {
+    fn set_mark(&self, mark: Mark) {
+        self.device.store(mark.device, Ordering::Relaxed);
+        self.inode.store(mark.inode, Ordering::Relaxed);
+        self.offset.store(mark.offset, Ordering::Relaxed);
+    }
+
     /// Async-signal-safe.
     fn matches(&self, fd: RawFd) -> bool {
-        let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
-        // SAFETY: `stat` has room for the answer.
-        if unsafe { libc::fstat(fd, stat.as_mut_ptr()) } != 0 {
-            return false;
-        }
-        // SAFETY: fstat succeeded and filled it.
-        let stat = unsafe { stat.assume_init() };
-        stat.st_dev == self.device.load(Ordering::Relaxed)
-            && stat.st_ino == self.inode.load(Ordering::Relaxed)
+        let mark = Mark {
+            device: self.device.load(Ordering::Relaxed),
+            inode: self.inode.load(Ordering::Relaxed),
+            offset: self.offset.load(Ordering::Relaxed),
+        };
+        // SAFETY: only asked which file it is and where its offset stands, which changes nothing whatever
+        // the number stands for; if for nothing, the answer is an error.
+        mark.is_on(unsafe { BorrowedFd::borrow_raw(fd) })
     }
 }
 
@@ -202,30 +222,32 @@ extern "C" fn in_child() {
         let fd = entry.value.fd.load(Ordering::Acquire);
         // Not ours any more if somebody closed it behind our back and its number is used again.
         if fd != NONE && entry.value.matches(fd) {
-            replace(fd);
+            // Without a replacement there is a mark that no description has, and the number is left alone.
+            entry.value.set_mark(replace(fd).unwrap_or_default());
         }
     }
     GATE.store(false, Ordering::Release);
 }
 
-fn replace(fd: RawFd) {
-    // SAFETY: creates a descriptor.
-    let mut nothing = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
-    if nothing < 0 {
+/// Puts a descriptor of nothing in the place of `fd`, and returns its mark. A memory file, because it can
+/// be marked: an eventfd has neither an inode nor an offset of its own.
+fn replace(fd: RawFd) -> Option<Mark> {
+    let create = || rustix::fs::memfd_create(c"toroni-forked", MemfdFlags::CLOEXEC);
+    let nothing = create().or_else(|_| {
         // No descriptor left: this one makes room.
         // SAFETY: registered, hence ours; its number is filled again below.
-        nothing = unsafe {
-            libc::close(fd);
-            libc::eventfd(0, libc::EFD_CLOEXEC)
-        };
+        unsafe { libc::close(fd) };
+        create()
+    });
+    let nothing = nothing.ok()?;
+    let mark = Mark::put(&nothing).ok();
+    if nothing.as_raw_fd() == fd {
+        let _ = nothing.into_raw_fd();
+    } else {
+        // SAFETY: `fd` is registered, hence ours; `nothing` was created above, and is closed by its drop.
+        unsafe { libc::dup3(nothing.as_raw_fd(), fd, libc::O_CLOEXEC) };
     }
-    if nothing >= 0 && nothing != fd {
-        // SAFETY: `fd` is registered, hence ours; `nothing` was created above.
-        unsafe {
-            libc::dup3(nothing, fd, libc::O_CLOEXEC);
-            libc::close(nothing);
-        }
-    }
+    mark
 }
 
 #[cfg(test)]
@@ -261,7 +283,7 @@ mod tests {
             in_fork(move || {
                 assert!(!fd.is_intact());
                 let link = std::fs::read_link(format!("/proc/self/fd/{raw}")).unwrap();
-                assert_eq!(link.to_str(), Some("anon_inode:[eventfd]"));
+                assert_eq!(link.to_str(), Some("/memfd:toroni-forked (deleted)"));
                 drop(fd);
                 assert!(std::fs::read_link(format!("/proc/self/fd/{raw}")).is_err());
             });

@@ -6,6 +6,8 @@
 //!
 //! Rules that every user of a lease keeps:
 //!
+//! - "Nobody holds it" counts only from the description that the tester opened. If its descriptor stands for
+//!   anything else by now, the answer is an error, and nobody is taken for dead.
 //! - Leases are tested through a [`LeaseTester`] only, whose description holds none. A description
 //!   never reports its own locks: a thread that tested through its lease would find its own process
 //!   dead and take the lock from its living sibling.
@@ -14,14 +16,15 @@
 //! - Death to freed lease takes some 2 ms for a small process and over 100 ms for one of a gigabyte:
 //!   the kernel tears the memory down before it closes files.
 
-use super::directory::{BusDirectory, BusFile};
+use super::description::MarkedFd;
+use super::directory::{BusDirectory, BusFile, failed};
 use super::fork::{ForkStamp, ParentOnlyFd};
 use super::mapping::Protection;
 use super::ofd::{self, Kind};
 use crate::error::OpenError;
 use crate::ring::layout::LEASE_OFFSET;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::BorrowedFd;
 
 /// The lease of one slot, held until the drop; in a forked child the drop only closes.
 #[derive(Debug)]
@@ -89,7 +92,7 @@ impl Lease {
 
 /// Tests leases of a file. Needs read permission only.
 #[derive(Debug)]
-pub(crate) struct LeaseTester(OwnedFd);
+pub(crate) struct LeaseTester(MarkedFd);
 
 impl LeaseTester {
     /// A tester for `publishers` or `readers`.
@@ -98,10 +101,24 @@ impl LeaseTester {
     }
 
     /// Whether anybody holds the lease of a slot.
+    ///
+    /// # Errors
+    /// `EBADF` if the tester [is blind](Self::is_blind): then nothing is known of anybody.
     pub(crate) fn is_held(&self, slot: u32) -> io::Result<bool> {
         // What a read lock would meet: sees leases, which are write locks, and not the read locks
         // that anybody may place who can read the file.
-        ofd::is_refused(&self.0, Kind::Shared, byte_of(slot))
+        let is_held = |fd: BorrowedFd<'_>| ofd::is_refused(fd, Kind::Shared, byte_of(slot));
+        #[cfg(toroni_mutants)]
+        if crate::mutant::mutant("lease_asked_of_any_descriptor") {
+            return is_held(std::os::fd::AsFd::as_fd(&self.0));
+        }
+        self.0.ask(is_held)
+    }
+
+    /// Whether its descriptor was closed behind its back. It stays blind: this process has lost its leases
+    /// as well.
+    pub(crate) fn is_blind(&self) -> bool {
+        !self.0.is_intact()
     }
 }
 
@@ -120,12 +137,14 @@ fn description_for_lease(
     directory.open_for_locks(file, Protection::Write)
 }
 
-fn description_for_tester(directory: &BusDirectory, file: BusFile) -> Result<OwnedFd, OpenError> {
+fn description_for_tester(directory: &BusDirectory, file: BusFile) -> Result<MarkedFd, OpenError> {
     #[cfg(toroni_mutants)]
     if crate::mutant::mutant("lease_through_own_description") {
-        return shared_description::for_tester(directory, file);
+        return shared_description::for_tester(directory, file)
+            .map(|fd| MarkedFd::new(fd).expect("a mutant in a test"));
     }
-    directory.open_file(file, Protection::Read)
+    MarkedFd::new(directory.open_file(file, Protection::Read)?)
+        .map_err(|errno| failed("open", &directory.path().join(file.name()), errno))
 }
 
 /// The mistake that the first rule above forbids: one description of each file for the whole process.
@@ -134,6 +153,7 @@ fn description_for_tester(directory: &BusDirectory, file: BusFile) -> Result<Own
 mod shared_description {
     use super::*;
     use std::collections::HashMap;
+    use std::os::fd::OwnedFd;
     use std::sync::Mutex;
 
     static SHARED: Mutex<Option<HashMap<(u64, u64), OwnedFd>>> = Mutex::new(None);
@@ -166,6 +186,7 @@ mod tests {
         TempDir, child_task, eventually, in_fork, in_own_process, start_child,
     };
     use std::io::{BufRead, BufReader};
+    use std::os::fd::{AsRawFd, RawFd};
 
     const FILE: BusFile = BusFile::Readers;
 
@@ -241,6 +262,58 @@ mod tests {
             let tester = LeaseTester::open(&bus, FILE).unwrap();
             assert!(!lease.is_held_by_us(&tester).unwrap());
             std::mem::forget(lease);
+        });
+    }
+
+    /// Puts the description of `other` in the place of the one behind `number`.
+    fn replace(number: RawFd, other: &impl AsRawFd) {
+        // SAFETY: both numbers are open in this process, which runs this test alone.
+        let answer = unsafe { libc::dup3(other.as_raw_fd(), number, libc::O_CLOEXEC) };
+        assert_eq!(answer, number);
+    }
+
+    #[test]
+    fn a_tester_never_answers_for_another_description() {
+        let name = "shm::lease::tests::a_tester_never_answers_for_another_description";
+        in_own_process(name, || {
+            let root = TempDir::new();
+            let bus = root.bus();
+            let owner = claim(&bus, 1).unwrap();
+            let elsewhere = std::fs::File::open("/dev/zero").unwrap();
+            let another_bus = TempDir::new();
+            let another_bus = another_bus.bus().open_file(FILE, Protection::Read).unwrap();
+            // Another file; the same file of another bus; and the description that holds the lease
+            // itself, which never sees its own locks.
+            let replacements: [&dyn AsRawFd; 3] = [&elsewhere, &another_bus, &owner.description];
+            for replacement in replacements.map(AsRawFd::as_raw_fd) {
+                let tester = LeaseTester::open(&bus, FILE).unwrap();
+                assert!(tester.is_held(1).unwrap());
+                replace(tester.0.as_raw_fd(), &replacement);
+                assert!(tester.is_held(1).is_err(), "{:?}", tester.is_held(1));
+                assert!(!owner.is_held_by_us(&tester).unwrap_or(false));
+                drop(tester);
+            }
+            let tester = LeaseTester::open(&bus, FILE).unwrap();
+            assert!(owner.is_held_by_us(&tester).unwrap(), "the drops above left it alone");
+        });
+    }
+
+    #[test]
+    fn a_lease_is_not_taken_for_a_later_one_with_its_number() {
+        let name = "shm::lease::tests::a_lease_is_not_taken_for_a_later_one_with_its_number";
+        in_own_process(name, || {
+            let root = TempDir::new();
+            let bus = root.bus();
+            let tester = LeaseTester::open(&bus, FILE).unwrap();
+            let early = claim(&bus, 0).unwrap();
+            let number = early.description.as_raw_fd();
+            // SAFETY: what daemonising code does, with one descriptor.
+            unsafe { libc::close(number) };
+            let late = claim(&bus, 0).unwrap();
+            assert_eq!(late.description.as_raw_fd(), number);
+            assert!(!early.is_held_by_us(&tester).unwrap());
+            drop(early);
+            assert!(late.is_held_by_us(&tester).unwrap(), "the drop gave back what is another's");
         });
     }
 

@@ -101,14 +101,26 @@ pub(crate) enum Effort {
 pub(crate) enum Denied {
     /// Somebody else has it, and the effort is over.
     Busy,
+    /// This participant can no longer ask who lives.
+    Blind,
     /// The mutex answered something that it never answers when all use it properly.
     Os(io::Error),
 }
 
+/// A participant cannot ask the kernel any more: somebody closed the descriptors of its process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Blind;
+
 /// Whether an owner is dead; asks the kernel.
 pub(crate) trait Obituary {
     /// True only if it is certain.
-    fn is_dead(&self, owner: Owner) -> bool;
+    fn is_dead(&self, owner: Owner) -> Result<bool, Blind>;
+}
+
+impl From<Blind> for Denied {
+    fn from(_: Blind) -> Self {
+        Self::Blind
+    }
 }
 
 /// This participant's side of the lock.
@@ -207,7 +219,9 @@ impl WriterLock {
         let died = match owner {
             // Free, but kept for a starving waiter, which may have died.
             None => word == 0 || before == word,
-            Some(owner) => before & OWNER == owner.0 && owner != self.me && obituary.is_dead(owner),
+            Some(owner) => {
+                before & OWNER == owner.0 && owner != self.me && obituary.is_dead(owner)?
+            }
         };
         if died && self.seize(lock, word, word & WAITERS) {
             return Ok(Acquired { owner_died: owner.is_some() });
@@ -253,7 +267,7 @@ impl WriterLock {
             if now - tested >= LEASE_TEST_EVERY {
                 tested = now;
                 // A thread of this very participant lives as this process does.
-                if owner != self.me && obituary.is_dead(owner) {
+                if owner != self.me && obituary.is_dead(owner)? {
                     if self.seize(lock, word, WAITERS) {
                         return Ok(Acquired { owner_died: true });
                     }
@@ -465,8 +479,8 @@ mod tests {
     struct Dead(Vec<Owner>);
 
     impl Obituary for Dead {
-        fn is_dead(&self, owner: Owner) -> bool {
-            self.0.contains(&owner)
+        fn is_dead(&self, owner: Owner) -> Result<bool, Blind> {
+            Ok(self.0.contains(&owner))
         }
     }
 

@@ -13,12 +13,14 @@
 //! | [`mapping`], [`shareable`], [`guard`] | memory that others write, and may truncate |
 //! | [`lock`] | one writer at a time |
 //! | [`lease`], [`fork`] | who is alive, and what a child of `fork` is not |
+//! | [`description`] | whether a descriptor is still the one that was opened |
 //! | [`acl`], [`names`] | who may do what; users and groups by name |
 //! | [`list`], [`clean`] | the buses that are there, and what the dead left behind |
 
 pub(crate) mod acl;
 pub(crate) mod clean;
 pub(crate) mod create;
+mod description;
 pub(crate) mod directory;
 mod draft;
 mod encoding;

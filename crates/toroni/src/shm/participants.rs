@@ -1,5 +1,6 @@
 //! The files `publishers` and `readers`: slots, and the words beside them.
 
+use super::description::MarkedFd;
 use super::directory::{BusDirectory, BusFile, failed};
 use super::header::{FILE_HEADER_BYTES, Header};
 use super::mapping::{Mapping, Place, Protection};
@@ -24,9 +25,11 @@ use std::os::fd::{AsFd, OwnedFd};
 pub(crate) struct ReadersSegment {
     mapping: Mapping,
     control: Place<ReadersControl>,
-    file: OwnedFd,
+    file: MarkedFd,
     slots: u32,
     was_damaged_before: bool,
+    /// 1 once it is, see [`Self::is_blind`].
+    is_blind: AtomicU32,
 }
 
 impl ReadersSegment {
@@ -51,10 +54,12 @@ impl ReadersSegment {
         let mapping = Mapping::file(&file, length, protection)
             .map_err(|error| failed("map", &path, error))?;
         let slots = header.slots(BusFile::Readers);
+        let file = MarkedFd::new(file).map_err(|errno| failed("open", &path, errno))?;
         let control = mapping
             .place(READERS_CONTROL_OFFSET, 1)
             .expect("within the first page, which is mapped");
-        Ok(Self { mapping, control, file, slots, was_damaged_before })
+        let is_blind = AtomicU32::new(0);
+        Ok(Self { mapping, control, file, slots, was_damaged_before, is_blind })
     }
 
     /// The words that are not a slot's.
@@ -87,8 +92,23 @@ impl ReadersSegment {
     /// Reads slots `0 .. used` with one system call; `into[n]` is slot n. What `used` says, which is
     /// another process's word, is bounded by the number of slots. What a truncated file lacks reads
     /// as free slots.
+    ///
+    /// # Errors
+    /// Also if the descriptor is no longer this file's, see [`Self::is_blind`].
     pub(crate) fn scan(&self, used: u32, into: &mut Vec<ReaderSnapshot>) -> io::Result<()> {
-        read_slots(&self.file, used.min(self.slots), into)
+        let answer = read_slots(&self.file, used.min(self.slots), into);
+        if self.file.is_intact() {
+            return answer;
+        }
+        self.is_blind.store(1, Ordering::Relaxed);
+        Err(rustix::io::Errno::BADF.into())
+    }
+
+    /// Whether a [`scan`](Self::scan) found that somebody closed the descriptor, so that nothing is known of
+    /// the subscribers any more.
+    #[inline]
+    pub(crate) fn is_blind(&self) -> bool {
+        self.is_blind.load(Ordering::Relaxed) != 0
     }
 
     /// Whether the file was truncated, or is not what `ring` says, so that what it says of the

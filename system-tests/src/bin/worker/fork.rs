@@ -1,7 +1,8 @@
 //! `fork`: what a child without exec may do, and what it must not take from its parent.
 //!
 //! `case`: `child` (it uses its parent's handles, drops them, and opens the bus anew), `orphan` (it
-//! outlives its parent), `daemon` (all descriptors are closed behind the library's back), `inside` (it
+//! outlives its parent), `daemon` (all descriptors are closed behind the library's back), `careless` (likewise, their numbers are used
+//! again, and it publishes against others that live), `inside` (it
 //! is made while its parent writes a message in place, and returns from there, too), `beside` (by one
 //! thread, while another one writes a message in place).
 
@@ -16,6 +17,7 @@ pub(crate) fn run(options: &Options) {
         "child" => child(options),
         "orphan" => orphan(options),
         "daemon" => daemon(options),
+        "careless" => careless(options),
         "inside" => inside(options),
         "beside" => beside(options),
         case => panic!("no case {case:?}"),
@@ -126,6 +128,45 @@ fn daemon(options: &Options) {
     exchange(&publisher, &mut subscriber, b"anew");
     println!("anew");
     wait_for_line();
+}
+
+fn careless(options: &Options) {
+    let (bus, publisher, subscriber) = take_part(options);
+    publisher.publish(b"before").expect("published");
+    println!("ready");
+    wait_for_line();
+    // SAFETY: closes what daemonising code closes; the handles above are forgotten below.
+    assert_eq!(unsafe { libc::close_range(3, libc::c_uint::MAX, 0) }, 0);
+    // The numbers of the leases and of all that asks about them now stand for other things.
+    let others: Vec<_> =
+        (0..60).map(|_| std::fs::File::open("/dev/zero").expect("a file")).collect();
+    match options.get::<String>("against").as_str() {
+        // Somebody else holds the lock, and lives.
+        "owner" => {
+            for _ in 0..5 {
+                let tried = publisher.try_publish(b"stolen");
+                let is_refused = matches!(tried, Err(PublishError::Busy | PublishError::LeaseLost));
+                assert!(is_refused, "{tried:?}");
+            }
+            let timed = publisher.publish_timeout(b"stolen", Duration::from_secs(60));
+            assert!(matches!(timed, Err(PublishError::LeaseLost)), "{timed:?}");
+            let waited = publisher.publish(b"stolen");
+            assert!(matches!(waited, Err(PublishError::LeaseLost)), "{waited:?}");
+        }
+        // A gating subscriber, which lives, has read nothing yet.
+        "reader" => {
+            let bytes = vec![7; 1 << 10];
+            let error = (0..=2 * bus_capacity(options) / (1 << 10))
+                .find_map(|_| publisher.publish(&bytes).err());
+            assert!(matches!(error, Some(PublishError::LeaseLost)), "{error:?}");
+        }
+        against => panic!("nobody is {against:?}"),
+    }
+    println!("refused");
+    wait_for_line();
+    // Their descriptors are somebody else's by now.
+    std::mem::forget((subscriber, bus, publisher));
+    drop(others);
 }
 
 /// Under the writer lock, which is the parent's alone.

@@ -1,0 +1,103 @@
+//! Which open file description a descriptor stands for.
+//!
+//! Code that knows nothing of this library may close every descriptor of the process, as daemons do. The
+//! numbers are then used again: for another file, or for another description of the same file, which
+//! holds other locks. Whoever acts on such a number closes, unlocks or asks something that is not its own.
+//!
+//! So the library marks each description on which something depends. The mark is the file offset, which
+//! belongs to the description, and which the library uses for nothing else: it reads and writes by
+//! position. Each mark is used once in a process.
+
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+// Not from `crate::sync`: no model looks at these.
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What tells one open file description of this process from all others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub(super) device: u64,
+    pub(super) inode: u64,
+    pub(super) offset: u64,
+}
+
+impl Mark {
+    /// Marks a description that was opened just now. Async-signal-safe.
+    pub(super) fn put(fd: impl AsFd) -> Result<Self, Errno> {
+        /// Far from the offset of any other description, and below the longest file of any file system.
+        static NEXT: AtomicU64 = AtomicU64::new(1 << 30);
+        let offset = NEXT.fetch_add(1, Ordering::Relaxed);
+        let stat = rustix::fs::fstat(&fd)?;
+        rustix::fs::seek(&fd, SeekFrom::Start(offset))?;
+        Ok(Self { device: stat.st_dev, inode: stat.st_ino, offset })
+    }
+
+    /// Whether the descriptor stands for the description that has this mark. Async-signal-safe.
+    pub(super) fn is_on(self, fd: impl AsFd) -> bool {
+        rustix::fs::fstat(&fd)
+            .is_ok_and(|stat| (stat.st_dev, stat.st_ino) == (self.device, self.inode))
+            && rustix::fs::tell(&fd) == Ok(self.offset)
+    }
+}
+
+/// A descriptor that is asked and closed only while it stands for the description that it was made with.
+#[derive(Debug)]
+pub(super) struct MarkedFd {
+    /// `None` only during the drop.
+    fd: Option<OwnedFd>,
+    mark: Mark,
+}
+
+impl MarkedFd {
+    /// Marks a description that was opened just now.
+    pub(super) fn new(fd: OwnedFd) -> Result<Self, Errno> {
+        let mark = Mark::put(&fd)?;
+        Ok(Self { fd: Some(fd), mark })
+    }
+
+    /// Whether the descriptor still stands for its description.
+    pub(super) fn is_intact(&self) -> bool {
+        self.mark.is_on(self.as_fd())
+    }
+
+    /// What `ask` answers about the description; `EBADF` if the descriptor stands for another one.
+    ///
+    /// The mark is checked before and after the question. An answer about another description would get
+    /// through only if somebody had duplicated this one, exchanged it between the first check and the
+    /// question, and put it back before the second check.
+    pub(super) fn ask<T>(
+        &self,
+        ask: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        if !self.is_intact() {
+            return Err(Errno::BADF.into());
+        }
+        let answer = ask(self.as_fd())?;
+        if self.is_intact() { Ok(answer) } else { Err(Errno::BADF.into()) }
+    }
+}
+
+impl AsFd for MarkedFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_ref().expect("there until the drop").as_fd()
+    }
+}
+
+impl AsRawFd for MarkedFd {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
+
+impl Drop for MarkedFd {
+    fn drop(&mut self) {
+        if !self.is_intact()
+            && let Some(fd) = self.fd.take()
+        {
+            // The number is somebody else's by now, or nobody's.
+            let _ = fd.into_raw_fd();
+        }
+    }
+}
