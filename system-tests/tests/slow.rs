@@ -207,6 +207,49 @@ fn bounded_delays_at_most_its_budget_in_each_interval() {
 }
 
 #[test]
+fn a_dead_owner_that_meets_only_tries_is_found_out_with_the_lock_lease() {
+    // The first try sees who is in the way; the second sees the same owner, and asks if it lives.
+    only_try_after_a_death(LockKind::Lease, 1);
+}
+
+#[test]
+fn a_dead_owner_that_meets_only_tries_is_found_out_with_the_lock_robust() {
+    only_try_after_a_death(LockKind::Robust, 0);
+}
+
+/// A publisher dies with the lock, and those who are left never wait for it.
+fn only_try_after_a_death(lock: LockKind, busy_answers: u64) {
+    let _watchdog = Watchdog::start("slow", Duration::from_secs(300));
+    let mut stage = Stage::new(|config| config.capacity(CAPACITY).lock(lock));
+    let bus = stage.bus();
+    let mut subscriber = bus.subscribe("**").expect("a subscriber");
+    let publisher = bus.publisher("try").expect("a publisher");
+    for round in 0..3u64 {
+        // Under the lock, inside `publish_with`, it stops itself, and does not get further.
+        let mut owner = stage.start_ready("step", &["kind=stopping"]);
+        owner.running.tell("publish");
+        let pid = owner.running.id();
+        wait_until("the owner is stopped", || system_tests::process::is_stopped(pid));
+        owner.running.kill();
+
+        let mut busy = 0;
+        // A busy machine changes nothing: the owner has been reaped, and with it its lease.
+        while let Err(error) = publisher.try_publish(&round.to_ne_bytes()) {
+            assert!(matches!(error, PublishError::Busy), "{lock:?}: {error:?}");
+            busy += 1;
+            assert!(busy <= busy_answers, "{lock:?}: {busy} tries met the dead owner");
+        }
+        assert_eq!(busy, busy_answers, "{lock:?}");
+        let message = subscriber.receive().expect("received");
+        assert_eq!(message.payload(), round.to_ne_bytes(), "{lock:?}");
+        assert!(subscriber.try_receive().expect("a look").is_none(), "{lock:?}");
+    }
+    drop((publisher, subscriber, bus));
+    let _ = stage.root.succeed(&["clean"]);
+    stage.root.assert_clean_leaves_nothing();
+}
+
+#[test]
 fn a_publisher_that_is_stopped_with_the_lock_lease_is_named_and_not_dead() {
     stop_the_owner(LockKind::Lease);
 }

@@ -245,6 +245,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Tests("a_lease_is_seen_within_its_own_process")],
     },
     Mutant {
+        name: "try_takes_over_from_nobody",
+        mistake: "a dead owner of the lock is never found out where publishers only try",
+        noticed_by: &[Tests("a_try_takes_over_at_the_second_look")],
+    },
+    Mutant {
         name: "lease_asked_of_any_descriptor",
         mistake: "a participant believes what a descriptor answers that was closed and opened for something else",
         noticed_by: &[Tests("a_tester_never_answers_for_another_description")],

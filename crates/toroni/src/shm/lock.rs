@@ -31,6 +31,7 @@
 //! that far; `lease` asks for less.
 
 use crate::crash::{self, CrashPoint};
+use crate::mutant::mutant;
 use crate::ring::layout::Control;
 use crate::settings::LockKind;
 use crate::sync::{AtomicU32, Ordering};
@@ -220,7 +221,10 @@ impl WriterLock {
             // Free, but kept for a starving waiter, which may have died.
             None => word == 0 || before == word,
             Some(owner) => {
-                before & OWNER == owner.0 && owner != self.me && obituary.is_dead(owner)?
+                before & OWNER == owner.0
+                    && owner != self.me
+                    && obituary.is_dead(owner)?
+                    && !mutant("try_takes_over_from_nobody")
             }
         };
         if died && self.seize(lock, word, word & WAITERS) {
