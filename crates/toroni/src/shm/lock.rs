@@ -130,11 +130,13 @@ pub(crate) struct WriterLock {
     me: Owner,
     /// The foreign word at which the last `Effort::Try` failed.
     seen: AtomicU32,
+    /// By which a robust lock is waited for.
+    clock: robust::Clock,
 }
 
 impl WriterLock {
     pub(crate) fn new(kind: LockKind, me: Owner) -> Self {
-        Self { kind, me, seen: AtomicU32::new(0) }
+        Self { kind, me, seen: AtomicU32::new(0), clock: robust::Clock::best() }
     }
 
     /// Its kind.
@@ -173,7 +175,9 @@ impl WriterLock {
                 self.wait_lease(&control.commit.0.lock, deadline, obituary)
             }
             (LockKind::Robust, Effort::Try) => robust::try_acquire(control),
-            (LockKind::Robust, Effort::Until(deadline)) => robust::acquire(control, deadline),
+            (LockKind::Robust, Effort::Until(deadline)) => {
+                robust::acquire(control, deadline, self.clock)
+            }
         }
     }
 
@@ -373,9 +377,61 @@ mod robust {
     const _: () = assert!(size_of::<libc::pthread_mutex_t>() <= 64);
     const _: () = assert!(align_of::<libc::pthread_mutex_t>() <= 128);
 
-    /// Sleeps of at most this, so that a jump of the wall clock, which `pthread_mutex_timedlock`
-    /// uses, delays nobody for long.
+    /// Sleeps of at most this: by the wall clock, one that jumps ahead ends a sleep too early, and one that is
+    /// set back makes it longer by as much.
     const SLICE: Duration = Duration::from_millis(50);
+
+    /// `pthread_mutex_clocklock(3)`.
+    type ClockLock = unsafe extern "C" fn(
+        *mut libc::pthread_mutex_t,
+        libc::clockid_t,
+        *const libc::timespec,
+    ) -> libc::c_int;
+
+    /// The clock that ends a wait.
+    #[derive(Clone, Copy, Debug)]
+    pub(super) enum Clock {
+        /// That of the deadlines, which nobody sets.
+        Monotonic(ClockLock),
+        /// The only one that `pthread_mutex_timedlock(3)` knows.
+        Wall,
+    }
+
+    impl Clock {
+        /// The monotonic one where the C library can wait by it: glibc can since 2.30, unless it is linked
+        /// statically; musl cannot.
+        pub(super) fn best() -> Self {
+            // SAFETY: a string that ends in 0, looked up among the symbols of this process.
+            let symbol =
+                unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"pthread_mutex_clocklock".as_ptr()) };
+            if symbol.is_null() {
+                return Self::Wall;
+            }
+            // SAFETY: the function of that name, which POSIX.1-2024 reserves, has this type.
+            Self::Monotonic(unsafe { std::mem::transmute::<*mut libc::c_void, ClockLock>(symbol) })
+        }
+
+        /// Locks the mutex, or answers `ETIMEDOUT` after `slice`.
+        fn lock(self, mutex: *mut libc::pthread_mutex_t, slice: Duration) -> libc::c_int {
+            let clock = match self {
+                Self::Monotonic(_) => rustix::time::ClockId::Monotonic,
+                Self::Wall => rustix::time::ClockId::Realtime,
+            };
+            let now = rustix::time::clock_gettime(clock);
+            let nanoseconds = now.tv_nsec + i64::from(slice.subsec_nanos());
+            let until = libc::timespec {
+                tv_sec: now.tv_sec + nanoseconds / 1_000_000_000,
+                tv_nsec: nanoseconds % 1_000_000_000,
+            };
+            // SAFETY: as in `try_acquire`; `until` lives until the call returns.
+            unsafe {
+                match self {
+                    Self::Monotonic(lock) => lock(mutex, libc::CLOCK_MONOTONIC, &raw const until),
+                    Self::Wall => libc::pthread_mutex_timedlock(mutex, &raw const until),
+                }
+            }
+        }
+    }
 
     fn mutex(control: &Control) -> *mut libc::pthread_mutex_t {
         (&raw const control.mutex.0).cast_mut().cast()
@@ -404,6 +460,7 @@ mod robust {
     pub(super) fn acquire(
         control: &Control,
         deadline: Option<Instant>,
+        clock: Clock,
     ) -> Result<Acquired, Denied> {
         for _ in 0..super::SPINS {
             match try_acquire(control) {
@@ -419,15 +476,8 @@ mod robust {
                     Some(left) => left.min(SLICE),
                 },
             };
-            let until = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-            let nanoseconds = until.tv_nsec + i64::from(slice.subsec_nanos());
-            let until = libc::timespec {
-                tv_sec: until.tv_sec + nanoseconds / 1_000_000_000,
-                tv_nsec: nanoseconds % 1_000_000_000,
-            };
             crash::point(CrashPoint::WaitingForLock);
-            // SAFETY: as in `try_acquire`.
-            match unsafe { libc::pthread_mutex_timedlock(mutex(control), &raw const until) } {
+            match clock.lock(mutex(control), slice) {
                 libc::ETIMEDOUT => {}
                 answer => return acquired(control, answer),
             }
@@ -586,6 +636,39 @@ mod tests {
         two.release(&control);
         assert!(!two.try_acquire(&control).unwrap().owner_died, "it is consistent again");
         two.release(&control);
+    }
+
+    /// What a thread sleeps on is in `/proc/PID/task/TID/syscall` (proc(5)): number and arguments.
+    #[test]
+    fn a_robust_lock_is_not_waited_for_by_the_wall_clock() {
+        const FUTEX_CLOCK_REALTIME: u64 = 256;
+        let (control, one, two) = locks(LockKind::Robust);
+        if matches!(two.clock, robust::Clock::Wall) {
+            eprintln!("skipped: this C library has no pthread_mutex_clocklock");
+            return;
+        }
+        let _ = one.try_acquire(&control).unwrap();
+        let mutex = format!("{:#x}", (&raw const control.mutex.0) as usize);
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                tell.send(rustix::thread::gettid().as_raw_nonzero()).unwrap();
+                let _ = two.acquire(&control, patiently(), &Dead(vec![])).unwrap();
+                two.release(&control);
+            });
+            let path = format!("/proc/self/task/{}/syscall", told.recv().unwrap());
+            let mut operation = 0;
+            crate::shm::testing::eventually(|| {
+                let call = std::fs::read_to_string(&path).unwrap();
+                let words: Vec<_> = call.split_whitespace().collect();
+                let [_, address, word, ..] = words[..] else { return false };
+                operation = u64::from_str_radix(word.trim_start_matches("0x"), 16).unwrap();
+                address == mutex
+            });
+            one.release(&control);
+            waiter.join().unwrap();
+            assert_eq!(operation & FUTEX_CLOCK_REALTIME, 0, "{operation:#x}");
+        });
     }
 
     #[test]
