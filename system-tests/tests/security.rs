@@ -198,6 +198,33 @@ fn payloads_are_seen_by_whoever_may_read_the_ring() {
     }
 }
 
+/// With nothing asked for, those who could not subscribe see no payload either, whatever the umask, and
+/// whoever makes the bus anew.
+#[test]
+fn without_a_mode_whoever_cannot_subscribe_cannot_read() {
+    if !is_root("without_a_mode_whoever_cannot_subscribe_cannot_read") {
+        return;
+    }
+    let (_watchdog, program) = (watchdog(), ProgramForAll::new());
+    for umask in ["000", "002", "022", "026", "077"] {
+        let root = for_all();
+        for _ in 0..2 {
+            let script =
+                format!("umask {umask}; exec \"$0\" --dir \"$1\" --bus b pub a the-secret");
+            let mut command = SUBSCRIBER.runs("sh".as_ref());
+            command.args(["-c", &script]).arg(program.path()).arg(root.buses());
+            let _ = run(command).succeeded();
+            let look = "grep -q the-secret \"$1/b/ring\"";
+            let reads = run(STRANGER.script(look, &root.buses())).code == Some(0);
+            let last = ["--bus", "b", "sub", "--from", "oldest", "--count", "1"];
+            let subscribes = by(STRANGER, &program, &root, &last).code == Some(0);
+            assert_eq!((reads, subscribes), (umask == "000", umask == "000"), "{umask}");
+            let _ = by(SUBSCRIBER, &program, &root, &["clean", "b"]).succeeded();
+            assert_eq!(root.entries(), [""; 0], "{umask}");
+        }
+    }
+}
+
 /// Names in `sockets/` are any subscriber's to choose.
 #[test]
 fn names_of_others_do_not_steer_a_terminal() {

@@ -192,7 +192,7 @@ typedef struct toroni_open_options {
     toroni_policy policy;
     uint32_t flags;               /* TORONI_FLAG_..., combined */
     uint32_t require;             /* TORONI_REQUIRE_..., combined */
-    uint32_t mode;                /* permission bits of a new bus; 0: 0666 without the umask's bits */
+    uint32_t mode;                /* permission bits of a new bus; 0: by the umask, each class both rights or none */
     uint32_t owner;               /* user of TORONI_REQUIRE_OWNER */
     const char *writers_group;    /* name or number of the group that may publish on a new bus; NULL: by mode */
     const char *readers_group;    /* of the group that may subscribe, and not publish */

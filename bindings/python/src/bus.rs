@@ -33,7 +33,7 @@ use toroni::{BusConfig, OpenError};
 /// huge_pages: whether the ring asks for huge pages
 /// prefault: whether this handle touches every page of the ring at once
 /// lock_memory: whether this handle keeps the ring in memory (mlock)
-/// mode: permission bits of the files of a new bus; default 0o666 without those of the umask
+/// mode: permission bits of the files of a new bus; default by the umask, each class both rights or none
 /// writers_group, readers_group: name or number of a group that may publish, or only subscribe
 /// participant_name: how this handle appears in `toroni info`; default the name of the script
 /// timestamps: whether messages published by this handle carry the time

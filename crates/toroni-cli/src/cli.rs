@@ -384,7 +384,7 @@ pub(crate) struct Create {
     /// Group that may subscribe, by name or number
     #[arg(long, value_name = "GROUP")]
     pub(crate) readers: Option<String>,
-    /// File mode in octal [default: 0666 without the bits of the umask]
+    /// File mode in octal [default: what the umask leaves, without classes that may only read or only write]
     #[arg(long, value_parser = parse_mode)]
     pub(crate) mode: Option<u32>,
     /// Put the ring on huge pages

@@ -145,7 +145,9 @@ impl BusConfig {
         self
     }
 
-    /// Permission bits of the files of a new bus. Default: 0666 without the umask's bits.
+    /// Permission bits of the files of a new bus: a class of users that may read can subscribe, and one that
+    /// may also write can publish. Default: 0666 without the umask's bits, and without the rights of a class
+    /// that would keep only one of the two: 0600 with the umask 022.
     #[must_use]
     pub fn mode(mut self, mode: u32) -> Self {
         self.mode = Some(mode);

@@ -24,7 +24,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Who may use a new bus. By default, what the umask leaves.
+/// Who may use a new bus. By default, those classes that the umask leaves both roles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Permissions {
     /// For owner, group and others, as in `chmod`: who may write is a publisher and subscriber, who
@@ -47,26 +47,8 @@ pub(crate) enum Part {
 }
 
 impl Permissions {
-    /// The mode to create a part with. What is to be set later starts with nothing for others, so that
-    /// nobody slips in before: by [`apply`](Self::apply), or where the umask says who may do what, by
-    /// [`Part::mode_beside`] the mode that it has left `ring`.
-    pub(crate) fn first_mode(&self, part: Part) -> Mode {
-        Mode::from_raw_mode(match part {
-            Part::Ring if self.by_umask() => 0o666,
-            // Never for others to write, whatever the umask: they could exchange the files.
-            Part::Directory if self.by_umask() => 0o755,
-            Part::Directory | Part::Sockets => 0o700,
-            _ => 0o600,
-        })
-    }
-
     /// Gives a part its permissions. `path` is for messages.
     pub(crate) fn apply(&self, part: impl AsFd, of: Part, path: &Path) -> Result<(), OpenError> {
-        if self.by_umask() {
-            return Ok(());
-        }
-        let (owner, group, others) = self.classes(of);
-        let mode = owner << 6 | group << 3 | others;
         // A directory may bequeath a list to what is made in it. The mode would widen its entries.
         for list in [XATTR, DEFAULT_XATTR] {
             match rustix::fs::fremovexattr(&part, list) {
@@ -75,12 +57,11 @@ impl Permissions {
                 Err(errno) => return Err(failed("set the permissions of", path, errno)),
             }
         }
-        rustix::fs::fchmod(&part, Mode::from_raw_mode(mode))
-            .map_err(|errno| failed("set the permissions of", path, errno))?;
+        set_mode(&part, of, self.mode.unwrap_or(0), path)?;
         if self.writers.is_none() && self.readers.is_none() {
             return Ok(());
         }
-        let list = encode(owner, group, others, &self.groups(of));
+        let list = encode(of.classes(self.mode.unwrap_or(0)), &self.groups(of));
         rustix::fs::fsetxattr(&part, XATTR, &list, XattrFlags::empty()).map_err(|errno| match errno
         {
             Errno::OPNOTSUPP => OpenError::AclsUnsupported { path: path.to_owned() },
@@ -91,18 +72,6 @@ impl Permissions {
     /// Whether the umask says who may do what.
     pub(super) fn by_umask(&self) -> bool {
         *self == Self::default()
-    }
-
-    /// Permissions of owner, group and others.
-    fn classes(&self, part: Part) -> (u32, u32, u32) {
-        let owner = if part.is_directory() { 7 } else { 6 };
-        let mode = self.mode.unwrap_or(0);
-        let class = |bits: u32| {
-            let subscriber = if bits & 4 != 0 { part.for_readers() } else { 0 };
-            let publisher = if bits & 6 == 6 { part.for_writers() } else { 0 };
-            subscriber | publisher
-        };
-        (owner, class(mode >> 3), class(mode))
     }
 
     /// Permissions of the named groups, in the order of their numbers, each once.
@@ -118,6 +87,50 @@ impl Permissions {
         }
         groups
     }
+}
+
+/// The mode of a bus for which no rights were asked, where the umask leaves a new file `left`: that, without
+/// the rights of a class that would get only one of reading and writing. To subscribe is to read `ring`
+/// and to write `readers`, so such a class could see all payloads and never take part.
+pub(super) fn mode_by_umask(left: u32) -> u32 {
+    let both = left & (left >> 1) & 0o022;
+    0o600 | both | both << 1
+}
+
+/// Gives a part of a bus, for which no rights were asked, the permissions that `mode`, the bus's, means for
+/// it. An access control list that the directory of buses bequeaths takes the umask's place, and whom it
+/// names gets both rights or none, too.
+pub(super) fn apply_by_umask(
+    part: impl AsFd,
+    of: Part,
+    mode: u32,
+    path: &Path,
+) -> Result<(), OpenError> {
+    let mut list = [0_u8; LIST_BYTES];
+    // None, or no such thing on this file system: the mode says all. A longer one is an error.
+    let length = match rustix::fs::fgetxattr(&part, XATTR, &mut list) {
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => 0,
+        answer => answer.map_err(|errno| failed("look at the permissions of", path, errno))?,
+    };
+    let mut changed = false;
+    for entry in list[..length].get_mut(4..).unwrap_or_default().chunks_exact_mut(ENTRY_BYTES) {
+        let is_class = matches!(tag(entry), USER | GROUP_OBJ | GROUP);
+        if is_class && bits(entry) & 6 != 6 {
+            entry[2..4].fill(0);
+            changed = true;
+        }
+    }
+    if changed {
+        rustix::fs::fsetxattr(&part, XATTR, &list[..length], XattrFlags::REPLACE)
+            .map_err(|errno| failed("set the access control list of", path, errno))?;
+    }
+    set_mode(part, of, mode, path)
+}
+
+fn set_mode(part: impl AsFd, of: Part, mode: u32, path: &Path) -> Result<(), OpenError> {
+    let (owner, group, others) = of.classes(mode);
+    rustix::fs::fchmod(part, Mode::from_raw_mode(owner << 6 | group << 3 | others))
+        .map_err(|errno| failed("set the permissions of", path, errno))
 }
 
 /// Number of a group, given by name or number.
@@ -170,24 +183,32 @@ const XATTR: &CStr = c"system.posix_acl_access";
 const DEFAULT_XATTR: &CStr = c"system.posix_acl_default";
 const VERSION: u32 = 2;
 const USER_OBJ: u16 = 0x01;
+const USER: u16 = 0x02;
 const GROUP_OBJ: u16 = 0x04;
 const GROUP: u16 = 0x08;
 const MASK: u16 = 0x10;
 const OTHER: u16 = 0x20;
 const NO_ID: u32 = u32::MAX;
 const ENTRY_BYTES: usize = 8;
+/// Of the longest list that is read: 127 entries.
+const LIST_BYTES: usize = 1024;
 
 impl Part {
-    /// The mode of a part where the umask has left `ring` this one. Who may not write the slots has
-    /// nothing to read there either, and with a descriptor could hold locks that keep others out.
-    pub(super) fn mode_beside(self, ring: u32) -> u32 {
-        let both = ring & (ring >> 1) & 0o222;
-        match self {
-            Self::Directory => 0o755,
-            Self::Ring => ring & 0o666,
-            Self::Publishers | Self::Readers => 0o600 | both | both << 1,
-            Self::Sockets => 0o700 | (ring & 0o666) | (ring & 0o444) >> 2,
-        }
+    /// The mode to create a part with: nothing for others, so that nobody slips in before it gets the
+    /// permissions that it shall have.
+    pub(super) fn first_mode(self) -> Mode {
+        if self.is_directory() { Mode::RWXU } else { Mode::RUSR | Mode::WUSR }
+    }
+
+    /// Permissions of owner, group and others in a bus of this mode.
+    fn classes(self, mode: u32) -> (u32, u32, u32) {
+        let owner = if self.is_directory() { 7 } else { 6 };
+        let class = |bits: u32| {
+            let subscriber = if bits & 4 != 0 { self.for_readers() } else { 0 };
+            let publisher = if bits & 6 == 6 { self.for_writers() } else { 0 };
+            subscriber | publisher
+        };
+        (owner, class(mode >> 3), class(mode))
     }
 
     fn is_directory(self) -> bool {
@@ -216,7 +237,7 @@ impl Part {
 
 /// The attribute's bytes: a version, and entries of tag, permissions and id, all little-endian and
 /// in the order that the kernel demands.
-fn encode(owner: u32, group: u32, others: u32, groups: &[(u32, u32)]) -> Vec<u8> {
+fn encode((owner, group, others): (u32, u32, u32), groups: &[(u32, u32)]) -> Vec<u8> {
     let mask = groups.iter().fold(group, |mask, (_, bits)| mask | bits);
     let mut bytes = VERSION.to_le_bytes().to_vec();
     let mut entry = |tag: u16, bits: u32, id: u32| {
@@ -236,17 +257,25 @@ fn encode(owner: u32, group: u32, others: u32, groups: &[(u32, u32)]) -> Vec<u8>
 
 /// The named groups of a file's list and their permissions.
 fn read(path: &Path) -> Vec<(u32, u32)> {
-    let mut bytes = [0_u8; 1024];
+    let mut bytes = [0_u8; LIST_BYTES];
     let length = rustix::fs::lgetxattr(path, XATTR, &mut bytes).unwrap_or(0);
     let Some(entries) = bytes[..length].get(4..) else { return Vec::new() };
     entries
         .chunks_exact(ENTRY_BYTES)
-        .filter(|entry| u16::from_le_bytes([entry[0], entry[1]]) == GROUP)
+        .filter(|entry| tag(entry) == GROUP)
         .map(|entry| {
             let id = u32::from_le_bytes([entry[4], entry[5], entry[6], entry[7]]);
-            (id, u32::from(u16::from_le_bytes([entry[2], entry[3]])))
+            (id, bits(entry))
         })
         .collect()
+}
+
+fn tag(entry: &[u8]) -> u16 {
+    u16::from_le_bytes([entry[0], entry[1]])
+}
+
+fn bits(entry: &[u8]) -> u32 {
+    u32::from(u16::from_le_bytes([entry[2], entry[3]]))
 }
 
 /// `user NAME (NUMBER)`, for messages.
@@ -360,6 +389,29 @@ mod tests {
         assert_eq!(mode(0o664, Part::Readers), 0o666);
         assert_eq!(mode(0o640, Part::Directory), 0o750);
         assert_eq!(mode(0o640, Part::Sockets), 0o770);
+    }
+
+    #[test]
+    fn a_umask_leaves_a_class_both_rights_or_none() {
+        for (umask, mode) in [
+            (0o000, 0o666),
+            (0o001, 0o666),
+            (0o002, 0o660),
+            (0o004, 0o660),
+            (0o006, 0o660),
+            (0o007, 0o660),
+            (0o020, 0o606),
+            (0o022, 0o600),
+            (0o024, 0o600),
+            (0o026, 0o600),
+            (0o027, 0o600),
+            (0o070, 0o606),
+            (0o077, 0o600),
+            (0o177, 0o600),
+            (0o777, 0o600),
+        ] {
+            assert_eq!(mode_by_umask(0o666 & !umask), mode, "{umask:03o}");
+        }
     }
 
     #[test]

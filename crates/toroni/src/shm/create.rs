@@ -8,11 +8,11 @@
 //! All memory is reserved at creation: a full file system is an error here, and not a SIGBUS in some
 //! later store.
 
-use super::acl::{Part, Permissions};
+use super::acl::{Part, Permissions, apply_by_umask, mode_by_umask};
 use super::directory::{
     self, BusDirectory, BusFile, SOCKETS, check_name, failed, open_or_create_root, random_name,
 };
-use super::draft::{Draft, DraftFile, available, longest_file, part, reserve};
+use super::draft::{Draft, DraftFile, available, longest_file, mode_of_new_files, part, reserve};
 use super::fork::ParentOnlyFd;
 use super::header::{Header, bus_bytes};
 use super::lock;
@@ -143,23 +143,23 @@ impl Order<'_> {
     fn build_and_rename(&self, root: &OwnedFd, name: &str) -> Result<Held, OpenError> {
         self.check_room(root)?;
         let failed = |errno| self.failed("create", errno, root);
-        let draft = Draft::new(root, name, self.permissions).map_err(failed)?;
+        let draft = Draft::new(root, name).map_err(failed)?;
         let fd = draft.fd().map_err(failed)?;
         crash::point(CrashPoint::CreatorBegan);
+        let mode = self.mode_by_umask(fd)?;
         let header = Header::new(self.settings, self.permissions);
         let new_file = |file: BusFile| {
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-            rustix::fs::openat(fd, file.name(), flags, self.permissions.first_mode(part(file)))
+            rustix::fs::openat(fd, file.name(), flags, part(file).first_mode())
         };
         let held = self.hold(root, || new_file(BusFile::Ring))?;
-        self.fill(&held, BusFile::Ring, &header, None)?;
-        let beside = self.mode_of(&held)?;
+        self.fill(&held, BusFile::Ring, &header, mode)?;
         crash::point(CrashPoint::MidCreation);
         for file in [BusFile::Publishers, BusFile::Readers] {
-            self.fill(&new_file(file).map_err(failed)?, file, &header, beside)?;
+            self.fill(&new_file(file).map_err(failed)?, file, &header, mode)?;
         }
-        self.make_sockets(fd, SOCKETS, beside)?;
-        self.permissions.apply(fd, Part::Directory, self.path)?;
+        self.make_sockets(fd, SOCKETS, mode)?;
+        self.set_permissions(fd, Part::Directory, mode)?;
         crash::point(CrashPoint::BeforeRename);
 
         match draft.rename_to(name) {
@@ -193,11 +193,12 @@ impl Order<'_> {
         }
         self.check_room(directory.dirfd())?;
         let header = Header::new(self.settings, self.permissions);
-        let draft = DraftFile::new(directory.dirfd(), BusFile::Ring, self.permissions);
+        let mode = self.mode_by_umask(directory.dirfd())?;
+        let draft = DraftFile::new(directory.dirfd(), BusFile::Ring);
         let draft = draft.map_err(|errno| self.failed("create", errno, directory.dirfd()))?;
         crash::point(CrashPoint::CreatorBegan);
         let held = self.hold(directory.dirfd(), || draft.reopen())?;
-        self.fill(&held, BusFile::Ring, &header, None)?;
+        self.fill(&held, BusFile::Ring, &header, mode)?;
         crash::point(CrashPoint::MidCreation);
         match draft.link() {
             Ok(()) => {}
@@ -205,7 +206,7 @@ impl Order<'_> {
             Err(errno) => return Err(self.failed("create", errno, directory.dirfd())),
         }
         crash::point(CrashPoint::BeforeRename);
-        self.make_missing(directory, &header, self.mode_of(&held)?)?;
+        self.make_missing(directory, &header, mode)?;
         Ok(held)
     }
 
@@ -224,17 +225,26 @@ impl Order<'_> {
         }
     }
 
-    /// The mode of `ring`, if it is the umask's and the other parts are to follow it.
+    /// The mode of a new bus in `place`, if no rights were asked for.
+    fn mode_by_umask(&self, place: BorrowedFd<'_>) -> Result<Option<u32>, OpenError> {
+        if !self.permissions.by_umask() {
+            return Ok(None);
+        }
+        let left = mode_of_new_files(place).map_err(|errno| self.failed("create", errno, place))?;
+        Ok(Some(mode_by_umask(left)))
+    }
+
+    /// The mode of a bus that exists, if no rights were asked for: that of `ring`, whatever the umask of
+    /// this process.
     fn mode_of(&self, ring: impl AsFd) -> Result<Option<u32>, OpenError> {
         if !self.permissions.by_umask() {
             return Ok(None);
         }
         let stat = rustix::fs::fstat(ring).map_err(|errno| failed("look at", self.path, errno))?;
-        Ok(Some(stat.st_mode))
+        Ok(Some(mode_by_umask(stat.st_mode)))
     }
 
-    /// Makes what `directory` lacks next to `ring`. With `mode`, that of `ring`, the new files follow it
-    /// in place of the umask of this process.
+    /// Makes what `directory` lacks next to `ring`: with `mode`, if the bus has one.
     fn make_missing(
         &self,
         directory: &BusDirectory,
@@ -247,7 +257,7 @@ impl Order<'_> {
             if exists(fd, file.name()) {
                 continue;
             }
-            let draft = DraftFile::new(fd, file, self.permissions).map_err(failed)?;
+            let draft = DraftFile::new(fd, file).map_err(failed)?;
             self.fill(&draft.fd, file, header, mode)?;
             match draft.link() {
                 Ok(()) | Err(Errno::EXIST) => {}
@@ -310,7 +320,7 @@ impl Order<'_> {
         mode: Option<u32>,
     ) -> Result<(), OpenError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        rustix::fs::mkdirat(directory, name, self.permissions.first_mode(Part::Sockets))
+        rustix::fs::mkdirat(directory, name, Part::Sockets.first_mode())
             .and_then(|()| rustix::fs::openat(directory, name, flags, Mode::empty()))
             .map_err(|errno| self.failed("create", errno, directory))
             .inspect(|_| crash::point(CrashPoint::MidSockets))
@@ -323,9 +333,10 @@ impl Order<'_> {
         part: Part,
         mode: Option<u32>,
     ) -> Result<(), OpenError> {
-        let Some(mode) = mode else { return self.permissions.apply(fd, part, self.path) };
-        rustix::fs::fchmod(fd, Mode::from_raw_mode(part.mode_beside(mode)))
-            .map_err(|errno| failed("set the permissions of", self.path, errno))
+        match mode {
+            Some(mode) => apply_by_umask(fd, part, mode, self.path),
+            None => self.permissions.apply(fd, part, self.path),
+        }
     }
 
     /// Looks before it reserves: to fill the file system first and fail then would hurt others.

@@ -1,6 +1,6 @@
 //! Files and directories that are not complete yet, and vanish if they never become so.
 
-use super::acl::{Part, Permissions};
+use super::acl::Part;
 use super::directory::{BusFile, SOCKETS, random_name};
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
@@ -14,13 +14,9 @@ pub(super) struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    pub(super) fn new(
-        root: &'a OwnedFd,
-        bus: &str,
-        permissions: &Permissions,
-    ) -> Result<Self, Errno> {
+    pub(super) fn new(root: &'a OwnedFd, bus: &str) -> Result<Self, Errno> {
         let name = format!(".{bus}.{}", random_name());
-        rustix::fs::mkdirat(root, &*name, permissions.first_mode(Part::Directory))?;
+        rustix::fs::mkdirat(root, &*name, Part::Directory.first_mode())?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(root, &*name, flags, Mode::empty());
         Ok(Self { root, name: Some(name), fd })
@@ -64,12 +60,8 @@ pub(super) struct DraftFile<'a> {
 }
 
 impl<'a> DraftFile<'a> {
-    pub(super) fn new(
-        directory: BorrowedFd<'a>,
-        file: BusFile,
-        permissions: &Permissions,
-    ) -> Result<Self, Errno> {
-        let mode = permissions.first_mode(part(file));
+    pub(super) fn new(directory: BorrowedFd<'a>, file: BusFile) -> Result<Self, Errno> {
+        let mode = part(file).first_mode();
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         match rustix::fs::openat(directory, ".", flags | OFlags::TMPFILE, mode) {
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
@@ -110,6 +102,21 @@ impl Drop for DraftFile<'_> {
             let _ = rustix::fs::unlinkat(self.directory, &**temporary, AtFlags::empty());
         }
     }
+}
+
+/// The mode that a file gets which is made here for everybody: `0666` less the umask, or what an inherited
+/// access control list leaves. An empty directory is asked, as a file system may apply no umask to files
+/// without names, and a file with one could be opened by others before its permissions are set. The umask
+/// of a process with other threads cannot be read without a change of it, and `/proc` may not be there.
+pub(super) fn mode_of_new_files(directory: BorrowedFd<'_>) -> Result<u32, Errno> {
+    let name = format!(".{SOCKETS}.{}", random_name());
+    // Nobody can place anything in it, not even where the umask leaves everything.
+    rustix::fs::mkdirat(directory, &*name, Mode::from_raw_mode(0o666))?;
+    let stat = rustix::fs::statat(directory, &*name, AtFlags::SYMLINK_NOFOLLOW);
+    let removed = rustix::fs::unlinkat(directory, &*name, AtFlags::REMOVEDIR);
+    let mode = stat?.st_mode;
+    removed?;
+    Ok(mode & 0o666)
 }
 
 /// Gives a file its full size, with memory or disk space behind every byte.

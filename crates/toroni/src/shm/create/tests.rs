@@ -201,7 +201,7 @@ fn an_empty_directory_becomes_a_bus() {
     assert_eq!(names(&path), COMPLETE);
     read_readers(&bus, ring.header()).unwrap();
     let mode = |name| path.join(name).metadata().unwrap().permissions().mode() & 0o777;
-    assert_eq!((mode("readers"), mode("sockets")), (0o600, 0o750));
+    assert_eq!((mode("readers"), mode("sockets")), (0o600, 0o700));
 }
 
 #[test]
@@ -229,11 +229,11 @@ fn the_umask_counts_unless_a_mode_is_given() {
             bus.path().join(name).metadata().unwrap().permissions().mode() & 0o777
         };
         for (name, by_umask, given) in [
-            ("", 0o750, 0o755),
-            ("ring", 0o640, 0o666),
+            ("", 0o700, 0o755),
+            ("ring", 0o600, 0o666),
             ("publishers", 0o600, 0o666),
             ("readers", 0o600, 0o666),
-            ("sockets", 0o750, 0o777),
+            ("sockets", 0o700, 0o777),
         ] {
             assert_eq!(mode(&bus, name), by_umask, "{name}");
             assert_eq!(mode(&open, name), given, "{name}");
@@ -241,24 +241,29 @@ fn the_umask_counts_unless_a_mode_is_given() {
     });
 }
 
-/// Whoever may write the directory can exchange the files; whoever can open the slots, and be it for
-/// reading, can hold locks on the leases. The umask decides neither.
+/// A class that could read `ring` and not write `readers` would see all payloads without being able to
+/// subscribe. Whoever may write the directory can exchange the files. The umask allows neither.
 #[test]
-fn the_umask_opens_neither_the_directory_nor_half_of_the_slots() {
-    let name = "shm::create::tests::the_umask_opens_neither_the_directory_nor_half_of_the_slots";
+fn the_umask_gives_a_class_both_roles_or_none() {
+    let name = "shm::create::tests::the_umask_gives_a_class_both_roles_or_none";
     in_own_process(name, || {
-        for (umask, directory, ring, slots, sockets) in [
-            (0o000, 0o755, 0o666, 0o666, 0o777),
-            (0o002, 0o755, 0o664, 0o660, 0o775),
-            (0o022, 0o755, 0o644, 0o600, 0o755),
-            (0o007, 0o750, 0o660, 0o660, 0o770),
-            (0o077, 0o700, 0o600, 0o600, 0o700),
+        for (umask, directory, files, sockets) in [
+            (0o000, 0o755, 0o666, 0o777),
+            (0o002, 0o750, 0o660, 0o770),
+            (0o022, 0o700, 0o600, 0o700),
+            (0o026, 0o700, 0o600, 0o700),
+            (0o007, 0o750, 0o660, 0o770),
+            (0o070, 0o705, 0o606, 0o707),
+            (0o077, 0o700, 0o600, 0o700),
+            (0o777, 0o700, 0o600, 0o700),
         ] {
             rustix::process::umask(Mode::from_raw_mode(umask));
             for in_place in [false, true] {
                 let root = TempDir::new();
+                let path = root.path().join("bus");
                 if in_place {
-                    std::fs::create_dir(root.path().join("bus")).unwrap();
+                    rustix::fs::mkdir(&path, Mode::RWXU).unwrap();
+                    rustix::fs::chmod(&path, Mode::from_raw_mode(0o755)).unwrap();
                 }
                 let bus = make(&root, &small()).unwrap();
                 let mode = |name| {
@@ -269,10 +274,59 @@ fn the_umask_opens_neither_the_directory_nor_half_of_the_slots() {
                     assert_eq!(mode(""), directory, "{umask:03o}");
                 }
                 let found = ["ring", "publishers", "readers", "sockets"].map(mode);
-                assert_eq!(found, [ring, slots, slots, sockets], "{umask:03o} {in_place}");
+                assert_eq!(found, [files, files, files, sockets], "{umask:03o} {in_place}");
+                // What a creator that died has left out is made with the same rights by anybody.
+                rustix::process::umask(Mode::empty());
+                std::fs::remove_file(path.join("readers")).unwrap();
+                std::fs::remove_dir(path.join("sockets")).unwrap();
+                open(root.path(), "bus").unwrap();
+                assert_eq!([mode("readers"), mode("sockets")], [files, sockets], "{umask:03o}");
+                rustix::process::umask(Mode::from_raw_mode(umask));
+                assert_eq!(super::entries(bus.dirfd()).unwrap().len(), 4, "{umask:03o}");
             }
         }
     });
+}
+
+/// Makes a directory bequeath an access control list: owner, users 61003 and 61004, group, mask, others.
+/// `false` where there are none.
+fn bequeath(root: &TempDir, bits: [u16; 6]) -> bool {
+    const TAGS: [(u16, u32); 6] =
+        [(1, u32::MAX), (2, 61003), (2, 61004), (4, u32::MAX), (16, u32::MAX), (32, u32::MAX)];
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    for ((tag, id), bits) in TAGS.into_iter().zip(bits) {
+        list.extend([tag.to_le_bytes(), bits.to_le_bytes()].concat());
+        list.extend(id.to_le_bytes());
+    }
+    let (name, flags) = ("system.posix_acl_default", rustix::fs::XattrFlags::empty());
+    rustix::fs::setxattr(root.path(), name, &list, flags)
+        .inspect_err(|error| eprintln!("skipped: no access control lists here: {error}"))
+        .is_ok()
+}
+
+/// With nothing asked for, an inherited list takes the umask's place. Who is named in it gets both roles or
+/// none, as a class does.
+#[test]
+fn an_inherited_list_gives_both_roles_or_none() {
+    let root = TempDir::new();
+    if !bequeath(&root, [7, 7, 5, 5, 7, 5]) {
+        return;
+    }
+    for in_place in [false, true] {
+        if in_place {
+            std::fs::create_dir(root.path().join("bus")).unwrap();
+        }
+        let bus = make(&root, &small()).unwrap();
+        for name in ["ring", "publishers", "readers"] {
+            let path = bus.path().join(name);
+            let mut list = [0_u8; 256];
+            let length = rustix::fs::getxattr(&path, "system.posix_acl_access", &mut list).unwrap();
+            let bits: Vec<u8> = list[4..length].chunks_exact(8).map(|entry| entry[2]).collect();
+            // Effective is what the mask has, too.
+            assert_eq!([bits[1] & bits[4], bits[2], bits[3], bits[5]], [6, 0, 0, 0], "{name}");
+        }
+        std::fs::remove_dir_all(bus.path()).unwrap();
+    }
 }
 
 /// A directory may bequeath an access control list to what is made in it. A mode that was asked for holds
@@ -280,16 +334,8 @@ fn the_umask_opens_neither_the_directory_nor_half_of_the_slots() {
 #[test]
 fn a_mode_is_not_widened_by_a_list_of_the_directory() {
     let root = TempDir::new();
-    // Version 2; owner, user 61003, group, mask, others: all may do everything.
-    let mut list = 2_u32.to_le_bytes().to_vec();
-    for (tag, id) in [(1_u16, u32::MAX), (2, 61003), (4, u32::MAX), (16, u32::MAX), (32, u32::MAX)]
-    {
-        list.extend([tag.to_le_bytes(), 7_u16.to_le_bytes()].concat());
-        list.extend(id.to_le_bytes());
-    }
-    let (name, flags) = ("system.posix_acl_default", rustix::fs::XattrFlags::empty());
-    if let Err(error) = rustix::fs::setxattr(root.path(), name, &list, flags) {
-        return eprintln!("skipped: no access control lists here: {error}");
+    if !bequeath(&root, [7; 6]) {
+        return;
     }
     for permissions in [
         Permissions { mode: Some(0o660), ..Permissions::default() },
