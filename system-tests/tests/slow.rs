@@ -234,7 +234,7 @@ fn only_try_after_a_death(lock: LockKind, busy_answers: u64) {
 
         let mut busy = 0;
         // A busy machine changes nothing: the owner has been reaped, and with it its lease.
-        while let Err(error) = publisher.try_publish(&round.to_ne_bytes()) {
+        while let Err(error) = publisher.try_publish(round.to_ne_bytes()) {
             assert!(matches!(error, PublishError::Busy), "{lock:?}: {error:?}");
             busy += 1;
             assert!(busy <= busy_answers, "{lock:?}: {busy} tries met the dead owner");
