@@ -1,7 +1,7 @@
 //! Opening a bus.
 
 use crate::publisher::Publisher;
-use crate::settings::{self, Policy};
+use crate::settings;
 use crate::subscriber::Subscriber;
 use crate::waits::Detached;
 use crate::{errors, stats};
@@ -26,7 +26,8 @@ use toroni::{BusConfig, OpenError};
 /// capacity: bytes of the ring, a power of two from 64 KiB to 1 TiB; default 4 MiB
 /// topic_table_bytes: bytes for the names of topics, a multiple of 4096; default 1 MiB
 /// max_publishers, max_subscribers: 1 to 1024 at the same time; default 128
-/// policy: what publishers do about slow subscribers; default Policy.wait(0.1)
+/// policy: what publishers do about slow subscribers: a Policy, "overwrite", "wait" or "wait:forever"; default
+///     "wait", which is Policy.wait(0.1)
 /// lock: "lease" or "robust"; default "lease"
 /// notify: "futex", "datagram", "multicast" or "multicast:ADDRESS:PORT"; default "futex"
 /// persistent: whether the bus outlives a clean-up of buses that nobody holds
@@ -37,7 +38,7 @@ use toroni::{BusConfig, OpenError};
 /// writers_group, readers_group: name or number of a group that may publish, or only subscribe
 /// participant_name: how this handle appears in `toroni info`; default the name of the script
 /// timestamps: whether messages published by this handle carry the time
-/// require: which of "capacity", "policy", "lock", "notify" an existing bus must agree in
+/// require: names of settings that an existing bus must agree in: "capacity", "policy", "lock", "notify"
 /// require_owner: number of the user whom the bus must belong to
 #[pyclass(frozen, weakref, module = "toroni")]
 pub(crate) struct Bus {
@@ -111,24 +112,26 @@ impl Bus {
     }
 
     /// A publisher on a topic, a path like plant/boiler/temperature. With to_descendants, its messages also go
-    /// to subscribers of everything below the topic. policy makes it less patient than the bus.
+    /// to subscribers of everything below the topic. policy, as for Bus, may only wait less than that of the bus.
     #[pyo3(signature = (topic, *, to_descendants=false, policy=None))]
     fn publisher(
         &self,
         py: Python<'_>,
         topic: &str,
         to_descendants: bool,
-        policy: Option<&Bound<'_, Policy>>,
+        policy: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Publisher> {
+        let policy = policy.map(|policy| settings::policy("policy", policy)).transpose()?;
         let bus = self.handle(py)?;
         let made = py.detach(|| bus.publisher(topic));
         let publisher = made.map_err(|error| errors::on_open(py, &error))?;
         let publisher = publisher.to_descendants(to_descendants);
         let bus_policy = self.policy(py, &bus)?;
-        Publisher::made(py, publisher, bus_policy, policy.map(Bound::get))
+        Publisher::made(py, publisher, bus_policy, policy)
     }
 
-    /// A subscriber to the topics that match one of the patterns: * is one segment, ** any number of them.
+    /// A subscriber to the topics that match one of the patterns: * is one segment, ** any number of them. Each
+    /// argument is a pattern, or a list of patterns.
     /// start is "latest", "oldest", or the position of a message. gating says whether publishers wait for it.
     /// name is how it appears in `toroni info`. wait is "spin", "yield", "backoff" or "block".
     #[pyo3(signature = (*patterns, start=None, gating=true, name=None, wait="backoff"))]
@@ -141,13 +144,15 @@ impl Bus {
         name: Option<String>,
         wait: &str,
     ) -> PyResult<Subscriber> {
-        let mut builder =
-            self.handle(py)?.subscriber().gating(gating).wait(settings::wait(py, wait)?);
-        for pattern in patterns {
-            builder = builder.pattern(pattern.extract::<String>()?);
+        let wait = settings::wait(py, wait)?;
+        let mut builder = self.handle(py)?.subscriber().gating(gating).wait(wait);
+        for argument in patterns {
+            for pattern in settings::strings("a pattern", &argument)? {
+                builder = builder.pattern(pattern);
+            }
         }
         if let Some(start) = start {
-            builder = builder.start(settings::start(start)?);
+            builder = builder.start(settings::start("start", start)?);
         }
         if let Some(name) = name {
             builder = builder.name(name);
@@ -250,25 +255,25 @@ fn configuration(py: Python<'_>, settings: Option<&Bound<'_, PyDict>>) -> PyResu
         }
         let name = name.extract::<String>()?;
         config = match name.as_str() {
-            "directory" => config.directory(value.extract::<PathBuf>()?),
-            "capacity" => config.capacity(value.extract()?),
-            "topic_table_bytes" => config.topic_table_bytes(value.extract()?),
-            "max_publishers" => config.max_publishers(value.extract()?),
-            "max_subscribers" => config.max_subscribers(value.extract()?),
-            "policy" => config.policy(value.cast::<Policy>()?.get().0),
-            "lock" => config.lock(settings::lock(py, value.extract()?)?),
-            "notify" => config.notify(settings::notify(py, value.extract()?)?),
-            "persistent" => config.persistent(value.extract()?),
-            "huge_pages" => config.huge_pages(value.extract()?),
-            "prefault" => config.prefault(value.extract()?),
-            "lock_memory" => config.lock_memory(value.extract()?),
-            "mode" => config.mode(value.extract()?),
-            "writers_group" => config.writers_group(value.extract::<String>()?),
-            "readers_group" => config.readers_group(value.extract::<String>()?),
-            "participant_name" => config.participant_name(value.extract::<String>()?),
-            "timestamps" => config.timestamps(value.extract()?),
-            "require_owner" => config.require_owner(value.extract()?),
-            "require" => required(py, config, &value)?,
+            "directory" => config.directory(settings::path(&name, &value)?),
+            "capacity" => config.capacity(settings::integer(&name, &value)?),
+            "topic_table_bytes" => config.topic_table_bytes(settings::integer(&name, &value)?),
+            "max_publishers" => config.max_publishers(settings::integer(&name, &value)?),
+            "max_subscribers" => config.max_subscribers(settings::integer(&name, &value)?),
+            "policy" => config.policy(settings::policy(&name, &value)?),
+            "lock" => config.lock(settings::lock(&name, &value)?),
+            "notify" => config.notify(settings::notify(&name, &value)?),
+            "persistent" => config.persistent(settings::flag(&name, &value)?),
+            "huge_pages" => config.huge_pages(settings::flag(&name, &value)?),
+            "prefault" => config.prefault(settings::flag(&name, &value)?),
+            "lock_memory" => config.lock_memory(settings::flag(&name, &value)?),
+            "mode" => config.mode(settings::mode(&name, &value)?),
+            "writers_group" => config.writers_group(settings::string(&name, &value)?),
+            "readers_group" => config.readers_group(settings::string(&name, &value)?),
+            "participant_name" => config.participant_name(settings::string(&name, &value)?),
+            "timestamps" => config.timestamps(settings::flag(&name, &value)?),
+            "require_owner" => config.require_owner(settings::integer(&name, &value)?),
+            "require" => required(config, &name, &value)?,
             _ => {
                 let message = format!("Bus() got an unexpected keyword argument {name:?}");
                 return Err(pyo3::exceptions::PyTypeError::new_err(message));
@@ -278,18 +283,17 @@ fn configuration(py: Python<'_>, settings: Option<&Bound<'_, PyDict>>) -> PyResu
     Ok(config)
 }
 
-fn required(py: Python<'_>, config: BusConfig, names: &Bound<'_, PyAny>) -> PyResult<BusConfig> {
-    names.try_iter()?.try_fold(config, |config, name| {
-        let name = name?.extract::<String>()?;
-        Ok(match name.as_str() {
+fn required(config: BusConfig, name: &str, value: &Bound<'_, PyAny>) -> PyResult<BusConfig> {
+    settings::strings(name, value)?.into_iter().try_fold(config, |config, setting| {
+        Ok(match setting.as_str() {
             "capacity" => config.require_capacity(),
             "policy" => config.require_policy(),
             "lock" => config.require_lock(),
             "notify" => config.require_notify(),
             _ => {
-                let rule = "capacity, policy, lock, notify";
-                let message = format!("require names {name:?}, but may name only {rule}");
-                return Err(errors::invalid(py, message));
+                let known = "capacity, policy, lock, notify";
+                let message = format!("{name} names {setting:?}, but may name only {known}");
+                return Err(errors::invalid(value.py(), message));
             }
         })
     })

@@ -24,6 +24,8 @@ use pyo3::prelude::*;
 /// The part of the package `toroni` that is written in Rust.
 #[pymodule(gil_used = false)]
 mod _toroni {
+    use pyo3::prelude::*;
+
     #[pymodule_export]
     use crate::admin::{buses, clean, default_directory};
     #[pymodule_export]
@@ -38,4 +40,9 @@ mod _toroni {
     use crate::subscriber::Subscriber;
     #[pymodule_export]
     use crate::subscriber::matches;
+
+    #[pymodule_init]
+    fn add_version(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
 }

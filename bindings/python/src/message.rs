@@ -3,7 +3,7 @@
 use crate::buffer;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString};
+use pyo3::types::{PyBytes, PyString, PyType};
 use std::ffi::c_int;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -78,7 +78,8 @@ impl Received {
 /// A received message: what the bus says of it, and its bytes.
 ///
 /// message.payload are its bytes; memoryview(message), or numpy.frombuffer(message), looks at them without a
-/// copy. A message stays what it is: it does not depend on the subscriber any more.
+/// copy. A message stays what it is: it does not depend on the subscriber any more. pickle stores its bytes only,
+/// and restores them as bytes.
 #[pyclass(frozen, extends = Received, module = "toroni")]
 pub(crate) struct Message {
     payload: Py<PyBytes>,
@@ -100,6 +101,20 @@ impl Message {
 
     fn __bytes__(&self, py: Python<'_>) -> Py<PyBytes> {
         self.payload.clone_ref(py)
+    }
+
+    /// Pickles its bytes only. What the bus says about a message belongs to the bus.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> (Bound<'py, PyType>, (Py<PyBytes>,)) {
+        (py.get_type::<PyBytes>(), (self.payload.clone_ref(py),))
+    }
+
+    /// It cannot change, so a copy is the message itself.
+    fn __copy__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __deepcopy__(slf: Py<Self>, _memo: &Bound<'_, PyAny>) -> Py<Self> {
+        slf
     }
 
     /// # Safety

@@ -1,7 +1,6 @@
 //! Publishing on a topic.
 
 use crate::buffer::{Payload, Payloads};
-use crate::settings::Policy;
 use crate::waits::{self, Detached};
 use crate::{errors, settings};
 use pyo3::prelude::*;
@@ -194,9 +193,9 @@ impl Publisher {
         py: Python<'_>,
         mut publisher: toroni::Publisher,
         bus_policy: toroni::Policy,
-        policy: Option<&Policy>,
+        policy: Option<toroni::Policy>,
     ) -> PyResult<Self> {
-        let policy = policy.map_or(bus_policy, |policy| policy.0);
+        let policy = policy.unwrap_or(bus_policy);
         if policy != bus_policy {
             publisher = publisher
                 .with_policy(policy)

@@ -1,8 +1,10 @@
 //! Settings as Python writes them: strings, seconds, and the class `Policy`.
 
 use crate::errors;
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
+use pyo3::types::PyString;
+use std::path::PathBuf;
 use std::time::Duration;
 use toroni::{LockKind, NotifyKind, Start, WaitStrategy};
 
@@ -11,7 +13,8 @@ use toroni::{LockKind, NotifyKind, Start, WaitStrategy};
 /// Policy.wait(limit) waits for the slowest subscriber, at most limit seconds, and then overwrites: that
 /// subscriber is told its loss. Policy.wait(None) waits as long as it lives. Policy.overwrite() never waits.
 /// Policy.bounded(budget, per): all publishers together wait at most budget seconds in each interval of per
-/// seconds. The default of a bus is Policy.wait(0.1).
+/// seconds. The default of a bus is Policy.wait(0.1). Where a policy is an argument, "overwrite" stands for
+/// Policy.overwrite(), "wait" for Policy.wait(), and "wait:forever" for Policy.wait(None).
 #[pyclass(frozen, eq, module = "toroni")]
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) struct Policy(pub(crate) toroni::Policy);
@@ -67,7 +70,10 @@ impl Policy {
 /// A number of seconds.
 pub(crate) fn seconds(py: Python<'_>, name: &str, value: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(value).map_err(|_| {
-        errors::invalid(py, format!("{name} is {value}, but must be a number of seconds from 0 on"))
+        errors::invalid(
+            py,
+            format!("{name} is {value}, but must be a number of seconds, at least 0"),
+        )
     })
 }
 
@@ -81,19 +87,119 @@ pub(crate) fn timeout(py: Python<'_>, value: Option<f64>) -> PyResult<Option<Dur
     }
 }
 
-/// One of a few words.
-fn word<T: Copy>(py: Python<'_>, name: &str, value: &str, words: &[(&str, T)]) -> PyResult<T> {
+/// The message about an argument that is not what it must be.
+fn explanation(name: &str, value: &Bound<'_, PyAny>, rule: &str) -> String {
+    let value = value.repr().map_or_else(|_| "of another type".to_owned(), |text| text.to_string());
+    format!("{name} is {value}, but must be {rule}")
+}
+
+/// `TypeError`, for an argument that is not what it must be.
+#[cold]
+fn wrong_type(name: &str, value: &Bound<'_, PyAny>, rule: &str) -> PyErr {
+    PyTypeError::new_err(explanation(name, value, rule))
+}
+
+/// An integer. `Invalid` if it is out of the range of its type.
+fn number<T>(name: &str, value: &Bound<'_, PyAny>, rule: &str) -> PyResult<T>
+where
+    for<'a, 'py> T: FromPyObject<'a, 'py, Error = PyErr>,
+{
+    value.extract().map_err(|error: PyErr| {
+        if error.is_instance_of::<PyOverflowError>(value.py()) {
+            return errors::invalid(value.py(), explanation(name, value, rule));
+        }
+        wrong_type(name, value, rule)
+    })
+}
+
+pub(crate) fn integer<T>(name: &str, value: &Bound<'_, PyAny>) -> PyResult<T>
+where
+    for<'a, 'py> T: FromPyObject<'a, 'py, Error = PyErr>,
+{
+    number(
+        name,
+        value,
+        &format!("an integer of at least 0, of at most {} bits", size_of::<T>() * 8),
+    )
+}
+
+pub(crate) fn flag(name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    value.extract().map_err(|_| wrong_type(name, value, "True or False"))
+}
+
+pub(crate) fn string(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
+    value.extract().map_err(|_| wrong_type(name, value, "a string"))
+}
+
+pub(crate) fn path(name: &str, value: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
+    value.extract().map_err(|_| wrong_type(name, value, "a string or a path"))
+}
+
+/// A string, or the strings of an iterable object.
+pub(crate) fn strings(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
+    if value.is_instance_of::<PyString>() {
+        return Ok(vec![value.extract()?]);
+    }
+    let wrong = || wrong_type(name, value, "a string or a list of strings");
+    value
+        .try_iter()
+        .map_err(|_| wrong())?
+        // An iterator may raise an error of its own.
+        .map(|item| item?.extract().map_err(|_| wrong()))
+        .collect()
+}
+
+/// Permission bits. A number such as 600, which lacks the prefix of octal numbers, is none.
+pub(crate) fn mode(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u32> {
+    let mode = integer(name, value)?;
+    if mode > 0o777 {
+        let rule = "permission bits up to 0o777, such as 0o600";
+        return Err(errors::invalid(value.py(), explanation(name, value, rule)));
+    }
+    Ok(mode)
+}
+
+/// One of a few words. `more` is the end of the list of what is possible.
+fn word<T: Copy>(
+    py: Python<'_>,
+    name: &str,
+    value: &str,
+    words: &[(&str, T)],
+    more: &str,
+) -> PyResult<T> {
     let found = words.iter().find(|(word, _)| *word == value);
     found.map(|(_, meaning)| *meaning).ok_or_else(|| {
-        let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-        errors::invalid(py, format!("{name} is {value:?}, but must be one of {}", known.join(", ")))
+        let rule = list(words, more);
+        errors::invalid(py, format!("{name} is {value:?}, but must be {rule}"))
     })
+}
+
+fn list<T>(words: &[(&str, T)], more: &str) -> String {
+    let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+    format!("one of {}{more}", known.join(", "))
+}
+
+/// A `Policy`, or the word for one that needs no duration.
+pub(crate) fn policy(name: &str, value: &Bound<'_, PyAny>) -> PyResult<toroni::Policy> {
+    if let Ok(policy) = value.cast::<Policy>() {
+        return Ok(policy.get().0);
+    }
+    let words = [
+        ("overwrite", toroni::Policy::Overwrite),
+        ("wait", toroni::Policy::default()),
+        ("wait:forever", toroni::Policy::Wait { limit: None }),
+    ];
+    let more = ", or a toroni.Policy, such as Policy.wait(0.5)";
+    if value.is_instance_of::<PyString>() {
+        return word(value.py(), name, &string(name, value)?, &words, more);
+    }
+    Err(wrong_type(name, value, &list(&words, more)))
 }
 
 const LOCKS: [(&str, LockKind); 2] = [("lease", LockKind::Lease), ("robust", LockKind::Robust)];
 
-pub(crate) fn lock(py: Python<'_>, value: &str) -> PyResult<LockKind> {
-    word(py, "lock", value, &LOCKS)
+pub(crate) fn lock(name: &str, value: &Bound<'_, PyAny>) -> PyResult<LockKind> {
+    word(value.py(), name, &string(name, value)?, &LOCKS, "")
 }
 
 pub(crate) fn name_of_lock(lock: LockKind) -> &'static str {
@@ -101,27 +207,25 @@ pub(crate) fn name_of_lock(lock: LockKind) -> &'static str {
 }
 
 /// `multicast` may be followed by a colon and the group's address and port.
-pub(crate) fn notify(py: Python<'_>, value: &str) -> PyResult<NotifyKind> {
-    if let Some(group) = value.strip_prefix("multicast:") {
+pub(crate) fn notify(name: &str, value: &Bound<'_, PyAny>) -> PyResult<NotifyKind> {
+    let text = string(name, value)?;
+    if let Some(group) = text.strip_prefix("multicast:") {
         let group = group.parse().map_err(|_| {
-            errors::invalid(
-                py,
-                format!(
-                    "notify names the group {group:?}, but must be like multicast:239.255.1.2:50000"
-                ),
-            )
+            let rule = "of the form multicast:239.255.1.2:50000";
+            errors::invalid(value.py(), explanation(name, value, rule))
         })?;
         return Ok(NotifyKind::Multicast { group: Some(group) });
     }
     word(
-        py,
-        "notify",
-        value,
+        value.py(),
+        name,
+        &text,
         &[
             ("futex", NotifyKind::Futex),
             ("datagram", NotifyKind::Datagram),
             ("multicast", NotifyKind::Multicast { group: None }),
         ],
+        ", multicast:ADDRESS:PORT",
     )
 }
 
@@ -146,18 +250,16 @@ pub(crate) fn wait(py: Python<'_>, value: &str) -> PyResult<WaitStrategy> {
             ("backoff", WaitStrategy::Backoff),
             ("block", WaitStrategy::Block),
         ],
+        "",
     )
 }
 
 /// `"latest"`, `"oldest"`, or the position of a message.
-pub(crate) fn start(value: &Bound<'_, PyAny>) -> PyResult<Start> {
-    if let Ok(position) = value.extract::<u64>() {
-        return Ok(Start::Position(position));
+pub(crate) fn start(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Start> {
+    const WORDS: [(&str, Start); 2] = [("latest", Start::Latest), ("oldest", Start::Oldest)];
+    const MORE: &str = ", or the position of a message";
+    if value.is_instance_of::<PyString>() {
+        return word(value.py(), name, &string(name, value)?, &WORDS, MORE);
     }
-    let Ok(value_text) = value.extract::<String>() else {
-        return Err(PyTypeError::new_err(
-            "start is \"latest\", \"oldest\", or the position of a message",
-        ));
-    };
-    word(value.py(), "start", &value_text, &[("latest", Start::Latest), ("oldest", Start::Oldest)])
+    number(name, value, &list(&WORDS, MORE)).map(Start::Position)
 }

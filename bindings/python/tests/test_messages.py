@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import collections
+import copy
 import ctypes
 import mmap
 import pickle
@@ -312,6 +313,24 @@ def test_a_buffer_that_is_too_small_loses_no_message(bus: toroni.Bus) -> None:
         subscriber.receive_into(bytearray(3))
     assert [message.text for message in subscriber.receive_many()] == ["third"]
     assert subscriber.stats() == toroni.SubscriberStats(received=3, lost_messages=0, lapses=0)
+
+
+def test_a_message_is_pickled_as_its_bytes(bus: toroni.Bus) -> None:
+    publisher, subscriber = bus.publisher("t"), bus.subscribe("t")
+    publisher.publish(b"abc")
+    message = subscriber.receive()
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        restored = pickle.loads(pickle.dumps(message, protocol))
+        assert type(restored) is bytes
+        assert restored == b"abc"
+    # Within the process it stays a message; it cannot change.
+    assert copy.copy(message) is message
+    assert copy.deepcopy([message])[0] is message
+    # Without the bytes there is nothing to pickle.
+    publisher.publish(b"abc")
+    received = subscriber.receive_into(bytearray(3))
+    with pytest.raises(TypeError, match="pickle"):
+        pickle.dumps(received)
 
 
 def test_a_composition_is_published_at_its_end(bus: toroni.Bus) -> None:

@@ -19,11 +19,14 @@ __all__ = [
     "Publisher",
     "Received",
     "Subscriber",
+    "__version__",
     "buses",
     "clean",
     "default_directory",
     "matches",
 ]
+
+__version__: str
 
 class _Array(Protocol):
     # Arrays of numpy, which do not tell of the buffer protocol before Python 3.12.
@@ -32,13 +35,16 @@ class _Array(Protocol):
 
 _Bytes = Buffer | _Array
 
+_PolicyWord = Literal["overwrite", "wait", "wait:forever"]
+_Setting = Literal["capacity", "policy", "lock", "notify"]
+
 class _Settings(TypedDict, total=False):
     directory: str | os.PathLike[str] | None
     capacity: int | None
     topic_table_bytes: int | None
     max_publishers: int | None
     max_subscribers: int | None
-    policy: Policy | None
+    policy: Policy | _PolicyWord | None
     lock: Literal["lease", "robust"] | None
     notify: str | None
     persistent: bool | None
@@ -50,7 +56,7 @@ class _Settings(TypedDict, total=False):
     readers_group: str | None
     participant_name: str | None
     timestamps: bool | None
-    require: Iterable[Literal["capacity", "policy", "lock", "notify"]] | None
+    require: _Setting | Iterable[_Setting] | None
     require_owner: int | None
 
 class _Options(TypedDict, total=False):
@@ -79,11 +85,11 @@ class Bus:
     @property
     def closed(self) -> bool: ...
     def publisher(
-        self, topic: str, *, to_descendants: bool = False, policy: Policy | None = None
+        self, topic: str, *, to_descendants: bool = False, policy: Policy | _PolicyWord | None = None
     ) -> Publisher: ...
     def subscribe(
         self,
-        *patterns: str,
+        *patterns: str | Iterable[str],
         start: Literal["latest", "oldest"] | int | None = None,
         gating: bool = True,
         name: str | None = None,
@@ -185,6 +191,9 @@ class Message(Received):
     @property
     def text(self) -> str: ...
     def __bytes__(self) -> bytes: ...
+    def __reduce__(self) -> tuple[type[bytes], tuple[bytes]]: ...
+    def __copy__(self) -> Self: ...
+    def __deepcopy__(self, _memo: object) -> Self: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
 def default_directory() -> Path: ...
