@@ -18,7 +18,7 @@ import pytest
 from conftest import SECONDS
 
 import toroni
-from toroni import _asyncio
+from toroni import Policy, _asyncio
 
 
 def start(program: str, *arguments: str) -> subprocess.Popen[str]:
@@ -385,6 +385,53 @@ def test_workers_of_multiprocessing(bus: toroni.Bus, method: str) -> None:
     messages = subscriber.receive_many()
     assert sorted(int.from_bytes(message.payload, "little") for message in messages) == list(range(20))
     assert [message.sequence for message in messages] == list(range(20))
+
+
+def open_anew() -> None:
+    """Uses the bus in the child of a fork, which SIGALRM ends if it hangs."""
+    signal.alarm(int(SECONDS))
+    with toroni.Bus("test") as bus, bus.subscribe("child") as subscriber:
+        bus.publisher("child").publish(b"from the child")
+        assert subscriber.receive().text == "from the child"
+
+
+def test_a_child_of_a_busy_process_opens_the_bus_anew(directory: Path) -> None:
+    """The child must not need a lock that another thread of its parent held at the fork.
+
+    Each publisher looks at all subscribers of its process, here once a lap of a small ring. Many subscribers make
+    the look so long that a fork meets it often.
+    """
+    idle_bus = toroni.Bus("idle", max_subscribers=300)
+    idle = [idle_bus.subscribe("t") for _ in range(300)]
+    busy = toroni.Bus("busy", capacity=64 << 10, policy=Policy.wait(0))
+    payloads = [bytes(1000)] * 1000
+    ended = threading.Event()
+
+    def publish() -> None:
+        publisher = busy.publisher("t")
+        with busy.subscribe("u"):
+            while not ended.is_set():
+                publisher.burst(payloads)
+
+    threads = [threading.Thread(target=publish) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    codes = []
+    try:
+        for _ in range(12):
+            child = multiprocessing.get_context("fork").Process(target=open_anew)
+            child.start()
+            child.join()
+            codes.append(child.exitcode)
+            if codes[-1] != 0:
+                break
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+    assert codes == [0] * 12
+    for subscriber in idle:
+        subscriber.close()
 
 
 def test_the_programs_of_the_test_across_languages_understand_each_other(bus: toroni.Bus) -> None:
