@@ -2,11 +2,13 @@
 
 use crate::commands::bench::options::Bench;
 use crate::commands::subscribe::template::Template;
+use crate::complete;
 use crate::exits;
 use crate::human::{parse_bytes, parse_interval, parse_mode, parse_rate};
 use crate::settings::{parse_lock, parse_notify, parse_policy};
 use clap::builder::Resettable;
 use clap::{Args, ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap_complete::ArgValueCompleter;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -47,7 +49,8 @@ pub(crate) struct Place {
         value_name = "NAME",
         env = "TORONI_BUS",
         default_value = "default",
-        help_heading = "Which bus"
+        help_heading = "Which bus",
+        add = ArgValueCompleter::new(complete::buses)
     )]
     pub(crate) bus: String,
     /// Directory of all buses [default: /dev/shm/toroni]
@@ -194,7 +197,7 @@ pub(crate) struct DemoChild {
 and to_descendants. It reports losses in the input on standard error and ignores all other fields.")]
 pub(crate) struct Publish {
     /// Topic, as in plant/boiler/temperature
-    #[arg(required_unless_present = "json")]
+    #[arg(required_unless_present = "json", add = ArgValueCompleter::new(complete::topics))]
     pub(crate) topic: Option<String>,
     /// The message; without it, and without --size, --raw, --file and --json, each line of standard input
     #[arg(allow_negative_numbers = true, conflicts_with_all = ["size", "raw", "file"])]
@@ -280,7 +283,7 @@ Letters of --template:
 A line feed follows each message (a NUL with -0). \\n, \\t, \\r, \\e, \\0, \\xHH and \\\\ are bytes.")]
 pub(crate) struct Subscribe {
     /// What to print, as in plant/** [default: **]
-    #[arg(value_name = "PATTERN", hide_default_value = true, default_value = "**")]
+    #[arg(value_name = "PATTERN", hide_default_value = true, default_value = "**", add = ArgValueCompleter::new(complete::topics))]
     pub(crate) patterns: Vec<String>,
     /// End after so many messages
     #[arg(short = 'n', long, value_name = "N")]
@@ -342,7 +345,7 @@ times, both within the interval. They are measured when hz receives the messages
 The bus must exist. It watches without gating: publishers never wait for it; what it missed is counted as lost.")]
 pub(crate) struct Hz {
     /// What to count, as in plant/** [default: **]
-    #[arg(value_name = "PATTERN", hide_default_value = true, default_value = "**")]
+    #[arg(value_name = "PATTERN", hide_default_value = true, default_value = "**", add = ArgValueCompleter::new(complete::topics))]
     pub(crate) patterns: Vec<String>,
     /// Seconds between two reports
     #[arg(long, value_name = "S", default_value = "1", value_parser = parse_interval)]
@@ -419,7 +422,7 @@ pub(crate) struct List {
   toroni topics --json | jq -r 'select(.messages > 100) | .topic'")]
 pub(crate) struct Topics {
     /// What to show, as in plant/** [default: **]
-    #[arg(value_name = "PATTERN", hide_default_value = true, default_value = "**")]
+    #[arg(value_name = "PATTERN", hide_default_value = true, default_value = "**", add = ArgValueCompleter::new(complete::topics))]
     pub(crate) patterns: Vec<String>,
     /// Print JSON, one object a line
     #[arg(long)]
@@ -430,6 +433,7 @@ pub(crate) struct Topics {
 #[derive(Args)]
 pub(crate) struct Info {
     /// Name of the bus [default: that of --bus]
+    #[arg(add = ArgValueCompleter::new(complete::buses))]
     pub(crate) name: Option<String>,
     /// Print JSON, one object a line
     #[arg(long)]
@@ -447,6 +451,7 @@ A bus that somebody has open is never removed. A persistent one is removed only 
 even if it was persistent.")]
 pub(crate) struct Clean {
     /// Only this bus [default: all of the directory]
+    #[arg(add = ArgValueCompleter::new(complete::buses))]
     pub(crate) name: Option<String>,
     /// Remove the bus NAME even if it was created with --persistent
     #[arg(long)]
@@ -463,7 +468,10 @@ pub(crate) struct Clean {
 #[command(after_help = "Examples:
   toroni completions bash > ~/.local/share/bash-completion/completions/toroni
   toroni completions zsh > ~/.zfunc/_toroni
-  toroni completions fish > ~/.config/fish/completions/toroni.fish")]
+  toroni completions fish > ~/.config/fish/completions/toroni.fish
+
+The shell asks this program on Tab, so it offers the buses that exist and the topics of the bus as well. Print the
+script again after an upgrade of the program.")]
 pub(crate) struct Completions {
     /// Which shell
     #[arg(value_enum)]

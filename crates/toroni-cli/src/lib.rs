@@ -1,10 +1,11 @@
 //! The `toroni` program: publish, subscribe and look at buses from a shell.
 //!
-//! `cli` says what can be written, `commands` has a file for each command, `output` and `human`
+//! `cli` says what can be written and `complete` what a shell offers, `commands` has a file for each command, `output` and `human`
 //! shape what is printed, `exchange` is the JSON that `sub` writes and `pub` reads, `note` speaks on standard error, `failure` and `exits` know the exit codes, `stop` the signals.
 
 mod cli;
 mod commands;
+mod complete;
 mod exchange;
 mod exits;
 mod failure;
@@ -20,6 +21,7 @@ pub mod trial;
 
 use clap::FromArgMatches;
 use clap::error::ErrorKind;
+use clap_complete::CompleteEnv;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -29,6 +31,8 @@ pub fn main() -> ExitCode {
     if commands::bench::is_child() {
         return commands::bench::run_child();
     }
+    // Ends here if a shell asks what could come next.
+    CompleteEnv::with_factory(complete::offered).var(complete::VARIABLE).complete();
     let color = note::choice_in(std::env::args_os().skip(1));
     note::choose(color);
     let matches = match cli::definitions().color(color).try_get_matches() {

@@ -1,23 +1,22 @@
-//! `toroni completions`: made from the definitions behind `--help`.
+//! `toroni completions`: the script by which a shell asks this program what could come next.
 
-use crate::cli::{self, Completions, Place};
+use crate::cli::Completions;
+use crate::complete::VARIABLE;
 use crate::failure::Failure;
 use crate::output::Output;
-use clap::{Args, Command};
+use clap_complete::env::Shells;
 
 /// Prints the completions for a shell.
 pub(crate) fn run(arguments: &Completions) -> Result<(), Failure> {
+    let shells = Shells::builtins();
+    let shell = shells
+        .completer(&arguments.shell.to_string())
+        .ok_or_else(|| Failure::Usage(format!("no completions for {}", arguments.shell)))?;
     let mut script = Vec::new();
-    clap_complete::generate(arguments.shell, &mut offered(), "toroni", &mut script);
+    shell
+        .write_registration(VARIABLE, "toroni", "toroni", "toroni", &mut script)
+        .map_err(|error| Failure::Failed(format!("cannot make the script: {error}")))?;
     let mut output = Output::new()?;
     output.bytes(&script)?;
     output.flush()
-}
-
-/// The program without its hidden commands, which shells would offer as well.
-fn offered() -> Command {
-    let program = cli::definitions();
-    let commands: Vec<Command> = super::man::visible(&program).cloned().collect();
-    let bare = Command::new("toroni").version(env!("CARGO_PKG_VERSION"));
-    Place::augment_args(bare).subcommands(commands)
 }

@@ -37,7 +37,7 @@ fn find<'a>(program: &'a Command, name: &str) -> Result<&'a Command, Failure> {
 }
 
 /// The commands that are meant for people.
-pub(super) fn visible(program: &Command) -> impl Iterator<Item = &Command> {
+fn visible(program: &Command) -> impl Iterator<Item = &Command> {
     program.get_subcommands().filter(|command| !command.is_hide_set())
 }
 

@@ -1,0 +1,136 @@
+//! What shells offer on Tab: besides commands and options, the buses that exist and the topics of the bus.
+//!
+//! The script of `toroni completions` asks this program, through the variable [`VARIABLE`].
+
+use crate::cli;
+use clap::Command;
+use clap::builder::Resettable;
+use clap_complete::CompletionCandidate;
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use toroni::{BusConfig, admin};
+
+/// While it names a shell, the program prints what could come next on the command line of that shell.
+pub(crate) const VARIABLE: &str = "TORONI_COMPLETE";
+
+/// Topics are found by reading the ring. In a larger one that takes longer than anyone waits for Tab.
+const LARGEST_RING_BYTES: u64 = 256 << 20;
+
+/// The definitions of all commands. Of a command and its alias shells would be offered the alias only, so that is
+/// understood, but not offered.
+pub(crate) fn offered() -> Command {
+    cli::definitions().mut_subcommands(|command| match command.get_name() {
+        "sub" => command.visible_alias(Resettable::Reset).alias("echo"),
+        _ => command,
+    })
+}
+
+/// Names of buses.
+pub(crate) fn buses(current: &OsStr) -> Vec<CompletionCandidate> {
+    let directory = Place::of_command_line().directory;
+    let buses = admin::list(directory.as_deref()).unwrap_or_default();
+    candidates(current, buses.into_iter().map(|bus| bus.name))
+}
+
+/// Topics that have messages in the ring.
+pub(crate) fn topics(current: &OsStr) -> Vec<CompletionCandidate> {
+    candidates(current, Place::of_command_line().topics().unwrap_or_default())
+}
+
+/// A shell puts what it is offered into the command line as it is, and names come from other users: those that
+/// a shell would take for more than a word are left out.
+fn candidates(
+    current: &OsStr,
+    names: impl IntoIterator<Item = String>,
+) -> Vec<CompletionCandidate> {
+    let Some(start) = current.to_str() else { return Vec::new() };
+    names
+        .into_iter()
+        .filter(|name| name.starts_with(start) && is_plain(name))
+        .map(CompletionCandidate::new)
+        .collect()
+}
+
+fn is_plain(name: &str) -> bool {
+    !name.starts_with('-') && name.chars().all(|c| c.is_alphanumeric() || "/_-.,+".contains(c))
+}
+
+/// The bus that is meant so far.
+struct Place {
+    directory: Option<PathBuf>,
+    bus: String,
+}
+
+impl Place {
+    fn of_command_line() -> Self {
+        // The words of the shell come behind the program's own name and `--`.
+        Self::of(std::env::args_os().skip_while(|word| word != "--").skip(1))
+    }
+
+    fn of(words: impl IntoIterator<Item = OsString>) -> Self {
+        let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        let (mut directory, mut bus) = (variable("TORONI_DIR"), variable("TORONI_BUS"));
+        let mut words = words.into_iter();
+        while let Some(word) = words.next() {
+            match word.to_str() {
+                Some("-b" | "--bus") => bus = words.next(),
+                Some("--dir") => directory = words.next(),
+                Some(text) => {
+                    if let Some(name) = text.strip_prefix("--bus=") {
+                        bus = Some(name.into());
+                    } else if let Some(path) = text.strip_prefix("--dir=") {
+                        directory = Some(path.into());
+                    }
+                }
+                None => {}
+            }
+        }
+        let bus = bus.and_then(|bus| bus.into_string().ok());
+        Self {
+            directory: directory.map(PathBuf::from),
+            bus: bus.unwrap_or_else(|| "default".to_owned()),
+        }
+    }
+
+    /// `None` if there is no such bus, or this user may not read it.
+    fn topics(&self) -> Option<Vec<String>> {
+        let mut config = BusConfig::new();
+        if let Some(directory) = &self.directory {
+            config = config.directory(directory);
+        }
+        let bus = config.open_existing(&self.bus).ok()?;
+        if bus.stats().ok()?.capacity > LARGEST_RING_BYTES {
+            return None;
+        }
+        let mut topics: Vec<String> =
+            bus.topics().ok()?.into_iter().map(|topic| topic.name).collect();
+        topics.sort();
+        Some(topics)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bus_of_the_command_line_is_found() {
+        let place = |words: &[&str]| Place::of(words.iter().map(OsString::from));
+        assert_eq!(place(&["toroni", "sub", "-b", "plant", "x"]).bus, "plant");
+        assert_eq!(place(&["toroni", "--bus=plant", "sub"]).bus, "plant");
+        let place = place(&["toroni", "--dir", "/mnt", "--bus", "a", "--bus", "b", "sub"]);
+        assert_eq!((place.directory, place.bus.as_str()), (Some("/mnt".into()), "b"));
+    }
+
+    #[test]
+    fn shells_are_offered_plain_words_only() {
+        for name in ["plant/boiler", "größe", "a-b.c_d,e+1"] {
+            assert!(is_plain(name), "{name}");
+        }
+        for name in
+            ["-b", "a b", "a;b", "`b`", "a'b", "a\"b", "a&b", "~a", "a\\b", "a|b", "(a)", "a=b"]
+        {
+            assert!(!is_plain(name), "{name}");
+        }
+    }
+}

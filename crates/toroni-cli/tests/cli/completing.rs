@@ -1,0 +1,99 @@
+//! What shells offer on Tab.
+
+use crate::support::{Buses, Process};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// What bash offers behind these words, the last of which is not complete.
+fn bash(buses: &Buses, words: &[&str]) -> Vec<String> {
+    let script = r#"
+        source <(toroni completions bash)
+        COMP_WORDS=(toroni "$@") COMP_CWORD=$# COMP_TYPE=9
+        function=$(complete -p toroni); function=${function##*-F }
+        "${function% toroni}" toroni "${@: -1}" "${COMP_WORDS[-2]}"
+        printf '%s\n' "${COMPREPLY[@]}"
+    "#;
+    let mut command = Command::new("bash");
+    command.args(["--noprofile", "--norc", "-c", script, "bash"]).args(words);
+    let output = run(buses, &mut command);
+    assert!(output.status.success() && output.stderr.is_empty(), "{words:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap().split_whitespace().map(str::to_owned).collect()
+}
+
+fn run(buses: &Buses, command: &mut Command) -> Output {
+    let directory = Path::new(env!("CARGO_BIN_EXE_toroni")).parent().unwrap();
+    let path = format!("{}:{}", directory.display(), std::env::var("PATH").unwrap());
+    command
+        .env("PATH", path)
+        .env_remove("TORONI_BUS")
+        .env("TORONI_DIR", buses.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    Process::start(command, &["a shell"]).finish()
+}
+
+#[test]
+fn bash_offers_commands_and_options() {
+    let buses = Buses::new();
+    let commands = bash(&buses, &[""]);
+    for command in ["demo", "pub", "sub", "hz", "info", "topics", "clean", "bench", "man"] {
+        assert!(commands.iter().any(|offered| offered == command), "{command}: {commands:?}");
+    }
+    assert!(!commands.iter().any(|offered| offered.starts_with("demo-")), "{commands:?}");
+    assert_eq!(bash(&buses, &["comp"]), ["completions"]);
+    assert_eq!(bash(&buses, &["sub", "--templ"]), ["--template"]);
+    assert_eq!(bash(&buses, &["echo", "--format", "h"]), ["hex"]);
+    assert!(buses.entries().is_empty(), "looking makes no bus");
+}
+
+#[test]
+fn bash_offers_buses_and_topics() {
+    let buses = Buses::new();
+    for topic in ["plant/boiler/heat", "plant/pump", "office", "-b", "`touch x`", "a;b", "größe"]
+    {
+        buses.succeed(&["-b", "plant", "pub", "--", topic, "x"]);
+    }
+    buses.succeed(&["create", "plan-b"]);
+    buses.succeed(&["create", "other"]);
+    assert_eq!(bash(&buses, &["info", "pl"]), ["plan-b", "plant"]);
+    for before in [&["-b", "o"][..], &["clean", "o"], &["sub", "--bus", "o"]] {
+        assert_eq!(bash(&buses, before), ["other"], "{before:?}");
+    }
+    let topics = ["plant/boiler/heat", "plant/pump"];
+    for before in [
+        &["-b", "plant", "sub", "pl"][..],
+        &["sub", "x", "-b", "plant", "pl"],
+        &["--bus", "plant", "pub", "pl"],
+        &["hz", "-b", "plant", "pl"],
+        &["-b", "plant", "topics", "pl"],
+    ] {
+        assert_eq!(bash(&buses, before), topics, "{before:?}");
+    }
+    // Whatever a shell would not take for a word is not offered.
+    let all = bash(&buses, &["-b", "plant", "pub", ""]);
+    let words: Vec<&String> = all.iter().filter(|word| !word.starts_with('-')).collect();
+    assert_eq!(words, ["größe", "office", "plant/boiler/heat", "plant/pump"]);
+    assert!(bash(&buses, &["-b", "nosuch", "sub", "pl"]).is_empty());
+}
+
+/// Where the shell is installed, it must be able to read its script.
+#[test]
+fn shells_can_read_their_scripts() {
+    let buses = Buses::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = buses.succeed(&["completions", shell]);
+        assert!(script.contains("TORONI_COMPLETE"), "{shell}");
+        let path = buses.path().join(shell);
+        std::fs::write(&path, script).unwrap();
+        let mut command = Command::new(shell);
+        command.arg("-n").arg(&path).stderr(Stdio::piped());
+        match command.output() {
+            Ok(output) => {
+                assert!(output.status.success() && output.stderr.is_empty(), "{output:?}")
+            }
+            Err(error) => eprintln!("{shell} is not installed here: {error}"),
+        }
+    }
+    assert_eq!(buses.run(&["completions", "tcsh"]).status.code(), Some(2));
+}
