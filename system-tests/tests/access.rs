@@ -86,7 +86,7 @@ impl Place {
 
     /// Messages on a topic that the ring still holds. Needs `ring` only.
     fn retained(&self, topic: &str) -> u64 {
-        let topics = self.root.succeed(&["topics", "b", "--json"]);
+        let topics = self.root.succeed(&["--bus", "b", "topics", "--json"]);
         let lines = topics.lines().map(|line| serde_json::from_str(line).unwrap());
         let found = lines.filter(|line: &serde_json::Value| line["topic"] == topic);
         found.map(|line| line["messages"].as_u64().unwrap()).sum()

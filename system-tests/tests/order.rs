@@ -99,7 +99,7 @@ fn check(output: &[u8], texts: &[(String, Vec<u8>)]) {
         .map(|line| serde_json::from_slice(line).expect("a JSON object a line"))
         .collect();
     for (sequence, message) in messages.iter().enumerate() {
-        assert_eq!(message["sequence"], sequence, "{message}");
+        assert_eq!(message["sequence"], sequence.to_string(), "{message}");
     }
     for (topic, bytes) in texts {
         let received: Vec<&[u8]> = messages

@@ -248,7 +248,9 @@ fn names_of_others_do_not_steer_a_terminal() {
     command.args(["--timeout", "20", "--count", "1"]);
     let mut named = system_tests::Running::start_with_ready_fd(command);
     named.wait_ready();
-    for arguments in [&["clean"][..], &["clean", "b"], &["ls"], &["info", "b"], &["topics", "b"]] {
+    for arguments in
+        [&["clean"][..], &["clean", "b"], &["ls"], &["info", "b"], &["--bus", "b", "topics"]]
+    {
         let outcome = run(root.toroni(arguments));
         for text in [&outcome.stdout, &outcome.stderr] {
             assert!(is_plain(text), "{arguments:?}: {outcome:?}");

@@ -193,8 +193,8 @@ pub(crate) struct DemoChild {
   find /etc -print0 | toroni pub -0 files            each name is a message
   toroni -b a sub --json | toroni -b b pub --json    copy all topics of bus a to bus b
 
---json reads what sub --json writes: one object a line, with topic, payload, encoding (base64, or left out for text)
-and to_descendants. It reports losses in the input on standard error and ignores all other fields.")]
+--json reads what sub --json writes: one object a line, with topic, payload, encoding (base64, or left out \
+for text) and to_descendants. It reports losses in the input on standard error and ignores all other fields.")]
 pub(crate) struct Publish {
     /// Topic, as in plant/boiler/temperature
     #[arg(required_unless_present = "json", add = ArgValueCompleter::new(complete::topics))]
@@ -265,8 +265,8 @@ pub(crate) struct Publish {
   toroni sub --json | toroni -b copy pub --json      copy all topics to the bus copy
   toroni sub --strict > capture                      exit code 3 at the first loss
 
-Text is printed as topic, tab, payload. With --json, losses are objects with the field lost at their place in the
-output; otherwise they are reported on standard error.
+Text is printed as topic, tab, payload. With --json, losses are objects with the field lost at \
+their place in the output; otherwise they are reported on standard error.
 
 Letters of --template:
   %t  topic
@@ -280,6 +280,7 @@ Letters of --template:
   %n  the same in nanoseconds since 1970, or -
   %d  1 if posted to descendants, else 0
   %%  a percent sign
+
 A line feed follows each message (a NUL with -0). \\n, \\t, \\r, \\e, \\0, \\xHH and \\\\ are bytes.")]
 pub(crate) struct Subscribe {
     /// What to print, as in plant/** [default: **]
@@ -339,8 +340,8 @@ pub(crate) struct Subscribe {
 #[command(after_help = "Example:
   toroni hz 'plant/**' --interval 5
 
-JITTER is the standard deviation of the times between two messages of a topic, and LONGEST GAP is the longest of these
-times, both within the interval. They are measured when hz receives the messages.
+JITTER is the standard deviation of the times between two messages of a topic, and LONGEST GAP is \
+the longest of these times, both within the interval. They are measured when hz receives the messages.
 
 The bus must exist. It watches without gating: publishers never wait for it; what it missed is counted as lost.")]
 pub(crate) struct Hz {
@@ -470,8 +471,8 @@ pub(crate) struct Clean {
   toroni completions zsh > ~/.zfunc/_toroni
   toroni completions fish > ~/.config/fish/completions/toroni.fish
 
-The shell asks this program on Tab, so it offers the buses that exist and the topics of the bus as well. Print the
-script again after an upgrade of the program.")]
+The shell asks this program on Tab, so it offers the buses that exist and the topics of the bus as well. \
+Print the script again after an upgrade of the program.")]
 pub(crate) struct Completions {
     /// Which shell
     #[arg(value_enum)]

@@ -78,6 +78,11 @@ pub(crate) fn of(command: &str) -> Option<String> {
 pub(crate) fn overview() -> String {
     let mut text = String::new();
     row(&mut text, "0", "success, or the reader of the output closed it");
+    for exits in TABLE {
+        if let Some(when) = exits.ended_by_signal {
+            row(&mut text, "0", &format!("{}: a signal ended it {when}", exits.command));
+        }
+    }
     row(&mut text, "1", "failure");
     row(&mut text, "2", "wrong usage");
     for exits in TABLE {
@@ -86,11 +91,6 @@ pub(crate) fn overview() -> String {
         }
     }
     row(&mut text, "129, 130, 143", INTERRUPTED);
-    for exits in TABLE {
-        if let Some(when) = exits.ended_by_signal {
-            row(&mut text, "0", &format!("{}: a signal ended it {when}", exits.command));
-        }
-    }
     text
 }
 

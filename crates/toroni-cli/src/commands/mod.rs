@@ -38,14 +38,14 @@ pub(crate) fn run(cli: Cli, matches: &ArgMatches) -> Result<(), Failure> {
         Command::Create(arguments) => create::run(&place, arguments),
         Command::List(arguments) => list::run(&place, &arguments),
         Command::Info(arguments) => {
-            one_bus(arguments.name.as_deref(), is_bus_named(matches, "info"))?;
+            one_bus(&place, arguments.name.as_deref(), is_bus_named(matches, "info"))?;
             info::run(&place, &arguments)
         }
         Command::Topics(arguments) => topics::run(&place, &arguments),
         Command::Doctor(arguments) => doctor::run(&place, &arguments),
         Command::Clean(arguments) => {
             let named = is_bus_named(matches, "clean");
-            one_bus(arguments.name.as_deref(), named)?;
+            one_bus(&place, arguments.name.as_deref(), named)?;
             clean::run(&place, &arguments, named)
         }
         Command::Bench(arguments) => bench::run(&place, &arguments),
@@ -62,10 +62,10 @@ fn is_bus_named(matches: &ArgMatches, command: &str) -> bool {
 }
 
 /// Refuses to choose between two buses.
-fn one_bus(name: Option<&str>, bus_named: bool) -> Result<(), Failure> {
+fn one_bus(place: &Place, name: Option<&str>, bus_named: bool) -> Result<(), Failure> {
     match name {
-        Some(name) if bus_named => {
-            Err(Failure::Usage(format!("name one bus: leave out either --bus or {name:?}")))
+        Some(name) if bus_named && name != place.bus => {
+            Err(Failure::Usage(format!("--bus {} and {name} are two buses: name one", place.bus)))
         }
         _ => Ok(()),
     }

@@ -125,7 +125,12 @@ fn messages_may_end_with_a_nul() {
     assert_eq!(lines(&buses, &["-0", "--payload-only"]).as_bytes(), [&input[..], b"\0"].concat());
     assert_eq!(lines(&buses, &["-0", "-F", "%t", "-n", "1"]), "t\0");
     assert_eq!(lines(&buses, &["-0", "--format", "hex", "-n", "1"]), "t\t74776f0a6c696e6573\0");
-    for arguments in [&["sub", "-0", "--json"][..], &["pub", "-0", "t", "x"]] {
+    for arguments in [
+        &["sub", "-0", "--json"][..],
+        &["sub", "-0", "--format", "json"],
+        &["sub", "-0", "--format", "raw"],
+        &["pub", "-0", "t", "x"],
+    ] {
         assert_eq!(buses.run(arguments).status.code(), Some(2), "{arguments:?}");
     }
 }

@@ -349,10 +349,12 @@ fn two_names_of_a_bus_are_refused() {
             let output = buses.run(arguments);
             assert_eq!(output.status.code(), Some(2), "{arguments:?}");
             let said = String::from_utf8_lossy(&output.stderr);
-            assert!(said.contains("leave out either --bus or \"b\""), "{said}");
+            assert!(said.contains("--bus a and b are two buses"), "{said}");
         }
     }
     assert_eq!(buses.entries(), ["a", "b"]);
+    // The same one twice is one.
+    buses.succeed(&["info", "b", "--bus", "b"]);
     // The environment is a default.
     let mut command = buses.command(&["info", "b", "--json"]);
     let output = command.env("TORONI_BUS", "a").output().unwrap();

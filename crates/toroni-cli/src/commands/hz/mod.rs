@@ -130,10 +130,11 @@ impl Counts {
             topic.messages += 1;
             topic.bytes += bytes;
             topic.total_messages += 1;
+            topic.total_bytes += bytes;
+            // Between messages of several topics a gap says nothing.
             if name != OTHER_TOPICS {
                 topic.jitter.arrival(Instant::now());
             }
-            topic.total_bytes += bytes;
         }
     }
 

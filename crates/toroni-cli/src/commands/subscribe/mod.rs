@@ -19,6 +19,9 @@ use toroni::{Message, ReceiveError, Start, Subscriber};
 /// Prints until one of the ends that the arguments set, a signal, or nobody reads the output.
 pub(crate) fn run(place: &Place, arguments: Subscribe) -> Result<(), Failure> {
     let ready = ReadyFd::claim(arguments.ready_fd)?;
+    if arguments.null && matches!(arguments.format, Format::Raw | Format::Json) {
+        return Err(Failure::Usage("-0 goes with --template, text and hex".to_owned()));
+    }
     let stop = Stop::install(Patience::ASecond("waiting for whoever reads its output".to_owned()))?;
     let output = Output::new()?;
     let bus = super::config(place).participant_name(arguments.name.as_str()).open(&place.bus)?;
