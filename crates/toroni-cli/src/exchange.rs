@@ -5,6 +5,7 @@
 //! numbers as 64-bit floats and would round them.
 
 use crate::human;
+use crate::output::write_json;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use serde::{Deserialize, Serialize, Serializer};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -90,8 +91,7 @@ pub(crate) fn write_loss(lost: Loss, into: &mut Vec<u8>) {
 
 fn append(value: &impl Serialize, into: &mut Vec<u8>) {
     // Strings and numbers only, into memory.
-    serde_json::to_writer(&mut *into, value).expect("it can be written as JSON");
-    into.push(b'\n');
+    write_json(into, value).expect("it can be written as JSON");
 }
 
 /// Bytes in base64, with padding.

@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use serde::Serialize;
+use serde_json::ser::Formatter;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -50,9 +51,7 @@ impl Output {
 
     /// One object on a line of its own.
     pub(crate) fn json(&mut self, value: &impl Serialize) -> Result<(), Failure> {
-        serde_json::to_writer(&mut self.writer, value)
-            .map_err(|error| Failure::of_output(&error.into()))?;
-        self.bytes(b"\n")
+        write_json(&mut self.writer, value).map_err(|error| Failure::of_output(&error))
     }
 
     /// A table with aligned columns, unless it has no rows.
@@ -150,6 +149,32 @@ fn steers(c: char) -> bool {
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
+/// One object and a line feed.
+pub(crate) fn write_json(into: impl Write, value: &impl Serialize) -> io::Result<()> {
+    let mut serializer = serde_json::Serializer::with_formatter(into, Escaping);
+    value.serialize(&mut serializer)?;
+    serializer.into_inner().write_all(b"\n")
+}
+
+/// Escapes what a terminal would obey; readers of JSON see no difference.
+struct Escaping;
+
+impl Formatter for Escaping {
+    fn write_string_fragment<W>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()>
+    where
+        W: ?Sized + Write,
+    {
+        let mut rest = fragment;
+        while let Some((at, c)) = rest.char_indices().find(|(_, c)| steers(*c)) {
+            writer.write_all(&rest.as_bytes()[..at])?;
+            // All of them are below U+10000.
+            write!(writer, "\\u{:04x}", u32::from(c))?;
+            rest = &rest[at + c.len_utf8()..];
+        }
+        writer.write_all(rest.as_bytes())
+    }
+}
+
 /// Lowercase hexadecimal digits, two a byte.
 pub(crate) fn hex(bytes: &[u8], into: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
@@ -178,6 +203,16 @@ mod tests {
         assert_eq!(printable("plain"), "plain");
         assert_eq!(printable("a\u{1b}[2Jb\n"), "a\\u{1b}[2Jb\\n");
         assert_eq!(printable("txt.\u{202e}exe"), "txt.\\u{202e}exe");
+    }
+
+    #[test]
+    fn terminals_do_not_obey_json() {
+        let text = "a\n\"\u{7f}\u{9b}31m\u{202e}ä\u{1f600}\\";
+        let mut line = Vec::new();
+        write_json(&mut line, &text).unwrap();
+        let line = String::from_utf8(line).unwrap();
+        assert_eq!(line, concat!(r#""a\n\"\u007f\u009b31m\u202eä"#, "\u{1f600}", r#"\\""#, "\n"));
+        assert_eq!(serde_json::from_str::<String>(&line).unwrap(), text);
     }
 
     #[test]

@@ -148,14 +148,16 @@ const IDLE: [&str; 6] = ["bench", "latency", "--idle", "600", "--readers", "1"];
 
 #[test]
 fn ctrl_c_leaves_nothing_behind() {
-    let buses = Buses::new();
-    let bench = buses.start(&IDLE);
-    wait_until("children are at work", || children(&bench.child).len() >= 3);
-    bench.signal(Signal::INT);
-    let output = bench.finish();
-    assert_eq!(output.status.code(), Some(130));
-    assert_eq!(String::from_utf8_lossy(&output.stderr), "toroni: interrupted\n");
-    assert!(output.stdout.is_empty() && buses.entries().is_empty());
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let buses = Buses::new();
+        let bench = buses.start(&IDLE);
+        wait_until("children are at work", || children(&bench.child).len() >= 3);
+        bench.signal(signal);
+        let output = bench.finish();
+        assert_eq!(output.status.code(), Some(code));
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "toroni: interrupted\n");
+        assert!(output.stdout.is_empty() && buses.entries().is_empty());
+    }
 }
 
 #[test]

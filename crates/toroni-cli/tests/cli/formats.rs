@@ -1,7 +1,11 @@
 //! What `sub` prints.
 
-use crate::support::{Buses, json_lines};
+use crate::support::{Buses, Process, json_lines};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::json;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 
 fn lines(buses: &Buses, arguments: &[&str]) -> String {
     let mut all = vec!["sub", "--from", "oldest", "--timeout", "0.2"];
@@ -195,6 +199,42 @@ fn colour_is_for_terminals_unless_it_is_asked_for() {
         assert_eq!(said.contains('\u{1b}'), colored, "{arguments:?}: {said:?}");
     }
 }
+
+#[test]
+fn a_terminal_does_not_obey_payloads() {
+    let buses = Buses::new();
+    let payload = "red\u{1b}[31m \u{9b}2J \u{7f} txt.\u{202e}exe";
+    buses.succeed(&["pub", "t", payload]);
+    for arguments in [&[][..], &["--format", "raw"], &["--json"], &["-F", "%p"]] {
+        let (mut master, terminal) = terminal();
+        let mut all = vec!["sub", "--from", "oldest", "-n", "1"];
+        all.extend(arguments);
+        let mut process = Process::start(buses.command(&all).stdout(terminal), arguments);
+        assert!(process.wait().success(), "{arguments:?}");
+        // A terminal keeps what was written to it when the writer is gone.
+        let mut bytes = [0; 4096];
+        let length = master.read(&mut bytes).unwrap();
+        let shown = std::str::from_utf8(&bytes[..length]).unwrap();
+        assert!(shown.contains("31m") && shown.contains("exe"), "{arguments:?}: {shown:?}");
+        let obeyed = |c: char| (c.is_control() && !"\t\r\n".contains(c)) || c == '\u{202e}';
+        assert!(!shown.contains(obeyed), "{arguments:?}: {shown:?}");
+    }
+}
+
+/// A terminal: the side of a person, and that of a program.
+fn terminal() -> (File, File) {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let master = openpt(flags).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    let path = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
+    // Kept from becoming the terminal of this process.
+    let mut options = File::options();
+    let terminal = options.read(true).write(true).custom_flags(NOCTTY).open(path).unwrap();
+    (File::from(master), terminal)
+}
+
+const NOCTTY: i32 = rustix::fs::OFlags::NOCTTY.bits().cast_signed();
 
 #[test]
 fn counts_and_time_outs_set_the_exit_code() {

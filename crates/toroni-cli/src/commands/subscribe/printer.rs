@@ -38,7 +38,7 @@ impl Printer {
         printed
     }
 
-    /// Appends what is printed of a message.
+    /// Appends what is printed of a message. A terminal must not obey what somebody published.
     pub(crate) fn render(&self, message: &Message<'_>, into: &mut Vec<u8>) {
         let terminal = self.output.is_terminal();
         let (format, payload_only) = match &self.style {
@@ -49,7 +49,7 @@ impl Printer {
             Style::Format { format, payload_only } => (*format, *payload_only),
         };
         match format {
-            Format::Raw => return into.extend_from_slice(message.payload()),
+            Format::Raw => return write_bytes(message.payload(), terminal, into),
             Format::Json => return exchange::write(message, !payload_only, into),
             Format::Text | Format::Hex => {}
         }
@@ -60,7 +60,6 @@ impl Printer {
         if format == Format::Hex {
             hex(message.payload(), into);
         } else {
-            // A terminal must not obey what somebody published.
             write_bytes(message.payload(), terminal, into);
         }
         into.push(self.end);

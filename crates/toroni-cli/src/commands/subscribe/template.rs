@@ -110,7 +110,7 @@ impl Field {
     }
 }
 
-/// As they are; to a terminal without what it would obey.
+/// Appends bytes as they are, or, for a terminal, without what it would obey.
 pub(crate) fn write_bytes(bytes: &[u8], terminal: bool, into: &mut Vec<u8>) {
     if terminal {
         into.extend_from_slice(printable(&String::from_utf8_lossy(bytes)).as_bytes());
