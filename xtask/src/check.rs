@@ -4,7 +4,7 @@
 use clap::Args;
 
 use crate::command::{Failure, Steps, cargo, run as run_command};
-use crate::{deny, evidence, msrv};
+use crate::{deny, evidence, msrv, package};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -29,6 +29,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     steps.step("minimum supported Rust version", msrv::check);
     steps.step("lock files of the other workspaces", lock_files);
     steps.step("documentation", documentation);
+    steps.step("crates as they are published", package::crates);
     steps.step("evidence that the documents name", evidence::check);
     steps.step("licences and sources", || deny::check(&deny::Options::default()));
     if !options.no_test {

@@ -17,6 +17,7 @@ mod miri;
 mod model;
 mod msrv;
 mod mutants;
+mod package;
 mod peers;
 mod sanitize;
 mod simulate;
@@ -61,6 +62,8 @@ enum Task {
     Bindings(bindings::Options),
     /// Counts the instructions of the hot paths and compares them with the committed baseline
     Counts(counts::Options),
+    /// Packs what is released: the crates for the registry, and the program with its symbols apart
+    Package(package::Options),
     /// Builds the foreign peers of the comparisons and runs the suite of all transports on each
     Peers(peers::Options),
     /// Does lists of operations with deaths, from seeds, to a bus and to a model of it
@@ -87,6 +90,7 @@ fn main() -> ExitCode {
         Task::Model(options) => model::run(&options),
         Task::Bindings(options) => bindings::run(&options),
         Task::Counts(options) => counts::run(&options),
+        Task::Package(options) => package::run(&options),
         Task::Peers(options) => peers::run(&options),
         Task::Simulate(options) => simulate::run(&options),
         Task::Mutants(options) => mutants::run(&options),

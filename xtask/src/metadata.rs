@@ -14,12 +14,21 @@ pub(crate) struct Metadata {
 }
 
 /// One crate.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 pub(crate) struct Package {
     pub(crate) name: String,
     pub(crate) version: String,
     pub(crate) rust_version: Option<String>,
     pub(crate) license: Option<String>,
+    pub(crate) description: Option<String>,
+    pub(crate) repository: Option<String>,
+    pub(crate) readme: Option<PathBuf>,
+    pub(crate) keywords: Vec<String>,
+    pub(crate) categories: Vec<String>,
+    /// The registries it may go to: none with `publish = false`, all where nothing is said.
+    pub(crate) publish: Option<Vec<String>>,
+    /// The tables below `[package.metadata]`.
+    pub(crate) metadata: serde_json::Value,
     pub(crate) dependencies: Vec<Dependency>,
     pub(crate) manifest_path: PathBuf,
 }

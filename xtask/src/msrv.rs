@@ -114,9 +114,7 @@ mod tests {
             name: name.to_owned(),
             version: "1.2.3".to_owned(),
             rust_version: rust_version.map(str::to_owned),
-            license: None,
-            dependencies: Vec::new(),
-            manifest_path: Default::default(),
+            ..Package::default()
         };
         let fitting = [package("old", Some("1.56")), package("silent", None)];
         assert!(no_dependency_is_newer(&fitting, "1.88").is_ok());

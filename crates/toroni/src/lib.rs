@@ -70,6 +70,11 @@ compile_error!(
 #[doc = include_str!("../../../docs/guide.md")]
 struct Guide;
 
+/// So are those of the page on the registry.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 #[cfg(not(loom))]
 mod bus;
 pub mod crash;

@@ -68,10 +68,9 @@ mod tests {
         Package {
             name: name.to_owned(),
             version: "0.1.0".to_owned(),
-            rust_version: None,
-            license: None,
             dependencies,
             manifest_path: format!("{name}/Cargo.toml").into(),
+            ..Package::default()
         }
     }
 

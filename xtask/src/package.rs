@@ -1,0 +1,115 @@
+//! `cargo xtask package`: what is released. The crates as a registry gets them, and the program `toroni` without its symbols,
+//! which are in a file beside it.
+
+use clap::Args;
+use std::path::Path;
+use std::process::Command;
+
+use crate::command::{Failure, cargo, run as run_command};
+use crate::metadata::{self, Package};
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Also builds each crate from its package
+    #[arg(long)]
+    verify: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    pack(options.verify)?;
+    program()
+}
+
+/// Packs each crate that may be published, and checks what a registry and its readers want to know of it.
+pub(crate) fn crates() -> Result<String, Failure> {
+    pack(false)
+}
+
+fn pack(verify: bool) -> Result<String, Failure> {
+    let packages = metadata::members()?.packages;
+    let published: Vec<&Package> = packages.iter().filter(|one| is_published(one)).collect();
+    let lacking: Vec<String> = published.iter().flat_map(|one| lacks(one)).collect();
+    if !lacking.is_empty() {
+        return Err(Failure(lacking.join("; ")));
+    }
+    // A crate may need another one of another version of this tree than the registry has: all at once, by which cargo
+    // takes each from what it has packed just now. That wants cargo 1.90.
+    let mut command = cargo(["package", "--locked", "--allow-dirty", "--quiet"]);
+    if !verify {
+        command.arg("--no-verify");
+    }
+    for package in &published {
+        command.args(["-p", &package.name]);
+    }
+    run_command(&mut command)?;
+    let names: Vec<&str> = published.iter().map(|one| one.name.as_str()).collect();
+    Ok(names.join(", "))
+}
+
+fn is_published(package: &Package) -> bool {
+    package.publish.as_ref().is_none_or(|registries| !registries.is_empty())
+}
+
+/// What the manifest and the folder of a crate lack.
+fn lacks(package: &Package) -> Vec<String> {
+    let folder = package.manifest_path.parent().unwrap_or(Path::new("."));
+    let file = |name: &Path| std::fs::read(folder.join(name)).is_ok_and(|text| !text.is_empty());
+    let documentation = package.metadata.pointer("/docs/rs/all-features");
+    [
+        ("a description", package.description.is_some()),
+        ("a licence", package.license.is_some()),
+        ("a repository", package.repository.is_some()),
+        ("keywords", !package.keywords.is_empty()),
+        ("categories", !package.categories.is_empty()),
+        ("a readme of its own", package.readme.as_deref() == Some(Path::new("README.md"))),
+        ("README.md", file(Path::new("README.md"))),
+        ("LICENSE-APACHE", file(Path::new("LICENSE-APACHE"))),
+        ("LICENSE-MIT", file(Path::new("LICENSE-MIT"))),
+        ("all-features for docs.rs", documentation.is_some_and(|all| all == true)),
+    ]
+    .into_iter()
+    .filter(|(_, is_there)| !is_there)
+    .map(|(what, _)| format!("{} lacks {what}", package.name))
+    .collect()
+}
+
+/// The program, stripped, and `toroni.debug`, where gdb and perf find its symbols as long as it lies beside the program
+/// or below /usr/lib/debug.
+fn program() -> Result<(), Failure> {
+    let target = metadata::members()?.target_directory;
+    run_command(&mut cargo(["build", "--locked", "--profile", "symbols", "-p", "toroni-cli"]))?;
+    let folder = target.join("package/program");
+    std::fs::create_dir_all(&folder)
+        .map_err(|error| Failure(format!("cannot make {}: {error}", folder.display())))?;
+    let objcopy = |arguments: &[&str], from: &Path, to: &str| {
+        let mut command = Command::new("objcopy");
+        // The link from the program to its symbols is a file name, to be found from here.
+        run_command(command.current_dir(&folder).args(arguments).arg(from).arg(to))
+    };
+    let built = target.join("symbols/toroni");
+    objcopy(&["--only-keep-debug"], &built, "toroni.debug")?;
+    objcopy(&["--strip-all", "--add-gnu-debuglink=toroni.debug"], &built, "toroni")?;
+    println!("{}: toroni and toroni.debug", folder.display());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_crate_lacks_is_found() {
+        let mut packages = metadata::members().unwrap().packages;
+        packages.retain(is_published);
+        packages.sort_by(|one, other| one.name.cmp(&other.name));
+        let names: Vec<&str> = packages.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(names, ["toroni", "toroni-cli", "toroni-proactor", "toroni-rig"]);
+        let Some(mut package) = packages.pop() else { return };
+        assert_eq!(lacks(&package), Vec::<String>::new());
+        package.repository = None;
+        package.keywords.clear();
+        package.manifest_path = "/nowhere/Cargo.toml".into();
+        let wanted = ["a repository", "keywords", "README.md", "LICENSE-APACHE", "LICENSE-MIT"];
+        assert_eq!(lacks(&package), wanted.map(|what| format!("toroni-rig lacks {what}")));
+    }
+}
