@@ -44,7 +44,7 @@ END
 }
 
 program_of_cpp() {
-    printf '#include <iostream>\n#include <toroni.hpp>\nint main() {\nstd::cout << std::unitbuf;\n'
+    printf '#include <iostream>\n#include <toroni.hpp>\nint main() {\n'
     block cpp "$1"
     echo '}'
 }

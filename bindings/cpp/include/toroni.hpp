@@ -9,7 +9,7 @@
 //
 //     toroni::bus bus("demo");
 //     toroni::subscriber subscriber(bus, "plant/**");
-//     for (toroni::message message : subscriber) std::cout << message.topic() << ' ' << message.text() << '\n';
+//     for (toroni::message message : subscriber) std::cout << message.topic() << ' ' << message.text() << std::endl;
 //
 // Handles are closed by their destructors, and can be moved, not copied. One that was moved from is empty, and
 // every call on it is the error TORONI_INVALID_ARGUMENT.
