@@ -104,20 +104,22 @@ fn watch_shows_what_telemetry_measures() {
     let telemetry = Example::start(&fixture, "telemetry", &arguments);
 
     let processor = watch.wait_for_prefix("host/cpu/0 ");
-    let shares: Vec<f64> = processor.split(' ').filter_map(|word| word.parse().ok()).collect();
-    assert_eq!(shares.len(), 5, "{processor}");
-    assert!(shares.iter().all(|share| (0.0..=100.0).contains(share)), "{processor}");
+    let shares = numbers(&processor);
+    let names: Vec<&str> = shares.iter().map(|(name, _)| name.as_str()).collect();
+    let states = ["busy", "user", "system", "iowait", "steal"];
+    assert_eq!(names, states.map(|state| format!("{state}_percent")), "{processor}");
+    assert!(shares.iter().all(|(_, share)| (0.0..=100.0).contains(share)), "{processor}");
 
     let total = watch.wait_for_prefix("host/memory/MemTotal ");
     let said = std::fs::read_to_string("/proc/meminfo").unwrap();
     let kilobytes: u64 = said.split_whitespace().nth(1).unwrap().parse().unwrap();
-    assert!(total.ends_with(&format!(" {} bytes", kilobytes * 1024)), "{total}");
+    assert!(total.ends_with(&format!(r#"  {{"bytes":{}}}"#, kilobytes * 1024)), "{total}");
 
     // Whatever has no network at all has a loopback interface.
-    let network = watch.wait_for(|line| {
-        line.starts_with("host/network/") && line.contains("/tx ") && line.ends_with(" packets/s")
-    });
-    assert!(network.contains(" bytes/s "), "{network}");
+    let network = watch.wait_for(|line| line.starts_with("host/network/") && line.contains("/tx "));
+    let rates = numbers(&network);
+    let names: Vec<&str> = rates.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["bytes_per_s", "packets_per_s"], "{network}");
 
     // The folder was under watch before the first measurement.
     std::fs::write(folder.join("touched"), b"content").unwrap();
@@ -136,6 +138,17 @@ fn watch_shows_what_telemetry_measures() {
     assert!(telemetry.end(Signal::TERM).is_empty());
     watch.interrupt();
     assert_nothing_left(&fixture, "default");
+}
+
+/// Names and numbers of the JSON object at the end of a line.
+fn numbers(line: &str) -> Vec<(String, f64)> {
+    let (_, object) = line.split_once('{').expect(line);
+    let fields = object.strip_suffix('}').expect(line).split(',');
+    let number = |field: &str| {
+        let (name, number) = field.strip_prefix('"')?.split_once("\":")?;
+        Some((name.to_owned(), number.parse().ok()?))
+    };
+    fields.map(|field| number(field).expect(line)).collect()
 }
 
 #[test]

@@ -8,10 +8,12 @@
 //!
 //! | topic | payload |
 //! |---|---|
-//! | `host/cpu/<n>` | `busy 12.5 % user 8.0 % system 4.0 % iowait 0.5 % steal 0.0 %` of the interval |
-//! | `host/memory/<field>` | `16322232320 bytes`: a field of `/proc/meminfo` |
-//! | `host/network/<interface>/<rx or tx>` | `1500.0 bytes/s 2.0 packets/s` in the interval |
-//! | `host/files/<event>` | the name of a file in the folder |
+//! | `host/cpu/<n>` | `{"busy_percent":12.5,"user_percent":8.0,"system_percent":4.0,"iowait_percent":0.5,"steal_percent":0.0}` of the interval |
+//! | `host/memory/<field>` | `{"bytes":16322232320}`, or `{"pages":0}`: a field of `/proc/meminfo` |
+//! | `host/network/<interface>/<rx or tx>` | `{"bytes_per_s":1500.0,"packets_per_s":2.0}` in the interval |
+//! | `host/files/<event>` | the name of a file in the folder, as its bytes |
+//!
+//! Numbers are JSON, so that a program reads them without knowledge of the text around them.
 //!
 //! Events are `created`, `modified`, `written` (closed after writing), `deleted`, `moved-from`,
 //! `moved-to`, and `overflow` if there were more than the kernel kept. `TORONI_BUS` names the bus

@@ -58,7 +58,7 @@ fn shares(before: &Ticks, now: &Ticks) -> Option<String> {
     let percent = |ticks: u64| ticks as f64 * 100.0 / all as f64;
     (all > 0).then(|| {
         format!(
-            "busy {:.1} % user {:.1} % system {:.1} % iowait {:.1} % steal {:.1} %",
+            r#"{{"busy_percent":{:.1},"user_percent":{:.1},"system_percent":{:.1},"iowait_percent":{:.1},"steal_percent":{:.1}}}"#,
             percent(all - idle - iowait),
             percent(user + nice),
             percent(system + irq + softirq),

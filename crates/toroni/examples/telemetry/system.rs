@@ -14,8 +14,10 @@ pub(crate) fn memory<E: From<io::Error>>(
         let mut words = value.split_whitespace();
         let number = words.next().and_then(|number| number.parse::<u64>().ok());
         match (number, words.next()) {
-            (Some(number), Some("kB")) => publish(field, &format!("{} bytes", number * 1024))?,
-            (Some(number), None) => publish(field, &format!("{number} pages"))?,
+            (Some(number), Some("kB")) => {
+                publish(field, &format!(r#"{{"bytes":{}}}"#, number * 1024))?
+            }
+            (Some(number), None) => publish(field, &format!(r#"{{"pages":{number}}}"#))?,
             _ => {}
         }
     }
@@ -75,5 +77,5 @@ fn parse(table: &str) -> impl Iterator<Item = (String, Traffic)> {
 fn rate(before: [u64; 2], now: [u64; 2], seconds: f64) -> String {
     let [bytes, packets] =
         [0, 1].map(|which| now[which].saturating_sub(before[which]) as f64 / seconds);
-    format!("{bytes:.1} bytes/s {packets:.1} packets/s")
+    format!(r#"{{"bytes_per_s":{bytes:.1},"packets_per_s":{packets:.1}}}"#)
 }
