@@ -30,7 +30,7 @@ fn throughput_prints_the_papers_table() {
     assert_eq!(rows[0], ["R", "\\", "W", "1", "2"]);
     assert_eq!((rows[1][0], rows[2][0]), ("1", "3"));
     assert!(rows[1..].iter().flat_map(|row| &row[1..]).all(|cell| number(cell) > 0.0), "{rows:?}");
-    for part in ["W × R", "WT ms", "WN  ", "lost = 0", "prototype", "kernel", "Publisher::burst"] {
+    for part in ["W × R", "WT ms", "WN  ", "lost = 0", "prototype", "kernel", "one burst of all"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(buses.entries().is_empty());

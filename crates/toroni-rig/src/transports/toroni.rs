@@ -23,7 +23,7 @@ impl Transport for Toroni {
         About {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             settings: format!(
-                "ring of {} bytes, policy wait:forever, lock lease, notifier futex, wait strategy {:?}, \
+                "ring of {} bytes, policy wait:forever, lock lease, notifier futex, wait strategy {}, \
                  prefaulted, one topic",
                 setup.capacity_bytes,
                 strategy(setup.wait)

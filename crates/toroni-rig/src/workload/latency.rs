@@ -185,12 +185,10 @@ fn conditions(report: &mut Report, options: &Options, measured: &[(Kind, Vec<Run
         "messages",
         format!("{} of each writer, of {MESSAGE_BYTES} bytes, on one topic", options.messages),
     );
-    report.condition(
-        "posting",
-        "Publisher::burst with all of them; the time in them is that before the call",
-    );
     report
-        .condition("waiting", "readers block, with the default wait strategy (Backoff), and sleep");
+        .condition("posting", "one burst of all of them; the time in them is that before the call");
+    report
+        .condition("waiting", "readers block, with the default wait strategy (backoff), and sleep");
     report.condition("repetitions", options.repetitions.to_string());
     report.condition("latency", "from the time in a message to its reader's look at the clock");
 }

@@ -138,8 +138,8 @@ fn describe(report: &mut Report, options: &Options, runs: &Runs) {
             options.capacity / 1024
         ),
     );
-    report.condition("posting", format!("Publisher::burst, {} messages a call", options.group));
-    report.condition("waiting", "readers block, with the default wait strategy (Backoff)");
+    report.condition("posting", format!("bursts of {} messages a call", options.group));
+    report.condition("waiting", "readers block, with the default wait strategy (backoff)");
     report.condition("repetitions", options.repetitions.to_string());
     report.condition(
         "throughput",

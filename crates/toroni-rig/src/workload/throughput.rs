@@ -190,9 +190,9 @@ fn conditions(report: &mut Report, options: &Options, measured: &[(Kind, Vec<Run
     );
     report.condition(
         "posting",
-        "Publisher::burst with all of them: a commit each, one lock for as many as there is room for",
+        "one burst of all of them: a commit each, one lock for as many as there is room for",
     );
-    report.condition("waiting", "readers block, with the default wait strategy (Backoff)");
+    report.condition("waiting", "readers block, with the default wait strategy (backoff)");
     report.condition("repetitions", options.repetitions.to_string());
     if options.sustained_rings > 0 {
         let (_, _, repetitions) = &options.sustained;

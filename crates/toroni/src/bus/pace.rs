@@ -8,6 +8,8 @@
 //! than one message came is doubled, one that collected nothing is halved, and a reader that does
 //! without one tries a short one now and then.
 
+use std::fmt;
+
 /// How a subscriber waits in its blocking calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -21,6 +23,18 @@ pub enum WaitStrategy {
     Backoff,
     /// Sleeps at once: least CPU time, and a wake-up for each message.
     Block,
+}
+
+/// As the program `toroni` writes it: `spin`, `yield`, `backoff`, `block`.
+impl fmt::Display for WaitStrategy {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Spin => "spin",
+            Self::Yield => "yield",
+            Self::Backoff => "backoff",
+            Self::Block => "block",
+        })
+    }
 }
 
 /// What to do at an empty look.
