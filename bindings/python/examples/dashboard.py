@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
-import re
 import shutil
 import signal
 import sys
@@ -25,6 +25,8 @@ import toroni
 BARS = " ▁▂▃▄▅▆▇█"
 HISTORY = 40
 INTERVAL_S = 0.5
+MOST = 1 << 63
+"""More than any host has of anything."""
 
 
 @dataclass
@@ -43,23 +45,28 @@ class Host:
 
     def note(self, message: toroni.Message) -> None:
         """Takes one message of the daemon; what it does not know, it leaves."""
-        match message.topic.split("/"):
-            case ["host", "cpu", number] if (
-                number.isdigit() and (share := number_in(message.text)) is not None
+        topic = message.topic.split("/")
+        match topic, numbers_in(message):
+            case ["host", "files", event], _:
+                self.files.append(f"{event} {message.text}")
+            case ["host", "cpu", number], {"busy_percent": int() | float() as share} if (
+                number.isdigit() and 0 <= share <= 100
             ):
                 self.busy.setdefault(int(number), deque(maxlen=HISTORY)).append(share)
-            case ["host", "memory", name] if (size := number_in(message.text)) is not None:
-                self.memory[name] = int(size)
-            case ["host", "network", interface, way] if (rate := number_in(message.text)) is not None:
+            case ["host", "memory", name], {"bytes": int() as size} if 0 <= size < MOST:
+                self.memory[name] = size
+            case ["host", "network", interface, way], {"bytes_per_s": int() | float() as rate} if (
+                0 <= rate < MOST
+            ):
                 self.network[f"{interface} {way}"] = rate
-            case ["host", "files", event]:
-                self.files.append(f"{event} {message.text}")
 
 
-def number_in(text: str) -> float | None:
-    """The first number."""
-    found = re.search(r"\d+(\.\d+)?", text)
-    return float(found[0]) if found else None
+def numbers_in(message: toroni.Message) -> object:
+    """The JSON of a message; None if it has none."""
+    try:
+        return json.loads(message.text)
+    except (ValueError, RecursionError):
+        return None
 
 
 async def receive(subscriber: toroni.Subscriber, host: Host) -> None:

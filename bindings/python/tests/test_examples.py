@@ -115,13 +115,16 @@ def test_the_dashboard_shows_what_the_daemon_publishes(directory: Path) -> None:
     """In the words of the example `telemetry` of the library."""
     with toroni.Bus() as bus:
         for topic, text in [
-            ("cpu/0", "busy 100.0 % user 8.0 % system 4.0 % iowait 0.5 % steal 0.0 %"),
-            ("cpu/1", "busy 50.0 % user 8.0 % system 4.0 % iowait 0.5 % steal 0.0 %"),
-            ("memory/MemTotal", "16322232320 bytes"),
-            ("memory/MemAvailable", "8161116160 bytes"),
-            ("network/eth0/rx", "1536.0 bytes/s 2.0 packets/s"),
+            ("cpu/0", '{"busy_percent":100.0,"user_percent":8.0}'),
+            ("cpu/1", '{"busy_percent":50.0,"user_percent":8.0}'),
+            ("memory/MemTotal", '{"bytes":16322232320}'),
+            ("memory/MemAvailable", '{"bytes":8161116160}'),
+            ("network/eth0/rx", '{"bytes_per_s":1536.0,"packets_per_s":2.0}'),
             ("files/created", "a file"),
             ("cpu/none", "nothing that it knows"),
+            ("cpu/2", '{"busy_percent":1e999}'),
+            ("cpu/3", "[" * 100_000),
+            ("memory/MemTotal", '{"bytes":NaN}'),
         ]:
             bus.publisher(f"host/{topic}").publish(text.encode())
         dashboard = start("dashboard.py", "--turns", "1")
