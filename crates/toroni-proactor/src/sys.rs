@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 use std::ops::RangeInclusive;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::Duration;
 
 /// A set of signals.
@@ -141,23 +141,26 @@ extern "C" fn nothing(_: libc::c_int) {}
 /// start of the operation gave along. Called in a handler of a signal.
 pub(crate) type TakeNotice = fn(i32, usize);
 
-static TAKE_NOTICE: OnceLock<TakeNotice> = OnceLock::new();
+/// A [`TakeNotice`], or null. Not in a `OnceLock`, which the child of a fork could meet closed for ever.
+static TAKE_NOTICE: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
 
 /// From now on, notices that a thread gets by this signal, because it does not block it, are handed over.
 /// `EBUSY` if the program has a handler of its own for it.
 pub(crate) fn catch_notices(signal: i32, take: TakeNotice) -> Result<(), Errno> {
     extern "C" fn caught(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
         // SAFETY: the kernel gives a handler a valid siginfo_t, and the thread has an errno, which must look
-        // to the code that was interrupted as if nothing had happened.
+        // to the code that was interrupted as if nothing had happened. `TAKE_NOTICE` is null or was stored
+        // from a `TakeNotice`.
         unsafe {
             let errno = *libc::__errno_location();
-            if let (Some(take), Some(value)) = (TAKE_NOTICE.get(), notice(&*info)) {
-                take(signal, value);
+            let take = TAKE_NOTICE.load(Ordering::Acquire);
+            if let (false, Some(value)) = (take.is_null(), notice(&*info)) {
+                std::mem::transmute::<*mut (), TakeNotice>(take)(signal, value);
             }
             *libc::__errno_location() = errno;
         }
     }
-    TAKE_NOTICE.get_or_init(|| take);
+    TAKE_NOTICE.store(take as *mut (), Ordering::Release);
     let nothing = nothing as extern "C" fn(libc::c_int) as usize;
     let caught =
         caught as extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) as usize;

@@ -7,7 +7,7 @@ use crate::sys::{ThreadId, to_timespec};
 use rustix::thread::futex;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 /// As many as 8 bits name. One for each living processor that needs one.
@@ -40,10 +40,23 @@ impl Mailbox {
 
     /// Takes one; `None` if there are more processors than mailboxes.
     pub(crate) fn take() -> Option<Self> {
-        let free = |place: &Place| !place.is_taken.swap(true, Ordering::AcqRel);
+        let free = |place: &Place| {
+            if place.is_taken.swap(true, Ordering::AcqRel) {
+                return false;
+            }
+            // Notices to who had it before tell nothing. If one arrives just now, the next mailbox will
+            // do; in the child of a fork, the thread that brought it is not there to end that.
+            match place.notices.try_lock() {
+                Ok(mut notices) => notices.clear(),
+                Err(TryLockError::Poisoned(notices)) => notices.into_inner().clear(),
+                Err(TryLockError::WouldBlock) => {
+                    place.is_taken.store(false, Ordering::Release);
+                    return false;
+                }
+            }
+            true
+        };
         let number = ALL.iter().position(free)?;
-        // Notices to who had it before tell nothing.
-        ALL[number].notices().clear();
         Some(Self { number })
     }
 

@@ -5,6 +5,11 @@
 //! returns there: it replaces every descriptor that carries a lock, and from then on all handles of
 //! the parent answer [`Forked`].
 //!
+//! A child has the memory of all its parent's threads, but only one of them: a lock that another one held
+//! stays closed in the child for ever. So there is one lock for the whole process, the gate, which `fork`
+//! itself takes; what else is shared by the whole process needs none ([`Registry`]). This goes for
+//! [`std::sync::Once`] and its relatives, too; [`Once`] takes their place.
+//!
 //! A child made by a raw `clone` runs no handlers and keeps the leases alive; this cannot be seen
 //! from here and is documented.
 
@@ -15,7 +20,6 @@ use crate::error::Forked;
 use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
-use std::sync::Once;
 // Not from `crate::sync`: no model looks at these.
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
@@ -28,6 +32,11 @@ impl ForkStamp {
     pub(crate) fn now() -> Self {
         install_handlers();
         Self(FORKS.load(Ordering::Relaxed))
+    }
+
+    /// The process, by a number that its parent and its other forebears do not have.
+    pub(crate) fn number(self) -> u32 {
+        self.0
     }
 
     /// Whether this is still the process of the stamp. One relaxed load: only the forking thread
@@ -121,11 +130,14 @@ impl Drop for ParentOnlyFd {
 
 static FORKS: AtomicU32 = AtomicU32::new(0);
 static DESCRIPTORS: Registry<Descriptor> = Registry::new();
-/// Held while descriptors are opened and closed, and during `fork`.
-static GATE: AtomicBool = AtomicBool::new(false);
+/// The thread, as gettid(2) names it, that opens or closes a descriptor, does something [`Once`], or forks;
+/// or [`NOBODY`].
+static GATE: AtomicI32 = AtomicI32::new(NOBODY);
+/// Whether it is a `fork` that has closed the gate.
+static IS_CLOSED_BY_FORK: AtomicBool = AtomicBool::new(false);
+const NOBODY: i32 = 0;
 const NONE: RawFd = -1;
-/// A `fork` in a signal handler may have interrupted the very thread that holds the gate: it goes on
-/// after this many looks, with a descriptor at most that the child keeps.
+/// A `fork` waits for the gate no longer than this many looks, with a descriptor at most that the child keeps.
 const LONGEST_WAIT_LOOKS: u32 = 100_000;
 
 #[derive(Debug)]
@@ -177,42 +189,83 @@ struct NoFork;
 
 impl NoFork {
     fn enter() -> Self {
-        close_gate(u32::MAX);
+        while !close_gate(u32::MAX) {}
         Self
     }
 }
 
 impl Drop for NoFork {
     fn drop(&mut self) {
-        GATE.store(false, Ordering::Release);
+        GATE.store(NOBODY, Ordering::Release);
     }
 }
 
-fn close_gate(looks: u32) {
-    for look in 0..looks {
-        if GATE.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+/// Something that a process does once. No `fork` happens meanwhile, so a child finds it done or not begun.
+pub(crate) struct Once(AtomicBool);
+
+impl Once {
+    pub(crate) const fn new() -> Self {
+        Self(AtomicBool::new(false))
+    }
+
+    /// Does it, unless it is done. `work` makes a few system calls and nothing else.
+    pub(crate) fn call(&self, work: impl FnOnce()) {
+        if self.0.load(Ordering::Acquire) {
             return;
+        }
+        install_handlers();
+        let _no_fork = NoFork::enter();
+        if !self.0.load(Ordering::Relaxed) {
+            work();
+            self.0.store(true, Ordering::Release);
+        }
+    }
+}
+
+/// Whether the calling thread has closed the gate, in so many looks.
+fn close_gate(looks: u32) -> bool {
+    let me = this_thread();
+    for look in 0..looks {
+        if GATE.compare_exchange(NOBODY, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            return true;
         }
         // The holder is in two or three system calls.
         if look < 100 { std::hint::spin_loop() } else { std::thread::yield_now() }
     }
+    false
 }
 
+/// Async-signal-safe.
+fn this_thread() -> i32 {
+    rustix::thread::gettid().as_raw_nonzero().get()
+}
+
+/// Without a lock, which a child could meet closed: threads that come at the same time each install the
+/// handlers, which then run several times for a `fork`, and bear that.
 fn install_handlers() {
-    static INSTALLED: Once = Once::new();
-    INSTALLED.call_once(|| {
-        // SAFETY: the three functions live as long as the program and are async-signal-safe.
-        let answer = unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
-        assert_eq!(answer, 0, "pthread_atfork: out of memory");
-    });
+    static INSTALLED: AtomicBool = AtomicBool::new(false);
+    if INSTALLED.load(Ordering::Acquire) {
+        return;
+    }
+    // SAFETY: the three functions live as long as the program and are async-signal-safe.
+    let answer = unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+    assert_eq!(answer, 0, "pthread_atfork: out of memory");
+    INSTALLED.store(true, Ordering::Release);
 }
 
 extern "C" fn before() {
-    close_gate(LONGEST_WAIT_LOOKS);
+    // The thread that forks has the gate already if the handlers are installed twice, and if a signal has
+    // interrupted it where it had closed the gate. Then whoever closed it opens it.
+    if GATE.load(Ordering::Relaxed) != this_thread() && close_gate(LONGEST_WAIT_LOOKS) {
+        IS_CLOSED_BY_FORK.store(true, Ordering::Relaxed);
+    }
 }
 
 extern "C" fn in_parent() {
-    GATE.store(false, Ordering::Release);
+    if IS_CLOSED_BY_FORK.load(Ordering::Relaxed) && GATE.load(Ordering::Relaxed) == this_thread() {
+        IS_CLOSED_BY_FORK.store(false, Ordering::Relaxed);
+        GATE.store(NOBODY, Ordering::Release);
+    }
 }
 
 /// Only async-signal-safe calls: the child of a process with threads may do nothing else.
@@ -226,7 +279,8 @@ extern "C" fn in_child() {
             entry.value.set_mark(replace(fd).unwrap_or_default());
         }
     }
-    GATE.store(false, Ordering::Release);
+    IS_CLOSED_BY_FORK.store(false, Ordering::Relaxed);
+    GATE.store(NOBODY, Ordering::Release);
 }
 
 /// Puts a descriptor of nothing in the place of `fd`, and returns its mark. A memory file, because it can
@@ -309,6 +363,64 @@ mod tests {
                 assert_eq!(link.to_str(), Some("/dev/zero"));
                 std::mem::forget(fd);
             });
+        });
+    }
+
+    #[test]
+    fn a_child_made_amid_something_done_once_does_it_itself() {
+        let name = "shm::fork::tests::a_child_made_amid_something_done_once_does_it_itself";
+        in_own_process(name, || {
+            static ONCE: Once = Once::new();
+            let count = AtomicU32::new(0);
+            let (entered, enter) = std::sync::mpsc::channel();
+            let (go_on, told) = std::sync::mpsc::channel::<()>();
+            let count_once = || ONCE.call(|| _ = count.fetch_add(1, Ordering::Relaxed));
+            std::thread::scope(|scope| {
+                let count = &count;
+                scope.spawn(move || {
+                    ONCE.call(|| {
+                        entered.send(()).unwrap();
+                        let _ = told.recv();
+                        count.fetch_add(1, Ordering::Relaxed);
+                    });
+                });
+                enter.recv().unwrap();
+                // The thread takes longer than the fork waits for it.
+                in_fork(|| {
+                    count_once();
+                    assert_eq!(count.load(Ordering::Relaxed), 1);
+                });
+                drop(go_on);
+                count_once();
+            });
+            assert_eq!(count.load(Ordering::Relaxed), 1);
+            in_fork(|| {
+                count_once();
+                assert_eq!(count.load(Ordering::Relaxed), 1, "it was done");
+            });
+        });
+    }
+
+    #[test]
+    fn handlers_that_are_installed_twice_do_what_they_should() {
+        let name = "shm::fork::tests::handlers_that_are_installed_twice_do_what_they_should";
+        in_own_process(name, || {
+            // As by threads that came at the same time.
+            // SAFETY: as in `install_handlers`.
+            unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+            let directory = TempDir::new();
+            let fd = locked(&directory);
+            let began = FORKS.load(Ordering::Relaxed);
+            in_fork(|| {
+                assert!(!fd.is_intact() && fd.stamp.check() == Err(Forked));
+                assert_eq!(GATE.load(Ordering::Relaxed), NOBODY);
+                drop(locked(&directory));
+            });
+            assert_eq!(
+                (FORKS.load(Ordering::Relaxed), GATE.load(Ordering::Relaxed)),
+                (began, NOBODY)
+            );
+            assert!(fd.is_intact());
         });
     }
 

@@ -8,11 +8,11 @@
 //! Limits: a thread that blocks SIGBUS is killed by the kernel nonetheless; a handler that is
 //! installed later, and does not call the earlier one, takes this protection away.
 
+use super::fork::Once;
 use super::registry::{Entry, Registry};
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
-use std::sync::Once;
 // Not from `crate::sync`: no model looks at these.
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering, fence};
 
@@ -95,7 +95,7 @@ static PAGE_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 fn install_handler() {
     static INSTALLED: Once = Once::new();
-    INSTALLED.call_once(|| {
+    INSTALLED.call(|| {
         PAGE_BYTES.store(rustix::param::page_size(), Ordering::Relaxed);
         // SAFETY: a query, with room for the answer; then, once, the only write of `PREVIOUS`; then
         // the installation of a handler that is async-signal-safe. `zeroed` is a valid sigaction.

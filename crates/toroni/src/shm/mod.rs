@@ -36,7 +36,7 @@ mod ofd;
 pub(crate) mod participants;
 pub(crate) mod patterns;
 pub(crate) mod platform;
-mod registry;
+pub(crate) mod registry;
 pub(crate) mod ring_file;
 mod rubbish;
 pub(crate) mod segment;

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 /// Entries are taken and given back; the memory grows to the largest number ever taken at once, in
 /// chunks of 32.
-pub(super) struct Registry<T: 'static> {
+pub(crate) struct Registry<T: 'static> {
     newest: AtomicPtr<Chunk<T>>,
 }
 
 /// One entry. `value` keeps what its last owner left in it.
-pub(super) struct Entry<T> {
+pub(crate) struct Entry<T> {
     taken: AtomicBool,
-    pub(super) value: T,
+    pub(crate) value: T,
 }
 
 struct Chunk<T: 'static> {
@@ -22,12 +22,12 @@ struct Chunk<T: 'static> {
 }
 
 impl<T: Default + Sync> Registry<T> {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { newest: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
     /// An entry that nobody else has.
-    pub(super) fn take(&self) -> &'static Entry<T> {
+    pub(crate) fn take(&self) -> &'static Entry<T> {
         loop {
             let newest = self.newest();
             if let Some(entry) = Self::walk(newest).find(|entry| entry.try_take()) {
@@ -57,7 +57,7 @@ impl<T: Default + Sync> Registry<T> {
     }
 
     /// All entries, taken or not. Async-signal-safe.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &'static Entry<T>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &'static Entry<T>> {
         Self::walk(self.newest())
     }
 
@@ -74,7 +74,7 @@ impl<T: Default + Sync> Registry<T> {
 
 impl<T> Entry<T> {
     /// Lets another owner have it. The caller has made `value` harmless before.
-    pub(super) fn give_back(&self) {
+    pub(crate) fn give_back(&self) {
         self.taken.store(false, Ordering::Release);
     }
 

@@ -8,6 +8,7 @@ use crate::bus::views::bell_of;
 use crate::crash;
 use crate::error::{OpenError, ReceiveError};
 use crate::notify::HeldWord;
+use crate::shm::fork::Once;
 use std::io;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -115,13 +116,16 @@ impl Looks {
     /// subscribers of a process, so that a thread which serves many wakes up once for all of them.
     pub(super) fn next(self, in_vain: u32) -> Option<Instant> {
         static BEGINNING: OnceLock<Instant> = OnceLock::new();
+        // By itself a `OnceLock` could be closed for ever in a child of `fork`.
+        static IS_BEGUN: Once = Once::new();
         #[cfg(test)]
         if self == Self::Never {
             return None;
         }
         let period = crash::longest_sleep(if is_long(in_vain) { LONG_SLEEP } else { SLEEP });
-        let begun = *BEGINNING.get_or_init(Instant::now);
+        IS_BEGUN.call(|| _ = BEGINNING.set(Instant::now()));
         let now = Instant::now();
+        let begun = BEGINNING.get().copied().unwrap_or(now);
         let since_last = now.duration_since(begun).as_nanos() % period.as_nanos();
         now.checked_add(period - Duration::from_nanos(u64::try_from(since_last).unwrap_or(0)))
     }
