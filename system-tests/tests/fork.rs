@@ -40,6 +40,18 @@ fn a_child_is_refused_and_does_no_harm_and_can_open_the_bus_anew() {
 }
 
 #[test]
+fn children_of_a_process_with_busy_threads_open_the_bus_anew() {
+    let _watchdog = Watchdog::start("fork", Duration::from_secs(300));
+    let forever = Policy::Wait { limit: None };
+    let mut stage = Stage::new(|config| config.capacity(64 << 10).policy(forever));
+    let mut worker = stage.start("fork", &["case=busy", "capacity=65536"]);
+    let status = worker.running.wait();
+    assert!(status.success(), "{status}{}", worker.running.explained());
+    stage.root.info(BUS).assert_no_dead(true);
+    stage.root.assert_clean_leaves_nothing();
+}
+
+#[test]
 fn a_child_that_lives_on_does_not_keep_its_dead_parent_alive() {
     let _watchdog = Watchdog::start("fork", Duration::from_secs(300));
     let mut stage = stage(NotifyKind::Futex);

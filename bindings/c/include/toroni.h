@@ -77,7 +77,7 @@ typedef enum toroni_status TORONI_ANY_INT {
     TORONI_ABORTED = 7,               /* the caller's toroni_fill gave the message up */
     TORONI_TOO_LONG = 8,              /* longer than the bus can carry */
     TORONI_REENTRANT = 9,             /* within toroni_fill, or a handler of the same router */
-    TORONI_WOULD_WAIT_FOR_ITSELF = 10, /* full because of a subscriber that this thread reads: receive first */
+    TORONI_WOULD_WAIT_FOR_ITSELF = 10, /* full because of a subscriber that this thread reads, or made: receive first */
     TORONI_UNLINKED = 11,             /* the bus was removed: open it again */
     TORONI_LEASE_LOST = 12,           /* somebody closed the library's descriptors */
     TORONI_FORKED = 13,               /* the handle is the parent's */

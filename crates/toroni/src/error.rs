@@ -415,7 +415,8 @@ pub enum PublishError {
         "this thread is in a function that writes a message in place, and holds the writer lock: do not use the bus in that function"
     )]
     Reentrant,
-    /// This thread would wait for a subscriber that only this thread can serve.
+    /// This thread would wait for a subscriber that only this thread can serve: it received last, or it made
+    /// the subscriber and for a second no other thread began to receive.
     #[error(
         "the ring is full because of a subscriber that this very thread reads: receive first, or let it join without gating"
     )]

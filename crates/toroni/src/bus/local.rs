@@ -1,76 +1,325 @@
 //! The gating subscribers of this process, and which thread reads each: a thread that publishes and
-//! waits for a subscriber that only itself can serve would wait for itself. One that was handed to another
-//! thread counts as the old thread's until the new one reads.
+//! waits for a subscriber that only itself can serve would wait for itself.
+//!
+//! Nobody sees a subscriber move from one thread to another. What is known is the thread that made it, and
+//! the thread that took messages out of the ring last:
+//!
+//! - While the thread that took messages last lives, it is the one that reads.
+//! - If nobody has read yet, or the last reader has ended, the maker may read, or may have handed the
+//!   subscriber to a thread that has not begun. The maker waits for that thread, but not for ever:
+//!   [`LONGEST_HOPE`].
+//!
+//! The list is walked under the writer lock, and in the child of a `fork` of a busy process, so it has no
+//! lock that the child could meet closed. A child does not believe what its parent entered: the positions
+//! there stand still.
 
-use crate::sync::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use crate::shm::fork::ForkStamp;
+use crate::shm::registry::{Entry, Registry};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use std::time::Duration;
 
-static READERS: Mutex<Vec<Weak<LocalReader>>> = Mutex::new(Vec::new());
+/// How long a thread waits for another one to begin with a subscriber that it has made itself.
+const LONGEST_HOPE: Duration = Duration::from_secs(1);
 
-/// A gating subscriber of this process.
-pub(super) struct LocalReader {
-    bus_id: [u8; 16],
-    slot: u32,
-    generation: u32,
+static READERS: Registry<Reader> = Registry::new();
+
+/// No thread, and no incarnation.
+const NONE: u64 = 0;
+
+/// What is known of a gating subscriber. Its first fields, up to `maker`, stand still while
+/// `incarnation` does.
+#[derive(Default)]
+struct Reader {
+    /// A number that no other subscriber of this process has had, or [`NONE`] if the entry is free.
+    incarnation: AtomicU64,
+    /// Which process entered it.
+    process: AtomicU32,
+    bus_id: [AtomicU64; 2],
+    slot: AtomicU32,
+    generation: AtomicU32,
+    /// The thread that made it.
+    maker: AtomicU64,
     /// What it has told publishers. Not its slot's word, which every subscriber of the bus may write.
     position: AtomicU64,
-    /// The thread that read last, as [`this_thread`] names it; 0 before the first read.
+    /// The living thread that took messages out of the ring last, or [`NONE`].
     thread: AtomicU64,
+    /// Since when the maker has to wait for another thread to begin reading, or 0.
+    hoping_since_ns: AtomicU64,
 }
 
+/// The entry of a subscriber, until dropped.
+pub(super) struct LocalReader(&'static Entry<Reader>);
+
 impl LocalReader {
-    pub(super) fn register(
-        bus_id: [u8; 16],
-        slot: u32,
-        generation: u32,
-        position: u64,
-    ) -> Arc<Self> {
-        let position = AtomicU64::new(position);
-        let reader =
-            Arc::new(Self { bus_id, slot, generation, position, thread: AtomicU64::new(0) });
-        let mut readers = READERS.lock().unwrap_or_else(PoisonError::into_inner);
-        readers.retain(|reader| reader.strong_count() > 0);
-        readers.push(Arc::downgrade(&reader));
-        reader
+    pub(super) fn register(bus_id: [u8; 16], slot: u32, generation: u32, position: u64) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(NONE + 1);
+        let entry = READERS.take();
+        let reader = &entry.value;
+        // Pairs with the fence in `read`: whoever sees one of the new values sees that it was free.
+        fence(Ordering::Release);
+        reader.process.store(ForkStamp::now().number(), Ordering::Relaxed);
+        for (word, half) in reader.bus_id.iter().zip(halves(&bus_id)) {
+            word.store(half, Ordering::Relaxed);
+        }
+        reader.slot.store(slot, Ordering::Relaxed);
+        reader.generation.store(generation, Ordering::Relaxed);
+        reader.maker.store(this_thread(), Ordering::Relaxed);
+        reader.position.store(position, Ordering::Relaxed);
+        reader.thread.store(NONE, Ordering::Relaxed);
+        reader.hoping_since_ns.store(0, Ordering::Relaxed);
+        reader.incarnation.store(NEXT.fetch_add(1, Ordering::Relaxed), Ordering::Release);
+        Self(entry)
     }
 
     /// Notes that the calling thread reads.
     pub(super) fn note_thread(&self) {
-        self.thread.store(this_thread(), Ordering::Relaxed);
+        self.0.value.take_over(this_thread());
     }
 
     /// Notes how far it has come, before it tells publishers.
     pub(super) fn note_position(&self, position: u64) {
-        self.position.store(position, Ordering::Release);
+        self.0.value.position.store(position, Ordering::Release);
+    }
+}
+
+impl Drop for LocalReader {
+    fn drop(&mut self) {
+        self.0.value.incarnation.store(NONE, Ordering::Release);
+        self.0.give_back();
+    }
+}
+
+impl Reader {
+    /// What `ask` answers, if the entry is a subscriber of this process to this bus, and was the same one
+    /// all the while.
+    fn read<T>(&self, bus_id: &[u8; 16], ask: impl FnOnce(&Self) -> T) -> Option<T> {
+        let incarnation = self.incarnation.load(Ordering::Acquire);
+        if incarnation == NONE {
+            return None;
+        }
+        let is_ours = self.process.load(Ordering::Relaxed) == ForkStamp::now().number()
+            && self.bus_id.each_ref().map(|word| word.load(Ordering::Relaxed)) == halves(bus_id);
+        let answer = ask(self);
+        fence(Ordering::Acquire);
+        (is_ours && self.incarnation.load(Ordering::Relaxed) == incarnation).then_some(answer)
+    }
+
+    fn is(&self, slot: u32, generation: u32) -> bool {
+        self.slot.load(Ordering::Relaxed) == slot
+            && self.generation.load(Ordering::Relaxed) == generation
+    }
+
+    /// Whether its maker began to wait for another thread so long ago. A wait may be many calls with a
+    /// limit each.
+    fn has_hoped_enough(&self, now_ns: u64) -> bool {
+        let since_ns = &self.hoping_since_ns;
+        let since_ns = since_ns
+            .compare_exchange(0, now_ns, Ordering::Relaxed, Ordering::Relaxed)
+            .unwrap_or_else(|ns| ns);
+        since_ns != 0 && u128::from(now_ns.saturating_sub(since_ns)) >= LONGEST_HOPE.as_nanos()
+    }
+
+    /// From now on, this thread reads, until another one does or it ends.
+    fn take_over(&self, thread: u64) {
+        if self.thread.load(Ordering::Relaxed) != thread {
+            self.hoping_since_ns.store(0, Ordering::Relaxed);
+            self.thread.store(thread, Ordering::Relaxed);
+            // A thread that has run its destructors ends without saying so, and is waited for.
+            let _ = ENDING.try_with(|_| ());
+        }
     }
 }
 
 /// Slot, generation and position of each gating subscriber that this process has on a bus.
 pub(super) fn positions(bus_id: &[u8; 16]) -> Vec<(u32, u32, u64)> {
-    let readers = READERS.lock().unwrap_or_else(PoisonError::into_inner);
-    let ours = readers.iter().filter_map(Weak::upgrade).filter(|reader| reader.bus_id == *bus_id);
-    ours.map(|reader| (reader.slot, reader.generation, reader.position.load(Ordering::Acquire)))
-        .collect()
+    let ours = READERS.iter().filter_map(|entry| {
+        entry.value.read(bus_id, |reader| {
+            let slot = reader.slot.load(Ordering::Relaxed);
+            let generation = reader.generation.load(Ordering::Relaxed);
+            (slot, generation, reader.position.load(Ordering::Acquire))
+        })
+    });
+    ours.collect()
 }
 
-/// Whether the subscriber in this slot was last read by the calling thread.
-pub(super) fn is_read_here(bus_id: &[u8; 16], slot: u32, generation: u32) -> bool {
+/// Whether the calling thread, which has to wait for the subscriber in this slot, would wait for itself: it
+/// reads the subscriber, or has made it, and no other thread has begun to read it for so long that none will.
+/// From then on it counts as the one that reads.
+pub(super) fn would_wait_for_itself(
+    bus_id: &[u8; 16],
+    slot: u32,
+    generation: u32,
+    now_ns: u64,
+) -> bool {
     let me = this_thread();
-    READERS.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).any(
-        |reader| {
-            reader.bus_id == *bus_id
-                && reader.slot == slot
-                && reader.generation == generation
-                && reader.thread.load(Ordering::Relaxed) == me
-        },
-    )
+    let ask = |reader: &Reader| {
+        if !reader.is(slot, generation) {
+            return None;
+        }
+        match reader.thread.load(Ordering::Relaxed) {
+            NONE if reader.maker.load(Ordering::Relaxed) == me => {
+                let is_over = reader.has_hoped_enough(now_ns);
+                if is_over {
+                    reader.take_over(me);
+                }
+                Some(is_over)
+            }
+            thread => Some(thread == me),
+        }
+    };
+    READERS.iter().find_map(|entry| entry.value.read(bus_id, ask).flatten()).unwrap_or(false)
 }
 
-/// A number of the calling thread; never 0, never given to another.
+fn halves(bus_id: &[u8; 16]) -> [u64; 2] {
+    let number = u128::from_ne_bytes(*bus_id);
+    #[expect(clippy::cast_possible_truncation, reason = "both halves are taken")]
+    [number as u64, (number >> 64) as u64]
+}
+
+/// A number of the calling thread; never [`NONE`], never given to another.
 fn this_thread() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
+    static NEXT: AtomicU64 = AtomicU64::new(NONE + 1);
     thread_local! {
         static NUMBER: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
     }
     NUMBER.with(|number| *number)
+}
+
+thread_local! {
+    static ENDING: Ending = const { Ending };
+}
+
+/// Dropped when a thread that has read ends.
+struct Ending;
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let me = this_thread();
+        for entry in READERS.iter() {
+            let thread = &entry.value.thread;
+            let _ = thread.compare_exchange(me, NONE, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::shm::testing::{in_fork, in_own_process};
+
+    const LONGEST_HOPE_NS: u64 = 1_000_000_000;
+
+    /// What a publisher of this thread is told that waits from 5 ns on, at two moments of its wait.
+    fn is_told(bus_id: &[u8; 16]) -> [bool; 2] {
+        [5, 5 + LONGEST_HOPE_NS].map(|now_ns| would_wait_for_itself(bus_id, 3, 7, now_ns))
+    }
+
+    fn in_another_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+        std::thread::scope(|scope| scope.spawn(work).join().expect("it passes"))
+    }
+
+    #[test]
+    fn its_reader_would_wait_for_itself_and_nobody_else() {
+        let bus_id = [1; 16];
+        let reader = LocalReader::register(bus_id, 3, 7, 0);
+        reader.note_thread();
+        assert_eq!(is_told(&bus_id), [true, true]);
+        assert_eq!(is_told(&[9; 16]), [false, false], "another bus");
+        assert_eq!(in_another_thread(|| is_told(&bus_id)), [false, false]);
+        drop(reader);
+        assert_eq!(is_told(&bus_id), [false, false]);
+    }
+
+    #[test]
+    fn its_maker_hopes_for_another_thread_for_a_while() {
+        let bus_id = [2; 16];
+        let reader = LocalReader::register(bus_id, 3, 7, 0);
+        assert_eq!(in_another_thread(|| is_told(&bus_id)), [false, false], "it has not made it");
+        assert!(!would_wait_for_itself(&bus_id, 3, 7, 5));
+        assert!(!would_wait_for_itself(&bus_id, 3, 7, 4 + LONGEST_HOPE_NS));
+        assert_eq!(is_told(&bus_id), [false, true]);
+        assert_eq!(is_told(&bus_id), [true, true], "it has learned");
+        drop(reader);
+    }
+
+    #[test]
+    fn a_wait_for_a_thread_that_begins_to_read_goes_on() {
+        let bus_id = [3; 16];
+        let reader = LocalReader::register(bus_id, 3, 7, 0);
+        let (read, has_read) = std::sync::mpsc::channel();
+        let (go_on, told) = std::sync::mpsc::channel::<()>();
+        assert!(!would_wait_for_itself(&bus_id, 3, 7, 5));
+        std::thread::scope(|scope| {
+            let reader = &reader;
+            let thread = scope.spawn(move || {
+                reader.note_thread();
+                read.send(()).unwrap();
+                let _ = told.recv();
+            });
+            has_read.recv().unwrap();
+            assert_eq!(is_told(&bus_id), [false, false]);
+            drop(go_on);
+            // Not by the end of the scope, which does not wait for destructors.
+            thread.join().unwrap();
+        });
+        // The maker may have the subscriber back, and hopes from the beginning.
+        assert_eq!(is_told(&bus_id), [false, true]);
+    }
+
+    #[test]
+    fn positions_are_those_of_the_bus() {
+        let bus_id = [4; 16];
+        let one = LocalReader::register(bus_id, 3, 7, 80);
+        let other = LocalReader::register(bus_id, 4, 1, 0);
+        let _elsewhere = LocalReader::register([5; 16], 3, 7, 8);
+        one.note_position(96);
+        let mut ours = positions(&bus_id);
+        ours.sort_unstable();
+        assert_eq!(ours, [(3, 7, 96), (4, 1, 0)]);
+        drop(one);
+        assert_eq!(positions(&bus_id), [(4, 1, 0)]);
+        drop(other);
+        assert_eq!(positions(&bus_id), []);
+    }
+
+    #[test]
+    fn a_child_does_not_believe_what_its_parent_has_entered() {
+        let name = "bus::local::tests::a_child_does_not_believe_what_its_parent_has_entered";
+        in_own_process(name, || {
+            let bus_id = [7; 16];
+            let reader = LocalReader::register(bus_id, 3, 7, 80);
+            reader.note_thread();
+            in_fork(|| {
+                assert_eq!(positions(&bus_id), []);
+                assert_eq!(is_told(&bus_id), [false, false]);
+                let _ours = LocalReader::register(bus_id, 3, 8, 96);
+                assert_eq!(positions(&bus_id), [(3, 8, 96)]);
+            });
+            assert_eq!(positions(&bus_id), [(3, 7, 80)]);
+        });
+    }
+
+    /// Entries are taken and given back all the time: nobody sees the half of one with the half of another.
+    #[test]
+    fn entries_that_change_hands_are_never_mixed_up() {
+        let bus_id = [6; 16];
+        let rounds = if cfg!(miri) { 50 } else { 20_000 };
+        std::thread::scope(|scope| {
+            let takers: Vec<_> = (0..2)
+                .map(|taker| {
+                    scope.spawn(move || {
+                        for round in 0..rounds {
+                            let number = 2 * round + taker;
+                            drop(LocalReader::register(bus_id, number, number, number.into()));
+                        }
+                    })
+                })
+                .collect();
+            while takers.iter().any(|taker| !taker.is_finished()) {
+                for (slot, generation, position) in positions(&bus_id) {
+                    assert_eq!((slot, u64::from(slot)), (generation, position));
+                }
+            }
+        });
+    }
 }

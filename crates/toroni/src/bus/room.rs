@@ -134,7 +134,12 @@ impl Publishing {
                 }
                 Verdict::GiveUp => return Err(terms.given_up(PublishError::Full)),
                 Verdict::Wait(_)
-                    if local::is_read_here(&self.bus_id, slowest.number, slowest.generation) =>
+                    if local::would_wait_for_itself(
+                        &self.bus_id,
+                        slowest.number,
+                        slowest.generation,
+                        now_ns,
+                    ) =>
                 {
                     return Err(PublishError::WouldWaitForItself);
                 }

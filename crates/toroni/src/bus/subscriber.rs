@@ -47,7 +47,7 @@ use std::time::{Duration, Instant};
 pub struct Subscriber {
     pub(super) subscribing: Arc<Subscribing>,
     pub(super) claim: ReaderClaim,
-    pub(super) local: Option<Arc<LocalReader>>,
+    pub(super) local: Option<LocalReader>,
     pub(super) stamp: ForkStamp,
     /// Behind what has left the ring, for the caller or into the window.
     pub(super) cursor: Cursor,
@@ -108,7 +108,8 @@ impl Subscriber {
             stamp: ForkStamp::now(),
             cursor,
             published: cursor.position,
-            publish_at: cursor.position.saturating_add(subscribing.ring.shape().block_bytes()),
+            // The first call tells which thread reads.
+            publish_at: cursor.position,
             answered_waits: 0,
             interest,
             received: Received::default(),

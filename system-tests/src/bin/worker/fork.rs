@@ -4,11 +4,13 @@
 //! outlives its parent), `daemon` (all descriptors are closed behind the library's back), `careless` (likewise, their numbers are used
 //! again, and it publishes against others that live), `inside` (it
 //! is made while its parent writes a message in place, and returns from there, too), `beside` (by one
-//! thread, while another one writes a message in place).
+//! thread, while another one writes a message in place), `busy` (many, while other threads do all that the
+//! bus offers).
 
 use crate::options::Options;
 use std::io::BufRead;
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use toroni::{Bus, OpenError, PublishError, Publisher, ReceiveError, Subscriber};
 
@@ -20,6 +22,7 @@ pub(crate) fn run(options: &Options) {
         "careless" => careless(options),
         "inside" => inside(options),
         "beside" => beside(options),
+        "busy" => busy(options),
         case => panic!("no case {case:?}"),
     }
 }
@@ -231,12 +234,74 @@ fn beside(options: &Options) {
     wait_for_line();
 }
 
+/// Each child opens the bus anew and publishes more than the ring holds, while its parent's threads look for
+/// room, join, leave and receive.
+fn busy(options: &Options) {
+    const CHILDREN: usize = 40;
+    let (bus, publisher, mut subscriber) = take_part(options);
+    let has_ended = AtomicBool::new(false);
+    let end = EndsOnDrop(&has_ended);
+    let goes_on = || !has_ended.load(Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        let _end = end;
+        scope.spawn(|| {
+            while goes_on() {
+                subscriber.receive_timeout(Duration::from_millis(1)).expect("received");
+            }
+        });
+        scope.spawn(|| {
+            while goes_on() {
+                publisher.publish([7; 1000]).expect("published");
+                std::thread::sleep(Duration::from_micros(20));
+            }
+        });
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while goes_on() {
+                    drop(bus.subscribe("fork/nobody").expect("a subscriber"));
+                }
+            });
+        }
+        for number in 0..CHILDREN {
+            match fork() {
+                0 => exit_with(|| {
+                    // One that hangs is killed, and has failed.
+                    // SAFETY: `alarm` takes no memory of ours.
+                    unsafe { libc::alarm(60) };
+                    let bus = options.bus();
+                    let publisher = bus.publisher("fork/child").expect("a publisher");
+                    let mut subscriber = bus.subscribe("fork/child").expect("a subscriber");
+                    for _ in 0..2 * bus_capacity(options) / 1000 {
+                        // Its parent may have filled the ring meanwhile.
+                        while let Err(error) = publisher.publish([1; 1000]) {
+                            assert!(matches!(error, PublishError::WouldWaitForItself), "{error}");
+                            assert!(subscriber.try_receive().expect("a look").is_none());
+                        }
+                        assert_eq!(subscriber.receive().expect("received").payload(), [1; 1000]);
+                    }
+                }),
+                child => assert_eq!(wait_for(child), 0, "child {number} failed"),
+            }
+        }
+    });
+}
+
+/// Ends the threads that look at it, also when an assertion fails.
+struct EndsOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for EndsOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 fn bus_capacity(options: &Options) -> u64 {
     options.get("capacity")
 }
 
 fn fork() -> libc::pid_t {
-    // SAFETY: this process has one thread, so that the child may do what it likes.
+    // SAFETY: the child of a process with threads is promised little, but the C library keeps its memory
+    // allocator usable, and that this library is usable as well is what is tested.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "fork failed");
     child
