@@ -204,6 +204,33 @@ void waits_for_slow_subscribers_have_limits(void) {
     toroni_bus_close(bus);
 }
 
+/* One that has received one message, without draining the ring, and one that has never received. */
+void a_thread_that_publishes_to_itself_is_told(void) {
+    toroni_open_options options = TORONI_OPEN_OPTIONS_INIT;
+    toroni_bus *bus;
+    toroni_publisher *publisher;
+    toroni_subscriber *subscriber;
+    toroni_message message;
+    char payload[100] = {0};
+    int receives, i, status = TORONI_OK;
+    options.capacity = 1 << 16;
+    options.policy.kind = TORONI_POLICY_WAIT;
+    options.policy.limit_ns = TORONI_FOREVER;
+    bus = open_bus(&options);
+    OK(toroni_bus_publisher(bus, "t", NULL, &publisher));
+    for (receives = 0; receives < 2; receives++) {
+        OK(toroni_bus_subscribe(bus, "t", &subscriber));
+        OK(toroni_publish(publisher, payload, sizeof payload));
+        if (receives) OK(toroni_receive(subscriber, &message));
+        for (i = 0; i < 2000 && (status = toroni_publish(publisher, payload, sizeof payload)) == TORONI_OK; i++) continue;
+        CHECK(status == TORONI_WOULD_WAIT_FOR_ITSELF);
+        OK(toroni_try_receive(subscriber, &message));
+        toroni_subscriber_close(subscriber);
+    }
+    toroni_publisher_close(publisher);
+    toroni_bus_close(bus);
+}
+
 void a_subscriber_is_told_its_exact_loss(void) {
     toroni_bus *bus = small_bus();
     toroni_publisher *publisher;

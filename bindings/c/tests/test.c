@@ -16,6 +16,7 @@ void settings_arrive(void);
 void messages_arrive_in_every_way(void);
 void what_is_given_up_is_not_published(void);
 void waits_for_slow_subscribers_have_limits(void);
+void a_thread_that_publishes_to_itself_is_told(void);
 void a_subscriber_is_told_its_exact_loss(void);
 void messages_in_place_are_validated(void);
 void messages_are_passed_on_in_place(void);
@@ -50,6 +51,7 @@ static const struct {
     TEST(messages_arrive_in_every_way),
     TEST(what_is_given_up_is_not_published),
     TEST(waits_for_slow_subscribers_have_limits),
+    TEST(a_thread_that_publishes_to_itself_is_told),
     TEST(a_subscriber_is_told_its_exact_loss),
     TEST(messages_in_place_are_validated),
     TEST(messages_are_passed_on_in_place),

@@ -330,6 +330,25 @@ void losses_are_exact() {
     CHECK(second.try_receive_in_place(std::nothrow).value().has_value());
 }
 
+// One that has received one message, without draining the ring, and one that has never received.
+void a_thread_that_publishes_to_itself_is_told() {
+    toroni::open_options options;
+    options.capacity = 1 << 16;
+    options.policy = toroni::policy::wait_as_long_as_it_lives();
+    const toroni::bus bus = open_bus("oneself", options);
+    const toroni::publisher publisher(bus, "t");
+    for (const bool receives : {false, true}) {
+        toroni::subscriber subscriber(bus, "t");
+        publisher.publish("one");
+        if (receives) (void)subscriber.receive();
+        const auto told = thrown_by<toroni::error>([&] {
+            for (int i = 0; i < 2000; ++i) publisher.publish(std::vector<char>(100));
+        });
+        CHECK(told.status() == TORONI_WOULD_WAIT_FOR_ITSELF);
+        CHECK(subscriber.try_receive().has_value());
+    }
+}
+
 void runs_are_iterated_and_validated() {
     toroni::open_options options;
     options.policy = toroni::policy::overwrite();
@@ -544,6 +563,7 @@ int main() {
         {"a_range_ends_when_it_is_interrupted", a_range_ends_when_it_is_interrupted},
         {"iterators_are_those_of_the_standard", iterators_are_those_of_the_standard},
         {"losses_are_exact", losses_are_exact},
+        {"a_thread_that_publishes_to_itself_is_told", a_thread_that_publishes_to_itself_is_told},
         {"runs_are_iterated_and_validated", runs_are_iterated_and_validated},
         {"a_run_is_not_taken_for_the_one_behind_it", a_run_is_not_taken_for_the_one_behind_it},
         {"routers_call_functions_which_may_throw", routers_call_functions_which_may_throw},
