@@ -51,6 +51,7 @@ fn full_json(stats: &BusStats) -> Value {
     object["lock_owner"] = stats.lock_owner.as_ref().map_or(Value::Null, |owner| {
         json!({
             "slot": owner.slot, "pid": owner.pid, "alive": owner.alive, "stopped": owner.stopped,
+            "dumping": owner.dumping,
         })
     });
     object["publishers"] = participants(stats.publishers.as_deref(), publisher_json);
@@ -72,6 +73,7 @@ fn publisher_json(publisher: &PublisherStats) -> Value {
         "same_pid_namespace": publisher.same_pid_namespace,
         "alive": publisher.alive,
         "stopped": publisher.stopped,
+        "dumping": publisher.dumping,
         "started": unix_seconds(publisher.started),
         "messages": publisher.messages,
         "bytes": publisher.bytes,
@@ -90,6 +92,7 @@ fn subscriber_json(subscriber: &SubscriberSlotStats) -> Value {
         "same_pid_namespace": subscriber.same_pid_namespace,
         "alive": subscriber.alive,
         "stopped": subscriber.stopped,
+        "dumping": subscriber.dumping,
         "gating": subscriber.gating,
         "started": unix_seconds(subscriber.started),
         "position": subscriber.position,
@@ -169,7 +172,7 @@ fn publishers_text(stats: &BusStats, output: &mut Output) -> Result<(), Failure>
             publisher.slot.to_string(),
             publisher.name.clone(),
             pid(publisher.pid, publisher.same_pid_namespace),
-            state(publisher.alive, publisher.stopped),
+            state(publisher.alive, publisher.stopped, publisher.dumping).to_owned(),
             age(publisher.started),
             human::count(publisher.messages),
             human::bytes(publisher.bytes),
@@ -200,16 +203,15 @@ fn subscribers_text(stats: &BusStats, output: &mut Output) -> Result<(), Failure
         "PATTERNS",
     ]);
     for subscriber in subscribers {
-        let state = if subscriber.alive && !subscriber.stopped && subscriber.lapped_now {
-            "lapped".to_owned()
-        } else {
-            state(subscriber.alive, subscriber.stopped)
+        let state = match state(subscriber.alive, subscriber.stopped, subscriber.dumping) {
+            "alive" if subscriber.lapped_now => "lapped",
+            state => state,
         };
         table.row(vec![
             subscriber.slot.to_string(),
             subscriber.name.clone(),
             pid(subscriber.pid, subscriber.same_pid_namespace),
-            state,
+            state.to_owned(),
             age(subscriber.started),
             if subscriber.gating { "yes" } else { "no" }.to_owned(),
             human::bytes(subscriber.lag_bytes),
@@ -228,6 +230,13 @@ fn owner(owner: Option<&LockOwner>) -> String {
     let slot = owner.slot.map_or_else(String::new, |slot| format!(" in slot {slot}"));
     let state = match (owner.alive, owner.stopped) {
         (Some(false), _) => ", which is dead: the next publisher takes over",
+        // Only a lock of kind `lease` names a slot.
+        _ if owner.dumping && owner.slot.is_some() => {
+            ", which crashed and is dumping core: the next publisher takes over"
+        }
+        _ if owner.dumping => {
+            ", which crashed and is dumping core: publishers wait until the dump is written (shorten it with ulimit -c or coredump_filter)"
+        }
         (_, true) => ", which is stopped: publishers wait until it goes on (kill -CONT) or ends",
         (_, false) => "",
     };
@@ -249,13 +258,13 @@ pub(super) fn pid(pid: u32, same_namespace: bool) -> String {
     if same_namespace { pid.to_string() } else { format!("{pid} (other namespace)") }
 }
 
-fn state(alive: bool, stopped: bool) -> String {
-    match (alive, stopped) {
-        (false, _) => "dead",
-        (true, true) => "stopped",
-        (true, false) => "alive",
+fn state(alive: bool, stopped: bool, dumping: bool) -> &'static str {
+    match (alive, dumping, stopped) {
+        (false, ..) => "dead",
+        (true, true, _) => "dumping",
+        (true, false, true) => "stopped",
+        (true, false, false) => "alive",
     }
-    .to_owned()
 }
 
 fn age(since: SystemTime) -> String {

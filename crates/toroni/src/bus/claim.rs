@@ -1,10 +1,12 @@
 //! The slot of a publishing participant, and how it knows which others are dead.
 
+use super::clock;
 use crate::crash::{self, CrashPoint};
 use crate::error::OpenError;
 use crate::ring::layout::{PublisherSlot, SLOT_FREE};
 use crate::ring::slots::{self, Identity};
 use crate::shm::directory::{BusDirectory, BusFile};
+use crate::shm::dumping::{self, Turns};
 use crate::shm::header::Header;
 use crate::shm::lease::{Lease, LeaseTester};
 use crate::shm::lock::{Blind, Owner};
@@ -18,6 +20,8 @@ pub(super) struct PublisherClaim {
     lease: Option<Lease>,
     number: u32,
     leases: LeaseTester,
+    /// When it is time to ask whether an owner of the lock dumps core.
+    dump_tests: Turns,
     generation: u32,
     slots: u32,
 }
@@ -37,7 +41,16 @@ impl PublisherClaim {
             .ok_or(OpenError::TooManyPublishers { limit })?;
         let number = lease.slot();
         let generation = slots::claim_publisher(segment.slot(number), identity);
-        Ok(Self { segment, lease: Some(lease), number, leases, generation, slots: limit })
+        let dump_tests = Turns::default();
+        Ok(Self {
+            segment,
+            lease: Some(lease),
+            number,
+            leases,
+            dump_tests,
+            generation,
+            slots: limit,
+        })
     }
 
     pub(super) fn owner(&self) -> Owner {
@@ -68,7 +81,7 @@ impl PublisherClaim {
             .all(|slot| matches!(self.leases.is_held(slot), Ok(false)))
     }
 
-    /// Whether the owner that a lock word names is dead, or never was.
+    /// Whether the owner that a lock word names is dead, or never was, or dumps core.
     pub(super) fn is_dead(&self, owner: Owner) -> Result<bool, Blind> {
         let Some(number) = owner.slot().filter(|number| *number < self.slots) else {
             return Ok(true);
@@ -80,7 +93,13 @@ impl PublisherClaim {
             return Ok(true);
         }
         match self.leases.is_held(number) {
-            Ok(is_held) => Ok(!is_held),
+            Ok(false) => Ok(true),
+            // It wrote its number before its first lock.
+            Ok(true) => Ok(self.dump_tests.take(clock::monotonic_ns())
+                && dumping::has_stopped_for_good(
+                    slot.pid.load(Ordering::Relaxed),
+                    slot.pid_namespace.load(Ordering::Relaxed),
+                )),
             Err(_) if self.leases.is_blind() => Err(Blind),
             // If the kernel does not answer, nothing is known.
             Err(_) => Ok(false),

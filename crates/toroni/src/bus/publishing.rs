@@ -16,6 +16,7 @@ use crate::ring::memory::Ring;
 use crate::ring::waits;
 use crate::ring::writer::{Record, Session};
 use crate::settings::Policy;
+use crate::shm::dumping::Turns;
 use crate::shm::fork::ForkStamp;
 use crate::shm::lease::LeaseTester;
 use crate::shm::lock::{Acquired, Blind, Denied, Effort, Obituary, Owner, WriterLock};
@@ -46,6 +47,8 @@ pub(super) struct Publishing {
     wakers: Wakers,
     mirror: Mutex<Mirror>,
     pub(super) scratch: Mutex<Scan>,
+    /// When it is time to ask whether a reader dumps core.
+    pub(super) dump_tests: Turns,
     pub(super) bus_id: [u8; 16],
 }
 
@@ -144,6 +147,7 @@ impl Publishing {
             space_pace: SpacePace::default(),
             mirror: Mutex::default(),
             scratch: Mutex::default(),
+            dump_tests: Turns::default(),
             bus_id,
             ring,
             readers,

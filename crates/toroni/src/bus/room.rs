@@ -16,6 +16,7 @@ use crate::ring::gate::{self, Dead, Readers, Stretch};
 use crate::ring::slots::SlotView;
 use crate::ring::waits;
 use crate::settings::Policy;
+use crate::shm::dumping;
 use crate::shm::snapshot::ReaderSnapshot;
 use crate::sync::{AtomicU32, Ordering};
 use std::sync::PoisonError;
@@ -132,7 +133,11 @@ impl Publishing {
                     held.waited = waited;
                     return Ok(held);
                 }
-                Verdict::GiveUp => return Err(terms.given_up(PublishError::Full)),
+                Verdict::GiveUp => {
+                    drop(held);
+                    self.remember_if_dumping(&slowest, now_ns);
+                    return Err(terms.given_up(PublishError::Full));
+                }
                 Verdict::Wait(_)
                     if local::would_wait_for_itself(
                         &self.bus_id,
@@ -159,6 +164,7 @@ impl Publishing {
                     drop(held);
                     // Those for whom this publisher waits may sleep, and not know of its messages.
                     self.wake();
+                    self.remember_if_dumping(&slowest, now_ns);
                     crash::point(CrashPoint::WaitingForSpace);
                     self.space_pace.wait(space, token, slice_ns);
                     crash::point(CrashPoint::WokenForSpace);
@@ -232,6 +238,23 @@ impl Publishing {
         let ours = local::positions(&self.bus_id);
         let mut readers = Look { publishing: self, slots, ours };
         gate::in_the_way(&mut readers, dead, &self.horizon, joins, waits, stretch)
+    }
+
+    /// Remembers a reader as dead if its process dumps core: it will never read again, but its lease is held
+    /// until the dump is written. Asked now and then, and never under the writer lock, because the answer takes
+    /// several system calls. A subscriber can write another process's number into any slot, and so have publishers
+    /// not wait for it; it could as well free that slot.
+    fn remember_if_dumping(&self, reader: &SlotView, now_ns: u64) {
+        if !self.dump_tests.take(now_ns) {
+            return;
+        }
+        let Ok(slot) = self.readers.read(reader.number) else { return };
+        if slot.generation == reader.generation
+            && dumping::has_stopped_for_good(slot.pid, slot.pid_namespace)
+        {
+            let mut scan = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+            scan.dead.remember(reader);
+        }
     }
 
     /// Reads the slots that were ever used. If they cannot be read there is nobody to wait for: whoever

@@ -7,6 +7,7 @@ use crate::ring::layout::{Control, PATTERN_SEPARATOR, READER_GATES, SLOT_ACTIVE}
 use crate::ring::reader::{Cursor, Interrupted};
 use crate::settings::{LockKind, NotifyKind, Policy};
 use crate::shm::directory::{BusDirectory, BusFile, SOCKETS};
+use crate::shm::dumping::is_dumping;
 use crate::shm::header::Header;
 use crate::shm::lease::LeaseTester;
 use crate::shm::lock;
@@ -83,6 +84,9 @@ pub struct LockOwner {
     pub alive: Option<bool>,
     /// Whether it is stopped (SIGSTOP): not dead, and yet everybody waits for it.
     pub stopped: bool,
+    /// Whether it crashed and its core dump is being written. With the lock `lease` the next publisher takes over at
+    /// once; with `robust` everybody waits until the dump is written.
+    pub dumping: bool,
 }
 
 /// A publishing participant.
@@ -101,6 +105,8 @@ pub struct PublisherStats {
     pub alive: bool,
     /// Whether it is stopped (SIGSTOP), as far as this process's PID namespace shows.
     pub stopped: bool,
+    /// Whether it crashed and its core dump is being written, as far as this process's PID namespace shows.
+    pub dumping: bool,
     /// When it opened the bus for publishing.
     pub started: SystemTime,
     /// Messages it published.
@@ -133,6 +139,8 @@ pub struct SubscriberSlotStats {
     pub alive: bool,
     /// Whether it is stopped (SIGSTOP), as far as this process's PID namespace shows.
     pub stopped: bool,
+    /// Whether it crashed and its core dump is being written, as far as this process's PID namespace shows.
+    pub dumping: bool,
     /// Whether publishers wait for it.
     pub gating: bool,
     /// When it subscribed.
@@ -366,6 +374,7 @@ fn read_participating_publishers(
             same_pid_namespace: slot.pid_namespace == here,
             alive: leases.is_held(number).unwrap_or(true),
             stopped: slot.pid_namespace == here && is_stopped(slot.pid),
+            dumping: slot.pid_namespace == here && is_dumping(slot.pid),
             started: clock::from_ns(slot.started_ns),
             messages: slot.messages,
             bytes: slot.bytes,
@@ -393,6 +402,7 @@ fn read_subscribers(
             same_pid_namespace: slot.pid_namespace == here,
             alive: leases.is_held(number).unwrap_or(true),
             stopped: slot.pid_namespace == here && is_stopped(slot.pid),
+            dumping: slot.pid_namespace == here && is_dumping(slot.pid),
             gating: slot.flags & READER_GATES != 0,
             started: clock::from_ns(slot.started_ns),
             position: slot.position,
@@ -445,6 +455,7 @@ fn lock_owner(
                 pid,
                 alive: publishers.map(|_| owner.is_some_and(|owner| owner.alive)),
                 stopped: near && pid.is_some_and(is_stopped),
+                dumping: near && pid.is_some_and(is_dumping),
             })
         }
         LockKind::Robust => {
@@ -455,6 +466,7 @@ fn lock_owner(
                 pid: Some(pid),
                 alive: Some(alive),
                 stopped: is_stopped(pid),
+                dumping: is_dumping(pid),
             })
         }
     }

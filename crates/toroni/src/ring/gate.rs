@@ -64,6 +64,13 @@ impl Dead {
             .any(|(number, generation)| *number == view.number && is_same_owner(*generation))
     }
 
+    /// Remembers a reader that is dead although its lease is held.
+    pub(crate) fn remember(&mut self, view: &SlotView) {
+        if !self.has(view) {
+            self.0.push((view.number, view.generation));
+        }
+    }
+
     /// Whether none is remembered.
     #[cfg(all(test, loom))]
     pub(crate) fn is_empty(&self) -> bool {

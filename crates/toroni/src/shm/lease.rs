@@ -14,7 +14,8 @@
 //! - Descriptions are opened, never duplicated: a duplicate would keep the lease alive.
 //! - The lease comes first and goes last: claim it, then write the slot; clear the slot, then drop it.
 //! - Death to freed lease takes some 2 ms for a small process and over 100 ms for one of a gigabyte:
-//!   the kernel tears the memory down before it closes files.
+//!   the kernel tears the memory down before it closes files. A core dump comes before both: whoever waits for a
+//!   held lease asks [`dumping`](super::dumping) as well.
 
 use super::description::MarkedFd;
 use super::directory::{BusDirectory, BusFile, failed};

@@ -13,6 +13,7 @@
 //! | [`mapping`], [`shareable`], [`guard`] | memory that others write, and may truncate |
 //! | [`lock`] | one writer at a time |
 //! | [`lease`], [`fork`] | who is alive, and what a child of `fork` is not |
+//! | [`dumping`] | who is as good as dead, although its lease is held |
 //! | [`description`] | whether a descriptor is still the one that was opened |
 //! | [`acl`], [`names`] | who may do what; users and groups by name |
 //! | [`list`], [`clean`] | the buses that are there, and what the dead left behind |
@@ -23,6 +24,7 @@ pub(crate) mod create;
 mod description;
 pub(crate) mod directory;
 mod draft;
+pub(crate) mod dumping;
 mod encoding;
 pub(crate) mod fork;
 pub(crate) mod guard;

@@ -104,6 +104,15 @@ impl ReadersSegment {
         Err(rustix::io::Errno::BADF.into())
     }
 
+    /// Reads one slot; a free one if the file is too short.
+    pub(crate) fn read(&self, slot: u32) -> io::Result<ReaderSnapshot> {
+        let mut one = [ReaderSnapshot::default()];
+        self.file.ask(|file| {
+            Ok(rustix::io::pread(file, Snapshot::bytes_of(&mut one), offset_of_slot(slot) as u64)?)
+        })?;
+        Ok(one[0])
+    }
+
     /// Whether a [`scan`](Self::scan) found that somebody closed the descriptor, so that nothing is known of
     /// the subscribers any more.
     #[inline]

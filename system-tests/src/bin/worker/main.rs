@@ -6,6 +6,7 @@
 
 mod create;
 mod doze;
+mod dump;
 mod exec;
 mod fork;
 mod idle;
@@ -49,6 +50,7 @@ fn main() {
         "scramble" => scramble::run(&options),
         "doze" => doze::run(&options),
         "rouse" => rouse::run(&options),
+        "dump" => dump::run(&options),
         "burn" => rouse::burn(),
         "idle" => idle::run(&options),
         "soak-publish" => soak::publish::run(&options),

@@ -1,0 +1,163 @@
+//! Processes that dump core: no code of theirs runs any more, but the kernel closes their files, and with
+//! them their leases, only when the dump is written. For a large process that takes seconds.
+//!
+//! # Why such a process can be taken for dead
+//!
+//! When a thread meets a signal that dumps core, the kernel sets the process's dump state and sends SIGKILL to all
+//! its other threads, both under one lock (`zap_threads`, fs/coredump.c). It shows the state as `CoreDumping: 1` in
+//! `/proc/PID/status` (proc(5), since Linux 4.15). A thread may still run user code until it takes that SIGKILL; from
+//! then on it never does, and waits inside `exit` until the dump is written. The dumping thread itself never returns
+//! from the signal. No thread can be added: `clone` fails for a process that is being killed. The state is never
+//! taken back, whatever becomes of the dump.
+//!
+//! So no code of the process runs, and none will, if the state is seen first, and then no thread has a SIGKILL that
+//! it has not taken (`SigPnd`), all threads were seen, and all but the dumping one are parked. The kernel's
+//! lock orders these looks behind all that the threads did.
+//!
+//! # Why it is the right process
+//!
+//! A slot names its owner's process by a number, which means something in one PID namespace only: that of the slot,
+//! of the asker and of `/proc` must be the same one. The caller has seen that the lease is held, so the owner has not
+//! been reaped, and its number is nobody else's. If it is reaped after that and the number is used again, the answer
+//! is about another process, and still right: the owner is dead.
+//!
+//! If anything cannot be read (no `/proc`, or one with `hidepid`), nobody is taken for dead.
+
+use super::platform::Home;
+use crate::sync::{AtomicU64, Ordering};
+
+/// A process with more threads is waited for. Each costs a look at a file.
+const MOST_THREADS: usize = 4096;
+
+/// How often a participant that waits asks whether somebody dumps core: the answer takes some 30 µs, and many may
+/// wait for one that is merely slow.
+const EVERY_NS: u64 = 20_000_000;
+
+/// Says when it is time to ask.
+#[derive(Debug, Default)]
+pub(crate) struct Turns {
+    last_ns: AtomicU64,
+}
+
+impl Turns {
+    /// Whether the last time was long ago; then this is the last one. `now_ns` is monotonic.
+    pub(crate) fn take(&self, now_ns: u64) -> bool {
+        let is_due = now_ns.saturating_sub(self.last_ns.load(Ordering::Relaxed)) >= EVERY_NS;
+        if is_due {
+            self.last_ns.store(now_ns, Ordering::Relaxed);
+        }
+        is_due
+    }
+}
+
+/// Whether the owner of a held lease dumps core so far that no code of it runs any more.
+pub(crate) fn has_stopped_for_good(pid: u32, pid_namespace: u64) -> bool {
+    let directory = format!("/proc/{pid}");
+    let Some(before) = Status::read(&directory).filter(|status| status.is_dumping) else {
+        return false;
+    };
+    let near = Status::read("/proc/self");
+    if before.namespaces != 1
+        || near.is_none_or(|near| near.namespaces != 1)
+        || pid_namespace == 0
+        || pid_namespace != Home::here().pid_namespace
+        || before.threads > MOST_THREADS
+    {
+        return false;
+    }
+    let Ok(tasks) = std::fs::read_dir(format!("{directory}/task")) else { return false };
+    let (mut seen, mut awake) = (0, 0);
+    for task in tasks {
+        let Ok(task) = task else { return false };
+        let status = Status::read(&task.path().to_string_lossy());
+        let Some(status) = status.filter(|status| !status.is_to_be_killed) else { return false };
+        seen += 1;
+        awake += usize::from(!status.is_parked);
+    }
+    // The list of threads may skip some while others leave it.
+    let after = Status::read(&directory);
+    let is_complete = |after: Status| (after.threads, after.is_dumping) == (seen, true);
+    awake <= 1 && after.is_some_and(is_complete)
+}
+
+/// Whether a process dumps core, for people who look. The number is one of this PID namespace.
+pub(crate) fn is_dumping(pid: u32) -> bool {
+    Status::read(&format!("/proc/{pid}")).is_some_and(|status| status.is_dumping)
+}
+
+/// What `/proc/PID/status` or `/proc/PID/task/TID/status` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Status {
+    is_dumping: bool,
+    threads: usize,
+    /// PID namespaces that the process has a number in, from that of `/proc` inwards.
+    namespaces: usize,
+    /// Whether the thread has a SIGKILL that it has not taken.
+    is_to_be_killed: bool,
+    /// Whether the thread sleeps and cannot be woken by a signal.
+    is_parked: bool,
+}
+
+impl Status {
+    fn read(directory: &str) -> Option<Self> {
+        // The name of the process comes first, and may hold anything but a line feed, which is escaped.
+        let text = std::fs::read(format!("{directory}/status")).ok()?;
+        Self::parse(&String::from_utf8_lossy(&text))
+    }
+
+    /// `None` if a line is missing, as `CoreDumping` before Linux 4.15.
+    fn parse(text: &str) -> Option<Self> {
+        let field = |name: &str| {
+            text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+        };
+        let pending = u64::from_str_radix(field("SigPnd")?, 16).ok()?;
+        Some(Self {
+            is_dumping: field("CoreDumping")? == "1",
+            threads: field("Threads")?.parse().ok()?,
+            namespaces: field("NSpid")?.split_whitespace().count(),
+            is_to_be_killed: pending & (1 << (libc::SIGKILL - 1)) != 0,
+            // Disk sleep or idle, or past all that: zombie or dead.
+            is_parked: field("State")?.starts_with(['D', 'I', 'Z', 'X']),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(state: &str, pending: &str, dumping: &str) -> String {
+        format!(
+            "Name:\tCoreDumping:\\n1\nState:\t{state}\nPid:\t7\nNSpid:\t7\t1\nThreads:\t3\n\
+             SigPnd:\t{pending}\nShdPnd:\t0000000000000100\nCoreDumping:\t{dumping}\n"
+        )
+    }
+
+    #[test]
+    fn a_status_is_read() {
+        let parse = |state, pending, dumping| Status::parse(&text(state, pending, dumping));
+        let parked = parse("I (idle)", "0000000000000000", "1").unwrap();
+        assert_eq!((parked.threads, parked.namespaces), (3, 2));
+        assert!(parked.is_dumping && parked.is_parked && !parked.is_to_be_killed);
+        let killed = parse("D (disk sleep)", "0000000000000100", "1").unwrap();
+        assert!(killed.is_to_be_killed, "it may be on its way back to user code");
+        let running = parse("R (running)", "0000000000000001", "0").unwrap();
+        assert!(!running.is_parked && !running.is_to_be_killed && !running.is_dumping);
+        assert_eq!(Status::parse("Name:\tx\nState:\tR (running)\nThreads:\t1\n"), None);
+    }
+
+    #[test]
+    fn questions_are_rare() {
+        let turns = Turns::default();
+        let asked = (1..=100).filter(|ms| turns.take(1_000_000_000 + ms * 1_000_000));
+        assert_eq!(asked.collect::<Vec<_>>(), [1, 21, 41, 61, 81]);
+    }
+
+    #[test]
+    fn the_living_have_not_stopped() {
+        let us = std::process::id();
+        assert!(!is_dumping(us));
+        assert!(!has_stopped_for_good(us, Home::here().pid_namespace));
+        assert!(!has_stopped_for_good(u32::MAX, Home::here().pid_namespace), "no such process");
+    }
+}
