@@ -11,6 +11,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use system_tests::process::PATIENCE;
 use system_tests::worker::{BUS, Stage, Worker};
@@ -158,6 +159,74 @@ fn publishers_do_not_wait_for_a_core_dump_with_the_lock_lease() {
     drop(dump);
     drop((subscriber, publisher, waiting, bus));
     assert_over(&stage, worker);
+}
+
+/// The crash meets threads that copy, wait for the lock and wait for room; the survivors publish all the time, and look
+/// for a dump whenever they stand still.
+#[test]
+fn nothing_is_torn_by_a_process_that_begins_to_dump() {
+    const SURVIVORS: usize = 2;
+    let rounds: usize =
+        std::env::var("TORONI_CRASHES").map_or(2, |rounds| rounds.parse().expect("a number"));
+    let _watchdog = Watchdog::start("dump", Duration::from_secs(300 + 10 * rounds as u64));
+    for _ in 0..rounds {
+        let wait = Policy::Wait { limit: None };
+        let mut stage = Stage::new(|config| config.capacity(CAPACITY).policy(wait));
+        let Some(mut morgue) = Morgue::open(&stage) else { return };
+        let bus = stage.bus();
+        let is_over = AtomicBool::new(false);
+        let survived: [AtomicU64; SURVIVORS] = std::array::from_fn(|_| AtomicU64::new(0));
+        let mut subscriber = bus.subscribe("dump/**").expect("a subscriber");
+        let mut worker = morgue.start(&mut stage, "case=publisher");
+        std::thread::scope(|scope| {
+            for count in &survived {
+                let publisher = stage.bus().publisher("dump/survivor").expect("a publisher");
+                let is_over = &is_over;
+                scope.spawn(move || {
+                    while !is_over.load(Relaxed) {
+                        publisher.publish_timeout(b"survivor", PATIENCE).expect("published");
+                        count.fetch_add(1, Relaxed);
+                    }
+                });
+            }
+            let is_over = &is_over;
+            let reader = scope.spawn(move || {
+                let (mut ours, mut others) = (0, 0);
+                loop {
+                    let ended = is_over.load(Relaxed);
+                    match subscriber.receive_timeout(Duration::from_millis(10)).expect("whole") {
+                        Some(message) if message.topic() == "dump/victim" => {
+                            assert_eq!(message.payload(), b"whole");
+                            others += 1;
+                        }
+                        Some(message) => {
+                            assert_eq!(message.payload(), b"survivor");
+                            ours += 1;
+                        }
+                        // The survivors have ended, and the end of the stream is reached.
+                        None if ended => return (ours, others),
+                        None => {}
+                    }
+                }
+            });
+            worker.running.tell("crash");
+            let dump = morgue.hold(&worker);
+            for count in &survived {
+                let before = count.load(Relaxed);
+                wait_until("a survivor goes on", || count.load(Relaxed) > before + 200);
+            }
+            assert!(is_dumping(&worker), "they did not wait for its end");
+            drop(dump);
+            is_over.store(true, Relaxed);
+            let (ours, others) = reader.join().expect("the subscriber");
+            assert!(others > 0, "the victim published nothing");
+            // The last call of each may have ended after the subscriber had left.
+            let published: u64 = survived.iter().map(|count| count.load(Relaxed)).sum();
+            assert!(published.abs_diff(ours) <= SURVIVORS as u64, "{ours} of {published}");
+        });
+        drop(bus);
+        assert_over(&stage, worker);
+    }
 }
 
 #[test]
