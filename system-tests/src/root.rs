@@ -108,16 +108,16 @@ impl TempRoot {
         names_in(&self.buses())
     }
 
-    /// Runs `toroni clean` when every process has ended, and asserts that nothing is left.
+    /// Runs `toroni clean --all` when every process has ended, and asserts that nothing is left.
     ///
     /// # Panics
     /// If anything is.
     pub fn assert_clean_leaves_nothing(&self) {
-        let said = self.succeed(&["clean", "--json"]);
+        let said = self.succeed(&["clean", "--all", "--yes", "--json"]);
         assert_eq!(
             self.entries(),
             [""; 0],
-            "left behind after `toroni clean`, which said:\n{said}"
+            "left behind after `toroni clean --all`, which said:\n{said}"
         );
     }
 }

@@ -23,11 +23,11 @@ use system_tests::{Running, TempRoot, Watchdog, program, wait_until};
 /// Every way to come to the bus `b`; each creates it if it is not there, or says that it is not.
 const WAYS: [&[&str]; 7] = [
     &["pub", "a", "x"],
-    &["sub", "--count", "1", "--timeout", "0.1"],
+    &["sub", "--create", "--count", "1", "--timeout", "0.1"],
     &["hz", "--count", "1", "--interval", "0.1"],
     &["info"],
     &["topics"],
-    &["create", "b", "--capacity", "64KiB"],
+    &["create", "b", "--temporary", "--capacity", "64KiB"],
     &["ls"],
 ];
 
@@ -70,7 +70,7 @@ fn a_full_file_system_is_named_with_numbers() {
         assert_eq!(outcome.stdout, "left: \n");
     }
     // However little is missing.
-    let small = ["create", "b", "--capacity", "64KiB", "--topic-table", "4KiB"];
+    let small = ["create", "b", "--temporary", "--capacity", "64KiB", "--topic-table", "4KiB"];
     let small = [&small[..], &["--max-publishers", "4", "--max-subscribers", "4"]].concat();
     for kilobytes in (4..=100).step_by(8) {
         let outcome = on_a_mount(&root, "tmpfs", &format!("size={kilobytes}k"), &small);
@@ -115,7 +115,7 @@ fn a_read_only_file_system_can_be_looked_at() {
         return;
     }
     let (_watchdog, root) = (watchdog(), TempRoot::new());
-    let _ = root.succeed(&["create", "b", "--capacity", "64KiB"]);
+    let _ = root.succeed(&["create", "b", "--temporary", "--capacity", "64KiB"]);
     let _ = root.succeed(&["--bus", "b", "pub", "a", "hello"]);
     let script = r#"
 mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" || exit 99
@@ -141,7 +141,8 @@ fn a_missing_directory_is_named() {
     let (_watchdog, root) = (watchdog(), TempRoot::new());
     // One level is made, more are not.
     let one = root.buses().join("one");
-    let _ = run(toroni_at(&one, &["create", "b", "--capacity", "64KiB"])).succeeded();
+    let _ =
+        run(toroni_at(&one, &["create", "b", "--temporary", "--capacity", "64KiB"])).succeeded();
     let deep = root.buses().join("no/where");
     for way in &WAYS[..6] {
         let outcome = run(toroni_at(&deep, &[&["--bus", "b"], *way].concat()));
@@ -234,7 +235,7 @@ fn parts_that_are_something_else_are_refused() {
         ("readers", WAYS[1]),
     ] {
         for kind in ["link", "FIFO", "directory"] {
-            let _ = root.succeed(&["create", "b", "--capacity", "64KiB"]);
+            let _ = root.succeed(&["create", "b", "--temporary", "--capacity", "64KiB"]);
             let path = bus.join(part);
             let original = root.file("original");
             fs::rename(&path, &original).unwrap();
@@ -292,7 +293,7 @@ fn each_mismatch_of_a_header_has_its_words() {
             ("publishers", &[WAYS[0]]),
             ("readers", &[WAYS[1], WAYS[2]]),
         ] {
-            let _ = root.succeed(&["create", "b", "--capacity", "64KiB"]);
+            let _ = root.succeed(&["create", "b", "--temporary", "--capacity", "64KiB"]);
             damage(&File::options().read(true).write(true).open(bus.join(part)).unwrap());
             for way in ways {
                 by(&root, way).refused(words).refused(&[&format!("b/{part}")]);
@@ -344,7 +345,15 @@ fn one_subscriber_or_publisher_too_many() {
 fn a_bus_removed_under_its_users_is_an_end_that_is_told() {
     for notify in ["futex", "datagram"] {
         let (_watchdog, root) = (watchdog(), TempRoot::new());
-        let _ = root.succeed(&["create", "b", "--capacity", "64KiB", "--notify", notify]);
+        let _ = root.succeed(&[
+            "create",
+            "b",
+            "--temporary",
+            "--capacity",
+            "64KiB",
+            "--notify",
+            notify,
+        ]);
         let mut waiting = subscriber(&root);
         let mut publisher = publisher(&root);
         publisher.tell("before");
@@ -383,9 +392,17 @@ fn without_descriptors_it_says_so() {
         ("datagram", &["sub", "--from", "oldest", "--count", "1"]),
         ("multicast", &["sub", "--from", "oldest", "--count", "1"]),
         ("futex", &["info"]),
-        ("futex", &["create", "other", "--capacity", "64KiB"]),
+        ("futex", &["create", "other", "--temporary", "--capacity", "64KiB"]),
     ] {
-        let _ = root.succeed(&["create", "b", "--capacity", "64KiB", "--notify", notify]);
+        let _ = root.succeed(&[
+            "create",
+            "b",
+            "--temporary",
+            "--capacity",
+            "64KiB",
+            "--notify",
+            notify,
+        ]);
         let _ = root.succeed(&["--bus", "b", "pub", "a", "hello"]);
         let mut succeeded = false;
         for limit in 4..40 {
@@ -413,7 +430,7 @@ fn without_descriptors_it_says_so() {
 #[test]
 fn without_address_space_it_says_so() {
     let (_watchdog, root) = (watchdog(), TempRoot::new());
-    let _ = root.succeed(&["create", "b", "--capacity", "256MiB"]);
+    let _ = root.succeed(&["create", "b", "--temporary", "--capacity", "256MiB"]);
     for way in [WAYS[0], WAYS[1]] {
         // In KiB: enough for the program, not for the ring, mapped twice.
         under_limit(&root, "-v 200000", way).refused(&["map", "/ring", "Cannot allocate memory"]);
@@ -475,7 +492,15 @@ fn a_bus_on_a_disk_works_with_a_lease() {
         "/dev/shm",
     ]);
     assert_empty(&root);
-    let _ = root.succeed(&["create", "b", "--capacity", "64KiB", "--policy", "wait:forever"]);
+    let _ = root.succeed(&[
+        "create",
+        "b",
+        "--temporary",
+        "--capacity",
+        "64KiB",
+        "--policy",
+        "wait:forever",
+    ]);
     let mut subscriber = subscriber(&root);
     let mut publisher = publisher(&root);
     for number in 0..300 {

@@ -36,7 +36,7 @@ fn files_that_may_not_be_that_long() {
             let limit = format!("{limit} bytes that this process may write");
             outcome.refused(&[&limit, "ulimit -f", "smaller capacity"]);
         };
-        let small = ["create", "b", "--capacity", "64KiB", "--topic-table", "4KiB"];
+        let small = ["create", "b", "--temporary", "--capacity", "64KiB", "--topic-table", "4KiB"];
         // Not even a header; not the ring; the ring, which is the longest, but for one byte.
         let fits = 4096 * 3 + (64 << 10);
         for limit in [0, 1, 4095, 4096, 60_000, fits - 1] {
@@ -86,7 +86,7 @@ fn processes_and_threads_that_may_not_be_made() {
         run(command)
     };
     // The library needs no thread and no process; the program has one thread that takes signals.
-    let create = ["create", "b", "--capacity", "64KiB", "--notify", "datagram"];
+    let create = ["create", "b", "--temporary", "--capacity", "64KiB", "--notify", "datagram"];
     let _ = with(1, &create).succeeded();
     let _ = with(1, &["info"]).succeeded();
     for way in [&["pub", "a", "x"][..], &["sub", "--from", "oldest", "--count", "1"]] {

@@ -148,7 +148,9 @@ fn a_bus_in_a_directory_for_all_is_its_owners() {
     let (_watchdog, program) = (watchdog(), ProgramForAll::new());
     for umask in ["000", "002", "022", "077"] {
         let root = for_all();
-        let script = format!("umask {umask}; exec \"$0\" --dir \"$1\" create b --capacity 64KiB");
+        let script = format!(
+            "umask {umask}; exec \"$0\" --dir \"$1\" create b --temporary --capacity 64KiB"
+        );
         let mut command = SUBSCRIBER.runs("sh".as_ref());
         command.args(["-c", &script]).arg(program.path()).arg(root.buses());
         let _ = run(command).succeeded();

@@ -59,7 +59,8 @@ pub(crate) struct Place {
 }
 
 /// The commands without a bus, or with one of their own: `--bus` means nothing there.
-const WITHOUT_BUS: [&str; 7] = ["bench", "completions", "create", "demo", "doctor", "ls", "man"];
+const WITHOUT_BUS: [&str; 8] =
+    ["bench", "completions", "create", "demo", "doctor", "ls", "man", "rm"];
 /// Those that look at no directory either.
 const WITHOUT_DIR: [&str; 2] = ["completions", "man"];
 
@@ -134,7 +135,10 @@ pub(crate) enum Command {
     #[command(after_help = "Example:
   toroni doctor --json | jq 'select(.status != \"ok\")'")]
     Doctor(List),
-    /// Free what the dead left behind; remove buses that nobody holds
+    /// Remove buses that nobody has open
+    #[command(name = "rm")]
+    Remove(Remove),
+    /// Free what the dead left behind; remove buses that nobody made on purpose and nobody has open
     Clean(Clean),
     /// Measure this machine: throughput, latency, stress, fan-out, scale, the proactor, and beside TCP and others
     Bench(Bench),
@@ -265,6 +269,7 @@ pub(crate) struct Publish {
   toroni sub --json | toroni -b copy pub --json      copy all topics to the bus copy
   toroni sub --strict > capture                      exit code 3 at the first loss
 
+If the bus does not exist, sub waits until somebody makes it, and then begins with its first message.
 Text is printed as topic, tab, payload. With --json, losses are objects with the field lost at \
 their place in the output; otherwise they are reported on standard error.
 
@@ -313,6 +318,9 @@ pub(crate) struct Subscribe {
     /// Never make a publisher wait; lose messages instead
     #[arg(long)]
     pub(crate) no_gate: bool,
+    /// Make the bus with the default settings if it does not exist, instead of waiting for it
+    #[arg(long)]
+    pub(crate) create: bool,
     /// End with exit code 3 at the first loss
     #[arg(long)]
     pub(crate) strict: bool,
@@ -363,7 +371,10 @@ pub(crate) struct Hz {
 #[command(after_help = "Examples:
   toroni create plant --capacity 64MiB --policy wait:forever
   toroni create ticks --policy overwrite --readers traders --mode 0640
-  toroni create pod --lock lease --notify multicast:239.255.1.2:5000")]
+  toroni create pod --lock lease --notify multicast:239.255.1.2:5000
+  toroni create plant --if-absent --capacity 64MiB     again, in a script
+
+The bus stays until `toroni rm NAME` removes it, unless it is --temporary.")]
 pub(crate) struct Create {
     /// Name of the new bus
     pub(crate) name: String,
@@ -397,9 +408,12 @@ pub(crate) struct Create {
     /// How subscribers are woken: futex, datagram, multicast[:GROUP:PORT] [default: futex]
     #[arg(long, value_name = "KIND", value_parser = parse_notify)]
     pub(crate) notify: Option<NotifyKind>,
-    /// Removed by `toroni clean NAME --persistent` only
+    /// Let `toroni clean` remove the bus when nobody has it open
     #[arg(long)]
-    pub(crate) persistent: bool,
+    pub(crate) temporary: bool,
+    /// Succeed if the bus exists and has the settings that are given here
+    #[arg(long)]
+    pub(crate) if_absent: bool,
     /// Bytes for the names of topics [default: 1MiB]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub(crate) topic_table: Option<u64>,
@@ -442,21 +456,38 @@ pub(crate) struct Info {
 }
 
 #[derive(Args)]
-#[command(after_help = "Examples:
-  toroni clean --dry-run             what would be removed
-  toroni clean plant                 only the bus plant
-  toroni clean plant --persistent    also if it was created with --persistent
+#[command(after_help = "Example:
+  toroni rm plant ticks
 
-A bus that somebody has open is never removed. A persistent one is removed only with its name and \
---persistent. One whose header is damaged cannot say whether it is persistent: it is removed only by its name, \
-even if it was persistent.")]
+A bus that somebody has open is not removed.")]
+pub(crate) struct Remove {
+    /// Names of the buses
+    #[arg(required = true, add = ArgValueCompleter::new(complete::buses))]
+    pub(crate) names: Vec<String>,
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  toroni clean --dry-run    what would be done
+  toroni clean plant        only the bus plant
+  toroni clean --all        also buses that were made on purpose; asks first
+
+A bus that was made on purpose, with `toroni create` or as persistent by a program, stays: remove it with \
+`toroni rm NAME` or with --all. A bus that somebody has open is never removed. One whose header is damaged \
+cannot say how it was made: it is removed only by its name.")]
 pub(crate) struct Clean {
     /// Only this bus [default: all of the directory]
     #[arg(add = ArgValueCompleter::new(complete::buses))]
     pub(crate) name: Option<String>,
-    /// Remove the bus NAME even if it was created with --persistent
-    #[arg(long)]
-    pub(crate) persistent: bool,
+    /// Also remove buses that were made on purpose, if nobody has them open
+    #[arg(long, conflicts_with = "name")]
+    pub(crate) all: bool,
+    /// Do not ask before --all; needed where there is no terminal
+    #[arg(long, requires = "all")]
+    pub(crate) yes: bool,
     /// Show what would be done, and do nothing
     #[arg(long)]
     pub(crate) dry_run: bool,

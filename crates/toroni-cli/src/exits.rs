@@ -43,11 +43,12 @@ const TABLE: &[Exits] = &[
     .lost("messages were lost, with --strict")
     .ended_by_signal("without --count"),
     Exits::new("hz", "--count reports were printed", "failure").ended_by_signal("without --count"),
-    Exits::new("create", "the bus was created", "failure"),
+    Exits::new("create", "the bus was created, or exists as asked for with --if-absent", "failure"),
     Exits::new("ls", "success, even if there is no bus", "failure"),
     Exits::new("info", "success", "failure, or there is no such bus"),
     Exits::new("topics", "success, even if there is no topic", "failure, or there is no such bus"),
     Exits::new("doctor", "every check passed, perhaps with warnings", "a check failed"),
+    Exits::new("rm", "every bus was removed", "a bus could not be removed"),
     Exits::new("clean", "success", "failure, or nothing could be done for the bus that was named"),
     Exits::new("bench", "the benchmark is complete, whether or not it met its goals", "failure"),
     Exits::new("completions", "success", "failure"),

@@ -43,7 +43,7 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// There is such a bus already, and a new one was wanted.
-    #[error("there is already a bus at {path}: open it, or remove it with `toroni clean`")]
+    #[error("there is already a bus at {path}: open it, or remove it with `toroni rm`")]
     AlreadyExists {
         /// Its directory.
         path: PathBuf,
@@ -219,7 +219,7 @@ pub enum OpenError {
     },
     /// A file is smaller than its header says.
     #[error(
-        "{path} has {found} bytes, its header asks for {wanted}: it was truncated; remove the bus with `toroni clean`"
+        "{path} has {found} bytes, its header asks for {wanted}: it was truncated; remove the bus with `toroni rm`"
     )]
     Truncated {
         /// The file.
@@ -231,7 +231,7 @@ pub enum OpenError {
     },
     /// The header is not what any release writes: its checksum or a value in it is wrong.
     #[error(
-        "the header of {path} is damaged ({what}): remove the bus with `toroni clean NAME` and create it again"
+        "the header of {path} is damaged ({what}): remove the bus with `toroni rm NAME` and create it again"
     )]
     HeaderDamaged {
         /// The file.
@@ -371,7 +371,7 @@ pub enum OpenError {
 /// Shared memory holds something that no correct process writes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the shared memory of the bus is corrupt ({what}, value {value:#x} at position {position}): remove the bus with `toroni clean` and create it again"
+    "the shared memory of the bus is corrupt ({what}, value {value:#x} at position {position}): remove the bus with `toroni rm` and create it again"
 )]
 pub struct Corrupt {
     /// Which word is wrong.

@@ -50,7 +50,8 @@ fn times_a_bus(point: P) -> u64 {
 
 /// A bus works.
 fn exchange(root: &TempRoot, bus: &str) {
-    let command = root.toroni(&["--bus", bus, "sub", "--count", "1", "--timeout", "60"]);
+    let command =
+        root.toroni(&["--bus", bus, "sub", "--create", "--count", "1", "--timeout", "60"]);
     let mut subscriber = Running::start_with_ready_fd(command);
     subscriber.wait_ready();
     let _ = root.succeed(&["--bus", bus, "pub", "a/b", "whole"]);

@@ -4,7 +4,8 @@ use crate::cli::{Clean, Place};
 use crate::failure::Failure;
 use crate::output::{Output, printable};
 use serde_json::json;
-use toroni::admin;
+use std::io::{IsTerminal, Write};
+use toroni::{OpenError, admin};
 
 /// Cleans one bus or all, and says what was done and what was left alone.
 pub(crate) fn run(place: &Place, arguments: &Clean, bus_named: bool) -> Result<(), Failure> {
@@ -13,17 +14,25 @@ pub(crate) fn run(place: &Place, arguments: &Clean, bus_named: bool) -> Result<(
         None => bus_named.then_some(place.bus.as_str()),
     };
     let directory = place.dir.as_deref();
-    let report = match name {
-        Some(name) if arguments.persistent => {
-            admin::clean_persistent(directory, name, arguments.dry_run)?
+    let made_on_purpose = match name {
+        Some(_) if arguments.all => {
+            return Err(Failure::Usage("--all and --bus exclude each other".to_owned()));
         }
-        None if arguments.persistent => {
-            return Err(Failure::Usage(
-                "--persistent needs the NAME of a bus: toroni clean NAME --persistent".to_owned(),
-            ));
-        }
-        name => admin::clean(directory, name, arguments.dry_run)?,
+        None if arguments.all => confirmed(arguments, &to_be_removed(place)?)?,
+        _ => Vec::new(),
     };
+    let mut report = admin::clean(directory, name, arguments.dry_run)?;
+    for name in &made_on_purpose {
+        match admin::clean_persistent(directory, name, arguments.dry_run) {
+            Ok(more) => {
+                report.actions.extend(more.actions);
+                report.skipped.extend(more.skipped);
+            }
+            // Somebody else has removed it.
+            Err(OpenError::NotFound { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
     // Whoever named a bus wants it gone, or cleaned: that nothing could be done is no success.
     let is_refused = name.is_some() && report.actions.is_empty() && !report.skipped.is_empty();
     let mut output = Output::new()?;
@@ -58,4 +67,35 @@ pub(crate) fn run(place: &Place, arguments: &Clean, bus_named: bool) -> Result<(
         }
     }
     output.flush()
+}
+
+/// Buses that were made on purpose and that nobody has open.
+fn to_be_removed(place: &Place) -> Result<Vec<String>, Failure> {
+    let buses = admin::list(place.dir.as_deref())?.into_iter();
+    let unused = buses.filter(|bus| bus.persistent && bus.in_use != Some(true));
+    Ok(unused.map(|bus| bus.name).collect())
+}
+
+/// The same names, if they may be removed: it was said beforehand, or is said now.
+fn confirmed(arguments: &Clean, names: &[String]) -> Result<Vec<String>, Failure> {
+    if arguments.dry_run || arguments.yes {
+        return Ok(names.to_vec());
+    }
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        let why =
+            "--all removes buses that were made on purpose: add --yes where nobody can be asked";
+        return Err(Failure::Usage(why.to_owned()));
+    }
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    // There is nobody to ask if standard error is closed, and no answer either.
+    let _ =
+        write!(std::io::stderr(), "Remove what was made on purpose: {}? [y/N] ", names.join(", "));
+    let mut answer = String::new();
+    let _ = std::io::stdin().read_line(&mut answer);
+    if ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) {
+        return Ok(names.to_vec());
+    }
+    Err(Failure::Failed("nothing was removed".to_owned()))
 }

@@ -4,8 +4,9 @@ use crate::cli::{Create, Place};
 use crate::failure::Failure;
 use crate::human;
 use crate::output::Output;
+use toroni::OpenError;
 
-/// Creates the bus; it must not exist yet.
+/// Creates the bus. With `--if-absent`, one that exists with the given settings will do.
 pub(crate) fn run(place: &Place, arguments: Create) -> Result<(), Failure> {
     let mut config = super::config(place);
     if let Some(bytes) = arguments.capacity {
@@ -38,10 +39,16 @@ pub(crate) fn run(place: &Place, arguments: Create) -> Result<(), Failure> {
     if let Some(mode) = arguments.mode {
         config = config.mode(mode);
     }
-    let bus = config
-        .persistent(arguments.persistent)
-        .huge_pages(arguments.huge_pages)
-        .create(&arguments.name)?;
+    if arguments.huge_pages {
+        config = config.huge_pages(true);
+    }
+    let config = config.persistent(!arguments.temporary);
+    let (bus, made) = match config.create(&arguments.name) {
+        Err(OpenError::AlreadyExists { .. }) if arguments.if_absent => {
+            (config.require_given().open_existing(&arguments.name)?, false)
+        }
+        answer => (answer?, true),
+    };
 
     let stats = bus.stats()?;
     let mut output = Output::new()?;
@@ -49,7 +56,8 @@ pub(crate) fn run(place: &Place, arguments: Create) -> Result<(), Failure> {
         output.json(&super::info::header_json(&stats))?;
     } else {
         output.line(&format!(
-            "Created {} ({}, {}, lock {}, notifier {}).",
+            "{} {} ({}, {}, lock {}, notifier {}).",
+            if made { "Created" } else { "There is" },
             bus.path().display(),
             human::bytes(stats.capacity),
             stats.policy,

@@ -59,7 +59,7 @@ pub(crate) fn run(place: &Place, arguments: &List) -> Result<(), Failure> {
         let directory = place.dir.clone().unwrap_or_else(admin::default_directory);
         let _ = writeln!(
             std::io::stderr(),
-            "No buses in {}: `toroni create NAME`, `toroni pub` and `toroni sub` make one.",
+            "No buses in {}: `toroni create NAME` and `toroni pub` make one.",
             directory.display()
         );
     }

@@ -10,7 +10,9 @@ mod hz;
 mod info;
 mod list;
 mod man;
+mod opening;
 pub(crate) mod publish;
+mod remove;
 pub(crate) mod subscribe;
 mod topics;
 
@@ -43,6 +45,7 @@ pub(crate) fn run(cli: Cli, matches: &ArgMatches) -> Result<(), Failure> {
         }
         Command::Topics(arguments) => topics::run(&place, &arguments),
         Command::Doctor(arguments) => doctor::run(&place, &arguments),
+        Command::Remove(arguments) => remove::run(&place, &arguments),
         Command::Clean(arguments) => {
             let named = is_bus_named(matches, "clean");
             one_bus(&place, arguments.name.as_deref(), named)?;
@@ -81,5 +84,5 @@ fn config(place: &Place) -> BusConfig {
 
 /// The bus a looking command names: it must exist.
 fn open_existing(place: &Place, name: Option<&str>) -> Result<Bus, Failure> {
-    Ok(config(place).open_existing(name.unwrap_or(&place.bus))?)
+    opening::existing(&config(place), place, name.unwrap_or(&place.bus))
 }

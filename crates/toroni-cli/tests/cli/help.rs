@@ -2,7 +2,7 @@
 
 use crate::support::Buses;
 
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 14] = [
     "demo",
     "pub",
     "sub",
@@ -12,6 +12,7 @@ const COMMANDS: [&str; 13] = [
     "info",
     "topics",
     "doctor",
+    "rm",
     "clean",
     "bench",
     "completions",
@@ -52,7 +53,7 @@ fn options_are_shown_where_they_mean_something() {
     let buses = Buses::new();
     for (commands, bus, dir) in [
         (&["pub", "sub", "hz", "info", "topics", "clean"][..], true, true),
-        (&["ls", "doctor", "demo", "create", "bench"], false, true),
+        (&["ls", "doctor", "demo", "create", "rm", "bench"], false, true),
         (&["completions", "man"], false, false),
     ] {
         for command in commands {

@@ -21,7 +21,6 @@ fn created_as_asked_for() {
         "robust",
         "--notify",
         "multicast:239.255.1.2:5000",
-        "--persistent",
         "--topic-table",
         "64KiB",
         "--mode",
@@ -71,7 +70,11 @@ fn wrong_settings_are_wrong_usage() {
         &["pub"],
         &["pub", "t", "--repeat", "3"],
         &["pub", "t", "x", "--repeat", "0"],
-        &["clean", "--persistent"],
+        &["clean", "--yes"],
+        &["clean", "b", "--all"],
+        &["clean", "--all"],
+        &["--bus", "b", "clean", "--all", "--yes"],
+        &["rm"],
         &["pub", "t", "x", "--size", "3"],
         &["pub", "t", "x", "--rate", "0"],
         &["sub", "--format", "xml"],
@@ -108,8 +111,8 @@ fn what_is_not_there_is_not_made_by_looking() {
 #[test]
 fn listed_with_their_state() {
     let buses = Buses::new();
-    buses.succeed(&["create", "idle"]);
-    buses.succeed(&["create", "kept", "--persistent", "--capacity", "64KiB"]);
+    buses.succeed(&["--bus", "idle", "pub", "t", "x"]);
+    buses.succeed(&["create", "kept", "--capacity", "64KiB"]);
     let _subscriber = buses.subscribe(&["--bus", "busy"]);
     let listed = json_lines(buses.succeed(&["ls", "--json"]).as_bytes());
     let state = |name: &str| {
@@ -143,8 +146,8 @@ fn who_is_stopped_is_shown_as_such() {
 #[test]
 fn the_damaged_are_listed_and_removed_by_name() {
     let buses = Buses::new();
-    buses.succeed(&["create", "good"]);
-    buses.succeed(&["create", "bad", "--persistent"]);
+    buses.succeed(&["create", "good", "--temporary"]);
+    buses.succeed(&["create", "bad"]);
     let ring = buses.path().join("bad/ring");
     let mut bytes = std::fs::read(&ring).unwrap();
     // Behind the first bytes, without which it would be no bus at all, and nothing to remove.
@@ -157,7 +160,7 @@ fn the_damaged_are_listed_and_removed_by_name() {
     assert!(lines[4].starts_with("bad: ") && lines.len() == 5, "{text}");
     buses.succeed(&["clean"]);
     assert_eq!(buses.entries(), ["bad"]);
-    buses.succeed(&["clean", "bad"]);
+    buses.succeed(&["rm", "bad"]);
     assert!(buses.entries().is_empty());
 }
 
@@ -359,53 +362,6 @@ fn two_names_of_a_bus_are_refused() {
     let mut command = buses.command(&["info", "b", "--json"]);
     let output = command.env("TORONI_BUS", "a").output().unwrap();
     assert_eq!(json_lines(&output.stdout)[0]["name"], "b");
-}
-
-#[test]
-fn cleaning_spares_the_held_and_the_persistent() {
-    let buses = Buses::new();
-    buses.succeed(&["create", "idle"]);
-    buses.succeed(&["create", "kept", "--persistent"]);
-    let subscriber = buses.subscribe(&["--bus", "busy"]);
-    let dry = buses.succeed(&["clean", "--dry-run"]);
-    assert!(dry.contains("would") && dry.contains("idle"), "{dry}");
-    assert_eq!(buses.entries(), ["busy", "idle", "kept"]);
-    for (arguments, why) in [
-        (&["clean", "kept"][..], "is persistent (`toroni clean kept --persistent`"),
-        (&["clean", "busy"], "is in use"),
-        (&["clean", "busy", "--persistent"], "is in use"),
-    ] {
-        let output = buses.run(arguments);
-        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
-        assert!(output.stdout.is_empty(), "{output:?}");
-        assert!(String::from_utf8_lossy(&output.stderr).contains(why), "{output:?}");
-    }
-    assert_eq!(buses.entries(), ["busy", "idle", "kept"]);
-    let done = json_lines(buses.succeed(&["clean", "--json"]).as_bytes());
-    assert!(done.iter().any(|line| line["done"] == true), "{done:?}");
-    assert_eq!(buses.entries(), ["busy", "kept"]);
-    drop(subscriber);
-    buses.succeed(&["clean", "busy"]);
-    assert_eq!(buses.entries(), ["kept"]);
-    let dry = buses.succeed(&["clean", "kept", "--persistent", "--dry-run"]);
-    assert!(dry.starts_with("would remove bus"), "{dry}");
-    assert_eq!(buses.entries(), ["kept"]);
-    buses.succeed(&["clean", "kept", "--persistent"]);
-    assert!(buses.entries().is_empty());
-}
-
-#[test]
-fn cleaning_one_bus_leaves_the_others() {
-    let buses = Buses::new();
-    for name in ["a", "b", "c"] {
-        buses.succeed(&["create", name]);
-    }
-    buses.succeed(&["clean", "a"]);
-    assert_eq!(buses.entries(), ["b", "c"]);
-    buses.succeed(&["--bus", "b", "clean"]);
-    assert_eq!(buses.entries(), ["c"]);
-    buses.succeed(&["clean"]);
-    assert!(buses.entries().is_empty());
 }
 
 #[test]

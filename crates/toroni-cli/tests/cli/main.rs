@@ -11,6 +11,7 @@ mod exits;
 mod experiments;
 mod formats;
 mod help;
+mod keeping;
 mod looking;
 mod losses;
 mod publish;

@@ -114,7 +114,7 @@ fn an_inherited_descriptor_gets_a_line() {
     let program = env!("CARGO_BIN_EXE_toroni");
     let mut command = Command::new("sh");
     command
-        .args(["-c", "exec \"$0\" sub --ready-fd 7 7>&2 2>/dev/null", program])
+        .args(["-c", "exec \"$0\" sub --create --ready-fd 7 7>&2 2>/dev/null", program])
         .env("TORONI_DIR", buses.path())
         .env_remove("TORONI_BUS")
         .stdin(Stdio::null())

@@ -72,9 +72,9 @@ impl Buses {
         Process::start(&mut self.command(arguments), arguments)
     }
 
-    /// `toroni sub`, subscribed when this returns.
+    /// `toroni sub`, subscribed when this returns; it makes the bus if it is not there.
     pub(crate) fn subscribe(&self, arguments: &[&str]) -> Process {
-        let mut all = vec!["sub", "--ready-fd", "2"];
+        let mut all = vec!["sub", "--create", "--ready-fd", "2"];
         all.extend(arguments);
         let mut process = self.start(&all);
         let mut ready = String::new();

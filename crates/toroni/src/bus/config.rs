@@ -3,6 +3,8 @@
 use super::Bus;
 use crate::error::OpenError;
 use crate::settings::{LockKind, NotifyKind, Policy, Settings};
+use crate::shm::acl::{self, Permissions};
+use crate::shm::header::Header;
 use std::path::PathBuf;
 
 /// Options for opening or creating a bus; a builder by value.
@@ -38,11 +40,27 @@ pub struct BusConfig {
     pub(super) readers: Option<String>,
     pub(super) participant_name: Option<String>,
     pub(super) timestamps: bool,
-    pub(super) require_capacity: bool,
-    pub(super) require_policy: bool,
-    pub(super) require_lock: bool,
-    pub(super) require_notify: bool,
+    given: Vec<Setting>,
+    required: Vec<Setting>,
+    require_given: bool,
     pub(super) require_owner: Option<u32>,
+}
+
+/// What an existing bus can be compared in.
+#[derive(Clone, Copy, Debug)]
+enum Setting {
+    Capacity,
+    TopicTable,
+    MaxPublishers,
+    MaxSubscribers,
+    Policy,
+    Lock,
+    Notify,
+    Persistent,
+    HugePages,
+    Mode,
+    Writers,
+    Readers,
 }
 
 impl BusConfig {
@@ -67,7 +85,7 @@ impl BusConfig {
     #[must_use]
     pub fn capacity(mut self, bytes: u64) -> Self {
         self.settings.capacity = bytes;
-        self
+        self.give(Setting::Capacity)
     }
 
     /// Bytes for the names of topics: a multiple of 4096. Default: 1 MiB, some ten thousand names.
@@ -75,7 +93,7 @@ impl BusConfig {
     #[must_use]
     pub fn topic_table_bytes(mut self, bytes: u64) -> Self {
         self.settings.topic_table_bytes = bytes;
-        self
+        self.give(Setting::TopicTable)
     }
 
     /// Participants that may publish at the same time, from 1 to 1024. Default: 128. An opened bus
@@ -83,21 +101,21 @@ impl BusConfig {
     #[must_use]
     pub fn max_publishers(mut self, count: u32) -> Self {
         self.settings.max_publishers = count;
-        self
+        self.give(Setting::MaxPublishers)
     }
 
     /// Subscribers at the same time, from 1 to 1024. Default: 128.
     #[must_use]
     pub fn max_subscribers(mut self, count: u32) -> Self {
         self.settings.max_subscribers = count;
-        self
+        self.give(Setting::MaxSubscribers)
     }
 
     /// What publishers do about slow subscribers. Default: wait at most 100 ms, then overwrite.
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> Self {
         self.settings.policy = policy;
-        self
+        self.give(Setting::Policy)
     }
 
     /// How writers exclude one another. Default: [`LockKind::Lease`]. Take `Robust` for publishers of
@@ -105,21 +123,22 @@ impl BusConfig {
     #[must_use]
     pub fn lock(mut self, lock: LockKind) -> Self {
         self.settings.lock = lock;
-        self
+        self.give(Setting::Lock)
     }
 
     /// How sleeping subscribers are woken. Default: [`NotifyKind::Futex`].
     #[must_use]
     pub fn notify(mut self, notify: NotifyKind) -> Self {
         self.settings.notify = notify;
-        self
+        self.give(Setting::Notify)
     }
 
-    /// Whether the bus outlives a clean-up of buses that nobody holds. Default: no.
+    /// Whether the bus stays when a clean-up removes buses that nobody has open
+    /// ([`admin::clean`](crate::admin::clean)). Default: no. `toroni create` sets it.
     #[must_use]
     pub fn persistent(mut self, persistent: bool) -> Self {
         self.settings.persistent = persistent;
-        self
+        self.give(Setting::Persistent)
     }
 
     /// Whether the ring asks for huge pages (2 MiB). Default: no. For rings of many MiB, where the
@@ -127,7 +146,7 @@ impl BusConfig {
     #[must_use]
     pub fn huge_pages(mut self, huge_pages: bool) -> Self {
         self.settings.huge_pages = huge_pages;
-        self
+        self.give(Setting::HugePages)
     }
 
     /// Whether this handle touches every page of the ring when it opens it. Default: no. A first
@@ -151,21 +170,21 @@ impl BusConfig {
     #[must_use]
     pub fn mode(mut self, mode: u32) -> Self {
         self.mode = Some(mode);
-        self
+        self.give(Setting::Mode)
     }
 
     /// Group, by name or number, whose members may publish on a new bus (access control list).
     #[must_use]
     pub fn writers_group(mut self, group: impl Into<String>) -> Self {
         self.writers = Some(group.into());
-        self
+        self.give(Setting::Writers)
     }
 
     /// Group, by name or number, whose members may subscribe to a new bus, and not publish.
     #[must_use]
     pub fn readers_group(mut self, group: impl Into<String>) -> Self {
         self.readers = Some(group.into());
-        self
+        self.give(Setting::Readers)
     }
 
     /// How this handle appears in `toroni info`; at most 40 bytes are kept
@@ -188,28 +207,52 @@ impl BusConfig {
     /// An existing bus must have this [`capacity`](Self::capacity).
     #[must_use]
     pub fn require_capacity(mut self) -> Self {
-        self.require_capacity = true;
+        self.required.push(Setting::Capacity);
         self
     }
 
     /// An existing bus must have this [`policy`](Self::policy).
     #[must_use]
     pub fn require_policy(mut self) -> Self {
-        self.require_policy = true;
+        self.required.push(Setting::Policy);
         self
     }
 
     /// An existing bus must have this [`lock`](Self::lock).
     #[must_use]
     pub fn require_lock(mut self) -> Self {
-        self.require_lock = true;
+        self.required.push(Setting::Lock);
         self
     }
 
     /// An existing bus must have this [`notify`](Self::notify).
     #[must_use]
     pub fn require_notify(mut self) -> Self {
-        self.require_notify = true;
+        self.required.push(Setting::Notify);
+        self
+    }
+
+    /// An existing bus must have every setting that is given here, the mode and the groups included. What is
+    /// not given may be anything.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), toroni::OpenError> {
+    /// # let directory = std::env::temp_dir().join(format!("toroni-doc-given-{}", std::process::id()));
+    /// use toroni::{BusConfig, OpenError};
+    ///
+    /// let plant = BusConfig::new().directory(&directory).capacity(64 << 10).mode(0o600);
+    /// let bus = plant.create("plant")?;
+    /// plant.clone().require_given().open("plant")?;
+    /// let other = plant.max_publishers(7).require_given().open("plant").unwrap_err();
+    /// assert!(matches!(other, OpenError::SettingMismatch { setting: "max_publishers", .. }));
+    /// # drop(bus);
+    /// # std::fs::remove_dir_all(directory).ok();
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn require_given(mut self) -> Self {
+        self.require_given = true;
         self
     }
 
@@ -246,44 +289,51 @@ impl BusConfig {
         Bus::with_config(name, self, super::Existence::Existing)
     }
 
-    /// Compares an existing bus with what is required.
+    /// Compares an existing bus with what is required. `permissions` are those of this configuration.
     pub(super) fn check_required(
         &self,
         path: &std::path::Path,
-        found: &Settings,
+        found: &Header,
+        permissions: &Permissions,
     ) -> Result<(), OpenError> {
-        let wanted = &self.settings;
-        let differences = [
-            (
-                self.require_capacity && found.capacity != wanted.capacity,
-                "capacity",
-                found.capacity.to_string(),
-                wanted.capacity.to_string(),
-            ),
-            (
-                self.require_policy && found.policy != wanted.policy,
-                "policy",
-                found.policy.to_string(),
-                wanted.policy.to_string(),
-            ),
-            (
-                self.require_lock && found.lock != wanted.lock,
-                "lock",
-                found.lock.to_string(),
-                wanted.lock.to_string(),
-            ),
-            (
-                self.require_notify && found.notify != wanted.notify,
-                "notify",
-                found.notify.to_string(),
-                wanted.notify.to_string(),
-            ),
-        ];
-        match differences.into_iter().find(|(differs, ..)| *differs) {
-            None => Ok(()),
-            Some((_, setting, found, wanted)) => {
-                Err(OpenError::SettingMismatch { path: path.to_owned(), setting, found, wanted })
+        let given = self.given.iter().filter(|_| self.require_given);
+        for setting in self.required.iter().chain(given) {
+            let (name, wanted) = setting.of(&self.settings, permissions);
+            let (_, found) = setting.of(&found.settings, &found.permissions);
+            if found != wanted {
+                let path = path.to_owned();
+                return Err(OpenError::SettingMismatch { path, setting: name, found, wanted });
             }
+        }
+        Ok(())
+    }
+
+    fn give(mut self, setting: Setting) -> Self {
+        self.given.push(setting);
+        self
+    }
+}
+
+impl Setting {
+    /// Its name and its value, for messages. Different values have different texts.
+    fn of(self, settings: &Settings, permissions: &Permissions) -> (&'static str, String) {
+        let group = |group: Option<u32>| group.map_or_else(|| "none".to_owned(), acl::group);
+        match self {
+            Self::Capacity => ("capacity", settings.capacity.to_string()),
+            Self::TopicTable => ("topic_table_bytes", settings.topic_table_bytes.to_string()),
+            Self::MaxPublishers => ("max_publishers", settings.max_publishers.to_string()),
+            Self::MaxSubscribers => ("max_subscribers", settings.max_subscribers.to_string()),
+            Self::Policy => ("policy", settings.policy.to_string()),
+            Self::Lock => ("lock", settings.lock.to_string()),
+            Self::Notify => ("notify", settings.notify.to_string()),
+            Self::Persistent => ("persistent", settings.persistent.to_string()),
+            Self::HugePages => ("huge_pages", settings.huge_pages.to_string()),
+            Self::Mode => {
+                let octal = |mode: u32| format!("{mode:04o}");
+                ("mode", permissions.mode.map_or_else(|| "by the umask".to_owned(), octal))
+            }
+            Self::Writers => ("writers_group", group(permissions.writers)),
+            Self::Readers => ("readers_group", group(permissions.readers)),
         }
     }
 }

@@ -181,7 +181,7 @@ impl Bus {
             directory.check_owner(owner)?;
         }
         let (file, reopened) = disk::check(&directory, file)?;
-        config.check_required(directory.path(), &file.header().settings)?;
+        config.check_required(directory.path(), file.header(), &permissions)?;
         let options = MapOptions {
             huge_pages: settings.huge_pages,
             prefault: config.prefault,

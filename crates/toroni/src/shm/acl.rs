@@ -150,20 +150,25 @@ pub(super) fn who_may(path: &Path, role: &str, protection: Protection) -> String
         Protection::Write => (6, "read and write"),
     };
     let mut holders = Vec::new();
+    let mut groups = Vec::new();
     if let Ok(metadata) = path.metadata() {
         holders.push(format!("its owner, {}", user(metadata.uid())));
         let list = read(path);
         let by_mode = (metadata.gid(), metadata.mode() >> 3 & 7);
-        let groups = if list.is_empty() { vec![by_mode] } else { list };
-        let may = groups.into_iter().filter(|(_, bits)| bits & wanted == wanted);
-        holders.extend(may.map(|(number, _)| format!("the members of {}", group(number))));
+        let all = if list.is_empty() { vec![by_mode] } else { list };
+        let may = all.into_iter().filter(|(_, bits)| bits & wanted == wanted);
+        groups.extend(may.map(|(number, _)| format!("the members of {}", group(number))));
+    } else if let Some(Ok(bus)) = path.parent().map(Path::metadata) {
+        holders.push(format!("the owner of the bus, {}", user(bus.uid())));
     }
+    let advice = if groups.is_empty() { "" } else { "join such a group and log in again, or " };
+    holders.append(&mut groups);
     let holders = match &holders[..] {
         [] => String::new(),
         some => format!(", as {} may", some.join(" and ")),
     };
     format!(
-        "{role} must be able to {access} it{holders}; this process runs as {}: join such a group and log in again, or let the owner create the bus again for your groups",
+        "{role} must be able to {access} it{holders}; this process runs as {}: {advice}let the owner remove the bus and create it again for your groups",
         user(rustix::process::geteuid().as_raw())
     )
 }
@@ -283,7 +288,8 @@ pub(super) fn user(number: u32) -> String {
     format!("user {}", named(names::name_of_user(number), number))
 }
 
-fn group(number: u32) -> String {
+/// `group NAME (NUMBER)`, for messages.
+pub(crate) fn group(number: u32) -> String {
     format!("group {}", named(names::name_of_group(number), number))
 }
 

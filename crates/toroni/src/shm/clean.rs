@@ -169,7 +169,7 @@ impl Cleaner {
                 let name = directory.name();
                 self.skip_if_named(
                     directory.path(),
-                    format!("it is persistent (`toroni clean {name} --persistent` removes it)"),
+                    format!("it is persistent (`toroni rm {name}` removes it)"),
                 );
                 return Ok(false);
             }
@@ -177,7 +177,7 @@ impl Cleaner {
             Err(error @ OpenError::NotABus { .. }) => return Err(error.to_string()),
             // It may be a persistent one, or one of another release.
             Err(error) if !self.is_named => {
-                return Err(format!("{error} (`toroni clean {}` removes it)", directory.name()));
+                return Err(format!("{error} (`toroni rm {}` removes it)", directory.name()));
             }
             Err(_) => {}
         }

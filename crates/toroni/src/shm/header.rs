@@ -324,7 +324,7 @@ fn check_common(
             property: "a page size of",
             found: format!("{page_bytes} bytes"),
             here: format!("{} bytes", platform::page_bytes()),
-            hint: "remove the bus with `toroni clean NAME` and create it again",
+            hint: "remove the bus with `toroni rm NAME` and create it again",
         });
     }
     let kind = word(offset_of!(RawFileHeader, kind));

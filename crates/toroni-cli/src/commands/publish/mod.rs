@@ -35,10 +35,10 @@ pub(crate) fn run(place: &Place, arguments: Publish) -> Result<(), Failure> {
         "waiting for a slow subscriber, or for a publisher that holds the lock: see `toroni info {}`",
         place.bus
     )))?;
-    let bus = super::config(place)
+    let config = super::config(place)
         .participant_name(arguments.name.as_str())
-        .timestamps(arguments.timestamps)
-        .open(&place.bus)?;
+        .timestamps(arguments.timestamps);
+    let bus = super::opening::or_made(&config, place)?;
     let mut input = Input::new(&bus, &arguments)?;
     if let Some(count) = arguments.wait_subscribers {
         let (topic, to_descendants) = (arguments.topic.as_deref(), arguments.to_descendants);

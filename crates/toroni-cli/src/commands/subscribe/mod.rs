@@ -4,6 +4,7 @@ mod history;
 pub(crate) mod printer;
 pub(crate) mod template;
 
+use super::opening::{self, Awaited};
 use crate::cli::{Format, Place, Subscribe};
 use crate::exchange::Loss;
 use crate::failure::Failure;
@@ -13,7 +14,7 @@ use crate::stop::{Patience, Stop};
 use crate::{human, note};
 use history::{History, Kept};
 use printer::{Printer, Style};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use toroni::{Message, ReceiveError, Start, Subscriber};
 
 /// Prints until one of the ends that the arguments set, a signal, or nobody reads the output.
@@ -24,8 +25,22 @@ pub(crate) fn run(place: &Place, arguments: Subscribe) -> Result<(), Failure> {
     }
     let stop = Stop::install(Patience::ASecond("waiting for whoever reads its output".to_owned()))?;
     let output = Output::new()?;
-    let bus = super::config(place).participant_name(arguments.name.as_str()).open(&place.bus)?;
-    let start = if arguments.last.is_some() { Start::Oldest } else { arguments.from };
+    let config = super::config(place).participant_name(arguments.name.as_str());
+    let (bus, is_new) = if arguments.create {
+        (config.open(&place.bus)?, false)
+    } else {
+        match opening::awaited(&config, place, arguments.timeout, &stop, &output)? {
+            Awaited::Found(bus) => (bus, false),
+            Awaited::Made(bus) => (bus, true),
+            Awaited::Missing => return ended_early(&arguments, 0, &stop),
+        }
+    };
+    // What is on a new bus was published after this command began, and is not to be missed.
+    let last = arguments.last.filter(|_| !is_new);
+    let start = match arguments.from {
+        Start::Latest if is_new || last.is_some() => Start::Oldest,
+        start => start,
+    };
     let mut builder = bus
         .subscriber()
         .start(start)
@@ -36,7 +51,7 @@ pub(crate) fn run(place: &Place, arguments: Subscribe) -> Result<(), Failure> {
         builder = builder.pattern(pattern);
     }
     let mut subscriber = builder.build()?;
-    let history = match arguments.last {
+    let history = match last {
         Some(wanted) => {
             Some(History::new(usize::try_from(wanted).unwrap_or(usize::MAX), bus.stats()?.tail))
         }
@@ -119,7 +134,7 @@ impl Run<'_> {
                 Some(timeout) => {
                     let left = timeout.saturating_sub(quiet_since.elapsed());
                     if left.is_zero() {
-                        return timed_out(timeout, self.printed, self.arguments.count);
+                        return ended_early(self.arguments, self.printed, stop);
                     }
                     left.min(super::LOOK_UP_EVERY)
                 }
@@ -133,13 +148,7 @@ impl Run<'_> {
                 Err(error) => self.loss(error)?,
             }
         }
-        match self.arguments.count {
-            Some(wanted) if self.printed < wanted => {
-                let printed = self.printed;
-                Err(stop.interrupted(format!("interrupted after {printed} of {wanted} messages")))
-            }
-            _ => Ok(()),
-        }
+        ended_early(self.arguments, self.printed, stop)
     }
 
     fn message(&mut self, message: &Message<'_>) -> Result<(), Failure> {
@@ -196,10 +205,14 @@ impl Run<'_> {
     }
 }
 
-fn timed_out(timeout: Duration, printed: u64, count: Option<u64>) -> Result<(), Failure> {
-    let Some(wanted) = count else { return Ok(()) };
-    Err(Failure::Failed(format!(
-        "no message for {}: received {printed} of {wanted}",
-        human::duration(timeout)
-    )))
+/// After a signal, or without a message for as long as `--timeout` says.
+fn ended_early(arguments: &Subscribe, printed: u64, stop: &Stop) -> Result<(), Failure> {
+    let Some(wanted) = arguments.count.filter(|wanted| printed < *wanted) else { return Ok(()) };
+    match arguments.timeout {
+        Some(timeout) if !stop.is_set() => Err(Failure::Failed(format!(
+            "no message for {}: received {printed} of {wanted}",
+            human::duration(timeout)
+        ))),
+        _ => Err(stop.interrupted(format!("interrupted after {printed} of {wanted} messages"))),
+    }
 }

@@ -1,0 +1,43 @@
+//! `toroni rm`: buses that are not needed any more, however they were made.
+
+use super::opening::missing;
+use crate::cli::{Place, Remove};
+use crate::failure::Failure;
+use crate::output::{Output, printable};
+use serde_json::json;
+use toroni::OpenError;
+use toroni::admin::{self, CleanAction};
+
+/// Removes each bus that nobody has open; fails at the end if one is left.
+pub(crate) fn run(place: &Place, arguments: &Remove) -> Result<(), Failure> {
+    let mut output = Output::new()?;
+    let mut left = Vec::new();
+    for name in &arguments.names {
+        let report = match admin::clean_persistent(place.dir.as_deref(), name, false) {
+            Err(OpenError::NotFound { path }) => {
+                left.push(missing(&path, place));
+                continue;
+            }
+            answer => answer?,
+        };
+        for action in &report.actions {
+            if arguments.json {
+                output.json(&json!({ "action": action.to_string(), "done": true }))?;
+            } else {
+                output.line(&printable(&action.to_string()))?;
+            }
+        }
+        let is_removed = |action: &CleanAction| {
+            matches!(action, CleanAction::RemoveBus(_) | CleanAction::RemoveLeftover(_))
+        };
+        if !report.actions.iter().any(is_removed) {
+            let reasons: Vec<&str> = report.skipped.iter().map(|(_, why)| &**why).collect();
+            left.push(format!("cannot remove {name}: {}", reasons.join("; ")));
+        }
+    }
+    output.flush()?;
+    if left.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Failed(printable(&left.join("; "))))
+}

@@ -1,0 +1,228 @@
+//! What makes a bus, what keeps it, and what removes it.
+
+use crate::support::{Buses, Process, json_lines, wait_until};
+use std::io::BufRead;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Output;
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn fails(buses: &Buses, arguments: &[&str], wanted: &[&str]) {
+    let output = buses.run(arguments);
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {output:?}");
+    assert!(output.stdout.is_empty(), "{arguments:?}: {output:?}");
+    let said = stderr(&output);
+    assert!(said.starts_with("toroni: "), "{arguments:?}: {said}");
+    for word in wanted {
+        assert!(said.contains(word), "{arguments:?}: {word:?} is not in {said}");
+    }
+}
+
+/// A clean must not turn a bus with rights and settings of its own into one with the defaults.
+#[test]
+fn what_was_made_on_purpose_survives_a_clean() {
+    let buses = Buses::new();
+    let create = ["create", "secret", "--mode", "0600", "--policy", "overwrite"];
+    buses.succeed(&create);
+    assert_eq!(buses.succeed(&["clean"]), "Nothing to clean.\n");
+    buses.succeed(&["--bus", "secret", "pub", "t", "x"]);
+    let info = buses.info("secret");
+    assert_eq!((&info["policy"], &info["persistent"]), (&"overwrite".into(), &true.into()));
+    let ring = buses.path().join("secret/ring").metadata().unwrap();
+    assert_eq!(ring.permissions().mode() & 0o777, 0o600);
+    fails(&buses, &["clean", "secret"], &["is persistent (`toroni rm secret` removes it)"]);
+    assert_eq!(buses.entries(), ["secret"]);
+}
+
+#[test]
+fn cleaning_removes_what_nobody_made_on_purpose() {
+    let buses = Buses::new();
+    for bus in ["idle", "other"] {
+        buses.succeed(&["--bus", bus, "pub", "t", "x"]);
+    }
+    buses.succeed(&["create", "kept"]);
+    buses.succeed(&["create", "scratch", "--temporary"]);
+    let subscriber = buses.subscribe(&["--bus", "busy"]);
+    let dry = buses.succeed(&["clean", "--dry-run"]);
+    assert!(dry.contains("would remove bus") && dry.contains("idle"), "{dry}");
+    fails(&buses, &["clean", "busy"], &["is in use"]);
+    assert_eq!(buses.entries(), ["busy", "idle", "kept", "other", "scratch"]);
+    buses.succeed(&["clean", "idle"]);
+    buses.succeed(&["--bus", "other", "clean"]);
+    assert_eq!(buses.entries(), ["busy", "kept", "scratch"]);
+    let done = json_lines(buses.succeed(&["clean", "--json"]).as_bytes());
+    assert!(done.iter().any(|line| line["done"] == true), "{done:?}");
+    assert_eq!(buses.entries(), ["busy", "kept"]);
+    drop(subscriber);
+    buses.succeed(&["clean"]);
+    assert_eq!(buses.entries(), ["kept"]);
+}
+
+#[test]
+fn rm_removes_what_is_named_and_nobody_has_open() {
+    let buses = Buses::new();
+    for bus in ["a", "b", "c"] {
+        buses.succeed(&["create", bus]);
+    }
+    let removed = buses.succeed(&["rm", "a", "b"]);
+    assert_eq!(removed.matches("remove bus").count(), 2, "{removed}");
+    assert_eq!(buses.entries(), ["c"]);
+    fails(&buses, &["rm", "d"], &["there is no bus at", "/d (there are c)"]);
+    let subscriber = buses.subscribe(&["--bus", "c"]);
+    fails(&buses, &["rm", "c"], &["cannot remove c: it is in use"]);
+    drop(subscriber);
+    // One that is not there keeps no other from being removed.
+    let output = buses.run(&["rm", "d", "c", "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(json_lines(&output.stdout)[0]["done"], true);
+    assert!(buses.entries().is_empty());
+}
+
+#[test]
+fn clean_all_removes_what_was_made_on_purpose_if_it_may() {
+    let buses = Buses::new();
+    buses.succeed(&["create", "a"]);
+    buses.succeed(&["create", "b"]);
+    buses.succeed(&["--bus", "c", "pub", "t", "x"]);
+    let subscriber = buses.subscribe(&["--bus", "b"]);
+    let dry = buses.succeed(&["clean", "--all", "--dry-run"]);
+    assert_eq!(dry.matches("would remove bus").count(), 2, "{dry}");
+    let refused = buses.run(&["clean", "--all"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("--yes"), "{refused:?}");
+    assert_eq!(buses.entries(), ["a", "b", "c"]);
+    buses.succeed(&["clean", "--all", "--yes"]);
+    assert_eq!(buses.entries(), ["b"]);
+    drop(subscriber);
+    buses.succeed(&["clean", "--all", "--yes"]);
+    assert!(buses.entries().is_empty());
+}
+
+/// `script` gives the program a terminal.
+#[test]
+fn clean_all_asks_on_a_terminal() {
+    let buses = Buses::new();
+    buses.succeed(&["create", "a"]);
+    let answer = |answer: &str| {
+        let mut command = std::process::Command::new("script");
+        let program = env!("CARGO_BIN_EXE_toroni");
+        command.args(["-qec", &format!("{program} clean --all"), "/dev/null"]);
+        command.env("TORONI_DIR", buses.path()).env_remove("TORONI_BUS");
+        command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        let mut process = Process::start(&mut command, &["clean", "--all"]);
+        let mut input = process.child.stdin.take().unwrap();
+        std::io::Write::write_all(&mut input, answer.as_bytes()).unwrap();
+        let output = process.finish();
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    for no in ["n\n", "\n", "\u{4}"] {
+        let (code, said) = answer(no);
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains("made on purpose: a? [y/N]"), "{said}");
+        assert_eq!(buses.entries(), ["a"], "{no:?}");
+    }
+    let (code, said) = answer("y\n");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(buses.entries().is_empty());
+}
+
+#[test]
+fn if_absent_compares_what_is_given() {
+    let buses = Buses::new();
+    let create = ["create", "plant", "--if-absent", "--capacity", "64KiB", "--mode", "0600"];
+    assert!(buses.succeed(&create).starts_with("Created "));
+    assert!(buses.succeed(&create).starts_with("There is "));
+    // What is not given may be anything.
+    buses.succeed(&["create", "plant", "--if-absent", "--lock", "lease"]);
+    for (option, value, setting, found) in [
+        ("--capacity", "128KiB", "capacity", "65536"),
+        ("--topic-table", "64KiB", "topic_table_bytes", "1048576"),
+        ("--max-publishers", "3", "max_publishers", "128"),
+        ("--max-subscribers", "3", "max_subscribers", "128"),
+        ("--policy", "overwrite", "policy", "100ms"),
+        ("--lock", "robust", "lock", "ease"),
+        ("--notify", "datagram", "notify", "utex"),
+        ("--mode", "0660", "mode", "0600"),
+        ("--writers", "0", "writers", "none"),
+        ("--readers", "0", "readers", "none"),
+    ] {
+        let arguments = ["create", "plant", "--if-absent", option, value];
+        fails(&buses, &arguments, &[&format!("has {setting}"), found, "is required"]);
+    }
+    for flag in ["--huge-pages", "--temporary"] {
+        fails(&buses, &["create", "plant", "--if-absent", flag], &["is required"]);
+    }
+    // One that would vanish with the next clean is no bus that was made on purpose.
+    buses.succeed(&["--bus", "scratch", "pub", "t", "x"]);
+    fails(&buses, &["create", "scratch", "--if-absent"], &["persistent false", "is required"]);
+}
+
+#[test]
+fn a_publisher_says_that_it_made_the_bus() {
+    let buses = Buses::new();
+    buses.succeed(&["create", "plant"]);
+    let made = buses.run(&["--bus", "plnat", "pub", "t", "x"]);
+    assert!(made.status.success() && made.stdout.is_empty(), "{made:?}");
+    let said = stderr(&made);
+    assert!(said.starts_with("toroni: there is no bus at ") && said.lines().count() == 1, "{said}");
+    assert!(said.contains("/plnat (there are plant): made it"), "{said}");
+    let again = buses.run(&["--bus", "plnat", "pub", "t", "x"]);
+    assert!(again.status.success() && again.stderr.is_empty(), "{again:?}");
+}
+
+#[test]
+fn those_that_look_name_the_buses_that_are_there() {
+    let buses = Buses::new();
+    for bus in ["plant", "ticks"] {
+        buses.succeed(&["create", bus]);
+    }
+    let hz = ["--bus", "plnat", "hz", "--count", "1"];
+    for arguments in [&["info", "plnat"][..], &["topics", "plnat"], &hz] {
+        fails(&buses, arguments, &["/plnat (there are plant, ticks)", "`toroni create plnat`"]);
+    }
+    assert_eq!(buses.entries(), ["plant", "ticks"]);
+}
+
+/// A mistyped name makes no bus; the notice shows it. Where the name is right, nothing is missed.
+#[test]
+fn a_subscriber_waits_for_its_bus() {
+    let buses = Buses::new();
+    buses.succeed(&["create", "plnat"]);
+    let mut subscriber = buses.start(&["--bus", "plant", "sub", "--count", "2"]);
+    let mut said = String::new();
+    subscriber.stderr.as_mut().unwrap().read_line(&mut said).unwrap();
+    assert!(said.starts_with("toroni: there is no bus at "), "{said}");
+    assert!(said.contains("/plant (there are plnat)") && said.contains("--create"), "{said}");
+    assert_eq!(buses.entries(), ["plnat"]);
+    buses.succeed(&["--bus", "plant", "pub", "t", "first"]);
+    assert_eq!(subscriber.line(), "t\tfirst\n");
+    wait_until("it is subscribed", || buses.subscriber_count("plant") == 1);
+    buses.succeed(&["--bus", "plant", "pub", "t", "second"]);
+    assert_eq!(subscriber.line(), "t\tsecond\n");
+    assert!(subscriber.finish().status.success());
+}
+
+#[test]
+fn a_subscriber_that_waits_for_its_bus_can_be_ended() {
+    let buses = Buses::new();
+    let timed_out = buses.run(&["sub", "--timeout", "0.1"]);
+    assert_eq!(timed_out.status.code(), Some(0), "{timed_out:?}");
+    let counted = buses.run(&["sub", "--timeout", "0.1", "--count", "1"]);
+    assert_eq!(counted.status.code(), Some(1));
+    assert!(stderr(&counted).contains("received 0 of 1"), "{counted:?}");
+    let mut waiting = buses.start(&["sub"]);
+    waiting.stderr.as_mut().unwrap().read_line(&mut String::new()).unwrap();
+    waiting.signal(rustix::process::Signal::INT);
+    assert_eq!(waiting.finish().status.code(), Some(0));
+    let mut piped = buses.start(&["sub"]);
+    drop(piped.stdout.take());
+    assert_eq!(piped.finish().status.code(), Some(0));
+    // Nobody can make a bus below a directory that is not there.
+    let deep = buses.path().join("no/where");
+    fails(&buses, &["--dir", deep.to_str().unwrap(), "sub"], &["there is no directory", "/no"]);
+    assert!(buses.entries().is_empty());
+    buses.succeed(&["sub", "--create", "--timeout", "0.01"]);
+    assert_eq!(buses.entries(), ["default"]);
+}
