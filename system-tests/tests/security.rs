@@ -8,7 +8,9 @@ mod support;
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 use std::time::Duration;
-use support::user::{OTHER_SUBSCRIBER, READERS, STRANGER, SUBSCRIBER, User, WRITERS};
+use support::user::{
+    BOTH, OTHER_SUBSCRIBER, PUBLISHER, READERS, STRANGER, SUBSCRIBER, User, WRITERS,
+};
 use support::{Outcome, ProgramForAll, can_mount, is_root, run, script_in_mounts, set_mode};
 use system_tests::{TempRoot, Watchdog};
 
@@ -83,6 +85,72 @@ fn the_default_directory_must_be_safe() {
     let made_by_stranger = "$STRANGER \"$1\" create b; exec setpriv --reuid=61817 --regid=61817 \
         --clear-groups -- \"$1\" create mine";
     where_prepared(&program, made_by_stranger, "").refused(&["belongs to user 61816"]);
+}
+
+/// What the error about a directory of another user says to do is done, word for word.
+#[test]
+fn what_the_error_about_the_default_directory_advises_works() {
+    const TEST: &str = "what_the_error_about_the_default_directory_advises_works";
+    if !is_root(TEST) || !can_mount(TEST) {
+        return;
+    }
+    let _watchdog = watchdog();
+    let program = ProgramForAll::new();
+    let other = "setpriv --reuid=61817 --regid=61817 --clear-groups --";
+    let taken = format!("{other} mkdir -m 1777 /dev/shm/toroni");
+    let closed = "install -d -m 755 /dev/shm/toroni";
+    for (prepare, runtime, own) in [
+        (&*taken, "", "/dev/shm/toroni-61816"),
+        (&*taken, "export XDG_RUNTIME_DIR=/dev/shm/run", "/dev/shm/run/toroni"),
+        (&*taken, "export XDG_RUNTIME_DIR=not/absolute", "/dev/shm/toroni-61816"),
+        (closed, "", "/dev/shm/toroni-61816"),
+    ] {
+        let create = format!(
+            "{prepare}; unset XDG_RUNTIME_DIR; $STRANGER mkdir -m 700 /dev/shm/run; {runtime}
+            exec $STRANGER \"$1\" create mine --capacity 64KiB"
+        );
+        let said = where_prepared(&program, &create, "");
+        said.refused(&[own, "d /dev/shm/toroni 1777 root root", "/etc/tmpfiles.d/"]);
+        let install = said.stderr.split('`').find(|part| part.starts_with("install ")).unwrap();
+        let mkdir = said.stderr.split(['(', ')']).find(|part| part.starts_with("mkdir ")).unwrap();
+        let by_root = format!("{install}; exec $STRANGER \"$1\" create mine --capacity 64KiB");
+        let _ = where_prepared(&program, &format!("{prepare}; {by_root}"), "").succeeded();
+        let by_itself = format!(
+            "{prepare}; $STRANGER mkdir -m 700 /dev/shm/run; $STRANGER {mkdir}
+            $STRANGER \"$1\" --dir {own} create mine --capacity 64KiB
+            export TORONI_DIR={own}; exec $STRANGER \"$1\" create other --capacity 64KiB"
+        );
+        let _ = where_prepared(&program, &by_itself, "").succeeded();
+    }
+}
+
+/// Each user learns what it may do with each bus, and why not.
+#[test]
+fn the_doctor_says_who_may_do_what() {
+    if !is_root("the_doctor_says_who_may_do_what") {
+        return;
+    }
+    let (_watchdog, program, root) = (watchdog(), ProgramForAll::new(), for_all());
+    let (writers, readers) = (WRITERS.to_string(), READERS.to_string());
+    let _ = root.succeed(&["create", "b", "--writers", &writers, "--readers", &readers]);
+    let _ = root.succeed(&["create", "private", "--mode", "0600"]);
+    let rights = |user| {
+        let outcome = by(user, &program, &root, &["doctor"]);
+        let lines = outcome.stdout.lines().filter(|line| line.contains(" your rights "));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    for (user, may, wanted) in [
+        (BOTH, "b: you may publish and subscribe", ""),
+        (PUBLISHER, "b: you may publish, but not subscribe: ", "61802"),
+        (SUBSCRIBER, "b: you may subscribe, but not publish: ", "61801"),
+        (STRANGER, "b: you may neither publish nor subscribe: ", "user root (0)"),
+    ] {
+        let said = rights(user);
+        assert_eq!(said.len(), 2, "{said:?}");
+        assert!(said[0].contains(may) && said[0].contains(wanted), "{may}: {said:?}");
+        let neither = "private: you may neither publish nor subscribe: no permission";
+        assert!(said[1].contains(neither) && said[1].contains("user root (0)"), "{said:?}");
+    }
 }
 
 /// A directory that somebody chose is used as it is; whoever asks is told what could happen.

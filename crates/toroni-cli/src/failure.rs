@@ -64,7 +64,7 @@ impl From<OpenError> for Failure {
 }
 
 /// The settings as the library names them, and the options of `create` that set them.
-const SETTINGS: [(&str, &str); 7] = [
+const SETTINGS: [(&str, &str); 12] = [
     ("capacity", "--capacity"),
     ("topic_table_bytes", "--topic-table"),
     ("max_publishers", "--max-publishers"),
@@ -72,6 +72,11 @@ const SETTINGS: [(&str, &str); 7] = [
     ("policy", "--policy"),
     ("lock", "--lock"),
     ("notify", "--notify"),
+    ("persistent", "--temporary"),
+    ("huge_pages", "--huge-pages"),
+    ("mode", "--mode"),
+    ("writers_group", "--writers"),
+    ("readers_group", "--readers"),
 ];
 
 /// Puts the option in the place of the setting where the library's text names one.
@@ -100,9 +105,6 @@ fn options(error: &OpenError) -> Option<&'static str> {
         OpenError::TooManySubscribers { .. } => Some("--max-subscribers"),
         OpenError::UnknownGroup { .. } => Some("--writers or --readers"),
         OpenError::AclsUnsupported { .. } => Some("--mode in place of --writers and --readers"),
-        OpenError::PermissionDenied { path, .. } if is_bus_file(path) => {
-            Some("--writers or --readers of `toroni create`")
-        }
         OpenError::RobustLockRefused { .. } | OpenError::RobustOnDisk { .. } => Some("--lock"),
         OpenError::NetworkNamespace { .. } => Some("--notify"),
         OpenError::PositionLost { .. } => Some("--from oldest"),
@@ -113,10 +115,6 @@ fn options(error: &OpenError) -> Option<&'static str> {
         | OpenError::UntrustedDirectory { .. } => Some("--dir"),
         _ => None,
     }
-}
-
-fn is_bus_file(path: &Path) -> bool {
-    ["ring", "publishers", "readers"].iter().any(|name| path.ends_with(name))
 }
 
 /// Names are mistyped: says which there are.

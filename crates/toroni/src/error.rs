@@ -117,14 +117,14 @@ pub enum OpenError {
     },
     /// The directory where buses are by default, in which anybody may have placed it, is under the
     /// control of somebody else.
-    #[error(
-        "{path} is not safe to use ({what}): let root make it (install -d -o root -m 1777 {path}), or set TORONI_DIR to a directory that you trust"
-    )]
+    #[error("{path} is not safe to use ({what}): {hint}")]
     UntrustedDirectory {
         /// The directory of buses.
         path: PathBuf,
         /// Who could do what.
         what: String,
+        /// What to do about it.
+        hint: String,
     },
     /// The bus is not in the hands of the user that was required.
     #[error(
@@ -513,7 +513,7 @@ mod tests {
             OpenError::MissingDirectory { path: path() },
             OpenError::NotADirectory { path: path() },
             OpenError::Symlink { path: path() },
-            OpenError::UntrustedDirectory { path: path(), what: text() },
+            OpenError::UntrustedDirectory { path: path(), what: text(), hint: text() },
             OpenError::ForeignOwner { path: path(), found: text(), wanted: text() },
             OpenError::AclsUnsupported { path: path() },
             OpenError::UnknownGroup { name: text() },

@@ -1,4 +1,4 @@
-//! Buses as files: which there are, and how to clean up after the dead.
+//! Buses as files: which there are, what one may do with them, and how to clean up after the dead.
 
 use crate::error::OpenError;
 use crate::shm::clean::{self, Scope};
@@ -65,6 +65,34 @@ pub fn list(root: Option<&Path>) -> Result<Vec<BusEntry>, OpenError> {
             }
         })
         .collect())
+}
+
+/// What this process may do with a bus, and why not.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Rights {
+    /// Whether it may publish.
+    pub publish: Result<(), OpenError>,
+    /// Whether it may subscribe.
+    pub subscribe: Result<(), OpenError>,
+}
+
+/// Tries what a publisher and a subscriber of the bus would open, and changes nothing.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let directory = std::env::temp_dir().join(format!("toroni-doc-rights-{}", std::process::id()));
+/// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
+/// let rights = toroni::admin::rights(Some(&directory), "demo");
+/// assert!(rights.publish.is_ok() && rights.subscribe.is_ok());
+/// # std::fs::remove_dir_all(directory)?;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use]
+pub fn rights(root: Option<&Path>, name: &str) -> Rights {
+    let list::Rights { publish, subscribe } = list::rights(&directory::root(root), name);
+    Rights { publish, subscribe }
 }
 
 /// What [`clean`] did, or would do.

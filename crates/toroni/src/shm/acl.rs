@@ -13,13 +13,13 @@
 //! Groups get these by entries of an access control list, written as the extended attribute that the
 //! kernel reads (acl(5), include/uapi/linux/posix_acl_xattr.h): no library, no program is needed.
 
-use super::directory::failed;
+use super::directory::{failed, is_default_and_not_for_all, sharing_hint};
 use super::mapping::Protection;
 use super::names;
 use crate::error::OpenError;
 use rustix::fs::{Mode, XattrFlags};
 use rustix::io::Errno;
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -161,14 +161,16 @@ pub(super) fn who_may(path: &Path, role: &str, protection: Protection) -> String
     } else if let Some(Ok(bus)) = path.parent().map(Path::metadata) {
         holders.push(format!("the owner of the bus, {}", user(bus.uid())));
     }
-    let advice = if groups.is_empty() { "" } else { "join such a group and log in again, or " };
+    let join = if groups.is_empty() { "" } else { "join such a group and log in again, or " };
+    let bus = path.parent().and_then(Path::file_name).map(OsStr::to_string_lossy);
+    let bus = bus.unwrap_or_else(|| "NAME".into());
     holders.append(&mut groups);
     let holders = match &holders[..] {
         [] => String::new(),
         some => format!(", as {} may", some.join(" and ")),
     };
     format!(
-        "{role} must be able to {access} it{holders}; this process runs as {}: {advice}let the owner remove the bus and create it again for your groups",
+        "{role} must be able to {access} it{holders}; this process runs as {}: {join}ask the owner to run `toroni rm {bus}` and `toroni create {bus} --writers GROUP --readers GROUP`",
         user(rustix::process::geteuid().as_raw())
     )
 }
@@ -180,7 +182,12 @@ pub(super) fn who_is(path: &Path) -> String {
         .map(|metadata| format!("it belongs to {}, ", user(metadata.uid())))
         .unwrap_or_default();
     let own = user(rustix::process::geteuid().as_raw());
-    format!("{owner}this process runs as {own}: ask the owner, or set TORONI_DIR to another place")
+    let advice = if is_default_and_not_for_all(path) {
+        sharing_hint()
+    } else {
+        "ask the owner, or set TORONI_DIR to another place".to_owned()
+    };
+    format!("{owner}this process runs as {own}: {advice}")
 }
 
 const XATTR: &CStr = c"system.posix_acl_access";

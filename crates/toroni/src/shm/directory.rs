@@ -258,7 +258,8 @@ pub(super) fn open_root(root: &Path) -> Result<OwnedFd, OpenError> {
             rustix::fs::stat(DEFAULT_PARENT).map_err(|errno| failed("open", root, errno))?;
         let us = rustix::process::geteuid().as_raw();
         if let Some(what) = objection(&stat, &parent, us) {
-            return Err(OpenError::UntrustedDirectory { path: root.to_owned(), what });
+            let hint = sharing_hint();
+            return Err(OpenError::UntrustedDirectory { path: root.to_owned(), what, hint });
         }
     }
     Ok(fd)
@@ -302,6 +303,24 @@ pub(super) fn open_or_create_root(root: &Path) -> Result<OwnedFd, OpenError> {
         }
         Err(errno) => Err(failed("create", root, errno)),
     }
+}
+
+/// How the default directory becomes one for all users of the machine, and what a user can do who is not root.
+pub(super) fn sharing_hint() -> String {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let own = match runtime.filter(|directory| directory.is_absolute() && directory.is_dir()) {
+        Some(directory) => directory.join("toroni").display().to_string(),
+        None => format!("{DEFAULT_ROOT}-{}", rustix::process::geteuid().as_raw()),
+    };
+    format!(
+        "to share it among all users, root runs `install -d -o root -g root -m 1777 {DEFAULT_ROOT}`, and writes the line `d {DEFAULT_ROOT} 1777 root root` to /etc/tmpfiles.d/toroni.conf for the next boot; without root, use a directory of your own (mkdir -m 700 {own}), which --dir or TORONI_DIR={own} names"
+    )
+}
+
+/// Whether only some users may make buses in the default directory, in which `path` is.
+pub(super) fn is_default_and_not_for_all(path: &Path) -> bool {
+    let is_for_all = |root: &Stat| root.st_mode & 0o1002 == 0o1002;
+    path.starts_with(DEFAULT_ROOT) && !rustix::fs::stat(DEFAULT_ROOT).as_ref().is_ok_and(is_for_all)
 }
 
 /// Under another name first: nobody meets the directory before everybody may write it.

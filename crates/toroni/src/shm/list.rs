@@ -1,13 +1,14 @@
 //! The buses that are there.
 
 use super::create::entries;
-use super::directory::{BusDirectory, BusFile, check_name, failed, open_root};
+use super::directory::{BusDirectory, BusFile, SOCKETS, check_name, failed, open_root};
 use super::header::Header;
 use super::mapping::Protection;
 use super::ofd::{self, Kind};
 use super::ring_file::read_header;
 use crate::error::OpenError;
 use crate::ring::layout::BUS_LOCK_OFFSET;
+use rustix::fs::{Access, AtFlags};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -42,6 +43,38 @@ pub(crate) fn list(root: &Path) -> Result<Vec<BusEntry>, OpenError> {
         buses.push(BusEntry { name, path, header, is_held });
     }
     Ok(buses)
+}
+
+/// What this process may do with a bus.
+pub(crate) struct Rights {
+    pub(crate) publish: Result<(), OpenError>,
+    pub(crate) subscribe: Result<(), OpenError>,
+}
+
+/// Opens what publishers and subscribers open, as far as that changes nothing.
+pub(crate) fn rights(root: &Path, name: &str) -> Rights {
+    Rights { publish: try_as_publisher(root, name), subscribe: try_as_subscriber(root, name) }
+}
+
+fn try_as_publisher(root: &Path, name: &str) -> Result<(), OpenError> {
+    let directory = BusDirectory::open(root, name)?;
+    let ring = directory.open_file(BusFile::Ring, Protection::Write)?;
+    let header = read_header(ring.as_fd(), &directory)?;
+    header.check_robust(directory.path())?;
+    header.check_network(directory.path())?;
+    directory.open_file(BusFile::Publishers, Protection::Write)?;
+    directory.open_file(BusFile::Readers, Protection::Read)?;
+    Ok(())
+}
+
+fn try_as_subscriber(root: &Path, name: &str) -> Result<(), OpenError> {
+    let directory = BusDirectory::open(root, name)?;
+    let ring = directory.open_file(BusFile::Ring, Protection::Read)?;
+    read_header(ring.as_fd(), &directory)?.check_network(directory.path())?;
+    directory.open_file(BusFile::Readers, Protection::Write)?;
+    let (access, flags) = (Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS);
+    rustix::fs::accessat(directory.dirfd(), SOCKETS, access, flags)
+        .map_err(|errno| failed("make a socket in", &directory.path().join(SOCKETS), errno))
 }
 
 /// The root and the names in it; `None` if it is not there.

@@ -6,8 +6,8 @@ use rustix::fs::{Access, access, statfs, statvfs};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
-use toroni::BusConfig;
 use toroni::admin::{self, CleanAction};
+use toroni::{BusConfig, OpenError};
 
 /// A bus of the default settings: 4 MiB of ring, 1 MiB of topics, headers and slots.
 const DEFAULT_BUS_BYTES: u64 = 6 << 20;
@@ -20,6 +20,10 @@ const RAMFS_MAGIC: u64 = 0x8584_58f6;
 /// Exists, or can be made; who may use it; what it lies on.
 pub(super) fn directory(directory: &Path) -> Finding {
     const CHECK: &str = "bus directory";
+    // Whoever else made the default directory could exchange every bus in it, so it is refused.
+    if let Err(error @ OpenError::UntrustedDirectory { .. }) = admin::list(Some(directory)) {
+        return Finding::fail(CHECK, error.to_string(), "do what the message says");
+    }
     let base = existing(directory);
     if let Err(error) = access(&base, Access::WRITE_OK | Access::EXEC_OK) {
         return Finding::fail(
@@ -68,6 +72,11 @@ pub(super) fn directory(directory: &Path) -> Finding {
             format!("{described}: the ring is written to a disk now and then"),
             "set TORONI_DIR to a directory on tmpfs, unless the ring shall be larger than the memory",
         );
+    }
+    let us = rustix::process::geteuid().as_raw();
+    if directory == Path::new("/dev/shm/toroni") && metadata.uid() == us && us != 0 {
+        let refused = "other users of this machine are refused, as it is not root's";
+        return Finding::ok(CHECK, format!("{described}: {refused}"));
     }
     Finding::ok(CHECK, described)
 }
@@ -174,6 +183,51 @@ pub(super) fn leftovers(directory: &Path) -> Finding {
     }
     let left: Vec<String> = left.iter().map(ToString::to_string).collect();
     Finding::warn(CHECK, left.join("; "), "toroni clean")
+}
+
+/// Whether the user who asks may publish and subscribe, for each bus. That it may not is no fault: the bus may
+/// be somebody else's.
+pub(super) fn rights(directory: &Path) -> Vec<Finding> {
+    const CHECK: &str = "your rights";
+    const MOST_BUSES: usize = 100;
+    // That it cannot be listed, another check says.
+    let buses = admin::list(Some(directory)).unwrap_or_default();
+    let mut findings: Vec<Finding> = buses
+        .iter()
+        .take(MOST_BUSES)
+        .map(|bus| {
+            let rights = admin::rights(Some(directory), &bus.name);
+            let is_denied = |error: &OpenError| matches!(error, OpenError::PermissionDenied { .. });
+            let name = &bus.name;
+            match (rights.publish, rights.subscribe) {
+                (Ok(()), Ok(())) => {
+                    Finding::ok(CHECK, format!("{name}: you may publish and subscribe"))
+                }
+                (Err(error), Ok(())) if is_denied(&error) => Finding::ok(
+                    CHECK,
+                    format!("{name}: you may subscribe, but not publish: {error}"),
+                ),
+                (Ok(()), Err(error)) if is_denied(&error) => Finding::ok(
+                    CHECK,
+                    format!("{name}: you may publish, but not subscribe: {error}"),
+                ),
+                (Err(publish), Err(subscribe)) if is_denied(&publish) && is_denied(&subscribe) => {
+                    Finding::ok(
+                        CHECK,
+                        format!("{name}: you may neither publish nor subscribe: {subscribe}"),
+                    )
+                }
+                (Err(error), _) | (_, Err(error)) => {
+                    Finding::warn(CHECK, format!("{name}: {error}"), "do what the message says")
+                }
+            }
+        })
+        .collect();
+    if buses.len() > MOST_BUSES {
+        let more = buses.len() - MOST_BUSES;
+        findings.push(Finding::ok(CHECK, format!("not looked at: {more} more buses")));
+    }
+    findings
 }
 
 /// systemd can remove the shared memory of a user who logs out.

@@ -20,11 +20,12 @@ pub(crate) fn run(place: &Place, arguments: &List) -> Result<(), Failure> {
     let mut output = Output::new()?;
     let mut failures = 0;
     let mut warnings = 0;
-    for check in CHECKS {
+    let checks = CHECKS.iter().map(|check| vec![check(&directory)]);
+    // Made one by one, as the loop asks for them.
+    for finding in checks.chain(std::iter::once_with(|| files::rights(&directory))).flatten() {
         if stop.is_set() {
             return Err(stop.interrupted("interrupted"));
         }
-        let finding = check(&directory);
         match finding.status {
             Status::Ok => {}
             Status::Warn => warnings += 1,
