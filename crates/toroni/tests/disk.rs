@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use toroni::{Bus, BusConfig, OpenError, Reopened, Start};
 
@@ -86,6 +86,26 @@ fn a_bus_that_was_closed_in_order_is_kept() {
     assert_eq!(disk.received().len(), 150);
     disk.publish(1);
     assert_eq!(disk.received().last(), Some(&0));
+}
+
+/// Whatever the umask of this process is: no class of users reads payloads that could not subscribe, neither
+/// before the mark nor after the reboot.
+#[test]
+fn a_reboot_changes_no_rights() {
+    let Some(disk) = Disk::new("rights") else { return };
+    let modes = || {
+        ["ring", "publishers", "readers", "sockets"].map(|part| {
+            disk.0.join("b").join(part).metadata().unwrap().permissions().mode() & 0o7777
+        })
+    };
+    disk.publish(1);
+    let made = modes();
+    disk.reboot();
+    assert_eq!(disk.open().reopened(), Some(Reopened::Kept { messages: 1 }));
+    assert_eq!(modes(), made);
+    let ring = made[0];
+    assert!(ring & 0o666 == ring && ring >> 1 & 0o222 == ring & 0o222, "{ring:04o}");
+    assert_eq!(made[1..3], [ring, ring]);
 }
 
 #[test]
