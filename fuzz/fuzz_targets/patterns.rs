@@ -1,4 +1,4 @@
-//! Whatever bytes where a subscriber shows its patterns.
+//! Any bytes in the place of a subscriber's patterns.
 #![no_main]
 
 use std::sync::LazyLock;

@@ -314,10 +314,26 @@ fn names_of_others_do_not_steer_a_terminal() {
         !text.chars().any(|c| c.is_control() && c != '\n' || ('\u{202a}'..='\u{202e}').contains(&c))
     };
     let mut command = SUBSCRIBER.runs(program.path());
-    command.arg("--dir").arg(root.buses()).args(["--bus", "b", "sub", "--name", bad]);
+    command.arg("--dir").arg(root.buses()).args([
+        "--bus",
+        "b",
+        "sub",
+        "a/\u{202e}b",
+        "--name",
+        bad,
+    ]);
     command.args(["--timeout", "20", "--count", "1"]);
     let mut named = system_tests::Running::start_with_ready_fd(command);
     named.wait_ready();
+    let shown = run(root.toroni(&["info", "b"]));
+    assert!(shown.succeeded().contains("a/\\u{202e}b\n"), "{shown:?}");
+    // Another subscriber writes over the patterns of slot 0, which follow the 128 slots.
+    let text = 4096 + 128 * 128 + 16;
+    let over =
+        format!("printf '\\033]0;' | dd of=\"$1/readers\" bs=1 seek={text} conv=notrunc 2>&1");
+    let _ = run(OTHER_SUBSCRIBER.script(&over, &root.buses().join("b"))).succeeded();
+    let shown = run(root.toroni(&["info", "b"]));
+    assert!(shown.succeeded().contains("unreadable\n"), "{shown:?}");
     for arguments in
         [&["clean"][..], &["clean", "b"], &["ls"], &["info", "b"], &["--bus", "b", "topics"]]
     {

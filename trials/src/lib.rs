@@ -7,7 +7,7 @@
 //! - `topics`: names and patterns.
 //! - `command_line`: arguments, input and output of the program.
 //! - `hostile`: whatever bytes in the files of a bus.
-//! - `patterns`: whatever bytes where a subscriber shows its patterns, against the oracle.
+//! - `patterns`: any bytes in the place of a subscriber's patterns, against the oracle.
 //! - `operations`: lists of operations, against the oracle.
 
 #![allow(clippy::unwrap_used, reason = "a trial that panics has found something")]

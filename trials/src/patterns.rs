@@ -1,4 +1,4 @@
-//! Any bytes where a subscriber shows its patterns, against the definition of what they say.
+//! Any bytes in the place of a subscriber's patterns, against the definition of what they mean.
 
 use crate::input::Input;
 use std::fs::File;
@@ -8,8 +8,7 @@ use std::sync::Mutex;
 use toroni::{Bus, BusConfig, Pattern, Subscriber};
 use toroni_oracle::topics;
 
-/// Where the patterns of slot 0 lie in `readers`, behind the two slots, as `crates/toroni/src/ring/layout.rs`
-/// draws it.
+/// Where the patterns of slot 0 are in `readers`, after the two slots: see `crates/toroni/src/ring/layout.rs`.
 const PATTERNS_OFFSET: u64 = 4096 + 2 * 128;
 const TEXT_BYTES: usize = 496;
 const TOPICS: [&str; 4] = ["plant", "plant/pump", "plant/pump/speed", "a"];

@@ -53,7 +53,7 @@ const LOCK: u64 = CONTROL;
 const MUTEX: std::ops::Range<u64> = CONTROL + 640..CONTROL + 704;
 const INDEX: std::ops::Range<u64> = CONTROL + 1024..CONTROL + 2048;
 const SLOTS: u64 = 4096;
-/// Behind the four slots of a template.
+/// After the four slots of a template.
 const PATTERNS: u64 = SLOTS + 4 * 128;
 const HEADERS: u64 = 232;
 

@@ -185,7 +185,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "patterns_without_version",
-        mistake: "whoever looks takes half of the old patterns and half of the new ones for patterns",
+        mistake: "an observer believes patterns that are half old and half new",
         noticed_by: &[
             Tests("patterns_that_change_while_they_are_read_are_read_again"),
             Tests("patterns_that_are_being_written_do_not_show"),
@@ -193,7 +193,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "patterns_without_generation",
-        mistake: "a subscriber is shown with the patterns of its slot's last owner",
+        mistake: "an observer takes the patterns of a slot's last owner for those of the new one",
         noticed_by: &[Tests("patterns_are_those_of_their_slot")],
     },
     Mutant {

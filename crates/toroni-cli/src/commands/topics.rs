@@ -58,7 +58,7 @@ pub(crate) fn run(place: &Place, arguments: &Topics) -> Result<(), Failure> {
 /// A subscriber that receives a topic.
 struct Listener<'a> {
     subscriber: &'a SubscriberSlotStats,
-    /// Whether a pattern that shows matches. Otherwise one that does not show may.
+    /// Whether one of the listed patterns matches. Otherwise the list is truncated.
     certain: bool,
 }
 

@@ -262,7 +262,7 @@ fn patterns_and_listeners_are_shown() {
     assert!(alarm.ends_with(&format!("1  dashboard ({})", one.child.id())), "{text}");
 }
 
-/// Whatever does not fit is said to be missing, and such a subscriber is not passed over in silence.
+/// `info` says that patterns are missing, and `pub` counts the subscriber and says so.
 #[test]
 fn patterns_that_do_not_fit_count_as_perhaps() {
     let buses = Buses::new();
@@ -289,7 +289,7 @@ fn patterns_that_do_not_fit_count_as_perhaps() {
     assert!(buses.succeed(&["topics"]).contains("perhaps toroni-sub ("));
 }
 
-/// What another subscriber wrote there: nothing of it reaches the terminal, and it counts for nobody.
+/// Another subscriber wrote them: nothing of it reaches the terminal, and it matches nothing.
 #[test]
 fn patterns_that_are_none_are_shown_as_such() {
     let buses = Buses::new();
@@ -297,7 +297,7 @@ fn patterns_that_are_none_are_shown_as_such() {
     let _subscriber = buses.subscribe(&["**"]);
     let readers = buses.path().join("default/readers");
     let bytes = std::fs::read(&readers).unwrap();
-    // The text of slot 0: behind two slots of 128 bytes and four words.
+    // The text of slot 0, after two slots of 128 bytes and four words.
     let text = 4096 + 2 * 128 + 16;
     assert_eq!(&bytes[text..text + 3], b"**\0");
     for hostile in [&b"\x1b["[..], b"\xff\xfe", b"a/", b"*\n", b"\n*", b"\0\0"] {

@@ -157,18 +157,19 @@ pub struct SubscriberSlotStats {
     pub lapses: u64,
     /// Whether it has been overtaken by writers since it last told its position.
     pub lapped_now: bool,
-    /// Its patterns, or the first of them if `patterns_truncated`. `None` if they are unreadable: the
-    /// subscriber is changing them at this moment, or another one has written over them.
+    /// Its patterns, or the first of them if `patterns_truncated`. `None` if they are unreadable, because the
+    /// subscriber is changing them at this moment, or because another subscriber wrote over them.
     pub patterns: Option<Vec<Pattern>>,
-    /// Whether it has more patterns than its slot has room for, which is 496 bytes.
+    /// Whether it has more patterns than the bus has room for, which is 496 bytes for each subscriber.
     pub patterns_truncated: bool,
 }
 
 impl SubscriberSlotStats {
-    /// Whether it receives what is published on `topic`, as far as its slot shows its patterns. `None` if
-    /// not all of them show, and none of those that do matches. Unreadable patterns match nothing.
+    /// Returns whether one of its patterns matches `topic`. `None` means that none of the listed patterns
+    /// matches, and that the list is truncated. Unreadable patterns match nothing.
     ///
-    /// Any subscriber can write what all others show. Do not base a decision about rights on it.
+    /// Any subscriber can write over the patterns of all others, so do not base a decision about rights on
+    /// the answer.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -190,7 +191,7 @@ impl SubscriberSlotStats {
         self.matches_any(|pattern| pattern.matches(topic))
     }
 
-    /// As [`matches`](Self::matches), for what is posted to `topic` and its descendants.
+    /// As [`matches`](Self::matches), for a message that is posted to `topic` and its descendants.
     #[must_use]
     pub fn matches_descendants(&self, topic: &str) -> Option<bool> {
         self.matches_any(|pattern| pattern.matches_descendants(topic))
@@ -418,7 +419,7 @@ fn read_subscribers(
     Ok(read_readers(directory, header)?.into_iter().map(subscriber).collect())
 }
 
-/// The patterns that a slot shows, and whether some are missing; `None` unless all of the text is patterns.
+/// Returns the patterns in the text, and whether some are missing. `None` if a part of it is no pattern.
 fn parse_patterns(shown: &PatternsSnapshot) -> Option<(Vec<Pattern>, bool)> {
     let (text, is_truncated) = shown.text()?;
     if text.is_empty() {
@@ -497,8 +498,8 @@ mod tests {
     use crate::crash::{CrashPoint, rehearsal};
     use crate::shm::testing::TempDir;
 
-    /// Whoever sees a subscriber sees its patterns: they are there before the slot is active. One that dies
-    /// on the way hides neither its successor in the slot nor the patterns of that one.
+    /// The patterns are there before the slot is active. A subscriber that dies on the way hides neither its
+    /// successor in the slot nor that one's patterns.
     #[test]
     fn a_subscriber_shows_with_its_patterns_or_not_at_all() {
         let directory = TempDir::new();

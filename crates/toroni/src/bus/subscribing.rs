@@ -96,7 +96,7 @@ impl ReaderClaim {
         self.subscribing.readers.slot(self.lease.slot())
     }
 
-    /// Shows the patterns to whoever looks.
+    /// Writes the patterns where observers of the bus read them.
     pub(super) fn show_patterns(&self, shown: &PatternSet) {
         let area = self.subscribing.readers.patterns(self.lease.slot());
         patterns::show(area, self.generation, shown.iter().map(Pattern::as_str));
@@ -163,7 +163,8 @@ impl SubscriberBuilder {
         }
     }
 
-    /// Adds a pattern. Without any, the subscriber receives nothing.
+    /// Adds a pattern. Without any, the subscriber receives nothing. Publishers and subscribers of the bus can
+    /// see it ([`SubscriberSlotStats::patterns`](super::SubscriberSlotStats::patterns)).
     pub fn pattern(mut self, pattern: impl Into<String>) -> Self {
         self.patterns.push(pattern.into());
         self

@@ -12,8 +12,8 @@
 //!  +-------------------------+ 2 +---------------------------+ +---------------------------+
 //!  | topic table             |                                 | ReaderPatterns 0          |
 //!  +-------------------------+ data_offset                     | ReaderPatterns 1 …        |
-//!  | the stream: capacity    |   mapped twice in a row, so    +---------------------------+
-//!  +-------------------------+   that no record wraps
+//!  | the stream: capacity    |                                 +---------------------------+
+//!  +-------------------------+   mapped twice in a row, so that no record wraps
 //! ```
 //!
 //! A page of this drawing is [`PAGE`] bytes, whatever the machine's page size. Integers are in the
@@ -36,8 +36,8 @@
 //! | SPACE | publisher: fence after `waits` | reader: fence after its position | that a publisher waits for room |
 //! | SPACE | reader: fence after its position | reader: fence after its position | that the other one is there, too |
 //! | TOPIC | writer: `topics` | everyone: the same word | the table's entries below the count |
-//! | PATTERNS | subscriber: `version` after its text | whoever looks: fence after `version` | the text |
-//! | PATTERNS | subscriber: fence after the odd `version` | whoever looks: fence before `version` | that the text changes |
+//! | PATTERNS | subscriber: even `version`, after its text | observer: fence after it read `version` | the text |
+//! | PATTERNS | subscriber: fence after the odd `version` | observer: fence before it reads `version` again | that the text changes |
 //!
 //! # Invariants
 //!
@@ -343,11 +343,11 @@ pub(crate) struct ReaderSlot {
     pub(crate) name: [AtomicU64; 6],
 }
 
-/// The patterns of one subscriber. They stand behind the last slot of `readers`, in the order of the slots,
-/// and not in the slots: publishers copy all slots once a block, and never these.
+/// The patterns of one subscriber. They follow the last slot of `readers`, in the order of the slots. They
+/// are not part of the slots because publishers copy all slots once a block.
 ///
-/// They are for people and for `toroni pub --wait-subscribers`. No publisher and no subscriber of the bus
-/// decides anything by them.
+/// Observers read them: `toroni info`, `toroni topics` and `toroni pub --wait-subscribers`. Publishing and
+/// receiving do not depend on them.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(crate) struct ReaderPatterns {
@@ -399,21 +399,9 @@ const _: () = {
     assert!(size_of::<ReaderPatterns>() == PATTERNS_BYTES);
     assert!(offset_of!(ReaderPatterns, generation) == 4 && offset_of!(ReaderPatterns, text) == 16);
     assert!(16 + 8 * PATTERNS_TEXT_WORDS == PATTERNS_BYTES);
-    // Behind any number of slots they are aligned.
+    // After any number of slots they are aligned.
     assert!(SLOT_BYTES.is_multiple_of(align_of::<ReaderPatterns>()));
 };
-
-impl Default for ReaderPatterns {
-    fn default() -> Self {
-        Self {
-            version: AtomicU32::default(),
-            generation: AtomicU32::default(),
-            length: AtomicU32::default(),
-            flags: AtomicU32::default(),
-            text: core::array::from_fn(|_| AtomicU64::default()),
-        }
-    }
-}
 
 impl Control {
     /// Makes the bus an empty one. Only while nobody else uses it.

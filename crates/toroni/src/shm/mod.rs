@@ -10,6 +10,7 @@
 //! | [`header`] | the handshake: encoded once, checked at every opening |
 //! | [`ring_file`] | `ring` with its header and the lock that says "in use" |
 //! | [`segment`], [`participants`] | the mapped files |
+//! | [`patterns`] | the patterns of subscribers, for observers |
 //! | [`mapping`], [`shareable`], [`guard`] | memory that others write, and may truncate |
 //! | [`lock`] | one writer at a time |
 //! | [`lease`], [`fork`] | who is alive, and what a child of `fork` is not |

@@ -162,12 +162,12 @@ impl PublishersSegment {
     }
 }
 
-/// The slot of a subscriber as one moment showed it.
+/// A copy of the slot of a subscriber and of its patterns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReaderView {
     pub(crate) number: u32,
     pub(crate) slot: ReaderSnapshot,
-    /// `None` if there are none that its owner wrote, or if they did not stand still.
+    /// `None` if its owner did not write them, or if they changed all the time.
     pub(crate) patterns: Option<PatternsSnapshot>,
 }
 
@@ -214,7 +214,7 @@ pub(super) fn offset_of_slot(slot: u32) -> usize {
     SLOTS_OFFSET + to_index(u64::from(slot)) * SLOT_BYTES
 }
 
-/// Place of the patterns of a slot in `readers`: behind all of its slots.
+/// Place of the patterns of a slot in `readers`, after all slots.
 pub(super) fn offset_of_patterns(slots: u32, slot: u32) -> usize {
     offset_of_slot(slots) + to_index(u64::from(slot)) * PATTERNS_BYTES
 }

@@ -1,7 +1,8 @@
-//! The patterns of subscribers, beside their slots: written by their owners, read by whoever looks.
+//! The patterns of subscribers, which `readers` holds beside the slots: how a subscriber writes its own, and
+//! how an observer reads them.
 //!
-//! The reader copies bytes that any subscriber may change at any time. What it returns was written by one
-//! owner at one time, unless somebody forged it; whether it makes sense is for the caller to check.
+//! An observer copies bytes that any subscriber can change at any time. Unless somebody forged them, the copy
+//! is what one owner wrote at one time. The caller parses it.
 
 use super::snapshot::{PatternsSnapshot, ReaderSnapshot};
 use crate::crash::{self, CrashPoint};
@@ -12,8 +13,9 @@ use crate::ring::layout::{
 use crate::sync::{Ordering, fence};
 use std::io;
 
-/// Writes the patterns of a slot that the caller has claimed, before it activates it, and again whenever
-/// they change. Those that do not fit are left out, from the first such on, and that is noted.
+/// Writes the patterns of a slot that the caller has claimed. The caller does so before it activates the
+/// slot, and again when it adds a pattern. The first pattern that does not fit and all after it are left out,
+/// and a flag says so.
 pub(crate) fn show<'p>(
     area: &ReaderPatterns,
     generation: u32,
@@ -31,7 +33,7 @@ pub(crate) fn show<'p>(
         text[length..start].fill(PATTERN_SEPARATOR);
         length = start + pattern.len();
     }
-    // Whoever was here before may have died in the middle: then it is odd already.
+    // It is odd already if the last owner died in the middle.
     let odd = area.version.load(Ordering::Relaxed).wrapping_add(1) | 1;
     area.version.store(odd, Ordering::Relaxed);
     // PATTERNS
@@ -51,12 +53,12 @@ pub(crate) fn show<'p>(
     area.version.store(odd.wrapping_add(1), Ordering::Release);
 }
 
-/// How often the patterns of a slot are read until they stand still. A subscriber changes its own in less
-/// than a microsecond; one that is stopped in the middle, or writes all the time, has none to show.
+/// How often an observer reads the patterns of a slot while they change. A subscriber needs less than a
+/// microsecond to write its own. If it is stopped in the middle, or writes all the time, they are unreadable.
 const ATTEMPTS: u32 = 16;
 
-/// A slot that was read, or what became of it meanwhile, together with the patterns of the same owner.
-/// `None` if nobody has it.
+/// Returns the slot, read again if its owner changed, together with the patterns of the same owner. `None`
+/// if the slot is free.
 pub(super) fn with_patterns(
     mut slot: ReaderSnapshot,
     slot_now: impl Fn() -> io::Result<ReaderSnapshot>,
@@ -82,7 +84,7 @@ pub(super) fn with_patterns(
         }
         let now = slot_now()?;
         if is_whole && now.generation == slot.generation {
-            // An owner writes its patterns before it makes its slot active: these are not its own.
+            // An owner writes its patterns before it activates its slot, so these are not its own.
             return Ok((now.state == SLOT_ACTIVE).then_some((now, None)));
         }
         slot = now;
@@ -154,13 +156,13 @@ mod tests {
 
     #[test]
     fn patterns_that_do_not_fit_are_left_out_whole() {
-        let area = ReaderPatterns::default();
+        let root = TempDir::new();
+        let bus = root.bus();
+        let header = header(&bus);
+        let segment = ReadersSegment::open(&bus, &header, Protection::Write).unwrap();
         let text_of = |patterns: &[&str]| {
-            show(&area, 1, patterns.iter().copied());
-            let words = area.text.each_ref().map(|word| word.load(Relaxed));
-            let [length, flags] = [&area.length, &area.flags].map(|word| word.load(Relaxed));
-            let shown = PatternsSnapshot { length, flags, text: words, ..Default::default() };
-            shown.text().unwrap()
+            claim(&segment, 0, 1, patterns);
+            shown(&bus, &header).remove(0).2.unwrap()
         };
         let [long, rest] = [255, 496 - 256].map(|length| "x".repeat(length));
         assert_eq!(text_of(&[&long, &rest]), (format!("{long}\n{rest}"), false));
@@ -168,7 +170,7 @@ mod tests {
         assert_eq!(text_of(&[&long, &format!("{rest}y"), "y"]), (long, true));
     }
 
-    /// One that died in the middle leaves an odd version, and so may whoever writes there at will.
+    /// An owner that died in the middle leaves an odd version, and an attacker can write one.
     #[test]
     fn patterns_that_are_being_written_do_not_show() {
         let root = TempDir::new();

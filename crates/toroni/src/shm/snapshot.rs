@@ -68,7 +68,7 @@ impl Default for PatternsSnapshot {
 }
 
 impl PatternsSnapshot {
-    /// The text, and whether patterns are missing from it; `None` if no subscriber writes that.
+    /// Returns the text, and whether patterns are missing from it. `None` if no subscriber writes such bytes.
     pub(crate) fn text(&self) -> Option<(String, bool)> {
         let is_truncated = match self.flags {
             0 => false,

@@ -49,6 +49,11 @@ pub(crate) mod at {
     pub(crate) const fn slot(number: u64) -> u64 {
         4096 + number * 128
     }
+    /// Where the patterns of a slot begin, after the four slots; and the text within them.
+    pub(crate) const fn patterns(number: u64) -> u64 {
+        slot(4) + number * 512
+    }
+    pub(crate) const TEXT: u64 = 16;
     pub(crate) const STATE: u64 = 4;
     pub(crate) const POSITION: u64 = 8;
     pub(crate) const FLAGS: u64 = 20;

@@ -118,6 +118,53 @@ fn all_slots_can_be_taken_which_is_an_error_for_subscribers_alone() {
     drop(bus.subscribe("**").unwrap());
 }
 
+/// It writes over the patterns of all subscribers, again and again. Observers get an answer, and messages go
+/// where they went before.
+#[test]
+fn patterns_that_are_written_over_deceive_only_observers() {
+    let fixture = Fixture::new();
+    let bus = config(&fixture, Policy::Wait { limit: None }).open("b").unwrap();
+    let mut subscriber = bus.subscribe("mine/*").unwrap();
+    let mine = bus.publisher("mine/1").unwrap();
+    let other = bus.publisher("other").unwrap();
+    let readers = Raw::open(&fixture, "readers");
+    readers.lock(at::LEASES + 1, 3);
+    // The observer believes some of it: the generation fits, and the version is even.
+    let texts: [(u32, u32, &[u8; 8]); 4] = [
+        (0, 8, b"**\n**\n**"),
+        (1, 6, b"other\x1b*/"),
+        (2, u32::MAX, b"mine/1\n*"),
+        (2, 5, b"other\0**"),
+    ];
+    let deceive = || {
+        for slot in 0..4 {
+            readers.put_u32(at::slot(slot) + at::STATE, ACTIVE);
+            let area = at::patterns(slot);
+            for (version, length, text) in texts {
+                readers.put_u32(area, version);
+                readers.put_u32(area + 8, length);
+                readers.put(area + at::TEXT, u64::from_ne_bytes(*text));
+            }
+        }
+    };
+    let mut deceived = 0;
+    in_time("looking", || {
+        under(deceive, || {
+            for _ in 0..200 {
+                let shown = bus.stats().unwrap().subscribers.unwrap();
+                deceived += shown.iter().filter(|one| one.matches("other") == Some(true)).count();
+                other.publish(b"no").unwrap();
+                mine.publish(b"yes").unwrap();
+                assert_eq!(subscriber.receive().unwrap().topic(), "mine/1");
+            }
+        });
+    });
+    assert!(deceived > 0, "the attack has no effect");
+    subscriber.add_pattern("more").unwrap();
+    let shown = &bus.stats().unwrap().subscribers.unwrap()[0];
+    assert_eq!((shown.matches("more"), shown.matches("other")), (Some(true), Some(false)));
+}
+
 /// It binds a socket for each slot there is, and asks for wake-ups without end.
 #[test]
 fn a_publisher_opens_a_descriptor_for_each_slot_at_the_most() {

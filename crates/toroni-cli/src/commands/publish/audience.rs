@@ -1,4 +1,4 @@
-//! `toroni pub --wait-subscribers`: who will receive what is about to be published.
+//! `toroni pub --wait-subscribers`: waits for subscribers whose patterns match.
 
 use crate::failure::Failure;
 use crate::human;
@@ -10,7 +10,7 @@ use toroni::Bus;
 
 /// How often it looks.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// How often it says at the most whom it waits for. A wait that is shorter passes in silence.
+/// The shortest time between two reports of whom it waits for, and before the first one.
 const SAY_EVERY: Duration = Duration::from_millis(500);
 
 /// The subscribers that a command waits for.
@@ -23,20 +23,20 @@ pub(super) struct Wanted<'a> {
     pub(super) to_descendants: bool,
 }
 
-/// Who is on the bus at one moment, of those that live.
+/// How many subscribers are alive, and how many of them match.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Audience {
     present: u64,
     matching: u64,
-    /// Not all of their patterns show, and none of those that do matches.
+    /// Their patterns are truncated, and none of those that are listed matches.
     perhaps: u64,
     unreadable: u64,
 }
 
-/// Waits until there are as many as wanted, and says meanwhile, and in the end, whom it sees.
+/// Waits until there are as many subscribers as wanted, and reports meanwhile how many it sees.
 ///
-/// A subscriber of which not all patterns show counts: if it did not, the command would wait for ever for
-/// one that is there. That it counted is said.
+/// A subscriber whose patterns are truncated counts, and the command says so. Otherwise it could wait for ever
+/// for a subscriber that is there.
 pub(super) fn wait_for(wanted: &Wanted<'_>, bus: &Bus, stop: &Stop) -> Result<(), Failure> {
     let started = Instant::now();
     let mut last_said: Option<(Instant, Audience)> = None;
