@@ -114,8 +114,12 @@ fn the_doctor_is_interrupted() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let (reader, writer) = full_pipe();
         let process = Process::start(buses.command(&["doctor"]).stdout(writer), &["doctor"]);
-        wait_until("it handles signals", || handles_signals(process.child.id()));
+        wait_until("it handles signals", || {
+            handles_signals(process.child.id()) && status(process.child.id(), "Threads:") == "2"
+        });
         process.signal(signal);
+        // Its thread for signals ends when it has noted one.
+        wait_until("it noted the signal", || status(process.child.id(), "Threads:") == "1");
         // Read only now: the first finding goes out, and no second check begins.
         let reader = std::thread::spawn(move || std::io::copy(&mut &reader, &mut std::io::sink()));
         assert_eq!(shell_code(process.finish().status), code);
@@ -126,9 +130,15 @@ fn the_doctor_is_interrupted() {
 
 /// Whether SIGINT has a handler.
 fn handles_signals(pid: u32) -> bool {
+    let caught = u64::from_str_radix(&status(pid, "SigCgt:"), 16).unwrap();
+    caught & (1 << (Signal::INT.as_raw() - 1)) != 0
+}
+
+/// What the kernel says about a process.
+fn status(pid: u32, field: &str) -> String {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
-    u64::from_str_radix(caught.trim(), 16).unwrap() & (1 << (Signal::INT.as_raw() - 1)) != 0
+    let value = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
+    value.trim().to_owned()
 }
 
 /// A pipe into which nothing more fits.

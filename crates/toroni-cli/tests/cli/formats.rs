@@ -158,6 +158,17 @@ fn the_last_messages_come_first() {
     let more = last(&["3", "--count", "4"]);
     assert_eq!((&more.stdout[..], more.status.code()), (&b"2\n3\n4\n"[..], Some(1)));
     assert_eq!(last(&["3", "--from", "oldest"]).status.code(), Some(2));
+    // What is no longer in the ring is not found.
+    buses.succeed(&["-b", "small", "create", "small", "--capacity", "64KiB"]);
+    buses.succeed(&["-b", "small", "pub", "t", "--size", "1000", "--repeat", "150"]);
+    let sequences = |last: &str| -> Vec<u64> {
+        let arguments = ["-b", "small", "sub", "-t", "0.1", "-F", "%s", "--last", last];
+        buses.succeed(&arguments).lines().map(|line| line.parse().unwrap()).collect()
+    };
+    assert_eq!(sequences("3"), [147, 148, 149]);
+    let all = sequences("1000");
+    assert!((30..70).contains(&all.len()), "{all:?}");
+    assert!(all.windows(2).all(|two| two[0] + 1 == two[1]) && all.last() == Some(&149), "{all:?}");
     // It goes on with those that come.
     let mut subscriber = buses.subscribe(&["a", "--payload-only", "--last", "1"]);
     assert_eq!(subscriber.line(), "4\n");

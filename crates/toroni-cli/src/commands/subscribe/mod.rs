@@ -148,6 +148,8 @@ impl Run<'_> {
                 Err(error) => self.loss(error)?,
             }
         }
+        // A signal may have come before the history was complete.
+        self.show_history()?;
         ended_early(self.arguments, self.printed, stop)
     }
 
