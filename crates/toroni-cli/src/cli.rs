@@ -24,7 +24,7 @@ use toroni::{LockKind, NotifyKind, Policy, Start, WaitStrategy};
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) place: Place,
-    /// Colour of failures and losses; auto means on a terminal, unless NO_COLOR is set
+    /// Color failures and losses; auto: on a terminal, unless NO_COLOR is set
     // `note::choice_in` reads it, before anything is parsed.
     #[arg(
         long,
@@ -254,7 +254,7 @@ pub(crate) struct Publish {
     /// Show no progress, and do not report losses in the input
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// Say at the end on standard error how much was published
+    /// Report on standard error, at the end, how much was published
     #[arg(short, long)]
     pub(crate) verbose: bool,
 }
@@ -300,7 +300,7 @@ pub(crate) struct Subscribe {
     /// The same as --format json: one object a line
     #[arg(long, conflicts_with = "format")]
     pub(crate) json: bool,
-    /// Print each message as this text with letters such as %t and %p says; see below
+    /// Print each message in this form, with letters such as %t and %p; see below
     #[arg(short = 'F', long, value_name = "TEMPLATE", value_parser = Template::parse, conflicts_with_all = ["format", "json", "payload_only"])]
     pub(crate) template: Option<Template>,
     /// End each message with a NUL byte instead of a line feed, as `pub -0` reads it
@@ -312,7 +312,7 @@ pub(crate) struct Subscribe {
     /// Where to start: latest, oldest, or a position printed by --json
     #[arg(long, value_name = "START", default_value = "latest", value_parser = parse_start)]
     pub(crate) from: Start,
-    /// Begin with the newest N matching messages that are still in the ring, and go on with those that come
+    /// Start with the newest N matching messages that are still in the ring, then continue with new ones
     #[arg(long, value_name = "N", conflicts_with = "from")]
     pub(crate) last: Option<u64>,
     /// Never make a publisher wait; lose messages instead
@@ -333,7 +333,7 @@ pub(crate) struct Subscribe {
     /// Do not report losses on standard error
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// Say on standard error what it subscribed to, and at the end how much it printed
+    /// Report on standard error what it subscribes to, and at the end how much it printed
     #[arg(short, long)]
     pub(crate) verbose: bool,
     /// Write a line to this inherited descriptor once subscribed
@@ -502,7 +502,7 @@ pub(crate) struct Clean {
   toroni completions zsh > ~/.zfunc/_toroni
   toroni completions fish > ~/.config/fish/completions/toroni.fish
 
-The shell asks this program on Tab, so it offers the buses that exist and the topics of the bus as well. \
+On Tab the shell calls this program, so it also offers the buses that exist and the topics of the bus. \
 Print the script again after an upgrade of the program.")]
 pub(crate) struct Completions {
     /// Which shell

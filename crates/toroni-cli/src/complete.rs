@@ -1,6 +1,6 @@
-//! What shells offer on Tab: besides commands and options, the buses that exist and the topics of the bus.
+//! Completion for shells: commands, options, the buses that exist and the topics of the bus.
 //!
-//! The script of `toroni completions` asks this program, through the variable [`VARIABLE`].
+//! The script of `toroni completions` calls this program on Tab, with the variable [`VARIABLE`] set.
 
 use crate::cli;
 use clap::Command;
@@ -13,11 +13,11 @@ use toroni::{BusConfig, admin};
 /// While it names a shell, the program prints what could come next on the command line of that shell.
 pub(crate) const VARIABLE: &str = "TORONI_COMPLETE";
 
-/// Topics are found by reading the ring. In a larger one that takes longer than anyone waits for Tab.
+/// Topics are found by reading the whole ring. For a larger ring this takes too long for completion.
 const LARGEST_RING_BYTES: u64 = 256 << 20;
 
-/// The definitions of all commands. Of a command and its alias shells would be offered the alias only, so that is
-/// understood, but not offered.
+/// The definitions of all commands. Of a command and its visible alias the engine offers only one, the alias, so the
+/// alias is hidden here.
 pub(crate) fn offered() -> Command {
     cli::definitions().mut_subcommands(|command| match command.get_name() {
         "sub" => command.visible_alias(Resettable::Reset).alias("echo"),
@@ -37,8 +37,8 @@ pub(crate) fn topics(current: &OsStr) -> Vec<CompletionCandidate> {
     candidates(current, Place::of_command_line().topics().unwrap_or_default())
 }
 
-/// A shell puts what it is offered into the command line as it is, and names come from other users: those that
-/// a shell would take for more than a word are left out.
+/// The names that begin with `current`. A shell inserts them into the command line unquoted, and other users choose
+/// them, so names that are not one plain word to a shell are left out.
 fn candidates(
     current: &OsStr,
     names: impl IntoIterator<Item = String>,
@@ -55,7 +55,7 @@ fn is_plain(name: &str) -> bool {
     !name.starts_with('-') && name.chars().all(|c| c.is_alphanumeric() || "/_-.,+".contains(c))
 }
 
-/// The bus that is meant so far.
+/// The bus and the directory that the command line names so far.
 struct Place {
     directory: Option<PathBuf>,
     bus: String,

@@ -105,7 +105,7 @@ pub(crate) fn nanoseconds(time: SystemTime) -> Option<u64> {
     u64::try_from(since.as_nanos()).ok()
 }
 
-/// What a line says.
+/// The content of one line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
     Message { topic: String, to_descendants: bool, payload: Vec<u8> },
@@ -129,7 +129,7 @@ struct ReadLoss {
     bytes: String,
 }
 
-/// Understands a line; the error says what is wrong with it.
+/// Parses a line. The error says what is wrong with it.
 pub(crate) fn read(line: &[u8]) -> Result<Entry, String> {
     let Read { topic, payload, encoding, to_descendants, lost } = serde_json::from_slice(line)
         .map_err(|error| {

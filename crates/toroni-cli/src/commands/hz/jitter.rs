@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// The times between one message and the next, by Welford's method: sums of squares of nanoseconds would lose
-/// their digits.
+/// Statistics of the times between one message and the next. They follow Welford's method, because a sum of squares
+/// loses precision.
 #[derive(Default)]
 pub(super) struct Jitter {
     last: Option<Instant>,
@@ -31,7 +31,7 @@ impl Jitter {
         self.last = None;
     }
 
-    /// Starts to count anew. The gap that has begun counts where it ends.
+    /// Starts the next interval. A gap counts in the interval in which it ends.
     pub(super) fn next_interval(&mut self) {
         *self = Self { last: self.last, ..Self::default() };
     }

@@ -8,8 +8,8 @@ use crate::{human, note};
 use std::collections::HashMap;
 use toroni::{Bus, Publisher};
 
-/// Publishers that are kept, one for each topic; more than this, and all are made anew. The input may name
-/// any number of topics.
+/// Topics whose publishers are kept. The input may name any number of topics; beyond this one, all publishers are
+/// dropped and created again when they are needed.
 const MOST_PUBLISHERS: usize = 4096;
 
 /// What to do about losses in the input.

@@ -116,7 +116,7 @@ impl Source {
     }
 }
 
-/// Pieces of the input that end with one byte, which is not part of them.
+/// Splits the input after each `end` byte, which is not part of a piece.
 pub(crate) struct Lines {
     input: BufReader<File>,
     end: u8,
@@ -134,7 +134,7 @@ impl Lines {
         Ok(Self::new(input, end, limit))
     }
 
-    /// A file has an end of its own, a terminal or a pipe may have none.
+    /// Whether a signal is the usual way to end it. A regular file ends by itself; a terminal or a pipe may not.
     pub(crate) fn is_endless(&self) -> bool {
         !self.input.get_ref().metadata().is_ok_and(|metadata| metadata.is_file())
     }

@@ -45,7 +45,7 @@ const LETTERS: [(char, Field, &str); 10] = [
 ];
 
 impl Template {
-    /// Understands a template; the error lists what is known.
+    /// Parses a template. The error lists the letters that exist.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut parts = Vec::new();
         let mut literal = Vec::new();
@@ -74,7 +74,7 @@ impl Template {
         Ok(Self(parts))
     }
 
-    /// Appends what it makes of a message. A terminal gets names and payloads without control characters.
+    /// Appends a message in this form. On a terminal, control characters in names and payloads are escaped.
     pub(crate) fn write(&self, message: &Message<'_>, terminal: bool, into: &mut Vec<u8>) {
         for part in &self.0 {
             match part {
@@ -110,7 +110,7 @@ impl Field {
     }
 }
 
-/// Appends bytes as they are, or, for a terminal, without what it would obey.
+/// Appends bytes: unchanged, or for a terminal with control characters escaped.
 pub(crate) fn write_bytes(bytes: &[u8], terminal: bool, into: &mut Vec<u8>) {
     if terminal {
         into.extend_from_slice(printable(&String::from_utf8_lossy(bytes)).as_bytes());
