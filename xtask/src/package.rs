@@ -32,8 +32,11 @@ fn pack(verify: bool) -> Result<String, Failure> {
     if !lacking.is_empty() {
         return Err(Failure(lacking.join("; ")));
     }
-    // A crate may need another one of another version of this tree than the registry has: all at once, by which cargo
-    // takes each from what it has packed just now. That wants cargo 1.90.
+    // The crates need one another, and the registry may lack what this tree has. Packed together, each is taken from what
+    // cargo has just packed; an older cargo cannot do that.
+    if !cargo_version().is_none_or(|version| version >= FIRST_CARGO) {
+        return Ok(format!("left out: needs cargo {}.{}", FIRST_CARGO.0, FIRST_CARGO.1));
+    }
     let mut command = cargo(["package", "--locked", "--allow-dirty", "--quiet"]);
     if !verify {
         command.arg("--no-verify");
@@ -44,6 +47,20 @@ fn pack(verify: bool) -> Result<String, Failure> {
     run_command(&mut command)?;
     let names: Vec<&str> = published.iter().map(|one| one.name.as_str()).collect();
     Ok(names.join(", "))
+}
+
+/// The first cargo that packs crates together.
+const FIRST_CARGO: (u32, u32) = (1, 90);
+
+fn cargo_version() -> Option<(u32, u32)> {
+    let output = cargo(["--version"]).output().ok()?;
+    version_in(&String::from_utf8_lossy(&output.stdout))
+}
+
+/// As in `cargo 1.95.0 (f2d3ce0bd 2026-03-21)`.
+fn version_in(text: &str) -> Option<(u32, u32)> {
+    let mut numbers = text.split(' ').nth(1)?.split('.');
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 fn is_published(package: &Package) -> bool {
@@ -89,6 +106,19 @@ fn program() -> Result<(), Failure> {
     let built = target.join("symbols/toroni");
     objcopy(&["--only-keep-debug"], &built, "toroni.debug")?;
     objcopy(&["--strip-all", "--add-gnu-debuglink=toroni.debug"], &built, "toroni")?;
+    let sections = |name: &str| {
+        let output = Command::new("readelf").arg("-SW").arg(folder.join(name)).output();
+        output
+            .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+            .unwrap_or_default()
+    };
+    let (program, symbols) = (sections("toroni"), sections("toroni.debug"));
+    if program.contains(".symtab") || !program.contains(".gnu_debuglink") {
+        return Err(Failure("the program has symbols, or does not say where they are".to_owned()));
+    }
+    if !symbols.contains(".symtab") || !symbols.contains(".debug_line") {
+        return Err(Failure("toroni.debug has no symbols, or no line tables".to_owned()));
+    }
     println!("{}: toroni and toroni.debug", folder.display());
     Ok(())
 }
@@ -96,6 +126,14 @@ fn program() -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn versions_are_compared_as_numbers() {
+        let newest = version_in("cargo 1.100.0 (f2d3ce0bd 2026-03-21)\n").unwrap();
+        assert!(newest > FIRST_CARGO && version_in("cargo 1.89.0").unwrap() < FIRST_CARGO);
+        assert_eq!(version_in("what?"), None);
+        assert!(cargo_version().is_some());
+    }
 
     #[test]
     fn what_a_crate_lacks_is_found() {
