@@ -134,6 +134,8 @@ fn messages_may_end_with_a_nul() {
         &["sub", "-0", "--format", "json"],
         &["sub", "-0", "--format", "raw"],
         &["pub", "-0", "t", "x"],
+        // Neither a message nor the option in silence.
+        &["pub", "t", "-0"],
     ] {
         assert_eq!(buses.run(arguments).status.code(), Some(2), "{arguments:?}");
     }

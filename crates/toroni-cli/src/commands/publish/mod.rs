@@ -27,6 +27,14 @@ pub(crate) fn run(place: &Place, arguments: Publish) -> Result<(), Failure> {
     if arguments.repeat.is_some() && arguments.message.is_none() && arguments.size.is_none() {
         return Err(Failure::Usage("--repeat needs a MESSAGE or --size".to_owned()));
     }
+    // After TOPIC, clap takes it for a negative number.
+    if arguments.message.as_ref().is_some_and(|message| message == "-0") {
+        return Err(Failure::Usage(
+            "-0 after TOPIC could be the option or the message: write `toroni pub -0 TOPIC`, or publish \
+             the message -0 from standard input"
+                .to_owned(),
+        ));
+    }
     // Not `requires`: clap forgives it where something conflicts with --json, as TOPIC does.
     if arguments.strict && !arguments.json {
         return Err(Failure::Usage("--strict needs --json".to_owned()));
