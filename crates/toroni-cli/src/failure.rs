@@ -54,7 +54,10 @@ impl From<OpenError> for Failure {
             | OpenError::InvalidSetting(_)
             | OpenError::Topic(_)
             | OpenError::Pattern(_) => Self::Usage(error.to_string()),
-            OpenError::NotFound { path } => Self::Failed(not_found(&path)),
+            OpenError::NotFound { path } => {
+                let name = path.file_name().unwrap_or_default().display();
+                Self::Failed(format!("{}: `toroni create {name}` makes one", no_bus(&path)))
+            }
             error => match options(&error) {
                 Some(options) => Self::Failed(format!("{error} (option {options})")),
                 None => Self::Failed(error.to_string()),
@@ -117,23 +120,21 @@ fn options(error: &OpenError) -> Option<&'static str> {
     }
 }
 
-/// Names are mistyped: says which there are.
-fn not_found(path: &Path) -> String {
+/// That there is no bus at `path`, and which there are beside it: names are mistyped.
+pub(crate) fn no_bus(path: &Path) -> String {
     const MOST_NAMES: usize = 20;
-    let name = path.file_name().unwrap_or_default().display();
     let text = format!("there is no bus at {}", path.display());
-    // Where it cannot be read, that there is no bus is all that is known.
-    let Ok(buses) = admin::list(path.parent()) else { return text };
+    // If the directory cannot be read, that there is no bus is all that is known.
+    let buses = admin::list(path.parent()).unwrap_or_default();
     let mut names: Vec<&str> = buses.iter().map(|bus| bus.name.as_str()).collect();
     if names.len() > MOST_NAMES {
         names.truncate(MOST_NAMES);
         names.push("…");
     }
-    let those = match &names[..] {
-        [] => "there are no buses in this directory".to_owned(),
-        names => format!("in this directory: {}", names.join(", ")),
-    };
-    format!("{text}: check the name, or create it with `toroni create {name}`; {those}")
+    match &names[..] {
+        [] => text,
+        names => format!("{text} (in this directory: {})", names.join(", ")),
+    }
 }
 
 impl From<PublishError> for Failure {

@@ -1,5 +1,6 @@
 //! Standard error: failures, losses and what `--verbose` adds, with colour where a person reads it.
 
+use crate::output::printable;
 use clap::ColorChoice;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
@@ -47,9 +48,9 @@ pub(crate) fn loss(text: &str) {
     say(&painted("toroni:", Kind::Loss, io::stderr().is_terminal()), text);
 }
 
-/// Says what `--verbose` adds.
+/// Says what is neither: what a command waits for, what it made, and what `--verbose` adds.
 pub(crate) fn remark(text: &str) {
-    say("toroni:", text);
+    say("toroni:", &printable(text));
 }
 
 /// The text in the colour of its kind, if colour is wanted on an output that is a `terminal` or not.

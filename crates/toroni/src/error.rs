@@ -185,7 +185,7 @@ pub enum OpenError {
     /// The layout has another version.
     #[error(
         "{path} has layout version {found}, and this release of Toroni uses version {supported}: run the same release everywhere; \
-         once no program of the other release uses the bus, remove it with `toroni clean NAME` and create it again"
+         once no program of the other release uses the bus, remove it with `toroni rm NAME` and create it again"
     )]
     VersionMismatch {
         /// The file.
@@ -241,7 +241,7 @@ pub enum OpenError {
     },
     /// The files of the directory come from different buses.
     #[error(
-        "{path} belongs to another bus than the file ring beside it: remove the bus with `toroni clean NAME` and create it again"
+        "{path} belongs to another bus than the file ring beside it: remove the bus with `toroni rm NAME` and create it again"
     )]
     ForeignFile {
         /// The file.

@@ -84,5 +84,5 @@ fn config(place: &Place) -> BusConfig {
 
 /// The bus a looking command names: it must exist.
 fn open_existing(place: &Place, name: Option<&str>) -> Result<Bus, Failure> {
-    opening::existing(&config(place), place, name.unwrap_or(&place.bus))
+    Ok(config(place).open_existing(name.unwrap_or(&place.bus))?)
 }

@@ -1,8 +1,7 @@
 //! `toroni rm`: buses that are not needed any more, however they were made.
 
-use super::opening::missing;
 use crate::cli::{Place, Remove};
-use crate::failure::Failure;
+use crate::failure::{Failure, no_bus};
 use crate::output::{Output, printable};
 use serde_json::json;
 use toroni::OpenError;
@@ -15,7 +14,7 @@ pub(crate) fn run(place: &Place, arguments: &Remove) -> Result<(), Failure> {
     for name in &arguments.names {
         let report = match admin::clean_persistent(place.dir.as_deref(), name, false) {
             Err(OpenError::NotFound { path }) => {
-                left.push(missing(&path, place));
+                left.push(no_bus(&path));
                 continue;
             }
             answer => answer?,

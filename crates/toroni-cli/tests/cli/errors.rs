@@ -75,12 +75,12 @@ fn errors_speak_the_language_of_the_command_line() {
 }
 
 #[test]
-fn without_any_bus_the_directory_is_said_to_be_empty() {
+fn without_any_bus_none_is_listed() {
     let buses = Buses::new();
     let output = buses.run(&["clean", "nosuch"]);
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(said.contains("there are no buses in this directory"), "{said}");
+    assert!(said.ends_with("/nosuch: `toroni create nosuch` makes one\n"), "{said}");
 }
 
 /// What of a text only a Rust program can mean.

@@ -69,7 +69,7 @@ fn rm_removes_what_is_named_and_nobody_has_open() {
     let removed = buses.succeed(&["rm", "a", "b"]);
     assert_eq!(removed.matches("remove bus").count(), 2, "{removed}");
     assert_eq!(buses.entries(), ["c"]);
-    fails(&buses, &["rm", "d"], &["there is no bus at", "/d (there are c)"]);
+    fails(&buses, &["rm", "d"], &["there is no bus at", "/d (in this directory: c)"]);
     let subscriber = buses.subscribe(&["--bus", "c"]);
     fails(&buses, &["rm", "c"], &["cannot remove c: it is in use"]);
     drop(subscriber);

@@ -180,7 +180,7 @@ fn a_bus_of_another_layout_is_refused_and_removed_by_name() {
         said.contains("has layout version 1, and this release of Toroni uses version 2"),
         "{said}"
     );
-    assert!(said.contains("remove it with `toroni clean NAME`"), "{said}");
+    assert!(said.contains("remove it with `toroni rm NAME`"), "{said}");
     buses.succeed(&["clean", "old"]);
     assert!(buses.entries().is_empty());
 }

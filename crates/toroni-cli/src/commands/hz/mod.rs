@@ -27,7 +27,7 @@ pub(crate) fn run(place: &Place, arguments: &Hz) -> Result<(), Failure> {
     let stop = Stop::install(Patience::ASecond("waiting for whoever reads its output".to_owned()))?;
     let mut output = Output::new()?;
     let config = super::config(place).participant_name("toroni-hz");
-    let bus = super::opening::existing(&config, place, &place.bus)?;
+    let bus = config.open_existing(&place.bus)?;
     let mut builder = bus.subscriber().gating(false).name("toroni-hz");
     for pattern in &arguments.patterns {
         builder = builder.pattern(pattern);

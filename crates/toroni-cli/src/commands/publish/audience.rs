@@ -1,10 +1,9 @@
 //! `toroni pub --wait-subscribers`: waits for subscribers whose patterns match.
 
 use crate::failure::Failure;
-use crate::human;
 use crate::stop::Stop;
+use crate::{human, note};
 use std::fmt;
-use std::io::{self, Write};
 use std::time::{Duration, Instant};
 use toroni::Bus;
 
@@ -44,7 +43,7 @@ pub(super) fn wait_for(wanted: &Wanted<'_>, bus: &Bus, stop: &Stop) -> Result<()
         let seen = wanted.look(bus)?;
         if seen.matching + seen.perhaps >= u64::from(wanted.count) {
             if seen.matching < u64::from(wanted.count) {
-                say(&format!(
+                note::remark(&format!(
                     "counted {} whose patterns are not all shown: maybe none of them matches {wanted}",
                     human::counted(seen.perhaps, "subscriber")
                 ));
@@ -56,7 +55,7 @@ pub(super) fn wait_for(wanted: &Wanted<'_>, bus: &Bus, stop: &Stop) -> Result<()
             Some((said_at, said)) => said != seen && said_at.elapsed() >= SAY_EVERY,
         };
         if is_due {
-            say(&format!("waiting for {}: {seen}", wanted.described()));
+            note::remark(&format!("waiting for {}: {seen}", wanted.described()));
             last_said = Some((Instant::now(), seen));
         }
         if !stop.sleep(LOOK_EVERY) {
@@ -119,8 +118,4 @@ impl fmt::Display for Audience {
         }
         Ok(())
     }
-}
-
-fn say(text: &str) {
-    let _ = writeln!(io::stderr(), "toroni: {text}");
 }
