@@ -99,6 +99,7 @@ impl PublisherClaim {
                 && dumping::has_stopped_for_good(
                     slot.pid.load(Ordering::Relaxed),
                     slot.pid_namespace.load(Ordering::Relaxed),
+                    dumping::MOST_THREADS_OF_PUBLISHER,
                 )),
             Err(_) if self.leases.is_blind() => Err(Blind),
             // If the kernel does not answer, nothing is known.

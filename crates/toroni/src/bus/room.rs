@@ -249,8 +249,9 @@ impl Publishing {
             return;
         }
         let Ok(slot) = self.readers.read(reader.number) else { return };
+        let most_threads = dumping::MOST_THREADS_OF_READER;
         if slot.generation == reader.generation
-            && dumping::has_stopped_for_good(slot.pid, slot.pid_namespace)
+            && dumping::has_stopped_for_good(slot.pid, slot.pid_namespace, most_threads)
         {
             let mut scan = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
             scan.dead.remember(reader);

@@ -26,8 +26,11 @@
 use super::platform::Home;
 use crate::sync::{AtomicU64, Ordering};
 
-/// A process with more threads is waited for. Each costs a look at a file.
-const MOST_THREADS: usize = 4096;
+/// Threads of an owner of the writer lock, at the most: one with more is waited for. Each costs a look at a file.
+pub(crate) const MOST_THREADS_OF_PUBLISHER: usize = 4096;
+/// As [`MOST_THREADS_OF_PUBLISHER`], for a reader. Any subscriber may write any process's number into a slot, and must
+/// not cost a publisher more than some milliseconds with that.
+pub(crate) const MOST_THREADS_OF_READER: usize = 256;
 
 /// How often a participant that waits asks whether somebody dumps core: the answer takes some 30 µs, and many may
 /// wait for one that is merely slow.
@@ -51,7 +54,7 @@ impl Turns {
 }
 
 /// Whether the owner of a held lease dumps core so far that no code of it runs any more.
-pub(crate) fn has_stopped_for_good(pid: u32, pid_namespace: u64) -> bool {
+pub(crate) fn has_stopped_for_good(pid: u32, pid_namespace: u64, most_threads: usize) -> bool {
     let directory = format!("/proc/{pid}");
     let Some(before) = Status::read(&directory).filter(|status| status.is_dumping) else {
         return false;
@@ -61,7 +64,7 @@ pub(crate) fn has_stopped_for_good(pid: u32, pid_namespace: u64) -> bool {
         || near.is_none_or(|near| near.namespaces != 1)
         || pid_namespace == 0
         || pid_namespace != Home::here().pid_namespace
-        || before.threads > MOST_THREADS
+        || before.threads > most_threads
     {
         return false;
     }
@@ -157,7 +160,8 @@ mod tests {
     fn the_living_have_not_stopped() {
         let us = std::process::id();
         assert!(!is_dumping(us));
-        assert!(!has_stopped_for_good(us, Home::here().pid_namespace));
-        assert!(!has_stopped_for_good(u32::MAX, Home::here().pid_namespace), "no such process");
+        let here = Home::here().pid_namespace;
+        assert!(!has_stopped_for_good(us, here, usize::MAX));
+        assert!(!has_stopped_for_good(u32::MAX, here, usize::MAX), "no such process");
     }
 }
