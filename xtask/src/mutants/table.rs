@@ -250,6 +250,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Tests("a_try_takes_over_at_the_second_look")],
     },
     Mutant {
+        name: "dump_believed_before_its_threads_stop",
+        mistake: "a process that begins to dump core counts as dead while a thread of it still runs",
+        noticed_by: &[Tests("a_dump_counts_when_all_threads_have_stopped")],
+    },
+    Mutant {
         name: "lease_asked_of_any_descriptor",
         mistake: "a participant believes what a descriptor answers that was closed and opened for something else",
         noticed_by: &[Tests("a_tester_never_answers_for_another_description")],

@@ -24,6 +24,7 @@
 //! If anything cannot be read (no `/proc`, or one with `hidepid`), nobody is taken for dead.
 
 use super::platform::Home;
+use crate::mutant::mutant;
 use crate::sync::{AtomicU64, Ordering};
 
 /// Threads of an owner of the writer lock, at the most: one with more is waited for. Each costs a look at a file.
@@ -69,18 +70,23 @@ pub(crate) fn has_stopped_for_good(pid: u32, pid_namespace: u64, most_threads: u
         return false;
     }
     let Ok(tasks) = std::fs::read_dir(format!("{directory}/task")) else { return false };
-    let (mut seen, mut awake) = (0, 0);
-    for task in tasks {
-        let Ok(task) = task else { return false };
-        let status = Status::read(&task.path().to_string_lossy());
-        let Some(status) = status.filter(|status| !status.is_to_be_killed) else { return false };
-        seen += 1;
-        awake += usize::from(!status.is_parked);
-    }
+    let threads: Option<Vec<_>> =
+        tasks.map(|task| Status::read(&task.ok()?.path().to_string_lossy())).collect();
+    threads.is_some_and(|threads| {
+        Status::read(&directory).is_some_and(|after| no_code_runs(&threads, &after))
+    })
+}
+
+/// Whether that is so in a process that dumps core: `threads` were read after that was seen, and `after` once more
+/// behind them.
+fn no_code_runs(threads: &[Status], after: &Status) -> bool {
+    let is_awake = |thread: &&Status| !thread.is_parked;
+    let all_have_stopped = threads.iter().all(|thread| !thread.is_to_be_killed)
+        // The one that dumps.
+        && threads.iter().filter(is_awake).count() <= 1;
     // The list of threads may skip some while others leave it.
-    let after = Status::read(&directory);
-    let is_complete = |after: Status| (after.threads, after.is_dumping) == (seen, true);
-    awake <= 1 && after.is_some_and(is_complete)
+    let is_complete = after.is_dumping && after.threads == threads.len();
+    is_complete && (all_have_stopped || mutant("dump_believed_before_its_threads_stop"))
 }
 
 /// Whether a process dumps core, for people who look. The number is one of this PID namespace.
@@ -147,6 +153,25 @@ mod tests {
         let running = parse("R (running)", "0000000000000001", "0").unwrap();
         assert!(!running.is_parked && !running.is_to_be_killed && !running.is_dumping);
         assert_eq!(Status::parse("Name:\tx\nState:\tR (running)\nThreads:\t1\n"), None);
+    }
+
+    #[test]
+    fn a_dump_counts_when_all_threads_have_stopped() {
+        let thread = |state, pending| Status::parse(&text(state, pending, "1")).unwrap();
+        let parked = thread("I (idle)", "0");
+        let dumping = thread("R (running)", "0");
+        assert_eq!(parked.threads, 3);
+        assert!(no_code_runs(&[dumping, parked, parked], &parked));
+        assert!(no_code_runs(&[parked, parked, parked], &parked), "it waits for the disk");
+        // One runs user code, until it takes the SIGKILL that it has.
+        assert!(!no_code_runs(&[parked, parked, thread("R (running)", "100")], &parked));
+        assert!(!no_code_runs(&[parked, parked, thread("D (disk sleep)", "100")], &parked));
+        // One is on its way out, or a thread of a process that shares the memory of a dumping one.
+        assert!(!no_code_runs(&[dumping, parked, dumping], &parked));
+        // One was skipped; the dump is over.
+        assert!(!no_code_runs(&[dumping, parked], &parked));
+        let over = Status::parse(&text("I (idle)", "0", "0")).unwrap();
+        assert!(!no_code_runs(&[dumping, parked, parked], &over));
     }
 
     #[test]
