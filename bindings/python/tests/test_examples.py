@@ -24,15 +24,16 @@ DAEMON = os.environ.get("TORONI_TELEMETRY")
 
 def start(name: str, *arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, str(EXAMPLES / name), *arguments]
-    environment = {**os.environ, "PYTHONUTF8": "1"}
+    # An empty name of the bus counts as none.
+    environment = {**os.environ, "PYTHONUTF8": "1", "TORONI_BUS": ""}
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8", env=environment
     )
 
 
-def await_subscriber(bus: toroni.Bus) -> None:
+def await_subscribers(bus: toroni.Bus, count: int) -> None:
     deadline = time.monotonic() + SECONDS
-    while not bus.stats().subscribers and time.monotonic() < deadline:
+    while len(bus.stats().subscribers or []) < count and time.monotonic() < deadline:
         time.sleep(0.01)
 
 
@@ -40,7 +41,7 @@ def test_three_lines_each(directory: Path) -> None:
     subscriber = start("subscribe.py")
     try:
         with toroni.Bus("demo") as bus:
-            await_subscriber(bus)
+            await_subscribers(bus, 1)
         publisher = start("publish.py")
         assert publisher.communicate(timeout=SECONDS) == ("", "")
         assert subscriber.stdout is not None
@@ -53,23 +54,30 @@ def test_three_lines_each(directory: Path) -> None:
 
 @pytest.mark.parametrize("readme", ["README.md", "bindings/python/README.md"])
 def test_the_lines_of_the_readme(directory: Path, readme: str) -> None:
-    """The first block of Python publishes, the second subscribes, and may count on the first one's import."""
-    blocks = re.findall("```python\n(.*?)```", (ROOT / readme).read_text(), re.DOTALL)
-    publishing, subscribing = blocks[:2]
-    assert ".publish(" in publishing and ".subscribe(" in subscribing
-    if "import toroni" not in subscribing:
-        subscribing = f"import toroni\n{subscribing}"
-    command = [sys.executable, "-u", "-c", subscribing]
-    subscriber = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    """The first block of Python publishes. Those that subscribe may use the first one's import."""
+    publishing, *others = re.findall("```python\n(.*?)```", (ROOT / readme).read_text(), re.DOTALL)
+    subscribing = [block for block in others if ".subscribe(" in block]
+    assert ".publish(" in publishing and subscribing
+    subscribers = [
+        subprocess.Popen(
+            [sys.executable, "-u", "-c", f"import toroni\n{block}"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for block in subscribing
+    ]
     try:
         with toroni.Bus("demo") as bus:
-            await_subscriber(bus)
+            await_subscribers(bus, len(subscribers))
         subprocess.run([sys.executable, "-c", publishing], check=True, timeout=SECONDS)
-        assert subscriber.stdout is not None
-        assert subscriber.stdout.readline() == "plant/boiler/temperature 351.2\n"
+        for subscriber in subscribers:
+            assert subscriber.stdout is not None
+            assert subscriber.stdout.readline() == "plant/boiler/temperature 351.2\n"
     finally:
-        subscriber.kill()
-        subscriber.communicate()
+        for subscriber in subscribers:
+            subscriber.kill()
+            subscriber.communicate()
 
 
 def test_what_is_installed_has_its_licences() -> None:
@@ -134,7 +142,7 @@ def test_the_dashboard_shows_what_the_daemon_publishes(directory: Path) -> None:
             assert part in out
         dashboard = start("dashboard.py")
         try:
-            await_subscriber(bus)
+            await_subscribers(bus, 1)
             assert dashboard.stdout is not None
             assert dashboard.stdout.readline().startswith("bus default:")
             dashboard.send_signal(signal.SIGINT)
