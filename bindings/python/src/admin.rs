@@ -14,8 +14,8 @@ pub(crate) fn default_directory() -> PathBuf {
     admin::default_directory()
 }
 
-/// The buses of a directory, by name: a list of toroni.BusEntry. It opens none of them. directory is by
-/// default default_directory(); one that is not there has none.
+/// Lists the buses of a directory without opening them: a list of toroni.BusEntry, sorted by name. The default for
+/// directory is default_directory(). If the directory does not exist, the list is empty.
 ///
 /// Raises Invalid if directory is empty, PermissionDenied, System, or another toroni.Error.
 #[pyfunction]
@@ -26,11 +26,11 @@ pub(crate) fn buses(py: Python<'_>, directory: Option<PathBuf>) -> PyResult<Vec<
     found.iter().map(|entry| of_entry(py, entry)).collect()
 }
 
-/// Cleans up after processes that died, and returns a toroni.CleanReport: frees their slots and sockets, and
-/// removes buses that nobody has open, unless they are persistent; all of a directory (as buses says), or the
-/// one of that name. A bus whose header is damaged cannot say whether it is persistent: it is removed only with
-/// its name. With persistent, a bus with a name is removed also if it is persistent. With dry_run, the report
-/// says what would be done. What could not be cleaned is no error, and in the report.
+/// Cleans up after dead processes and returns a toroni.CleanReport. It frees their slots and sockets, and removes
+/// buses that nobody has open, unless they are persistent. It cleans all buses of a directory, or only the one with
+/// the given name. A bus whose header is damaged may be persistent, so it is removed only by its name. With
+/// persistent, a bus that is given by name is removed even if it is persistent. With dry_run, the report says what
+/// would be done. What could not be cleaned is not an error; the report lists it.
 ///
 /// Raises Invalid, NotFound if there is no bus of that name, PermissionDenied, System, or another toroni.Error.
 #[pyfunction]

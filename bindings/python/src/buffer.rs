@@ -96,7 +96,7 @@ impl Payloads {
     fn rows(view: View, py: Python<'_>) -> PyResult<Self> {
         let Some(rows) = view.rows() else {
             return Err(PyBufferError::new_err(
-                "one row of bytes is one message: give a list of them, or an array of two dimensions",
+                "a buffer with one dimension is one message: give a list of payloads, or an array with two dimensions",
             ));
         };
         match view.bytes().len().checked_div(rows) {
@@ -248,9 +248,13 @@ fn explain(object: &Bound<'_, PyAny>, flags: c_int, error: PyErr) -> PyErr {
     if !is_refusal(object, &error) {
         return error;
     }
-    let what = if flags & ffi::PyBUF_WRITABLE == 0 { "" } else { ", or cannot be written" };
+    let (what, advice) = if flags & ffi::PyBUF_WRITABLE == 0 {
+        ("", "give a contiguous copy (numpy.ascontiguousarray)")
+    } else {
+        (", or cannot be written", "give a bytearray, or a contiguous, writable array")
+    };
     let explained = PyBufferError::new_err(format!(
-        "the bytes are not in one piece, row after row{what}: give a contiguous copy (numpy.ascontiguousarray)"
+        "the buffer is not in one contiguous piece{what}: {advice}"
     ));
     explained.set_cause(object.py(), Some(error));
     explained

@@ -12,12 +12,12 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use toroni::{BusConfig, OpenError};
 
-/// An opened bus: toroni.Bus("demo") opens it, and creates it if it is not there.
+/// An opened bus. toroni.Bus("demo") opens the bus, and creates it if it does not exist.
 ///
-/// Bus.create demands that it is new, Bus.open_existing that it is there; all three take the same settings,
-/// which matter for a new bus: one that exists keeps its own, unless require names those in which it must
-/// agree. Closing a bus, or leaving its with statement, leaves its publishers and subscribers open; they are
-/// closed by themselves. All threads may share it. In the child of a fork it answers Forked: open it anew.
+/// Bus.create fails if the bus exists, Bus.open_existing if it does not. All three take the same settings. They
+/// apply to a new bus; an existing bus keeps its own, and opening it fails if it differs in a setting that
+/// require names. Closing a bus, or leaving its with statement, leaves its publishers and subscribers open.
+/// Threads may share a bus. In the child of a fork, its methods raise Forked: open the bus again there.
 ///
 /// Raises Invalid, NotFound, AlreadyExists, PermissionDenied, System, Corrupt, or another toroni.Error.
 ///
@@ -30,16 +30,16 @@ use toroni::{BusConfig, OpenError};
 ///     "wait", which is Policy.wait(0.1)
 /// lock: "lease" or "robust"; default "lease"
 /// notify: "futex", "datagram", "multicast" or "multicast:ADDRESS:PORT"; default "futex"
-/// persistent: whether the bus outlives a clean-up of buses that nobody holds
-/// huge_pages: whether the ring asks for huge pages
-/// prefault: whether this handle touches every page of the ring at once
+/// persistent: whether clean-ups keep the bus although nobody has it open
+/// huge_pages: whether the ring uses huge pages, if the kernel allows it
+/// prefault: whether this handle touches every page of the ring when it is opened
 /// lock_memory: whether this handle keeps the ring in memory (mlock)
 /// mode: permission bits of the files of a new bus; default by the umask, each class both rights or none
 /// writers_group, readers_group: name or number of a group that may publish, or only subscribe
-/// participant_name: how this handle appears in `toroni info`; default the name of the script
-/// timestamps: whether messages published by this handle carry the time
+/// participant_name: the name of this handle in `toroni info`; default the name of the script
+/// timestamps: whether messages that this handle publishes carry the time
 /// require: names of settings that an existing bus must agree in: "capacity", "policy", "lock", "notify"
-/// require_owner: number of the user whom the bus must belong to
+/// require_owner: number of the user who must own the bus
 #[pyclass(frozen, weakref, module = "toroni")]
 pub(crate) struct Bus {
     inner: Mutex<Option<Detached<toroni::Bus>>>,
@@ -58,7 +58,7 @@ impl Bus {
         Self::open(py, settings, |config| config.open(name))
     }
 
-    /// Creates the bus; AlreadyExists if it is there.
+    /// Creates the bus. Raises AlreadyExists if it exists.
     #[classmethod]
     #[pyo3(signature = (name="default", **settings))]
     fn create(
@@ -69,7 +69,7 @@ impl Bus {
         Self::open(class.py(), settings, |config| config.create(name))
     }
 
-    /// Opens the bus if it is there; NotFound if it is not.
+    /// Opens the bus. Raises NotFound if it does not exist.
     #[classmethod]
     #[pyo3(signature = (name="default", **settings))]
     fn open_existing(
@@ -80,39 +80,40 @@ impl Bus {
         Self::open(class.py(), settings, |config| config.open_existing(name))
     }
 
-    /// Its name.
+    /// The name of the bus.
     #[getter]
     fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its directory.
+    /// The directory that holds the files of the bus.
     #[getter]
     fn path(&self) -> PathBuf {
         self.path.clone()
     }
 
-    /// Its identity, random with each creation: 32 hexadecimal digits.
+    /// The identity of the bus, chosen at random when it was created: 32 hexadecimal digits.
     #[getter]
     fn id(&self) -> &str {
         &self.id
     }
 
-    /// What became of a bus on a disk, if this is the first handle since the machine booted: a toroni.Reopened;
-    /// else None.
+    /// A toroni.Reopened, if the bus is on a disk and this is its first handle since the machine booted: what the
+    /// bus kept. Otherwise None.
     #[getter]
     fn reopened<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.reopened.as_ref().map(|reopened| stats::of_reopened(py, reopened)).transpose()
     }
 
-    /// Whether it was closed.
+    /// Whether this handle was closed.
     #[getter]
     fn closed(&self) -> bool {
         self.lock().is_none()
     }
 
-    /// A publisher on a topic, a path like plant/boiler/temperature. With to_descendants, its messages also go
-    /// to subscribers of everything below the topic. policy, as for Bus, may only wait less than that of the bus.
+    /// Makes a publisher for a topic, which is a path such as plant/boiler/temperature. With to_descendants, its
+    /// messages also go to subscribers of everything below the topic. policy is written as for Bus, and can only
+    /// wait less than the policy of the bus.
     #[pyo3(signature = (topic, *, to_descendants=false, policy=None))]
     fn publisher(
         &self,
@@ -130,10 +131,13 @@ impl Bus {
         Publisher::made(py, publisher, bus_policy, policy)
     }
 
-    /// A subscriber to the topics that match one of the patterns: * is one segment, ** any number of them. Each
-    /// argument is a pattern, or a list of patterns.
-    /// start is "latest", "oldest", or the position of a message. gating says whether publishers wait for it.
-    /// name is how it appears in `toroni info`. wait is "spin", "yield", "backoff" or "block".
+    /// Makes a subscriber for the topics that match at least one pattern. In a pattern, * stands for one segment
+    /// and ** for any number of segments. Each argument is a pattern or a list of patterns.
+    ///
+    /// start: "latest" (default), "oldest", or the position of a message
+    /// gating: whether publishers wait for this subscriber, as the policy of the bus says
+    /// name: the name of this subscriber in `toroni info`
+    /// wait: how receiving waits: "spin", "yield", "backoff" or "block"
     #[pyo3(signature = (*patterns, start=None, gating=true, name=None, wait="backoff"))]
     fn subscribe(
         &self,
@@ -161,7 +165,7 @@ impl Bus {
         Subscriber::made(py, made.map_err(|error| errors::on_open(py, &error))?)
     }
 
-    /// A router: one subscriber with many handlers. Takes what subscribe takes, but for the patterns.
+    /// Makes a router: one subscriber with many handlers. It takes the options of subscribe.
     #[pyo3(signature = (**options))]
     fn router(slf: &Bound<'_, Self>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Py<PyAny>> {
         static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
@@ -170,21 +174,21 @@ impl Bus {
         Ok(CLASS.import(py, "toroni._router", "Router")?.call1((subscriber,))?.unbind())
     }
 
-    /// A snapshot of the bus: a toroni.BusStats. What this process may not read is None.
+    /// Returns a snapshot of the bus, a toroni.BusStats. What this process may not read is None.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let bus = self.handle(py)?;
         let answer = py.detach(|| bus.stats()).map_err(|error| errors::on_open(py, &error))?;
         stats::of_bus(py, &answer)
     }
 
-    /// The topics of the bus, by name: a list of toroni.TopicStats, what the ring holds of each.
+    /// Returns a list of toroni.TopicStats, sorted by name: what the ring holds of each topic.
     fn topics<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let bus = self.handle(py)?;
         let answer = py.detach(|| bus.topics()).map_err(|error| errors::on_open(py, &error))?;
         answer.iter().map(|topic| stats::of_topic(py, topic)).collect()
     }
 
-    /// Gives the bus up. Its publishers and subscribers stay open.
+    /// Closes this handle. Its publishers and subscribers stay open.
     fn close(&self) {
         let inner = self.lock().take();
         drop(inner);

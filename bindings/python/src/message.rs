@@ -7,9 +7,9 @@ use pyo3::types::{PyBytes, PyString, PyType};
 use std::ffi::c_int;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What the bus says of a message: all of it but its bytes.
+/// Everything about a received message except its bytes.
 ///
-/// receive_into returns it, with the bytes in the caller's buffer. len(received) is their number.
+/// receive_into returns it, and puts the bytes into the caller's buffer. len(received) is their number.
 #[pyclass(frozen, subclass, module = "toroni")]
 pub(crate) struct Received {
     pub(crate) topic: Py<PyString>,
@@ -23,37 +23,38 @@ pub(crate) struct Received {
 
 #[pymethods]
 impl Received {
-    /// The topic it was published on.
+    /// The topic that the message was published on.
     #[getter]
     fn topic(&self, py: Python<'_>) -> Py<PyString> {
         self.topic.clone_ref(py)
     }
 
-    /// Its position in the stream of the bus, in bytes; a start for Bus.subscribe.
+    /// The position of the message in the stream of the bus, in bytes. Bus.subscribe takes it as start.
     #[getter]
     fn position(&self) -> u64 {
         self.position
     }
 
-    /// The position of the message behind it, in bytes.
+    /// The position of the next message, in bytes.
     #[getter]
     fn next_position(&self) -> u64 {
         self.next_position
     }
 
-    /// Its number among all messages of the bus, from 0.
+    /// The number of the message among all messages of the bus, from 0.
     #[getter]
     fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// When it was published, in nanoseconds since 1970 (UTC); None unless its publisher stamps messages.
+    /// When the message was published, in nanoseconds since 1970 (UTC). None if its publisher does not use
+    /// timestamps.
     #[getter]
     fn timestamp_ns(&self) -> Option<u128> {
         Some(self.timestamp?.duration_since(UNIX_EPOCH).ok()?.as_nanos())
     }
 
-    /// Whether it was posted to everything below its topic, too.
+    /// Whether the message was also published to everything below its topic.
     #[getter]
     fn to_descendants(&self) -> bool {
         self.to_descendants
@@ -75,11 +76,10 @@ impl Received {
     }
 }
 
-/// A received message: what the bus says of it, and its bytes.
+/// A received message with its bytes.
 ///
-/// message.payload are its bytes; memoryview(message), or numpy.frombuffer(message), looks at them without a
-/// copy. A message stays what it is: it does not depend on the subscriber any more. pickle stores its bytes only,
-/// and restores them as bytes.
+/// message.payload is a bytes object. memoryview(message) and numpy.frombuffer(message) access the bytes without a
+/// copy. A message does not depend on the subscriber that received it. A pickled message is restored as its bytes.
 #[pyclass(frozen, extends = Received, module = "toroni")]
 pub(crate) struct Message {
     payload: Py<PyBytes>,
@@ -87,13 +87,13 @@ pub(crate) struct Message {
 
 #[pymethods]
 impl Message {
-    /// Its bytes.
+    /// The bytes of the message.
     #[getter]
     fn payload(&self, py: Python<'_>) -> Py<PyBytes> {
         self.payload.clone_ref(py)
     }
 
-    /// Its bytes as text; what is not UTF-8 becomes U+FFFD.
+    /// The bytes as text. Bytes that are not UTF-8 become U+FFFD.
     #[getter]
     fn text(&self, py: Python<'_>) -> String {
         String::from_utf8_lossy(self.payload.as_bytes(py)).into_owned()
@@ -103,12 +103,12 @@ impl Message {
         self.payload.clone_ref(py)
     }
 
-    /// Pickles its bytes only. What the bus says about a message belongs to the bus.
+    /// Pickles the bytes only: position and sequence have a meaning only on the bus.
     fn __reduce__<'py>(&self, py: Python<'py>) -> (Bound<'py, PyType>, (Py<PyBytes>,)) {
         (py.get_type::<PyBytes>(), (self.payload.clone_ref(py),))
     }
 
-    /// It cannot change, so a copy is the message itself.
+    /// Returns the message itself, because it cannot change.
     fn __copy__(slf: Py<Self>) -> Py<Self> {
         slf
     }

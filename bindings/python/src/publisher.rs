@@ -18,9 +18,9 @@ const SMALL: usize = 16 << 10;
 ///
 /// A payload is any object with the buffer protocol, in one piece: bytes, bytearray, memoryview, a contiguous
 /// numpy array. A buffer that holds Python objects or pointers raises BufferError: another process cannot use
-/// its addresses. Its bytes are copied once, to where subscribers read them. All threads may share a publisher;
-/// other threads of Python run while it waits, and while it copies much. In the child of a fork it answers
-/// Forked.
+/// the addresses in it. The bytes are copied once, to where subscribers read them. Threads may share a publisher.
+/// Other threads of Python run while it waits, and while it copies a large message. In the child of a fork, its
+/// methods raise Forked.
 #[pyclass(frozen, weakref, module = "toroni")]
 pub(crate) struct Publisher {
     inner: Mutex<Option<Arc<Handle>>>,
@@ -50,20 +50,20 @@ impl Publisher {
         self.topic.clone_ref(py)
     }
 
-    /// Bytes of the largest message that it can publish.
+    /// Size of the largest message that this publisher can publish, in bytes.
     #[getter]
     fn largest_message(&self) -> u64 {
         self.largest_message
     }
 
-    /// Whether it was closed.
+    /// Whether this handle was closed.
     #[getter]
     fn closed(&self) -> bool {
         self.lock().is_none()
     }
 
-    /// Publishes a message. Waits for other publishers, and for slow subscribers as the policy says, but no
-    /// longer than timeout seconds: then Timeout. TooLong if it has more than largest_message bytes.
+    /// Publishes a message. Waits for other publishers, and for slow subscribers as the policy says. Raises
+    /// Timeout after timeout seconds, and TooLong if the message has more than largest_message bytes.
     #[pyo3(signature = (payload, timeout=None))]
     fn publish(
         &self,
@@ -74,8 +74,8 @@ impl Publisher {
         self.handle(py)?.caller().publish(py, payload, timeout)
     }
 
-    /// As publish, to the topic and everything below it: to subscribers of plant/boiler, too, where the topic
-    /// is plant. Bus.publisher(topic, to_descendants=True) does so with each call.
+    /// Publishes a message as publish does, to the topic and to everything below it: if the topic is plant, also
+    /// to subscribers of plant/boiler. A publisher made with to_descendants=True does so with each call.
     #[pyo3(signature = (payload, timeout=None))]
     fn publish_to_descendants(
         &self,
@@ -89,8 +89,8 @@ impl Publisher {
         Caller { publisher: &publisher, limit: handle.limit }.publish(py, payload, timeout)
     }
 
-    /// Publishes a message if that needs no wait: False if the ring is full, because a subscriber is slow, or
-    /// if another publisher is at work. For event loops.
+    /// Publishes a message without waiting, for event loops. Returns False if the ring is full because a subscriber
+    /// is slow, or if another publisher is publishing.
     fn try_publish(&self, py: Python<'_>, payload: &Bound<'_, PyAny>) -> PyResult<bool> {
         let handle = self.handle(py)?;
         let payload = Payload::of(payload)?;
@@ -107,9 +107,9 @@ impl Publisher {
         }
     }
 
-    /// Publishes messages that become visible together, all or none, in a row. payloads is an iterable of
-    /// payloads, or an array of two or more dimensions, each row of which is a message. TooLong if they are
-    /// together more than half of the ring. Waits as publish does.
+    /// Publishes messages that become visible together, all or none, one after the other. payloads is an iterable
+    /// of payloads, or an array with two or more dimensions, in which each row is a message. Raises TooLong if they
+    /// need more than half of the ring. Waits as publish does.
     #[pyo3(signature = (payloads, timeout=None))]
     fn publish_batch(
         &self,
@@ -124,9 +124,9 @@ impl Publisher {
         })
     }
 
-    /// Publishes messages one by one, each visible at once: the fastest way for many. payloads is what
-    /// publish_batch takes. Other publishers wait meanwhile, unless it has to wait for subscribers itself.
-    /// Whatever it raises has the attribute published: the number of messages from the front that are.
+    /// Publishes many messages, each visible at once; the fastest way. payloads is what publish_batch takes. Other
+    /// publishers wait until it ends or has to wait for subscribers itself. Each exception that it raises has the
+    /// attribute published: the number of messages, from the front, that are published.
     #[pyo3(signature = (payloads, timeout=None))]
     fn burst(
         &self,
@@ -150,9 +150,9 @@ impl Publisher {
         })
     }
 
-    /// A context manager for a message of length bytes that is written by the body of the with statement:
-    /// what it returns is a writable memoryview, which holds anything until it is written. It is published at
-    /// the end of the body, unless the body raises. See toroni.Composition.
+    /// Returns a context manager for a message of length bytes that the body of the with statement writes. The body
+    /// gets a writable memoryview with undefined contents. The message is published at the end of the body, unless
+    /// the body raises. See toroni.Composition.
     #[pyo3(signature = (length, timeout=None))]
     fn compose(slf: &Bound<'_, Self>, length: usize, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
         static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
@@ -164,7 +164,7 @@ impl Publisher {
             .unbind())
     }
 
-    /// Gives the publisher up; a call of another thread that is under way is finished. The bus stays open.
+    /// Closes this publisher. A running call of another thread still completes. The bus stays open.
     fn close(&self) {
         let inner = self.lock().take();
         drop(inner);

@@ -10,10 +10,10 @@ use toroni::{LockKind, NotifyKind, Start, WaitStrategy};
 
 /// What publishers do when the ring is full because a subscriber is slow.
 ///
-/// Policy.wait(limit) waits for the slowest subscriber, at most limit seconds, and then overwrites: that
-/// subscriber is told its loss. Policy.wait(None) waits as long as it lives. Policy.overwrite() never waits.
-/// Policy.bounded(budget, per): all publishers together wait at most budget seconds in each interval of per
-/// seconds. The default of a bus is Policy.wait(0.1). Where a policy is an argument, "overwrite" stands for
+/// Policy.wait(limit) waits for the slowest subscriber, at most limit seconds, and then overwrites what it has not
+/// read; that subscriber gets Lapped. Policy.wait(None) waits as long as the subscriber lives. Policy.overwrite()
+/// never waits. With Policy.bounded(budget, per), all publishers together wait at most budget seconds in each
+/// interval of per seconds. The default of a bus is Policy.wait(0.1). Where a policy is an argument, "overwrite" stands for
 /// Policy.overwrite(), "wait" for Policy.wait(), and "wait:forever" for Policy.wait(None).
 #[pyclass(frozen, eq, module = "toroni")]
 #[derive(Clone, Copy, PartialEq)]
@@ -21,7 +21,7 @@ pub(crate) struct Policy(pub(crate) toroni::Policy);
 
 #[pymethods]
 impl Policy {
-    /// Waits at most limit seconds, then overwrites; None: as long as the subscriber lives.
+    /// Waits at most limit seconds and then overwrites; with None, waits as long as the subscriber lives.
     #[staticmethod]
     #[pyo3(signature = (limit=0.1))]
     fn wait(py: Python<'_>, limit: Option<f64>) -> PyResult<Self> {
@@ -29,7 +29,7 @@ impl Policy {
         Ok(Self(toroni::Policy::Wait { limit }))
     }
 
-    /// Never waits: for data of which only the newest counts.
+    /// Never waits. For data of which only the newest matters.
     #[staticmethod]
     fn overwrite() -> Self {
         Self(toroni::Policy::Overwrite)

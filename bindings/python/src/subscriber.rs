@@ -30,11 +30,11 @@ const MOST_NAMES: usize = 4096;
 
 /// Receives the messages of a bus that match its patterns, in the one order of the bus; made by Bus.subscribe.
 ///
-/// for message in subscriber: and async for message in subscriber: receive one after the other; the loop ends
-/// when the subscriber is closed, and raises Unlinked when the bus was removed. A message that was lost
-/// raises Lapped, with the number; the next call goes on behind it. All threads may share a subscriber: each
-/// message goes to one of them. Other threads of Python run while it waits; Ctrl-C ends a wait within a
-/// quarter of a second. In the child of a fork it answers Forked.
+/// for message in subscriber: and async for message in subscriber: receive one message after the other. The loop
+/// ends when the subscriber is closed; the for loop raises Unlinked if the bus was removed. If messages were lost,
+/// Lapped says how many, and the next call continues after them. Threads may share a subscriber; each message goes
+/// to one of them. Other threads of Python run while it waits. Ctrl-C ends a wait within a quarter of a second. In
+/// the child of a fork, its methods raise Forked.
 #[pyclass(frozen, weakref, module = "toroni")]
 pub(crate) struct Subscriber {
     turns: Turns<Receiver>,
@@ -72,21 +72,21 @@ struct Names {
 
 #[pymethods]
 impl Subscriber {
-    /// The next message. Waits for it, but no longer than timeout seconds: then None.
+    /// Returns the next message. Waits for it; returns None if there is none within timeout seconds.
     #[pyo3(signature = (timeout=None))]
     fn receive(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Py<Message>>> {
         let timeout = settings::timeout(py, timeout)?;
         self.wait(py, timeout, |receiver, slice| receiver.message(py, slice))
     }
 
-    /// The next message if there is one, else None. If the subscriber has a descriptor, None also means that
-    /// it will become readable with the next message.
+    /// Returns the next message without waiting, or None if there is none. After None, the descriptor of the
+    /// subscriber, if it has one, becomes readable with the next message.
     fn try_receive(&self, py: Python<'_>) -> PyResult<Option<Py<Message>>> {
         self.turn(py)?.message(py, None)
     }
 
-    /// The messages that are there, at most limit, as a list. Waits for the first one, but no longer than
-    /// timeout seconds: then the list is empty. The fastest way for many.
+    /// Returns a list of the messages that are available, at most limit; the fastest way. Waits for the first one;
+    /// the list is empty if there is none within timeout seconds.
     #[pyo3(signature = (limit=1024, timeout=None))]
     fn receive_many(
         &self,
@@ -102,11 +102,11 @@ impl Subscriber {
         Ok(list.unbind())
     }
 
-    /// The next message, with its bytes in the front of buffer: a writable object with the buffer protocol, in
-    /// one piece, which holds neither Python objects nor pointers (BufferError). They are copied once, from where
-    /// their publisher wrote them. Waits as receive does. If the
-    /// buffer is too small, TooLong says what is needed, and the message stays the next one. Whatever is
-    /// raised or returned, the buffer may have been written to.
+    /// Copies the bytes of the next message to the front of buffer, once, from where their publisher wrote them, and
+    /// returns the rest of the message. buffer is a writable object with the buffer protocol, in one piece; if it
+    /// holds Python objects or pointers, the call raises BufferError. Waits as receive does. If the buffer is too
+    /// small, TooLong says how large it must be, and the message stays the next one. The buffer may have been
+    /// written to even if the call raises or returns None.
     #[pyo3(signature = (buffer, timeout=None))]
     fn receive_into(
         &self,
@@ -119,13 +119,13 @@ impl Subscriber {
         self.wait(py, timeout, |receiver, slice| receiver.message_into(py, &mut target, slice))
     }
 
-    /// The next message, for coroutines: awaits it without blocking the event loop. If it is cancelled, no
-    /// message is lost. One task at a time may await a subscriber.
+    /// Awaits the next message without blocking the event loop. If it is cancelled, no message is lost. Only one
+    /// task at a time may await a subscriber.
     fn receive_async<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         asyncio(slf.py())?.call_method1("receive", (slf,))
     }
 
-    /// As receive_many, for coroutines.
+    /// Does what receive_many does, for coroutines and without a timeout.
     #[pyo3(signature = (limit=1024))]
     fn receive_many_async<'py>(
         slf: &Bound<'py, Self>,
@@ -134,14 +134,14 @@ impl Subscriber {
         asyncio(slf.py())?.call_method1("receive_many", (slf, limit))
     }
 
-    /// Adds a pattern. A message that matches several is received once.
+    /// Adds a pattern. A message that matches several patterns is received once.
     fn add_pattern(&self, py: Python<'_>, pattern: &str) -> PyResult<()> {
         self.turn(py)?.subscriber.add_pattern(pattern).map_err(|error| errors::on_open(py, &error))
     }
 
-    /// A descriptor that is readable when there may be messages, for select, epoll or any event loop; made at
-    /// the first call, closed with the subscriber. Call try_receive until it returns None, then wait for it to
-    /// be readable, and so on; do not read from it.
+    /// Returns a descriptor that is readable when there may be messages, for select, epoll or any event loop. Call
+    /// try_receive until it returns None, then wait until the descriptor is readable, and repeat. Do not read from
+    /// it. The first call makes it; closing the subscriber closes it.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         let mut turn = self.turn(py)?;
         if let Some(descriptor) = self.descriptor.get() {
@@ -164,7 +164,7 @@ impl Subscriber {
         Ok(duplicate.into_raw_fd())
     }
 
-    /// Position of the next message that it looks at, in bytes since the bus was created.
+    /// Position at which the subscriber continues, in bytes since the bus was created.
     #[getter]
     fn position(&self, py: Python<'_>) -> PyResult<u64> {
         let turn = self.turn(py)?;
@@ -174,13 +174,13 @@ impl Subscriber {
         }
     }
 
-    /// Bytes of the stream of the bus that it has not read yet.
+    /// Bytes of the stream of the bus that the subscriber has not read yet.
     #[getter]
     fn lag_bytes(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(self.turn(py)?.subscriber.lag_bytes())
     }
 
-    /// What it has seen since it subscribed: a toroni.SubscriberStats.
+    /// Returns the counts of this subscriber, a toroni.SubscriberStats.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let (counts, torn) = {
             let turn = self.turn(py)?;
@@ -193,21 +193,21 @@ impl Subscriber {
         stats::made(py, "SubscriberStats", &fields)
     }
 
-    /// Number of its slot, as `toroni info` shows it.
+    /// Number of the subscriber's slot, as `toroni info` shows it.
     #[getter]
     fn slot(&self) -> u32 {
         self.slot
     }
 
-    /// Whether it was closed.
+    /// Whether this handle was closed.
     #[getter]
     fn closed(&self) -> bool {
         self.turns.is_closed()
     }
 
-    /// Ends the call that waits for a message, in whatever thread, with Interrupted; if none waits, the next one
-    /// that would wait. Nothing is lost, and the next call goes on. Several before that are one. For
-    /// threads and handlers of signals; it does not end an await: cancel that task.
+    /// Ends the call that waits for a message, in any thread, with Interrupted. If no call waits, it ends the next
+    /// one that would; several interrupts before that count as one. No message is lost. For threads and signal
+    /// handlers. It does not end an await: cancel the task instead.
     fn interrupt(&self, py: Python<'_>) -> PyResult<()> {
         if self.turns.is_closed() {
             return Err(errors::closed(py, "subscriber"));
@@ -220,7 +220,7 @@ impl Subscriber {
         Ok(())
     }
 
-    /// Unsubscribes. A call of another thread that waits raises Closed, and a loop over messages ends.
+    /// Unsubscribes. A call that waits in another thread raises Closed, and a loop over messages ends.
     fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
         let receiver = this.turns.close();
@@ -589,8 +589,9 @@ impl Names {
     }
 }
 
-/// Whether a pattern matches a topic: * is one segment, ** any number of them. With to_descendants, whether it
-/// matches the topic or anything below it, as a message does that is posted to descendants.
+/// Returns whether a pattern matches a topic. In a pattern, * stands for one segment and ** for any number of
+/// segments. With to_descendants, returns whether a subscriber with the pattern would receive a message that is
+/// published to the topic and to everything below it.
 #[pyfunction]
 #[pyo3(signature = (pattern, topic, to_descendants=false))]
 pub(crate) fn matches(
