@@ -7,9 +7,9 @@
 >>> for message in toroni.Bus("demo").subscribe("plant/**"):
 ...     print(message.topic, message.text)
 
-Bus opens a bus; its publishers take anything with the buffer protocol, its subscribers are iterators, also of
-async for. Everyone sees the messages in one order; whoever missed some is told how many (Lapped). Durations are
-seconds, sizes and positions bytes; a name that ends in _ns is in nanoseconds.
+Bus opens a bus. Its publishers take objects with the buffer protocol; its subscribers are iterators for for and
+async for. All subscribers see the messages in one order, and one that missed messages gets Lapped, which says how
+many. Durations are in seconds, sizes and positions in bytes, and names that end in _ns in nanoseconds.
 """
 
 from toroni._admin import BusEntry, CleanAction, CleanReport

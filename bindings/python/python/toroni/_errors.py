@@ -4,14 +4,14 @@ from __future__ import annotations
 
 
 class Error(Exception):
-    """Whatever Toroni raises."""
+    """The base class of all exceptions of Toroni."""
 
     published: int | None = None
-    """Of a burst: the number of messages from its front that are published. Else None."""
+    """After a burst: the number of its messages, from the front, that are published. Otherwise None."""
 
 
 class Invalid(Error, ValueError):
-    """A name, topic, pattern, position or setting is not what it must be."""
+    """A name, topic, pattern, position or setting is not valid."""
 
 
 class TooLong(Invalid):
@@ -20,7 +20,7 @@ class TooLong(Invalid):
     def __init__(self, message: str, length: int = 0, limit: int = 0) -> None:
         super().__init__(message)
         self.length = length
-        """Bytes of the message, or of the whole batch as the bus would keep it."""
+        """Size of the message in bytes, or of the whole batch as it would be stored in the ring."""
         self.limit = limit
         """The most that fits, in bytes."""
 
@@ -30,7 +30,7 @@ class NotFound(Error, FileNotFoundError):
 
 
 class AlreadyExists(Error, FileExistsError):
-    """There is such a bus already."""
+    """The bus exists already."""
 
 
 class PermissionDenied(Error, PermissionError):
@@ -38,7 +38,7 @@ class PermissionDenied(Error, PermissionError):
 
 
 class ForeignOwner(Error):
-    """The bus is not in the hands of the user that require_owner names."""
+    """The bus is not owned by the user that require_owner names, or others could replace its files."""
 
 
 class SettingMismatch(Error):
@@ -46,15 +46,15 @@ class SettingMismatch(Error):
 
 
 class Timeout(Error, TimeoutError):
-    """A message could not be published in time. Nothing of it is visible to anybody."""
+    """A message could not be published in time. No part of it is visible."""
 
 
 class WouldWaitForItself(Error):
-    """The ring is full because of a subscriber that this very thread reads: receive first."""
+    """The ring is full because of a subscriber that only this thread reads: receive first."""
 
 
 class Lapped(Error):
-    """Messages were overwritten before this subscriber read them. The next call goes on behind them."""
+    """Messages were overwritten before this subscriber read them. The next call continues after them."""
 
     def __init__(self, message: str, lost: int = 0, lost_bytes: int = 0) -> None:
         super().__init__(message)
