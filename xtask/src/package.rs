@@ -34,7 +34,7 @@ fn pack(verify: bool) -> Result<String, Failure> {
     }
     // The crates need one another, and the registry may lack what this tree has. Packed together, each is taken from what
     // cargo has just packed; an older cargo cannot do that.
-    if !cargo_version().is_none_or(|version| version >= FIRST_CARGO) {
+    if cargo_version().is_some_and(|version| version < FIRST_CARGO) {
         return Ok(format!("left out: needs cargo {}.{}", FIRST_CARGO.0, FIRST_CARGO.1));
     }
     let mut command = cargo(["package", "--locked", "--allow-dirty", "--quiet"]);

@@ -51,9 +51,9 @@ fully_static() {
     # The linker warns of three functions for the names of users and groups, and of one for hosts that is never called.
     # shellcheck disable=SC2046,SC2086
     {
-        cc $flags -static $tests $(pkg-config --static --cflags --libs toroni) -o "$work/fully_static"
-        c++ -std=c++17 -static "$here/../../cpp/examples/publish.cpp" $(pkg-config --static --cflags --libs toroni) \
-            -o "$work/fully_static_cpp"
+        cc $flags -static $tests $(pkg-config --static --cflags --libs toroni) -o "$work/fully_static" &&
+            c++ -std=c++17 -static "$here/../../cpp/examples/publish.cpp" $(pkg-config --static --cflags --libs toroni) \
+                -o "$work/fully_static_cpp"
     } >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
     for program in fully_static fully_static_cpp; do
         file -L "$work/$program" | grep -q 'statically linked'
