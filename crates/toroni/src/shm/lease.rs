@@ -25,6 +25,7 @@ use super::ofd::{self, Kind};
 use crate::error::OpenError;
 use crate::ring::layout::LEASE_OFFSET;
 use std::io;
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 /// The lease of one slot, held until the drop; in a forked child the drop only closes.
@@ -120,6 +121,65 @@ impl LeaseTester {
     /// as well.
     pub(crate) fn is_blind(&self) -> bool {
         !self.0.is_intact()
+    }
+}
+
+/// What is known of some leases.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Census {
+    /// Ranges of slots whose leases nobody holds, in no order.
+    pub(crate) free: Vec<Range<u32>>,
+    /// Somebody holds one of those that were asked about. Then the rest was not asked about.
+    pub(crate) is_any_held: bool,
+}
+
+impl Census {
+    /// Whether nobody held the lease of a slot when it was asked for.
+    pub(crate) fn is_free(&self, slot: u32) -> bool {
+        self.free.iter().any(|range| range.contains(&slot))
+    }
+}
+
+/// Questions about many leases at once.
+impl LeaseTester {
+    /// Asks whether anybody holds the lease of one of `slots`, which are in ascending order, and ends with the
+    /// first that somebody holds. Each question is about as many as possible, so that it takes one where all
+    /// are free, and at most two for each lease that is held in between and is none of `slots`. How long one question
+    /// takes is in the hands of whoever may place locks on the file, and so the caller says before each but the
+    /// first whether to `go_on`; what was not asked is neither free nor held then.
+    ///
+    /// # Errors
+    /// As [`is_held`](Self::is_held).
+    pub(crate) fn census(
+        &self,
+        slots: &[u32],
+        mut go_on: impl FnMut() -> bool,
+    ) -> io::Result<Census> {
+        let mut census = Census::default();
+        // Parts of `slots` that are still to be asked about.
+        let mut parts = vec![slots];
+        let mut is_first = true;
+        while let Some(part) = parts.pop() {
+            let (Some(first), Some(last)) = (part.first(), part.last()) else { continue };
+            if !std::mem::take(&mut is_first) && !go_on() {
+                break;
+            }
+            let bytes = byte_of(*first)..byte_of(*last) + 1;
+            let refusal = |fd: BorrowedFd<'_>| ofd::first_refusal(fd, Kind::Shared, bytes);
+            let Some(held) = self.0.ask(refusal)? else {
+                census.free.push(*first..*last + 1);
+                continue;
+            };
+            let before = part.partition_point(|slot| byte_of(*slot) < held.start);
+            let behind = part.partition_point(|slot| byte_of(*slot) < held.end);
+            if before < behind {
+                census.is_any_held = true;
+                break;
+            }
+            parts.push(&part[behind..]);
+            parts.push(&part[..before]);
+        }
+        Ok(census)
     }
 }
 
@@ -223,6 +283,49 @@ mod tests {
         assert!(ofd::try_lock(&own, Kind::Exclusive, byte_of(0)).unwrap());
         assert!(!ofd::is_refused(&own, Kind::Shared, byte_of(0)).unwrap());
         assert!(LeaseTester::open(&bus, FILE).unwrap().is_held(0).unwrap());
+    }
+
+    /// Where all are free, one question tells so; a lease in between costs two more; the first of theirs that is
+    /// held ends it.
+    #[test]
+    fn leases_are_asked_for_in_bulk() {
+        let root = TempDir::new();
+        let bus = root.bus();
+        let tester = LeaseTester::open(&bus, FILE).unwrap();
+        let asked = std::cell::Cell::new(1);
+        let census = |slots: &[u32]| {
+            asked.set(1);
+            let census = tester.census(slots, || {
+                asked.set(asked.get() + 1);
+                true
+            });
+            (census.unwrap(), asked.get())
+        };
+        let all: Vec<u32> = (0..1000).collect();
+        let free = |parts: &[(u32, u32)]| {
+            let free = parts.iter().map(|(start, end)| *start..*end).collect();
+            Census { free, is_any_held: false }
+        };
+        assert_eq!(census(&[]), (free(&[]), 1));
+        assert_eq!(census(&all), (free(&[(0, 1000)]), 1));
+        let stranger = claim(&bus, 500).unwrap();
+        let others: Vec<u32> = all.iter().copied().filter(|slot| *slot != 500).collect();
+        assert_eq!(census(&others), (free(&[(0, 500), (501, 1000)]), 3));
+        assert!(census(&all).0.is_any_held);
+        assert_eq!(census(&[500]), (Census { free: Vec::new(), is_any_held: true }, 1));
+        // One lock over all bytes there are.
+        let file = bus.open_file(FILE, Protection::Write).unwrap();
+        drop(stranger);
+        assert!(ofd::try_lock_all(&file).unwrap());
+        assert_eq!(census(&[3, 900]), (Census { free: Vec::new(), is_any_held: true }, 1));
+        drop(file);
+        // No time for more than one question.
+        let _others: Vec<Lease> = (0..10).map(|at| claim(&bus, at * 3 + 1).unwrap()).collect();
+        let slots: Vec<u32> = (0..10).map(|at| at * 3).collect();
+        let census = tester.census(&slots, || false).unwrap();
+        assert_eq!(census, Census::default(), "it asked once, and met a lock in between");
+        let census = tester.census(&slots, || true).unwrap();
+        assert_eq!(census.free.iter().map(Range::len).sum::<usize>(), slots.len());
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! locks.
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 
 /// Kinds of locks.
@@ -27,6 +28,16 @@ pub(super) fn try_lock(file: impl AsFd, kind: Kind, byte: u64) -> io::Result<boo
     }
 }
 
+/// Takes a lock on all bytes there can be.
+#[cfg(test)]
+pub(super) fn try_lock_all(file: impl AsFd) -> io::Result<bool> {
+    match call(file, libc::F_OFD_SETLK, libc::F_WRLCK, 0, TO_THE_END) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// Gives the lock back.
 #[cfg(test)]
 pub(super) fn unlock(file: impl AsFd, byte: u64) -> io::Result<()> {
@@ -43,6 +54,30 @@ pub(super) fn unlock_all(file: impl AsFd) -> io::Result<()> {
 pub(super) fn is_refused(file: impl AsFd, kind: Kind, byte: u64) -> io::Result<bool> {
     let answer = call(file, libc::F_OFD_GETLK, kind.number(), byte, 1)?;
     Ok(i32::from(answer.l_type) != libc::F_UNLCK)
+}
+
+/// A lock of another description that would refuse one of this kind somewhere in `bytes`: the bytes of it that are
+/// among these. The kernel names any one of them, after a walk along the list of all locks of the file.
+pub(super) fn first_refusal(
+    file: impl AsFd,
+    kind: Kind,
+    bytes: Range<u64>,
+) -> io::Result<Option<Range<u64>>> {
+    let out_of_range = |_| io::Error::from(io::ErrorKind::InvalidInput);
+    let length = i64::try_from(bytes.end.saturating_sub(bytes.start)).map_err(out_of_range)?;
+    if length <= TO_THE_END {
+        return Ok(None);
+    }
+    let answer = call(file, libc::F_OFD_GETLK, kind.number(), bytes.start, length)?;
+    if i32::from(answer.l_type) == libc::F_UNLCK {
+        return Ok(None);
+    }
+    let start = u64::try_from(answer.l_start).unwrap_or(0);
+    let end = match u64::try_from(answer.l_len) {
+        Ok(length) if answer.l_len != TO_THE_END => start.saturating_add(length),
+        _ => u64::MAX,
+    };
+    Ok(Some(start.max(bytes.start)..end.min(bytes.end)))
 }
 
 impl Kind {
