@@ -40,6 +40,8 @@ crash_points! {
     BeforeWake = "before-wake", "The lock is free; sleepers have not been woken.";
     TopicAppend = "topic-append", "A topic's name is written, but not counted.";
     MidBurst = "mid-burst", "Some messages of a burst are committed, the rest are not.";
+    AnnouncingRoom = "announcing-room", "A writer announced what it wants to reserve; it has read no slot.";
+    BeforeTakingBack = "before-taking-back", "A reader is in the way; what a writer announced still stands.";
     AnnouncingWait = "announcing-wait", "A publisher announced its wait for room, under the lock.";
     WaitingForSpace = "waiting-for-space", "A publisher announced that it waits for room.";
     WokenForSpace = "woken-for-space", "A publisher was woken for room, or looks again; it has no lock.";

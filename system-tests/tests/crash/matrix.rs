@@ -53,7 +53,9 @@ pub(crate) fn group(point: CrashPoint) -> Group {
         | P::MidWake
         | P::TopicAppend
         | P::MidBurst => Group::Publisher,
-        P::AnnouncingWait
+        P::AnnouncingRoom
+        | P::BeforeTakingBack
+        | P::AnnouncingWait
         | P::WaitingForSpace
         | P::WokenForSpace
         | P::BeforePassingOn

@@ -6,6 +6,7 @@ use rustix::process::Signal;
 use std::time::{Duration, Instant};
 use system_tests::process::PATIENCE;
 use system_tests::worker::Worker;
+use toroni::Start;
 use toroni::crash::CrashPoint as P;
 
 /// A publisher dies before, while or after it waits for room: a subscriber is stopped.
@@ -32,10 +33,26 @@ pub(crate) fn publisher_without_room(case: &Case, stalls: &mut Stalls) {
     }
     scene.bury(&mut victim, case);
     let told = scene.stage.board.count(victim.id);
+    if matches!(case.point, P::AnnouncingRoom | P::BeforeTakingBack) {
+        join_in_protected_history(&scene, case);
+    }
     scene.subscribers[0].running.go_on();
     scene.go_on(stalls);
     let committed = told + u64::from(case.point == P::BeforePassingOn);
     case.assert_arrived(&scene.finish(), victim.id, &(committed..=committed));
+}
+
+/// What the stopped subscriber has not read is there for whoever joins, although the dead publisher wanted it.
+fn join_in_protected_history(scene: &Scene, case: &Case) {
+    let bus = scene.stage.bus();
+    let stopped = scene.subscribers[0].running.id();
+    let subscribers = bus.stats().expect("statistics").subscribers.expect("for all to see");
+    let stopped = subscribers.iter().find(|one| one.pid == stopped).expect("it is there");
+    for start in [Start::Oldest, Start::Position(stopped.position)] {
+        let joined = bus.subscriber().start(start).build();
+        let position = joined.unwrap_or_else(|error| panic!("{case:?}: {error}")).position();
+        assert!(position <= stopped.position, "{case:?}: {start:?} begins at {position}");
+    }
 }
 
 /// The last reader for which publishers wait dies when it has made room, before it wakes one of them.

@@ -195,6 +195,25 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "patterns_without_generation",
         mistake: "an observer takes the patterns of a slot's last owner for those of the new one",
         noticed_by: &[Tests("patterns_are_those_of_their_slot")],
+        name: "announcement_taken_for_a_fact",
+        mistake: "who joins is refused a start that a writer wants, though it takes that back",
+        noticed_by: &[
+            Loom("loom_a_start_in_protected_history_is_kept"),
+            Loom("loom_a_start_is_kept_when_the_writer_that_wanted_it_dies"),
+        ],
+    },
+    Mutant {
+        name: "announcement_survives_recovery",
+        mistake: "what a dead writer wanted still stands after the next one has taken the lock",
+        noticed_by: &[Tests("a_start_is_there_although_the_writer_that_wanted_it_died")],
+    },
+    Mutant {
+        name: "lapped_readers_gate",
+        mistake: "a stopped reader costs the policy's limit at each block, not once",
+        noticed_by: &[
+            Tests("a_stopped_subscriber_costs_the_limit_once"),
+            Tests("lapped_free_and_non_gating_readers_gate_nobody"),
+        ],
     },
     Mutant {
         name: "join_not_counted",

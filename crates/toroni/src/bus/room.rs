@@ -1,8 +1,13 @@
-//! Room for the next record: the look at slow readers, and the wait for them.
+//! Room for the next record: the pass over slow readers, and the wait for them.
 //!
-//! Nobody holds the writer lock while it waits here. A publisher cannot write the readers' slots, and
-//! does not trust them: it reads them with one system call, once a block, and twice for each wait, and
-//! remembers by itself which of their owners are dead.
+//! A publisher cannot write the readers' slots, and does not trust them. With the writer lock it makes passes:
+//! each reads the slots with one system call, and costs the same whatever stands in them. It makes one a block,
+//! and a second one before a wait. Without the lock it waits, and asks the kernel whether those in the way live:
+//! any subscriber can make the kernel's answer slow, and have it asked again and again. That costs the time of
+//! this call, which its limits end, and of nobody else. The publisher remembers by itself who is dead.
+
+#[cfg(all(test, not(loom)))]
+mod attacks;
 
 use super::pace::adapted;
 use super::publishing::{Held, Publishing, Terms};
@@ -11,8 +16,9 @@ use super::{clock, local};
 use crate::crash::{self, CrashPoint};
 use crate::error::{Corrupt, PublishError};
 use crate::notify::futex;
-use crate::ring::backpressure::{Verdict, charge_overslept};
-use crate::ring::gate::{self, Dead, Readers, Stretch};
+use crate::ring::backpressure::{SLICE_NS, Verdict, charge_overslept};
+use crate::ring::gate::{self, Dead, Readers, Stretch, Suspect, Unowned};
+use crate::ring::position::to_index;
 use crate::ring::slots::SlotView;
 use crate::ring::waits;
 use crate::settings::Policy;
@@ -105,8 +111,9 @@ impl Publishing {
         terms: &Terms,
     ) -> Result<Held<'a>, PublishError> {
         let mut patience = terms.patience();
+        let mut unowned = Unowned::default();
         let counts = self.claim.slot();
-        let mut waited = false;
+        let (mut waited, mut asked) = (false, false);
         held.waited = false;
         loop {
             if held.session.fits(bytes) {
@@ -116,65 +123,108 @@ impl Publishing {
             }
             let wanted = held.session.wanted(bytes);
             self.check_lap(&held, wanted)?;
-            let Some(slowest) = self.slowest(&held, wanted, terms.policy) else {
-                if self.readers.is_blind() {
-                    return Err(PublishError::LeaseLost);
-                }
+            let mut suspects = self.in_the_way(&held, wanted, terms.policy, &unowned);
+            if suspects.is_empty() {
+                self.check_sight()?;
                 held.session.reserve(wanted);
                 held.waited = waited;
                 return Ok(held);
-            };
+            }
             let control = self.ring.control();
             let now_ns = clock::monotonic_ns();
-            match patience.judge(now_ns, &control.budget.0) {
+            // How long to wait, and the value of `space` during which to sleep.
+            let wait = match patience.judge(now_ns, &control.budget.0) {
                 Verdict::Overwrite => {
                     counts.overwrites.fetch_add(1, Ordering::Relaxed);
                     held.session.reserve(wanted);
                     held.waited = waited;
                     return Ok(held);
                 }
-                Verdict::GiveUp => {
-                    drop(held);
-                    self.remember_if_dumping(&slowest, now_ns);
-                    return Err(terms.given_up(PublishError::Full));
-                }
-                Verdict::Wait(_)
-                    if local::would_wait_for_itself(
-                        &self.bus_id,
-                        slowest.number,
-                        slowest.generation,
-                        now_ns,
-                    ) =>
-                {
-                    return Err(PublishError::WouldWaitForItself);
-                }
+                Verdict::GiveUp if asked => return Err(terms.given_up(PublishError::Full)),
+                // Perhaps those in the way are dead.
+                Verdict::GiveUp => None,
                 Verdict::Wait(slice_ns) => {
                     let space = &self.readers.control().space.0;
                     let until = self.worth_waking_at(&held, wanted);
-                    let has_room = || self.slowest(&held, wanted, terms.policy).is_none();
+                    let has_room = || {
+                        suspects = self.in_the_way(&held, wanted, terms.policy, &unowned);
+                        suspects.is_empty()
+                    };
                     let Some(token) = waits::announce(&control.waits.0, space, until, has_room)
                     else {
-                        continue;
+                        self.check_sight()?;
+                        held.session.reserve(wanted);
+                        held.waited = waited;
+                        return Ok(held);
                     };
                     self.check_bus(&held)?;
-                    if !waited {
-                        waited = true;
-                        counts.waits.fetch_add(1, Ordering::Relaxed);
-                    }
-                    drop(held);
-                    // Those for whom this publisher waits may sleep, and not know of its messages.
-                    self.wake();
-                    self.remember_if_dumping(&slowest, now_ns);
-                    crash::point(CrashPoint::WaitingForSpace);
-                    self.space_pace.wait(space, token, slice_ns);
-                    crash::point(CrashPoint::WokenForSpace);
-                    let slept_ns = clock::monotonic_ns().saturating_sub(now_ns);
-                    counts.waited_ns.fetch_add(slept_ns, Ordering::Relaxed);
-                    held = self.hold(terms)?;
-                    charge_overslept(terms.policy, &control.budget.0, slice_ns, slept_ns);
+                    Some((slice_ns, token))
                 }
+            };
+            drop(held);
+            if wait.is_some() {
+                if self.would_wait_for_itself(&suspects, now_ns) {
+                    return Err(PublishError::WouldWaitForItself);
+                }
+                // Those for whom this publisher waits may sleep, and not know of its messages.
+                self.wake();
+                crash::point(CrashPoint::WaitingForSpace);
+            }
+            let deadline_ns =
+                now_ns.saturating_add(wait.map_or(SLICE_NS, |(slice_ns, _)| slice_ns));
+            let is_anybody_alive = self.ask(&suspects, &mut unowned, deadline_ns);
+            asked = true;
+            if let Some((_, token)) = wait.filter(|_| is_anybody_alive) {
+                if !waited {
+                    waited = true;
+                    counts.waits.fetch_add(1, Ordering::Relaxed);
+                }
+                let left_ns = deadline_ns.saturating_sub(clock::monotonic_ns());
+                self.space_pace.wait(&self.readers.control().space.0, token, left_ns);
+                crash::point(CrashPoint::WokenForSpace);
+                let waited_ns = clock::monotonic_ns().saturating_sub(now_ns);
+                counts.waited_ns.fetch_add(waited_ns, Ordering::Relaxed);
+            }
+            let took_ns = clock::monotonic_ns().saturating_sub(now_ns);
+            held = self.hold(terms)?;
+            if let Some((slice_ns, _)) = wait {
+                charge_overslept(terms.policy, &control.budget.0, slice_ns, took_ns);
             }
         }
+    }
+
+    /// Asks whether those in the way live, until `deadline_ns`, without the writer lock. Remembers who is dead.
+    /// Returns whether somebody is alive, as far as is known.
+    fn ask(&self, suspects: &[Suspect], unowned: &mut Unowned, deadline_ns: u64) -> bool {
+        let numbers: Vec<u32> = suspects.iter().map(|suspect| suspect.number).collect();
+        let go_on = || clock::monotonic_ns() < deadline_ns;
+        // If the kernel does not answer, nobody is dead.
+        let Ok(census) = self.reader_leases.census(&numbers, go_on) else { return true };
+        if census.is_any_held {
+            unowned.note_alive();
+        } else {
+            unowned.note(suspects, |number| census.is_free(number));
+        }
+        let dumping =
+            if census.is_any_held { self.dumping(suspects, deadline_ns) } else { Vec::new() };
+        let mut scan = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        scan.dead.learn(suspects, |number| census.is_free(number));
+        scan.dead.learn(&dumping, |_| true);
+        #[cfg(all(test, not(loom)))]
+        attacks::ROUNDS.set(attacks::ROUNDS.get() + 1);
+        census.is_any_held
+    }
+
+    /// Whether the calling thread would have to serve one of the subscribers in the way itself.
+    fn would_wait_for_itself(&self, suspects: &[Suspect], now_ns: u64) -> bool {
+        suspects.iter().any(|Suspect { number, generation }| {
+            local::would_wait_for_itself(&self.bus_id, *number, *generation, now_ns)
+        })
+    }
+
+    /// Whether it saw the readers' slots: if not, that nobody is in the way means nothing.
+    fn check_sight(&self) -> Result<(), PublishError> {
+        if self.readers.is_blind() { Err(PublishError::LeaseLost) } else { Ok(()) }
     }
 
     /// The position that all readers should have reached before this publisher is woken: what it needs,
@@ -216,16 +266,22 @@ impl Publishing {
         Ok(())
     }
 
-    /// The reader to wait for before `reserved` may become `wanted`; `None` if there is none.
-    fn slowest(&self, held: &Held<'_>, wanted: u64, policy: Policy) -> Option<SlotView> {
+    /// The readers that are in the way of `reserved` becoming `wanted`, dead or alive: one pass.
+    fn in_the_way(
+        &self,
+        held: &Held<'_>,
+        wanted: u64,
+        policy: Policy,
+        unowned: &Unowned,
+    ) -> Vec<Suspect> {
         if policy == Policy::Overwrite {
-            return None;
+            return Vec::new();
         }
         let capacity = self.ring.shape().capacity();
         let waits = &self.ring.control().waits.0;
         let joins = gate::announce(waits, self.readers.control(), wanted);
         if self.horizon.covers(wanted, capacity, joins) {
-            return None;
+            return Vec::new();
         }
         let stretch = Stretch {
             tail: held.session.tail(),
@@ -235,27 +291,34 @@ impl Publishing {
         };
         let mut scan = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         let Scan { slots, dead } = &mut *scan;
-        let ours = local::positions(&self.bus_id);
-        let mut readers = Look { publishing: self, slots, ours };
-        gate::in_the_way(&mut readers, dead, &self.horizon, joins, waits, stretch)
+        let mut readers = Pass { publishing: self, slots };
+        gate::in_the_way(&mut readers, dead, unowned, &self.horizon, joins, waits, stretch)
     }
 
-    /// Remembers a reader as dead if its process dumps core: it will never read again, but its lease is held
-    /// until the dump is written. Asked now and then, and never under the writer lock, because the answer takes
-    /// several system calls. A subscriber can write another process's number into any slot, and so have publishers
-    /// not wait for it; it could as well free that slot.
-    fn remember_if_dumping(&self, reader: &SlotView, now_ns: u64) {
+    /// Returns those of the suspects whose process dumps core: they will never read again, but their leases are
+    /// held until the dump is written. Asked now and then, until `deadline_ns`, beginning with another suspect each
+    /// time. A subscriber can write another process's number into any slot, and so have publishers not wait for
+    /// it; it could as well free that slot.
+    fn dumping(&self, suspects: &[Suspect], deadline_ns: u64) -> Vec<Suspect> {
+        let now_ns = clock::monotonic_ns();
         if !self.dump_tests.take(now_ns) {
-            return;
+            return Vec::new();
         }
-        let Ok(slot) = self.readers.read(reader.number) else { return };
-        let most_threads = dumping::MOST_THREADS_OF_READER;
-        if slot.generation == reader.generation
-            && dumping::has_stopped_for_good(slot.pid, slot.pid_namespace, most_threads)
-        {
-            let mut scan = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
-            scan.dead.remember(reader);
+        let first = to_index(now_ns) % suspects.len();
+        let mut found = Vec::new();
+        for suspect in suspects[first..].iter().chain(&suspects[..first]) {
+            let Ok(slot) = self.readers.read(suspect.number) else { break };
+            let most_threads = dumping::MOST_THREADS_OF_READER;
+            if slot.generation == suspect.generation
+                && dumping::has_stopped_for_good(slot.pid, slot.pid_namespace, most_threads)
+            {
+                found.push(*suspect);
+            }
+            if clock::monotonic_ns() >= deadline_ns {
+                break;
+            }
         }
+        found
     }
 
     /// Reads the slots that were ever used. If they cannot be read there is nobody to wait for: whoever
@@ -269,31 +332,27 @@ impl Publishing {
 }
 
 /// The reader slots, as a publisher reads them.
-struct Look<'a> {
+struct Pass<'a> {
     publishing: &'a Publishing,
     slots: &'a mut Vec<ReaderSnapshot>,
-    /// Slot, generation and position of this process's own readers.
-    ours: Vec<(u32, u32, u64)>,
 }
 
-impl Readers for Look<'_> {
+impl Readers for Pass<'_> {
     fn read(&mut self) {
         self.publishing.read_slots(self.slots);
+        // Of its own readers this process need not believe what any subscriber may have written.
+        for (number, generation, position) in local::positions(&self.publishing.bus_id) {
+            let slot = self.slots.get_mut(number as usize);
+            if let Some(slot) = slot.filter(|slot| slot.generation == generation) {
+                slot.position = position;
+            }
+        }
+        #[cfg(all(test, not(loom)))]
+        attacks::PASSES.set(attacks::PASSES.get() + 1);
     }
 
     fn views(&self) -> impl Iterator<Item = SlotView> {
-        // Of its own readers this process need not believe what any subscriber may have written.
-        views(self.slots).map(|mut view| {
-            let is_it = |one: &&(u32, u32, u64)| (one.0, one.1) == (view.number, view.generation);
-            if let Some((_, _, position)) = self.ours.iter().find(is_it) {
-                view.position = *position;
-            }
-            view
-        })
-    }
-
-    fn is_held(&self, number: u32) -> bool {
-        !matches!(self.publishing.reader_leases.is_held(number), Ok(false))
+        views(self.slots)
     }
 }
 

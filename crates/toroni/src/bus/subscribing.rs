@@ -6,7 +6,7 @@ use super::{Bus, Start, Subscriber, WaitStrategy};
 use crate::crash::{self, CrashPoint};
 use crate::error::{Corrupt, OpenError};
 use crate::notify::{Mailbox, MulticastReceiver};
-use crate::ring::gate;
+use crate::ring::gate::{self, Seat};
 use crate::ring::layout::{READER_GATES, READER_HAS_SOCKET, ReaderSlot, ReadersControl};
 use crate::ring::reader::{Cursor, NoSuchStart};
 use crate::ring::slots::{self, Identity};
@@ -23,6 +23,7 @@ use rustix::fs::Mode;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Read-only access to the ring, read-write access to the readers' slots.
 pub(super) struct Subscribing {
@@ -218,6 +219,13 @@ impl SubscriberBuilder {
     }
 }
 
+/// How long whoever joins waits for a writer to decide whether it overwrites the start. A writer at work takes
+/// microseconds. One that takes longer is dead, or stopped with the lock in its hands.
+const LONGEST_DECISION: Duration = Duration::from_secs(1);
+/// Looks before others get time to run, and looks before it sleeps in between.
+const SPINS: u32 = 100;
+const YIELDS: u32 = 200;
+
 /// Finds the start and makes the slot count from there, out of the reach of writers that did not see it.
 fn join(
     subscribing: &Subscribing,
@@ -226,13 +234,9 @@ fn join(
     flags: u32,
 ) -> Result<Cursor, OpenError> {
     let ring = ring_of(&subscribing.ring);
-    let find = |floor| match start {
+    let find = || match start {
         Start::Latest => Ok(Cursor::at_end(ring)?),
-        Start::Oldest => Ok(Cursor::at_oldest_from(ring, floor)?),
-        Start::Position(position) if position < floor => {
-            let oldest = Cursor::at_oldest_from(ring, floor)?.position;
-            Err(OpenError::PositionLost { position, oldest })
-        }
+        Start::Oldest => Ok(Cursor::at_oldest(ring)?),
         Start::Position(position) => Cursor::at(ring, position).map_err(|error| match error {
             NoSuchStart::NotAPosition => OpenError::NotAPosition { position },
             NoSuchStart::Ahead { end } => OpenError::PositionAhead { position, end },
@@ -243,9 +247,88 @@ fn join(
     let control = subscribing.readers.control();
     // Whoever joins at the end is promised all that comes.
     let is_safe = |cursor: &Cursor| start != Start::Latest || cursor.is_out_of_reach(ring);
-    let joined = gate::join(ring, control, claim.number(), claim.slot(), flags, find, is_safe)?;
+    let mut patience = Decision::default();
+    let joined = gate::join(
+        ring,
+        control,
+        Seat { number: claim.number(), slot: claim.slot(), flags },
+        find,
+        is_safe,
+        || patience.wait(),
+    )?;
     joined.ok_or_else(|| {
         let value = ring.control.reserved.0.load(Ordering::Relaxed);
         Corrupt { what: "reserved, which never stands still", value, position: 0 }.into()
     })
+}
+
+/// The wait for a writer's decision.
+#[derive(Default)]
+struct Decision {
+    looks: u32,
+    since: Option<Instant>,
+}
+
+impl Decision {
+    /// Passes some time; false if there is none left.
+    fn wait(&mut self) -> bool {
+        self.looks = self.looks.saturating_add(1);
+        if self.looks <= SPINS {
+            crate::sync::pause();
+            return true;
+        }
+        let since = *self.since.get_or_insert_with(Instant::now);
+        if self.looks <= SPINS + YIELDS {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(Duration::from_micros(500));
+        }
+        since.elapsed() < LONGEST_DECISION
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::bus::BusConfig;
+    use crate::crash::rehearsal;
+    use crate::settings::{LockKind, Policy};
+    use crate::shm::testing::TempDir;
+
+    /// A publisher dies after it has announced that it wants the oldest message, which another subscriber protects.
+    /// Nobody publishes any more, so nobody takes the announcement back. The message is there all the same.
+    #[test]
+    fn a_start_is_there_although_the_writer_that_wanted_it_died() {
+        for fatal in [CrashPoint::AnnouncingRoom, CrashPoint::BeforeTakingBack] {
+            let root = TempDir::new();
+            let config = BusConfig::new().directory(root.path()).capacity(64 << 10);
+            let config = config.lock(LockKind::Lease).policy(Policy::Wait { limit: None });
+            let (bus, doomed) = (config.open("b").unwrap(), config.open("b").unwrap());
+            let first = bus.subscriber().start(Start::Oldest).build().unwrap();
+            let publisher = bus.publisher("a").unwrap();
+            while publisher.try_publish([7; 992]).is_ok() {}
+            let victim = doomed.publisher("a").unwrap();
+            let dies = move |reached: &[CrashPoint]| reached.last() == Some(&fatal);
+            let (_, lived) = rehearsal::act(dies, || victim.try_publish([7; 992]));
+            assert!(lived.is_none(), "{fatal:?} is not on its way");
+            rehearsal::bury((victim, doomed));
+
+            let control = bus.subscribing().unwrap();
+            let control = control.ring.control();
+            let reserved = control.reserved.0.load(Ordering::Relaxed);
+            assert!(control.waits.0.wanted.load(Ordering::Relaxed) > reserved, "it stands");
+            let began = Instant::now();
+            let at_oldest = bus.subscriber().start(Start::Oldest).build().unwrap();
+            assert!(began.elapsed() >= LONGEST_DECISION, "it waits for a decision");
+            assert_eq!(at_oldest.position(), first.position(), "{fatal:?}");
+            drop(at_oldest);
+
+            // The next publisher, which needs no room, decides.
+            let last = bus.publisher("a").unwrap();
+            last.publish_timeout([], Duration::from_secs(60)).unwrap();
+            assert_eq!(control.waits.0.wanted.load(Ordering::Relaxed), reserved);
+            let started = bus.subscriber().start(Start::Position(first.position())).build();
+            assert_eq!(started.unwrap().position(), first.position(), "{fatal:?}");
+        }
+    }
 }

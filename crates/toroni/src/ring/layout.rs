@@ -217,7 +217,8 @@ pub(crate) struct Waits {
     /// woken. A hint: whoever waits looks again by itself after a while.
     pub(crate) until: AtomicU64,
     /// What the owner of the writer lock wants to raise `reserved` to, or wanted at last: said before
-    /// it looks whether a reader is in the way.
+    /// it looks whether a reader is in the way. Taken back to `reserved` if one is, also by the next owner after
+    /// a death.
     pub(crate) wanted: AtomicU64,
 }
 
@@ -416,6 +417,7 @@ impl Control {
         wake.0.store(0, Relaxed);
         waits.0.count.store(0, Relaxed);
         waits.0.until.store(0, Relaxed);
+        waits.0.wanted.store(0, Relaxed);
         budget.0.interval_start_ns.store(0, Relaxed);
         budget.0.spent_ns.store(0, Relaxed);
         budget.0.charged_until_ns.store(0, Relaxed);

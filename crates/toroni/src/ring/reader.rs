@@ -174,15 +174,7 @@ impl Cursor {
 
     /// The oldest record that is intact.
     pub(crate) fn at_oldest(ring: Ring<'_>) -> Result<Self, Corrupt> {
-        Self::at_oldest_from(ring, 0)
-    }
-
-    /// The oldest record that is intact and starts at `floor` or later, if there is one; else a newer.
-    pub(crate) fn at_oldest_from(ring: Ring<'_>, floor: u64) -> Result<Self, Corrupt> {
-        let mark = find(ring, |tail, reserved, haste| {
-            let margin = floor.saturating_sub(ring.shape().oldest(reserved));
-            first_mark(ring, margin.saturating_add(haste), tail, reserved)
-        })?;
+        let mark = find(ring, |tail, reserved, haste| first_mark(ring, haste, tail, reserved))?;
         Ok(Self { position: mark.position, sequence: mark.sequence })
     }
 

@@ -105,22 +105,23 @@ pub(crate) struct SlotView {
     pub(crate) arms: u32,
 }
 
-/// The reader for which a writer has to wait first: of all that gate, the one furthest behind.
+/// The readers for which a writer may have to wait.
 ///
 /// Positions that no reader can have are ignored (a reader may write what it likes). A reader that
 /// has already been lapped gates nobody until it shows a valid position again: else a stopped one
 /// would cost the policy's limit at every block.
-pub(crate) fn slowest(
+pub(crate) fn gating(
     slots: impl Iterator<Item = SlotView>,
     tail: u64,
     reserved: u64,
     capacity: u64,
-) -> Option<SlotView> {
+) -> impl Iterator<Item = SlotView> {
     slots
         .filter(|slot| slot.state == SLOT_ACTIVE && slot.flags & READER_GATES != 0)
-        .filter(|slot| slot.position <= tail && slot.position.is_multiple_of(8))
-        .filter(|slot| slot.position.saturating_add(capacity) >= reserved)
-        .min_by_key(|slot| slot.position)
+        .filter(move |slot| slot.position <= tail && slot.position.is_multiple_of(8))
+        .filter(move |slot| {
+            slot.position.saturating_add(capacity) >= reserved || mutant("lapped_readers_gate")
+        })
 }
 
 /// Whether a reader that gates has not reached `position` yet. Asked by a reader that has, behind its
@@ -168,10 +169,15 @@ mod tests {
         }
     }
 
+    fn numbers(slots: &[SlotView], tail: u64, reserved: u64) -> Vec<u32> {
+        gating(slots.iter().copied(), tail, reserved, 1024).map(|view| view.number).collect()
+    }
+
     #[test]
-    fn the_slowest_gates() {
+    fn all_who_were_not_lapped_gate() {
         let slots = [view(0, 800), view(1, 160), view(2, 400)];
-        assert_eq!(slowest(slots.into_iter(), 1000, 1024, 1024).unwrap().number, 1);
+        assert_eq!(numbers(&slots, 1000, 1024), [0, 1, 2]);
+        assert_eq!(numbers(&slots, 1000, 1024 + 400), [0, 2]);
     }
 
     #[test]
@@ -199,7 +205,7 @@ mod tests {
     fn impossible_positions_are_ignored() {
         for bad in [view(1, 1008), view(1, u64::MAX - 7), view(1, 161)] {
             let slots = [view(0, 800), bad];
-            assert_eq!(slowest(slots.into_iter(), 1000, 1024, 1024).unwrap().number, 0);
+            assert_eq!(numbers(&slots, 1000, 1024), [0]);
         }
     }
 
@@ -208,7 +214,7 @@ mod tests {
         let lapped = view(0, 160);
         let free = SlotView { state: SLOT_FREE, ..view(1, 800) };
         let watcher = SlotView { flags: 0, ..view(2, 800) };
-        assert_eq!(slowest([lapped, free, watcher].into_iter(), 1200, 1200, 1024), None);
+        assert_eq!(numbers(&[lapped, free, watcher], 1200, 1200), [0; 0]);
     }
 
     #[test]

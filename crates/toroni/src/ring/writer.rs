@@ -412,6 +412,12 @@ impl<'a> Session<'a> {
         commit.sequence.store(self.sequence, Ordering::Relaxed);
         crash::point(CrashPoint::MidRecovery);
         commit.tail.store(self.tail, Ordering::Release);
+        // What the dead owner announced nobody wants any more; who joins would wait for a decision.
+        let control = self.ring.control;
+        let reserved = control.reserved.0.load(Ordering::Relaxed);
+        if !mutant("announcement_survives_recovery") {
+            control.waits.0.wanted.store(reserved, Ordering::Release);
+        }
         Ok(())
     }
 

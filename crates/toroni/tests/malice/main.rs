@@ -23,7 +23,7 @@ use common::Fixture;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use toroni::{BusConfig, Policy};
 
@@ -110,6 +110,23 @@ impl Raw {
         assert_eq!(answer, 0, "{}", std::io::Error::last_os_error());
     }
 
+    /// Locks single bytes, so many that the kernel's list of locks on the file is that long.
+    pub(crate) fn lock_many(&self, count: u64) {
+        // From the end, because the kernel walks along the locks of one owner in their order.
+        (0..count).rev().for_each(|number| self.lock(2 * number, 1));
+    }
+
+    /// The first `bytes` of the file, mapped as a participant maps them.
+    pub(crate) fn map(&self, bytes: usize) -> Mapped {
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping of an open file, anywhere.
+        let place = unsafe {
+            libc::mmap(std::ptr::null_mut(), bytes, rights, libc::MAP_SHARED, self.0.as_raw_fd(), 0)
+        };
+        assert_ne!(place, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
+        Mapped { place: place as usize, bytes }
+    }
+
     /// Gives the memory of the file back, and leaves its size.
     pub(crate) fn punch(&self) {
         // To the end of its last page, which would only be filled with zeros otherwise.
@@ -118,6 +135,30 @@ impl Raw {
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
         // SAFETY: an open descriptor.
         let answer = unsafe { libc::fallocate(self.0.as_raw_fd(), mode, 0, length) };
+        assert_eq!(answer, 0, "{}", std::io::Error::last_os_error());
+    }
+}
+
+/// A file of the bus in the attacker's memory: no system call is between it and the publishers.
+pub(crate) struct Mapped {
+    place: usize,
+    bytes: usize,
+}
+
+impl Mapped {
+    pub(crate) fn put(&self, offset: u64, value: u64) {
+        let offset = usize::try_from(offset).unwrap();
+        assert!(offset.is_multiple_of(8) && offset + 8 <= self.bytes);
+        // SAFETY: within the mapping, and aligned; it is shared with atomic accesses of other processes.
+        unsafe { AtomicU64::from_ptr((self.place + offset) as *mut u64) }
+            .store(value, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `map`, and nobody borrows from it.
+        let answer = unsafe { libc::munmap(self.place as *mut libc::c_void, self.bytes) };
         assert_eq!(answer, 0, "{}", std::io::Error::last_os_error());
     }
 }

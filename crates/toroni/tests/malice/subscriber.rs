@@ -3,8 +3,9 @@
 use crate::common::Fixture;
 use crate::{CAPACITY, LONG, Raw, at, config, in_time, is_alone, under};
 use std::os::unix::net::UnixDatagram;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use toroni::{NotifyKind, OpenError, Policy, PublishError};
+use toroni::{NotifyKind, OpenError, Policy, PublishError, Publisher};
 
 const MS: Duration = Duration::from_millis(1);
 const ACTIVE: u32 = 1;
@@ -56,6 +57,95 @@ fn publishers_are_delayed_as_the_policy_says_and_no_longer() {
         let waited = bus.stats().unwrap().publishers.unwrap()[0].waits;
         assert_eq!(waited > 0, policy != Policy::Overwrite, "the attack has no effect: {policy:?}");
     }
+}
+
+const SLOTS: u32 = 1024;
+const NONE: Policy = Policy::Wait { limit: None };
+/// What a call with a limit of some milliseconds may take on a busy machine. The attacks below are without a lease,
+/// so they are no reason for any other call to take longer either.
+const BRIEF: Duration = Duration::from_secs(2);
+
+type Call = (&'static str, fn(&Publisher) -> Result<(), PublishError>);
+
+/// Each way to publish a message that is as long as a block.
+const CALLS: [Call; 7] = [
+    ("publish", |publisher| publisher.publish([7; 1016])),
+    ("try_publish", |publisher| publisher.try_publish([7; 1016])),
+    ("publish_timeout", |publisher| publisher.publish_timeout([7; 1016], 5 * MS)),
+    ("publish_to_descendants", |publisher| publisher.publish_to_descendants([7; 1016])),
+    ("publish_with", |publisher| publisher.publish_with(1016, |words| words.fill(7))),
+    ("publish_batch", |publisher| publisher.publish_batch(&[[7; 1016]])),
+    ("burst", |publisher| publisher.burst(&[[7; 1016]]).map_err(|error| error.source)),
+];
+
+/// Publishes in each way under each policy while all slots say that they gate at the block that is overwritten
+/// next. `generation` says which generation a slot has at each turn of the attacker, and `prepare` does the rest of the attack.
+fn attack_all_slots(generation: impl Fn(u64, u64) -> u64 + Sync, prepare: impl Fn(&Raw)) {
+    let bounded = Policy::Bounded { budget: 5 * MS, per: 50 * MS };
+    for policy in [NONE, Policy::Wait { limit: Some(5 * MS) }, bounded, Policy::Overwrite] {
+        let fixture = Fixture::new();
+        let bus = config(&fixture, policy).max_subscribers(SLOTS).open("b").unwrap();
+        let publisher = bus.publisher("a").unwrap();
+        for _ in 0..2 * CAPACITY / 1024 {
+            publisher.publish([7; 1016]).unwrap();
+        }
+        let (readers, ring) = (Raw::open(&fixture, "readers"), Raw::open(&fixture, "ring"));
+        prepare(&readers);
+        let memory = readers.map(4096 + 128 * SLOTS as usize);
+        let turn = AtomicU64::new(0);
+        let active = u64::from(ACTIVE);
+        let attack = || {
+            let turn = turn.fetch_add(1, Ordering::Relaxed);
+            let oldest = ring.get(at::RESERVED).saturating_sub(CAPACITY);
+            for number in 0..u64::from(SLOTS) {
+                let slot = at::slot(number);
+                memory.put(slot + at::POSITION, oldest);
+                memory.put(slot + at::POSITION + 8, u64::from(GATES) << 32);
+                memory.put(slot, active << 32 | generation(turn, number) & 0xFFFF_FFFF);
+            }
+            memory.put(at::SLOTS_USED, SLOTS.into());
+            memory.put(at::JOINS, 1 + turn);
+        };
+        in_time("publishing", || {
+            under(attack, || {
+                for (name, call) in CALLS.iter().cycle().take(4 * CALLS.len()) {
+                    attack();
+                    let began = Instant::now();
+                    let result = call(&publisher);
+                    let took = began.elapsed();
+                    assert!(took < BRIEF, "{name} under {policy:?} took {took:?}");
+                    match result {
+                        Ok(()) => {}
+                        Err(PublishError::Full) => assert_eq!(*name, "try_publish"),
+                        Err(PublishError::Timeout) => assert_eq!(*name, "publish_timeout"),
+                        Err(error) => panic!("{name} under {policy:?}: {error}"),
+                    }
+                }
+            });
+        });
+    }
+}
+
+/// Each turn another slot changes, so that those that a publisher asks about stay the same for a while.
+fn one_by_one(turn: u64, number: u64) -> u64 {
+    (turn + number) / u64::from(SLOTS)
+}
+
+#[test]
+fn slots_without_a_lease_hold_up_no_call() {
+    attack_all_slots(|_, _| 1, |_| {});
+}
+
+#[test]
+fn slots_whose_generation_changes_without_end_hold_up_no_call() {
+    attack_all_slots(one_by_one, |_| {});
+    attack_all_slots(|turn, _| turn, |_| {});
+}
+
+/// The kernel walks along all locks of a file for each question that it answers.
+#[test]
+fn locks_without_number_hold_up_no_call() {
+    attack_all_slots(one_by_one, |readers| readers.lock_many(4_000));
 }
 
 /// That is what was asked for: but each call can have a limit of its own.

@@ -2,8 +2,9 @@
 //! dies is not, and no publisher waits in vain.
 
 use super::*;
+use crate::crash::{self, CrashPoint};
 use crate::ring::backpressure::Horizon;
-use crate::ring::gate::{self, Dead, Readers, Stretch};
+use crate::ring::gate::{self, Dead, Readers, Seat, Stretch, Unowned};
 use crate::ring::layout::{READER_GATES, ReaderSlot, ReadersControl, SLOT_ACTIVE};
 use crate::ring::slots::{self, Identity, SlotView};
 use crate::ring::waits;
@@ -85,14 +86,23 @@ impl Bus {
         self.memory.ring()
     }
 
-    /// Joins as a subscriber does.
-    fn join(&self, number: u32, find: impl FnMut(u64) -> Result<Cursor, ()>) -> Option<Cursor> {
+    /// Joins at the oldest message, as a subscriber does that has time to wait for a writer's decision.
+    fn join_at_oldest(&self, number: u32) -> Cursor {
+        self.try_join(number, || {
+            thread::yield_now();
+            true
+        })
+        .expect("a start")
+    }
+
+    fn try_join(&self, number: u32, wait: impl FnMut() -> bool) -> Option<Cursor> {
         let slot = &self.slots[number as usize];
         self.leases[number as usize].store(1, Ordering::Release);
         let identity = Identity { pid: 1, pid_namespace: 1, started_ns: 1, name: String::new() };
         slots::claim(slot, &identity);
-        let is_safe = |_: &Cursor| true;
-        gate::join(self.ring(), &self.control, number, slot, READER_GATES, find, is_safe).unwrap()
+        let seat = Seat { number, slot, flags: READER_GATES };
+        let find = || Cursor::at_oldest(self.ring());
+        gate::join(self.ring(), &self.control, seat, find, |_| true, wait).unwrap()
     }
 
     /// Shows a position as a subscriber does.
@@ -116,12 +126,12 @@ struct Publisher {
 }
 
 /// Reads slots as the system call does: words, in no order.
-struct Look<'a> {
+struct Pass<'a> {
     bus: &'a Bus,
     views: Vec<SlotView>,
 }
 
-impl Readers for Look<'_> {
+impl Readers for Pass<'_> {
     fn read(&mut self) {
         let used = self.bus.control.slots_used.0.load(Ordering::Acquire);
         let view = |(number, slot): (u32, &ReaderSlot)| SlotView {
@@ -138,29 +148,37 @@ impl Readers for Look<'_> {
     fn views(&self) -> impl Iterator<Item = SlotView> {
         self.views.iter().copied()
     }
-
-    fn is_held(&self, number: u32) -> bool {
-        self.bus.leases[number as usize].load(Ordering::Acquire) == 1
-    }
 }
 
 impl Publisher {
-    /// As `Publishing::slowest`.
-    fn in_the_way(&mut self, bus: &Bus, tail: u64, wanted: u64) -> Option<SlotView> {
+    /// As `Publishing::make_room` for `try_publish`: a pass, the question for leases, and one more pass.
+    fn in_the_way(&mut self, bus: &Bus, tail: u64, wanted: u64) -> Option<u32> {
         let control = bus.ring().control;
-        let joins = gate::announce(&control.waits.0, &bus.control, wanted);
-        if self.horizon.covers(wanted, CAPACITY, joins) {
-            return None;
-        }
-        let reserved = control.reserved.0.load(Ordering::Relaxed);
-        let stretch = Stretch { tail, reserved, wanted, capacity: CAPACITY };
-        let mut look = Look { bus, views: Vec::new() };
         let waits = &control.waits.0;
-        gate::in_the_way(&mut look, &mut self.dead, &self.horizon, joins, waits, stretch)
+        let mut asked = false;
+        loop {
+            let joins = gate::announce(waits, &bus.control, wanted);
+            if self.horizon.covers(wanted, CAPACITY, joins) {
+                return None;
+            }
+            let reserved = control.reserved.0.load(Ordering::Relaxed);
+            let stretch = Stretch { tail, reserved, wanted, capacity: CAPACITY };
+            let (mut pass, unowned) = (Pass { bus, views: Vec::new() }, Unowned::default());
+            let (dead, horizon) = (&mut self.dead, &self.horizon);
+            let suspects =
+                gate::in_the_way(&mut pass, dead, &unowned, horizon, joins, waits, stretch);
+            let first = suspects.first()?.number;
+            if asked {
+                return Some(first);
+            }
+            let is_free = |number| bus.leases[number as usize].load(Ordering::Acquire) == 0;
+            self.dead.learn(&suspects, is_free);
+            asked = true;
+        }
     }
 
     /// Makes room and writes a message if nobody is in the way; returns who is.
-    fn try_publish(&mut self, bus: &Bus, room: u64) -> Option<SlotView> {
+    fn try_publish(&mut self, bus: &Bus, room: u64) -> Option<u32> {
         let mut session = Session::begin(bus.ring(), false).unwrap();
         if !session.fits(room) {
             let wanted = session.wanted(room);
@@ -192,11 +210,57 @@ fn loom_nobody_is_overtaken_who_has_joined() {
             thread::spawn(move || Publisher::default().try_publish(&bus, BYTES).is_none())
         };
         let ring = bus.ring();
-        let cursor = bus.join(0, |floor| Ok(Cursor::at_oldest_from(ring, floor).unwrap())).unwrap();
+        let cursor = bus.join_at_oldest(0);
         assert!(cursor.look(ring).is_ok(), "overtaken at {cursor:?}");
         let published = publisher.join().unwrap();
         assert!(cursor.look(ring).is_ok(), "overtaken at {cursor:?}, published: {published}");
     });
+}
+
+/// A subscriber that has read nothing protects the history, so a publisher takes back what it has announced. One
+/// that joins meanwhile begins where the history begins: it is neither refused nor moved on.
+#[test]
+fn loom_a_start_in_protected_history_is_kept() {
+    model(2, || {
+        let bus = Arc::new(Bus::new().with_reader(1, START));
+        let publisher = {
+            let bus = Arc::clone(&bus);
+            thread::spawn(move || Publisher::default().try_publish(&bus, BYTES))
+        };
+        assert_eq!(bus.join_at_oldest(0), Cursor { position: START, sequence: 0 });
+        assert!(publisher.join().unwrap().is_some(), "the history was not protected");
+    });
+}
+
+/// The same, of a publisher that dies with its announcement in the file, at each of the steps, and of one that
+/// comes after it. Who joins waits for no decision that nobody makes.
+#[test]
+fn loom_a_start_is_kept_when_the_writer_that_wanted_it_dies() {
+    for fatal in [CrashPoint::AnnouncingRoom, CrashPoint::BeforeTakingBack] {
+        model(2, move || {
+            let bus = Arc::new(Bus::new().with_reader(1, START));
+            let (_, published) = crash::rehearsal::act(
+                move |reached| reached.last() == Some(&fatal),
+                || Publisher::default().try_publish(&bus, BYTES),
+            );
+            assert_eq!(published, None, "it has died");
+            let heir = {
+                let bus = Arc::clone(&bus);
+                thread::spawn(move || {
+                    drop(Session::begin(bus.ring(), true).unwrap());
+                    Publisher::default().try_publish(&bus, BYTES)
+                })
+            };
+            let mut looks = 0;
+            let joined = bus.try_join(0, || {
+                looks += 1;
+                thread::yield_now();
+                looks < 3
+            });
+            assert_eq!(joined, Some(Cursor { position: START, sequence: 0 }));
+            assert!(heir.join().unwrap().is_some(), "the history was not protected");
+        });
+    }
 }
 
 /// As above, of a publisher that has looked before and remembers how far it may go.
@@ -216,7 +280,7 @@ fn loom_nobody_is_overtaken_for_an_old_look() {
             })
         };
         let ring = bus.ring();
-        let cursor = bus.join(0, |floor| Ok(Cursor::at_oldest_from(ring, floor).unwrap())).unwrap();
+        let cursor = bus.join_at_oldest(0);
         let published = publisher.join().unwrap();
         assert!(cursor.look(ring).is_ok(), "overtaken at {cursor:?}, published: {published}");
     });
@@ -232,11 +296,7 @@ fn loom_a_slot_changes_hands_during_a_look() {
         bus.leases[0].store(0, Ordering::Release);
         let heir = {
             let bus = Arc::clone(&bus);
-            thread::spawn(move || {
-                let ring = bus.ring();
-                let find = |floor| Ok(Cursor::at_oldest_from(ring, floor).unwrap());
-                bus.join(0, find).unwrap()
-            })
+            thread::spawn(move || bus.join_at_oldest(0))
         };
         let mut publisher = Publisher::default();
         let first = publisher.try_publish(&bus, BYTES);
@@ -285,7 +345,7 @@ fn loom_the_dead_are_not_waited_for() {
             thread::spawn(move || {
                 let mut publisher = Publisher::default();
                 let slowest = publisher.try_publish(&bus, BYTES);
-                assert_eq!(slowest.map(|slowest| slowest.number), Some(1));
+                assert_eq!(slowest, Some(1));
                 publisher
             })
         };

@@ -3,6 +3,7 @@
 use super::super::reader::{Cursor, NoSuchStart};
 use super::world::{Work, World, telling_lengths};
 use crate::crash::CrashPoint;
+use crate::sync::Ordering;
 
 #[test]
 fn a_new_bus_has_one_place_to_start() {
@@ -13,6 +14,16 @@ fn a_new_bus_has_one_place_to_start() {
     assert_eq!(Cursor::at(world.ring(), 8), Err(NoSuchStart::Ahead { end: 0 }));
     assert_eq!(Cursor::at(world.ring(), 3), Err(NoSuchStart::NotAPosition));
     assert_eq!(Cursor::at(world.ring(), u64::MAX - 7), Err(NoSuchStart::Ahead { end: 0 }));
+}
+
+/// A bus on a disk that starts empty after a reboot: what a writer wanted before is nobody's wish any more.
+#[test]
+fn nothing_is_wanted_of_an_empty_bus() {
+    let world = World::new(512);
+    let control = world.ring().control;
+    control.waits.0.wanted.store(4096, Ordering::Relaxed);
+    control.reset();
+    assert_eq!(control.waits.0.wanted.load(Ordering::Relaxed), 0);
 }
 
 /// `World::join_at` compares with the model: a reader, or the reason why there is none.

@@ -1,0 +1,165 @@
+//! Subscribers that cost publishers as much as they can: what is counted is the work, not the time.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+use super::super::{Bus, BusConfig, Publisher};
+use crate::crash::{CrashPoint, rehearsal};
+use crate::error::PublishError;
+use crate::ring::gate::Unowned;
+use crate::ring::layout::{READER_GATES, ReaderSlot, SLOT_ACTIVE};
+use crate::settings::Policy;
+use crate::shm::testing::TempDir;
+use crate::sync::Ordering;
+use std::cell::Cell;
+use std::time::Duration;
+
+thread_local! {
+    /// Passes over the slots, each with the writer lock.
+    pub(super) static PASSES: Cell<u32> = const { Cell::new(0) };
+    /// Rounds of questions for leases, each without the lock.
+    pub(super) static ROUNDS: Cell<u32> = const { Cell::new(0) };
+}
+
+const CAPACITY: u64 = 64 << 10;
+const SLOTS: u32 = 1024;
+/// A message of this is as long as a block.
+const LENGTH: usize = 1016;
+const MS: Duration = Duration::from_millis(1);
+
+fn open(root: &TempDir, policy: Policy) -> Bus {
+    let config = BusConfig::new().directory(root.path()).capacity(CAPACITY).policy(policy);
+    config.max_subscribers(SLOTS).open("b").unwrap()
+}
+
+/// Puts a subscriber that gates into a slot, without a lease.
+fn put(bus: &Bus, number: u32, position: u64) {
+    let subscribing = bus.subscribing().unwrap();
+    let slot: &ReaderSlot = subscribing.readers.slot(number);
+    slot.generation.fetch_add(1, Ordering::Relaxed);
+    slot.position.store(position, Ordering::Relaxed);
+    slot.flags.store(READER_GATES, Ordering::Relaxed);
+    slot.state.store(SLOT_ACTIVE, Ordering::Release);
+    subscribing.readers.control().slots_used.0.fetch_max(number + 1, Ordering::Release);
+}
+
+fn reserved(bus: &Bus) -> u64 {
+    bus.subscribing().unwrap().ring.control().reserved.0.load(Ordering::Relaxed)
+}
+
+fn joined(bus: &Bus) {
+    let subscribing = bus.subscribing().unwrap();
+    subscribing.readers.control().joins.0.fetch_add(1, Ordering::Release);
+}
+
+/// What `work` costs this thread: passes, and rounds of questions.
+fn cost(work: impl FnOnce()) -> (u32, u32) {
+    PASSES.set(0);
+    ROUNDS.set(0);
+    work();
+    (PASSES.get(), ROUNDS.get())
+}
+
+/// The first publish of a full ring costs each publisher one round, and the next ones cost none.
+#[test]
+fn a_thousand_dead_subscribers_cost_each_publisher_one_round() {
+    for policy in [Policy::Wait { limit: None }, Policy::Wait { limit: Some(1000 * MS) }] {
+        let root = TempDir::new();
+        let (bus, other) = (open(&root, policy), open(&root, policy));
+        let publishers = [&bus, &other].map(|bus| bus.publisher("a").unwrap());
+        for _ in 0..CAPACITY / 1024 - 1 {
+            publishers[0].publish([7; LENGTH]).unwrap();
+        }
+        for (publisher, call) in publishers.iter().zip(["publish", "try_publish"]) {
+            // The first who comes overwrites the start; the second one's message is a block further.
+            let oldest = reserved(&bus) - CAPACITY;
+            (0..1000).for_each(|number| put(&bus, number, oldest));
+            joined(&bus);
+            let costs = cost(|| match call {
+                "publish" => publisher.publish([7; LENGTH]).unwrap(),
+                _ => publisher.try_publish([7; LENGTH]).unwrap(),
+            });
+            assert!(costs.0 <= 3 && costs.1 == 1, "{call}: {costs:?} passes and rounds");
+            let costs = cost(|| publisher.publish([7; LENGTH]).unwrap());
+            assert!(costs.0 <= 1 && costs.1 == 0, "{call}, again: {costs:?}");
+        }
+        assert_eq!(bus.stats().unwrap().publishers.unwrap()[0].waits, 0, "nobody was waited for");
+    }
+}
+
+/// Each way to publish one message, and the most that it may do about the slots of a hostile subscriber.
+type Call = (&'static str, fn(&Publisher) -> Result<(), PublishError>);
+
+const CALLS: [Call; 8] = [
+    ("publish", |publisher| publisher.publish([7; LENGTH])),
+    ("try_publish", |publisher| publisher.try_publish([7; LENGTH])),
+    ("publish_timeout", |publisher| publisher.publish_timeout([7; LENGTH], 5 * MS)),
+    ("publish_to_descendants", |publisher| publisher.publish_to_descendants([7; LENGTH])),
+    ("publish_with", |publisher| publisher.publish_with(LENGTH, |words| words.fill(7))),
+    ("publish_batch", |publisher| publisher.publish_batch(&[[7; LENGTH]])),
+    ("publish_batch_timeout", |publisher| publisher.publish_batch_timeout(&[[7; LENGTH]], 5 * MS)),
+    ("burst", |publisher| publisher.burst(&[[7; LENGTH]]).map_err(|error| error.source)),
+];
+
+/// Before each pass all slots get a new generation, at the position that is overwritten next, and none has a lease:
+/// what a publisher has learned of them is old each time. A call makes two passes at the most each time that it has
+/// the lock, and gives up after a number of rounds, whatever its limit.
+#[test]
+fn slots_that_change_without_end_cost_a_bounded_number_of_passes() {
+    let none = Policy::Wait { limit: None };
+    let limit = Policy::Wait { limit: Some(5 * MS) };
+    let bounded = Policy::Bounded { budget: 5 * MS, per: 50 * MS };
+    for policy in [none, limit, bounded, Policy::Overwrite] {
+        let root = TempDir::new();
+        let bus = open(&root, policy);
+        let publisher = bus.publisher("a").unwrap();
+        for _ in 0..2 * CAPACITY / 1024 {
+            publisher.publish([7; LENGTH]).unwrap();
+        }
+        let mut most = 0;
+        for (name, call) in CALLS {
+            let attacked = bus.clone();
+            let attack = move |reached: &[CrashPoint]| {
+                if reached.last() == Some(&CrashPoint::AnnouncingRoom) {
+                    let oldest = reserved(&attacked) - CAPACITY;
+                    (0..SLOTS).for_each(|number| put(&attacked, number, oldest));
+                }
+                false
+            };
+            joined(&bus);
+            let mut result = None;
+            let (passes, rounds) = cost(|| result = rehearsal::act(attack, || call(&publisher)).1);
+            match result.unwrap() {
+                Ok(()) => {}
+                Err(PublishError::Full) => assert_eq!((name, rounds), ("try_publish", 1)),
+                Err(PublishError::Timeout) => assert!(name.ends_with("timeout"), "{name}"),
+                Err(error) => panic!("{name}: {error}"),
+            }
+            assert!(passes <= 2 * rounds + 2, "{name} under {policy:?}: {passes}, {rounds}");
+            assert!(rounds <= Unowned::MOST, "{name} under {policy:?}: {rounds} rounds");
+            if policy == none && !name.ends_with("timeout") && name != "try_publish" {
+                assert_eq!(rounds, Unowned::MOST, "{name} goes on for no other reason");
+            }
+            most = most.max(rounds);
+        }
+        assert_eq!(most > 0, policy != Policy::Overwrite, "the attack has no effect");
+    }
+}
+
+/// A subscriber that lives and reads nothing is waited for at the first block that it is in the way of. Then it has
+/// been lapped, and costs nothing more until it has caught up.
+#[test]
+fn a_stopped_subscriber_costs_the_limit_once() {
+    let root = TempDir::new();
+    let limit = 5 * MS;
+    let bus = open(&root, Policy::Wait { limit: Some(limit) });
+    let publisher = bus.publisher("a").unwrap();
+    // In the hands of another thread: this one cannot serve it.
+    let subscribe = || bus.subscribe("**").unwrap();
+    let stopped = std::thread::scope(|scope| scope.spawn(subscribe).join().unwrap());
+    for _ in 0..4 * CAPACITY / 1024 {
+        publisher.publish([7; LENGTH]).unwrap();
+    }
+    let publisher = &bus.stats().unwrap().publishers.unwrap()[0];
+    assert_eq!((publisher.waits, publisher.overwrites), (1, 1));
+    drop(stopped);
+}

@@ -1,0 +1,57 @@
+//! Subscribers that join inside the history that another one protects, while publishers ask for room.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod common;
+
+use common::Fixture;
+use std::sync::atomic::{AtomicBool, Ordering};
+use toroni::{Policy, PublishError, Start};
+
+/// Joins in each of the two ways; so many that the old protocol refused several of them.
+const JOINS: usize = 3_000;
+
+/// A subscriber that has read nothing protects the whole history, so the history stays where it is. Publishers
+/// announce again and again that they want to overwrite it, and take that back.
+#[test]
+fn a_start_in_protected_history_is_neither_refused_nor_moved() {
+    let fixture = Fixture::new();
+    let config = fixture.config().capacity(64 << 10).policy(Policy::Wait { limit: None });
+    let bus = config.open("b").unwrap();
+    let publisher = bus.publisher("a").unwrap();
+    // The history begins somewhere in the stream, not at its first byte.
+    for _ in 0..100 {
+        publisher.publish([7; 992]).unwrap();
+    }
+    let oldest = bus.subscriber().pattern("**").start(Start::Oldest).build().unwrap();
+    let start = oldest.position();
+    while publisher.try_publish([7; 992]).is_ok() {}
+    assert!(start > 0);
+
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    let refused = publisher.try_publish([7; 992]);
+                    assert!(
+                        matches!(refused, Err(PublishError::Full | PublishError::Busy)),
+                        "{refused:?}"
+                    );
+                }
+            });
+        }
+        let mut wrong = Vec::new();
+        for number in 0..2 * JOINS {
+            let wish = if number % 2 == 0 { Start::Oldest } else { Start::Position(start) };
+            match bus.subscriber().pattern("**").start(wish).build() {
+                Ok(subscriber) if subscriber.position() == start => {}
+                Ok(subscriber) => wrong.push(format!("{wish:?}: at {}", subscriber.position())),
+                Err(error) => wrong.push(format!("{wish:?}: {error}")),
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+        assert!(wrong.is_empty(), "{} of {}, such as {}", wrong.len(), 2 * JOINS, wrong[0]);
+    });
+    drop(oldest);
+}
