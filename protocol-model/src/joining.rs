@@ -1,11 +1,13 @@
-//! A subscriber that claims a slot and joins at the end of the stream, and one that comes back after it
-//! was lapped: `ring/slots.rs`, `bus/subscribing.rs`, `ring/reader.rs`.
+//! A subscriber that claims a slot and joins at the end of the stream, or at its oldest message, and one
+//! that comes back after it was lapped: `ring/gate.rs`, `ring/slots.rs`, `bus/subscribing.rs`, `ring/reader.rs`.
 //!
 //! An index entry is read as one step: that its two words are read together is what the loom models of
 //! the seqlock are for.
 
 use crate::mistakes::Mistake;
-use crate::state::{Fault, Mark, NO_ENTRY};
+use crate::publisher::Doing;
+use crate::setup::Start;
+use crate::state::{Fault, Life, Mark, NO_ENTRY, Publisher};
 use crate::subscriber::{After, Reading, Turn};
 use crate::{word, writing};
 
@@ -50,8 +52,9 @@ impl Turn<'_> {
             }
             Reading::JoinAnnounce => {
                 self.state.raise_joins();
-                self.go(Reading::JoinCheck)
+                self.go(if self.is_near() { Reading::JoinCheck } else { Reading::JoinWanted })
             }
+            Reading::JoinWanted => self.await_decision(),
             Reading::JoinCheck => {
                 let at = self.at();
                 if !self.is_intact(at.position) {
@@ -60,21 +63,8 @@ impl Turn<'_> {
                     }
                     self.state.fail(Fault::Overrun);
                 }
-                let near = matches!(
-                    self.setup.mistake,
-                    Some(Mistake::JoinNearAWriter | Mistake::JoinNotChecked)
-                );
-                if near { self.joined() } else { self.go(Reading::JoinWanted) }
-            }
-            Reading::JoinWanted => {
-                let floor = self.state.ring.wanted.saturating_sub(self.setup.words);
-                // No writer wants so much that it would overwrite what it has not written yet.
-                let floor = if floor > self.state.ring.tail { 0 } else { floor };
-                self.go(if floor <= self.at().position {
-                    Reading::JoinTail
-                } else {
-                    Reading::FindTail { attempt: 0, back: false }
-                })
+                let at_end = self.setup.start == Start::End && !self.is_near();
+                if at_end { self.go(Reading::JoinTail) } else { self.joined() }
             }
             Reading::JoinTail => {
                 // A writer raises `reserved` for at most the largest record behind the tail.
@@ -89,8 +79,46 @@ impl Turn<'_> {
         }
     }
 
+    /// Whether the mistake is built in that it does not look at what writers do.
+    fn is_near(&self) -> bool {
+        matches!(self.setup.mistake, Some(Mistake::JoinNearAWriter | Mistake::JoinNotChecked))
+    }
+
+    /// Waits as long as a writer has announced that it wants the start, and has not decided. The wait for one that
+    /// is dead, or stopped, ends by the clock, which is a step here.
+    fn await_decision(&mut self) -> bool {
+        let position = self.at().position;
+        let floor = self.state.ring.wanted.saturating_sub(self.setup.words);
+        // No writer wants so much that it would overwrite what it has not written yet.
+        let is_wanted = position < floor && floor <= self.state.ring.tail;
+        if is_wanted && self.has(Mistake::AnnouncementTakenForAFact) {
+            return self.go(Reading::FindTail { attempt: 1, back: false });
+        }
+        let decides = |publisher: &Publisher| {
+            publisher.life == Life::Running
+                && matches!(
+                    publisher.doing,
+                    Doing::LoadJoins { .. }
+                        | Doing::ReadSlots { .. }
+                        | Doing::TakeBack { .. }
+                        | Doing::Reserve
+                        | Doing::RecoverWanted { .. }
+                )
+        };
+        let will_be_decided = self.state.publishers.iter().any(decides)
+            || self.has(Mistake::DecisionOfTheDeadAwaited);
+        if is_wanted && self.is_intact(position) && will_be_decided {
+            return false;
+        }
+        self.go(Reading::JoinCheck)
+    }
+
     fn joined(&mut self) -> bool {
         let at = self.at();
+        let sought = self.mine().sought.take();
+        if sought.is_some_and(|start| start < at.position && self.is_intact(start)) {
+            self.state.fail(Fault::Late);
+        }
         self.mine().published = at.position;
         self.go(Reading::Scan(at))
     }
@@ -108,7 +136,8 @@ impl Turn<'_> {
         let mark = is_of_use.then_some(entry);
         let newest = newest.max(mark);
         // A reader that comes back keeps a distance, and a greater one at each attempt.
-        let margin = capacity / 8 + attempt * (capacity / self.setup.blocks);
+        let distance = if back { capacity / 8 } else { 0 };
+        let margin = distance + attempt * (capacity / self.setup.blocks);
         let safe = (oldest + margin).min(tail);
         let first = [first, mark.filter(|mark| mark.position >= safe)].into_iter().flatten().min();
         if next + 1 < self.setup.blocks {
@@ -124,7 +153,9 @@ impl Turn<'_> {
             });
         }
         match (back, first.or(newest), newest) {
-            (true, Some(to), _) => self.go(Reading::FindCheck { attempt, back, to }),
+            (_, Some(to), _) if back || self.setup.start == Start::Oldest => {
+                self.go(Reading::FindCheck { attempt, back, to })
+            }
             (false, _, Some(at)) if at.position < tail => {
                 self.go(Reading::WalkLoad { attempt, tail, at })
             }
@@ -161,6 +192,9 @@ impl Turn<'_> {
             self.mine().at = Mark { position: to.position, sequence };
         } else {
             self.mine().at = to;
+        }
+        if !back && self.setup.start == Start::Oldest {
+            self.mine().sought.get_or_insert(to.position);
         }
         self.go(if back { Reading::StorePosition(After::ReadBack) } else { Reading::JoinPosition })
     }

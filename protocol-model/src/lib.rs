@@ -48,7 +48,7 @@
 //! - **Topics, names, patterns, extensions, descriptors.** A payload is one to three words, of the worst kind: they
 //!   look like headers, or like the end of the stream ([`word`]).
 //! - **Messages in place.** A reader takes its messages by windows and copies.
-//! - **Starts other than the end** of the stream: a start at an old position may lose what comes next.
+//! - **Starts at a position.** A reader joins at the end, or at the oldest message, which is the same protocol.
 //! - **Two looks in a row at the same word** are one, as are the two writes of a position before a sleep.
 //! - **Wrap-around of counters.** Counters that only grow and are only compared are kept as "is it still
 //!   the same".

@@ -45,6 +45,10 @@ pub enum Mistake {
     JoinNotChecked,
     /// A joining reader may stand where a writer that looked before can still overrun it.
     JoinNearAWriter,
+    /// A joining reader moves on from a start that a writer wants, before the writer has decided.
+    AnnouncementTakenForAFact,
+    /// A joining reader waits for the decision of a writer that died.
+    DecisionOfTheDeadAwaited,
     /// A reader that announced its sleep does not look again.
     NoLookBeforeSleep,
     /// A reader takes the value to sleep on after it announced the sleep.
@@ -103,6 +107,8 @@ table! {
     LapseOfSlotUnnoticed: "lapse-of-slot-unnoticed" in "limit" breaks NOBODY_OVERRUN;
     JoinNotChecked: "join-not-checked" in "joining" breaks NOBODY_OVERRUN;
     JoinNearAWriter: "join-near-a-writer" in "joining" breaks NOBODY_OVERRUN;
+    AnnouncementTakenForAFact: "announcement-taken-for-a-fact" in "joining-at-oldest" breaks START_KEPT;
+    DecisionOfTheDeadAwaited: "decision-of-the-dead-awaited" in "joining-and-deaths" breaks NOBODY_STUCK;
     NoLookBeforeSleep: "no-look-before-sleep" in "sleeping" breaks NOBODY_STUCK;
     TokenAfterAnnouncement: "token-after-announcement" in "sleeping" breaks NOBODY_STUCK;
     AnswerOfNewerCount: "answer-of-newer-count" in "sleeping" breaks NOBODY_STUCK;

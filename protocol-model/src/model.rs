@@ -60,7 +60,10 @@ impl Protocol {
             matches!(doing, Doing::Lock | Doing::WaitForRoom | Doing::Done | Doing::Gone)
         };
         let idles = |reading: &Reading| {
-            matches!(reading, Reading::Scan(_) | Reading::Asleep | Reading::Gone)
+            matches!(
+                reading,
+                Reading::Scan(_) | Reading::Asleep | Reading::JoinWanted | Reading::Gone
+            )
         };
         let runs = |life: Life| life == Life::Running;
         if state.publishers.iter().any(|one| runs(one.life) && !waits(&one.doing))

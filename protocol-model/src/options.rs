@@ -1,7 +1,7 @@
 //! The command line.
 
 use clap::{Parser, ValueEnum};
-use toroni_protocol_model::setup::{Lock, Policy, Setup, Victims, Work};
+use toroni_protocol_model::setup::{Lock, Policy, Setup, Start, Victims, Work};
 use toroni_protocol_model::setups::{self, Named, Size};
 
 /// Visits every state of the bus's protocol that can be reached, and shows what breaks a promise.
@@ -37,6 +37,9 @@ pub(crate) struct Options {
     /// … of whom so many join later
     #[arg(long, default_value_t = 0)]
     late: u8,
+    /// … at the oldest message, not at the end
+    #[arg(long)]
+    oldest: bool,
     /// … with room for so many records of two words
     #[arg(long, default_value_t = 4)]
     records: u8,
@@ -116,6 +119,7 @@ impl Options {
             works: vec![works; publishers.into()],
             subscribers: self.subscribers.into(),
             joined: self.subscribers.saturating_sub(self.late).into(),
+            start: if self.oldest { Start::Oldest } else { Start::End },
             deaths: self.deaths,
             stops: self.stops,
             restarts: self.restarts,

@@ -25,6 +25,8 @@ pub const ONE_OWNER: &str = "one owner of the lock";
 /// A publisher that waits for subscribers overruns none of them that lives, was there when it looked, and is
 /// within the limit.
 pub const NOBODY_OVERRUN: &str = "nobody who is waited for is overrun";
+/// A subscriber that joins is neither refused a start that is there nor moved on from it.
+pub const START_KEPT: &str = "a start that is there is kept";
 /// No state is the last in which somebody who lives still has something to do. As no state can be
 /// reached twice on one way (a test looks), every way ends, and so every live publisher has published in
 /// the end, and every live subscriber has delivered, or was told of, all: no wake-up is lost, no lock,
@@ -40,6 +42,7 @@ pub(crate) fn all() -> Vec<Property<Protocol>> {
         }),
         Property::always(NO_NONSENSE, |_, state: &State| state.fault != Some(Fault::Corrupt)),
         Property::always(ONE_OWNER, |_, state: &State| state.fault != Some(Fault::TwoOwners)),
+        Property::always(START_KEPT, |_, state: &State| state.fault != Some(Fault::Late)),
         Property::always(NOBODY_OVERRUN, |_, state: &State| state.fault != Some(Fault::Overrun)),
         Property::always(NEVER_UNDONE, |model: &Protocol, state: &State| {
             state.fault != Some(Fault::Undone) && is_kept(model, state)

@@ -37,6 +37,11 @@ pub enum Doing {
         /// As in [`Doing::RecoverSequence`].
         inherits: bool,
     },
+    /// Recovery: takes back what the dead owner announced.
+    RecoverWanted {
+        /// As in [`Doing::RecoverSequence`].
+        inherits: bool,
+    },
     /// Gives the lock back that it inherited.
     Release,
     /// Looks for slow readers: announces what it wants to reserve. `again` is the look behind the announcement of a wait.
@@ -63,28 +68,8 @@ pub enum Doing {
         /// What was read.
         seen: Seen,
     },
-    /// Asks whether the lease of the slowest is held.
-    TestLease {
-        /// As in [`Doing::Announce`].
-        again: bool,
-        /// The slot.
-        slot: u8,
-        /// What was read.
-        seen: Seen,
-    },
-    /// It is not: reads the slots a second time.
-    ReadAgain {
-        /// As in [`Doing::Announce`].
-        again: bool,
-        /// The slot whose lease is free, and how it was.
-        slot: u8,
-        /// See `slot`.
-        was: (u8, bool),
-        /// Bits of slots that are not read yet.
-        left: u8,
-        /// What was read.
-        seen: Seen,
-    },
+    /// Without the lock: asks whether those in the way live, one after the other.
+    AskLeases,
     /// Prepares a wait: loads `space`.
     LoadSpace,
     /// Stores `waits.until`.
@@ -140,8 +125,7 @@ impl Doing {
             | Self::LoadJoins { .. }
             | Self::TakeBack { .. }
             | Self::ReadSlots { .. }
-            | Self::TestLease { .. }
-            | Self::ReadAgain { .. }
+            | Self::RecoverWanted { .. }
             | Self::LoadSpace
             | Self::StoreUntil
             | Self::RaiseWaits
@@ -156,6 +140,7 @@ impl Doing {
             | Self::LoadSleeps { .. }
             | Self::RaiseWake { .. }
             | Self::WakeAll { .. }
+            | Self::AskLeases
             | Self::WaitForRoom
             | Self::Done
             | Self::Gone => false,
@@ -173,7 +158,7 @@ pub(crate) struct Turn<'a> {
 /// How many ways a publisher's next step has.
 pub(crate) fn ways(setup: &Setup, state: &State, me: usize) -> u8 {
     match &state.publishers[me].doing {
-        Doing::ReadSlots { .. } | Doing::ReadAgain { .. } => small(setup.subscribers),
+        Doing::ReadSlots { .. } => small(setup.subscribers),
         Doing::WaitForRoom => 2,
         _ => 1,
     }
@@ -219,6 +204,10 @@ impl Turn<'_> {
             }
             Doing::RecoverTail { to, inherits } => {
                 self.state.ring.tail = to;
+                self.go(Doing::RecoverWanted { inherits })
+            }
+            Doing::RecoverWanted { inherits } => {
+                self.state.ring.wanted = self.state.ring.reserved;
                 if inherits { self.go(Doing::Release) } else { self.seek_room() }
             }
             Doing::Release => {
@@ -232,10 +221,7 @@ impl Turn<'_> {
             Doing::TakeBack { again } => self.take_back(again),
             Doing::LoadJoins { again } => self.load_joins(again),
             Doing::ReadSlots { again, left, seen } => self.read_slot(way, again, left, seen),
-            Doing::TestLease { again, slot, seen } => self.test_lease(again, slot, seen),
-            Doing::ReadAgain { again, slot, was, left, seen } => {
-                self.read_again(way, again, slot, was, left, seen)
-            }
+            Doing::AskLeases => self.ask_leases(),
             Doing::LoadSpace => {
                 self.mine().token = true;
                 self.go(Doing::StoreUntil)
@@ -250,7 +236,7 @@ impl Turn<'_> {
             Doing::Unlock { wait } => {
                 self.give_back();
                 if wait && self.has(Mistake::WaitsWithoutWaking) {
-                    return self.go(Doing::WaitForRoom);
+                    return self.go(Doing::AskLeases);
                 }
                 self.go(Doing::LoadSleeps { wait })
             }
@@ -413,7 +399,7 @@ impl Turn<'_> {
     fn behind_wake(&mut self, wait: bool) -> bool {
         self.mine().owes = false;
         if wait {
-            return self.go(Doing::WaitForRoom);
+            return self.go(Doing::AskLeases);
         }
         self.begin_call()
     }

@@ -10,13 +10,6 @@ use crate::state::{Fault, Life, MOST_SUBSCRIBERS, Slot};
 use crate::subscriber::Reading;
 use crate::writing;
 
-/// What a look at the slots came to.
-enum Slowest {
-    Nobody,
-    /// This slot, if its lease is held.
-    Slot(u8),
-}
-
 impl Turn<'_> {
     pub(crate) fn wanted(&self) -> u8 {
         writing::wanted(self.setup, self.state.ring.tail, writing::bytes(&self.messages()))
@@ -35,7 +28,7 @@ impl Turn<'_> {
         let left = all_slots(self.setup.subscribers);
         let seen = Seen::default();
         if left == 0 {
-            return self.judge_look(again, seen);
+            return self.judge_pass(again, seen);
         }
         self.go(Doing::ReadSlots { again, left, seen })
     }
@@ -49,83 +42,52 @@ impl Turn<'_> {
         if left != 0 {
             return self.go(Doing::ReadSlots { again, left, seen });
         }
-        self.judge_look(again, seen)
+        self.judge_pass(again, seen)
     }
 
-    fn judge_look(&mut self, again: bool, seen: Seen) -> bool {
-        match self.slowest(&seen) {
-            Slowest::Nobody => self.nobody_in_the_way(again),
-            Slowest::Slot(_) if self.has(Mistake::DeadReaderBlocks) => {
-                self.somebody_in_the_way(again)
-            }
-            Slowest::Slot(slot) => self.go(Doing::TestLease { again, slot, seen }),
-        }
-    }
-
-    /// Of the slots as seen, who has to be waited for first. Remembers a look that found nobody.
-    fn slowest(&mut self, seen: &Seen) -> Slowest {
+    /// Who of the slots as seen is in the way. Remembers a pass that found nobody.
+    fn judge_pass(&mut self, again: bool, seen: Seen) -> bool {
         let wanted = self.wanted();
         let (tail, reserved) = (self.state.ring.tail, self.state.ring.reserved);
         let capacity = self.setup.words;
         let me = self.mine();
-        let slowest = slowest_of(seen, &me.dead, tail, reserved, capacity);
-        let minimum = slowest.map_or(tail, |(_, position)| position);
-        match slowest {
-            Some((slot, _)) if wanted > minimum + capacity => Slowest::Slot(slot),
-            _ => {
-                let known = me.joins_known;
-                self.mine().horizon = (minimum, known);
-                Slowest::Nobody
+        let mut minimum = tail;
+        let mut suspects = [0; MOST_SUBSCRIBERS];
+        for (slot, position) in gating(&seen, &me.dead, tail, reserved, capacity) {
+            minimum = minimum.min(position);
+            if wanted > position + capacity {
+                suspects[slot] = seen[slot].generation;
             }
         }
+        if suspects == [0; MOST_SUBSCRIBERS] {
+            me.horizon = (minimum, me.joins_known);
+            return self.nobody_in_the_way(again);
+        }
+        me.suspects = suspects;
+        self.go(Doing::TakeBack { again })
     }
 
-    pub(crate) fn test_lease(&mut self, again: bool, slot: u8, seen: Seen) -> bool {
-        if self.state.subscribers[usize::from(slot)].life.has_lease() {
-            return self.somebody_in_the_way(again);
+    /// The first that lives is waited for; if all are dead, there is nothing to wait for.
+    pub(crate) fn ask_leases(&mut self) -> bool {
+        let suspects = self.state.publishers[self.me].suspects;
+        let Some(slot) = suspects.iter().position(|generation| *generation != 0) else {
+            self.mine().token = false;
+            return self.go(Doing::Lock);
+        };
+        if self.state.subscribers[slot].life.has_lease() || self.has(Mistake::DeadReaderBlocks) {
+            self.mine().suspects = [0; MOST_SUBSCRIBERS];
+            return self.go(Doing::WaitForRoom);
         }
-        let was = seen[usize::from(slot)];
-        let left = all_slots(self.setup.subscribers);
-        let was = (was.generation, was.active);
-        self.go(Doing::ReadAgain { again, slot, was, left, seen: Seen::default() })
-    }
-
-    pub(crate) fn read_again(
-        &mut self,
-        way: u8,
-        again: bool,
-        slot: u8,
-        was: (u8, bool),
-        left: u8,
-        mut seen: Seen,
-    ) -> bool {
-        if left & 1 << way == 0 {
-            return false;
-        }
-        seen[usize::from(way)] = self.state.slots[usize::from(way)];
-        let left = left & !(1 << way);
-        if left != 0 {
-            return self.go(Doing::ReadAgain { again, slot, was, left, seen });
-        }
-        let now = seen[usize::from(slot)];
-        if (now.generation, now.active) != was {
-            return self.somebody_in_the_way(again);
-        }
-        self.mine().dead[usize::from(slot)] = was.0;
-        self.judge_look(again, seen)
+        let me = self.mine();
+        me.dead[slot] = std::mem::take(&mut me.suspects[slot]);
+        self.go(Doing::AskLeases)
     }
 
     fn nobody_in_the_way(&mut self, again: bool) -> bool {
         if again {
-            // Back to the beginning of the loop: it asks once more, and the answer is remembered.
             self.mine().token = false;
-            return self.seek_room();
         }
         self.go(Doing::Reserve)
-    }
-
-    fn somebody_in_the_way(&mut self, again: bool) -> bool {
-        self.go(Doing::TakeBack { again })
     }
 
     pub(crate) fn take_back(&mut self, again: bool) -> bool {
@@ -135,6 +97,8 @@ impl Turn<'_> {
         if again {
             return self.go(Doing::Unlock { wait: true });
         }
+        // The pass behind the announcement of the wait says whose leases to ask for.
+        me.suspects = [0; MOST_SUBSCRIBERS];
         let next = if me.expired { Doing::Reserve } else { Doing::LoadSpace };
         self.go(next)
     }
@@ -203,8 +167,8 @@ impl Turn<'_> {
             }
         }
         let (tail, reserved) = (self.state.ring.tail, self.state.ring.reserved);
-        slowest_of(&self.state.slots, &dead, tail, reserved, self.setup.words)
-            .is_none_or(|(_, position)| wanted <= position + self.setup.words)
+        gating(&self.state.slots, &dead, tail, reserved, self.setup.words)
+            .all(|(_, position)| wanted <= position + self.setup.words)
     }
 }
 
@@ -241,18 +205,18 @@ fn all_slots(subscribers: usize) -> u8 {
     small((1 << subscribers) - 1)
 }
 
-/// `ring/slots.rs`, `slowest`: slot and position.
-fn slowest_of(
-    seen: &[Slot],
-    dead: &[u8; MOST_SUBSCRIBERS],
+/// `ring/slots.rs`, `gating`: slots and positions.
+fn gating<'s>(
+    seen: &'s [Slot],
+    dead: &'s [u8; MOST_SUBSCRIBERS],
     tail: u8,
     reserved: u8,
     capacity: u8,
-) -> Option<(u8, u8)> {
-    (0..)
-        .zip(seen.iter().zip(dead))
+) -> impl Iterator<Item = (usize, u8)> + 's {
+    seen.iter()
+        .zip(dead)
+        .enumerate()
         .filter(|(_, (slot, dead))| slot.active && slot.generation != **dead)
-        .filter(|(_, (slot, _))| slot.position <= tail && slot.position + capacity >= reserved)
+        .filter(move |(_, (slot, _))| slot.position <= tail && slot.position + capacity >= reserved)
         .map(|(number, (slot, _))| (number, slot.position))
-        .min_by_key(|(_, position)| *position)
 }

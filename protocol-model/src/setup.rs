@@ -46,6 +46,15 @@ pub enum Lock {
     Robust,
 }
 
+/// Where subscribers join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// At the end of the stream.
+    End,
+    /// At the oldest message.
+    Oldest,
+}
+
 /// One run.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -68,6 +77,8 @@ pub struct Setup {
     pub subscribers: usize,
     /// See `subscribers`.
     pub joined: usize,
+    /// Where the others begin.
+    pub start: Start,
     /// How many processes may die, in all.
     pub deaths: u8,
     /// How many may be stopped for ever.
@@ -105,6 +116,7 @@ impl Default for Setup {
             works: Vec::new(),
             subscribers: 1,
             joined: usize::MAX,
+            start: Start::End,
             deaths: 0,
             stops: 0,
             restarts: 0,

@@ -2,7 +2,7 @@
 //! command `model` checks them, too, and larger ones.
 
 use crate::mistakes::Line;
-use crate::setup::{Lock, Policy, Setup, Victims, Work};
+use crate::setup::{Lock, Policy, Setup, Start, Victims, Work};
 
 use Work::{Batch, Burst, One};
 
@@ -26,7 +26,7 @@ pub enum Size {
     Small,
     /// For the command only. On one busy core: `lap-and-deaths` 417,040 states, 110 steps deep, 2 s;
     /// `three-publishers` 749,728, 87, 4 s; `limit-and-deaths` 2,097,090, 197, 18 s; `everybody-mortal`
-    /// 3,180,686, 151, 18 s; `two-and-two` about 20 million, 145, 2 to 7 min and some hundred MB.
+    /// 3,180,686, 151, 18 s; `joining-and-deaths` 3,127,454, 182, 22 s; `two-and-two` about 20 million, 145, 2 to 7 min and some hundred MB.
     Large,
 }
 
@@ -43,6 +43,11 @@ pub fn all() -> Vec<Named> {
         small("gating", "publishers wait for two readers, of whom one dies", gating()),
         small("limit", "the same, until the limit: then readers lose", limit()),
         small("joining", "a reader joins where publishers wait for it", joining()),
+        small(
+            "joining-at-oldest",
+            "a reader joins inside the history that another one protects",
+            joining_at_oldest(),
+        ),
         small("first-reader", "a reader joins where publishers waited for nobody", first_reader()),
         small("rejoining", "a reader dies or leaves, and its slot is taken again", rejoining()),
         small("sleeping", "readers sleep, publishers wake them or die", sleeping()),
@@ -58,6 +63,11 @@ pub fn all() -> Vec<Named> {
             "limit-and-deaths",
             "anybody dies while a sleeper is overtaken at the limit",
             limit_and_deaths(),
+        ),
+        large(
+            "joining-and-deaths",
+            "as joining-at-oldest, and the publisher dies at any step and comes back",
+            joining_and_deaths(),
         ),
         large("three-publishers", "two of three die, one comes back", three_publishers()),
         large("everybody-mortal", "a death, a stop and a return of anybody", everybody_mortal()),
@@ -141,6 +151,20 @@ fn joining() -> Setup {
         subscribers: 2,
         joined: 1,
         ..Setup::default()
+    }
+}
+
+fn joining_at_oldest() -> Setup {
+    Setup { start: Start::Oldest, works: vec![vec![One(0), One(0), One(1), One(0)]], ..joining() }
+}
+
+fn joining_and_deaths() -> Setup {
+    Setup {
+        works: vec![vec![One(0), One(0), One(0), One(0)]],
+        deaths: 1,
+        restarts: 1,
+        victims: Victims::Publishers,
+        ..joining_at_oldest()
     }
 }
 

@@ -161,6 +161,8 @@ pub struct Publisher {
     pub horizon: (u8, bool),
     /// Nobody has raised `space` since it loaded it.
     pub token: bool,
+    /// Generations of the slots that its last pass found in the way, until it has asked for their leases; 0 is none.
+    pub suspects: [u8; MOST_SUBSCRIBERS],
     /// Generations of slots whose owners it knows to be dead; 0 is none.
     pub dead: [u8; MOST_SUBSCRIBERS],
 }
@@ -182,6 +184,8 @@ pub struct Subscriber {
     pub answered: bool,
     /// So is the one that it has just loaded.
     pub counted: bool,
+    /// The start that it found first while it joins, where it does not join at the end.
+    pub sought: Option<u8>,
 }
 
 /// What really happened, which no process knows.
@@ -217,6 +221,8 @@ pub enum Fault {
     Uncommitted,
     /// A record was committed elsewhere than at the end of the order, so that it hides another.
     Undone,
+    /// A subscriber joined behind a start that it had found, and that was still there.
+    Late,
     /// A writer overran a living subscriber for which it has to wait.
     Overrun,
     /// Somebody found words that make no sense, where no word was damaged.
@@ -391,6 +397,7 @@ impl Publisher {
             excused: false,
             horizon: (0, false),
             token: false,
+            suspects: [0; MOST_SUBSCRIBERS],
             dead: [0; MOST_SUBSCRIBERS],
         }
     }
@@ -413,6 +420,7 @@ impl Subscriber {
             // Of a bus on which nobody has waited yet.
             answered: true,
             counted: false,
+            sought: None,
         }
     }
 

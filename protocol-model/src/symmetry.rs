@@ -7,7 +7,7 @@ use crate::subscriber::Reading;
 use stateright::Representative;
 
 /// What all others remember of a subscriber and its slot.
-type Memories = [(u8, u8, Slot); crate::state::MOST_PUBLISHERS];
+type Memories = [(u8, u8, u8, Slot); crate::state::MOST_PUBLISHERS];
 
 impl Representative for State {
     fn representative(&self) -> Self {
@@ -41,18 +41,9 @@ impl Representative for State {
         }
         for publisher in sorted.publishers.iter_mut() {
             publisher.dead = row(&publisher.dead, place_of);
-            match &mut publisher.doing {
-                Doing::ReadSlots { left, seen, .. } => {
-                    (*left, *seen) = (bits(*left, place_of), row(seen, place_of));
-                }
-                Doing::TestLease { slot, seen, .. } => {
-                    (*slot, *seen) = (place(*slot, place_of), row(seen, place_of));
-                }
-                Doing::ReadAgain { slot, left, seen, .. } => {
-                    *slot = place(*slot, place_of);
-                    (*left, *seen) = (bits(*left, place_of), row(seen, place_of));
-                }
-                _ => {}
+            publisher.suspects = row(&publisher.suspects, place_of);
+            if let Doing::ReadSlots { left, seen, .. } = &mut publisher.doing {
+                (*left, *seen) = (bits(*left, place_of), row(seen, place_of));
             }
         }
         sorted
@@ -73,20 +64,11 @@ fn memories(state: &State, number: usize) -> Memories {
         let of = |left: u8, seen: &Seen| (left >> number & 1, seen[number]);
         let (bit, slot) = match &publisher.doing {
             Doing::ReadSlots { left, seen, .. } => of(*left, seen),
-            Doing::TestLease { slot, seen, .. } => of(1 << slot, seen),
-            Doing::ReadAgain { slot, left, seen, .. } => {
-                let (bit, seen) = of(*left, seen);
-                (bit | u8::from(usize::from(*slot) == number) << 1, seen)
-            }
             _ => (0, Slot::default()),
         };
-        *memory = (publisher.dead[number], bit, slot);
+        *memory = (publisher.dead[number], publisher.suspects[number], bit, slot);
     }
     memories
-}
-
-fn place(slot: u8, place_of: &[usize]) -> u8 {
-    crate::setup::small(place_of[usize::from(slot)])
 }
 
 fn bits(left: u8, place_of: &[usize]) -> u8 {
