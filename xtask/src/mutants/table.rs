@@ -195,6 +195,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "patterns_without_generation",
         mistake: "an observer takes the patterns of a slot's last owner for those of the new one",
         noticed_by: &[Tests("patterns_are_those_of_their_slot")],
+    },
+    Mutant {
         name: "announcement_taken_for_a_fact",
         mistake: "who joins is refused a start that a writer wants, though it takes that back",
         noticed_by: &[
