@@ -93,6 +93,20 @@ fn explanation(name: &str, value: &Bound<'_, PyAny>, rule: &str) -> String {
     format!("{name} is {value}, but must be {rule}")
 }
 
+/// What reading an argument answers: of an error of Python's conversion, one that names the argument. An error of
+/// the object's own, such as one that its `__index__` raises, stays as it is.
+#[cold]
+fn unreadable(error: PyErr, name: &str, value: &Bound<'_, PyAny>, rule: &str) -> PyErr {
+    let py = value.py();
+    if error.is_instance_of::<PyOverflowError>(py) {
+        return errors::invalid(py, explanation(name, value, rule));
+    }
+    if error.is_instance_of::<PyTypeError>(py) {
+        return wrong_type(name, value, rule);
+    }
+    error
+}
+
 /// `TypeError`, for an argument that is not what it must be.
 #[cold]
 fn wrong_type(name: &str, value: &Bound<'_, PyAny>, rule: &str) -> PyErr {
@@ -104,12 +118,7 @@ fn number<T>(name: &str, value: &Bound<'_, PyAny>, rule: &str) -> PyResult<T>
 where
     for<'a, 'py> T: FromPyObject<'a, 'py, Error = PyErr>,
 {
-    value.extract().map_err(|error: PyErr| {
-        if error.is_instance_of::<PyOverflowError>(value.py()) {
-            return errors::invalid(value.py(), explanation(name, value, rule));
-        }
-        wrong_type(name, value, rule)
-    })
+    value.extract().map_err(|error| unreadable(error, name, value, rule))
 }
 
 pub(crate) fn integer<T>(name: &str, value: &Bound<'_, PyAny>) -> PyResult<T>
@@ -132,7 +141,7 @@ pub(crate) fn string(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
 }
 
 pub(crate) fn path(name: &str, value: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
-    value.extract().map_err(|_| wrong_type(name, value, "a string or a path"))
+    value.extract().map_err(|error| unreadable(error, name, value, "a string or a path"))
 }
 
 /// A string, or the strings of an iterable object.

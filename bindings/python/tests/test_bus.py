@@ -222,6 +222,23 @@ def test_a_wrong_argument_is_named_with_what_it_must_be(bus: toroni.Bus) -> None
         assert str(raised.value).startswith(text)
 
 
+def test_an_error_of_the_argument_itself_stays(directory: Path) -> None:
+    class Broken:
+        def __index__(self) -> int:
+            raise ZeroDivisionError
+
+        def __fspath__(self) -> str:
+            raise ZeroDivisionError
+
+    calls: list[Callable[[], object]] = [
+        lambda: toroni.Bus("c", capacity=Broken()),  # type: ignore[arg-type]
+        lambda: toroni.Bus("c", directory=Broken()),
+    ]
+    for call in calls:
+        with pytest.raises(ZeroDivisionError):
+            call()
+
+
 RUST = re.compile(r"::|\{|Some\(|\b(Wait|Overwrite|Bounded|Lease|Robust|Futex|Datagram|BusConfig)\b")
 
 
