@@ -105,9 +105,24 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Tests("a_lapped_reader_does_not_believe_a_zero")],
     },
     Mutant {
-        name: "cache_before_validation",
-        mistake: "a lapped reader fills its topic cache from payload it took for a header",
+        name: "look_without_validation",
+        mistake: "a lapped reader takes payload for a header, and fills its topic cache from it",
         noticed_by: &[Tests("a_lapped_reader_does_not_fill_its_topic_cache")],
+    },
+    Mutant {
+        name: "cache_before_validation",
+        mistake: "a subscriber asks its topic cache about the next record before it has validated that",
+        noticed_by: &[Tests("a_lapped_subscriber_does_not_ask_about_what_it_has_not_validated")],
+    },
+    Mutant {
+        name: "bus_named_before_complete",
+        mistake: "the directory of a new bus has its name while its files are made",
+        noticed_by: &[Tests("nothing_has_its_name_before_it_is_complete")],
+    },
+    Mutant {
+        name: "file_named_before_complete",
+        mistake: "a file that is added to a bus has its name before its content",
+        noticed_by: &[Tests("nothing_has_its_name_before_it_is_complete")],
     },
     Mutant {
         name: "start_where_overwritten",

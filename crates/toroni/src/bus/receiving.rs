@@ -9,12 +9,14 @@ use super::views::{
 };
 use crate::crash::{self, CrashPoint};
 use crate::error::{Corrupt, ReceiveError};
+use crate::mutant::mutant;
 use crate::notify::{Waiter, futex, sleep_unless};
 use crate::ring::memory::Ring;
 use crate::ring::reader::{Cursor, Interrupted, Seen};
 use crate::ring::slots;
 use crate::ring::waits::{self, Announced};
 use crate::ring::window::Window;
+use crate::ring::writer::{length_of, tag_of};
 use crate::settings::NotifyKind;
 use crate::sync::Ordering;
 use crate::topic::frame::{MAX_EXTENSIONS_BYTES, Tag, TopicId, decode};
@@ -130,6 +132,11 @@ impl Subscriber {
 
     /// When the window has no more: fills it, or looks at a record that does not go through it.
     fn refill(&mut self, body: Body) -> Result<Refill, ReceiveError> {
+        if mutant("cache_before_validation")
+            && let Some(seen) = self.unvalidated()
+        {
+            self.is_mine(seen.tag, Some(&seen))?;
+        }
         let ring = ring_of(&self.subscribing.ring);
         let filled = if let Some(next) = self.received.window.give_up() {
             // Somebody has rewritten a header that was committed; what it says now, the ring tells.
@@ -164,6 +171,13 @@ impl Subscriber {
         }
         self.count_position();
         Ok(Refill::Again)
+    }
+
+    /// What stands at the cursor and may be anything, for a mutant.
+    fn unvalidated(&self) -> Option<Seen> {
+        let Cursor { position, sequence } = self.cursor;
+        let word = ring_of(&self.subscribing.ring).word(position).load(Ordering::Relaxed);
+        (word != 0).then(|| Seen { position, sequence, tag: tag_of(word), length: length_of(word) })
     }
 
     /// Copies a record out of the ring by itself, or leaves it there, and goes behind it.
@@ -479,4 +493,53 @@ fn pause(count: u32) {
 
 fn corrupt_in(corrupt: Corrupt, seen: &Seen) -> Interrupted {
     Interrupted::Corrupt(Corrupt { position: seen.position, ..corrupt })
+}
+
+#[cfg(all(test, not(loom)))]
+#[expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+mod tests {
+    use super::*;
+    use crate::bus::BusConfig;
+    use crate::ring::writer::header;
+    use crate::settings::Policy;
+    use crate::shm::testing::TempDir;
+    use crate::topic::frame::Extensions;
+
+    type Receive = fn(&mut Subscriber) -> Result<(), ReceiveError>;
+
+    const FORMS: [Receive; 4] = [
+        |subscriber| subscriber.receive().map(|_| ()),
+        |subscriber| subscriber.try_receive().map(|_| ()),
+        |subscriber| subscriber.receive_in_place().map(|_| ()),
+        |subscriber| subscriber.borrow().map(|_| ()),
+    ];
+
+    /// A lapped subscriber stands on payload that looks like the header of a message. Asked about its topic, the
+    /// subscriber would remember the answer, or call the message corrupt because nobody knows the topic.
+    #[test]
+    fn a_lapped_subscriber_does_not_ask_about_what_it_has_not_validated() {
+        for receive in FORMS {
+            for forged in [0, 2].map(|id| TopicId::new(id).unwrap()) {
+                let root = TempDir::new();
+                let config = BusConfig::new().directory(root.path()).capacity(64 << 10);
+                let bus = config.policy(Policy::Overwrite).open("b").unwrap();
+                let (wanted, other) =
+                    (bus.publisher("wanted").unwrap(), bus.publisher("other").unwrap());
+                let mut subscriber = bus.subscribe("wanted").unwrap();
+                let tag = Tag::message(forged, false, &Extensions::default()).raw();
+                let payload = header(16, tag).to_ne_bytes().repeat(125);
+                for _ in 0..70 {
+                    other.publish(&payload).unwrap();
+                }
+                let stands_on = subscriber.unvalidated().map(|seen| seen.tag);
+                assert_eq!(stands_on, Some(tag), "on payload");
+
+                let told = receive(&mut subscriber);
+                assert!(matches!(told, Err(ReceiveError::Lapped { .. })), "{told:?}");
+                assert_eq!(subscriber.interest.answer(forged, false), None);
+                wanted.publish(b"wanted").unwrap();
+                assert_eq!(subscriber.receive().unwrap().payload(), b"wanted");
+            }
+        }
+    }
 }

@@ -222,7 +222,7 @@ impl Cursor {
 /// A reader that believes what it has not validated.
 #[inline(always)]
 fn unvalidated() -> Option<u64> {
-    mutant("cache_before_validation").then_some(u64::MAX)
+    mutant("look_without_validation").then_some(u64::MAX)
 }
 
 /// Why no reader can start at a position.

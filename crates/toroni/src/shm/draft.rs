@@ -2,6 +2,7 @@
 
 use super::acl::Part;
 use super::directory::{BusFile, SOCKETS, random_name};
+use crate::mutant::mutant;
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -15,7 +16,11 @@ pub(super) struct Draft<'a> {
 
 impl<'a> Draft<'a> {
     pub(super) fn new(root: &'a OwnedFd, bus: &str) -> Result<Self, Errno> {
-        let name = format!(".{bus}.{}", random_name());
+        let name = if mutant("bus_named_before_complete") {
+            bus.to_owned()
+        } else {
+            format!(".{bus}.{}", random_name())
+        };
         rustix::fs::mkdirat(root, &*name, Part::Directory.first_mode())?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(root, &*name, flags, Mode::empty());
@@ -63,15 +68,19 @@ impl<'a> DraftFile<'a> {
     pub(super) fn new(directory: BorrowedFd<'a>, file: BusFile) -> Result<Self, Errno> {
         let mode = part(file).first_mode();
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
-        match rustix::fs::openat(directory, ".", flags | OFlags::TMPFILE, mode) {
+        let draft = match rustix::fs::openat(directory, ".", flags | OFlags::TMPFILE, mode) {
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
                 let name = format!(".{}.{}", file.name(), random_name());
                 let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
                 let fd = rustix::fs::openat(directory, &*name, flags, mode)?;
-                Ok(Self { directory, file, fd, temporary: Some(name) })
+                Self { directory, file, fd, temporary: Some(name) }
             }
-            answer => Ok(Self { directory, file, fd: answer?, temporary: None }),
+            answer => Self { directory, file, fd: answer?, temporary: None },
+        };
+        if mutant("file_named_before_complete") {
+            draft.link()?;
         }
+        Ok(draft)
     }
 
     /// Another description of the same file.

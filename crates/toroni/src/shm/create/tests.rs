@@ -1,4 +1,5 @@
 use super::*;
+use crate::crash::rehearsal;
 use crate::shm::participants::{read_publishers, read_readers};
 #[cfg(feature = "crash-points")]
 use crate::shm::testing::child_task;
@@ -352,6 +353,36 @@ fn a_mode_is_not_widened_by_a_list_of_the_directory() {
             }
         }
         std::fs::remove_dir_all(bus.path()).unwrap();
+    }
+}
+
+/// Whoever looks at any step of a creation finds nothing, or something whole.
+#[test]
+fn nothing_has_its_name_before_it_is_complete() {
+    for in_place in [false, true] {
+        let root = TempDir::new();
+        let path = root.path().join("bus");
+        if in_place {
+            std::fs::create_dir(&path).unwrap();
+        }
+        let look = {
+            let path = path.clone();
+            move |reached: &[CrashPoint]| {
+                let step = reached.last();
+                assert!(in_place || !path.exists() || names(&path) == COMPLETE, "{step:?}");
+                for name in ["ring", "publishers", "readers"] {
+                    let Ok(bytes) = std::fs::read(path.join(name)) else { continue };
+                    // The header is written last.
+                    assert!(bytes.iter().take(8).any(|byte| *byte != 0), "{name} at {step:?}");
+                }
+                false
+            }
+        };
+        let (reached, made) = rehearsal::act(look, || make(&root, &small()));
+        made.unwrap().unwrap();
+        let fills = reached.iter().filter(|step| **step == CrashPoint::MidFill).count();
+        assert_eq!(fills, 3, "{reached:?}");
+        assert_eq!(names(&path), COMPLETE);
     }
 }
 
