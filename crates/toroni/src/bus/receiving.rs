@@ -496,7 +496,6 @@ fn corrupt_in(corrupt: Corrupt, seen: &Seen) -> Interrupted {
 }
 
 #[cfg(all(test, not(loom)))]
-#[expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 mod tests {
     use super::*;
     use crate::bus::BusConfig;
