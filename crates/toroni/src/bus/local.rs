@@ -99,9 +99,10 @@ impl Reader {
         }
         let is_ours = self.process.load(Ordering::Relaxed) == ForkStamp::now().number()
             && self.bus_id.each_ref().map(|word| word.load(Ordering::Relaxed)) == halves(bus_id);
-        let answer = ask(self);
+        // `ask` may note something, which must not be in the entry of another bus.
+        let answer = is_ours.then(|| ask(self))?;
         fence(Ordering::Acquire);
-        (is_ours && self.incarnation.load(Ordering::Relaxed) == incarnation).then_some(answer)
+        (self.incarnation.load(Ordering::Relaxed) == incarnation).then_some(answer)
     }
 
     fn is(&self, slot: u32, generation: u32) -> bool {
@@ -233,12 +234,16 @@ mod tests {
     #[test]
     fn its_maker_hopes_for_another_thread_for_a_while() {
         let bus_id = [2; 16];
+        // Slots of other buses have the same numbers.
+        let elsewhere = [8; 16];
+        let _elsewhere = LocalReader::register(elsewhere, 3, 7, 0);
         let reader = LocalReader::register(bus_id, 3, 7, 0);
         assert_eq!(in_another_thread(|| is_told(&bus_id)), [false, false], "it has not made it");
         assert!(!would_wait_for_itself(&bus_id, 3, 7, 5));
         assert!(!would_wait_for_itself(&bus_id, 3, 7, 4 + LONGEST_HOPE_NS));
         assert_eq!(is_told(&bus_id), [false, true]);
         assert_eq!(is_told(&bus_id), [true, true], "it has learned");
+        assert_eq!(is_told(&elsewhere), [false, true], "of this bus alone");
         drop(reader);
     }
 
