@@ -67,7 +67,7 @@ impl From<OpenError> for Failure {
 }
 
 /// The settings as the library names them, and the options of `create` that set them.
-const SETTINGS: [(&str, &str); 12] = [
+const SETTINGS: [(&str, &str); 11] = [
     ("capacity", "--capacity"),
     ("topic_table_bytes", "--topic-table"),
     ("max_publishers", "--max-publishers"),
@@ -75,7 +75,6 @@ const SETTINGS: [(&str, &str); 12] = [
     ("policy", "--policy"),
     ("lock", "--lock"),
     ("notify", "--notify"),
-    ("persistent", "--temporary"),
     ("huge_pages", "--huge-pages"),
     ("mode", "--mode"),
     ("writers_group", "--writers"),

@@ -62,10 +62,6 @@ fn refused(error: &clap::Error) -> ExitCode {
         error.exit();
     }
     let said = error.render().to_string();
-    // There is nobody to tell if standard error is closed.
-    let _ = match said.strip_prefix("error: ") {
-        Some(rest) => write!(std::io::stderr(), "toroni: {rest}"),
-        None => write!(std::io::stderr(), "{said}"),
-    };
+    note::failure(said.strip_prefix("error: ").unwrap_or(&said).trim_end());
     ExitCode::from(2)
 }

@@ -249,7 +249,7 @@ pub enum OpenError {
     },
     /// The bus exists with another value of a required setting.
     #[error(
-        "the bus at {path} has {setting} {found}, but {wanted} is required: adapt the requirement, or create the bus anew"
+        "the bus at {path} has {setting} {found}, but {wanted} is required: adapt the requirement, or create the bus again"
     )]
     SettingMismatch {
         /// Directory of the bus.

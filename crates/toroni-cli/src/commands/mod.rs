@@ -21,7 +21,7 @@ use crate::failure::Failure;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use std::time::Duration;
-use toroni::{Bus, BusConfig};
+use toroni::{Bus, BusConfig, OpenError, Pattern};
 
 /// How long a command sleeps at a time before it looks at the signals and at its output again. A
 /// silent subscriber looks at the ring every 250 ms by itself, so this wakes it little more often.
@@ -80,6 +80,12 @@ fn config(place: &Place) -> BusConfig {
         Some(directory) => BusConfig::new().directory(directory),
         None => BusConfig::new(),
     }
+}
+
+/// Patterns of the command line. Checked before a command waits for its bus, or makes it.
+fn patterns(texts: &[String]) -> Result<Vec<Pattern>, Failure> {
+    let patterns: Result<Vec<Pattern>, _> = texts.iter().map(|text| Pattern::new(text)).collect();
+    Ok(patterns.map_err(OpenError::Pattern)?)
 }
 
 /// The bus a looking command names: it must exist.

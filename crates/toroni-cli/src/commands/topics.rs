@@ -6,16 +6,14 @@ use crate::failure::Failure;
 use crate::human;
 use crate::output::{Output, Table};
 use serde_json::{Value, json};
-use toroni::{OpenError, Pattern, SubscriberSlotStats};
+use toroni::SubscriberSlotStats;
 
 /// Subscribers named in a row of the table. `--json` names all.
 const MOST_NAMED: usize = 8;
 
 /// Prints a line for each topic of the bus that matches a pattern.
 pub(crate) fn run(place: &Place, arguments: &Topics) -> Result<(), Failure> {
-    let patterns: Result<Vec<Pattern>, _> =
-        arguments.patterns.iter().map(|pattern| Pattern::new(pattern)).collect();
-    let patterns = patterns.map_err(OpenError::Pattern)?;
+    let patterns = super::patterns(&arguments.patterns)?;
     let bus = super::open_existing(place, None)?;
     let mut topics = bus.topics()?;
     topics.retain(|topic| patterns.iter().any(|pattern| pattern.matches(&topic.name)));

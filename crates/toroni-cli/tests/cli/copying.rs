@@ -68,6 +68,7 @@ const LOSSY: &[u8] = b"{\"topic\":\"t\",\"payload\":\"before\"}\n\
 #[test]
 fn losses_in_the_input_are_reported() {
     let buses = Buses::new();
+    buses.succeed(&["create", "default"]);
     let output = buses.run_with_input(&["pub", "--json"], LOSSY);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let said = String::from_utf8(output.stderr).unwrap();

@@ -136,20 +136,20 @@ fn if_absent_compares_what_is_given() {
     assert!(buses.succeed(&create).starts_with("There is "));
     // What is not given may be anything.
     buses.succeed(&["create", "plant", "--if-absent", "--lock", "lease"]);
-    for (option, value, setting, found) in [
-        ("--capacity", "128KiB", "capacity", "65536"),
-        ("--topic-table", "64KiB", "topic_table_bytes", "1048576"),
-        ("--max-publishers", "3", "max_publishers", "128"),
-        ("--max-subscribers", "3", "max_subscribers", "128"),
-        ("--policy", "overwrite", "policy", "100ms"),
-        ("--lock", "robust", "lock", "ease"),
-        ("--notify", "datagram", "notify", "utex"),
-        ("--mode", "0660", "mode", "0600"),
-        ("--writers", "0", "writers", "none"),
-        ("--readers", "0", "readers", "none"),
+    for (option, value, found) in [
+        ("--capacity", "128KiB", "65536"),
+        ("--topic-table", "64KiB", "1048576"),
+        ("--max-publishers", "3", "128"),
+        ("--max-subscribers", "3", "128"),
+        ("--policy", "overwrite", "100ms"),
+        ("--lock", "robust", "ease"),
+        ("--notify", "datagram", "utex"),
+        ("--mode", "0660", "0600"),
+        ("--writers", "0", "none"),
+        ("--readers", "0", "none"),
     ] {
         let arguments = ["create", "plant", "--if-absent", option, value];
-        fails(&buses, &arguments, &[&format!("has {setting}"), found, "is required"]);
+        fails(&buses, &arguments, &[&format!("has {option}"), found, "is required"]);
     }
     for flag in ["--huge-pages", "--temporary"] {
         fails(&buses, &["create", "plant", "--if-absent", flag], &["is required"]);
@@ -167,7 +167,7 @@ fn a_publisher_says_that_it_made_the_bus() {
     assert!(made.status.success() && made.stdout.is_empty(), "{made:?}");
     let said = stderr(&made);
     assert!(said.starts_with("toroni: there is no bus at ") && said.lines().count() == 1, "{said}");
-    assert!(said.contains("/plnat (there are plant): made it"), "{said}");
+    assert!(said.contains("/plnat (in this directory: plant): made it"), "{said}");
     let again = buses.run(&["--bus", "plnat", "pub", "t", "x"]);
     assert!(again.status.success() && again.stderr.is_empty(), "{again:?}");
 }
@@ -179,8 +179,12 @@ fn those_that_look_name_the_buses_that_are_there() {
         buses.succeed(&["create", bus]);
     }
     let hz = ["--bus", "plnat", "hz", "--count", "1"];
-    for arguments in [&["info", "plnat"][..], &["topics", "plnat"], &hz] {
-        fails(&buses, arguments, &["/plnat (there are plant, ticks)", "`toroni create plnat`"]);
+    for arguments in [&["info", "plnat"][..], &["--bus", "plnat", "topics"], &hz] {
+        fails(
+            &buses,
+            arguments,
+            &["/plnat (in this directory: plant, ticks)", "`toroni create plnat`"],
+        );
     }
     assert_eq!(buses.entries(), ["plant", "ticks"]);
 }
@@ -194,7 +198,10 @@ fn a_subscriber_waits_for_its_bus() {
     let mut said = String::new();
     subscriber.stderr.as_mut().unwrap().read_line(&mut said).unwrap();
     assert!(said.starts_with("toroni: there is no bus at "), "{said}");
-    assert!(said.contains("/plant (there are plnat)") && said.contains("--create"), "{said}");
+    assert!(
+        said.contains("/plant (in this directory: plnat)") && said.contains("--create"),
+        "{said}"
+    );
     assert_eq!(buses.entries(), ["plnat"]);
     buses.succeed(&["--bus", "plant", "pub", "t", "first"]);
     assert_eq!(subscriber.line(), "t\tfirst\n");

@@ -23,6 +23,7 @@ pub(crate) fn run(place: &Place, arguments: Subscribe) -> Result<(), Failure> {
     if arguments.null && matches!(arguments.format, Format::Raw | Format::Json) {
         return Err(Failure::Usage("-0 goes with --template, text and hex".to_owned()));
     }
+    let patterns = super::patterns(&arguments.patterns)?;
     let stop = Stop::install(Patience::ASecond("waiting for whoever reads its output".to_owned()))?;
     let output = Output::new()?;
     let config = super::config(place).participant_name(arguments.name.as_str());
@@ -47,8 +48,8 @@ pub(crate) fn run(place: &Place, arguments: Subscribe) -> Result<(), Failure> {
         .gating(!arguments.no_gate)
         .name(arguments.name.as_str())
         .wait(arguments.wait.into());
-    for pattern in &arguments.patterns {
-        builder = builder.pattern(pattern);
+    for pattern in &patterns {
+        builder = builder.pattern(pattern.as_str());
     }
     let mut subscriber = builder.build()?;
     let history = match last {
