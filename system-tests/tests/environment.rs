@@ -65,7 +65,7 @@ fn a_full_file_system_is_named_with_numbers() {
     for way in &[WAYS[0], WAYS[1], &["create", "b"]] {
         let outcome = on_a_mount(&root, "tmpfs", "size=1m", &[&["--bus", "b"], *way].concat());
         // 4 MiB, 1 MiB of topics, slots and headers.
-        outcome.refused(&["no room in", "needs 5292032 bytes", "1048576 are available"]);
+        outcome.refused(&["no room in", "needs 5357568 bytes", "1048576 are available"]);
         outcome.refused(&["smaller capacity", "--shm-size"]);
         assert_eq!(outcome.stdout, "left: \n");
     }
@@ -278,7 +278,7 @@ fn each_mismatch_of_a_header_has_its_words() {
     let damages: [(Damage<'_>, &[&str]); 10] = [
         (&number(0, 7), &["is not a part of a Toroni bus"]),
         (&swap, &["other byte order"]),
-        (&number(12, 77), &["layout version 77", "knows 1", "same release"]),
+        (&number(12, 77), &["layout version 77", "uses version 2", "same release"]),
         (&number(16, 183), &["architecture", "another"]),
         (&number(20, 65_536), &["page size of 65536 bytes"]),
         (&number(24, 9), &["is not a part of a Toroni bus"]),

@@ -23,7 +23,7 @@ fn threads_end_with_their_handles_and_the_bus_does_not_notice() {
 }
 
 #[test]
-fn code_that_panics_under_the_lock_gives_it_back_and_what_was_committed_is_told() {
+fn code_that_panics_under_the_lock_gives_it_back_and_publishes_nothing() {
     let _watchdog = Watchdog::start("thread", Duration::from_secs(300));
     for notify in [NotifyKind::Futex, NotifyKind::Datagram] {
         let mut stage = Stage::new(|config| config.capacity(64 << 10).notify(notify));
@@ -35,14 +35,7 @@ fn code_that_panics_under_the_lock_gives_it_back_and_what_was_committed_is_told(
         assert!(subscriber.try_receive().expect("a look").is_none());
         worker.running.tell("go on");
         worker.running.expect("panicked");
-        // Of the burst, what came before the panic is committed, so the descriptor must say so: nobody
-        // publishes for now, and a descriptor knows no second look.
-        wait_readable(&subscriber);
-        for expected in [&b"one"[..], b"two"] {
-            let message = subscriber.try_receive().expect("a look").expect("a message");
-            assert_eq!(message.payload(), expected, "{notify:?}");
-        }
-        assert!(subscriber.try_receive().expect("a look").is_none(), "of the others, nothing");
+        assert!(subscriber.try_receive().expect("a look").is_none(), "something was published");
         bus.publisher("other").expect("a publisher").publish(b"other").expect("published");
         worker.running.tell("go on");
         worker.running.expect("after");
@@ -54,13 +47,6 @@ fn code_that_panics_under_the_lock_gives_it_back_and_what_was_committed_is_told(
         drop((subscriber, bus));
         stage.root.assert_clean_leaves_nothing();
     }
-}
-
-fn wait_readable(descriptor: &impl std::os::fd::AsFd) {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let patience = Timespec::try_from(system_tests::process::PATIENCE).expect("a time");
-    let ready = poll(&mut [PollFd::new(descriptor, PollFlags::IN)], Some(&patience));
-    assert_eq!(ready, Ok(1), "the descriptor stays quiet");
 }
 
 /// No order of ending is left: the kernel ends the thread under the lock. `robust` is the thread's, so

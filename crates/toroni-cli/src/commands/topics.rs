@@ -3,8 +3,8 @@
 use super::info;
 use crate::cli::{Place, Topics};
 use crate::failure::Failure;
-use crate::human;
 use crate::output::{Output, Table};
+use crate::{human, note};
 use serde_json::{Value, json};
 use toroni::SubscriberSlotStats;
 
@@ -18,10 +18,16 @@ pub(crate) fn run(place: &Place, arguments: &Topics) -> Result<(), Failure> {
     let mut topics = bus.topics()?;
     topics.retain(|topic| patterns.iter().any(|pattern| pattern.matches(&topic.name)));
     topics.sort_by(|a, b| a.name.cmp(&b.name));
-    let mut subscribers = bus.stats()?.subscribers;
-    if let Some(subscribers) = &mut subscribers {
-        subscribers.retain(|subscriber| subscriber.alive);
-    }
+    let subscribers = match bus.stats() {
+        Ok(stats) => stats.subscribers,
+        // Any subscriber can damage the file of the subscribers. The topics are there all the same.
+        Err(error) => {
+            note::remark(&format!("cannot read who subscribes: {error}"));
+            None
+        }
+    };
+    let subscribers: Option<Vec<SubscriberSlotStats>> =
+        subscribers.map(|all| all.into_iter().filter(|one| one.alive).collect());
     let mut output = Output::new()?;
     let mut table = Table::new(&["TOPIC", ">MESSAGES", ">BYTES", ">SUBSCRIBERS", "WHO"]);
     for topic in topics {
