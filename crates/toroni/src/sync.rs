@@ -23,8 +23,8 @@ pub(crate) fn pause() {
 /// In the C11 model a compare-exchange is no sequentially consistent fence, and one that fails is
 /// only a load: the look for sleepers could move before the commit, and a reader that went to sleep in
 /// between would not be woken. On x86-64 it is `lock cmpxchg`, a locked instruction also when it
-/// fails, which the processor orders with every load behind it (AMD64 APM vol. 2 §7.4.2), so there
-/// only the compiler has to be held back.
+/// fails, which the processor orders with every load after it (AMD64 APM vol. 2 §7.4.2), so there
+/// only the compiler has to be held back. The tests in `sync/tso.rs` try every execution of the pair.
 #[inline]
 pub(crate) fn fence_after_unlock() {
     #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
@@ -34,3 +34,6 @@ pub(crate) fn fence_after_unlock() {
         fence(Ordering::SeqCst);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tso;
