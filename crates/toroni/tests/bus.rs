@@ -316,6 +316,22 @@ fn a_full_ring_is_full_at_once_and_in_time() {
     publisher.try_publish([0; 1000]).unwrap();
 }
 
+/// A limit so short that it is over before the publisher knows whether the subscriber in its way lives.
+#[test]
+fn a_try_never_overwrites_however_short_the_limit() {
+    let fixture = Fixture::new();
+    let policy = Policy::Wait { limit: Some(Duration::from_nanos(1)) };
+    let bus = fixture.config().capacity(64 << 10).policy(policy).open("b").unwrap();
+    let mut subscriber = bus.subscribe("**").unwrap();
+    let publisher = bus.publisher("a").unwrap();
+    let published = std::iter::repeat_with(|| publisher.try_publish([0; 1000]))
+        .take(1000)
+        .take_while(Result::is_ok)
+        .count();
+    assert!(matches!(publisher.try_publish([0; 1000]), Err(PublishError::Full)));
+    assert_eq!(received(&mut subscriber).len(), published);
+}
+
 #[test]
 fn a_burst_that_runs_out_of_time_says_how_far_it_got() {
     let fixture = Fixture::new();

@@ -113,7 +113,7 @@ impl Publishing {
         let mut patience = terms.patience();
         let mut unowned = Unowned::default();
         let counts = self.claim.slot();
-        let (mut waited, mut asked) = (false, false);
+        let (mut waited, mut asked, mut gives_up) = (false, false, false);
         held.waited = false;
         loop {
             if held.session.fits(bytes) {
@@ -132,8 +132,11 @@ impl Publishing {
             }
             let control = self.ring.control();
             let now_ns = clock::monotonic_ns();
+            // A call that has no time left does not overwrite because the question took some.
+            let verdict =
+                if gives_up { Verdict::GiveUp } else { patience.judge(now_ns, &control.budget.0) };
             // How long to wait, and the value of `space` during which to sleep.
-            let wait = match patience.judge(now_ns, &control.budget.0) {
+            let wait = match verdict {
                 Verdict::Overwrite => {
                     counts.overwrites.fetch_add(1, Ordering::Relaxed);
                     held.session.reserve(wanted);
@@ -142,7 +145,10 @@ impl Publishing {
                 }
                 Verdict::GiveUp if asked => return Err(terms.given_up(PublishError::Full)),
                 // Perhaps those in the way are dead.
-                Verdict::GiveUp => None,
+                Verdict::GiveUp => {
+                    gives_up = true;
+                    None
+                }
                 Verdict::Wait(slice_ns) => {
                     let space = &self.readers.control().space.0;
                     let until = self.worth_waking_at(&held, wanted);
