@@ -99,15 +99,17 @@ fn polled_error(subscriber: &mut Subscriber, end: Instant) -> ReceiveError {
 fn cut_readers(template: &Template, cut: u64) {
     let Users { bus, publisher, mut subscriber } = users(template);
     truncate(template, "readers", cut);
-    let laps = 3 * CAPACITY / 500;
-    for _ in 0..laps {
-        publisher.publish([1; 500]).unwrap();
-    }
     let newer = template.config().open_existing(BUS).unwrap();
     let new_publisher = newer.publisher("other/new").unwrap();
-    for _ in 0..laps {
-        new_publisher.publish([2; 500]).unwrap();
-    }
+    // In a thread of its own: this one reads the subscriber, and must not wait for it.
+    let publish = || {
+        for publisher in [&publisher, &new_publisher] {
+            for _ in 0..3 * CAPACITY / 500 {
+                publisher.publish([1; 500]).unwrap();
+            }
+        }
+    };
+    std::thread::scope(|scope| scope.spawn(publish).join().expect("it published"));
     // What is there can be read; without more, the subscriber looks at its files, and is told. If a
     // part of the page of its slot is left, nothing has happened to it.
     let end = Instant::now() + SOON;
