@@ -5,7 +5,7 @@ use rustix::process::Signal;
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Instant;
 
 /// As a shell shows it: commands without a handler are killed by the signal itself.
@@ -99,12 +99,29 @@ fn short_commands_are_killed_by_the_signal() {
         for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
             // It cannot end by itself: what it prints does not fit into the pipe.
             let (_reader, writer) = full_pipe();
-            let mut process = Process::start(buses.command(arguments).stdout(writer), arguments);
+            let mut command = with_default_signals(&buses.command(arguments));
+            let mut process = Process::start(command.stdout(writer), arguments);
+            wait_until("it is the program", || status(process.child.id(), "Name:") == "toroni");
             process.signal(signal);
             assert_eq!(shell_code(process.wait()), code, "{arguments:?}");
         }
         let _ = std::fs::remove_dir_all(buses.path().join("b"));
     }
+}
+
+/// The command with the signals as they are at a terminal. A shell without job control has what it starts in the
+/// background ignore SIGINT, and these tests with it.
+fn with_default_signals(command: &Command) -> Command {
+    let mut with = Command::new("env");
+    with.arg("--default-signal").arg(command.get_program()).args(command.get_args());
+    with.stdin(Stdio::null()).stderr(Stdio::piped());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => with.env(name, value),
+            None => with.env_remove(name),
+        };
+    }
+    with
 }
 
 /// A command with things to remove is not killed, but stops as soon as it can.
