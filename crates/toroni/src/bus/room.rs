@@ -125,8 +125,7 @@ impl Publishing {
             self.check_lap(&held, wanted)?;
             let mut suspects = self.in_the_way(&held, wanted, terms.policy, &unowned);
             if suspects.is_empty() {
-                self.check_sight()?;
-                held.session.reserve(wanted);
+                self.reserve(&mut held, wanted)?;
                 held.waited = waited;
                 return Ok(held);
             }
@@ -158,8 +157,7 @@ impl Publishing {
                     };
                     let Some(token) = waits::announce(&control.waits.0, space, until, has_room)
                     else {
-                        self.check_sight()?;
-                        held.session.reserve(wanted);
+                        self.reserve(&mut held, wanted)?;
                         held.waited = waited;
                         return Ok(held);
                     };
@@ -228,9 +226,16 @@ impl Publishing {
         })
     }
 
-    /// Whether it saw the readers' slots: if not, that nobody is in the way means nothing.
-    fn check_sight(&self) -> Result<(), PublishError> {
-        if self.readers.is_blind() { Err(PublishError::LeaseLost) } else { Ok(()) }
+    /// Raises `reserved` after a pass that found nobody in the way. If this process could not see the slots, that
+    /// means nothing, and the announcement is taken back.
+    fn reserve(&self, held: &mut Held<'_>, wanted: u64) -> Result<(), PublishError> {
+        if self.readers.is_blind() {
+            let control = self.ring.control();
+            gate::take_back(&control.waits.0, control.reserved.0.load(Ordering::Relaxed));
+            return Err(PublishError::LeaseLost);
+        }
+        held.session.reserve(wanted);
+        Ok(())
     }
 
     /// The position that all readers should have reached before this publisher is woken: what it needs,

@@ -190,9 +190,14 @@ pub(crate) fn in_the_way(
         horizon.learn(minimum, joins);
     } else {
         crash::point(CrashPoint::BeforeTakingBack);
-        waits.wanted.store(reserved, Ordering::Release);
+        take_back(waits, reserved);
     }
     suspects
+}
+
+/// Takes an announcement back: nothing beyond `reserved` is wanted any more.
+pub(crate) fn take_back(waits: &Waits, reserved: u64) {
+    waits.wanted.store(reserved, Ordering::Release);
 }
 
 /// LEASE: a slot that was written behind its lease is followed by a question for that lease which is no older.

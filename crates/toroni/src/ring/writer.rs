@@ -2,6 +2,7 @@
 
 use super::bulk;
 use super::copy;
+use super::gate;
 use super::layout::{ALIGNMENT, NO_ENTRY};
 use super::memory::{Mark, Ring};
 use super::position::{MISPLACED, record_bytes, to_index};
@@ -416,7 +417,7 @@ impl<'a> Session<'a> {
         let control = self.ring.control;
         let reserved = control.reserved.0.load(Ordering::Relaxed);
         if !mutant("announcement_survives_recovery") {
-            control.waits.0.wanted.store(reserved, Ordering::Release);
+            gate::take_back(&control.waits.0, reserved);
         }
         Ok(())
     }
