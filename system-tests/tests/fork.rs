@@ -137,6 +137,33 @@ fn whoever_closes_all_descriptors_overwrites_no_living_subscriber() {
 }
 
 #[test]
+fn whoever_closes_all_descriptors_leaves_its_slot_to_the_next_subscriber() {
+    let _watchdog = Watchdog::start("fork", Duration::from_secs(300));
+    let mut stage = Stage::new(|config| config.capacity(64 << 10));
+    let mut worker = stage.start("fork", &["case=careless", "against=successor"]);
+    worker.running.expect("ready");
+    let bus = stage.bus();
+    let slot = |bus: &toroni::Bus| {
+        let subscribers = bus.stats().expect("statistics").subscribers.expect("readable");
+        assert_eq!(subscribers.len(), 1, "one slot, which changes hands");
+        (subscribers[0].pid, subscribers[0].position, subscribers[0].patterns.clone())
+    };
+    assert_eq!(slot(&bus).0, worker.running.id());
+    worker.running.tell("go on");
+    worker.running.expect("closed");
+    let subscriber = bus.subscribe("mine").expect("a subscriber");
+    let before = slot(&bus);
+    assert_eq!(before.0, std::process::id());
+    bus.publisher("fork/owner").expect("a publisher").publish(b"news").expect("published");
+    worker.running.tell("go on");
+    worker.running.expect("refused");
+    assert_eq!(slot(&bus), before);
+    worker.running.tell("go on");
+    drop(worker.running.succeed());
+    drop(subscriber);
+}
+
+#[test]
 fn a_child_that_is_made_under_the_lock_neither_commits_nor_unlocks() {
     let _watchdog = Watchdog::start("fork", Duration::from_secs(300));
     for lock in [LockKind::Lease, LockKind::Robust] {

@@ -316,6 +316,9 @@ impl Subscriber {
         let before = self.published;
         self.published = self.cursor.position;
         self.publish_at = self.cursor.position.saturating_add(ring.shape().block_bytes());
+        if !self.claim.is_ours() {
+            return;
+        }
         slot.received.store(self.counts.received, Ordering::Relaxed);
         slot.lost_messages.store(self.counts.lost_messages, Ordering::Relaxed);
         slot.lapses.store(self.counts.lapses, Ordering::Relaxed);

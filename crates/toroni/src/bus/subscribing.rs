@@ -97,8 +97,17 @@ impl ReaderClaim {
         self.subscribing.readers.slot(self.lease.slot())
     }
 
+    /// Whether the slot is still this one's. Without its lease (code that closes all descriptors gives it up) it
+    /// becomes another subscriber's, for which publishers wait.
+    pub(super) fn is_ours(&self) -> bool {
+        self.slot().generation.load(Ordering::Relaxed) == self.generation
+    }
+
     /// Writes the patterns where observers of the bus read them.
     pub(super) fn show_patterns(&self, shown: &PatternSet) {
+        if !self.is_ours() {
+            return;
+        }
         let area = self.subscribing.readers.patterns(self.lease.slot());
         patterns::show(area, self.generation, shown.iter().map(Pattern::as_str));
     }
@@ -214,7 +223,8 @@ impl SubscriberBuilder {
         let claim = subscribing.claim(&identity)?;
         claim.show_patterns(&patterns);
         let flags = if self.gating { READER_GATES } else { 0 };
-        let cursor = join(&subscribing, &claim, self.start, flags)?;
+        let cursor = join(&subscribing, &claim, self.start, flags)
+            .inspect_err(|_| claim.leave(subscribing.readers.control()))?;
         Subscriber::new(subscribing, claim, cursor, Interest::new(patterns), self.wait)
     }
 }

@@ -134,7 +134,7 @@ fn daemon(options: &Options) {
 }
 
 fn careless(options: &Options) {
-    let (bus, publisher, subscriber) = take_part(options);
+    let (bus, publisher, mut subscriber) = take_part(options);
     publisher.publish(b"before").expect("published");
     println!("ready");
     wait_for_line();
@@ -162,6 +162,15 @@ fn careless(options: &Options) {
             let error = (0..=2 * bus_capacity(options) / (1 << 10))
                 .find_map(|_| publisher.publish(&bytes).err());
             assert!(matches!(error, Some(PublishError::LeaseLost)), "{error:?}");
+        }
+        // A gating subscriber that gets the slot of this one, whose lease is free now.
+        "successor" => {
+            println!("closed");
+            wait_for_line();
+            // Drained, it tells publishers how far it has come; then it finds that it cannot see its files.
+            while let Ok(Some(_)) = subscriber.try_receive() {}
+            // The patterns of the slot are another's, too.
+            subscriber.add_pattern("stolen").expect("a pattern");
         }
         against => panic!("nobody is {against:?}"),
     }
