@@ -168,7 +168,8 @@ impl Publishing {
     #[cold]
     fn warm_up(&self) {
         let mut scan = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
-        self.read_slots(&mut scan.slots);
+        // The first message finds out if they cannot be read.
+        let _ = self.read_slots(&mut scan.slots);
         let tail = self.ring.control().commit.0.tail.load(Ordering::Relaxed);
         black_box(self.ring().word(tail).load(Ordering::Relaxed));
     }
@@ -510,7 +511,7 @@ impl Publishing {
     #[cold]
     fn armed(&self, armed: &mut Vec<ArmedSlot>) -> std::io::Result<()> {
         let mut scan = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
-        self.read_slots(&mut scan.slots);
+        self.read_slots(&mut scan.slots)?;
         armed.extend(
             views(&scan.slots)
                 .filter(|view| view.state == SLOT_ACTIVE && view.flags & READER_HAS_SOCKET != 0)

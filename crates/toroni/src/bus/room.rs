@@ -25,6 +25,7 @@ use crate::settings::Policy;
 use crate::shm::dumping;
 use crate::shm::snapshot::ReaderSnapshot;
 use crate::sync::{AtomicU32, Ordering};
+use std::io;
 use std::sync::PoisonError;
 use std::time::Duration;
 
@@ -123,9 +124,9 @@ impl Publishing {
             }
             let wanted = held.session.wanted(bytes);
             self.check_lap(&held, wanted)?;
-            let mut suspects = self.in_the_way(&held, wanted, terms.policy, &unowned);
+            let mut suspects = self.in_the_way(&held, wanted, terms.policy, &unowned)?;
             if suspects.is_empty() {
-                self.reserve(&mut held, wanted)?;
+                held.session.reserve(wanted);
                 held.waited = waited;
                 return Ok(held);
             }
@@ -151,16 +152,23 @@ impl Publishing {
                 Verdict::Wait(slice_ns) => {
                     let space = &self.readers.control().space.0;
                     let until = self.worth_waking_at(&held, wanted);
+                    let mut failure = None;
                     let has_room = || {
-                        suspects = self.in_the_way(&held, wanted, terms.policy, &unowned);
+                        match self.in_the_way(&held, wanted, terms.policy, &unowned) {
+                            Ok(found) => suspects = found,
+                            Err(error) => failure = Some(error),
+                        }
                         suspects.is_empty()
                     };
                     let Some(token) = waits::announce(&control.waits.0, space, until, has_room)
                     else {
-                        self.reserve(&mut held, wanted)?;
+                        held.session.reserve(wanted);
                         held.waited = waited;
                         return Ok(held);
                     };
+                    if let Some(failure) = failure {
+                        return Err(failure);
+                    }
                     self.check_bus(&held)?;
                     Some((slice_ns, token))
                 }
@@ -174,8 +182,9 @@ impl Publishing {
                 self.wake();
                 crash::point(CrashPoint::WaitingForSpace);
             }
-            let deadline_ns =
-                now_ns.saturating_add(wait.map_or(SLICE_NS, |(slice_ns, _)| slice_ns));
+            // Counted from here: whoever was woken above may have had the processor meanwhile.
+            let slice_ns = wait.map_or(SLICE_NS, |(slice_ns, _)| slice_ns);
+            let deadline_ns = clock::monotonic_ns().saturating_add(slice_ns);
             let is_anybody_alive = self.ask(&suspects, &mut unowned, deadline_ns);
             asked = true;
             if let Some((_, token)) = wait.filter(|_| is_anybody_alive) {
@@ -202,21 +211,32 @@ impl Publishing {
     fn ask(&self, suspects: &[Suspect], unowned: &mut Unowned, deadline_ns: u64) -> bool {
         let numbers: Vec<u32> = suspects.iter().map(|suspect| suspect.number).collect();
         let go_on = || clock::monotonic_ns() < deadline_ns;
+        let ask = |numbers: &[u32]| self.reader_leases.census(numbers, go_on);
         // If the kernel does not answer, nobody is dead.
-        let Ok(census) = self.reader_leases.census(&numbers, go_on) else { return true };
+        let Ok(mut census) = ask(&numbers) else { return true };
+        if !census.is_any_held && !numbers.iter().all(|number| census.is_free(*number)) {
+            // The time was over before all were asked about. One more question, about another one each time, so
+            // that the next round has fewer to ask about, however slow the answers are.
+            let one = numbers[to_index(clock::monotonic_ns()) % numbers.len()];
+            let Ok(more) = ask(&[one]) else { return true };
+            census.free.extend(more.free);
+            census.is_any_held = more.is_any_held;
+        }
+        let is_free = |number: u32| census.is_free(number);
+        let are_all_dead = suspects.iter().all(|suspect| is_free(suspect.number));
         if census.is_any_held {
             unowned.note_alive();
-        } else {
-            unowned.note(suspects, |number| census.is_free(number));
+        } else if are_all_dead {
+            unowned.note(suspects, is_free);
         }
         let dumping =
             if census.is_any_held { self.dumping(suspects, deadline_ns) } else { Vec::new() };
         let mut scan = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
-        scan.dead.learn(suspects, |number| census.is_free(number));
+        scan.dead.learn(suspects, is_free);
         scan.dead.learn(&dumping, |_| true);
         #[cfg(all(test, not(loom)))]
         attacks::ROUNDS.set(attacks::ROUNDS.get() + 1);
-        census.is_any_held
+        !are_all_dead
     }
 
     /// Whether the calling thread would have to serve one of the subscribers in the way itself.
@@ -224,18 +244,6 @@ impl Publishing {
         suspects.iter().any(|Suspect { number, generation }| {
             local::would_wait_for_itself(&self.bus_id, *number, *generation, now_ns)
         })
-    }
-
-    /// Raises `reserved` after a pass that found nobody in the way. If this process could not see the slots, that
-    /// means nothing, and the announcement is taken back.
-    fn reserve(&self, held: &mut Held<'_>, wanted: u64) -> Result<(), PublishError> {
-        if self.readers.is_blind() {
-            let control = self.ring.control();
-            gate::take_back(&control.waits.0, control.reserved.0.load(Ordering::Relaxed));
-            return Err(PublishError::LeaseLost);
-        }
-        held.session.reserve(wanted);
-        Ok(())
     }
 
     /// The position that all readers should have reached before this publisher is woken: what it needs,
@@ -284,15 +292,15 @@ impl Publishing {
         wanted: u64,
         policy: Policy,
         unowned: &Unowned,
-    ) -> Vec<Suspect> {
+    ) -> Result<Vec<Suspect>, PublishError> {
         if policy == Policy::Overwrite {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         let capacity = self.ring.shape().capacity();
         let waits = &self.ring.control().waits.0;
         let joins = gate::announce(waits, self.readers.control(), wanted);
         if self.horizon.covers(wanted, capacity, joins) {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         let stretch = Stretch {
             tail: held.session.tail(),
@@ -332,13 +340,10 @@ impl Publishing {
         found
     }
 
-    /// Reads the slots that were ever used. If they cannot be read there is nobody to wait for: whoever
-    /// took the file away is at worst lapped, and told.
-    pub(super) fn read_slots(&self, slots: &mut Vec<ReaderSnapshot>) {
+    /// Reads the slots that were ever used.
+    pub(super) fn read_slots(&self, slots: &mut Vec<ReaderSnapshot>) -> io::Result<()> {
         let used = self.readers.control().slots_used.0.load(Ordering::Acquire);
-        if self.readers.scan(used, slots).is_err() {
-            slots.clear();
-        }
+        self.readers.scan(used, slots)
     }
 }
 
@@ -349,8 +354,16 @@ struct Pass<'a> {
 }
 
 impl Readers for Pass<'_> {
-    fn read(&mut self) {
-        self.publishing.read_slots(self.slots);
+    type Failure = PublishError;
+
+    fn read(&mut self) -> Result<(), PublishError> {
+        self.publishing.read_slots(self.slots).map_err(|source| {
+            if self.publishing.readers.is_blind() {
+                PublishError::LeaseLost
+            } else {
+                PublishError::Os { action: "read the slots of the subscribers", source }
+            }
+        })?;
         // Of its own readers this process need not believe what any subscriber may have written.
         for (number, generation, position) in local::positions(&self.publishing.bus_id) {
             let slot = self.slots.get_mut(number as usize);
@@ -360,6 +373,7 @@ impl Readers for Pass<'_> {
         }
         #[cfg(all(test, not(loom)))]
         attacks::PASSES.set(attacks::PASSES.get() + 1);
+        Ok(())
     }
 
     fn views(&self) -> impl Iterator<Item = SlotView> {

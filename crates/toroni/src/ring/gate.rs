@@ -8,7 +8,8 @@
 //! sees the reader waits for it. A reader that sees an announcement beyond its start does not know yet whether
 //! the writer has seen it, so it waits until the writer has decided:
 //!
-//! - The writer takes the announcement back, or a later one finds the slot. Then the start holds.
+//! - The writer takes the announcement back, or a later one finds the slot. Then the start holds, unless the
+//!   policy lets the writer overwrite those in its way: whoever joined meanwhile reports the loss as they do.
 //! - The writer raises `reserved`. Then the start is overwritten, and the reader seeks another one.
 //!
 //! `reserved` alone would not do: it is raised only after the pass, and a reader that joins between the two
@@ -37,8 +38,10 @@ use crate::sync::{Ordering, fence};
 
 /// How a writer reads the slots.
 pub(crate) trait Readers {
+    /// Why the slots cannot be read.
+    type Failure;
     /// Reads all slots that were ever used.
-    fn read(&mut self);
+    fn read(&mut self) -> Result<(), Self::Failure>;
     /// What was read last, by number from 0 on.
     fn views(&self) -> impl Iterator<Item = SlotView>;
 }
@@ -163,17 +166,20 @@ impl Unowned {
 /// one, the announcement is taken back.
 ///
 /// One pass: the slots are read once, and no lease is asked for. The caller holds the writer lock.
-pub(crate) fn in_the_way(
-    readers: &mut impl Readers,
+///
+/// # Errors
+/// The slots cannot be read: then nothing is known of those in the way, and the announcement is taken back.
+pub(crate) fn in_the_way<R: Readers>(
+    readers: &mut R,
     dead: &mut Dead,
     unowned: &Unowned,
     horizon: &Horizon,
     joins: u64,
     waits: &Waits,
     stretch: Stretch,
-) -> Vec<Suspect> {
+) -> Result<Vec<Suspect>, R::Failure> {
     let Stretch { tail, reserved, wanted, capacity } = stretch;
-    read(readers);
+    read(readers).inspect_err(|_| take_back(waits, reserved))?;
     if !mutant("dead_slots_without_generation") {
         dead.forget_others(readers);
     }
@@ -192,7 +198,7 @@ pub(crate) fn in_the_way(
         crash::point(CrashPoint::BeforeTakingBack);
         take_back(waits, reserved);
     }
-    suspects
+    Ok(suspects)
 }
 
 /// Takes an announcement back: nothing beyond `reserved` is wanted any more.
@@ -201,11 +207,12 @@ pub(crate) fn take_back(waits: &Waits, reserved: u64) {
 }
 
 /// LEASE: a slot that was written behind its lease is followed by a question for that lease which is no older.
-fn read(readers: &mut impl Readers) {
-    readers.read();
+fn read<R: Readers>(readers: &mut R) -> Result<(), R::Failure> {
+    readers.read()?;
     if !mutant("lease_asked_without_fence") {
         fence(Ordering::Acquire);
     }
+    Ok(())
 }
 
 /// To be lapped at the start needs a writer that fills the ring in the time of a look. So many times in a

@@ -132,7 +132,9 @@ struct Pass<'a> {
 }
 
 impl Readers for Pass<'_> {
-    fn read(&mut self) {
+    type Failure = std::convert::Infallible;
+
+    fn read(&mut self) -> Result<(), Self::Failure> {
         let used = self.bus.control.slots_used.0.load(Ordering::Acquire);
         let view = |(number, slot): (u32, &ReaderSlot)| SlotView {
             number,
@@ -143,6 +145,7 @@ impl Readers for Pass<'_> {
             arms: 0,
         };
         self.views = (0..used).zip(&self.bus.slots).map(view).collect();
+        Ok(())
     }
 
     fn views(&self) -> impl Iterator<Item = SlotView> {
@@ -165,7 +168,7 @@ impl Publisher {
             let stretch = Stretch { tail, reserved, wanted, capacity: CAPACITY };
             let (mut pass, unowned) = (Pass { bus, views: Vec::new() }, Unowned::default());
             let (dead, horizon) = (&mut self.dead, &self.horizon);
-            let suspects =
+            let Ok(suspects) =
                 gate::in_the_way(&mut pass, dead, &unowned, horizon, joins, waits, stretch);
             let first = suspects.first()?.number;
             if asked {
