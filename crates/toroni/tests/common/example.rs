@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,7 @@ pub(crate) struct Example {
     lines: Receiver<String>,
     pub(crate) seen: Vec<String>,
     pub(crate) errors: Option<JoinHandle<String>>,
+    errors_so_far: Arc<Mutex<String>>,
 }
 
 impl Example {
@@ -61,12 +63,16 @@ impl Example {
             output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)).ok();
         });
         let mut errors = child.stderr.take().unwrap();
+        let errors_so_far = Arc::new(Mutex::new(String::new()));
+        let so_far = Arc::clone(&errors_so_far);
         let errors = std::thread::spawn(move || {
-            let mut text = Vec::new();
-            errors.read_to_end(&mut text).ok();
-            String::from_utf8_lossy(&text).into_owned()
+            let mut part = [0; 4096];
+            while let Ok(length @ 1..) = errors.read(&mut part) {
+                so_far.lock().unwrap().push_str(&String::from_utf8_lossy(&part[..length]));
+            }
+            so_far.lock().unwrap().clone()
         });
-        Self { name, child, lines, seen: Vec::new(), errors: Some(errors) }
+        Self { name, child, lines, seen: Vec::new(), errors: Some(errors), errors_so_far }
     }
 
     /// The number of its process.
@@ -101,6 +107,15 @@ impl Example {
 
     pub(crate) fn wait_for_prefix(&mut self, prefix: &str) -> String {
         self.wait_for(|line| line.starts_with(prefix))
+    }
+
+    /// Waits until it has reported an error with this in its text.
+    pub(crate) fn wait_for_error(&self, part: &str) {
+        let deadline = Instant::now() + LIMIT;
+        while !self.errors_so_far.lock().unwrap().contains(part) {
+            assert!(Instant::now() < deadline, "{} does not report {part:?}", self.name);
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Sends it a signal.

@@ -241,10 +241,10 @@ fn what_cannot_be_written_is_told() {
         hello.publish("x").unwrap();
         setup.wait_for_status(|status| status == format!("hello {number}, alarms 0, lost 0\n"));
     }
+    setup.daemon.wait_for_error("daemon: WRITE_FILE");
     setup.daemon.signal(Signal::TERM);
     assert!(!setup.daemon.wait().success());
     let errors = setup.daemon.errors.take().unwrap().join().unwrap();
-    assert!(errors.contains("daemon: WRITE_FILE"), "{errors}");
     assert!(errors.contains("code: 28"), "{errors}");
 }
 
