@@ -113,8 +113,7 @@ fn options(error: &OpenError) -> Option<&'static str> {
         OpenError::MissingDirectory { .. }
         | OpenError::NotADirectory { .. }
         | OpenError::NotABus { .. }
-        | OpenError::ReadOnly { .. }
-        | OpenError::UntrustedDirectory { .. } => Some("--dir"),
+        | OpenError::ReadOnly { .. } => Some("--dir"),
         _ => None,
     }
 }

@@ -133,7 +133,10 @@ fn header_text(stats: &BusStats, output: &mut Output) -> Result<(), Failure> {
         ("notifier", stats.notify.to_string()),
     ];
     if stats.persistent {
-        lines.push(("persistent", format!("yes: only `toroni rm {}` removes it", stats.name)));
+        lines.push((
+            "persistent",
+            format!("yes: `toroni clean` keeps it, `toroni rm {}` removes it", stats.name),
+        ));
     }
     if stats.on_disk {
         lines.push(("on disk", "yes".to_owned()));

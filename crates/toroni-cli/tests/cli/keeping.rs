@@ -173,6 +173,17 @@ fn a_publisher_says_that_it_made_the_bus() {
 }
 
 #[test]
+fn a_topic_or_pattern_that_is_none_makes_no_bus() {
+    let buses = Buses::new();
+    for arguments in
+        [&["pub", "plant/*", "x"][..], &["pub", "", "x"], &["sub", "a/b*"], &["hz", "a/b*"]]
+    {
+        assert_eq!(buses.run(arguments).status.code(), Some(2), "{arguments:?}");
+        assert!(buses.entries().is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
 fn those_that_look_name_the_buses_that_are_there() {
     let buses = Buses::new();
     for bus in ["plant", "ticks"] {

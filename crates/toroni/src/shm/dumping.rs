@@ -17,8 +17,8 @@
 //! # Why it is the right process
 //!
 //! A slot names its owner's process by a number, which means something in one PID namespace only: that of the slot,
-//! of the asker and of `/proc` must be the same one. The caller has seen that the lease is held, so the owner has not
-//! been reaped, and its number is nobody else's. If it is reaped after that and the number is used again, the answer
+//! of the asker and of `/proc` must be the same one. A lease that is held says that its owner has not
+//! been reaped, and that its number is nobody else's. If the owner was reaped and the number is used again, the answer
 //! is about another process, and still right: the owner is dead.
 //!
 //! If anything cannot be read (no `/proc`, or one with `hidepid`), nobody is taken for dead.

@@ -25,12 +25,13 @@ const OTHER_TOPICS: &str = "* (other topics)";
 /// Reports once per interval until a signal, the count, or nobody reads the output.
 pub(crate) fn run(place: &Place, arguments: &Hz) -> Result<(), Failure> {
     let stop = Stop::install(Patience::ASecond("waiting for whoever reads its output".to_owned()))?;
+    let patterns = super::patterns(&arguments.patterns)?;
     let mut output = Output::new()?;
     let config = super::config(place).participant_name("toroni-hz");
     let bus = config.open_existing(&place.bus)?;
     let mut builder = bus.subscriber().gating(false).name("toroni-hz");
-    for pattern in &arguments.patterns {
-        builder = builder.pattern(pattern);
+    for pattern in &patterns {
+        builder = builder.pattern(pattern.as_str());
     }
     let mut subscriber = builder.build()?;
 

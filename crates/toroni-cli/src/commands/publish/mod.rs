@@ -15,7 +15,7 @@ use copy::Losses;
 use serde_json::json;
 use source::{Lines, Next, Source};
 use std::time::{Duration, Instant};
-use toroni::{Bus, Publisher};
+use toroni::{Bus, OpenError, Publisher, Topic};
 
 /// The progress bar and its clock are looked at once for so many messages, unless a rate is kept.
 const STEPS_BETWEEN_LOOKS: u64 = 1024;
@@ -38,6 +38,10 @@ pub(crate) fn run(place: &Place, arguments: Publish) -> Result<(), Failure> {
     // Not `requires`: clap forgives it where something conflicts with --json, as TOPIC does.
     if arguments.strict && !arguments.json {
         return Err(Failure::Usage("--strict needs --json".to_owned()));
+    }
+    if let Some(topic) = &arguments.topic {
+        // Before a bus is made for it.
+        Topic::new(topic).map_err(OpenError::Topic)?;
     }
     let stop = Stop::install(Patience::ASecond(format!(
         "waiting for a slow subscriber, or for a publisher that holds the lock: see `toroni info {}`",
