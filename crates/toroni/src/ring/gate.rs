@@ -105,6 +105,12 @@ impl Dead {
         }
     }
 
+    /// Whether a suspect is remembered.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn knows(&self, suspect: Suspect) -> bool {
+        self.0.get(suspect.number as usize) == Some(&Some(suspect.generation))
+    }
+
     /// Whether none is remembered.
     #[cfg(all(test, loom))]
     pub(crate) fn is_empty(&self) -> bool {

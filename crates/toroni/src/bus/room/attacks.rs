@@ -5,7 +5,7 @@
 use super::super::{Bus, BusConfig, Publisher};
 use crate::crash::{CrashPoint, rehearsal};
 use crate::error::PublishError;
-use crate::ring::gate::Unowned;
+use crate::ring::gate::{Suspect, Unowned};
 use crate::ring::layout::{READER_GATES, ReaderSlot, SLOT_ACTIVE};
 use crate::settings::Policy;
 use crate::shm::testing::TempDir;
@@ -162,4 +162,22 @@ fn a_stopped_subscriber_costs_the_limit_once() {
     let publisher = &bus.stats().unwrap().publishers.unwrap()[0];
     assert_eq!((publisher.waits, publisher.overwrites), (1, 1));
     drop(stopped);
+}
+
+/// Two dead subscribers with a living one between them: no question about both is answered with "free". A round
+/// that is over before it has asked about each says that somebody may live, and learns of one of them all the same.
+#[test]
+fn a_round_that_runs_out_of_time_is_no_round_of_the_dead() {
+    let root = TempDir::new();
+    let bus = open(&root, Policy::Wait { limit: None });
+    let publishing = bus.publishing().unwrap();
+    let between = [0, 1, 2].map(|_| bus.subscribe("**").unwrap()).into_iter().nth(1).unwrap();
+    let suspects = [0, 2].map(|number| Suspect { number, generation: 1 });
+    let mut unowned = Unowned::default();
+    let long_ago = 0;
+    assert!(publishing.ask(&suspects, &mut unowned, long_ago), "one of the two may live");
+    let known = suspects.map(|suspect| publishing.scratch.lock().unwrap().dead.knows(suspect));
+    assert_eq!(known.iter().filter(|is_known| **is_known).count(), 1);
+    assert!(!publishing.ask(&suspects, &mut unowned, u64::MAX), "both are dead");
+    drop(between);
 }
