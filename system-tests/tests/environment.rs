@@ -341,19 +341,17 @@ fn one_subscriber_or_publisher_too_many() {
     root.assert_clean_leaves_nothing();
 }
 
+/// A small bus with a notifier, which a clean may remove.
+fn create_small(root: &TempRoot, notify: &str) {
+    let create = ["create", "b", "--temporary", "--capacity", "64KiB", "--notify", notify];
+    let _ = root.succeed(&create);
+}
+
 #[test]
 fn a_bus_removed_under_its_users_is_an_end_that_is_told() {
     for notify in ["futex", "datagram"] {
         let (_watchdog, root) = (watchdog(), TempRoot::new());
-        let _ = root.succeed(&[
-            "create",
-            "b",
-            "--temporary",
-            "--capacity",
-            "64KiB",
-            "--notify",
-            notify,
-        ]);
+        create_small(&root, notify);
         let mut waiting = subscriber(&root);
         let mut publisher = publisher(&root);
         publisher.tell("before");
@@ -394,15 +392,7 @@ fn without_descriptors_it_says_so() {
         ("futex", &["info"]),
         ("futex", &["create", "other", "--temporary", "--capacity", "64KiB"]),
     ] {
-        let _ = root.succeed(&[
-            "create",
-            "b",
-            "--temporary",
-            "--capacity",
-            "64KiB",
-            "--notify",
-            notify,
-        ]);
+        create_small(&root, notify);
         let _ = root.succeed(&["--bus", "b", "pub", "a", "hello"]);
         let mut succeeded = false;
         for limit in 4..40 {
