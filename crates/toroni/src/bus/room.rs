@@ -116,19 +116,16 @@ impl Publishing {
         let counts = self.claim.slot();
         let (mut waited, mut asked, mut gives_up) = (false, false, false);
         held.waited = false;
-        loop {
+        let to_reserve = loop {
             if held.session.fits(bytes) {
                 // Another publisher made room meanwhile.
-                held.waited = waited;
-                return Ok(held);
+                break None;
             }
             let wanted = held.session.wanted(bytes);
             self.check_lap(&held, wanted)?;
             let mut suspects = self.in_the_way(&held, wanted, terms.policy, &unowned)?;
             if suspects.is_empty() {
-                held.session.reserve(wanted);
-                held.waited = waited;
-                return Ok(held);
+                break Some(wanted);
             }
             let control = self.ring.control();
             let now_ns = clock::monotonic_ns();
@@ -139,9 +136,7 @@ impl Publishing {
             let wait = match verdict {
                 Verdict::Overwrite => {
                     counts.overwrites.fetch_add(1, Ordering::Relaxed);
-                    held.session.reserve(wanted);
-                    held.waited = waited;
-                    return Ok(held);
+                    break Some(wanted);
                 }
                 Verdict::GiveUp if asked => return Err(terms.given_up(PublishError::Full)),
                 // Perhaps those in the way are dead.
@@ -162,9 +157,7 @@ impl Publishing {
                     };
                     let Some(token) = waits::announce(&control.waits.0, space, until, has_room)
                     else {
-                        held.session.reserve(wanted);
-                        held.waited = waited;
-                        return Ok(held);
+                        break Some(wanted);
                     };
                     if let Some(failure) = failure {
                         return Err(failure);
@@ -203,7 +196,12 @@ impl Publishing {
             if let Some((slice_ns, _)) = wait {
                 charge_overslept(terms.policy, &control.budget.0, slice_ns, took_ns);
             }
+        };
+        if let Some(wanted) = to_reserve {
+            held.session.reserve(wanted);
         }
+        held.waited = waited;
+        Ok(held)
     }
 
     /// Asks whether those in the way live, until `deadline_ns`, without the writer lock. Remembers who is dead.
