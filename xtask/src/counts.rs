@@ -1,7 +1,7 @@
 //! `cargo xtask counts`: how many instructions each hot path of the library takes for a message,
 //! counted by callgrind and compared with the baseline that is committed.
 //!
-//! The paths are the crate `toroni-counts` (`counts/src/paths.rs`). What is compared does not depend
+//! The paths are the crate `toroni-counts` (`tests/counts/src/paths.rs`). What is compared does not depend
 //! on the load of the machine: a count is the same at each run of the same program.
 
 mod baseline;
@@ -30,7 +30,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let mut names = counter.paths()?;
     names.retain(|name| name.contains(filter));
     if names.is_empty() {
-        return Err(Failure(format!("no path's name contains {filter}: see counts/src/paths.rs")));
+        return Err(Failure(format!("no path's name contains {filter}: see tests/counts/src/paths.rs")));
     }
 
     let mut now = Counts { made_with: callgrind::made_with()?, ..Counts::default() };

@@ -16,7 +16,7 @@ const DOCUMENTS: &[&str] = &["docs/reliability.md", "docs/security.md"];
 
 /// Where functions are looked for, besides in this program.
 const SOURCES: &[&str] =
-    &["crates", "system-tests", "protocol-model", "oracle", "trials", "fuzz", "bench"];
+    &["crates", "tests", "bench"];
 
 /// Reads the documents and looks for all that they name.
 pub(crate) fn check() -> Result<String, Failure> {

@@ -1,12 +1,12 @@
-//! `cargo xtask fuzz`: the trials of `trials/` under libFuzzer, with the compiler at hand.
+//! `cargo xtask fuzz`: the trials of `tests/fuzz-harness/` under libFuzzer, with the compiler at hand.
 //!
 //! What `cargo fuzz` asks of a nightly compiler, a stable one has too: the pass that counts edges is one
 //! of LLVM's, and the address sanitizer's runtime comes with rustup's toolchains. Where that runtime is
 //! missing, as in Debian's, it goes without, and says so.
 //!
-//! An input that fails is written to `fuzz/regressions/<target>/`, where a test repeats it from then on.
+//! An input that fails is written to `tests/fuzz/regressions/<target>/`, where a test repeats it from then on.
 //! What was learned stays in `target/fuzz/corpus`; `--minimise` takes the part of it that says all into
-//! `fuzz/corpus`, which is committed.
+//! `tests/fuzz/corpus`, which is committed.
 
 use std::ffi::OsString;
 use std::fs;
@@ -28,7 +28,7 @@ pub(crate) struct Options {
     /// Without the address sanitizer: twice as fast, and blind to wrong accesses that do not crash
     #[arg(long)]
     no_asan: bool,
-    /// Then take the smallest part of what was learned that reaches all of it into fuzz/corpus
+    /// Then take the smallest part of what was learned that reaches all of it into tests/fuzz/corpus
     #[arg(long)]
     minimise: bool,
     /// Repeat one input, or all of a directory, and do nothing else; needs one TARGET
@@ -109,7 +109,7 @@ impl Place {
         let version = output(Command::new(rustc()).arg("-vV"))?;
         let host = version.lines().find_map(|line| line.strip_prefix("host: "));
         let host = host.ok_or_else(|| Failure("rustc -vV names no host".to_owned()))?.to_owned();
-        Ok(Self { workspace: root().join("fuzz"), target, host })
+        Ok(Self { workspace: root().join("tests/fuzz"), target, host })
     }
 
     fn program(&self, target: &Target, sanitizer: bool) -> PathBuf {

@@ -1,4 +1,4 @@
-//! The committed counts: `counts/baseline-ARCHITECTURE.json`.
+//! The committed counts: `tests/counts/baseline-ARCHITECTURE.json`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,7 +22,7 @@ pub(super) struct Counts {
 
 /// The baseline of this kind of processor. Another kind has other instructions.
 pub(super) fn file() -> PathBuf {
-    metadata::root().join(format!("counts/baseline-{}.json", std::env::consts::ARCH))
+    metadata::root().join(format!("tests/counts/baseline-{}.json", std::env::consts::ARCH))
 }
 
 /// A path as a developer would type it at the root of the workspace.

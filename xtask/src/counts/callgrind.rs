@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::command::{Failure, cargo, run as run_command, shown};
 use crate::metadata;
 
-/// Callgrind collects from the entry of this function to its return (`counts/src/stage.rs`).
+/// Callgrind collects from the entry of this function to its return (`tests/counts/src/stage.rs`).
 const COUNTED: &str = "--toggle-collect=*toroni_counted*";
 
 /// The C library chooses its `memcpy` by the processor. Without these it takes the same one on

@@ -1,5 +1,5 @@
 //! Any list of operations, done to the ring and to the model: writers, deaths, laggards and joiners. The
-//! list is the one of `oracle/`; what only a whole bus knows (topics, patterns, policies) means something
+//! list is the one of `tests/oracle/`; what only a whole bus knows (topics, patterns, policies) means something
 //! else here, or nothing.
 
 use super::world::{Reader, Reading, Work, World, at_step, never, scaled};

@@ -1,4 +1,4 @@
-//! Lists of operations, done to a whole bus in a directory and to the model of `oracle/`, with everything
+//! Lists of operations, done to a whole bus in a directory and to the model of `tests/oracle/`, with everything
 //! that comes of it compared: what is received, in which order, what is lost, refused, counted and shown.
 //!
 //! - `world`: a bus with its participants, and the model beside it.

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
     use crate::coverage::{PUBLISHER_STEPS, SUBSCRIBER_STEPS};
 
-    const CRASH: &str = include_str!("../../crates/toroni/src/crash.rs");
+    const CRASH: &str = include_str!("../../../crates/toroni/src/crash.rs");
 
     /// Names of the crash points, as the library declares them.
     fn declared() -> Vec<&'static str> {

@@ -1,7 +1,7 @@
 //! What is done with any bytes: each module has a trial that takes some, lets the library, or the program,
 //! do what they say, and panics if what comes of it is wrong.
 //!
-//! The fuzz targets in `fuzz/` are these trials under libFuzzer. The tests of this crate run them on
+//! The fuzz targets in `tests/fuzz/` are these trials under libFuzzer. The tests of this crate run them on
 //! the corpora and on whatever once failed, with nothing but a stable compiler.
 //!
 //! - `topics`: names and patterns.

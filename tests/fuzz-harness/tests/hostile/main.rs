@@ -1,7 +1,7 @@
 //! Hostile bytes: whatever stands in the files of a bus, its users get messages or errors. They do not
 //! panic, hang, or touch memory that is not theirs.
 //!
-//! What is changed, and who meets it, is in `trials/src/hostile`, where a fuzzer has it too.
+//! What is changed, and who meets it, is in `tests/fuzz-harness/src/hostile`, where a fuzzer has it too.
 //!
 //! - `supervisor`: runs cases in processes of their own, and sees how these end.
 //! - `truncation`: files that become shorter while they are mapped.

@@ -1,5 +1,5 @@
-//! What fuzzers have learned, and what once failed, without a fuzzer: each input of `fuzz/corpus` and
-//! `fuzz/regressions` through its trial.
+//! What fuzzers have learned, and what once failed, without a fuzzer: each input of `tests/fuzz/corpus` and
+//! `tests/fuzz/regressions` through its trial.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -66,5 +66,5 @@ fn repeat(target: &str, trial: impl Fn(&[u8])) {
         }
     }
     assert!(failed.is_empty(), "{failed:#?}");
-    assert!(count > 0, "fuzz/corpus/{target} is empty");
+    assert!(count > 0, "tests/fuzz/corpus/{target} is empty");
 }

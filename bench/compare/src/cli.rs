@@ -64,7 +64,7 @@ pub(crate) struct Peers {
     #[arg(long, value_enum)]
     pub(crate) wait: Option<WaitKind>,
     /// Where the packages of the foreign peers are
-    #[arg(long, value_name = "DIRECTORY", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/peers"))]
+    #[arg(long, value_name = "DIRECTORY", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../peers"))]
     pub(crate) peers_directory: PathBuf,
     #[command(flatten)]
     pub(crate) output: Output,
@@ -91,7 +91,7 @@ pub(crate) struct Proactor {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) repetitions: Option<u32>,
     /// Where the packages of the foreign peers are
-    #[arg(long, value_name = "DIRECTORY", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/peers"))]
+    #[arg(long, value_name = "DIRECTORY", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../peers"))]
     pub(crate) peers_directory: PathBuf,
     #[command(flatten)]
     pub(crate) output: Output,
