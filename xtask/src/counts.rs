@@ -30,7 +30,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let mut names = counter.paths()?;
     names.retain(|name| name.contains(filter));
     if names.is_empty() {
-        return Err(Failure(format!("no path's name contains {filter}: see tests/counts/src/paths.rs")));
+        return Err(Failure(format!(
+            "no path's name contains {filter}: see tests/counts/src/paths.rs"
+        )));
     }
 
     let mut now = Counts { made_with: callgrind::made_with()?, ..Counts::default() };

@@ -15,8 +15,7 @@ use crate::{directions, metadata};
 const DOCUMENTS: &[&str] = &["docs/reliability.md", "docs/security.md"];
 
 /// Where functions are looked for, besides in this program.
-const SOURCES: &[&str] =
-    &["crates", "tests", "bench"];
+const SOURCES: &[&str] = &["crates", "tests", "bench"];
 
 /// Reads the documents and looks for all that they name.
 pub(crate) fn check() -> Result<String, Failure> {

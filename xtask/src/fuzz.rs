@@ -163,7 +163,7 @@ fn fuzz(place: &Place, target: &Target, sanitizer: bool, seconds: f64) -> Result
     command.arg(format!("-max_total_time={seconds:.0}")).arg(prefix).args(&folders);
     run_command(&mut command).map_err(|failure| {
         Failure(format!(
-            "{failure}: the input is in {}, and `cargo test -p toroni-trials` repeats it from now on",
+            "{failure}: the input is in {}, and `cargo test -p toroni-fuzz-harness` repeats it from now on",
             place.regressions(target).display()
         ))
     })?;

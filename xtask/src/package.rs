@@ -141,13 +141,16 @@ mod tests {
         packages.retain(is_published);
         packages.sort_by(|one, other| one.name.cmp(&other.name));
         let names: Vec<&str> = packages.iter().map(|one| one.name.as_str()).collect();
-        assert_eq!(names, ["toroni", "toroni-cli", "toroni-proactor", "toroni-rig"]);
+        assert_eq!(names, ["toroni", "toroni-cli", "toroni-proactor", "toroni-bench-harness"]);
         let Some(mut package) = packages.pop() else { return };
         assert_eq!(lacks(&package), Vec::<String>::new());
         package.repository = None;
         package.keywords.clear();
         package.manifest_path = "/nowhere/Cargo.toml".into();
         let wanted = ["a repository", "keywords", "README.md", "LICENSE-APACHE", "LICENSE-MIT"];
-        assert_eq!(lacks(&package), wanted.map(|what| format!("toroni-rig lacks {what}")));
+        assert_eq!(
+            lacks(&package),
+            wanted.map(|what| format!("toroni-bench-harness lacks {what}"))
+        );
     }
 }

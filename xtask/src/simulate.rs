@@ -28,7 +28,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         now.as_secs() * 1_000_000
     });
     let seconds = (options.minutes * 60.0).max(0.0);
-    let mut command = cargo(["run", "--locked", "-p", "toroni-trials", "--no-default-features"]);
+    let mut command =
+        cargo(["run", "--locked", "-p", "toroni-fuzz-harness", "--no-default-features"]);
     command
         .args(["--features", "deaths"])
         .args(["--bin", "simulate", "--", &seconds.to_string(), &seed.to_string()])

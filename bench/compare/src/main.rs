@@ -8,7 +8,7 @@
 //! ```
 //!
 //! What it deliberately does not know: how a transport works. Those that need no foreign library are in
-//! the crate `toroni-rig`; the others are programs of a workspace of their own, `bench/peers`, and a
+//! the crate `toroni-bench-harness`; the others are programs of a workspace of their own, `bench/peers`, and a
 //! peer that cannot be built or started is part of every report, with the reason.
 
 mod cli;
@@ -20,8 +20,8 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use toroni_rig::report::Report;
-use toroni_rig::{Failure, child, transports};
+use toroni_bench_harness::report::Report;
+use toroni_bench_harness::{Failure, child, transports};
 
 use cli::{Arguments, Command, Output};
 

@@ -1,12 +1,12 @@
 //! The sessions of the proactor paper: the rig's own columns, tokio and compio, in turn in one run.
 
-use toroni_rig::Failure;
-use toroni_rig::family::{Launch, Nobody, Program};
-use toroni_rig::report::Report;
-use toroni_rig::transport::Transport as _;
-use toroni_rig::transports::Toroni;
-use toroni_rig::workload::Effort;
-use toroni_rig::workload::sessions::{self, Column, Kind, Options};
+use toroni_bench_harness::Failure;
+use toroni_bench_harness::family::{Launch, Nobody, Program};
+use toroni_bench_harness::report::Report;
+use toroni_bench_harness::transport::Transport as _;
+use toroni_bench_harness::transports::Toroni;
+use toroni_bench_harness::workload::Effort;
+use toroni_bench_harness::workload::sessions::{self, Column, Kind, Options};
 
 use crate::cli::Proactor;
 use crate::peers::foreign::{self, Missing};

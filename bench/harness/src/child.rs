@@ -1,5 +1,5 @@
 //! A child's side of a run. A program that measures one transport is
-//! `fn main() -> ExitCode { toroni_rig::child::main::<MyTransport>() }`.
+//! `fn main() -> ExitCode { toroni_bench_harness::child::main::<MyTransport>() }`.
 
 use crate::Failure;
 use crate::gate::Course;

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex, PoisonError};
 
-/// Makes the tests of an adapter: `toroni_rig::conformance!(Adapter);`.
+/// Makes the tests of an adapter: `toroni_bench_harness::conformance!(Adapter);`.
 #[macro_export]
 macro_rules! conformance {
     ($transport:ty) => {

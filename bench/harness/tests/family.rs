@@ -7,12 +7,12 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-use toroni_rig::Failure;
-use toroni_rig::family::{Begin, Launch, Nobody, Observer, Outcome, Program, run};
-use toroni_rig::sequence::Lengths;
-use toroni_rig::transport::{Setup, Wait};
-use toroni_rig::workload::Work;
-use toroni_rig::workload::flow::Flow;
+use toroni_bench_harness::Failure;
+use toroni_bench_harness::family::{Begin, Launch, Nobody, Observer, Outcome, Program, run};
+use toroni_bench_harness::sequence::Lengths;
+use toroni_bench_harness::transport::{Setup, Wait};
+use toroni_bench_harness::workload::Work;
+use toroni_bench_harness::workload::flow::Flow;
 
 /// A directory for runs; nothing may be left in it.
 struct Root(PathBuf);

@@ -6,8 +6,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 #[cfg(feature = "program")]
-use toroni_trials::command_line;
-use toroni_trials::{Directory, hostile, operations, patterns, topics};
+use toroni_fuzz_harness::command_line;
+use toroni_fuzz_harness::{Directory, hostile, operations, patterns, topics};
 
 #[test]
 fn topics_of_the_corpus() {

@@ -5,8 +5,8 @@
 
 use proptest::prelude::*;
 use std::sync::LazyLock;
+use toroni_fuzz_harness::operations::{Stage, Tally};
 use toroni_oracle::{BYTES, Operation, Scenario, Setup};
-use toroni_trials::operations::{Stage, Tally};
 
 /// One at a time: tests run on threads of one process.
 fn perform(scenario: &Scenario) -> Tally {

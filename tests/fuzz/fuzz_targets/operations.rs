@@ -2,7 +2,7 @@
 #![no_main]
 
 use std::sync::LazyLock;
-use toroni_trials::operations::Stage;
+use toroni_fuzz_harness::operations::Stage;
 
 static STAGE: LazyLock<Stage> = LazyLock::new(|| Stage::new("fuzz-operations"));
 

@@ -2,8 +2,8 @@
 #![no_main]
 
 use std::sync::LazyLock;
-use toroni_trials::Directory;
-use toroni_trials::patterns::Stage;
+use toroni_fuzz_harness::Directory;
+use toroni_fuzz_harness::patterns::Stage;
 
 static PLACE: LazyLock<(Directory, Stage)> = LazyLock::new(|| {
     let directory = Directory::new("fuzz-patterns");

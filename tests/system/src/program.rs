@@ -42,7 +42,10 @@ pub fn toroni(directory: &Path, arguments: &[&str]) -> Command {
 /// Never: this crate lies in it.
 #[must_use]
 pub fn workspace() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the workspace around this crate")
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .expect("the workspace around this crate")
 }
 
 fn built() -> PathBuf {

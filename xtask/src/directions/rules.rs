@@ -5,7 +5,7 @@
 //!   crates                 modules of crates/toroni/src
 //!
 //!   toroni-cli                          bus
-//!      |  \ toroni-rig          /     /     \     \
+//!      |  \ toroni-bench-harness          /     /     \     \
 //!      toroni /              topic  ring    shm  notify
 //!                                     ^------'            shm sees ring::layout
 //!                                                         and ring::position only
@@ -37,12 +37,12 @@ pub(super) const CRATES: &[Crate] = &[
         members: &[],
         foreign: Some(&["basic-toml", "io-uring", "libc", "rustix", "serde", "thiserror"]),
     },
-    Crate { name: "toroni-rig", members: &["toroni", "toroni-proactor"], foreign: None },
+    Crate { name: "toroni-bench-harness", members: &["toroni", "toroni-proactor"], foreign: None },
     // The bindings know the library as its users do, and add nothing of their own.
     Crate { name: "toroni-c", members: &["toroni"], foreign: Some(&[]) },
     Crate { name: "toroni-conformance", members: &["toroni"], foreign: Some(&["rustix"]) },
-    Crate { name: "toroni-bench", members: &["toroni-rig"], foreign: None },
-    Crate { name: "toroni-cli", members: &["toroni", "toroni-rig"], foreign: None },
+    Crate { name: "toroni-bench", members: &["toroni-bench-harness"], foreign: None },
+    Crate { name: "toroni-cli", members: &["toroni", "toroni-bench-harness"], foreign: None },
     // Drives the program as its users do; the library is for what only a process can show.
     Crate { name: "system-tests", members: &["toroni", "toroni-proactor"], foreign: None },
     // Counts the library as its users compile it: another dependency could change what is compiled.
@@ -53,7 +53,7 @@ pub(super) const CRATES: &[Crate] = &[
     // As the model.
     Crate { name: "toroni-oracle", members: &[], foreign: Some(&[]) },
     Crate {
-        name: "toroni-trials",
+        name: "toroni-fuzz-harness",
         members: &["toroni", "toroni-cli", "toroni-oracle"],
         foreign: None,
     },

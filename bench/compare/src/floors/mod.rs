@@ -17,9 +17,9 @@ mod pair;
 
 pub(crate) use pair::{PairError, partner_main};
 
-use toroni_rig::machine;
-use toroni_rig::report::{Cell, Report, Table};
-use toroni_rig::summary::Summary;
+use toroni_bench_harness::machine;
+use toroni_bench_harness::report::{Cell, Report, Table};
+use toroni_bench_harness::summary::Summary;
 
 /// One floor.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! Who takes part: a transport, and the manner in which messages are handed to it.
 
-use toroni_rig::transport::{Transport as _, Wait};
-use toroni_rig::transports::{
+use toroni_bench_harness::transport::{Transport as _, Wait};
+use toroni_bench_harness::transports::{
     NamedPipes, TcpStreams, Toroni, ToroniBatch, ToroniInPlace, UnixSeqpacket, UnixStreams,
 };
 

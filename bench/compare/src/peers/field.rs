@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use toroni_rig::Failure;
-use toroni_rig::family::{self, Begin, Launch, Nobody, Outcome, Program};
-use toroni_rig::report::{Cell, Table};
-use toroni_rig::transport::{About, Setup, Transport as _};
-use toroni_rig::transports::Toroni;
-use toroni_rig::workload::Work;
+use toroni_bench_harness::Failure;
+use toroni_bench_harness::family::{self, Begin, Launch, Nobody, Outcome, Program};
+use toroni_bench_harness::report::{Cell, Table};
+use toroni_bench_harness::transport::{About, Setup, Transport as _};
+use toroni_bench_harness::transports::Toroni;
+use toroni_bench_harness::workload::Work;
 
 use super::contender::{Contender, FOREIGN, OWN};
 use super::foreign::{self, Missing};
@@ -197,10 +197,11 @@ mod tests {
             receivers: 1,
             message_bytes: 8,
             capacity_bytes: 1 << 20,
-            wait: toroni_rig::transport::Wait::Busy,
+            wait: toroni_bench_harness::transport::Wait::Busy,
             in_place: false,
         };
-        let work = Work::PingPong(toroni_rig::workload::ping_pong::PingPong { rounds: 1 });
+        let work =
+            Work::PingPong(toroni_bench_harness::workload::ping_pong::PingPong { rounds: 1 });
         assert!(field.run::<Value, Value>(&pipe, &setup, &work).is_err());
         assert!(!field.is_present(&pipe));
         assert!(field.notes()[0].contains("cannot be started"), "{:?}", field.notes());

@@ -1,12 +1,12 @@
 //! A message there and a message back: half a round trip, polling and blocking, beside what the machine
 //! itself takes.
 
-use toroni_rig::Failure;
-use toroni_rig::report::{Bound, Cell, Chart, Goal, Report, Scale, Series, Table};
-use toroni_rig::summary::Latencies;
-use toroni_rig::transport::{Setup, Wait};
-use toroni_rig::workload::Work;
-use toroni_rig::workload::ping_pong::{PingPong, Trips};
+use toroni_bench_harness::Failure;
+use toroni_bench_harness::report::{Bound, Cell, Chart, Goal, Report, Scale, Series, Table};
+use toroni_bench_harness::summary::Latencies;
+use toroni_bench_harness::transport::{Setup, Wait};
+use toroni_bench_harness::workload::Work;
+use toroni_bench_harness::workload::ping_pong::{PingPong, Trips};
 
 use super::contender::{self, Contender};
 use super::field::Field;

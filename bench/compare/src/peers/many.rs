@@ -1,11 +1,11 @@
 //! Four senders, four receivers: messages a second, and whether all receivers saw one order.
 
-use toroni_rig::Failure;
-use toroni_rig::report::{Bound, Cell, Goal, Report, Table};
-use toroni_rig::sequence::Lengths;
-use toroni_rig::transport::{Setup, Wait};
-use toroni_rig::workload::Work;
-use toroni_rig::workload::flow::{Flow, Received, Sent};
+use toroni_bench_harness::Failure;
+use toroni_bench_harness::report::{Bound, Cell, Goal, Report, Table};
+use toroni_bench_harness::sequence::Lengths;
+use toroni_bench_harness::transport::{Setup, Wait};
+use toroni_bench_harness::workload::Work;
+use toroni_bench_harness::workload::flow::{Flow, Received, Sent};
 
 use super::contender::{self, Contender, Manner, SEVERAL};
 use super::field::Field;

@@ -15,9 +15,9 @@ mod pace;
 mod presenting;
 mod throughput;
 
-use toroni_rig::Failure;
-use toroni_rig::report::Report;
-use toroni_rig::transport::Wait;
+use toroni_bench_harness::Failure;
+use toroni_bench_harness::report::Report;
+use toroni_bench_harness::transport::Wait;
 
 use crate::cli::{Peers, WaitKind, Workload};
 use field::Field;

@@ -1,8 +1,8 @@
 //! Cells, rows and sentences that the reports have in common.
 
-use toroni_rig::machine;
-use toroni_rig::report::{Cell, Report, figure};
-use toroni_rig::summary::Summary;
+use toroni_bench_harness::machine;
+use toroni_bench_harness::report::{Cell, Report, figure};
+use toroni_bench_harness::summary::Summary;
 
 use super::contender::Contender;
 use super::field::{Failed, Field};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use toroni_rig::idle::Idle;
-use toroni_rig::transport::{Setup, Wait};
+use toroni_bench_harness::idle::Idle;
+use toroni_bench_harness::transport::{Setup, Wait};
 
 /// Either as all peers do that poll, or as Aeron's default `BackoffIdleStrategy` does.
 pub(crate) enum Idling {

@@ -19,14 +19,16 @@ use rusteron_media_driver::{
     AeronSubscription, Handlers, IntoCString as _, bindings::aeron_threading_mode_enum,
     testing::EmbeddedDriver,
 };
-use toroni_rig::Failure;
-use toroni_rig::place::Place;
-use toroni_rig::transport::{About, Guarantees, Receiver, Sender, Setup, Slot, Transport};
+use toroni_bench_harness::Failure;
+use toroni_bench_harness::place::Place;
+use toroni_bench_harness::transport::{
+    About, Guarantees, Receiver, Sender, Setup, Slot, Transport,
+};
 
 use crate::idling::Idling;
 
 fn main() -> ExitCode {
-    toroni_rig::child::main::<AeronIpc>()
+    toroni_bench_harness::child::main::<AeronIpc>()
 }
 
 /// The transport.
@@ -296,4 +298,4 @@ fn wait_for<T>(
     }
 }
 
-toroni_rig::conformance!(AeronIpc);
+toroni_bench_harness::conformance!(AeronIpc);

@@ -19,11 +19,11 @@ use compio::buf::{BufResult, IntoInner as _, IoBuf as _};
 use compio::io::AsyncRead as _;
 use compio::net::TcpStream;
 use compio::runtime::Runtime;
-use toroni_rig::workload::sessions::connections::Connection;
-use toroni_rig::workload::sessions::end::{End, Part, block};
-use toroni_rig::workload::sessions::ledger::Ledger;
-use toroni_rig::workload::sessions::{Plan, perform_with};
-use toroni_rig::{Failure, child};
+use toroni_bench_harness::workload::sessions::connections::Connection;
+use toroni_bench_harness::workload::sessions::end::{End, Part, block};
+use toroni_bench_harness::workload::sessions::ledger::Ledger;
+use toroni_bench_harness::workload::sessions::{Plan, perform_with};
+use toroni_bench_harness::{Failure, child};
 
 fn main() -> ExitCode {
     let outcome = child::run(|child| {

@@ -23,14 +23,16 @@ use iceoryx2::prelude::{
     PortFactory as _, SemanticString as _, ServiceName, ipc,
 };
 use iceoryx2::service::port_factory::{event, publish_subscribe};
-use toroni_rig::Failure;
-use toroni_rig::idle::Idle;
-use toroni_rig::place::Place;
-use toroni_rig::transport::{About, Guarantees, Receiver, Sender, Setup, Slot, Transport, Wait};
+use toroni_bench_harness::Failure;
+use toroni_bench_harness::idle::Idle;
+use toroni_bench_harness::place::Place;
+use toroni_bench_harness::transport::{
+    About, Guarantees, Receiver, Sender, Setup, Slot, Transport, Wait,
+};
 use traces::Traces;
 
 fn main() -> ExitCode {
-    toroni_rig::child::main::<Iceoryx2>()
+    toroni_bench_harness::child::main::<Iceoryx2>()
 }
 
 /// The transport.
@@ -288,4 +290,4 @@ fn buffered(setup: &Setup) -> usize {
     usize::try_from((setup.capacity_bytes / bytes).clamp(16, 8192)).unwrap_or(8192)
 }
 
-toroni_rig::conformance!(Iceoryx2);
+toroni_bench_harness::conformance!(Iceoryx2);

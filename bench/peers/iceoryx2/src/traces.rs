@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use toroni_rig::place::Place;
+use toroni_bench_harness::place::Place;
 
 /// Its files. Not the directory of the run: names of its sockets have 79 bytes behind the prefix, and
 /// with all of their path at most 107.

@@ -11,15 +11,17 @@ mod socket;
 
 use std::process::ExitCode;
 
-use toroni_rig::Failure;
-use toroni_rig::idle::Idle;
-use toroni_rig::place::Place;
-use toroni_rig::transport::{About, Guarantees, Receiver, Sender, Setup, Slot, Transport, Wait};
+use toroni_bench_harness::Failure;
+use toroni_bench_harness::idle::Idle;
+use toroni_bench_harness::place::Place;
+use toroni_bench_harness::transport::{
+    About, Guarantees, Receiver, Sender, Setup, Slot, Transport, Wait,
+};
 
 use crate::socket::{Message, Outcome, Protocol, Socket};
 
 fn main() -> ExitCode {
-    toroni_rig::child::main::<Nng>()
+    toroni_bench_harness::child::main::<Nng>()
 }
 
 /// The transport.
@@ -174,4 +176,4 @@ fn buffered(setup: &Setup) -> u16 {
     u16::try_from((setup.capacity_bytes / bytes).clamp(16, 8192)).unwrap_or(8192)
 }
 
-toroni_rig::conformance!(Nng);
+toroni_bench_harness::conformance!(Nng);

@@ -6,7 +6,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use nng_sys as nng;
-use toroni_rig::Failure;
+use toroni_bench_harness::Failure;
 
 /// Which kind of socket.
 #[derive(Clone, Copy)]

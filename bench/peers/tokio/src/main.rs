@@ -15,11 +15,11 @@ use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use toroni_rig::workload::sessions::connections::Connection;
-use toroni_rig::workload::sessions::end::{End, Part, block};
-use toroni_rig::workload::sessions::ledger::Ledger;
-use toroni_rig::workload::sessions::{Plan, perform_with};
-use toroni_rig::{Failure, child};
+use toroni_bench_harness::workload::sessions::connections::Connection;
+use toroni_bench_harness::workload::sessions::end::{End, Part, block};
+use toroni_bench_harness::workload::sessions::ledger::Ledger;
+use toroni_bench_harness::workload::sessions::{Plan, perform_with};
+use toroni_bench_harness::{Failure, child};
 
 fn main() -> ExitCode {
     let outcome = child::run(|child| {

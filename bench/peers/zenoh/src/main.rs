@@ -12,10 +12,12 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use toroni_rig::Failure;
-use toroni_rig::idle::Idle;
-use toroni_rig::place::Place;
-use toroni_rig::transport::{About, Guarantees, Receiver, Sender, Setup, Transport, Wait};
+use toroni_bench_harness::Failure;
+use toroni_bench_harness::idle::Idle;
+use toroni_bench_harness::place::Place;
+use toroni_bench_harness::transport::{
+    About, Guarantees, Receiver, Sender, Setup, Transport, Wait,
+};
 use zenoh::handlers::{FifoChannel, FifoChannelHandler};
 use zenoh::liveliness::LivelinessToken;
 use zenoh::pubsub::{Publisher, Subscriber};
@@ -24,7 +26,7 @@ use zenoh::sample::Sample;
 use zenoh::{Config, Session, Wait as _};
 
 fn main() -> ExitCode {
-    toroni_rig::child::main::<Zenoh>()
+    toroni_bench_harness::child::main::<Zenoh>()
 }
 
 /// The transport.
@@ -201,4 +203,4 @@ fn buffered(setup: &Setup) -> usize {
     usize::try_from((setup.capacity_bytes / bytes).clamp(64, 65_536)).unwrap_or(65_536)
 }
 
-toroni_rig::conformance!(Zenoh);
+toroni_bench_harness::conformance!(Zenoh);

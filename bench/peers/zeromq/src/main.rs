@@ -9,14 +9,16 @@
 
 use std::process::ExitCode;
 
-use toroni_rig::Failure;
-use toroni_rig::idle::Idle;
-use toroni_rig::place::Place;
-use toroni_rig::transport::{About, Guarantees, Receiver, Sender, Setup, Slot, Transport, Wait};
+use toroni_bench_harness::Failure;
+use toroni_bench_harness::idle::Idle;
+use toroni_bench_harness::place::Place;
+use toroni_bench_harness::transport::{
+    About, Guarantees, Receiver, Sender, Setup, Slot, Transport, Wait,
+};
 use zmq::{Context, Message, Socket, SocketType};
 
 fn main() -> ExitCode {
-    toroni_rig::child::main::<ZeroMq>()
+    toroni_bench_harness::child::main::<ZeroMq>()
 }
 
 /// The transport.
@@ -198,4 +200,4 @@ fn set_nodrop(socket: &mut Socket) -> Result<(), Failure> {
     if code == 0 { Ok(()) } else { Err(Failure::new("libzmq refuses ZMQ_XPUB_NODROP")) }
 }
 
-toroni_rig::conformance!(ZeroMq);
+toroni_bench_harness::conformance!(ZeroMq);

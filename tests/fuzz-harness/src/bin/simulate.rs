@@ -8,8 +8,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use toroni_fuzz_harness::operations::{Stage, Tally};
 use toroni_oracle::{Operation, Scenario};
-use toroni_trials::operations::{Stage, Tally};
 
 /// Operations in a list, for each of these in turn: some happens only in the beginning, some only late.
 const LENGTHS: [usize; 4] = [12, 40, 120, 400];

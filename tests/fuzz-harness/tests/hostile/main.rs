@@ -17,11 +17,11 @@ mod truncation;
 
 use std::time::{Duration, Instant};
 use supervisor::Child;
-use toroni_trials::hostile::expose;
-use toroni_trials::hostile::random::Random;
-use toroni_trials::hostile::sites::{self, Change, Moment, Site};
-use toroni_trials::hostile::template::{Kind, Template};
-use toroni_trials::hostile::victim::{Manner, User};
+use toroni_fuzz_harness::hostile::expose;
+use toroni_fuzz_harness::hostile::random::Random;
+use toroni_fuzz_harness::hostile::sites::{self, Change, Moment, Site};
+use toroni_fuzz_harness::hostile::template::{Kind, Template};
+use toroni_fuzz_harness::hostile::victim::{Manner, User};
 
 /// Every word of the headers, and of the control page, of a bus with a `lease`.
 #[test]
@@ -72,7 +72,7 @@ fn random_words_together() {
 
 /// As above, for long: by default a hundred thousand rounds.
 #[test]
-#[ignore = "takes minutes; cargo test -p toroni-trials --test hostile -- --ignored"]
+#[ignore = "takes minutes; cargo test -p toroni-fuzz-harness --test hostile -- --ignored"]
 fn random_words_together_for_long() {
     supervisor::run("random_words_together_for_long", |child| {
         several_words(child, rounds(100_000));
@@ -87,7 +87,7 @@ fn words_that_never_stand_still() {
 
 /// As above, for long.
 #[test]
-#[ignore = "takes minutes; cargo test -p toroni-trials --test hostile -- --ignored"]
+#[ignore = "takes minutes; cargo test -p toroni-fuzz-harness --test hostile -- --ignored"]
 fn words_that_never_stand_still_for_long() {
     supervisor::run("words_that_never_stand_still_for_long", |child| scribble(child, 4000));
 }

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
-use toroni_trials::Directory;
+use toroni_fuzz_harness::Directory;
 
 /// A case that takes longer hangs. Each takes some milliseconds on an idle machine.
 fn patience() -> Duration {

@@ -5,7 +5,7 @@ use crate::supervisor;
 use std::fs::File;
 use std::time::{Duration, Instant};
 use toroni::{Bus, OpenError, PublishError, Publisher, ReceiveError, Subscriber};
-use toroni_trials::hostile::template::{
+use toroni_fuzz_harness::hostile::template::{
     BUS, CAPACITY, DATA_OFFSET, KNOWN, Kind, TABLE_OFFSET, Template,
 };
 

@@ -4,7 +4,7 @@ use super::options::Shared;
 use crate::human::parse_duration;
 use clap::Args;
 use std::time::Duration;
-use toroni_rig::workload::fanout::{MOST_SUBSCRIBERS, Options};
+use toroni_bench_harness::workload::fanout::{MOST_SUBSCRIBERS, Options};
 
 #[derive(Args)]
 #[command(after_help = "Example:

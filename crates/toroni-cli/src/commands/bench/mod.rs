@@ -1,5 +1,5 @@
 //! `toroni bench`: the rig's workloads on this library. What is measured, and how, is in the crate
-//! `toroni-rig`; here are the options, the progress bar and the printing.
+//! `toroni-bench-harness`; here are the options, the progress bar and the printing.
 
 mod fanout;
 pub(crate) mod options;
@@ -18,11 +18,11 @@ use options::{Bench, Shared, Workload};
 use std::cell::RefCell;
 use std::path::Path;
 use std::process::ExitCode;
-use toroni_rig::family::{Launch, Observer, Program};
-use toroni_rig::report::Report;
-use toroni_rig::transports::{self, Toroni};
-use toroni_rig::workload::{self, latency, stress, throughput};
-use toroni_rig::{cache_line, child, transport::Transport};
+use toroni_bench_harness::family::{Launch, Observer, Program};
+use toroni_bench_harness::report::Report;
+use toroni_bench_harness::transports::{self, Toroni};
+use toroni_bench_harness::workload::{self, latency, stress, throughput};
+use toroni_bench_harness::{cache_line, child, transport::Transport};
 
 /// The arguments of a process of a benchmark.
 const CHILD: [&str; 2] = ["bench", "child"];
@@ -79,7 +79,7 @@ pub(crate) fn run(place: &Place, arguments: &Bench) -> Result<(), Failure> {
 fn measure(
     place: &Place,
     shared: &Shared,
-    run: impl FnOnce(&Launch<'_>) -> Result<Report, toroni_rig::Failure>,
+    run: impl FnOnce(&Launch<'_>) -> Result<Report, toroni_bench_harness::Failure>,
 ) -> Result<(), Failure> {
     if let Some(path) = &shared.plot {
         check_writable(path)?;
@@ -94,7 +94,7 @@ fn measure(
     }
     let before = cache_line::one_way_ns();
     let mut report = run(&launch).map_err(|failure| match failure {
-        toroni_rig::Failure::Interrupted => looking.stop.interrupted("interrupted"),
+        toroni_bench_harness::Failure::Interrupted => looking.stop.interrupted("interrupted"),
         other => Failure::Failed(other.to_string()),
     })?;
     let cache_line = cache_line::describe(before, cache_line::one_way_ns());

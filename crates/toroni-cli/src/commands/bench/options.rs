@@ -9,7 +9,7 @@ use super::sweep::Sweep;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
-use toroni_rig::workload::{Effort, latency, stress, throughput};
+use toroni_bench_harness::workload::{Effort, latency, stress, throughput};
 
 #[derive(Args)]
 #[command(after_help = "Examples:

@@ -3,7 +3,7 @@
 use super::options::Shared;
 use crate::human::parse_bytes;
 use clap::Args;
-use toroni_rig::workload::p2mp::Options;
+use toroni_bench_harness::workload::p2mp::Options;
 
 #[derive(Args)]
 #[command(after_help = "Example:

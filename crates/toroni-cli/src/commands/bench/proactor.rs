@@ -2,7 +2,7 @@
 
 use super::options::Shared;
 use clap::Args;
-use toroni_rig::workload::sessions::Options;
+use toroni_bench_harness::workload::sessions::Options;
 
 #[derive(Args)]
 #[command(after_help = "Example:

@@ -3,7 +3,7 @@
 use super::options::Shared;
 use crate::human::parse_bytes;
 use clap::Args;
-use toroni_rig::workload::rmp_tcp::{Options, SMALLEST};
+use toroni_bench_harness::workload::rmp_tcp::{Options, SMALLEST};
 
 #[derive(Args)]
 #[command(after_help = "Example:

@@ -4,7 +4,7 @@ use super::options::Shared;
 use super::rmp_tcp::message_bytes;
 use crate::human::parse_bytes;
 use clap::Args;
-use toroni_rig::workload::scale::Options;
+use toroni_bench_harness::workload::scale::Options;
 
 #[derive(Args)]
 #[command(after_help = "Example:

@@ -4,7 +4,7 @@ use super::options::Shared;
 use super::p2mp::batch_bytes;
 use crate::human::parse_bytes;
 use clap::Args;
-use toroni_rig::workload::sweep::Options;
+use toroni_bench_harness::workload::sweep::Options;
 
 #[derive(Args)]
 #[command(after_help = "Example:
