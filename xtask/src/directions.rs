@@ -289,9 +289,9 @@ mod tests {
         let text = "use core::sync::atomic::AtomicU64;";
         let found = broken(&[("shm/lock.rs", text)]);
         assert_eq!(found.len(), 1);
-        let rule = "shm/lock.rs:1: `core::sync::atomic::AtomicU64` is named only in sync.rs";
+        let rule = "shm/lock.rs:1: `core::sync::atomic::AtomicU64` is named only in sync/mod.rs";
         assert!(found[0].starts_with(rule), "{found:?}");
-        assert!(broken(&[("sync.rs", text)]).is_empty());
+        assert!(broken(&[("sync/mod.rs", text)]).is_empty());
         assert_eq!(broken(&[("bus/mod.rs", "use std::sync::{Arc, atomic};")]).len(), 1);
         assert_eq!(broken(&[("ring/reader.rs", "loom::model(|| {})")]).len(), 1);
         assert!(

@@ -14,7 +14,7 @@ pub(crate) struct Options {
     filter: String,
 }
 
-/// What selects loom's atomics in `crates/toroni/src/sync.rs`.
+/// What selects loom's atomics in `crates/toroni/src/sync/mod.rs`.
 pub(crate) const RUSTFLAGS: &str = "--cfg loom";
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {

@@ -21,7 +21,7 @@ pub(crate) struct Options {
 }
 
 /// Modules that work on memory that they are given, and call nobody.
-const MODULES: &[&str] = &["ring::", "topic::", "notify::bell", "settings::"];
+const MODULES: &[&str] = &["ring::", "topic::", "notify::eventcount", "settings::"];
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let filters: Vec<&str> =

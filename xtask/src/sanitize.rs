@@ -223,10 +223,10 @@ const MEMCHECK_TESTS: &[&str] = &[
     "ring::copy",
     "ring::racy",
     "ring::run",
-    "ring::window",
+    "ring::read_ahead",
     "ring::tests::torn",
     "topic::frame",
-    "notify::bell",
+    "notify::eventcount",
 ];
 
 /// A test executable, the target that it was built from, and the folder of its crate, where it runs.

@@ -1,6 +1,6 @@
 //! A received message, in memory of this process; `in_place` has those that are not.
 
-use crate::ring::window::Window;
+use crate::ring::read_ahead::Window;
 use crate::topic::frame::{Extensions, Tag, TopicId, decode};
 use crate::topic::interest::Interest;
 use crate::topic::table::Mirror;

@@ -15,6 +15,8 @@
 //! - `stats`, `admin`: for people who look, and clean up.
 
 pub mod admin;
+mod backoff;
+mod backpressure;
 mod claim;
 mod clock;
 mod config;
@@ -25,13 +27,11 @@ mod in_place;
 mod interrupter;
 mod local;
 mod message;
-mod pace;
 #[cfg(feature = "proactor")]
 pub mod proactor;
 mod publisher;
 mod publishing;
 mod receiving;
-mod room;
 mod router;
 mod stats;
 #[cfg(feature = "tokio")]
@@ -40,12 +40,12 @@ mod subscriber;
 mod subscribing;
 mod views;
 
+pub use backoff::WaitStrategy;
 pub use config::BusConfig;
 pub use disk::Reopened;
 pub use in_place::{Borrowed, InPlace};
 pub use interrupter::Interrupter;
 pub use message::Message;
-pub use pace::WaitStrategy;
 pub use publisher::Publisher;
 pub use router::Router;
 pub use stats::{BusStats, LockOwner, PublisherStats, SubscriberSlotStats, TopicStats};

@@ -3,16 +3,16 @@
 //! It joins the layers for a writer: takes the lock, begins a session on the ring, and wakes subscribers.
 //! Where there is no room, `room` goes on.
 
+use super::backpressure::{Scan, SpacePace, views};
 use super::claim::PublisherClaim;
 use super::held;
-use super::room::{Scan, SpacePace, views};
 use super::views::{bell_of, ring_of, table_of};
 use crate::crash::{self, CrashPoint};
 use crate::error::{Corrupt, OpenError, PublishError};
 use crate::notify::{ArmedSlot, Wakers, futex};
-use crate::ring::backpressure::{Horizon, Patience};
 use crate::ring::layout::{READER_HAS_SOCKET, SLOT_ACTIVE};
 use crate::ring::memory::Ring;
+use crate::ring::wait_budget::{Horizon, Patience};
 use crate::ring::waits;
 use crate::ring::writer::{Record, Session};
 use crate::settings::Policy;

@@ -1,9 +1,9 @@
 //! The subscriber at work: the next message that is for it, its position for publishers, its waits.
 
 use super::Subscriber;
+use super::backoff::{Step, WaitStrategy};
 use super::in_place::is_told_by_tag;
 use super::message::Message;
-use super::pace::{Step, WaitStrategy};
 use super::views::{
     READERS_TRUNCATED, RING_REWRITTEN, RING_TRUNCATED, bell_of, check_whole, ring_of, table_of,
 };
@@ -12,10 +12,10 @@ use crate::error::{Corrupt, ReceiveError};
 use crate::mutant::mutant;
 use crate::notify::{Waiter, futex, sleep_unless};
 use crate::ring::memory::Ring;
+use crate::ring::read_ahead::Window;
 use crate::ring::reader::{Cursor, Interrupted, Seen};
 use crate::ring::slots;
 use crate::ring::waits::{self, Announced};
-use crate::ring::window::Window;
 use crate::ring::writer::{length_of, tag_of};
 use crate::settings::NotifyKind;
 use crate::sync::Ordering;

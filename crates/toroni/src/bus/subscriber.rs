@@ -1,10 +1,10 @@
 //! Receiving: one reader of the bus's stream, which passes on what matches its patterns.
 
+use super::backoff::{Pace, WaitStrategy};
 use super::descriptor::Descriptor;
 use super::interrupter::Request;
 use super::local::LocalReader;
 use super::message::{Message, Received};
-use super::pace::{Pace, WaitStrategy};
 use super::receiving::Body;
 use super::subscribing::{ReaderClaim, Subscribing};
 use crate::crash::{self, CrashPoint};

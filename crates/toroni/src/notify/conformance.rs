@@ -165,7 +165,7 @@ fn a_wake_while_falling_asleep_counts(kind: Kind) {
         started.elapsed() < LOST
     };
 
-    bell::interlude::set(|| assert_eq!(stage.publish(wakers, 0, 1), 1));
+    eventcount::interlude::set(|| assert_eq!(stage.publish(wakers, 0, 1), 1));
     subscriber.arm();
     assert!(wakes_in_time(&subscriber), "between announcement and look");
 

@@ -10,18 +10,18 @@
 //!
 //! Whether anybody sleeps is told by counters that only grow ([`Bell`]). A publisher compares them
 //! with what it answered last, so a subscriber that dies asleep costs each publisher one wake and
-//! leaves nothing to clean up. `bell.rs` has the argument why no wake-up is lost, and the model that
+//! leaves nothing to clean up. `eventcount.rs` has the argument why no wake-up is lost, and the model that
 //! checks it.
 //!
 //! This module does not know what a message is, where the words lie, or who is alive: they are
 //! handed in with each call. No wait here is the last resort: callers look again after 50 ms at the
 //! latest, because a publisher may die between its commit and its wake.
 
-mod bell;
 #[cfg(test)]
 mod conformance;
 #[cfg(not(loom))]
 mod datagram;
+mod eventcount;
 #[cfg(not(loom))]
 pub(crate) mod futex;
 #[cfg(not(loom))]
@@ -31,9 +31,9 @@ mod wakers;
 #[cfg(all(feature = "proactor", not(loom)))]
 mod word;
 
-pub(crate) use bell::{Answered, Bell};
 #[cfg(not(loom))]
 pub(crate) use datagram::{ArmedSlot, Mailbox, Post};
+pub(crate) use eventcount::{Answered, Bell};
 #[cfg(not(loom))]
 pub(crate) use futex::FutexWaiter;
 #[cfg(not(loom))]

@@ -27,11 +27,11 @@
 //! the slot. So if a writer reads a generation and then finds the lease free, the owner of that generation is
 //! gone, and stays gone (LEASE). Nothing has to be read again, and the question may be asked without the lock.
 
-use super::backpressure::Horizon;
 use super::layout::{READER_GATES, ReaderSlot, ReadersControl, Waits};
 use super::memory::Ring;
 use super::reader::Cursor;
 use super::slots::{self, SlotView, gating};
+use super::wait_budget::Horizon;
 use crate::crash::{self, CrashPoint};
 use crate::mutant::mutant;
 use crate::sync::{Ordering, fence};

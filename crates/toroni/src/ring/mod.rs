@@ -7,17 +7,17 @@
 pub(crate) mod layout;
 pub(crate) mod position;
 
-pub(crate) mod backpressure;
 mod bulk;
 pub(crate) mod copy;
 pub(crate) mod gate;
 pub(crate) mod memory;
 pub(crate) mod racy;
+pub(crate) mod read_ahead;
 pub(crate) mod reader;
 pub(crate) mod run;
 pub(crate) mod slots;
+pub(crate) mod wait_budget;
 pub(crate) mod waits;
-pub(crate) mod window;
 pub(crate) mod writer;
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! The opened file `ring`: its header, and the lock that says "this bus is in use".
 
 use super::directory::{self, BusDirectory, BusFile, failed, identity, still_names};
-use super::draft::longest_file;
 use super::fork::ParentOnlyFd;
 use super::header::{HEADER_BYTES, HOME_OFFSET, Header};
 use super::mapping::Protection;
 use super::ofd::{self, Kind};
 use super::platform::Home;
+use super::staging::longest_file;
 use crate::error::OpenError;
 use crate::ring::layout::BUS_LOCK_OFFSET;
 use std::io;

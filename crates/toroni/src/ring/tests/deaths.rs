@@ -2,7 +2,7 @@
 //! what it wrote stays. `World` compares everything with the model after each death.
 
 use super::super::memory::Mark;
-use super::world::{Reading, Work, World, at_step, never};
+use super::fixture::{Reading, Work, World, at_step, never};
 use crate::crash::CrashPoint;
 use crate::sync::Ordering;
 
@@ -44,7 +44,7 @@ fn steps_of(world: &fn() -> World, work: &Work, before: impl Fn(&mut World)) -> 
 }
 
 /// Everything a reader can ask after a death, and that the stream goes on.
-fn survives(world: &mut World, reader: &mut super::world::Reader, owner_died: bool) {
+fn survives(world: &mut World, reader: &mut super::fixture::Reader, owner_died: bool) {
     world.join_oldest();
     world.join_end();
     for position in (world.model.end().saturating_sub(64)..=world.model.end() + 8).step_by(8) {

@@ -5,8 +5,8 @@ use super::super::copy::Scratch;
 use super::super::reader::{Cursor, Interrupted};
 use super::super::testing::{Memory, tag};
 use super::super::writer::{Record, Session, header};
+use super::fixture::{scaled, word_count};
 use super::resume::SplitMix;
-use super::world::{scaled, word_count};
 use crate::sync::{AtomicU64, Ordering};
 
 /// A number that is probably something to somebody.

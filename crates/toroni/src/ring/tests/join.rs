@@ -1,7 +1,7 @@
 //! Where a reader can start.
 
 use super::super::reader::{Cursor, NoSuchStart};
-use super::world::{Work, World, telling_lengths};
+use super::fixture::{Work, World, telling_lengths};
 use crate::crash::CrashPoint;
 use crate::sync::Ordering;
 

@@ -3,9 +3,9 @@
 
 use super::super::copy::Scratch;
 use super::super::position::record_bytes;
+use super::super::read_ahead::Window;
 use super::super::reader::{Cursor, Interrupted, Seen};
 use super::super::testing::{Memory, body, tag};
-use super::super::window::Window;
 use super::super::writer::{Record, Session};
 use crate::sync::Ordering;
 use std::sync::atomic::AtomicBool;

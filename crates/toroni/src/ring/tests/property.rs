@@ -2,7 +2,7 @@
 //! list is the one of `tests/oracle/`; what only a whole bus knows (topics, patterns, policies) means something
 //! else here, or nothing.
 
-use super::world::{Reader, Reading, Work, World, at_step, never, scaled};
+use super::fixture::{Reader, Reading, Work, World, at_step, never, scaled};
 use proptest::prelude::*;
 use toroni_oracle::{By, Operation, Scenario, Size, Start, record_bytes};
 

@@ -1,6 +1,6 @@
 //! A reader that was lapped: what it is told, and where it goes on.
 
-use super::world::{Reading, Work, World, scaled};
+use super::fixture::{Reading, Work, World, scaled};
 use crate::ring::testing::body;
 
 /// A small generator of numbers that are the same on every run (Steele, Lea, Flood: "Fast splittable

@@ -4,7 +4,7 @@ use super::super::position::record_bytes;
 use super::super::reader::Cursor;
 use super::super::testing::{Memory, body, tag};
 use super::super::writer::{Record, Session};
-use super::world::{Reading, Work, World, never, scaled, telling_lengths};
+use super::fixture::{Reading, Work, World, never, scaled, telling_lengths};
 use crate::crash::CrashPoint;
 use crate::sync::Ordering;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

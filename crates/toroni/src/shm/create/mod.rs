@@ -12,13 +12,13 @@ use super::acl::{Part, Permissions, apply_by_umask, mode_by_umask};
 use super::directory::{
     self, BusDirectory, BusFile, SOCKETS, check_name, failed, open_or_create_root, random_name,
 };
-use super::draft::{Draft, DraftFile, available, longest_file, mode_of_new_files, part, reserve};
 use super::fork::ParentOnlyFd;
 use super::header::{Header, bus_bytes};
 use super::lock;
 use super::mapping::{Mapping, Protection};
 use super::ofd::{self, Kind};
 use super::ring_file::RingFile;
+use super::staging::{Draft, DraftFile, available, longest_file, mode_of_new_files, part, reserve};
 use crate::crash::{self, CrashPoint};
 use crate::error::OpenError;
 use crate::ring::layout::{BUS_LOCK_OFFSET, CONTROL_OFFSET, Control, PAGE};

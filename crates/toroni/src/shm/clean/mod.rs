@@ -9,14 +9,14 @@ use super::directory::{BusDirectory, BusFile, SOCKETS, check_name, failed, rando
 use super::fork::ParentOnlyFd;
 use super::header::Header;
 use super::lease::{Lease, LeaseTester};
+use super::leftovers::{
+    bus_of_leftover, explain, remove_content, remove_empty, remove_socket, socket_name, stranger_in,
+};
 use super::list::{open_and_list, open_below};
 use super::mapping::{Mapping, Protection};
 use super::ofd::{self, Kind};
 use super::participants::{check, generation_of, state_of};
 use super::ring_file::{RingFile, read_header};
-use super::rubbish::{
-    bus_of_leftover, explain, remove_content, remove_empty, remove_socket, socket_name, stranger_in,
-};
 use crate::crash::{self, CrashPoint};
 use crate::error::OpenError;
 use crate::ring::layout::{BUS_LOCK_OFFSET, SLOT_FREE};

@@ -9,17 +9,17 @@
 #[cfg(all(test, not(loom)))]
 mod attacks;
 
-use super::pace::adapted;
+use super::backoff::adapted;
 use super::publishing::{Held, Publishing, Terms};
 use super::views::{PUBLISHERS_TRUNCATED, RING_REWRITTEN, RING_TRUNCATED, check_whole};
 use super::{clock, local};
 use crate::crash::{self, CrashPoint};
 use crate::error::{Corrupt, PublishError};
 use crate::notify::futex;
-use crate::ring::backpressure::{SLICE_NS, Verdict, charge_overslept};
 use crate::ring::gate::{self, Dead, Readers, Stretch, Suspect, Unowned};
 use crate::ring::position::to_index;
 use crate::ring::slots::SlotView;
+use crate::ring::wait_budget::{SLICE_NS, Verdict, charge_overslept};
 use crate::ring::waits;
 use crate::settings::Policy;
 use crate::shm::dumping;
@@ -392,7 +392,7 @@ pub(super) fn views(slots: &[ReaderSnapshot]) -> impl Iterator<Item = SlotView> 
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::pace::FEWEST_SPINS;
+    use super::super::backoff::FEWEST_SPINS;
     use super::*;
     use std::cell::Cell;
 

@@ -3,10 +3,10 @@
 
 use super::*;
 use crate::crash::{self, CrashPoint};
-use crate::ring::backpressure::Horizon;
 use crate::ring::gate::{self, Dead, Readers, Seat, Stretch, Unowned};
 use crate::ring::layout::{READER_GATES, ReaderSlot, ReadersControl, SLOT_ACTIVE};
 use crate::ring::slots::{self, Identity, SlotView};
+use crate::ring::wait_budget::Horizon;
 use crate::ring::waits;
 use crate::sync::AtomicU32;
 use loom::sync::{Condvar, MutexGuard};

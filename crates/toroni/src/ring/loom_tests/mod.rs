@@ -13,14 +13,14 @@
 //! the second record lies on all of it.
 
 mod deaths;
-mod room;
+mod space;
 
 use super::copy::Scratch;
 use super::memory::{Mark, Ring};
+use super::read_ahead::Window;
 use super::reader::{Cursor, Interrupted};
 use super::run::Run;
 use super::testing::{Memory, body, tag};
-use super::window::Window;
 use super::writer::{Record, Session};
 use crate::sync::{AtomicU64, Ordering, fence};
 use loom::sync::{Arc, Mutex};
