@@ -58,19 +58,19 @@ pub(super) const MUTANTS: &[Mutant] = &[
         mistake: "a reader may see overwritten bytes together with the old `reserved`",
         noticed_by: &[
             Loom("loom_nothing_torn_is_believed"),
-            Loom("loom_nothing_torn_gets_into_a_window"),
+            Loom("loom_nothing_torn_gets_into_a_read_ahead"),
         ],
     },
     Mutant {
         name: "fence_inside_if",
         mistake: "the RESERVE fence is left out when the room was already reserved",
-        noticed_by: &[Loom("loom_a_second_writer_finds_room_reserved")],
+        noticed_by: &[Loom("loom_a_second_writer_finds_space_reserved")],
     },
     Mutant {
-        name: "window_before_validation",
+        name: "read_ahead_before_validation",
         mistake: "a reader hands out records that it took together without asking if they are intact",
         noticed_by: &[
-            Loom("loom_nothing_torn_gets_into_a_window"),
+            Loom("loom_nothing_torn_gets_into_a_read_ahead"),
             Tests("nothing_torn_is_believed_and_nothing_is_miscounted"),
         ],
     },
@@ -80,9 +80,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Tests("one_that_is_lapped_ends_and_does_not_count")],
     },
     Mutant {
-        name: "window_headers_relaxed",
+        name: "read_ahead_headers_relaxed",
         mistake: "a reader takes records together whose commits it did not acquire",
-        noticed_by: &[Loom("loom_a_window_follows_commits")],
+        noticed_by: &[Loom("loom_a_read_ahead_follows_commits")],
     },
     Mutant {
         name: "commit_relaxed",
@@ -105,13 +105,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Tests("a_lapped_reader_does_not_believe_a_zero")],
     },
     Mutant {
-        name: "look_without_validation",
-        mistake: "a lapped reader takes payload for a header, and fills its topic cache from it",
-        noticed_by: &[Tests("a_lapped_reader_does_not_fill_its_topic_cache")],
+        name: "peek_without_validation",
+        mistake: "a lapped reader takes payload for a header, and fills its interest cache from it",
+        noticed_by: &[Tests("a_lapped_reader_does_not_fill_its_interest_cache")],
     },
     Mutant {
         name: "cache_before_validation",
-        mistake: "a subscriber asks its topic cache about the next record before it has validated that",
+        mistake: "a subscriber asks its interest cache about the next record before it has validated that",
         noticed_by: &[Tests("a_lapped_subscriber_does_not_ask_about_what_it_has_not_validated")],
     },
     Mutant {
@@ -212,7 +212,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Tests("patterns_are_those_of_their_slot")],
     },
     Mutant {
-        name: "announcement_taken_for_a_fact",
+        name: "proposal_taken_for_a_fact",
         mistake: "who joins is refused a start that a writer wants, though it takes that back",
         noticed_by: &[
             Loom("loom_a_start_in_protected_history_is_kept"),
@@ -220,7 +220,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ],
     },
     Mutant {
-        name: "announcement_survives_recovery",
+        name: "proposal_survives_recovery",
         mistake: "what a dead writer wanted still stands after the next one has taken the lock",
         noticed_by: &[Tests("a_start_is_there_although_the_writer_that_wanted_it_died")],
     },
@@ -235,12 +235,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "join_not_counted",
         mistake: "a writer that has looked at the slots before does not learn that somebody joined",
-        noticed_by: &[Loom("loom_nobody_is_overtaken_for_an_old_look")],
+        noticed_by: &[Loom("loom_nobody_is_overtaken_for_an_old_scan")],
     },
     Mutant {
         name: "dead_slots_without_generation",
         mistake: "a new subscriber in the slot of a dead one is taken for dead, too",
-        noticed_by: &[Loom("loom_a_slot_changes_hands_during_a_look")],
+        noticed_by: &[Loom("loom_a_slot_changes_hands_during_a_scan")],
     },
     Mutant {
         name: "lease_asked_without_fence",
@@ -253,27 +253,27 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Loom("loom_the_dead_are_not_waited_for")],
     },
     Mutant {
-        name: "wait_without_a_second_look",
+        name: "wait_without_a_recheck",
         mistake: "a publisher waits for room that was made while it announced that",
-        noticed_by: &[Loom("loom_a_reader_ends_the_wait_for_room")],
+        noticed_by: &[Loom("loom_a_reader_ends_the_wait_for_space")],
     },
     Mutant {
         name: "position_without_fence",
         mistake: "a reader may look for waiting publishers before they see its position",
         noticed_by: &[
-            Loom("loom_a_reader_ends_the_wait_for_room"),
-            Loom("loom_the_last_reader_ends_the_wait_for_room"),
+            Loom("loom_a_reader_ends_the_wait_for_space"),
+            Loom("loom_the_last_reader_ends_the_wait_for_space"),
         ],
     },
     Mutant {
         name: "space_not_raised",
         mistake: "a reader wakes a publisher that is only about to sleep",
-        noticed_by: &[Loom("loom_a_reader_ends_the_wait_for_room")],
+        noticed_by: &[Loom("loom_a_reader_ends_the_wait_for_space")],
     },
     Mutant {
         name: "wake_is_not_passed_on",
         mistake: "a publisher that was woken does not wake the next one",
-        noticed_by: &[Loom("loom_a_wait_for_room_ends_for_each_publisher")],
+        noticed_by: &[Loom("loom_a_wait_for_space_ends_for_each_publisher")],
     },
     Mutant {
         name: "lease_through_own_description",
@@ -283,7 +283,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "try_takes_over_from_nobody",
         mistake: "a dead owner of the lock is never found out where publishers only try",
-        noticed_by: &[Tests("a_try_takes_over_at_the_second_look")],
+        noticed_by: &[Tests("a_try_takes_over_at_the_second_check")],
     },
     Mutant {
         name: "dump_believed_before_its_threads_stop",
@@ -296,7 +296,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Tests("a_tester_never_answers_for_another_description")],
     },
     Mutant {
-        name: "announced_without_fence",
+        name: "armed_without_fence",
         mistake: "a subscriber may look again before it has announced its sleep",
         noticed_by: &[Loom("loom_no_lost_wake_up")],
     },
@@ -306,7 +306,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Loom("loom_no_lost_wake_up")],
     },
     Mutant {
-        name: "sleep_without_a_second_look",
+        name: "sleep_without_a_recheck",
         mistake: "a subscriber sleeps over what came while it announced that",
         noticed_by: &[Loom("loom_no_lost_wake_up")],
     },
@@ -316,22 +316,22 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Loom("loom_no_lost_wake_up")],
     },
     Mutant {
-        name: "token_after_announcement",
+        name: "token_after_arming",
         mistake: "a subscriber takes the value to sleep on after it announced the sleep",
         noticed_by: &[Loom("loom_no_lost_wake_up_between_threads")],
     },
     Mutant {
-        name: "answer_of_a_newer_count",
+        name: "notified_up_to_a_newer_count",
         mistake: "a publisher counts sleepers as woken who came after its wake",
         noticed_by: &[Loom("loom_no_lost_wake_up_of_two_sleepers")],
     },
     Mutant {
-        name: "socket_drained_after_announcement",
+        name: "socket_drained_after_arming",
         mistake: "a subscriber throws away the datagram that answered its sleep",
         noticed_by: &[Tests("datagram::a_wake_while_falling_asleep_counts")],
     },
     Mutant {
-        name: "group_drained_after_announcement",
+        name: "group_drained_after_arming",
         mistake: "a subscriber throws away the multicast datagram that answered its sleep",
         noticed_by: &[Tests("multicast::a_wake_while_falling_asleep_counts")],
     },

@@ -1,6 +1,6 @@
 //! What a subscriber gives to an event loop: the socket of its slot, or the bus's multicast group.
 
-use crate::notify::{Bell, Mailbox, MulticastReceiver, Waiter};
+use crate::notify::{EventCount, Mailbox, MulticastReceiver, Waiter};
 use crate::sync::AtomicU32;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -44,15 +44,15 @@ impl Descriptor {
 }
 
 impl Waiter for Descriptor {
-    fn arm(&mut self, bell: Bell<'_>, slot_arms: &AtomicU32) {
+    fn arm(&mut self, eventcount: EventCount<'_>, slot_arms: &AtomicU32) {
         match self {
-            Self::Mailbox(mailbox) => mailbox.arm(bell, slot_arms),
-            Self::Group(group) => group.arm(bell, slot_arms),
+            Self::Mailbox(mailbox) => mailbox.arm(eventcount, slot_arms),
+            Self::Group(group) => group.arm(eventcount, slot_arms),
         }
     }
 
-    fn wait(&self, bell: Bell<'_>, timeout: Option<Duration>) -> io::Result<()> {
-        self.waiter().wait(bell, timeout)
+    fn wait(&self, eventcount: EventCount<'_>, timeout: Option<Duration>) -> io::Result<()> {
+        self.waiter().wait(eventcount, timeout)
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {

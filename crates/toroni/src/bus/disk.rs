@@ -105,7 +105,7 @@ fn count(ring: Ring<'_>, (position, sequence): (u64, u64)) -> Result<u64, Corrup
     let mut cursor = Cursor::at_oldest(ring)?;
     let first = cursor.sequence;
     // Bounded: each step is at least a word, and `at_oldest` is at most a capacity away.
-    while let Ok(Some(seen)) = cursor.look(ring) {
+    while let Ok(Some(seen)) = cursor.peek(ring) {
         if cursor.position >= position {
             return Err(corrupt(cursor.position));
         }

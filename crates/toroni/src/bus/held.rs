@@ -18,13 +18,13 @@ thread_local! {
 /// Room for one more mark; `None` if closures nest too deep. To be asked for before the lock is taken: a
 /// closure that is refused is dropped, which may run code of the user, too.
 #[inline]
-pub(super) fn place() -> Option<Place> {
-    (COUNT.get() < MOST).then_some(Place(()))
+pub(super) fn permit() -> Option<Permit> {
+    (COUNT.get() < MOST).then_some(Permit(()))
 }
 
-pub(super) struct Place(());
+pub(super) struct Permit(());
 
-impl Place {
+impl Permit {
     /// Marks the bus until the result is dropped, also when the closure unwinds.
     #[inline]
     pub(super) fn mark(self, bus_id: &[u8; 16]) -> Mark {
@@ -61,8 +61,8 @@ mod tests {
             !std::mem::needs_drop::<[Cell<[u8; 16]>; MOST]>(),
             "it would vanish before others do"
         );
-        let mut marks: Vec<Mark> = (0..16).map(|bus| place().unwrap().mark(&[bus; 16])).collect();
-        assert!(place().is_none());
+        let mut marks: Vec<Mark> = (0..16).map(|bus| permit().unwrap().mark(&[bus; 16])).collect();
+        assert!(permit().is_none());
         assert!(by_this_thread(&[15; 16]) && !by_this_thread(&[16; 16]));
         marks.pop();
         assert!(!by_this_thread(&[15; 16]) && by_this_thread(&[14; 16]));

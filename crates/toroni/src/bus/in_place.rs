@@ -13,7 +13,7 @@ use crate::ring::run::Run;
 use crate::sync::Ordering;
 use crate::topic::frame::{Extensions, MAX_EXTENSIONS_BYTES, Tag, decode};
 use crate::topic::interest::Interest;
-use crate::topic::table::Mirror;
+use crate::topic::table::TopicCache;
 use std::fmt;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -132,7 +132,7 @@ impl Subscriber {
         let first = Borrowed::received(ring, &self.received)?;
         let is_private = !self.received.in_place;
         let run = if is_private {
-            // The cursor stands behind the window, which has more to hand out.
+            // The cursor stands behind the read-ahead, which has more to hand out.
             Run::ended(ring, self.cursor)
         } else {
             Run::behind(ring, &first.seen)
@@ -142,7 +142,7 @@ impl Subscriber {
             first: Some(first),
             is_private,
             run,
-            mirror: &self.received.mirror,
+            topic_cache: &self.received.topic_cache,
             interest: &self.interest,
             count: 0,
             cursor: &mut self.cursor,
@@ -161,7 +161,7 @@ impl Subscriber {
 /// It ends, too, where a publisher has overtaken the subscriber, or something is wrong: the next call tells.
 pub struct InPlace<'a> {
     run: Run<'a>,
-    mirror: &'a Mirror,
+    topic_cache: &'a TopicCache,
     interest: &'a Interest,
     first: Option<Borrowed<'a>>,
     /// Whether the first message is a copy that an earlier call has made; then it is the only one.
@@ -220,11 +220,11 @@ impl<'a> InPlace<'a> {
             return Some(first);
         }
         loop {
-            let seen = self.run.look()?;
+            let seen = self.run.peek()?;
             let tag = Tag::from_raw(seen.tag);
             // Where more has to be asked than is known here, the run ends: the next call asks.
             let is_mine = self.interest.answer(tag.topic(), tag.is_to_descendants())?;
-            let message = Borrowed::in_ring(self.run.ring(), self.mirror, seen)?;
+            let message = Borrowed::in_ring(self.run.ring(), self.topic_cache, seen)?;
             self.run.pass(&seen);
             if is_mine {
                 self.want_more(&seen);
@@ -248,7 +248,7 @@ impl<'a> Iterator for InPlace<'a> {
     fn next(&mut self) -> Option<Borrowed<'a>> {
         if let Some(seen) = self.run.next_wanted() {
             self.count += 1;
-            return Borrowed::plain(self.run.ring(), self.mirror, seen);
+            return Borrowed::plain(self.run.ring(), self.topic_cache, seen);
         }
         self.next_slowly()
     }
@@ -280,7 +280,7 @@ impl fmt::Debug for InPlace<'_> {
 /// [`Subscriber::borrow`] for an example.
 pub struct Borrowed<'a> {
     ring: Ring<'a>,
-    mirror: &'a Mirror,
+    topic_cache: &'a TopicCache,
     seen: Seen,
     inline_topic: Option<&'a str>,
     timestamp_ns: Option<u64>,
@@ -290,15 +290,15 @@ pub struct Borrowed<'a> {
 impl<'a> Borrowed<'a> {
     /// A message in the ring that has no extensions.
     #[inline(always)]
-    fn plain(ring: Ring<'a>, mirror: &'a Mirror, seen: Seen) -> Option<Self> {
+    fn plain(ring: Ring<'a>, topic_cache: &'a TopicCache, seen: Seen) -> Option<Self> {
         let length = seen.length as usize;
         let words = ring.run(seen.body(), length.div_ceil(8))?;
         let payload = RacyBytes::new(words, length)?;
-        Some(Self { ring, mirror, seen, inline_topic: None, timestamp_ns: None, payload })
+        Some(Self { ring, topic_cache, seen, inline_topic: None, timestamp_ns: None, payload })
     }
 
     /// A message in the ring, where its tag tells what it is made of, and its length is enough for that.
-    fn in_ring(ring: Ring<'a>, mirror: &'a Mirror, seen: Seen) -> Option<Self> {
+    fn in_ring(ring: Ring<'a>, topic_cache: &'a TopicCache, seen: Seen) -> Option<Self> {
         let tag = Tag::from_raw(seen.tag);
         let extensions = tag.extensions_bytes()?;
         let length = (seen.length as usize).checked_sub(extensions)?;
@@ -309,17 +309,17 @@ impl<'a> Borrowed<'a> {
             u64::from_le_bytes(word.to_ne_bytes())
         });
         let payload = RacyBytes::new(words, length)?;
-        Some(Self { ring, mirror, seen, inline_topic: None, timestamp_ns, payload })
+        Some(Self { ring, topic_cache, seen, inline_topic: None, timestamp_ns, payload })
     }
 
     /// The message that was received last.
     #[inline]
     fn received(ring: Ring<'a>, received: &'a Received) -> Result<Self, Corrupt> {
-        let seen = received.window.last();
+        let seen = received.read_ahead.last();
         if received.in_place && is_told_by_tag(&seen) {
             let length =
                 Corrupt { what: "length", value: seen.length.into(), position: seen.position };
-            return Self::in_ring(ring, &received.mirror, seen).ok_or(length);
+            return Self::in_ring(ring, &received.topic_cache, seen).ok_or(length);
         }
         Self::copied(ring, received)
     }
@@ -327,10 +327,11 @@ impl<'a> Borrowed<'a> {
     /// A message of which at least the extensions were copied.
     #[cold]
     fn copied(ring: Ring<'a>, received: &'a Received) -> Result<Self, Corrupt> {
-        let Received { mirror, window, in_place } = received;
-        let seen = window.last();
+        let Received { topic_cache, read_ahead, in_place } = received;
+        let seen = read_ahead.last();
         let length = seen.length as usize;
-        let front = window.body(if *in_place { length.min(MAX_EXTENSIONS_BYTES) } else { length });
+        let front =
+            read_ahead.body(if *in_place { length.min(MAX_EXTENSIONS_BYTES) } else { length });
         let at = |corrupt| Corrupt { position: seen.position, ..corrupt };
         let (extensions, offset) =
             decode(Tag::from_raw(seen.tag), front).map_err(|error| at(error.into()))?;
@@ -344,13 +345,13 @@ impl<'a> Borrowed<'a> {
             at(Corrupt { what: "length", value: seen.length.into(), position: 0 })
         })?;
         let Extensions { inline_topic, timestamp_ns, .. } = extensions;
-        Ok(Self { ring, mirror, seen, inline_topic, timestamp_ns, payload })
+        Ok(Self { ring, topic_cache, seen, inline_topic, timestamp_ns, payload })
     }
 
     /// The topic it was published on.
     #[must_use]
     pub fn topic(&self) -> &'a str {
-        topic_of(Tag::from_raw(self.seen.tag), self.inline_topic, self.mirror)
+        topic_of(Tag::from_raw(self.seen.tag), self.inline_topic, self.topic_cache)
     }
 
     /// Its bytes, in place.

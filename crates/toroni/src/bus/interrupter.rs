@@ -2,7 +2,7 @@
 
 use super::Subscriber;
 use super::subscribing::Subscribing;
-use super::views::bell_of;
+use super::views::eventcount_of;
 use crate::error::{OpenError, ReceiveError};
 use crate::notify::futex;
 use crate::sync::{AtomicU32, Ordering};
@@ -80,9 +80,9 @@ impl Interrupter {
                 let _ = send(sender, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
             }
             // Not by a change of the word, which is the publishers': hence the interleaving above.
-            None => {
-                futex::wake_all(bell_of(&self.subscribing.ring, &self.subscribing.readers).wake)
-            }
+            None => futex::wake_all(
+                eventcount_of(&self.subscribing.ring, &self.subscribing.readers).wake,
+            ),
         }
     }
 }

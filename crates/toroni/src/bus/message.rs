@@ -1,9 +1,9 @@
 //! A received message, in memory of this process; `in_place` has those that are not.
 
-use crate::ring::read_ahead::Window;
+use crate::ring::read_ahead::ReadAhead;
 use crate::topic::frame::{Extensions, Tag, TopicId, decode};
 use crate::topic::interest::Interest;
-use crate::topic::table::Mirror;
+use crate::topic::table::TopicCache;
 use std::borrow::Cow;
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -12,9 +12,9 @@ use std::time::{Duration, SystemTime};
 #[derive(Default)]
 pub(super) struct Received {
     /// The names of topics; it has those of all messages that the interest has accepted.
-    pub(super) mirror: Mirror,
+    pub(super) topic_cache: TopicCache,
     /// Extensions and payload, or, of a message in place, its extensions where its tag does not tell them.
-    pub(super) window: Window,
+    pub(super) read_ahead: ReadAhead,
     /// Whether the message was left where it is, in the ring.
     pub(super) in_place: bool,
 }
@@ -50,7 +50,7 @@ impl<'a> Message<'a> {
     /// The topic it was published on.
     #[must_use]
     pub fn topic(&self) -> &'a str {
-        topic_of(self.tag(), self.parts().0.inline_topic, &self.0.mirror)
+        topic_of(self.tag(), self.parts().0.inline_topic, &self.0.topic_cache)
     }
 
     /// Its bytes.
@@ -74,14 +74,14 @@ impl<'a> Message<'a> {
     #[inline]
     #[must_use]
     pub fn position(&self) -> u64 {
-        self.0.window.last().position
+        self.0.read_ahead.last().position
     }
 
     /// Position of the message behind it.
     #[inline]
     #[must_use]
     pub fn next_position(&self) -> u64 {
-        self.0.window.last().next_position()
+        self.0.read_ahead.last().next_position()
     }
 
     /// Its number among all messages of the bus, from 0. A subscriber that wants all topics and loses
@@ -89,7 +89,7 @@ impl<'a> Message<'a> {
     #[inline]
     #[must_use]
     pub fn sequence(&self) -> u64 {
-        self.0.window.last().sequence
+        self.0.read_ahead.last().sequence
     }
 
     /// When it was published, if its publisher stamps messages
@@ -114,13 +114,13 @@ impl<'a> Message<'a> {
         }
         interest
             .answer(tag.topic(), to_descendants)
-            .or_else(|| interest.fill(tag.topic(), to_descendants, &self.0.mirror))
+            .or_else(|| interest.fill(tag.topic(), to_descendants, &self.0.topic_cache))
             .unwrap_or(false)
     }
 
     #[inline]
     fn tag(&self) -> Tag {
-        Tag::from_raw(self.0.window.tag())
+        Tag::from_raw(self.0.read_ahead.tag())
     }
 
     /// The extensions, and the offset of the payload. A record that cannot be decoded has none: the
@@ -133,7 +133,7 @@ impl<'a> Message<'a> {
     /// Extensions and payload.
     #[inline]
     fn body(&self) -> &'a [u8] {
-        self.0.window.body(self.0.window.length() as usize)
+        self.0.read_ahead.body(self.0.read_ahead.length() as usize)
     }
 }
 
@@ -149,12 +149,16 @@ impl fmt::Debug for Message<'_> {
     }
 }
 
-/// The topic of a message that its subscriber's interest has accepted, so that the mirror has it.
-pub(super) fn topic_of<'a>(tag: Tag, inline_topic: Option<&'a str>, mirror: &'a Mirror) -> &'a str {
+/// The topic of a message that its subscriber's interest has accepted, so that the topic cache has it.
+pub(super) fn topic_of<'a>(
+    tag: Tag,
+    inline_topic: Option<&'a str>,
+    topic_cache: &'a TopicCache,
+) -> &'a str {
     if tag.topic() == TopicId::INLINE {
         return inline_topic.unwrap_or_default();
     }
-    mirror.name(tag.topic()).map_or("", |topic| topic.as_str())
+    topic_cache.name(tag.topic()).map_or("", |topic| topic.as_str())
 }
 
 pub(super) fn timestamp_of(timestamp_ns: Option<u64>) -> Option<SystemTime> {

@@ -5,7 +5,7 @@
 //! - `publisher`, `publishing`: one topic's face, and the participant behind all of them; `room` waits for
 //!   slow readers, `claim` is its slot, `held` knows who is inside a closure under the lock.
 //! - `subscriber`, `receiving`, `subscribing`, `message`: one subscriber's face, its work, and the role
-//!   behind all of them; `pace` decides how to wait, `descriptor` is for
+//!   behind all of them; `backoff` decides how to wait, `descriptor` is for
 //!   event loops, `local` finds threads that would wait for themselves.
 //! - `interrupter`: ends a subscriber's blocking call from elsewhere.
 //! - `router`, `stream`: many handlers behind one subscriber; async.

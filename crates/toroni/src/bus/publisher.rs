@@ -9,7 +9,7 @@ use crate::ring::position::record_bytes;
 use crate::ring::racy::RacyBytesMut;
 use crate::ring::writer::Record;
 use crate::settings::{InvalidSetting, Policy};
-use crate::shm::lock::Effort;
+use crate::shm::lock::LockAttempt;
 use crate::topic::Topic;
 use crate::topic::frame::{Extensions, MAX_EXTENSIONS_BYTES, Tag, TopicId};
 use std::fmt;
@@ -144,7 +144,7 @@ impl Publisher {
     /// See [`PublishError`]. Nothing is published then.
     #[inline]
     pub fn publish(&self, payload: impl AsRef<[u8]>) -> Result<(), PublishError> {
-        self.publish_on(payload.as_ref(), self.to_descendants, Effort::Until(None))
+        self.publish_on(payload.as_ref(), self.to_descendants, LockAttempt::Until(None))
     }
 
     /// As [`Self::publish`], and never waits: for threads that must not stand still, such as those of an
@@ -171,7 +171,7 @@ impl Publisher {
     /// it would wait for another publisher; see [`PublishError`].
     #[inline]
     pub fn try_publish(&self, payload: impl AsRef<[u8]>) -> Result<(), PublishError> {
-        self.publish_on(payload.as_ref(), self.to_descendants, Effort::Try)
+        self.publish_on(payload.as_ref(), self.to_descendants, LockAttempt::Try)
     }
 
     /// As [`Self::publish`], and waits no longer than `timeout`.
@@ -184,7 +184,7 @@ impl Publisher {
         timeout: Duration,
     ) -> Result<(), PublishError> {
         let deadline = Instant::now().checked_add(timeout);
-        self.publish_on(payload.as_ref(), self.to_descendants, Effort::Until(deadline))
+        self.publish_on(payload.as_ref(), self.to_descendants, LockAttempt::Until(deadline))
     }
 
     /// As [`Self::publish`], to the topic and everything below it.
@@ -205,7 +205,7 @@ impl Publisher {
     /// # Errors
     /// See [`PublishError`].
     pub fn publish_to_descendants(&self, payload: impl AsRef<[u8]>) -> Result<(), PublishError> {
-        self.publish_on(payload.as_ref(), true, Effort::Until(None))
+        self.publish_on(payload.as_ref(), true, LockAttempt::Until(None))
     }
 
     /// Publishes messages that become visible together: all or none, in a row. The fastest way for many
@@ -215,7 +215,7 @@ impl Publisher {
     /// [`PublishError::TooLong`] if their records are together larger than the largest record; see
     /// [`PublishError`].
     pub fn publish_batch<T: AsRef<[u8]>>(&self, payloads: &[T]) -> Result<(), PublishError> {
-        self.publish_batch_with(payloads, Effort::Until(None))
+        self.publish_batch_with(payloads, LockAttempt::Until(None))
     }
 
     /// As [`Self::publish_batch`], and waits no longer than `timeout`.
@@ -227,26 +227,26 @@ impl Publisher {
         payloads: &[T],
         timeout: Duration,
     ) -> Result<(), PublishError> {
-        self.publish_batch_with(payloads, Effort::Until(Instant::now().checked_add(timeout)))
+        self.publish_batch_with(payloads, LockAttempt::Until(Instant::now().checked_add(timeout)))
     }
 
     #[inline]
     fn publish_batch_with<T: AsRef<[u8]>>(
         &self,
         payloads: &[T],
-        effort: Effort,
+        attempt: LockAttempt,
     ) -> Result<(), PublishError> {
         if payloads.is_empty() {
             return Ok(());
         }
-        with_bytes_of(payloads, |payloads| self.publish_batch_of_bytes(payloads, effort))
+        with_bytes_of(payloads, |payloads| self.publish_batch_of_bytes(payloads, attempt))
     }
 
     #[inline]
     fn publish_batch_of_bytes(
         &self,
         payloads: &[&[u8]],
-        effort: Effort,
+        attempt: LockAttempt,
     ) -> Result<(), PublishError> {
         let mut buffer = None;
         let (tag, extensions) = self.frame(self.to_descendants, &mut buffer);
@@ -261,7 +261,7 @@ impl Publisher {
             return Err(self.batch_too_long(extensions, payloads));
         }
         let records = payloads.iter().map(|payload| Record { tag, extensions, payload });
-        let terms = Terms { policy: self.policy, effort };
+        let terms = Terms { policy: self.policy, attempt };
         self.publishing.publish_batch(records, payloads.len() as u64, bytes, &terms)
     }
 
@@ -272,7 +272,7 @@ impl Publisher {
     /// # Errors
     /// [`BurstError`] says how many were published before the error. None were if one is too long.
     pub fn burst<T: AsRef<[u8]>>(&self, payloads: &[T]) -> Result<(), BurstError> {
-        self.burst_with(payloads, Effort::Until(None))
+        self.burst_with(payloads, LockAttempt::Until(None))
     }
 
     /// As [`Self::burst`], and waits no longer than `timeout`.
@@ -285,24 +285,28 @@ impl Publisher {
         payloads: &[T],
         timeout: Duration,
     ) -> Result<(), BurstError> {
-        self.burst_with(payloads, Effort::Until(Instant::now().checked_add(timeout)))
+        self.burst_with(payloads, LockAttempt::Until(Instant::now().checked_add(timeout)))
     }
 
     #[inline]
-    fn burst_with<T: AsRef<[u8]>>(&self, payloads: &[T], effort: Effort) -> Result<(), BurstError> {
+    fn burst_with<T: AsRef<[u8]>>(
+        &self,
+        payloads: &[T],
+        attempt: LockAttempt,
+    ) -> Result<(), BurstError> {
         if payloads.is_empty() {
             return Ok(());
         }
-        with_bytes_of(payloads, |payloads| self.burst_of_bytes(payloads, effort))
+        with_bytes_of(payloads, |payloads| self.burst_of_bytes(payloads, attempt))
     }
 
-    fn burst_of_bytes(&self, payloads: &[&[u8]], effort: Effort) -> Result<(), BurstError> {
+    fn burst_of_bytes(&self, payloads: &[&[u8]], attempt: LockAttempt) -> Result<(), BurstError> {
         let mut buffer = None;
         let (tag, extensions) = self.frame(self.to_descendants, &mut buffer);
         let longest = payloads.iter().map(|payload| payload.len()).max().unwrap_or_default();
         self.check_length(extensions.len(), longest)
             .map_err(|source| BurstError { published: 0, source })?;
-        let terms = Terms { policy: self.policy, effort };
+        let terms = Terms { policy: self.policy, attempt };
         self.publishing
             .burst(tag, extensions, payloads, &terms)
             .map_err(|(published, source)| BurstError { published, source })
@@ -338,7 +342,7 @@ impl Publisher {
         let mut buffer = None;
         let (tag, extensions) = self.frame(self.to_descendants, &mut buffer);
         let bytes = self.check_length(extensions.len(), length)?;
-        let terms = Terms { policy: self.policy, effort: Effort::Until(None) };
+        let terms = Terms { policy: self.policy, attempt: LockAttempt::Until(None) };
         let payload_length = u32::try_from(length).unwrap_or(u32::MAX);
         self.publishing.publish_with(tag, extensions, payload_length, bytes, &terms, |words| {
             let mut view =
@@ -352,9 +356,9 @@ impl Publisher {
         &self,
         payload: &[u8],
         to_descendants: bool,
-        effort: Effort,
+        attempt: LockAttempt,
     ) -> Result<(), PublishError> {
-        let terms = Terms { policy: self.policy, effort };
+        let terms = Terms { policy: self.policy, attempt };
         if let Some(id) = self.id
             && !self.timestamps
         {

@@ -1,29 +1,29 @@
 //! The publishing participant: what all publishers of one opened bus share.
 //!
-//! It joins the layers for a writer: takes the lock, begins a session on the ring, and wakes subscribers.
+//! It joins the layers for a writer: takes the lock, begins an appender to the ring, and wakes subscribers.
 //! Where there is no room, `room` goes on.
 
-use super::backpressure::{Scan, SpacePace, views};
+use super::backpressure::{Scan, SpaceBackoff, views};
 use super::claim::PublisherClaim;
 use super::held;
-use super::views::{bell_of, ring_of, table_of};
+use super::views::{eventcount_of, ring_of, table_of};
 use crate::crash::{self, CrashPoint};
 use crate::error::{Corrupt, OpenError, PublishError};
 use crate::notify::{ArmedSlot, Wakers, futex};
 use crate::ring::layout::{READER_HAS_SOCKET, SLOT_ACTIVE};
 use crate::ring::memory::Ring;
-use crate::ring::wait_budget::{Horizon, Patience};
+use crate::ring::wait_budget::{CachedGatingPosition, WaitBudget};
 use crate::ring::waits;
-use crate::ring::writer::{Record, Session};
+use crate::ring::writer::{Appender, Record};
 use crate::settings::Policy;
 use crate::shm::dumping::Turns;
 use crate::shm::fork::ForkStamp;
 use crate::shm::lease::LeaseTester;
-use crate::shm::lock::{Acquired, Blind, Denied, Effort, Obituary, Owner, WriterLock};
+use crate::shm::lock::{Acquired, Blind, Denied, LivenessCheck, LockAttempt, Owner, WriterLock};
 use crate::shm::participants::ReadersSegment;
 use crate::shm::segment::RingSegment;
 use crate::sync::{AtomicU64, Ordering, fence, fence_after_unlock};
-use crate::topic::table::{Appended, Mirror};
+use crate::topic::table::{Appended, TopicCache};
 use crate::topic::{Topic, frame::TopicId};
 use std::hint::black_box;
 use std::path::Path;
@@ -42,10 +42,10 @@ pub(super) struct Publishing {
     pub(super) claim: PublisherClaim,
     lock: WriterLock,
     policy: Policy,
-    pub(super) horizon: Horizon,
-    pub(super) space_pace: SpacePace,
+    pub(super) gating_cache: CachedGatingPosition,
+    pub(super) space_backoff: SpaceBackoff,
     wakers: Wakers,
-    mirror: Mutex<Mirror>,
+    topic_cache: Mutex<TopicCache>,
     pub(super) scratch: Mutex<Scan>,
     /// When it is time to ask whether a reader dumps core.
     pub(super) dump_tests: Turns,
@@ -57,24 +57,24 @@ pub(super) struct Publishing {
 pub(super) struct Terms {
     pub(super) policy: Policy,
     /// `Try` neither waits for the lock nor for room; a deadline holds for both together.
-    pub(super) effort: Effort,
+    pub(super) attempt: LockAttempt,
 }
 
 impl Terms {
-    pub(super) fn patience(&self) -> Patience {
-        let give_up_after = match self.effort {
-            Effort::Try => Some(Duration::ZERO),
-            Effort::Until(None) => None,
-            Effort::Until(Some(deadline)) => {
+    pub(super) fn wait_budget(&self) -> WaitBudget {
+        let give_up_after = match self.attempt {
+            LockAttempt::Try => Some(Duration::ZERO),
+            LockAttempt::Until(None) => None,
+            LockAttempt::Until(Some(deadline)) => {
                 Some(deadline.saturating_duration_since(Instant::now()))
             }
         };
-        Patience::new(self.policy, give_up_after)
+        WaitBudget::new(self.policy, give_up_after)
     }
 
-    /// The error when the caller's patience is over.
+    /// The error when the caller's wait budget is over.
     pub(super) fn given_up(&self, at_once: PublishError) -> PublishError {
-        if self.effort == Effort::Try { at_once } else { PublishError::Timeout }
+        if self.attempt == LockAttempt::Try { at_once } else { PublishError::Timeout }
     }
 }
 
@@ -82,7 +82,7 @@ impl Terms {
 /// of a `fork` that happened meanwhile, it is the parent's, and nothing is done.
 pub(super) struct Held<'a> {
     publishing: &'a Publishing,
-    pub(super) session: Session<'a>,
+    pub(super) appender: Appender<'a>,
     /// Whether it comes from a wait for room, for which others may wait, too.
     pub(super) waited: bool,
 }
@@ -90,7 +90,7 @@ pub(super) struct Held<'a> {
 impl Held<'_> {
     /// Sequence and position of the end of the stream.
     fn end(&self) -> (u64, u64) {
-        (self.session.sequence(), self.session.tail())
+        (self.appender.sequence(), self.appender.tail())
     }
 }
 
@@ -143,9 +143,9 @@ impl Publishing {
             stamp: ForkStamp::now(),
             lock: WriterLock::new(settings.lock, claim.owner()),
             policy: settings.policy,
-            horizon: Horizon::default(),
-            space_pace: SpacePace::default(),
-            mirror: Mutex::default(),
+            gating_cache: CachedGatingPosition::default(),
+            space_backoff: SpaceBackoff::default(),
+            topic_cache: Mutex::default(),
             scratch: Mutex::default(),
             dump_tests: Turns::default(),
             bus_id,
@@ -179,7 +179,7 @@ impl Publishing {
         if !self.ring.file().is_on_disk() {
             return Ok(());
         }
-        let terms = Terms { policy: self.policy, effort: Effort::Until(None) };
+        let terms = Terms { policy: self.policy, attempt: LockAttempt::Until(None) };
         let _held = self.hold(&terms)?;
         self.ring
             .mark_in_use()
@@ -191,12 +191,12 @@ impl Publishing {
     /// Without the mark a bus starts empty after a reboot, so nothing is done about a failure.
     fn close(&mut self) {
         let deadline = Instant::now().checked_add(LONGEST_CLOSE);
-        let terms = Terms { policy: self.policy, effort: Effort::Until(deadline) };
+        let terms = Terms { policy: self.policy, attempt: LockAttempt::Until(deadline) };
         let held = if self.ring.file().is_on_disk() { self.hold(&terms).ok() } else { None };
         if let Some(held) = &held
             && self.claim.is_alone()
         {
-            let _ = self.ring.mark_clean_close(held.session.tail(), held.session.sequence());
+            let _ = self.ring.mark_clean_close(held.appender.tail(), held.appender.sequence());
         }
         let is_locked = held.is_some();
         std::mem::forget(held);
@@ -226,9 +226,9 @@ impl Publishing {
         self.check_fork()?;
         let bytes = record.bytes();
         // Without `Held`, which would be moved through results.
-        let acquired = match self.try_session(bytes) {
-            Ok(mut session) => {
-                session.write(record);
+        let acquired = match self.try_appender(bytes) {
+            Ok(mut appender) => {
+                appender.write(record);
                 self.count(1, bytes);
                 crash::point(CrashPoint::BeforeUnlock);
                 self.lock.release(self.ring.control());
@@ -237,8 +237,8 @@ impl Publishing {
             }
             Err(acquired) => acquired,
         };
-        let mut held = self.hold_with_room_slowly(acquired, bytes, terms)?;
-        held.session.write(record);
+        let mut held = self.hold_with_space_slowly(acquired, bytes, terms)?;
+        held.appender.write(record);
         self.count(1, bytes);
         drop(held);
         self.wake();
@@ -247,30 +247,30 @@ impl Publishing {
 
     /// The lock, with room for `bytes`.
     #[inline(always)]
-    fn hold_with_room(&self, bytes: u64, terms: &Terms) -> Result<Held<'_>, PublishError> {
-        match self.try_session(bytes) {
-            Ok(session) => Ok(Held { publishing: self, session, waited: false }),
-            Err(acquired) => self.hold_with_room_slowly(acquired, bytes, terms),
+    fn hold_with_space(&self, bytes: u64, terms: &Terms) -> Result<Held<'_>, PublishError> {
+        match self.try_appender(bytes) {
+            Ok(appender) => Ok(Held { publishing: self, appender, waited: false }),
+            Err(acquired) => self.hold_with_space_slowly(acquired, bytes, terms),
         }
     }
 
     /// The lock and the end of the stream where nobody is in the way, nothing is to be repaired, and
     /// there is room for `bytes`; else what came of the look at the lock.
     #[inline(always)]
-    fn try_session(&self, bytes: u64) -> Result<Session<'_>, Option<Acquired>> {
+    fn try_appender(&self, bytes: u64) -> Result<Appender<'_>, Option<Acquired>> {
         let acquired = self.lock.try_acquire(self.ring.control());
         if acquired == Some(Acquired { owner_died: false })
-            && let Some(session) = Session::resume(self.ring())
-            && session.fits(bytes)
+            && let Some(appender) = Appender::resume(self.ring())
+            && appender.fits(bytes)
         {
-            return Ok(session);
+            return Ok(appender);
         }
         Err(acquired)
     }
 
-    /// As [`Self::hold_with_room`], when the lock has to be waited for, the ring repaired, or room made.
+    /// As [`Self::hold_with_space`], when the lock has to be waited for, the ring repaired, or room made.
     #[cold]
-    fn hold_with_room_slowly(
+    fn hold_with_space_slowly(
         &self,
         acquired: Option<Acquired>,
         bytes: u64,
@@ -280,7 +280,7 @@ impl Publishing {
             Some(acquired) => self.begin(acquired)?,
             None => self.hold_contended(terms)?,
         };
-        self.with_room(held, bytes, terms)
+        self.with_space(held, bytes, terms)
     }
 
     /// Publishes records under one commit. `bytes` is their sum, which is not too long.
@@ -292,8 +292,8 @@ impl Publishing {
         terms: &Terms,
     ) -> Result<(), PublishError> {
         self.check_fork()?;
-        let mut held = self.hold_with_room(bytes, terms)?;
-        held.session.write_batch(records, bytes);
+        let mut held = self.hold_with_space(bytes, terms)?;
+        held.appender.write_batch(records, bytes);
         self.count(count, bytes);
         drop(held);
         self.wake();
@@ -319,7 +319,7 @@ impl Publishing {
         let mut published = 0;
         while let Some(&payload) = payloads.get(published) {
             if extensions.is_empty() {
-                let count = held.session.write_in_block(tag, &payloads[published..]);
+                let count = held.appender.write_in_block(tag, &payloads[published..]);
                 if count > 0 {
                     published += count;
                     continue;
@@ -328,15 +328,15 @@ impl Publishing {
             // At the end of a block, or of the room.
             let record = Record { tag, extensions, payload };
             let bytes = record.bytes();
-            if !held.session.fits(bytes) {
+            if !held.appender.fits(bytes) {
                 self.count_since(&held, counted);
-                held = match self.make_room(held, bytes, terms) {
+                held = match self.make_space(held, bytes, terms) {
                     Ok(held) => held,
                     Err(error) => return Err((published, error)),
                 };
                 counted = held.end();
             }
-            held.session.write(record);
+            held.appender.write(record);
             crash::point(CrashPoint::MidBurst);
             published += 1;
         }
@@ -356,12 +356,12 @@ impl Publishing {
         fill: impl FnOnce(&[AtomicU64]) -> R,
     ) -> Result<R, PublishError> {
         self.check_fork()?;
-        let place = held::place().ok_or(PublishError::Reentrant)?;
+        let permit = held::permit().ok_or(PublishError::Reentrant)?;
         // Without `Held`, as in `publish`.
-        let acquired = match self.try_session(bytes) {
-            Ok(mut session) => {
+        let acquired = match self.try_appender(bytes) {
+            Ok(mut appender) => {
                 let unlock = Unlock(self);
-                let result = self.fill(place, &mut session, tag, extensions, length, fill)?;
+                let result = self.fill(permit, &mut appender, tag, extensions, length, fill)?;
                 self.count(1, bytes);
                 drop(unlock);
                 self.wake();
@@ -369,8 +369,8 @@ impl Publishing {
             }
             Err(acquired) => acquired,
         };
-        let mut held = self.hold_with_room_slowly(acquired, bytes, terms)?;
-        let result = self.fill(place, &mut held.session, tag, extensions, length, fill)?;
+        let mut held = self.hold_with_space_slowly(acquired, bytes, terms)?;
+        let result = self.fill(permit, &mut held.appender, tag, extensions, length, fill)?;
         self.count(1, bytes);
         drop(held);
         self.wake();
@@ -382,15 +382,15 @@ impl Publishing {
     #[inline(always)]
     fn fill<R>(
         &self,
-        place: held::Place,
-        session: &mut Session<'_>,
+        permit: held::Permit,
+        appender: &mut Appender<'_>,
         tag: u32,
         extensions: &[u8],
         length: u32,
         fill: impl FnOnce(&[AtomicU64]) -> R,
     ) -> Result<R, PublishError> {
-        let _mark = place.mark(&self.bus_id);
-        Ok(session.write_with(tag, extensions, length, |words| {
+        let _mark = permit.mark(&self.bus_id);
+        Ok(appender.write_with(tag, extensions, length, |words| {
             let result = fill(words);
             // `fill` may have forked: then it returns twice, and the lock is the parent's.
             self.stamp.check().map(|()| result)
@@ -401,19 +401,19 @@ impl Publishing {
     /// and the name has to travel with each message.
     pub(super) fn intern(&self, topic: &Topic) -> Result<Option<TopicId>, PublishError> {
         self.check_fork()?;
-        // Before the mirror's lock: another thread may hold that one, and wait for the writer lock, which
+        // Before the topic cache's lock: another thread may hold that one, and wait for the writer lock, which
         // this thread would then never give back.
         if held::by_this_thread(&self.bus_id) {
             return Err(PublishError::Reentrant);
         }
-        let mut mirror = self.mirror.lock().unwrap_or_else(PoisonError::into_inner);
-        mirror.sync(table_of(&self.ring)).map_err(Corrupt::from)?;
-        if let Some(id) = mirror.lookup(topic.as_str()) {
+        let mut topic_cache = self.topic_cache.lock().unwrap_or_else(PoisonError::into_inner);
+        topic_cache.sync(table_of(&self.ring)).map_err(Corrupt::from)?;
+        if let Some(id) = topic_cache.lookup(topic.as_str()) {
             return Ok(Some(id));
         }
-        let terms = Terms { policy: self.policy, effort: Effort::Until(None) };
+        let terms = Terms { policy: self.policy, attempt: LockAttempt::Until(None) };
         let held = self.hold(&terms)?;
-        let appended = mirror.append(table_of(&self.ring), topic);
+        let appended = topic_cache.append(table_of(&self.ring), topic);
         drop(held);
         match appended.map_err(Corrupt::from)? {
             Appended::Added(id) | Appended::Existing(id) => Ok(Some(id)),
@@ -436,13 +436,13 @@ impl Publishing {
 
     /// The lock as it is if `bytes` more fit, else after room was made for them.
     #[inline]
-    fn with_room<'a>(
+    fn with_space<'a>(
         &'a self,
         held: Held<'a>,
         bytes: u64,
         terms: &Terms,
     ) -> Result<Held<'a>, PublishError> {
-        if held.session.fits(bytes) { Ok(held) } else { self.make_room(held, bytes, terms) }
+        if held.appender.fits(bytes) { Ok(held) } else { self.make_space(held, bytes, terms) }
     }
 
     #[cold]
@@ -450,7 +450,7 @@ impl Publishing {
         if held::by_this_thread(&self.bus_id) {
             return Err(PublishError::Reentrant);
         }
-        match self.lock.acquire(self.ring.control(), terms.effort, self) {
+        match self.lock.acquire(self.ring.control(), terms.attempt, self) {
             Ok(acquired) => self.begin(acquired),
             Err(Denied::Busy) => Err(terms.given_up(PublishError::Busy)),
             Err(Denied::Blind) => Err(PublishError::LeaseLost),
@@ -466,8 +466,8 @@ impl Publishing {
         if acquired.owner_died {
             crash::point(CrashPoint::Takeover);
         }
-        match Session::begin(self.ring(), acquired.owner_died) {
-            Ok(session) => Ok(Held { publishing: self, session, waited: false }),
+        match Appender::begin(self.ring(), acquired.owner_died) {
+            Ok(appender) => Ok(Held { publishing: self, appender, waited: false }),
             Err(corrupt) => {
                 self.lock.release(self.ring.control());
                 Err(corrupt.into())
@@ -500,8 +500,8 @@ impl Publishing {
             crate::settings::LockKind::Lease => fence_after_unlock(),
             crate::settings::LockKind::Robust => fence(Ordering::SeqCst),
         }
-        let bell = bell_of(&self.ring, &self.readers);
-        let sent = self.wakers.notify(bell, |armed| self.armed(armed));
+        let eventcount = eventcount_of(&self.ring, &self.readers);
+        let sent = self.wakers.notify(eventcount, |armed| self.armed(armed));
         if sent > 0 {
             add(&self.claim.slot().wakes, sent as u64);
         }
@@ -525,7 +525,7 @@ impl Publishing {
     }
 }
 
-impl Obituary for Publishing {
+impl LivenessCheck for Publishing {
     fn is_dead(&self, owner: Owner) -> Result<bool, Blind> {
         self.claim.is_dead(owner)
     }

@@ -5,17 +5,18 @@ use super::backoff::{Step, WaitStrategy};
 use super::in_place::is_told_by_tag;
 use super::message::Message;
 use super::views::{
-    READERS_TRUNCATED, RING_REWRITTEN, RING_TRUNCATED, bell_of, check_whole, ring_of, table_of,
+    READERS_TRUNCATED, RING_REWRITTEN, RING_TRUNCATED, check_whole, eventcount_of, ring_of,
+    table_of,
 };
 use crate::crash::{self, CrashPoint};
 use crate::error::{Corrupt, ReceiveError};
 use crate::mutant::mutant;
 use crate::notify::{Waiter, futex, sleep_unless};
 use crate::ring::memory::Ring;
-use crate::ring::read_ahead::Window;
+use crate::ring::read_ahead::ReadAhead;
 use crate::ring::reader::{Cursor, Interrupted, Seen};
 use crate::ring::slots;
-use crate::ring::waits::{self, Announced};
+use crate::ring::waits::{self, Registered};
 use crate::ring::writer::{length_of, tag_of};
 use crate::settings::NotifyKind;
 use crate::sync::Ordering;
@@ -24,7 +25,7 @@ use std::hint::black_box;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Whoever should wake a subscriber may have died before it did so: it looks again after this.
+/// Whoever should wake a subscriber may have died before it did so: it checks again after this.
 pub(super) const SLEEP: Duration = Duration::from_millis(50);
 /// After some time without any message it looks less often: even a bare sleep of 100 ms costs close to
 /// 0.1 % of a core by itself, on an idle virtual machine.
@@ -39,7 +40,7 @@ impl Subscriber {
     /// enough to become part of the caller's loop. False says nothing.
     #[inline(always)]
     pub(super) fn next_wanted(&mut self) -> bool {
-        let wanted = self.stamp.check().is_ok() && self.received.window.next_wanted();
+        let wanted = self.stamp.check().is_ok() && self.received.read_ahead.next_wanted();
         self.counts.received += u64::from(wanted);
         wanted
     }
@@ -63,10 +64,11 @@ impl Subscriber {
         if self.descriptor.is_none() {
             // Where the file was, there is nothing but zeros: the end of the stream, for ever.
             self.check_files()?;
-            if let Step::Pause(count) = self.pace.empty(WaitStrategy::Spin, self.cursor.sequence) {
+            if let Step::Pause(count) = self.backoff.empty(WaitStrategy::Spin, self.cursor.sequence)
+            {
                 pause(count);
             }
-            if self.pace.is_check_due() {
+            if self.backoff.is_check_due() {
                 self.check_slowly()?;
             }
             return Ok(false);
@@ -74,7 +76,7 @@ impl Subscriber {
         self.publish_position();
         self.arm_descriptor();
         crash::point(CrashPoint::ReaderBeforeSleep);
-        self.pace.start_over();
+        self.backoff.start_over();
         let found = self.next(body)?;
         if !found {
             self.check_slowly()?;
@@ -105,10 +107,10 @@ impl Subscriber {
     fn next_mine(&mut self, body: Body) -> Result<bool, ReceiveError> {
         let began = self.cursor.position;
         loop {
-            while let Some(tag) = self.received.window.next() {
+            while let Some(tag) = self.received.read_ahead.next() {
                 if self.is_mine(tag, None)? {
                     if Tag::from_raw(tag).is_plain() {
-                        self.received.window.want_more();
+                        self.received.read_ahead.want_more();
                     }
                     self.received.in_place = false;
                     self.counts.received += 1;
@@ -130,7 +132,7 @@ impl Subscriber {
         self.cursor.position.wrapping_sub(position) > self.subscribing.ring.shape().capacity()
     }
 
-    /// When the window has no more: fills it, or looks at a record that does not go through it.
+    /// When the read-ahead has no more: fills it, or looks at a record that does not go through it.
     fn refill(&mut self, body: Body) -> Result<Refill, ReceiveError> {
         if mutant("cache_before_validation")
             && let Some(seen) = self.unvalidated()
@@ -138,18 +140,18 @@ impl Subscriber {
             self.is_mine(seen.tag, Some(&seen))?;
         }
         let ring = ring_of(&self.subscribing.ring);
-        let filled = if let Some(next) = self.received.window.give_up() {
+        let filled = if let Some(next) = self.received.read_ahead.give_up() {
             // Somebody has rewritten a header that was committed; what it says now, the ring tells.
             self.cursor = next;
             Ok(false)
         } else if matches!(body, Body::Whole) {
-            self.received.window.fill(&mut self.cursor, ring)
+            self.received.read_ahead.fill(&mut self.cursor, ring)
         } else {
             Ok(false)
         };
         let seen = match filled {
             Ok(true) => None,
-            Ok(false) => match self.cursor.look(ring) {
+            Ok(false) => match self.cursor.peek(ring) {
                 Ok(Some(seen)) => Some(seen),
                 Ok(None) => {
                     self.caught_up();
@@ -159,8 +161,8 @@ impl Subscriber {
             },
             Err(interrupted) => return Err(self.interrupted(interrupted)),
         };
-        if self.pace.is_idle() {
-            self.pace.found();
+        if self.backoff.is_idle() {
+            self.backoff.found();
         }
         if let Some(seen) = seen {
             if self.is_mine(seen.tag, Some(&seen))? {
@@ -183,7 +185,7 @@ impl Subscriber {
     /// Copies a record out of the ring by itself, or leaves it there, and goes behind it.
     fn take(&mut self, seen: Seen, body: Body) -> Result<(), ReceiveError> {
         let ring = ring_of(&self.subscribing.ring);
-        let scratch = self.received.window.set(&seen);
+        let scratch = self.received.read_ahead.set(&seen);
         let copied = match body {
             Body::Whole => self.cursor.copy(ring, &seen, scratch),
             Body::InPlace if is_told_by_tag(&seen) => Ok(()),
@@ -202,7 +204,7 @@ impl Subscriber {
         Ok(())
     }
 
-    /// Whether a message with this tag is for this subscriber: the one that the window has handed out
+    /// Whether a message with this tag is for this subscriber: the one that the read-ahead has handed out
     /// last, or the one `in_ring`, before the cursor.
     ///
     /// Only behind the validation: bytes of a payload, taken for a topic id, must not get into the
@@ -220,7 +222,7 @@ impl Subscriber {
     /// with the error.
     #[cold]
     fn decide(&mut self, in_ring: Option<&Seen>) -> Result<bool, ReceiveError> {
-        let seen = in_ring.copied().unwrap_or_else(|| self.received.window.last());
+        let seen = in_ring.copied().unwrap_or_else(|| self.received.read_ahead.last());
         let answer = match Tag::from_raw(seen.tag).topic() {
             TopicId::INLINE => self.decide_inline(&seen, in_ring.is_some()),
             topic => self.decide_interned(topic, &seen),
@@ -234,24 +236,24 @@ impl Subscriber {
     }
 
     fn decide_interned(&mut self, topic: TopicId, seen: &Seen) -> Result<bool, Interrupted> {
-        let mirror = &mut self.received.mirror;
-        mirror
+        let topic_cache = &mut self.received.topic_cache;
+        topic_cache
             .sync(table_of(&self.subscribing.ring))
             .map_err(|error| corrupt_in(error.into(), seen))?;
         let to_descendants = Tag::from_raw(seen.tag).is_to_descendants();
-        self.interest.fill(topic, to_descendants, mirror).ok_or_else(|| {
+        self.interest.fill(topic, to_descendants, topic_cache).ok_or_else(|| {
             corrupt_in(Corrupt { what: "topic id", value: seen.tag.into(), position: 0 }, seen)
         })
     }
 
     fn decide_inline(&mut self, seen: &Seen, in_ring: bool) -> Result<bool, Interrupted> {
-        let window = &mut self.received.window;
+        let read_ahead = &mut self.received.read_ahead;
         if in_ring {
             let ring = ring_of(&self.subscribing.ring);
-            self.cursor.copy_front(ring, seen, MAX_EXTENSIONS_BYTES, window.set(seen))?;
+            self.cursor.copy_front(ring, seen, MAX_EXTENSIONS_BYTES, read_ahead.set(seen))?;
         }
         let tag = Tag::from_raw(seen.tag);
-        let front = window.body((seen.length as usize).min(MAX_EXTENSIONS_BYTES));
+        let front = read_ahead.body((seen.length as usize).min(MAX_EXTENSIONS_BYTES));
         let (extensions, _) = decode(tag, front).map_err(|error| corrupt_in(error.into(), seen))?;
         let topic = extensions.inline_topic.unwrap_or_default();
         Ok(self.interest.answer_inline(topic, tag.is_to_descendants()))
@@ -262,15 +264,15 @@ impl Subscriber {
     #[cold]
     pub(super) fn warm_up(&mut self) {
         // What is wrong with the table, the first message of a topic that is not known tells.
-        let _ = self.received.mirror.sync(table_of(&self.subscribing.ring));
-        self.received.mirror.reserve();
-        self.received.window.reserve();
+        let _ = self.received.topic_cache.sync(table_of(&self.subscribing.ring));
+        self.received.topic_cache.reserve();
+        self.received.read_ahead.reserve();
         black_box(self.is_drained());
     }
 
     /// Whether there is nothing to receive.
     pub(super) fn is_drained(&self) -> bool {
-        is_drained(&self.received.window, self.cursor, ring_of(&self.subscribing.ring))
+        is_drained(&self.received.read_ahead, self.cursor, ring_of(&self.subscribing.ring))
     }
 
     /// All has been read.
@@ -326,25 +328,25 @@ impl Subscriber {
             local.note_position(self.cursor.position);
         }
         let waits = &ring.control.waits.0;
-        let announced = waits::show(slot, self.cursor.position, waits, self.answered_waits);
+        let registered = waits::show(slot, self.cursor.position, waits, self.served_waits);
         // A position that was lapped gated nobody, also where this reader itself had got further and has
         // lost nothing. Publishers that looked meanwhile do not know that they have to wait for it again.
         if !ring.is_intact(before) {
-            slots::announce(self.subscribing.readers.control());
+            slots::bump_version(self.subscribing.readers.control());
         }
-        if let Some(announced) = announced {
-            self.answer_waits(announced);
+        if let Some(registered) = registered {
+            self.serve_waits(registered);
         }
     }
 
     /// Wakes a publisher that waits for room, if this reader is the last one that it waited for. Those
     /// before would wake it in vain.
     #[cold]
-    fn answer_waits(&mut self, announced: Announced) {
-        self.answered_waits = announced.count;
+    fn serve_waits(&mut self, registered: Registered) {
+        self.served_waits = registered.count;
         let control = self.subscribing.readers.control();
         let ring = ring_of(&self.subscribing.ring);
-        if announced.answer(control, ring, self.subscribing.readers.used_slots()) {
+        if registered.raise_space(control, ring, self.subscribing.readers.used_slots()) {
             // One at a time: it passes the wake on when it has written.
             crash::point(CrashPoint::ReaderBeforeSpaceWake);
             futex::wake_one(&control.space.0);
@@ -352,39 +354,39 @@ impl Subscriber {
     }
 
     pub(super) fn arm_descriptor(&mut self) {
-        let bell = bell_of(&self.subscribing.ring, &self.subscribing.readers);
+        let eventcount = eventcount_of(&self.subscribing.ring, &self.subscribing.readers);
         if let Some(descriptor) = &mut self.descriptor {
-            descriptor.arm(bell, &self.claim.slot().arms);
+            descriptor.arm(eventcount, &self.claim.slot().arms);
         }
     }
 
     /// Does what the strategy says after an empty look.
     pub(super) fn wait(&mut self, deadline: Option<Instant>) -> Result<(), ReceiveError> {
         self.check_interruption()?;
-        match self.pace.empty(self.strategy, self.cursor.sequence) {
+        match self.backoff.empty(self.strategy, self.cursor.sequence) {
             Step::Pause(count) => pause(count),
             Step::Yield => std::thread::yield_now(),
             Step::Sleep => return self.sleep(deadline),
         }
-        if self.pace.is_check_due() { self.check_slowly() } else { Ok(()) }
+        if self.backoff.is_check_due() { self.check_slowly() } else { Ok(()) }
     }
 
     #[cold]
     fn sleep(&mut self, deadline: Option<Instant>) -> Result<(), ReceiveError> {
         self.publish_position();
         let by_descriptor = self.sleeps_on_descriptor();
-        let bell = bell_of(&self.subscribing.ring, &self.subscribing.readers);
+        let eventcount = eventcount_of(&self.subscribing.ring, &self.subscribing.readers);
         let waiter: &mut dyn Waiter = match &mut self.descriptor {
             Some(descriptor) if by_descriptor => descriptor,
             _ => &mut self.futex,
         };
-        let slice = if self.pace.sleeps() < SLEEPS_UNTIL_LONG { SLEEP } else { LONG_SLEEP };
+        let slice = if self.backoff.sleeps() < SLEEPS_UNTIL_LONG { SLEEP } else { LONG_SLEEP };
         let slice = crash::longest_sleep(slice);
-        let (window, cursor) = (&self.received.window, self.cursor);
+        let (read_ahead, cursor) = (&self.received.read_ahead, self.cursor);
         let ring = ring_of(&self.subscribing.ring);
-        let slept = sleep_unless(waiter, bell, &self.claim.slot().arms, || {
+        let slept = sleep_unless(waiter, eventcount, &self.claim.slot().arms, || {
             crash::point(CrashPoint::ReaderBeforeSleep);
-            is_drained(window, cursor, ring).then(|| match deadline {
+            is_drained(read_ahead, cursor, ring).then(|| match deadline {
                 None => slice,
                 Some(deadline) => slice.min(deadline.saturating_duration_since(Instant::now())),
             })
@@ -395,37 +397,34 @@ impl Subscriber {
         };
         if slept {
             crash::point(CrashPoint::ReaderAwake);
-            if self.pace.sleeps() % SLEEPS_UNTIL_CHECK == SLEEPS_UNTIL_CHECK - 1 {
+            if self.backoff.sleeps() % SLEEPS_UNTIL_CHECK == SLEEPS_UNTIL_CHECK - 1 {
                 self.check_slowly()?;
             }
         }
-        self.pace.start_over();
+        self.backoff.start_over();
         Ok(())
     }
 
     /// Announces a sleep that somebody else sleeps, as [`Self::sleep`] does before its own: the value during
     /// which to sleep at the futex, or `None` if it must not sleep, because there is something to receive.
     #[cfg(feature = "proactor")]
-    pub(super) fn announce_wait(
-        &mut self,
-        by_descriptor: bool,
-    ) -> Result<Option<u32>, ReceiveError> {
+    pub(super) fn arm_wait(&mut self, by_descriptor: bool) -> Result<Option<u32>, ReceiveError> {
         self.publish_position();
-        let bell = bell_of(&self.subscribing.ring, &self.subscribing.readers);
+        let eventcount = eventcount_of(&self.subscribing.ring, &self.subscribing.readers);
         let waiter: &mut dyn Waiter = match &mut self.descriptor {
             Some(descriptor) if by_descriptor => descriptor,
             _ => &mut self.futex,
         };
-        let (window, cursor) = (&self.received.window, self.cursor);
+        let (read_ahead, cursor) = (&self.received.read_ahead, self.cursor);
         let ring = ring_of(&self.subscribing.ring);
         let mut drained = false;
-        let announced = sleep_unless(waiter, bell, &self.claim.slot().arms, || {
+        let armed = sleep_unless(waiter, eventcount, &self.claim.slot().arms, || {
             crash::point(CrashPoint::ReaderBeforeSleep);
-            drained = is_drained(window, cursor, ring);
+            drained = is_drained(read_ahead, cursor, ring);
             // The sleep itself is not here.
             None
         });
-        announced.map_err(|source| ReceiveError::Os { action: "announce a sleep", source })?;
+        armed.map_err(|source| ReceiveError::Os { action: "announce a sleep", source })?;
         // Where the file was, there is nothing but zeros: the end of the stream, for ever.
         self.check_files()?;
         Ok(drained.then(|| self.futex.token()))
@@ -465,9 +464,9 @@ impl Subscriber {
     }
 }
 
-/// What came of a look beyond the window.
+/// What came of a look beyond the read-ahead.
 enum Refill {
-    /// The window has messages, or one that nobody wants was passed over.
+    /// The read-ahead has messages, or one that nobody wants was passed over.
     Again,
     /// A message was received.
     Message,
@@ -483,8 +482,8 @@ pub(super) enum Body {
     InPlace,
 }
 
-fn is_drained(window: &Window, cursor: Cursor, ring: Ring<'_>) -> bool {
-    window.is_empty() && matches!(cursor.look(ring), Ok(None))
+fn is_drained(read_ahead: &ReadAhead, cursor: Cursor, ring: Ring<'_>) -> bool {
+    read_ahead.is_empty() && matches!(cursor.peek(ring), Ok(None))
 }
 
 #[inline]

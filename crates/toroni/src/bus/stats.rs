@@ -19,7 +19,7 @@ use crate::shm::snapshot::PatternsSnapshot;
 use crate::sync::Ordering;
 use crate::topic::Pattern;
 use crate::topic::frame::{MAX_EXTENSIONS_BYTES, Tag, TopicId, decode};
-use crate::topic::table::Mirror;
+use crate::topic::table::TopicCache;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -296,7 +296,7 @@ impl Bus {
         self.0.stamp.check()?;
         let ring = RingSegment::open(&self.0.directory, Protection::Read, &MapOptions::default())?;
         let settings = ring.header().settings;
-        let mut mirror = Mirror::default();
+        let mut topic_cache = TopicCache::default();
         let mut counts = BTreeMap::<String, (u64, u64)>::new();
         let end = Cursor::at_end(ring_of(&ring))?.position;
         let mut cursor = Cursor::at_oldest(ring_of(&ring))?;
@@ -309,7 +309,7 @@ impl Bus {
                 let (what, position) = ("stream without an end", cursor.position);
                 return Err(Corrupt { what, value: end, position }.into());
             }
-            let seen = match cursor.look(ring_of(&ring)) {
+            let seen = match cursor.peek(ring_of(&ring)) {
                 Ok(Some(seen)) => seen,
                 // What a writer overwrites is no longer in the ring.
                 Err(Interrupted::Lapped) => {
@@ -330,12 +330,12 @@ impl Bus {
             let tag = Tag::from_raw(seen.tag);
             let front = (seen.length as usize).min(MAX_EXTENSIONS_BYTES);
             let Ok((extensions, offset)) = decode(tag, scratch.bytes(front)) else { continue };
-            if tag.topic() != TopicId::INLINE && mirror.name(tag.topic()).is_none() {
-                mirror.sync(table_of(&ring)).map_err(Corrupt::from)?;
+            if tag.topic() != TopicId::INLINE && topic_cache.name(tag.topic()).is_none() {
+                topic_cache.sync(table_of(&ring)).map_err(Corrupt::from)?;
             }
             let name = match extensions.inline_topic {
                 Some(name) => name,
-                None => mirror.name(tag.topic()).map_or("", |topic| topic.as_str()),
+                None => topic_cache.name(tag.topic()).map_or("", |topic| topic.as_str()),
             };
             let count = match counts.get_mut(name) {
                 Some(count) => count,
@@ -344,8 +344,8 @@ impl Bus {
             count.0 += 1;
             count.1 += u64::from(seen.length).saturating_sub(offset as u64);
         }
-        mirror.sync(table_of(&ring)).map_err(Corrupt::from)?;
-        for topic in mirror.names() {
+        topic_cache.sync(table_of(&ring)).map_err(Corrupt::from)?;
+        for topic in topic_cache.names() {
             counts.entry(topic.as_str().to_owned()).or_default();
         }
         let topics = counts.into_iter();

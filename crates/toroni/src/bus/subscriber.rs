@@ -1,6 +1,6 @@
 //! Receiving: one reader of the bus's stream, which passes on what matches its patterns.
 
-use super::backoff::{Pace, WaitStrategy};
+use super::backoff::{Backoff, WaitStrategy};
 use super::descriptor::Descriptor;
 use super::interrupter::Request;
 use super::local::LocalReader;
@@ -49,16 +49,16 @@ pub struct Subscriber {
     pub(super) claim: ReaderClaim,
     pub(super) local: Option<LocalReader>,
     pub(super) stamp: ForkStamp,
-    /// Behind what has left the ring, for the caller or into the window.
+    /// Behind what has left the ring, for the caller or into the read-ahead.
     pub(super) cursor: Cursor,
     /// The position in the slot, and the one at which to write it again.
     pub(super) published: u64,
     pub(super) publish_at: u64,
     /// The count of `waits` up to which this reader has done its part.
-    pub(super) answered_waits: u64,
+    pub(super) served_waits: u64,
     pub(super) interest: Interest,
     pub(super) received: Received,
-    pub(super) pace: Pace,
+    pub(super) backoff: Backoff,
     pub(super) strategy: WaitStrategy,
     pub(super) futex: FutexWaiter,
     pub(super) descriptor: Option<Descriptor>,
@@ -110,10 +110,10 @@ impl Subscriber {
             published: cursor.position,
             // The first call tells which thread reads.
             publish_at: cursor.position,
-            answered_waits: 0,
+            served_waits: 0,
             interest,
             received: Received::default(),
-            pace: Pace::default(),
+            backoff: Backoff::default(),
             strategy,
             futex: FutexWaiter::default(),
             descriptor: None,
@@ -296,7 +296,7 @@ impl Subscriber {
     /// a start for another subscriber ([`Start::Position`](crate::Start::Position)).
     #[must_use]
     pub fn position(&self) -> u64 {
-        self.received.window.next_cursor().unwrap_or(self.cursor).position
+        self.received.read_ahead.next_cursor().unwrap_or(self.cursor).position
     }
 
     /// Bytes of the stream that it has not read yet.

@@ -232,7 +232,7 @@ impl SubscriberBuilder {
 /// How long whoever joins waits for a writer to decide whether it overwrites the start. A writer at work takes
 /// microseconds. One that takes longer is dead, or stopped with the lock in its hands.
 const LONGEST_DECISION: Duration = Duration::from_secs(1);
-/// Looks before others get time to run, and looks before it sleeps in between.
+/// Checks before others get time to run, and checks before it sleeps.
 const SPINS: u32 = 100;
 const YIELDS: u32 = 200;
 
@@ -257,14 +257,14 @@ fn join(
     let control = subscribing.readers.control();
     // Whoever joins at the end is promised all that comes.
     let is_safe = |cursor: &Cursor| start != Start::Latest || cursor.is_out_of_reach(ring);
-    let mut patience = Decision::default();
+    let mut decision = Decision::default();
     let joined = gate::join(
         ring,
         control,
         Seat { number: claim.number(), slot: claim.slot(), flags },
         find,
         is_safe,
-        || patience.wait(),
+        || decision.wait(),
     )?;
     joined.ok_or_else(|| {
         let value = ring.control.reserved.0.load(Ordering::Relaxed);
@@ -275,20 +275,20 @@ fn join(
 /// The wait for a writer's decision.
 #[derive(Default)]
 struct Decision {
-    looks: u32,
+    checks: u32,
     since: Option<Instant>,
 }
 
 impl Decision {
     /// Passes some time; false if there is none left.
     fn wait(&mut self) -> bool {
-        self.looks = self.looks.saturating_add(1);
-        if self.looks <= SPINS {
+        self.checks = self.checks.saturating_add(1);
+        if self.checks <= SPINS {
             crate::sync::pause();
             return true;
         }
         let since = *self.since.get_or_insert_with(Instant::now);
-        if self.looks <= SPINS + YIELDS {
+        if self.checks <= SPINS + YIELDS {
             std::thread::yield_now();
         } else {
             std::thread::sleep(Duration::from_micros(500));

@@ -1,7 +1,7 @@
 //! What the layers need of mapped files: here the memory meets those who read and write it.
 
 use crate::error::Corrupt;
-use crate::notify::Bell;
+use crate::notify::EventCount;
 use crate::ring::memory::Ring;
 use crate::shm::participants::ReadersSegment;
 use crate::shm::segment::RingSegment;
@@ -20,9 +20,12 @@ pub(super) fn table_of(segment: &RingSegment) -> TableMemory<'_> {
 
 /// The words by which subscribers and publishers find each other.
 #[inline]
-pub(super) fn bell_of<'a>(ring: &'a RingSegment, readers: &'a ReadersSegment) -> Bell<'a> {
+pub(super) fn eventcount_of<'a>(
+    ring: &'a RingSegment,
+    readers: &'a ReadersSegment,
+) -> EventCount<'a> {
     let readers = readers.control();
-    Bell { wake: &ring.control().wake.0, sleeps: &readers.sleeps.0, arms: &readers.arms.0 }
+    EventCount { wake: &ring.control().wake.0, sleeps: &readers.sleeps.0, arms: &readers.arms.0 }
 }
 
 /// The error for the first file of which a part is gone, as far as this process has met that.

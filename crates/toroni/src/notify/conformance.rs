@@ -68,23 +68,23 @@ conformance! {
 }
 
 fn wakes_a_sleeper(kind: Kind) {
-    let stage = Stage::new(kind);
+    let fixture = Fixture::new(kind);
     thread::scope(|scope| {
-        let sleeper = scope.spawn(|| stage.subscriber(0).receive(0, 0));
-        stage.until_announced(1);
-        assert_eq!(stage.publish(&stage.wakers(), 0, 7), 1);
+        let sleeper = scope.spawn(|| fixture.subscriber(0).receive(0, 0));
+        fixture.until_armed(1);
+        assert_eq!(fixture.publish(&fixture.wakers(), 0, 7), 1);
         assert_eq!(sleeper.join().unwrap(), 7);
     });
 }
 
 fn wakes_sleepers_of_before_the_publisher(kind: Kind) {
-    let stage = Stage::new(kind);
+    let fixture = Fixture::new(kind);
     thread::scope(|scope| {
-        let sleeper = scope.spawn(|| stage.subscriber(0).receive(0, 0));
-        stage.until_announced(1);
+        let sleeper = scope.spawn(|| fixture.subscriber(0).receive(0, 0));
+        fixture.until_armed(1);
         thread::sleep(Duration::from_millis(10));
         // A publisher that has come only now knows nothing of the past.
-        assert_eq!(stage.publish(&stage.wakers(), 0, 1), 1);
+        assert_eq!(fixture.publish(&fixture.wakers(), 0, 1), 1);
         assert_eq!(sleeper.join().unwrap(), 1);
     });
 }
@@ -93,49 +93,49 @@ const ROUNDS: u64 = 3000;
 
 /// Each side sleeps in each round, unless the answer overtakes it; jitter moves the wake across all
 /// steps of falling asleep.
-fn play(stage: &Stage, slot: u32, listen: usize, answer: usize, begins: bool) {
-    let (wakers, mut subscriber) = (stage.wakers(), stage.subscriber(slot));
+fn play(fixture: &Fixture, slot: u32, listen: usize, answer: usize, begins: bool) {
+    let (wakers, mut subscriber) = (fixture.wakers(), fixture.subscriber(slot));
     let mut jitter = Jitter(0x9E37_79B9 + u64::from(slot));
     for round in 1..=ROUNDS {
         if begins {
             jitter.spin();
-            stage.publish(&wakers, answer, round);
+            fixture.publish(&wakers, answer, round);
         }
         assert_eq!(subscriber.receive(listen, round - 1), round);
         if !begins {
             jitter.spin();
-            stage.publish(&wakers, answer, round);
+            fixture.publish(&wakers, answer, round);
         }
     }
 }
 
 fn ping_pong_of_threads(kind: Kind) {
-    let stage = Stage::new(kind);
+    let fixture = Fixture::new(kind);
     thread::scope(|scope| {
-        scope.spawn(|| play(&stage, 1, 0, 1, false));
-        play(&stage, 0, 1, 0, true);
+        scope.spawn(|| play(&fixture, 1, 0, 1, false));
+        play(&fixture, 0, 1, 0, true);
     });
 }
 
 fn ping_pong_of_processes(kind: Kind) {
-    let stage = Stage::new(kind);
-    let mut child = stage.spawn("play", 1);
-    play(&stage, 0, 1, 0, true);
+    let fixture = Fixture::new(kind);
+    let mut child = fixture.spawn("play", 1);
+    play(&fixture, 0, 1, 0, true);
     child.succeeds();
 }
 
 fn wakes_many_threads_at_once(kind: Kind) {
-    let stage = Stage::new(kind);
+    let fixture = Fixture::new(kind);
     thread::scope(|scope| {
         let sleepers: Vec<_> = (0..12)
             .map(|slot| {
-                let stage = &stage;
-                scope.spawn(move || stage.subscriber(slot).receive(0, 0))
+                let fixture = &fixture;
+                scope.spawn(move || fixture.subscriber(slot).receive(0, 0))
             })
             .collect();
-        stage.until_announced(12);
+        fixture.until_armed(12);
         let expected = if kind == Kind::Datagram { 12 } else { 1 };
-        assert_eq!(stage.publish(&stage.wakers(), 0, 1), expected);
+        assert_eq!(fixture.publish(&fixture.wakers(), 0, 1), expected);
         for sleeper in sleepers {
             assert_eq!(sleeper.join().unwrap(), 1);
         }
@@ -143,10 +143,10 @@ fn wakes_many_threads_at_once(kind: Kind) {
 }
 
 fn wakes_many_processes_at_once(kind: Kind) {
-    let stage = Stage::new(kind);
-    let mut sleepers: Vec<_> = (0..6).map(|slot| stage.spawn("receive", slot)).collect();
-    stage.until_announced(6);
-    stage.publish(&stage.wakers(), 0, 1);
+    let fixture = Fixture::new(kind);
+    let mut sleepers: Vec<_> = (0..6).map(|slot| fixture.spawn("receive", slot)).collect();
+    fixture.until_armed(6);
+    fixture.publish(&fixture.wakers(), 0, 1);
     for sleeper in &mut sleepers {
         sleeper.succeeds();
     }
@@ -155,60 +155,60 @@ fn wakes_many_processes_at_once(kind: Kind) {
 /// Whoever is counted as woken must wake, though the wake comes between any two of its steps.
 fn a_wake_while_falling_asleep_counts(kind: Kind) {
     // As long as the thread: the interlude borrows them.
-    let stage: &'static Stage = Box::leak(Box::new(Stage::new(kind)));
-    let wakers: &'static Wakers = Box::leak(Box::new(stage.wakers()));
-    let _place = Place { path: stage.place.path.clone(), number: 0, ours: true };
-    let mut subscriber = stage.subscriber(0);
+    let fixture: &'static Fixture = Box::leak(Box::new(Fixture::new(kind)));
+    let wakers: &'static Wakers = Box::leak(Box::new(fixture.wakers()));
+    let _root = TestDirectory { path: fixture.root.path.clone(), number: 0, ours: true };
+    let mut subscriber = fixture.subscriber(0);
     let wakes_in_time = |subscriber: &Subscriber<'_>| {
         let started = Instant::now();
         subscriber.sleep(NEVER).unwrap();
         started.elapsed() < LOST
     };
 
-    eventcount::interlude::set(|| assert_eq!(stage.publish(wakers, 0, 1), 1));
+    eventcount::interlude::set(|| assert_eq!(fixture.publish(wakers, 0, 1), 1));
     subscriber.arm();
     assert!(wakes_in_time(&subscriber), "between announcement and look");
 
     subscriber.arm();
-    assert_eq!(stage.publish(wakers, 0, 2), 1);
+    assert_eq!(fixture.publish(wakers, 0, 2), 1);
     assert!(wakes_in_time(&subscriber), "between look and sleep");
 }
 
 fn two_publishers_each_wake(kind: Kind) {
-    let stage = Stage::new(kind);
-    let publishers = [stage.wakers(), stage.wakers()];
+    let fixture = Fixture::new(kind);
+    let publishers = [fixture.wakers(), fixture.wakers()];
     thread::scope(|scope| {
         let sleeper = scope.spawn(|| {
-            let mut subscriber = stage.subscriber(0);
+            let mut subscriber = fixture.subscriber(0);
             for value in 0..100 {
                 assert_eq!(subscriber.receive(0, value), value + 1);
             }
         });
         for value in 0..100 {
             // What one has answered is none of the other's business.
-            stage.until_announced(value + 1);
-            assert!(stage.publish(&publishers[to_usize(value) % 2], 0, value + 1) <= 1);
+            fixture.until_armed(value + 1);
+            assert!(fixture.publish(&publishers[to_usize(value) % 2], 0, value + 1) <= 1);
         }
         sleeper.join().unwrap();
     });
 }
 
 fn two_threads_share_their_wakers(kind: Kind) {
-    let stage = Stage::new(kind);
-    let wakers = stage.wakers();
+    let fixture = Fixture::new(kind);
+    let wakers = fixture.wakers();
     thread::scope(|scope| {
         for record in 0..2 {
-            let (stage, wakers) = (&stage, &wakers);
+            let (fixture, wakers) = (&fixture, &wakers);
             scope.spawn(move || {
                 let mut jitter = Jitter(7 + to_u64(record));
                 for value in 1..=ROUNDS {
                     jitter.spin();
-                    stage.publish(wakers, record, value);
+                    fixture.publish(wakers, record, value);
                 }
             });
         }
         // Nobody waits for this subscriber, so it catches them at all steps of their wakes.
-        let mut subscriber = stage.subscriber(0);
+        let mut subscriber = fixture.subscriber(0);
         let mut seen = [0; 2];
         while seen != [ROUNDS; 2] {
             seen = subscriber.any(&[0, 1], seen);
@@ -217,45 +217,45 @@ fn two_threads_share_their_wakers(kind: Kind) {
 }
 
 fn a_killed_sleeper_costs_one_wake(kind: Kind) {
-    let stage = Stage::new(kind);
-    let wakers = stage.wakers();
-    let mut victim = stage.spawn("receive", 0);
-    stage.until_announced(1);
+    let fixture = Fixture::new(kind);
+    let wakers = fixture.wakers();
+    let mut victim = fixture.spawn("receive", 0);
+    fixture.until_armed(1);
     victim.kill();
     thread::scope(|scope| {
         let survivor = scope.spawn(|| {
-            let mut subscriber = stage.subscriber(1);
+            let mut subscriber = fixture.subscriber(1);
             (subscriber.receive(0, 0), subscriber.receive(0, 1))
         });
-        stage.until_announced(2);
-        assert!(stage.publish(&wakers, 0, 1) <= 2);
-        stage.until_announced(3);
-        assert_eq!(stage.publish(&wakers, 0, 2), 1, "the dead one is not woken again");
+        fixture.until_armed(2);
+        assert!(fixture.publish(&wakers, 0, 1) <= 2);
+        fixture.until_armed(3);
+        assert_eq!(fixture.publish(&wakers, 0, 2), 1, "the dead one is not woken again");
         assert_eq!(survivor.join().unwrap(), (1, 2));
     });
-    stage.publish(&wakers, 0, 3);
+    fixture.publish(&wakers, 0, 3);
     for value in 4..1000 {
-        assert_eq!(stage.publish(&wakers, 0, value), 0);
+        assert_eq!(fixture.publish(&wakers, 0, value), 0);
     }
 }
 
 fn needless_wakes_do_no_harm(kind: Kind) {
-    let stage = Stage::new(kind);
-    let over = &stage.ring.records[9].0;
+    let fixture = Fixture::new(kind);
+    let over = &fixture.ring.records[9].0;
     thread::scope(|scope| {
         scope.spawn(|| {
-            let wakers = stage.wakers();
+            let wakers = fixture.wakers();
             while over.load(Ordering::Relaxed) == 0 {
                 for slot in 0..2 {
-                    stage.readers.slots[slot].arms.fetch_add(1, Ordering::Relaxed);
+                    fixture.readers.slots[slot].arms.fetch_add(1, Ordering::Relaxed);
                 }
-                stage.readers.arms.0.fetch_add(1, Ordering::Relaxed);
-                stage.readers.sleeps.0.fetch_add(1, Ordering::Relaxed);
-                stage.notify(&wakers);
+                fixture.readers.arms.0.fetch_add(1, Ordering::Relaxed);
+                fixture.readers.sleeps.0.fetch_add(1, Ordering::Relaxed);
+                fixture.notify(&wakers);
             }
         });
-        let partner = scope.spawn(|| play(&stage, 1, 0, 1, false));
-        let result = std::panic::catch_unwind(|| play(&stage, 0, 1, 0, true));
+        let partner = scope.spawn(|| play(&fixture, 1, 0, 1, false));
+        let result = std::panic::catch_unwind(|| play(&fixture, 0, 1, 0, true));
         over.store(1, Ordering::Relaxed);
         partner.join().unwrap();
         result.unwrap();
@@ -272,18 +272,18 @@ fn a_signal_ends_the_wait(kind: Kind) {
         action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
         assert_eq!(libc::sigaction(libc::SIGURG, &raw const action, std::ptr::null_mut()), 0);
     }
-    let stage = Stage::new(kind);
+    let fixture = Fixture::new(kind);
     let (thread_id, of_sleeper) = std::sync::mpsc::channel();
     thread::scope(|scope| {
         let sleeper = scope.spawn(|| {
-            let mut subscriber = stage.subscriber(0);
+            let mut subscriber = fixture.subscriber(0);
             thread_id.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
             let started = Instant::now();
             subscriber.nap(NEVER).unwrap();
             started.elapsed()
         });
         let target = of_sleeper.recv().unwrap();
-        stage.until_announced(1);
+        fixture.until_armed(1);
         while !sleeper.is_finished() {
             // SAFETY: takes numbers only; a thread that has ended is refused.
             unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), target, libc::SIGURG) };
@@ -294,8 +294,8 @@ fn a_signal_ends_the_wait(kind: Kind) {
 }
 
 fn nobody_asleep_no_system_call(kind: Kind) {
-    let stage = Stage::new(kind);
-    stage.spawn("silent", 0).succeeds();
+    let fixture = Fixture::new(kind);
+    fixture.spawn("silent", 0).succeeds();
 }
 
 /// A nap gives the processor away once, and does not poll. What that costs depends on the machine: the idle
@@ -309,8 +309,8 @@ fn idle_costs_no_processor(kind: Kind) {
         let count = |line: &str| line.strip_prefix("voluntary_ctxt_switches:")?.trim().parse().ok();
         status.lines().find_map(count).unwrap()
     };
-    let stage = Stage::new(kind);
-    let mut subscriber = stage.subscriber(0);
+    let fixture = Fixture::new(kind);
+    let mut subscriber = fixture.subscriber(0);
     let (mut costs, mut times) = (Vec::new(), Vec::new());
     for _ in 0..16 {
         let (started, used_before, times_before) = (Instant::now(), used(), times_given_away());
@@ -339,60 +339,60 @@ fn child() {
         "Multicast" => Kind::Multicast,
         other => panic!("{other}"),
     };
-    let stage = Stage::open(Path::new(directory), kind, group.parse().unwrap());
+    let fixture = Fixture::open(Path::new(directory), kind, group.parse().unwrap());
     let slot = argument.parse().unwrap();
     match role {
-        "play" => play(&stage, slot, 0, 1, false),
-        "receive" => assert_eq!(stage.subscriber(slot).receive(0, 0), 1),
-        "silent" => notify_where_system_calls_kill(stage, slot),
-        "scarce" => deliver_with_few_descriptors(&stage),
+        "play" => play(&fixture, slot, 0, 1, false),
+        "receive" => assert_eq!(fixture.subscriber(slot).receive(0, 0), 1),
+        "silent" => notify_where_system_calls_kill(fixture, slot),
+        "scarce" => deliver_with_few_descriptors(&fixture),
         other => panic!("{other}"),
     }
 }
 
 /// In seccomp's strict mode a thread dies with any system call but read, write and exit.
-fn notify_where_system_calls_kill(stage: Stage, slot: u32) {
+fn notify_where_system_calls_kill(fixture: Fixture, slot: u32) {
     // The thread can neither unmap nor free when it ends: what it uses has to stay.
-    let stage: &'static Stage = Box::leak(Box::new(stage));
-    let wakers: &'static Wakers = Box::leak(Box::new(stage.wakers()));
-    let mut subscriber = stage.subscriber(slot);
+    let fixture: &'static Fixture = Box::leak(Box::new(fixture));
+    let wakers: &'static Wakers = Box::leak(Box::new(fixture.wakers()));
+    let mut subscriber = fixture.subscriber(slot);
     subscriber.nap(Duration::from_millis(1)).unwrap();
-    assert_eq!(stage.publish(wakers, 0, 1), 1);
+    assert_eq!(fixture.publish(wakers, 0, 1), 1);
     thread::spawn(move || {
         // SAFETY: takes numbers only, and binds this thread alone.
         let strict = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_STRICT) };
         let mut sent = 0;
         for value in 2..1000 {
-            sent += stage.publish(wakers, 0, value);
+            sent += fixture.publish(wakers, 0, value);
         }
         let verdict = if strict == 0 && sent == 0 { 1 } else { 2 };
-        stage.ring.records[1].0.store(verdict, Ordering::Release);
+        fixture.ring.records[1].0.store(verdict, Ordering::Release);
         // SAFETY: ends this thread, whose stack holds nothing that another one waits for.
         unsafe { libc::syscall(libc::SYS_exit, 0) };
     });
     let started = Instant::now();
-    while stage.ring.records[1].0.load(Ordering::Acquire) == 0 && started.elapsed() < LOST {
+    while fixture.ring.records[1].0.load(Ordering::Acquire) == 0 && started.elapsed() < LOST {
         thread::sleep(Duration::from_millis(1));
     }
-    assert_eq!(stage.ring.records[1].0.load(Ordering::Acquire), 1);
+    assert_eq!(fixture.ring.records[1].0.load(Ordering::Acquire), 1);
     // Not by return: the runtime would look for the result of the thread.
     std::process::exit(0);
 }
 
 #[test]
 fn few_descriptors_suffice() {
-    Stage::new(Kind::Datagram).spawn("scarce", 0).succeeds();
+    Fixture::new(Kind::Datagram).spawn("scarce", 0).succeeds();
 }
 
-fn deliver_with_few_descriptors(stage: &Stage) {
+fn deliver_with_few_descriptors(fixture: &Fixture) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let mut subscribers: Vec<_> = (0..12).map(|slot| stage.subscriber(slot)).collect();
-    let wakers = stage.wakers();
+    let mut subscribers: Vec<_> = (0..12).map(|slot| fixture.subscriber(slot)).collect();
+    let wakers = fixture.wakers();
     for subscriber in &mut subscribers {
         subscriber.arm();
     }
     // The next descriptor's number is the count of those that are open; three more may be.
-    let next = rustix::io::dup(stage.sockets.as_fd()).unwrap();
+    let next = rustix::io::dup(fixture.sockets.as_fd()).unwrap();
     let limit = u64::try_from(std::os::fd::AsRawFd::as_raw_fd(&next)).unwrap() + 3;
     drop(next);
     setrlimit(
@@ -400,22 +400,22 @@ fn deliver_with_few_descriptors(stage: &Stage) {
         Rlimit { current: Some(limit), maximum: getrlimit(Resource::Nofile).maximum },
     )
     .unwrap();
-    assert_eq!(stage.publish(&wakers, 0, 1), 12);
+    assert_eq!(fixture.publish(&wakers, 0, 1), 12);
     for subscriber in &mut subscribers {
         subscriber.sleep(NEVER).unwrap();
     }
-    assert_eq!(stage.publish(&wakers, 0, 2), 0, "all have been answered");
+    assert_eq!(fixture.publish(&wakers, 0, 2), 0, "all have been last_notified");
 }
 
 /// Two files that stand for a bus.
-struct Stage {
+struct Fixture {
     kind: Kind,
     group: SocketAddrV4,
     sockets: OwnedFd,
     ring: &'static RingWords,
     ring_read_only: &'static RingWords,
     readers: &'static ReaderWords,
-    place: Place,
+    root: TestDirectory,
 }
 
 /// Lines of their own, as on a bus.
@@ -442,39 +442,39 @@ struct SlotWords {
     has_socket: AtomicU32,
 }
 
-impl Stage {
+impl Fixture {
     fn new(kind: Kind) -> Self {
-        let place = Place::new();
+        let root = TestDirectory::new();
         for (name, length) in
             [("ring", size_of::<RingWords>()), ("readers", size_of::<ReaderWords>())]
         {
-            let file = std::fs::File::create(place.path.join(name)).unwrap();
+            let file = std::fs::File::create(root.path.join(name)).unwrap();
             file.set_len(u64::try_from(length).unwrap()).unwrap();
         }
-        std::fs::create_dir(place.path.join("sockets")).unwrap();
+        std::fs::create_dir(root.path.join("sockets")).unwrap();
         // Another group for each test and process, or they would wake one another.
-        let id = (std::process::id() << 8) ^ place.number;
+        let id = (std::process::id() << 8) ^ root.number;
         let [a, b, c, d] = id.to_le_bytes();
         let port = 49152 | (u16::from_le_bytes([c, d]) & 0x3FFF);
         let group = SocketAddrV4::new(Ipv4Addr::new(239, 255, a, b), port);
-        Self::in_place(place, kind, group)
+        Self::in_place(root, kind, group)
     }
 
     fn open(path: &Path, kind: Kind, group: SocketAddrV4) -> Self {
-        let place = Place { path: path.to_owned(), number: 0, ours: false };
-        Self::in_place(place, kind, group)
+        let root = TestDirectory { path: path.to_owned(), number: 0, ours: false };
+        Self::in_place(root, kind, group)
     }
 
-    fn in_place(place: Place, kind: Kind, group: SocketAddrV4) -> Self {
+    fn in_place(root: TestDirectory, kind: Kind, group: SocketAddrV4) -> Self {
         let read_write = ProtFlags::READ | ProtFlags::WRITE;
         Self {
             kind,
             group,
-            sockets: place.sockets(),
-            ring: map(&place.path.join("ring"), read_write),
-            ring_read_only: map(&place.path.join("ring"), ProtFlags::READ),
-            readers: map(&place.path.join("readers"), read_write),
-            place,
+            sockets: root.sockets(),
+            ring: map(&root.path.join("ring"), read_write),
+            ring_read_only: map(&root.path.join("ring"), ProtFlags::READ),
+            readers: map(&root.path.join("readers"), read_write),
+            root,
         }
     }
 
@@ -501,7 +501,7 @@ impl Stage {
         if self.kind == Kind::Datagram {
             words.has_socket.store(1, Ordering::Release);
         }
-        Subscriber { stage: self, waiter, words }
+        Subscriber { fixture: self, waiter, words }
     }
 
     fn publish(&self, wakers: &Wakers, record: usize, value: u64) -> usize {
@@ -511,7 +511,7 @@ impl Stage {
 
     fn notify(&self, wakers: &Wakers) -> usize {
         fence(Ordering::SeqCst); // SLEEP
-        wakers.notify(self.bell(self.ring), |armed| {
+        wakers.notify(self.eventcount(self.ring), |armed| {
             for (slot, words) in (0..).zip(&self.readers.slots) {
                 if words.has_socket.load(Ordering::Acquire) == 1 {
                     let generation = words.generation.load(Ordering::Acquire);
@@ -523,13 +523,13 @@ impl Stage {
         })
     }
 
-    fn bell(&self, ring: &'static RingWords) -> Bell<'static> {
+    fn eventcount(&self, ring: &'static RingWords) -> EventCount<'static> {
         let (sleeps, arms) = (&self.readers.sleeps.0, &self.readers.arms.0);
-        Bell { wake: &ring.wake.0, sleeps, arms }
+        EventCount { wake: &ring.wake.0, sleeps, arms }
     }
 
     /// Waits until sleeps have been announced `count` times in all.
-    fn until_announced(&self, count: u64) {
+    fn until_armed(&self, count: u64) {
         let counter =
             if self.kind == Kind::Futex { &self.readers.sleeps.0 } else { &self.readers.arms.0 };
         let started = Instant::now();
@@ -540,7 +540,7 @@ impl Stage {
     }
 
     fn spawn(&self, role: &str, argument: u32) -> Other {
-        let (kind, path, group) = (self.kind, self.place.path.display(), self.group);
+        let (kind, path, group) = (self.kind, self.root.path.display(), self.group);
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "notify::conformance::child", "--nocapture"])
             .env(CHILD, format!("{role} {kind:?} {path} {group} {argument}"))
@@ -552,7 +552,7 @@ impl Stage {
 }
 
 struct Subscriber<'a> {
-    stage: &'a Stage,
+    fixture: &'a Fixture,
     waiter: Box<dyn Waiter>,
     words: &'a SlotWords,
 }
@@ -565,7 +565,7 @@ impl Subscriber<'_> {
 
     /// The values of some records once they are not all `old` any more.
     fn any<const N: usize>(&mut self, records: &[usize; N], old: [u64; N]) -> [u64; N] {
-        let ring = self.stage.ring_read_only;
+        let ring = self.fixture.ring_read_only;
         let look = || records.map(|record| ring.records[record].0.load(Ordering::Acquire));
         loop {
             let values = look();
@@ -589,11 +589,11 @@ impl Subscriber<'_> {
     }
 
     fn arm(&mut self) {
-        self.waiter.arm(self.stage.bell(self.stage.ring_read_only), &self.words.arms);
+        self.waiter.arm(self.fixture.eventcount(self.fixture.ring_read_only), &self.words.arms);
     }
 
     fn sleep(&self, timeout: Duration) -> io::Result<()> {
-        self.waiter.wait(self.stage.bell(self.stage.ring_read_only), Some(timeout))
+        self.waiter.wait(self.fixture.eventcount(self.fixture.ring_read_only), Some(timeout))
     }
 }
 
@@ -633,13 +633,13 @@ impl Drop for Other {
 }
 
 /// A directory of its own, removed at the end by whoever made it.
-pub(super) struct Place {
+pub(super) struct TestDirectory {
     pub(super) path: PathBuf,
     number: u32,
     ours: bool,
 }
 
-impl Place {
+impl TestDirectory {
     pub(super) fn new() -> Self {
         static SERIAL: Serial = Serial::new(0);
         loop {
@@ -658,7 +658,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestDirectory {
     fn drop(&mut self) {
         if self.ours {
             let _ = std::fs::remove_dir_all(&self.path);

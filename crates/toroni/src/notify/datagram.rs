@@ -6,7 +6,7 @@
 //! socket. Names are made of two integers and reached through `/proc/self/fd`, which also lifts the
 //! limit of 107 bytes on a socket's path.
 
-use super::{Answered, Bell, Waiter, drain, wait_readable};
+use super::{EventCount, LastNotified, Waiter, drain, wait_readable};
 use crate::crash::{self, CrashPoint};
 use crate::mutant::mutant;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
@@ -85,17 +85,17 @@ impl Mailbox {
 }
 
 impl Waiter for Mailbox {
-    fn arm(&mut self, bell: Bell<'_>, slot_arms: &AtomicU32) {
+    fn arm(&mut self, eventcount: EventCount<'_>, slot_arms: &AtomicU32) {
         drain(self.socket.as_fd());
         // Before the common count, whose acquirer reads this word.
         slot_arms.fetch_add(1, Ordering::Release);
-        bell.announce_arming();
-        if mutant("socket_drained_after_announcement") {
+        eventcount.arm_descriptor();
+        if mutant("socket_drained_after_arming") {
             drain(self.socket.as_fd());
         }
     }
 
-    fn wait(&self, _bell: Bell<'_>, timeout: Option<Duration>) -> io::Result<()> {
+    fn wait(&self, _eventcount: EventCount<'_>, timeout: Option<Duration>) -> io::Result<()> {
         wait_readable(self.socket.as_fd(), timeout)
     }
 
@@ -144,7 +144,7 @@ struct Round {
 struct Addressee {
     generation: u32,
     /// The arming that has been answered.
-    answered: Option<u32>,
+    last_notified: Option<u32>,
     /// `None` before the first datagram, and when nobody is there.
     socket: Option<OwnedFd>,
     /// It was in the latest list.
@@ -171,17 +171,17 @@ impl Post {
     /// were sent.
     pub(super) fn deliver(
         &self,
-        answered: &Answered,
+        last_notified: &LastNotified,
         arms: &AtomicU64,
         list_armed: &mut dyn FnMut(&mut Vec<ArmedSlot>) -> io::Result<()>,
     ) -> usize {
-        if answered.unanswered(arms).is_none() {
+        if last_notified.not_yet_notified(arms).is_none() {
             return 0;
         }
         // A panic of `list_armed` leaves at worst a stale list, which is cleared next.
         let mut round = self.round.lock().unwrap_or_else(PoisonError::into_inner);
         // Another thread may have answered meanwhile. The count comes before the list.
-        let Some(count) = answered.unanswered(arms) else { return 0 };
+        let Some(count) = last_notified.not_yet_notified(arms) else { return 0 };
         let mut armed = std::mem::take(&mut round.armed);
         armed.clear();
         let outcomes = list_armed(&mut armed).map(|()| {
@@ -201,7 +201,7 @@ impl Post {
         // Unanswered, the count brings the next message here again.
         let (sent, postponed) = outcomes.unwrap_or((0, true));
         if !postponed {
-            answered.answer(count);
+            last_notified.note(count);
         }
         sent
     }
@@ -211,7 +211,7 @@ impl Post {
             return Outcome::Settled;
         }
         let addressee = round.addressee(armed);
-        if addressee.answered == Some(armed.arms) {
+        if addressee.last_notified == Some(armed.arms) {
             return Outcome::Settled;
         }
         let mut result = self.send_to(addressee, armed);
@@ -236,7 +236,7 @@ impl Post {
                 Outcome::Settled
             }
         };
-        addressee.answered = Some(armed.arms);
+        addressee.last_notified = Some(armed.arms);
         outcome
     }
 
@@ -269,7 +269,7 @@ impl Round {
         }
         entry.get_or_insert(Addressee {
             generation: armed.generation,
-            answered: None,
+            last_notified: None,
             socket: None,
             listed: true,
         })
@@ -365,7 +365,7 @@ fn explain(action: &str, name: &str, error: Errno) -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use super::super::conformance::{Place, open_directory};
+    use super::super::conformance::{TestDirectory, open_directory};
     use super::*;
     use std::fs;
     use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
@@ -376,26 +376,26 @@ mod tests {
 
     fn arm_of(mailbox: &mut Mailbox, arms: &AtomicU32) {
         let (wake, sleeps, all) = (AtomicU32::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        mailbox.arm(Bell { wake: &wake, sleeps: &sleeps, arms: &all }, arms);
+        mailbox.arm(EventCount { wake: &wake, sleeps: &sleeps, arms: &all }, arms);
     }
 
     fn is_woken(mailbox: &Mailbox) -> bool {
         let (wake, count) = (AtomicU32::new(0), AtomicU64::new(0));
         let mut byte = [0];
         mailbox
-            .wait(Bell { wake: &wake, sleeps: &count, arms: &count }, Some(Duration::ZERO))
+            .wait(EventCount { wake: &wake, sleeps: &count, arms: &count }, Some(Duration::ZERO))
             .unwrap();
         rustix::net::recv(&mailbox.socket, &mut byte, rustix::net::RecvFlags::DONTWAIT).is_ok()
     }
 
     /// Delivers to `slots` as if each had just armed.
     fn deliver(post: &Post, slots: &[ArmedSlot]) -> usize {
-        let (answered, arms) = (Answered::nobody(), AtomicU64::new(1));
-        let sent = post.deliver(&answered, &arms, &mut |armed| {
+        let (last_notified, arms) = (LastNotified::none(), AtomicU64::new(1));
+        let sent = post.deliver(&last_notified, &arms, &mut |armed| {
             armed.extend_from_slice(slots);
             Ok(())
         });
-        assert_eq!(answered.unanswered(&arms), None);
+        assert_eq!(last_notified.not_yet_notified(&arms), None);
         sent
     }
 
@@ -410,9 +410,9 @@ mod tests {
 
     #[test]
     fn binding_sets_the_mode_and_dropping_removes_the_file() {
-        let place = Place::new();
-        let directory = open_directory(&place.path);
-        let path = place.path.join("3.9");
+        let root = TestDirectory::new();
+        let directory = open_directory(&root.path);
+        let path = root.path.join("3.9");
         let mailbox = Mailbox::bind(directory.as_fd(), 3, 9, MODE).unwrap();
         let metadata = fs::metadata(&path).unwrap();
         assert!(metadata.file_type().is_socket());
@@ -427,12 +427,12 @@ mod tests {
 
     #[test]
     fn whatever_stands_under_the_name_is_replaced() {
-        let place = Place::new();
-        let directory = open_directory(&place.path);
-        let victim = place.path.join("victim");
+        let root = TestDirectory::new();
+        let directory = open_directory(&root.path);
+        let victim = root.path.join("victim");
         fs::write(&victim, b"secret").unwrap();
         fs::set_permissions(&victim, fs::Permissions::from_mode(0o600)).unwrap();
-        let name = place.path.join("0.1");
+        let name = root.path.join("0.1");
         let plants: [&dyn Fn(); 5] = [
             &|| drop(UnixDatagram::bind(&name).unwrap()),
             &|| make_fifo(&name),
@@ -453,36 +453,36 @@ mod tests {
 
     #[test]
     fn what_cannot_be_replaced_is_named() {
-        let place = Place::new();
-        let directory = open_directory(&place.path);
-        fs::create_dir_all(place.path.join("0.1/full")).unwrap();
+        let root = TestDirectory::new();
+        let directory = open_directory(&root.path);
+        fs::create_dir_all(root.path.join("0.1/full")).unwrap();
         let error = Mailbox::bind(directory.as_fd(), 0, 1, MODE).unwrap_err().to_string();
         assert!(error.contains("sockets/0.1") && error.contains("remove it by hand"), "{error}");
     }
 
     #[test]
     fn sockets_of_dead_owners_go_and_those_of_other_slots_stay() {
-        let place = Place::new();
-        let directory = open_directory(&place.path);
+        let root = TestDirectory::new();
+        let directory = open_directory(&root.path);
         for name in ["1.1", "1.2", "11.1", "2.1"] {
-            drop(UnixDatagram::bind(place.path.join(name)).unwrap());
+            drop(UnixDatagram::bind(root.path.join(name)).unwrap());
         }
         let _mailbox = Mailbox::bind(directory.as_fd(), 1, 3, MODE).unwrap();
         let mut names: Vec<_> =
-            fs::read_dir(&place.path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            fs::read_dir(&root.path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         names.sort();
         assert_eq!(names, ["1.3", "11.1", "2.1"]);
     }
 
     #[test]
     fn no_symbolic_link_is_followed_while_the_mode_is_set() {
-        let place = Place::new();
-        let directory = open_directory(&place.path);
-        let victim = place.path.join("victim");
+        let root = TestDirectory::new();
+        let directory = open_directory(&root.path);
+        let victim = root.path.join("victim");
         fs::write(&victim, b"").unwrap();
         fs::set_permissions(&victim, fs::Permissions::from_mode(0o600)).unwrap();
         let mailbox = Mailbox::bind(directory.as_fd(), 0, 1, MODE).unwrap();
-        let name = place.path.join("0.1");
+        let name = root.path.join("0.1");
         fs::remove_file(&name).unwrap();
         symlink(&victim, &name).unwrap();
         mailbox.set_mode(MODE).unwrap_err();
@@ -494,9 +494,9 @@ mod tests {
 
     #[test]
     fn the_post_passes_by_what_is_no_mailbox() {
-        let place = Place::new();
-        let directory = open_directory(&place.path);
-        let at = |name: &str| place.path.join(name);
+        let root = TestDirectory::new();
+        let directory = open_directory(&root.path);
+        let at = |name: &str| root.path.join(name);
         make_fifo(&at("0.1"));
         let elsewhere = UnixDatagram::bind(at("elsewhere")).unwrap();
         symlink(at("elsewhere"), at("1.1")).unwrap();
@@ -518,8 +518,8 @@ mod tests {
 
     #[test]
     fn one_datagram_for_each_arming() {
-        let place = Place::new();
-        let directory = open_directory(&place.path);
+        let root = TestDirectory::new();
+        let directory = open_directory(&root.path);
         let mut mailbox = Mailbox::bind(directory.as_fd(), 0, 1, MODE).unwrap();
         let post = Post::new(directory.as_fd(), 1).unwrap();
         assert_eq!(deliver(&post, &[armed(0, 1, 1)]), 1);
@@ -535,8 +535,8 @@ mod tests {
 
     #[test]
     fn a_full_queue_needs_nothing_and_holds_up_nobody() {
-        let place = Place::new();
-        let directory = open_directory(&place.path);
+        let root = TestDirectory::new();
+        let directory = open_directory(&root.path);
         let mut stuck = Mailbox::bind(directory.as_fd(), 0, 1, MODE).unwrap();
         let other = Mailbox::bind(directory.as_fd(), 1, 1, MODE).unwrap();
         let post = Post::new(directory.as_fd(), 2).unwrap();
@@ -552,8 +552,8 @@ mod tests {
 
     #[test]
     fn the_next_owner_of_a_slot_is_reached() {
-        let place = Place::new();
-        let directory = open_directory(&place.path);
+        let root = TestDirectory::new();
+        let directory = open_directory(&root.path);
         let post = Post::new(directory.as_fd(), 1).unwrap();
         let first = Mailbox::bind(directory.as_fd(), 0, 1, MODE).unwrap();
         assert_eq!(deliver(&post, &[armed(0, 1, 1)]), 1);
@@ -570,8 +570,8 @@ mod tests {
 
     #[test]
     fn connections_to_those_who_left_are_closed() {
-        let place = Place::new();
-        let directory = open_directory(&place.path);
+        let root = TestDirectory::new();
+        let directory = open_directory(&root.path);
         let post = Post::new(directory.as_fd(), 2).unwrap();
         let _both = [0, 1].map(|slot| Mailbox::bind(directory.as_fd(), slot, 1, MODE).unwrap());
         assert_eq!(deliver(&post, &[armed(0, 1, 1), armed(1, 1, 1)]), 2);
@@ -582,18 +582,18 @@ mod tests {
 
     #[test]
     fn a_list_that_cannot_be_read_is_asked_for_again() {
-        let place = Place::new();
-        let directory = open_directory(&place.path);
+        let root = TestDirectory::new();
+        let directory = open_directory(&root.path);
         let post = Post::new(directory.as_fd(), 1).unwrap();
-        let (answered, arms) = (Answered::nobody(), AtomicU64::new(1));
-        let sent = post.deliver(&answered, &arms, &mut |_| Err(Errno::IO.into()));
-        assert_eq!((sent, answered.unanswered(&arms)), (0, Some(1)));
+        let (last_notified, arms) = (LastNotified::none(), AtomicU64::new(1));
+        let sent = post.deliver(&last_notified, &arms, &mut |_| Err(Errno::IO.into()));
+        assert_eq!((sent, last_notified.not_yet_notified(&arms)), (0, Some(1)));
     }
 
     #[test]
     fn paths_may_be_longer_than_an_address() {
-        let place = Place::new();
-        let deep = place.path.join("d".repeat(200));
+        let root = TestDirectory::new();
+        let deep = root.path.join("d".repeat(200));
         fs::create_dir(&deep).unwrap();
         let directory = open_directory(&deep);
         let mailbox = Mailbox::bind(directory.as_fd(), 0, 1, MODE).unwrap();

@@ -20,7 +20,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// The words over which subscribers and publishers agree.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bell<'a> {
+pub(crate) struct EventCount<'a> {
     /// Futex word, raised before each wake. Subscribers can only read it.
     pub(crate) wake: &'a AtomicU32,
     /// How often a subscriber went to sleep on `wake`. Publishers can only read it.
@@ -29,15 +29,15 @@ pub(crate) struct Bell<'a> {
     pub(crate) arms: &'a AtomicU64,
 }
 
-impl Bell<'_> {
+impl EventCount<'_> {
     /// Announces a sleep on `wake`. Returns the value during which to sleep.
     #[inline]
-    pub(super) fn announce_sleep(&self) -> u32 {
+    pub(super) fn arm_sleeper(&self) -> u32 {
         // The token comes first: taken afterwards, it could be the value that a wake for this very
         // sleep has left.
         let token = self.wake.load(Ordering::Acquire);
-        announce(self.sleeps);
-        if mutant("token_after_announcement") {
+        arm(self.sleeps);
+        if mutant("token_after_arming") {
             return self.wake.load(Ordering::Acquire);
         }
         token
@@ -45,28 +45,28 @@ impl Bell<'_> {
 
     /// Announces that a descriptor, whose queue has just been emptied, is polled.
     #[inline]
-    pub(super) fn announce_arming(&self) {
-        announce(self.arms);
+    pub(super) fn arm_descriptor(&self) {
+        arm(self.arms);
     }
 
     /// Raises `wake` and calls `wake_all`, if somebody sleeps on it whom `answered` does not count.
     /// Returns how many wake-ups were sent.
     pub(super) fn wake_sleepers(
         &self,
-        answered: &Answered,
+        last_notified: &LastNotified,
         wake_all: impl FnOnce(&AtomicU32),
     ) -> usize {
-        let Some(count) = answered.unanswered(self.sleeps) else { return 0 };
+        let Some(count) = last_notified.not_yet_notified(self.sleeps) else { return 0 };
         if !mutant("wake_without_raise") {
             self.wake.fetch_add(1, Ordering::Release);
         }
         crash::point(CrashPoint::MidWake);
         wake_all(self.wake);
-        if mutant("answer_of_a_newer_count") {
-            answered.answer(count.max(self.sleeps.load(Ordering::Acquire)));
+        if mutant("notified_up_to_a_newer_count") {
+            last_notified.note(count.max(self.sleeps.load(Ordering::Acquire)));
             return 1;
         }
-        answered.answer(count);
+        last_notified.note(count);
         1
     }
 }
@@ -74,14 +74,14 @@ impl Bell<'_> {
 /// Raises a counter of sleepers, and fences: what is looked at afterwards is newer than every commit
 /// whose publisher did not see the raise.
 #[inline]
-fn announce(counter: &AtomicU64) {
+fn arm(counter: &AtomicU64) {
     // Release: whoever sees the count sees the token taken, or the queue emptied, and the slot's
     // word raised. Acquire: later raises carry the earlier ones along.
     counter.fetch_add(1, Ordering::AcqRel);
     crash::point(CrashPoint::ReaderMidAnnounce);
     #[cfg(all(test, not(loom)))]
     interlude::play();
-    if !mutant("announced_without_fence") {
+    if !mutant("armed_without_fence") {
         fence(Ordering::SeqCst); // SLEEP
     }
 }
@@ -90,10 +90,10 @@ fn announce(counter: &AtomicU64) {
 ///
 /// Starts at 0: it has woken nobody, though many may sleep already.
 #[derive(Debug)]
-pub(crate) struct Answered(AtomicU64);
+pub(crate) struct LastNotified(AtomicU64);
 
-impl Answered {
-    pub(crate) fn nobody() -> Self {
+impl LastNotified {
+    pub(crate) fn none() -> Self {
         Self(AtomicU64::new(0))
     }
 
@@ -103,14 +103,14 @@ impl Answered {
     /// Any difference counts, not only growth: a counter that was damaged must not silence this
     /// publisher until it has caught up again.
     #[inline]
-    pub(crate) fn unanswered(&self, counter: &AtomicU64) -> Option<u64> {
+    pub(crate) fn not_yet_notified(&self, counter: &AtomicU64) -> Option<u64> {
         let count = counter.load(Ordering::Acquire);
         (count != self.0.load(Ordering::Acquire)).then_some(count)
     }
 
     /// Notes an answer, when its wake-ups have been sent. Threads that overtake one another may set
     /// it back; that costs a wake too many.
-    pub(crate) fn answer(&self, count: u64) {
+    pub(crate) fn note(&self, count: u64) {
         self.0.store(count, Ordering::Release);
     }
 }
@@ -145,32 +145,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_sleep_is_answered_once() {
+    fn every_sleep_is_notified_once() {
         let counter = AtomicU64::new(0);
-        let answered = Answered::nobody();
-        assert_eq!(answered.unanswered(&counter), None);
-        announce(&counter);
-        announce(&counter);
-        assert_eq!(answered.unanswered(&counter), Some(2));
-        answered.answer(2);
-        assert_eq!(answered.unanswered(&counter), None);
-        announce(&counter);
-        assert_eq!(answered.unanswered(&counter), Some(3));
+        let last_notified = LastNotified::none();
+        assert_eq!(last_notified.not_yet_notified(&counter), None);
+        arm(&counter);
+        arm(&counter);
+        assert_eq!(last_notified.not_yet_notified(&counter), Some(2));
+        last_notified.note(2);
+        assert_eq!(last_notified.not_yet_notified(&counter), None);
+        arm(&counter);
+        assert_eq!(last_notified.not_yet_notified(&counter), Some(3));
     }
 
     #[test]
     fn a_new_publisher_wakes_those_who_sleep_already() {
         let counter = AtomicU64::new(7);
-        assert_eq!(Answered::nobody().unanswered(&counter), Some(7));
+        assert_eq!(LastNotified::none().not_yet_notified(&counter), Some(7));
     }
 
     #[test]
     fn a_counter_set_back_still_counts() {
         let counter = AtomicU64::new(7);
-        let answered = Answered::nobody();
-        answered.answer(7);
+        let last_notified = LastNotified::none();
+        last_notified.note(7);
         counter.store(1, Ordering::Relaxed);
-        assert_eq!(answered.unanswered(&counter), Some(1));
+        assert_eq!(last_notified.not_yet_notified(&counter), Some(1));
     }
 }
 
@@ -228,12 +228,12 @@ mod model {
     }
 
     impl Waiter for Sleeper<'_> {
-        fn arm(&mut self, bell: Bell<'_>, _slot_arms: &AtomicU32) {
-            self.token = bell.announce_sleep();
+        fn arm(&mut self, eventcount: EventCount<'_>, _slot_arms: &AtomicU32) {
+            self.token = eventcount.arm_sleeper();
         }
 
-        fn wait(&self, bell: Bell<'_>, _timeout: Option<Duration>) -> io::Result<()> {
-            self.kernel.wait(bell.wake, self.token);
+        fn wait(&self, eventcount: EventCount<'_>, _timeout: Option<Duration>) -> io::Result<()> {
+            self.kernel.wait(eventcount.wake, self.token);
             Ok(())
         }
 
@@ -258,19 +258,19 @@ mod model {
             let is_empty = || self.records[record].load(Ordering::Acquire) == 0;
             let mut sleeper = Sleeper { kernel: &self.kernel, token: 0 };
             while is_empty() {
-                let look = || is_empty().then_some(Duration::MAX);
-                sleep_unless(&mut sleeper, self.bell(), &slot_arms, look).unwrap();
+                let recheck = || is_empty().then_some(Duration::MAX);
+                sleep_unless(&mut sleeper, self.eventcount(), &slot_arms, recheck).unwrap();
             }
         }
 
-        fn publish(&self, record: usize, answered: &Answered) {
+        fn publish(&self, record: usize, last_notified: &LastNotified) {
             self.records[record].store(1, Ordering::Release); // COMMIT
             fence_after_unlock(); // SLEEP
-            self.bell().wake_sleepers(answered, |_| self.kernel.wake_all());
+            self.eventcount().wake_sleepers(last_notified, |_| self.kernel.wake_all());
         }
 
-        fn bell(&self) -> Bell<'_> {
-            Bell { wake: &self.wake, sleeps: &self.sleeps, arms: &self.arms }
+        fn eventcount(&self) -> EventCount<'_> {
+            EventCount { wake: &self.wake, sleeps: &self.sleeps, arms: &self.arms }
         }
     }
 
@@ -282,9 +282,9 @@ mod model {
             let publisher = thread::spawn({
                 let bus = Arc::clone(&bus);
                 move || {
-                    let answered = Answered::nobody();
-                    bus.publish(0, &answered);
-                    bus.publish(1, &answered);
+                    let last_notified = LastNotified::none();
+                    bus.publish(0, &last_notified);
+                    bus.publish(1, &last_notified);
                 }
             });
             bus.receive(0);
@@ -300,11 +300,11 @@ mod model {
         model.preemption_bound = Some(3);
         model.check(|| {
             let bus = Bus::new();
-            let answered = Arc::new(Answered::nobody());
+            let last_notified = Arc::new(LastNotified::none());
             let publishers: Vec<_> = [0, 1]
                 .map(|record| {
-                    let (bus, answered) = (Arc::clone(&bus), Arc::clone(&answered));
-                    thread::spawn(move || bus.publish(record, &answered))
+                    let (bus, last_notified) = (Arc::clone(&bus), Arc::clone(&last_notified));
+                    thread::spawn(move || bus.publish(record, &last_notified))
                 })
                 .into();
             bus.receive(1);
@@ -328,9 +328,9 @@ mod model {
                     thread::spawn(move || bus.receive(record))
                 })
                 .into();
-            let answered = Answered::nobody();
-            bus.publish(0, &answered);
-            bus.publish(1, &answered);
+            let last_notified = LastNotified::none();
+            bus.publish(0, &last_notified);
+            bus.publish(1, &last_notified);
             for subscriber in subscribers {
                 subscriber.join().unwrap();
             }

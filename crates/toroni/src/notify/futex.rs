@@ -1,6 +1,6 @@
 //! Waking by futex: one word for all, no descriptors, works on a read-only mapping.
 
-use super::{Bell, Waiter};
+use super::{EventCount, Waiter};
 use crate::sync::AtomicU32;
 use rustix::io::Errno;
 use rustix::thread::futex;
@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// Sleeps on [`Bell::wake`].
+/// Sleeps on [`EventCount::wake`].
 #[derive(Debug, Default)]
 pub(crate) struct FutexWaiter {
     /// Value of `wake` when the sleep was announced.
@@ -24,12 +24,12 @@ impl FutexWaiter {
 }
 
 impl Waiter for FutexWaiter {
-    fn arm(&mut self, bell: Bell<'_>, _slot_arms: &AtomicU32) {
-        self.token = bell.announce_sleep();
+    fn arm(&mut self, eventcount: EventCount<'_>, _slot_arms: &AtomicU32) {
+        self.token = eventcount.arm_sleeper();
     }
 
-    fn wait(&self, bell: Bell<'_>, timeout: Option<Duration>) -> io::Result<()> {
-        wait_while(bell.wake, self.token, timeout)
+    fn wait(&self, eventcount: EventCount<'_>, timeout: Option<Duration>) -> io::Result<()> {
+        wait_while(eventcount.wake, self.token, timeout)
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {

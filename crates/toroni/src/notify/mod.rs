@@ -3,18 +3,18 @@
 //! ```text
 //!  subscriber                                   publisher
 //!  arm: token, count + 1, fence   (SLEEP)       COMMIT, unlock, fence   (SLEEP)
-//!  look again: nothing?                         Wakers::notify: counts as last answered?
+//!  check again: nothing?                         Wakers::notify: counts as last answered?
 //!  wait: futex or poll                          yes: two loads and compares, no system call
 //!                                               no:  wake all who may sleep, note the counts
 //! ```
 //!
-//! Whether anybody sleeps is told by counters that only grow ([`Bell`]). A publisher compares them
+//! Whether anybody sleeps is told by counters that only grow ([`EventCount`]). A publisher compares them
 //! with what it answered last, so a subscriber that dies asleep costs each publisher one wake and
 //! leaves nothing to clean up. `eventcount.rs` has the argument why no wake-up is lost, and the model that
 //! checks it.
 //!
 //! This module does not know what a message is, where the words lie, or who is alive: they are
-//! handed in with each call. No wait here is the last resort: callers look again after 50 ms at the
+//! handed in with each call. No wait here is the last resort: callers check again after 50 ms at the
 //! latest, because a publisher may die between its commit and its wake.
 
 #[cfg(test)]
@@ -33,7 +33,7 @@ mod word;
 
 #[cfg(not(loom))]
 pub(crate) use datagram::{ArmedSlot, Mailbox, Post};
-pub(crate) use eventcount::{Answered, Bell};
+pub(crate) use eventcount::{EventCount, LastNotified};
 #[cfg(not(loom))]
 pub(crate) use futex::FutexWaiter;
 #[cfg(not(loom))]
@@ -57,11 +57,11 @@ use std::time::Duration;
 pub(crate) trait Waiter: Send {
     /// Announces the sleep. Wake-ups for commits that the following look does not see will end the
     /// wait. Ends with a full fence. `slot_arms` is the word `arms` of the subscriber's own slot.
-    fn arm(&mut self, bell: Bell<'_>, slot_arms: &AtomicU32);
+    fn arm(&mut self, eventcount: EventCount<'_>, slot_arms: &AtomicU32);
 
     /// Sleeps until woken, until the time is over, or until a signal arrives. Which of them is not
     /// told: the caller has to look in any case.
-    fn wait(&self, bell: Bell<'_>, timeout: Option<Duration>) -> io::Result<()>;
+    fn wait(&self, eventcount: EventCount<'_>, timeout: Option<Duration>) -> io::Result<()>;
 
     /// What an event loop can poll for reading, if there is such a thing.
     fn fd(&self) -> Option<BorrowedFd<'_>>;
@@ -72,18 +72,20 @@ pub(crate) trait Waiter: Send {
 /// any case.
 pub(crate) fn sleep_unless(
     waiter: &mut dyn Waiter,
-    bell: Bell<'_>,
+    eventcount: EventCount<'_>,
     slot_arms: &AtomicU32,
-    look: impl FnOnce() -> Option<Duration>,
+    recheck: impl FnOnce() -> Option<Duration>,
 ) -> io::Result<bool> {
-    if mutant("sleep_without_a_second_look") {
-        let timeout = look();
-        waiter.arm(bell, slot_arms);
-        return timeout.map_or(Ok(()), |_| waiter.wait(bell, timeout)).map(|()| timeout.is_some());
+    if mutant("sleep_without_a_recheck") {
+        let timeout = recheck();
+        waiter.arm(eventcount, slot_arms);
+        return timeout
+            .map_or(Ok(()), |_| waiter.wait(eventcount, timeout))
+            .map(|()| timeout.is_some());
     }
-    waiter.arm(bell, slot_arms);
-    let Some(timeout) = look() else { return Ok(false) };
-    waiter.wait(bell, Some(timeout)).map(|()| true)
+    waiter.arm(eventcount, slot_arms);
+    let Some(timeout) = recheck() else { return Ok(false) };
+    waiter.wait(eventcount, Some(timeout)).map(|()| true)
 }
 
 /// Waits until `descriptor` is readable; as [`Waiter::wait`].

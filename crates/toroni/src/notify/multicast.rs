@@ -3,7 +3,7 @@
 //! One datagram reaches every subscriber of the network namespace; its content is ignored. It never
 //! leaves the machine: interface and membership are 127.0.0.1, and its time to live is 0.
 
-use super::{Answered, Bell, Waiter, drain, wait_readable};
+use super::{EventCount, LastNotified, Waiter, drain, wait_readable};
 use crate::crash::{self, CrashPoint};
 use crate::mutant::mutant;
 use crate::sync::{AtomicU32, AtomicU64};
@@ -57,15 +57,15 @@ impl MulticastReceiver {
 }
 
 impl Waiter for MulticastReceiver {
-    fn arm(&mut self, bell: Bell<'_>, _slot_arms: &AtomicU32) {
+    fn arm(&mut self, eventcount: EventCount<'_>, _slot_arms: &AtomicU32) {
         drain(self.socket.as_fd());
-        bell.announce_arming();
-        if mutant("group_drained_after_announcement") {
+        eventcount.arm_descriptor();
+        if mutant("group_drained_after_arming") {
             drain(self.socket.as_fd());
         }
     }
 
-    fn wait(&self, _bell: Bell<'_>, timeout: Option<Duration>) -> io::Result<()> {
+    fn wait(&self, _eventcount: EventCount<'_>, timeout: Option<Duration>) -> io::Result<()> {
         wait_readable(self.socket.as_fd(), timeout)
     }
 
@@ -94,12 +94,12 @@ impl MulticastSender {
 
     /// Sends one datagram if somebody armed its descriptor since the last answer. Returns how many
     /// were sent.
-    pub(super) fn deliver(&self, answered: &Answered, arms: &AtomicU64) -> usize {
-        let Some(count) = answered.unanswered(arms) else { return 0 };
+    pub(super) fn deliver(&self, last_notified: &LastNotified, arms: &AtomicU64) -> usize {
+        let Some(count) = last_notified.not_yet_notified(arms) else { return 0 };
         crash::point(CrashPoint::MidWake);
         match send(&self.socket, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
             Ok(_) => {
-                answered.answer(count);
+                last_notified.note(count);
                 1
             }
             // Passes: the next message tries again.
@@ -107,7 +107,7 @@ impl MulticastSender {
             // Does not pass soon, as when `lo` went down: do not pay for the failing call with each
             // message. The subscribers arm again within 50 ms, which leads here again.
             Err(_) => {
-                answered.answer(count);
+                last_notified.note(count);
                 0
             }
         }

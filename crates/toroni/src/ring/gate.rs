@@ -31,7 +31,7 @@ use super::layout::{READER_GATES, ReaderSlot, ReadersControl, Waits};
 use super::memory::Ring;
 use super::reader::Cursor;
 use super::slots::{self, SlotView, gating};
-use super::wait_budget::Horizon;
+use super::wait_budget::CachedGatingPosition;
 use crate::crash::{self, CrashPoint};
 use crate::mutant::mutant;
 use crate::sync::{Ordering, fence};
@@ -65,7 +65,7 @@ pub(crate) struct Suspect {
 
 /// Announces what the caller wants. Returns the number of joins so far: whoever joins from here on is
 /// counted later, or sees the announcement.
-pub(crate) fn announce(waits: &Waits, control: &ReadersControl, wanted: u64) -> u64 {
+pub(crate) fn propose(waits: &Waits, control: &ReadersControl, wanted: u64) -> u64 {
     if !mutant("join_sees_only_reserved") {
         // Release: whoever sees it sees a tail that is not far before it.
         waits.wanted.store(wanted, Ordering::Release);
@@ -168,7 +168,7 @@ impl Unowned {
 }
 
 /// Those for whom a writer has to wait before the stretch may be overwritten, unless they are dead, by number;
-/// none if it may, which the horizon remembers together with `joins`, the answer of [`announce`]. If there is
+/// none if it may, which the cached gating position remembers together with `joins`, the answer of [`propose`]. If there is
 /// one, the announcement is taken back.
 ///
 /// One pass: the slots are read once, and no lease is asked for. The caller holds the writer lock.
@@ -179,7 +179,7 @@ pub(crate) fn in_the_way<R: Readers>(
     readers: &mut R,
     dead: &mut Dead,
     unowned: &Unowned,
-    horizon: &Horizon,
+    gating_cache: &CachedGatingPosition,
     joins: u64,
     waits: &Waits,
     stretch: Stretch,
@@ -199,7 +199,7 @@ pub(crate) fn in_the_way<R: Readers>(
         }
     }
     if suspects.is_empty() {
-        horizon.learn(minimum, joins);
+        gating_cache.learn(minimum, joins);
     } else {
         crash::point(CrashPoint::BeforeTakingBack);
         take_back(waits, reserved);
@@ -253,7 +253,7 @@ pub(crate) fn join<E>(
         slots::activate(control, seat.number, seat.slot, cursor.position, seat.flags);
         if seat.flags & READER_GATES != 0 {
             while is_wanted(ring, cursor.position) && ring.is_intact(cursor.position) && wait() {
-                if mutant("announcement_taken_for_a_fact") {
+                if mutant("proposal_taken_for_a_fact") {
                     return Ok(None);
                 }
             }

@@ -214,7 +214,7 @@ pub(crate) struct Waits {
     /// How often one announced that it waits. Only grows.
     pub(crate) count: AtomicU64,
     /// The position that the last of them waits for: once all gating readers have reached it, one is
-    /// woken. A hint: whoever waits looks again by itself after a while.
+    /// woken. A hint: whoever waits checks again by itself after a while.
     pub(crate) until: AtomicU64,
     /// What the owner of the writer lock wants to raise `reserved` to, or wanted at last: said before
     /// it looks whether a reader is in the way. Taken back to `reserved` if one is, also by the next owner after

@@ -2,7 +2,7 @@
 //!
 //! Each look at the ring costs a reader a fence, a load of `reserved` and a copy whose set-up is longer
 //! than a small message. So small records are taken as many at a time as are there, up to
-//! [`MOST_BYTES`], with one validation for all. What is in a window no longer needs the ring: it is
+//! [`MOST_BYTES`], with one validation for all. What is in a read-ahead no longer needs the ring: it is
 //! delivered also if a writer laps the reader meanwhile.
 
 use super::copy::Scratch;
@@ -16,16 +16,16 @@ use crate::mutant::{mutant, weakened};
 use crate::sync::Ordering;
 
 /// Bytes that are copied at once, headers included: a small part of a first-level cache. Longer
-/// windows save nothing more, and keep their first message waiting.
+/// read-aheads save nothing more, and keep their first message waiting.
 pub(crate) const MOST_BYTES: u64 = 4096;
 
-/// The longest record that goes through a window. What is longer is copied by itself, and only if
+/// The longest record that goes through a read-ahead. What is longer is copied by itself, and only if
 /// somebody wants it.
 pub(crate) const LONGEST_RECORD: u64 = 256 + ALIGNMENT;
 
 /// Private copies of records in a row, and which of them was handed out last.
 #[derive(Debug, Default)]
-pub(crate) struct Window {
+pub(crate) struct ReadAhead {
     scratch: Scratch,
     /// Where the first byte of `scratch` stands in the stream.
     base: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Window {
     wanted_words: usize,
 }
 
-impl Window {
+impl ReadAhead {
     /// Takes the memory for the first records, in place of [`Self::fill`], and touches it.
     #[cold]
     pub(crate) fn reserve(&mut self) {
@@ -64,7 +64,7 @@ impl Window {
     }
 
     /// Takes small records from `cursor` on, as many as are there and fit, validates them together, and
-    /// moves the cursor behind them. The window was empty. False if there are none, what stands there
+    /// moves the cursor behind them. The read-ahead was empty. False if there are none, what stands there
     /// is not a small record, or it ends where none can: [`Cursor::look`] tells.
     #[inline]
     pub(crate) fn fill(
@@ -73,14 +73,14 @@ impl Window {
         ring: Ring<'_>,
     ) -> Result<bool, Interrupted> {
         debug_assert!(self.is_empty());
-        let end = end_of_window(*cursor, ring);
+        let end = end_of_read_ahead(*cursor, ring);
         if end == *cursor {
             return Ok(false);
         }
         let words = to_index((end.position - cursor.position) / ALIGNMENT);
         ring.load(cursor.position, self.scratch.words(words));
         crash::point(CrashPoint::ReaderMidCopy);
-        let unvalidated = || mutant("window_before_validation").then_some(u64::MAX);
+        let unvalidated = || mutant("read_ahead_before_validation").then_some(u64::MAX);
         let Some(reserved) = ring.reserved_if_intact(cursor.position).or_else(unvalidated) else {
             return Err(Interrupted::Lapped);
         };
@@ -116,7 +116,7 @@ impl Window {
     }
 
     /// Hands out the next record; returns its tag. None at the end, and where the copy makes no sense,
-    /// as when somebody rewrites headers: then [`Self::give_up`] says where to look again.
+    /// as when somebody rewrites headers: then [`Self::give_up`] says where to check again.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<u32> {
         if self.is_empty() {
@@ -199,14 +199,14 @@ fn words_of(header: u64) -> usize {
     to_index(record_bytes(length_of(header)) / ALIGNMENT)
 }
 
-/// Behind the last of the small records from `start` on that fit into a window.
+/// Behind the last of the small records from `start` on that fit into a read-ahead.
 #[inline]
-fn end_of_window(start: Cursor, ring: Ring<'_>) -> Cursor {
+fn end_of_read_ahead(start: Cursor, ring: Ring<'_>) -> Cursor {
     let limit = start.position + MOST_BYTES;
     let mut end = start;
     loop {
         // COMMIT
-        let acquire = weakened("window_headers_relaxed", Ordering::Acquire);
+        let acquire = weakened("read_ahead_headers_relaxed", Ordering::Acquire);
         let header = ring.word(end.position).load(acquire);
         let bytes = record_bytes(length_of(header));
         // Lengths are believed only as far as they lead no further than the copy may go.
@@ -245,19 +245,22 @@ mod tests {
         let lengths = [8, 8, 0, 256, 17, 257, 8];
         let memory = Memory::laid(64 << 10, START, &lengths);
         let mut cursor = at(START, 0);
-        let mut window = Window::default();
-        assert_eq!(window.fill(&mut cursor, memory.ring()), Ok(true));
+        let mut read_ahead = ReadAhead::default();
+        assert_eq!(read_ahead.fill(&mut cursor, memory.ring()), Ok(true));
         assert_eq!(cursor.sequence, 5, "up to the long one");
         for (sequence, length) in (0..5).zip(lengths) {
-            let expected = window.next_cursor().unwrap();
-            assert_eq!(window.next(), Some(tag(sequence)));
-            let last = window.last();
+            let expected = read_ahead.next_cursor().unwrap();
+            assert_eq!(read_ahead.next(), Some(tag(sequence)));
+            let last = read_ahead.last();
             assert_eq!((last.position, last.sequence), (expected.position, expected.sequence));
             assert_eq!((last.sequence, last.length), (sequence, length));
-            assert_eq!(window.body(length as usize), body(sequence, length));
+            assert_eq!(read_ahead.body(length as usize), body(sequence, length));
         }
-        assert_eq!((window.next(), window.is_empty(), window.next_cursor()), (None, true, None));
-        assert_eq!(window.fill(&mut cursor, memory.ring()), Ok(false), "a long one");
+        assert_eq!(
+            (read_ahead.next(), read_ahead.is_empty(), read_ahead.next_cursor()),
+            (None, true, None)
+        );
+        assert_eq!(read_ahead.fill(&mut cursor, memory.ring()), Ok(false), "a long one");
         assert_eq!(cursor.sequence, 5, "stays where it is");
     }
 
@@ -266,14 +269,14 @@ mod tests {
         let lengths = vec![8; 1000];
         let memory = Memory::laid(64 << 10, START, &lengths);
         let mut cursor = at(START, 0);
-        let mut window = Window::default();
+        let mut read_ahead = ReadAhead::default();
         let mut count = 0;
-        while window.fill(&mut cursor, memory.ring()) == Ok(true) {
+        while read_ahead.fill(&mut cursor, memory.ring()) == Ok(true) {
             let filled = cursor.sequence - count;
             assert!(filled == MOST_BYTES / 16 || cursor.sequence == 1000, "{filled}");
-            while window.next().is_some() {
-                assert_eq!(window.last().sequence, count);
-                assert_eq!(window.tag(), tag(count));
+            while read_ahead.next().is_some() {
+                assert_eq!(read_ahead.last().sequence, count);
+                assert_eq!(read_ahead.tag(), tag(count));
                 count += 1;
             }
         }
@@ -288,37 +291,37 @@ mod tests {
         for sequence in [0, 1, 3, 4] {
             memory.ring().word(START + 16 * sequence).store(header, Ordering::Relaxed);
         }
-        let mut window = Window::default();
-        window.fill(&mut at(START, 0), memory.ring()).unwrap();
-        assert!(!window.next_wanted(), "nobody said so");
-        assert_eq!(window.next(), Some(tag(7)));
-        window.want_more();
-        assert!(window.next_wanted());
-        assert_eq!((window.last().sequence, window.body(8)), (1, &body(1, 8)[..]));
-        assert!(!window.next_wanted(), "another topic");
-        assert_eq!(window.next(), Some(tag(2)));
-        assert!(window.next_wanted() && window.next_wanted() && !window.next_wanted());
-        assert_eq!(window.next(), Some(tag(5)));
-        assert!(!window.next_wanted(), "the end");
+        let mut read_ahead = ReadAhead::default();
+        read_ahead.fill(&mut at(START, 0), memory.ring()).unwrap();
+        assert!(!read_ahead.next_wanted(), "nobody said so");
+        assert_eq!(read_ahead.next(), Some(tag(7)));
+        read_ahead.want_more();
+        assert!(read_ahead.next_wanted());
+        assert_eq!((read_ahead.last().sequence, read_ahead.body(8)), (1, &body(1, 8)[..]));
+        assert!(!read_ahead.next_wanted(), "another topic");
+        assert_eq!(read_ahead.next(), Some(tag(2)));
+        assert!(read_ahead.next_wanted() && read_ahead.next_wanted() && !read_ahead.next_wanted());
+        assert_eq!(read_ahead.next(), Some(tag(5)));
+        assert!(!read_ahead.next_wanted(), "the end");
     }
 
     #[test]
     fn what_was_taken_is_delivered_when_a_writer_has_lapped_the_reader() {
         let memory = Memory::laid(64 << 10, START, &[8; 4]);
         let mut cursor = at(START, 0);
-        let mut window = Window::default();
-        window.fill(&mut cursor, memory.ring()).unwrap();
+        let mut read_ahead = ReadAhead::default();
+        read_ahead.fill(&mut cursor, memory.ring()).unwrap();
         memory.control.reserved.0.store(START + (64 << 10) + 1024, Ordering::Relaxed);
         for word in &memory.words {
             word.store(u64::MAX, Ordering::Relaxed);
         }
         for sequence in 0..4 {
-            assert_eq!(window.next(), Some(tag(sequence)));
-            assert_eq!(window.body(8), body(sequence, 8));
+            assert_eq!(read_ahead.next(), Some(tag(sequence)));
+            assert_eq!(read_ahead.body(8), body(sequence, 8));
         }
         // A header's bytes of a small record, where there is none any more.
         memory.ring().word(cursor.position).store(header(8, tag(9)), Ordering::Relaxed);
-        assert_eq!(window.fill(&mut cursor, memory.ring()), Err(Interrupted::Lapped));
+        assert_eq!(read_ahead.fill(&mut cursor, memory.ring()), Err(Interrupted::Lapped));
     }
 
     #[test]
@@ -326,22 +329,22 @@ mod tests {
         let memory = Memory::laid(64 << 10, START, &[8; 4]);
         memory.control.reserved.0.store(START + 64, Ordering::Relaxed);
         let mut cursor = at(START, 0);
-        assert_eq!(Window::default().fill(&mut cursor, memory.ring()), Ok(false));
+        assert_eq!(ReadAhead::default().fill(&mut cursor, memory.ring()), Ok(false));
         assert_eq!(cursor, at(START, 0));
     }
 
     #[test]
-    fn headers_that_change_between_two_looks_are_looked_at_again() {
+    fn headers_that_change_between_two_checks_are_checked_again() {
         for rewritten in [header(8000, tag(1)), header(u32::MAX, tag(1)), header(8, 0), 0] {
             let memory = Memory::laid(64 << 10, START, &[8; 4]);
             let mut cursor = at(START, 0);
-            let mut window = Window::default();
-            window.fill(&mut cursor, memory.ring()).unwrap();
-            window.scratch.words(8)[2] = rewritten;
-            assert_eq!(window.next(), Some(tag(0)));
-            assert_eq!(window.next(), None);
-            assert_eq!(window.give_up(), Some(at(START + 16, 1)));
-            assert!(window.is_empty());
+            let mut read_ahead = ReadAhead::default();
+            read_ahead.fill(&mut cursor, memory.ring()).unwrap();
+            read_ahead.scratch.words(8)[2] = rewritten;
+            assert_eq!(read_ahead.next(), Some(tag(0)));
+            assert_eq!(read_ahead.next(), None);
+            assert_eq!(read_ahead.give_up(), Some(at(START + 16, 1)));
+            assert!(read_ahead.is_empty());
         }
     }
 
@@ -349,11 +352,11 @@ mod tests {
     fn a_record_by_itself_is_the_last_one() {
         let memory = Memory::laid(64 << 10, START, &[8, 1000]);
         let cursor = at(START + 16, 1);
-        let seen = cursor.look(memory.ring()).unwrap().unwrap();
-        let mut window = Window::default();
-        cursor.copy(memory.ring(), &seen, window.set(&seen)).unwrap();
-        assert_eq!(window.last(), seen);
-        assert_eq!(window.body(1000), body(1, 1000));
-        assert!(window.is_empty());
+        let seen = cursor.peek(memory.ring()).unwrap().unwrap();
+        let mut read_ahead = ReadAhead::default();
+        cursor.copy(memory.ring(), &seen, read_ahead.set(&seen)).unwrap();
+        assert_eq!(read_ahead.last(), seen);
+        assert_eq!(read_ahead.body(1000), body(1, 1000));
+        assert!(read_ahead.is_empty());
     }
 }

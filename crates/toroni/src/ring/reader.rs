@@ -58,7 +58,7 @@ impl Cursor {
     /// What it returns was valid when looked at; [`Self::copy`] and [`Self::copy_front`] ask again for
     /// the bytes that they copy.
     #[inline]
-    pub(crate) fn look(&self, ring: Ring<'_>) -> Result<Option<Seen>, Interrupted> {
+    pub(crate) fn peek(&self, ring: Ring<'_>) -> Result<Option<Seen>, Interrupted> {
         // COMMIT
         let word = ring.word(self.position).load(Ordering::Acquire);
         if mutant("zero_before_validation") && word == 0 {
@@ -222,7 +222,7 @@ impl Cursor {
 /// A reader that believes what it has not validated.
 #[inline(always)]
 fn unvalidated() -> Option<u64> {
-    mutant("look_without_validation").then_some(u64::MAX)
+    mutant("peek_without_validation").then_some(u64::MAX)
 }
 
 /// Why no reader can start at a position.
@@ -302,7 +302,7 @@ fn walk(ring: Ring<'_>, mark: Mark, target: u64) -> Result<Mark, Astray> {
         if cursor.position - mark.position > ring.shape().capacity() {
             return Err(Astray::Lapped);
         }
-        match cursor.look(ring) {
+        match cursor.peek(ring) {
             Ok(Some(seen)) => cursor.advance(&seen),
             Ok(None) => return Err(Astray::Ended(cursor.position)),
             Err(Interrupted::Lapped) => return Err(Astray::Lapped),

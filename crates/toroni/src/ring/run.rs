@@ -77,11 +77,11 @@ impl<'a> Run<'a> {
     /// The next record, if the run goes on. What is wrong where it does not, a lap or a header that makes no sense,
     /// the reader's own look tells.
     #[inline]
-    pub(crate) fn look(&self) -> Option<Seen> {
+    pub(crate) fn peek(&self) -> Option<Seen> {
         if self.cursor.position >= self.end {
             return None;
         }
-        self.cursor.look(self.ring).ok().flatten()
+        self.cursor.peek(self.ring).ok().flatten()
     }
 
     /// Goes behind `seen`, at which the run has just looked.
@@ -126,7 +126,7 @@ mod tests {
     /// The run from the first of some records on, and that record.
     fn run(memory: &Memory) -> (Run<'_>, Seen) {
         let cursor = Cursor { position: START, sequence: 0 };
-        let first = cursor.look(memory.ring()).expect("intact").expect("there");
+        let first = cursor.peek(memory.ring()).expect("intact").expect("there");
         (Run::behind(memory.ring(), &first), first)
     }
 
@@ -144,13 +144,13 @@ mod tests {
         let (mut run, first) = run(&memory);
         assert_eq!((first.tag, first.length), (tag(0), 8));
         for (sequence, length) in (1..).zip(&lengths[1..]) {
-            let seen = run.look().unwrap();
+            let seen = run.peek().unwrap();
             assert_eq!((seen.sequence, seen.tag, seen.length), (sequence, tag(sequence), *length));
             assert_eq!(words(&memory, &seen), body(sequence, *length));
             run.pass(&seen);
             assert_eq!(run.cursor().position, seen.next_position());
         }
-        assert_eq!(run.look(), None);
+        assert_eq!(run.peek(), None);
         assert_eq!((run.cursor().sequence, run.is_intact()), (8, Ok(())));
     }
 
@@ -159,7 +159,7 @@ mod tests {
         let memory = Memory::laid(CAPACITY, START, &[8; 1000]);
         let (mut run, _) = run(&memory);
         let mut count = 1;
-        while let Some(seen) = run.look() {
+        while let Some(seen) = run.peek() {
             run.pass(&seen);
             count += 1;
         }
@@ -171,7 +171,7 @@ mod tests {
         let memory = Memory::laid(CAPACITY, START, &[8; 3]);
         let cursor = Cursor { position: START, sequence: 0 };
         let run = Run::ended(memory.ring(), cursor);
-        assert_eq!((run.look(), run.cursor()), (None, cursor));
+        assert_eq!((run.peek(), run.cursor()), (None, cursor));
     }
 
     #[test]
@@ -179,10 +179,10 @@ mod tests {
         let start = START - 64;
         let lengths = [8, 100, 8, 30, 8];
         let memory = Memory::laid(CAPACITY, start, &lengths);
-        let first = Cursor { position: start, sequence: 0 }.look(memory.ring()).unwrap().unwrap();
+        let first = Cursor { position: start, sequence: 0 }.peek(memory.ring()).unwrap().unwrap();
         let mut run = Run::behind(memory.ring(), &first);
         let mut sequence = 1;
-        while let Some(seen) = run.look() {
+        while let Some(seen) = run.peek() {
             assert_eq!(words(&memory, &seen), body(sequence, seen.length));
             run.pass(&seen);
             sequence += 1;
@@ -195,14 +195,14 @@ mod tests {
         let memory = Memory::laid(CAPACITY, START, &[8; 6]);
         let (mut run, _) = run(&memory);
         for _ in 0..2 {
-            run.pass(&run.look().unwrap());
+            run.pass(&run.peek().unwrap());
         }
         // A writer is about to overwrite the first record, and no more.
         memory.control.reserved.0.store(START + CAPACITY + ALIGNMENT, Ordering::Relaxed);
         assert_eq!(run.is_intact(), Err((3, 48)), "from the oldest on");
-        assert!(run.look().is_some(), "which is intact");
+        assert!(run.peek().is_some(), "which is intact");
         memory.control.reserved.0.store(START + CAPACITY + 48 + ALIGNMENT, Ordering::Relaxed);
-        assert_eq!(run.look(), None);
+        assert_eq!(run.peek(), None);
         assert_eq!(run.cursor(), Cursor { position: START + 48, sequence: 3 });
     }
 
@@ -230,10 +230,10 @@ mod tests {
             assert_eq!(seen.position, START + sequence * 16);
         }
         assert_eq!(run.next_wanted(), None, "a larger one");
-        run.pass(&run.look().unwrap());
+        run.pass(&run.peek().unwrap());
         assert_eq!(run.next_wanted().map(|seen| seen.sequence), Some(4));
         assert_eq!(run.next_wanted(), None, "another topic");
-        run.pass(&run.look().unwrap());
+        run.pass(&run.peek().unwrap());
         assert_eq!(run.next_wanted().map(|seen| seen.sequence), Some(6));
         assert_eq!(run.next_wanted(), None, "the end");
     }
@@ -267,7 +267,7 @@ mod tests {
             memory.ring().word(START + 16).store(wrong, Ordering::Relaxed);
             let (mut run, first) = run(&memory);
             run.want_more(&Seen { tag: tag(1), ..first });
-            assert_eq!((run.look(), run.next_wanted()), (None, None), "{wrong:#x}");
+            assert_eq!((run.peek(), run.next_wanted()), (None, None), "{wrong:#x}");
             assert_eq!(run.cursor().sequence, 1);
         }
     }

@@ -70,13 +70,13 @@ pub(crate) fn activate(
     slot.state.store(SLOT_ACTIVE, Ordering::Release);
     crash::point(CrashPoint::ReaderMidActivate);
     control.slots_used.0.fetch_max(number + 1, Ordering::Release);
-    announce(control);
+    bump_version(control);
     crash::point(CrashPoint::ReaderAfterClaim);
 }
 
 /// Makes writers look at the slots again: somebody joined, or came back after it was lapped, and gates
 /// at a position that is older than what they know.
-pub(crate) fn announce(control: &ReadersControl) {
+pub(crate) fn bump_version(control: &ReadersControl) {
     if !mutant("join_not_counted") {
         control.joins.0.fetch_add(1, Ordering::Release);
     }

@@ -9,25 +9,25 @@ use crate::settings::Policy;
 use crate::sync::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A waiter looks again after this at the latest, whoever should have woken it.
+/// A waiter checks again after this at the latest, whoever should have woken it.
 pub(crate) const SLICE_NS: u64 = 1_000_000;
 
 /// What the last look at the reader slots showed; private to one publishing participant. Positions
 /// only grow, so an old minimum stays true until a reader joins, or comes back after it was lapped.
 #[derive(Debug)]
-pub(crate) struct Horizon {
+pub(crate) struct CachedGatingPosition {
     minimum: AtomicU64,
     joins: AtomicU64,
 }
 
-impl Default for Horizon {
+impl Default for CachedGatingPosition {
     fn default() -> Self {
         // No joins counter starts at this: the first question always leads to a look.
         Self { minimum: AtomicU64::new(0), joins: AtomicU64::new(u64::MAX) }
     }
 }
 
-impl Horizon {
+impl CachedGatingPosition {
     /// Whether `reserved` may become `wanted` without a new look at the slots.
     pub(crate) fn covers(&self, wanted: u64, capacity: u64, joins: u64) -> bool {
         self.joins.load(Ordering::Relaxed) == joins
@@ -44,7 +44,7 @@ impl Horizon {
 /// What a writer without room does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Wait so many ns at the most, then look again.
+    /// Wait so many ns at the most, then check again.
     Wait(u64),
     /// Go on; who has not read its messages by now loses them.
     Overwrite,
@@ -52,16 +52,16 @@ pub(crate) enum Verdict {
     GiveUp,
 }
 
-/// One publish's patience with slow readers.
+/// One publish's budget of waiting for slow readers.
 #[derive(Clone, Debug)]
-pub(crate) struct Patience {
+pub(crate) struct WaitBudget {
     policy: Policy,
     /// The caller's own limit; `Some(0)` never waits.
     give_up_after_ns: Option<u64>,
     started_ns: Option<u64>,
 }
 
-impl Patience {
+impl WaitBudget {
     pub(crate) fn new(policy: Policy, give_up_after: Option<Duration>) -> Self {
         Self { policy, give_up_after_ns: give_up_after.map(as_ns), started_ns: None }
     }
@@ -81,11 +81,11 @@ impl Patience {
         if allowed == 0 {
             return Verdict::Overwrite;
         }
-        let patience = self.give_up_after_ns.map_or(u64::MAX, |most| most.saturating_sub(waited));
-        if patience == 0 {
+        let left = self.give_up_after_ns.map_or(u64::MAX, |most| most.saturating_sub(waited));
+        if left == 0 {
             return Verdict::GiveUp;
         }
-        let slice = allowed.min(patience).min(SLICE_NS);
+        let slice = allowed.min(left).min(SLICE_NS);
         if matches!(self.policy, Policy::Bounded { .. }) {
             charge(budget, now_ns, slice);
         }
@@ -94,7 +94,7 @@ impl Patience {
 }
 
 /// Charges what a waiter slept beyond its slice, which a busy machine can make much longer. Under the
-/// writer lock, as [`Patience::judge`]. Several that overslept together are each charged: the budget is
+/// writer lock, as [`WaitBudget::judge`]. Several that overslept together are each charged: the budget is
 /// what the group is slowed by at the most.
 pub(crate) fn charge_overslept(policy: Policy, budget: &Budget, slice_ns: u64, slept_ns: u64) {
     if matches!(policy, Policy::Bounded { .. }) {
@@ -145,29 +145,29 @@ mod tests {
     #[test]
     fn wait_waits_to_its_limit_and_no_longer() {
         let budget = Budget::default();
-        let mut patience = Patience::new(Policy::Wait { limit: Some(ms(100)) }, None);
-        assert_eq!(patience.judge(5 * MS, &budget), Verdict::Wait(MS));
-        assert_eq!(patience.judge(104 * MS + MS / 2, &budget), Verdict::Wait(MS / 2));
-        assert_eq!(patience.judge(105 * MS, &budget), Verdict::Overwrite);
+        let mut wait_budget = WaitBudget::new(Policy::Wait { limit: Some(ms(100)) }, None);
+        assert_eq!(wait_budget.judge(5 * MS, &budget), Verdict::Wait(MS));
+        assert_eq!(wait_budget.judge(104 * MS + MS / 2, &budget), Verdict::Wait(MS / 2));
+        assert_eq!(wait_budget.judge(105 * MS, &budget), Verdict::Overwrite);
     }
 
     #[test]
     fn wait_without_limit_never_overwrites() {
-        let mut patience = Patience::new(Policy::Wait { limit: None }, None);
+        let mut wait_budget = WaitBudget::new(Policy::Wait { limit: None }, None);
         let budget = Budget::default();
-        assert_eq!(patience.judge(0, &budget), Verdict::Wait(MS));
-        assert_eq!(patience.judge(u64::MAX, &budget), Verdict::Wait(MS));
+        assert_eq!(wait_budget.judge(0, &budget), Verdict::Wait(MS));
+        assert_eq!(wait_budget.judge(u64::MAX, &budget), Verdict::Wait(MS));
     }
 
     #[test]
     fn the_caller_may_be_less_patient() {
         let budget = Budget::default();
         let policy = Policy::Wait { limit: Some(ms(100)) };
-        assert_eq!(Patience::new(policy, Some(ms(0))).judge(0, &budget), Verdict::GiveUp);
-        let mut short = Patience::new(policy, Some(ms(2)));
+        assert_eq!(WaitBudget::new(policy, Some(ms(0))).judge(0, &budget), Verdict::GiveUp);
+        let mut short = WaitBudget::new(policy, Some(ms(2)));
         assert_eq!(short.judge(0, &budget), Verdict::Wait(MS));
         assert_eq!(short.judge(2 * MS, &budget), Verdict::GiveUp);
-        let mut overwriter = Patience::new(Policy::Overwrite, Some(ms(0)));
+        let mut overwriter = WaitBudget::new(Policy::Overwrite, Some(ms(0)));
         assert_eq!(overwriter.judge(0, &budget), Verdict::Overwrite, "it never has to give up");
     }
 
@@ -178,7 +178,7 @@ mod tests {
         let mut now = 2000 * MS;
         let mut waited = 0;
         for _ in 0..5000 {
-            match Patience::new(policy, None).judge(now, &budget) {
+            match WaitBudget::new(policy, None).judge(now, &budget) {
                 Verdict::Wait(slice) => {
                     waited += slice;
                     now += slice;
@@ -195,16 +195,16 @@ mod tests {
     fn oversleeping_is_charged() {
         let budget = Budget::default();
         let policy = Policy::Bounded { budget: ms(3), per: ms(1000) };
-        assert_eq!(Patience::new(policy, None).judge(2000 * MS, &budget), Verdict::Wait(MS));
+        assert_eq!(WaitBudget::new(policy, None).judge(2000 * MS, &budget), Verdict::Wait(MS));
         charge_overslept(policy, &budget, MS, 4 * MS);
-        assert_eq!(Patience::new(policy, None).judge(2004 * MS, &budget), Verdict::Overwrite);
+        assert_eq!(WaitBudget::new(policy, None).judge(2004 * MS, &budget), Verdict::Overwrite);
     }
 
     #[test]
     fn concurrent_waiters_are_charged_once() {
         let budget = Budget::default();
         let policy = Policy::Bounded { budget: ms(3), per: ms(1000) };
-        let (mut one, mut two) = (Patience::new(policy, None), Patience::new(policy, None));
+        let (mut one, mut two) = (WaitBudget::new(policy, None), WaitBudget::new(policy, None));
         for step in 0..3 {
             let now = 2000 * MS + step * MS;
             assert_eq!(one.judge(now, &budget), Verdict::Wait(MS));
@@ -223,7 +223,7 @@ mod tests {
         budget.spent_ns.store(u64::MAX, Ordering::Relaxed);
         budget.charged_until_ns.store(u64::MAX, Ordering::Relaxed);
         let policy = Policy::Bounded { budget: ms(3), per: ms(1000) };
-        assert_eq!(Patience::new(policy, None).judge(7 * MS, &budget), Verdict::Wait(MS));
+        assert_eq!(WaitBudget::new(policy, None).judge(7 * MS, &budget), Verdict::Wait(MS));
         assert_eq!(budget.spent_ns.load(Ordering::Relaxed), MS);
     }
 }

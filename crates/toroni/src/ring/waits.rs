@@ -21,11 +21,11 @@ use crate::sync::{AtomicU32, Ordering, fence};
 
 /// Announces that the caller, the owner of the writer lock, waits until all readers have reached
 /// `until`. Returns the value of `space` during which to sleep; `None` if there is `room` by now.
-pub(crate) fn announce(
+pub(crate) fn register_waiter(
     waits: &Waits,
     space: &AtomicU32,
     until: u64,
-    has_room: impl FnOnce() -> bool,
+    has_space: impl FnOnce() -> bool,
 ) -> Option<u32> {
     let token = space.load(Ordering::Acquire);
     waits.until.store(until, Ordering::Relaxed);
@@ -33,7 +33,7 @@ pub(crate) fn announce(
     waits.count.fetch_add(1, Ordering::Release);
     fence(Ordering::SeqCst);
     crash::point(CrashPoint::AnnouncingWait);
-    if !mutant("wait_without_a_second_look") && has_room() {
+    if !mutant("wait_without_a_recheck") && has_space() {
         return None;
     }
     Some(token)
@@ -50,14 +50,14 @@ pub(crate) fn pass_on(waited: bool, wake_one: impl FnOnce()) {
 }
 
 /// Shows how far a reader has come, and whether a publisher waits for just that, whom the caller then
-/// wakes. `answered` is the announcement that it looked at last.
+/// wakes. `served` is the announcement that it looked at last.
 #[inline]
 pub(crate) fn show(
     slot: &ReaderSlot,
     position: u64,
     waits: &Waits,
-    answered: u64,
-) -> Option<Announced> {
+    served: u64,
+) -> Option<Registered> {
     slot.position.store(position, Ordering::Release);
     crash::point(CrashPoint::ReaderMidPosition);
     // SPACE
@@ -65,22 +65,22 @@ pub(crate) fn show(
         fence(Ordering::SeqCst);
     }
     let count = waits.count.load(Ordering::Acquire);
-    (count != answered && position >= waits.until.load(Ordering::Relaxed))
-        .then_some(Announced { count })
+    (count != served && position >= waits.until.load(Ordering::Relaxed))
+        .then_some(Registered { count })
 }
 
 /// An announcement that a reader has not answered yet, though it is as far as was asked for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Announced {
+pub(crate) struct Registered {
     /// Its number: this reader need not look at it again.
     pub(crate) count: u64,
 }
 
-impl Announced {
+impl Registered {
     /// Raises `space` if this reader is the last one that is waited for: those before would wake in vain.
     /// Then the caller wakes one who sleeps on it.
     #[must_use]
-    pub(crate) fn answer<'s>(
+    pub(crate) fn raise_space<'s>(
         self,
         control: &ReadersControl,
         ring: Ring<'_>,

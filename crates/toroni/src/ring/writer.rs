@@ -18,7 +18,7 @@ const WRITTEN_AHEAD: usize = 1024;
 
 /// The end of the stream in the hands of the writer lock's owner. Whoever holds the lock makes one,
 /// and drops it before unlocking.
-pub(crate) struct Session<'a> {
+pub(crate) struct Appender<'a> {
     ring: Ring<'a>,
     tail: u64,
     sequence: u64,
@@ -56,27 +56,27 @@ pub(crate) const fn header(length: u32, tag: u32) -> u64 {
     (tag as u64) << 32 | length as u64
 }
 
-impl<'a> Session<'a> {
+impl<'a> Appender<'a> {
     /// Takes over the stream's end, and repairs what a dead owner left. `owner_died` is what the lock
     /// reports; it may also have died without that, when nobody saw its lock.
     pub(crate) fn begin(ring: Ring<'a>, owner_died: bool) -> Result<Self, Corrupt> {
-        let mut session = Self::at_stored_end(ring);
-        if owner_died || session.is_behind() {
-            session.recover()?;
+        let mut appender = Self::at_stored_end(ring);
+        if owner_died || appender.is_behind() {
+            appender.recover()?;
         }
         crash::point(CrashPoint::AfterLock);
-        Ok(session)
+        Ok(appender)
     }
 
     /// As [`Self::begin`] where there is nothing to repair, which is the common case; else `None`.
     #[inline]
     pub(crate) fn resume(ring: Ring<'a>) -> Option<Self> {
-        let session = Self::at_stored_end(ring);
-        if session.is_behind() {
+        let appender = Self::at_stored_end(ring);
+        if appender.is_behind() {
             return None;
         }
         crash::point(CrashPoint::AfterLock);
-        Some(session)
+        Some(appender)
     }
 
     #[inline]
@@ -416,7 +416,7 @@ impl<'a> Session<'a> {
         // What the dead owner announced nobody wants any more; who joins would wait for a decision.
         let control = self.ring.control;
         let reserved = control.reserved.0.load(Ordering::Relaxed);
-        if !mutant("announcement_survives_recovery") {
+        if !mutant("proposal_survives_recovery") {
             gate::take_back(&control.waits.0, reserved);
         }
         Ok(())

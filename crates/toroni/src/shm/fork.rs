@@ -223,14 +223,14 @@ impl Once {
 }
 
 /// Whether the calling thread has closed the gate, in so many looks.
-fn close_gate(looks: u32) -> bool {
+fn close_gate(checks: u32) -> bool {
     let me = this_thread();
-    for look in 0..looks {
+    for check in 0..checks {
         if GATE.compare_exchange(NOBODY, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
             return true;
         }
         // The holder is in two or three system calls.
-        if look < 100 { std::hint::spin_loop() } else { std::thread::yield_now() }
+        if check < 100 { std::hint::spin_loop() } else { std::thread::yield_now() }
     }
     false
 }

@@ -35,7 +35,7 @@ pub(super) fn stranger_in(directory: &BusDirectory) -> Result<Option<String>, St
     for name in entries(fd).map_err(describe)? {
         let Ok(stat) = rustix::fs::statat(fd, &*name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
         let kind = FileType::from_raw_mode(stat.st_mode);
-        let base = draft_of(&name).unwrap_or(&name);
+        let base = staged_name(&name).unwrap_or(&name);
         let fits = match base {
             "ring" | "publishers" | "readers" => {
                 kind == FileType::RegularFile && stat.st_nlink == 1
@@ -55,7 +55,7 @@ pub(super) fn stranger_in(directory: &BusDirectory) -> Result<Option<String>, St
 }
 
 /// `ring` of `.ring.0123456789abcdef`.
-pub(super) fn draft_of(name: &str) -> Option<&str> {
+pub(super) fn staged_name(name: &str) -> Option<&str> {
     bus_of_leftover(name).filter(|base| *base != "lost+found")
 }
 
@@ -72,7 +72,7 @@ pub(super) fn remove_content(directory: &BusDirectory) -> Result<(), Errno> {
     unlink(fd, BusFile::Ring.name(), AtFlags::empty())?;
     crash::point(CrashPoint::MidRemoval);
     for name in entries(fd).map_err(|_| Errno::ACCESS)? {
-        match draft_of(&name).unwrap_or(&name) {
+        match staged_name(&name).unwrap_or(&name) {
             "ring" | "publishers" | "readers" => unlink(fd, &name, AtFlags::empty())?,
             SOCKETS => unlink(fd, &name, AtFlags::REMOVEDIR)?,
             _ => {}

@@ -90,7 +90,7 @@ pub(crate) struct Acquired {
 
 /// How long to try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effort {
+pub(crate) enum LockAttempt {
     /// One look.
     Try,
     /// Until then, or for ever.
@@ -100,7 +100,7 @@ pub(crate) enum Effort {
 /// Why the lock was not acquired.
 #[derive(Debug)]
 pub(crate) enum Denied {
-    /// Somebody else has it, and the effort is over.
+    /// Somebody else has it, and the attempt is over.
     Busy,
     /// This participant can no longer ask who lives.
     Blind,
@@ -113,7 +113,7 @@ pub(crate) enum Denied {
 pub(crate) struct Blind;
 
 /// Whether an owner is dead; asks the kernel.
-pub(crate) trait Obituary {
+pub(crate) trait LivenessCheck {
     /// True only if it is certain.
     fn is_dead(&self, owner: Owner) -> Result<bool, Blind>;
 }
@@ -128,7 +128,7 @@ impl From<Blind> for Denied {
 pub(crate) struct WriterLock {
     kind: LockKind,
     me: Owner,
-    /// The foreign word at which the last `Effort::Try` failed.
+    /// The foreign word at which the last `LockAttempt::Try` failed.
     seen: AtomicU32,
     /// By which a robust lock is waited for.
     clock: robust::Clock,
@@ -166,16 +166,16 @@ impl WriterLock {
     pub(crate) fn acquire(
         &self,
         control: &Control,
-        effort: Effort,
-        obituary: &impl Obituary,
+        attempt: LockAttempt,
+        liveness: &impl LivenessCheck,
     ) -> Result<Acquired, Denied> {
-        match (self.kind, effort) {
-            (LockKind::Lease, Effort::Try) => self.try_lease(control, obituary),
-            (LockKind::Lease, Effort::Until(deadline)) => {
-                self.wait_lease(&control.commit.0.lock, deadline, obituary)
+        match (self.kind, attempt) {
+            (LockKind::Lease, LockAttempt::Try) => self.try_lease(control, liveness),
+            (LockKind::Lease, LockAttempt::Until(deadline)) => {
+                self.wait_lease(&control.commit.0.lock, deadline, liveness)
             }
-            (LockKind::Robust, Effort::Try) => robust::try_acquire(control),
-            (LockKind::Robust, Effort::Until(deadline)) => {
+            (LockKind::Robust, LockAttempt::Try) => robust::try_acquire(control),
+            (LockKind::Robust, LockAttempt::Until(deadline)) => {
                 robust::acquire(control, deadline, self.clock)
             }
         }
@@ -216,7 +216,11 @@ impl WriterLock {
     }
 
     /// One look; the second time the same word stands in the way, its owner's lease is tested.
-    fn try_lease(&self, control: &Control, obituary: &impl Obituary) -> Result<Acquired, Denied> {
+    fn try_lease(
+        &self,
+        control: &Control,
+        liveness: &impl LivenessCheck,
+    ) -> Result<Acquired, Denied> {
         let lock = &control.commit.0.lock;
         let word = lock.load(Ordering::Relaxed);
         let before = self.seen.swap(word, Ordering::Relaxed);
@@ -227,7 +231,7 @@ impl WriterLock {
             Some(owner) => {
                 before & OWNER == owner.0
                     && owner != self.me
-                    && obituary.is_dead(owner)?
+                    && liveness.is_dead(owner)?
                     && !mutant("try_takes_over_from_nobody")
             }
         };
@@ -241,13 +245,13 @@ impl WriterLock {
         &self,
         lock: &AtomicU32,
         deadline: Option<Instant>,
-        obituary: &impl Obituary,
+        liveness: &impl LivenessCheck,
     ) -> Result<Acquired, Denied> {
-        for look in 0..SPINS + YIELDS {
+        for check in 0..SPINS + YIELDS {
             if lock.load(Ordering::Relaxed) == 0 && self.seize(lock, 0, 0) {
                 return Ok(Acquired { owner_died: false });
             }
-            if look < SPINS {
+            if check < SPINS {
                 crate::sync::pause();
             } else {
                 rustix::thread::sched_yield();
@@ -275,7 +279,7 @@ impl WriterLock {
             if now - tested >= LEASE_TEST_EVERY {
                 tested = now;
                 // A thread of this very participant lives as this process does.
-                if owner != self.me && obituary.is_dead(owner)? {
+                if owner != self.me && liveness.is_dead(owner)? {
                     if self.seize(lock, word, WAITERS) {
                         return Ok(Acquired { owner_died: true });
                     }
@@ -532,7 +536,7 @@ mod tests {
 
     struct Dead(Vec<Owner>);
 
-    impl Obituary for Dead {
+    impl LivenessCheck for Dead {
         fn is_dead(&self, owner: Owner) -> Result<bool, Blind> {
             Ok(self.0.contains(&owner))
         }
@@ -545,13 +549,13 @@ mod tests {
         (control, lock(0), lock(1))
     }
 
-    fn soon() -> Effort {
-        Effort::Until(Some(Instant::now() + Duration::from_millis(20)))
+    fn soon() -> LockAttempt {
+        LockAttempt::Until(Some(Instant::now() + Duration::from_millis(20)))
     }
 
     /// For what must come: longer than a busy machine takes, and not for ever.
-    fn patiently() -> Effort {
-        Effort::Until(Some(Instant::now() + Duration::from_secs(60)))
+    fn patiently() -> LockAttempt {
+        LockAttempt::Until(Some(Instant::now() + Duration::from_secs(60)))
     }
 
     #[test]
@@ -580,7 +584,7 @@ mod tests {
             one.release(&control);
             std::thread::scope(|scope| {
                 scope.spawn(|| {
-                    let patient = Effort::Until(None);
+                    let patient = LockAttempt::Until(None);
                     assert!(!two.acquire(&control, patient, &Dead(vec![])).unwrap().owner_died);
                     two.release(&control);
                 });
@@ -601,7 +605,7 @@ mod tests {
                         for _ in 0..20_000 {
                             if lock.try_acquire(control).is_none() {
                                 let _ = lock
-                                    .acquire(control, Effort::Until(None), &Dead(vec![]))
+                                    .acquire(control, LockAttempt::Until(None), &Dead(vec![]))
                                     .unwrap();
                             }
                             let count = control.commit.0.tail.load(Ordering::Relaxed);
@@ -620,8 +624,8 @@ mod tests {
     fn a_lease_lock_passes_from_the_dead() {
         let (control, dead, two) = locks(LockKind::Lease);
         let _ = dead.try_acquire(&control).unwrap();
-        let obituary = Dead(vec![dead.me]);
-        assert!(two.acquire(&control, patiently(), &obituary).unwrap().owner_died);
+        let liveness = Dead(vec![dead.me]);
+        assert!(two.acquire(&control, patiently(), &liveness).unwrap().owner_died);
         two.release(&control);
         assert!(two.try_acquire(&control).is_some());
     }
@@ -672,12 +676,12 @@ mod tests {
     }
 
     #[test]
-    fn a_try_takes_over_at_the_second_look() {
+    fn a_try_takes_over_at_the_second_check() {
         let (control, dead, two) = locks(LockKind::Lease);
         let _ = dead.try_acquire(&control).unwrap();
-        let obituary = Dead(vec![dead.me]);
-        assert!(matches!(two.acquire(&control, Effort::Try, &obituary), Err(Denied::Busy)));
-        assert!(two.acquire(&control, Effort::Try, &obituary).unwrap().owner_died);
+        let liveness = Dead(vec![dead.me]);
+        assert!(matches!(two.acquire(&control, LockAttempt::Try, &liveness), Err(Denied::Busy)));
+        assert!(two.acquire(&control, LockAttempt::Try, &liveness).unwrap().owner_died);
     }
 
     #[test]
@@ -697,12 +701,12 @@ mod tests {
         control.commit.0.lock.store(STARVING, Ordering::Relaxed);
         assert!(one.try_acquire(&control).is_none(), "not for those who just come");
         let began = Instant::now();
-        let _ = one.acquire(&control, Effort::Until(None), &Dead(vec![])).unwrap();
+        let _ = one.acquire(&control, LockAttempt::Until(None), &Dead(vec![])).unwrap();
         assert!(began.elapsed() >= STARVING_AFTER);
         one.release(&control);
         control.commit.0.lock.store(STARVING, Ordering::Relaxed);
-        assert!(two.acquire(&control, Effort::Try, &Dead(vec![])).is_err());
-        assert!(!two.acquire(&control, Effort::Try, &Dead(vec![])).unwrap().owner_died);
+        assert!(two.acquire(&control, LockAttempt::Try, &Dead(vec![])).is_err());
+        assert!(!two.acquire(&control, LockAttempt::Try, &Dead(vec![])).unwrap().owner_died);
     }
 
     #[test]
@@ -711,7 +715,7 @@ mod tests {
         let _ = one.try_acquire(&control).unwrap();
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| {
-                let _ = two.acquire(&control, Effort::Until(None), &Dead(vec![])).unwrap();
+                let _ = two.acquire(&control, LockAttempt::Until(None), &Dead(vec![])).unwrap();
                 two.release(&control);
             });
             while control.commit.0.lock.load(Ordering::Relaxed) & STARVING == 0 {
@@ -719,7 +723,7 @@ mod tests {
             }
             one.release(&control);
             // Either it is still kept for the waiter, or the waiter has had it.
-            let again = one.acquire(&control, Effort::Until(None), &Dead(vec![])).unwrap();
+            let again = one.acquire(&control, LockAttempt::Until(None), &Dead(vec![])).unwrap();
             assert!(!again.owner_died);
             one.release(&control);
             waiter.join().unwrap();

@@ -49,17 +49,17 @@ unsafe impl Sync for Mapping {}
 /// A checked place in a mapping, for paths on which each check would count. It is kept beside its
 /// mapping, never without it.
 #[derive(Debug)]
-pub(super) struct Place<T> {
+pub(super) struct MappedSlice<T> {
     start: NonNull<T>,
     count: usize,
 }
 
 // SAFETY: an address; what is behind it is `Sync`, and handed out by reference only.
-unsafe impl<T: Shareable> Send for Place<T> {}
+unsafe impl<T: Shareable> Send for MappedSlice<T> {}
 // SAFETY: as above.
-unsafe impl<T: Shareable> Sync for Place<T> {}
+unsafe impl<T: Shareable> Sync for MappedSlice<T> {}
 
-impl<T: Shareable> Place<T> {
+impl<T: Shareable> MappedSlice<T> {
     /// The values.
     ///
     /// # Safety
@@ -187,9 +187,13 @@ impl Mapping {
     }
 
     /// As [`slice`](Self::slice), checked once for many uses.
-    pub(super) fn place<T: Shareable>(&self, offset: usize, count: usize) -> Option<Place<T>> {
+    pub(super) fn mapped_slice<T: Shareable>(
+        &self,
+        offset: usize,
+        count: usize,
+    ) -> Option<MappedSlice<T>> {
         let slice: &[T] = self.slice(offset, count)?;
-        Some(Place { start: NonNull::from(slice).cast(), count })
+        Some(MappedSlice { start: NonNull::from(slice).cast(), count })
     }
 
     /// Whether the file lost a page that was read, or written, through this mapping.

@@ -3,7 +3,7 @@
 use super::description::MarkedFd;
 use super::directory::{BusDirectory, BusFile, failed};
 use super::header::{FILE_HEADER_BYTES, Header};
-use super::mapping::{Mapping, Place, Protection};
+use super::mapping::{MappedSlice, Mapping, Protection};
 use super::patterns::with_patterns;
 use super::snapshot::{PatternsSnapshot, PublisherSnapshot, ReaderSnapshot, Snapshot};
 use crate::error::OpenError;
@@ -24,7 +24,7 @@ use std::os::fd::{AsFd, OwnedFd};
 #[derive(Debug)]
 pub(crate) struct ReadersSegment {
     mapping: Mapping,
-    control: Place<ReadersControl>,
+    control: MappedSlice<ReadersControl>,
     file: MarkedFd,
     slots: u32,
     was_damaged_before: bool,
@@ -56,7 +56,7 @@ impl ReadersSegment {
         let slots = header.slots(BusFile::Readers);
         let file = MarkedFd::new(file).map_err(|errno| failed("open", &path, errno))?;
         let control = mapping
-            .place(READERS_CONTROL_OFFSET, 1)
+            .mapped_slice(READERS_CONTROL_OFFSET, 1)
             .expect("within the first page, which is mapped");
         let is_blind = AtomicU32::new(0);
         Ok(Self { mapping, control, file, slots, was_damaged_before, is_blind })
@@ -131,7 +131,7 @@ impl ReadersSegment {
 #[derive(Debug)]
 pub(crate) struct PublishersSegment {
     mapping: Mapping,
-    slots: Place<PublisherSlot>,
+    slots: MappedSlice<PublisherSlot>,
 }
 
 impl PublishersSegment {
@@ -144,7 +144,7 @@ impl PublishersSegment {
         let mapping = Mapping::file(&file, length, Protection::Write)
             .map_err(|error| failed("map", &path, error))?;
         let count = to_index(header.slots(BusFile::Publishers).into());
-        let slots = mapping.place(SLOTS_OFFSET, count).expect("as large as the header says");
+        let slots = mapping.mapped_slice(SLOTS_OFFSET, count).expect("as large as the header says");
         Ok(Self { mapping, slots })
     }
 
@@ -209,12 +209,12 @@ fn read_views(fd: impl AsFd, limit: u32) -> io::Result<Vec<ReaderView>> {
     Ok(views)
 }
 
-/// Place of a slot in its file.
+/// Offset of a slot in its file.
 pub(super) fn offset_of_slot(slot: u32) -> usize {
     SLOTS_OFFSET + to_index(u64::from(slot)) * SLOT_BYTES
 }
 
-/// Place of the patterns of a slot in `readers`, after all slots.
+/// Offset of the patterns of a slot in `readers`, after all slots.
 pub(super) fn offset_of_patterns(slots: u32, slot: u32) -> usize {
     offset_of_slot(slots) + to_index(u64::from(slot)) * PATTERNS_BYTES
 }

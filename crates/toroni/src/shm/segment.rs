@@ -2,7 +2,7 @@
 
 use super::directory::{BusDirectory, failed};
 use super::header::Header;
-use super::mapping::{MapOptions, Mapping, Place, Protection};
+use super::mapping::{MapOptions, MappedSlice, Mapping, Protection};
 use super::ring_file::RingFile;
 use crate::crash::{self, CrashPoint};
 use crate::error::OpenError;
@@ -17,8 +17,8 @@ use std::io;
 #[derive(Debug)]
 pub(crate) struct RingSegment {
     mapping: Mapping,
-    control: Place<Control>,
-    words: Place<AtomicU64>,
+    control: MappedSlice<Control>,
+    words: MappedSlice<AtomicU64>,
     shape: Shape,
     file: RingFile,
 }
@@ -134,8 +134,8 @@ impl RingSegment {
             mapping.prefault().map_err(|error| failed("prefault", &path, error))?;
         }
         let shape = Shape::new(header.settings.capacity);
-        let control = mapping.place(CONTROL_OFFSET, 1);
-        let words = mapping.place(prefix, 2 * capacity / 8);
+        let control = mapping.mapped_slice(CONTROL_OFFSET, 1);
+        let words = mapping.mapped_slice(prefix, 2 * capacity / 8);
         let (Some(shape), Some(control), Some(words)) = (shape, control, words) else {
             unreachable!("as large as the header says, which was checked");
         };

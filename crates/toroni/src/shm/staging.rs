@@ -8,13 +8,13 @@ use rustix::io::Errno;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// The directory `.<bus>.<random>` under construction; removed by the drop unless it got its name.
-pub(super) struct Draft<'a> {
+pub(super) struct StagedBus<'a> {
     root: &'a OwnedFd,
     name: Option<String>,
     fd: Result<OwnedFd, Errno>,
 }
 
-impl<'a> Draft<'a> {
+impl<'a> StagedBus<'a> {
     pub(super) fn new(root: &'a OwnedFd, bus: &str) -> Result<Self, Errno> {
         let name = if mutant("bus_named_before_complete") {
             bus.to_owned()
@@ -42,7 +42,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-impl Drop for Draft<'_> {
+impl Drop for StagedBus<'_> {
     fn drop(&mut self) {
         let Some(name) = &self.name else { return };
         if let Ok(fd) = &self.fd {
@@ -56,7 +56,7 @@ impl Drop for Draft<'_> {
 }
 
 /// A file that gets its name when it is complete.
-pub(super) struct DraftFile<'a> {
+pub(super) struct StagedFile<'a> {
     directory: BorrowedFd<'a>,
     file: BusFile,
     pub(super) fd: OwnedFd,
@@ -64,11 +64,11 @@ pub(super) struct DraftFile<'a> {
     temporary: Option<String>,
 }
 
-impl<'a> DraftFile<'a> {
+impl<'a> StagedFile<'a> {
     pub(super) fn new(directory: BorrowedFd<'a>, file: BusFile) -> Result<Self, Errno> {
         let mode = part(file).first_mode();
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
-        let draft = match rustix::fs::openat(directory, ".", flags | OFlags::TMPFILE, mode) {
+        let staged = match rustix::fs::openat(directory, ".", flags | OFlags::TMPFILE, mode) {
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
                 let name = format!(".{}.{}", file.name(), random_name());
                 let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
@@ -78,9 +78,9 @@ impl<'a> DraftFile<'a> {
             answer => Self { directory, file, fd: answer?, temporary: None },
         };
         if mutant("file_named_before_complete") {
-            draft.link()?;
+            staged.link()?;
         }
-        Ok(draft)
+        Ok(staged)
     }
 
     /// Another description of the same file.
@@ -105,7 +105,7 @@ impl<'a> DraftFile<'a> {
     }
 }
 
-impl Drop for DraftFile<'_> {
+impl Drop for StagedFile<'_> {
     fn drop(&mut self) {
         if let Some(temporary) = &self.temporary {
             let _ = rustix::fs::unlinkat(self.directory, &**temporary, AtFlags::empty());

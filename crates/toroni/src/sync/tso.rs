@@ -1,5 +1,5 @@
 //! Why [`fence_after_unlock`](super::fence_after_unlock) needs no fence on x86-64: every execution of a publisher
-//! that commits, unlocks and looks for sleepers, beside a subscriber that announces its sleep and looks again, on
+//! that commits, unlocks and looks for sleepers, beside a subscriber that announces its sleep and checks again, on
 //! the machine x86-TSO (Sewell, Sarkar, Owens, Zappa Nardelli, Myreen: *x86-TSO: A Rigorous and Usable Programmer's
 //! Model for x86 Multiprocessors*, CACM 53(7), 2010, section 3.2).
 //!

@@ -3,7 +3,7 @@
 use super::PatternSet;
 use super::frame::TopicId;
 use super::pattern::Pattern;
-use super::table::Mirror;
+use super::table::TopicCache;
 
 /// The patterns of a subscriber or handler, and two cached answers per topic: is a message posted
 /// to it mine, and is one posted to it and its descendants?
@@ -47,16 +47,16 @@ impl Interest {
         }
     }
 
-    /// Answers from the patterns, and caches that. Nothing if `mirror` does not know the id: then
+    /// Answers from the patterns, and caches that. Nothing if `topic_cache` does not know the id: then
     /// sync it and ask again; an id that it still does not know is none.
     #[cold]
     pub(crate) fn fill(
         &mut self,
         id: TopicId,
         to_descendants: bool,
-        mirror: &Mirror,
+        topic_cache: &TopicCache,
     ) -> Option<bool> {
-        let topic = mirror.name(id)?.as_str();
+        let topic = topic_cache.name(id)?.as_str();
         let mut answers = KNOWN;
         if self.patterns.matches(topic) {
             answers |= MINE;
@@ -115,7 +115,7 @@ mod tests {
 
         fn add(&self, name: &str) -> TopicId {
             let topic = Topic::new(name).unwrap();
-            match Mirror::default().append(self.memory(), &topic).unwrap() {
+            match TopicCache::default().append(self.memory(), &topic).unwrap() {
                 Appended::Added(id) => id,
                 other => panic!("{other:?}"),
             }
@@ -131,18 +131,18 @@ mod tests {
         let table = Table::new();
         let names = ["plant", "plant/boiler", "pump"];
         let ids = names.map(|name| table.add(name));
-        let mut mirror = Mirror::default();
-        mirror.sync(table.memory()).unwrap();
+        let mut topic_cache = TopicCache::default();
+        topic_cache.sync(table.memory()).unwrap();
         let mut interest = interest(&["plant/boiler"]);
         let expected = [(false, true), (true, true), (false, false)];
         // From the last, so that the cache has gaps.
         for ((id, name), (mine, to_descendants)) in ids.into_iter().zip(names).zip(expected).rev() {
             assert_eq!(interest.answer(id, false), None);
             assert_eq!(interest.answer(id, true), None);
-            assert_eq!(interest.fill(id, false, &mirror), Some(mine), "{name}");
+            assert_eq!(interest.fill(id, false, &topic_cache), Some(mine), "{name}");
             assert_eq!(interest.answer(id, false), Some(mine), "{name}");
             assert_eq!(interest.answer(id, true), Some(to_descendants), "{name}");
-            assert_eq!(interest.fill(id, true, &mirror), Some(to_descendants), "{name}");
+            assert_eq!(interest.fill(id, true, &topic_cache), Some(to_descendants), "{name}");
             assert_eq!(interest.answer_inline(name, false), mine, "{name}");
             assert_eq!(interest.answer_inline(name, true), to_descendants, "{name}");
         }
@@ -154,22 +154,22 @@ mod tests {
     fn never_caches_what_the_table_does_not_have() {
         let table = Table::new();
         let first = table.add("a");
-        let mut mirror = Mirror::default();
-        mirror.sync(table.memory()).unwrap();
+        let mut topic_cache = TopicCache::default();
+        topic_cache.sync(table.memory()).unwrap();
         let mut interest = interest(&["b"]);
         let next = TopicId::new(1).unwrap();
         for id in [next, TopicId::new(0xFF_FFFE).unwrap(), TopicId::INLINE] {
-            assert_eq!(interest.fill(id, false, &mirror), None);
+            assert_eq!(interest.fill(id, false, &topic_cache), None);
             assert_eq!(interest.answer(id, false), None);
         }
         assert_eq!(interest.answers.len(), 0);
-        assert_eq!(interest.fill(first, false, &mirror), Some(false));
+        assert_eq!(interest.fill(first, false, &topic_cache), Some(false));
 
         assert_eq!(table.add("b"), next);
-        assert_eq!(interest.fill(next, false, &mirror), None, "this mirror has not caught up");
-        mirror.sync(table.memory()).unwrap();
+        assert_eq!(interest.fill(next, false, &topic_cache), None, "this cache has not caught up");
+        topic_cache.sync(table.memory()).unwrap();
         assert_eq!(interest.answer(next, false), None);
-        assert_eq!(interest.fill(next, false, &mirror), Some(true));
+        assert_eq!(interest.fill(next, false, &topic_cache), Some(true));
         assert_eq!(interest.answers.len(), 2);
     }
 
@@ -177,12 +177,12 @@ mod tests {
     fn a_new_pattern_clears_the_cache() {
         let table = Table::new();
         let id = table.add("a/b");
-        let mut mirror = Mirror::default();
-        mirror.sync(table.memory()).unwrap();
+        let mut topic_cache = TopicCache::default();
+        topic_cache.sync(table.memory()).unwrap();
         let mut interest = Interest::default();
-        assert_eq!(interest.fill(id, false, &mirror), Some(false));
+        assert_eq!(interest.fill(id, false, &topic_cache), Some(false));
         interest.add(Pattern::new("a/*").unwrap());
         assert_eq!(interest.answer(id, false), None);
-        assert_eq!(interest.fill(id, false, &mirror), Some(true));
+        assert_eq!(interest.fill(id, false, &topic_cache), Some(true));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   publisher                       ring segment                        subscriber
-//!   Topic ── Mirror::append ──►  topic table  ── Mirror::sync ──►  names by id
+//!   Topic ── TopicCache::append ──►  topic table  ── TopicCache::sync ──►  names by id
 //!     │                                                                 │
 //!     └── Tag + Extensions ───►    record     ──── decode ──►  Interest::answer
 //! ```

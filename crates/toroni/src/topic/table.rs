@@ -43,9 +43,9 @@ pub(crate) struct TableMemory<'a> {
 /// What this process knows of the table: a checked, private copy.
 ///
 /// It holds at most what the table can hold, two words of 64 bits or more per name on top. One
-/// mirror belongs to one table for life.
+/// topic cache belongs to one table for life.
 #[derive(Debug, Default)]
-pub(crate) struct Mirror {
+pub(crate) struct TopicCache {
     names: Vec<Topic>,
     ids: HashMap<Topic, TopicId>,
     /// Where the next entry starts, in words.
@@ -105,7 +105,7 @@ pub(crate) enum TableError {
     Duplicate { first: u32, index: u32, name: Topic },
 }
 
-impl Mirror {
+impl TopicCache {
     /// Catches up with the table. Costs one load when nothing is new, else time in proportion to
     /// what is new: at most the size of the table.
     #[inline]
@@ -145,8 +145,8 @@ impl Mirror {
 
     /// Gives `topic` an id, unless it has one.
     ///
-    /// The caller holds the writer lock. It has called [`Mirror::sync`] before it took the lock,
-    /// unless it likes to keep the others waiting while this mirror catches up.
+    /// The caller holds the writer lock. It has called [`TopicCache::sync`] before it took the lock,
+    /// unless it likes to keep the others waiting while this topic cache catches up.
     pub(crate) fn append(
         &mut self,
         memory: TableMemory<'_>,
@@ -319,17 +319,17 @@ mod tests {
         TopicId::new(index).unwrap()
     }
 
-    fn names(mirror: &Mirror) -> Vec<&str> {
-        mirror.names().iter().map(Topic::as_str).collect()
+    fn names(topic_cache: &TopicCache) -> Vec<&str> {
+        topic_cache.names().iter().map(Topic::as_str).collect()
     }
 
     #[test]
     fn entries_have_the_documented_bytes() {
         let memory = Memory::new(5);
-        let mut mirror = Mirror::default();
-        mirror.append(memory.get(), &topic("plant/x")).unwrap();
-        mirror.append(memory.get(), &topic("plant/xy")).unwrap();
-        mirror.append(memory.get(), &topic("a")).unwrap();
+        let mut topic_cache = TopicCache::default();
+        topic_cache.append(memory.get(), &topic("plant/x")).unwrap();
+        topic_cache.append(memory.get(), &topic("plant/xy")).unwrap();
+        topic_cache.append(memory.get(), &topic("a")).unwrap();
         assert_eq!(&memory.bytes()[..8], b"\x07plant/x");
         assert_eq!(&memory.bytes()[8..24], b"\x08plant/xy\0\0\0\0\0\0\0");
         assert_eq!(&memory.bytes()[24..32], b"\x01a\0\0\0\0\0\0");
@@ -337,9 +337,9 @@ mod tests {
     }
 
     #[test]
-    fn mirrors_see_what_others_append() {
+    fn topic_caches_see_what_others_append() {
         let memory = Memory::new(64);
-        let (mut one, mut other) = (Mirror::default(), Mirror::default());
+        let (mut one, mut other) = (TopicCache::default(), TopicCache::default());
         assert_eq!(one.append(memory.get(), &topic("a")), Ok(Appended::Added(id(0))));
         assert_eq!(other.append(memory.get(), &topic("b/c")), Ok(Appended::Added(id(1))));
         assert_eq!(one.lookup("b/c"), None);
@@ -355,9 +355,9 @@ mod tests {
 
     /// Two publishers want the same new topic; the second one to get the lock finds it.
     #[test]
-    fn looks_again_before_it_appends() {
+    fn checks_again_before_it_appends() {
         let memory = Memory::new(64);
-        let (mut one, mut other) = (Mirror::default(), Mirror::default());
+        let (mut one, mut other) = (TopicCache::default(), TopicCache::default());
         assert_eq!(one.lookup("a"), None);
         assert_eq!(other.lookup("a"), None);
         assert_eq!(one.append(memory.get(), &topic("a")), Ok(Appended::Added(id(0))));
@@ -367,26 +367,26 @@ mod tests {
     #[test]
     fn is_full_at_the_last_word_and_stays_usable() {
         let memory = Memory::new(MAX_ENTRY_WORDS + 1);
-        let mut mirror = Mirror::default();
+        let mut topic_cache = TopicCache::default();
         let longest = topic(&"x".repeat(255));
-        assert_eq!(mirror.append(memory.get(), &longest), Ok(Appended::Added(id(0))));
-        assert_eq!(mirror.append(memory.get(), &topic("12345678")), Ok(Appended::Full));
-        assert_eq!(mirror.append(memory.get(), &topic("1234567")), Ok(Appended::Added(id(1))));
-        assert_eq!(mirror.append(memory.get(), &topic("a")), Ok(Appended::Full));
-        assert_eq!(mirror.append(memory.get(), &longest), Ok(Appended::Existing(id(0))));
-        let mut other = Mirror::default();
+        assert_eq!(topic_cache.append(memory.get(), &longest), Ok(Appended::Added(id(0))));
+        assert_eq!(topic_cache.append(memory.get(), &topic("12345678")), Ok(Appended::Full));
+        assert_eq!(topic_cache.append(memory.get(), &topic("1234567")), Ok(Appended::Added(id(1))));
+        assert_eq!(topic_cache.append(memory.get(), &topic("a")), Ok(Appended::Full));
+        assert_eq!(topic_cache.append(memory.get(), &longest), Ok(Appended::Existing(id(0))));
+        let mut other = TopicCache::default();
         assert_eq!(other.sync(memory.get()), Ok(()));
-        assert_eq!(names(&other), names(&mirror));
+        assert_eq!(names(&other), names(&topic_cache));
 
         let nothing = Memory::new(0);
-        assert_eq!(Mirror::default().append(nothing.get(), &topic("a")), Ok(Appended::Full));
+        assert_eq!(TopicCache::default().append(nothing.get(), &topic("a")), Ok(Appended::Full));
     }
 
     /// Died before TOPIC: nobody sees the entry, and the next one takes its place.
     #[test]
     fn a_half_appended_entry_is_written_over() {
         let memory = Memory::new(64);
-        let (mut one, mut other) = (Mirror::default(), Mirror::default());
+        let (mut one, mut other) = (TopicCache::default(), TopicCache::default());
         one.append(memory.get(), &topic("a")).unwrap();
         write_entry(&memory.words, one.end, &topic("a/rather/long/name")).unwrap();
         drop(one);
@@ -395,7 +395,7 @@ mod tests {
         assert_eq!(names(&other), ["a"]);
         assert_eq!(other.append(memory.get(), &topic("b")), Ok(Appended::Added(id(1))));
         assert_eq!(other.append(memory.get(), &topic("c")), Ok(Appended::Added(id(2))));
-        let mut third = Mirror::default();
+        let mut third = TopicCache::default();
         assert_eq!(third.sync(memory.get()), Ok(()));
         assert_eq!(names(&third), ["a", "b", "c"]);
     }
@@ -403,27 +403,27 @@ mod tests {
     #[test]
     fn refuses_impossible_counts() {
         let memory = Memory::with_bytes(3, b"\x01a\0\0\0\0\0\0\x01b\0\0\0\0\0\0");
-        let mut mirror = Mirror::default();
+        let mut topic_cache = TopicCache::default();
         let too_many = Err(TableError::TooMany { count: 3, limit: 2 });
-        assert_eq!(mirror.sync(memory.get()), too_many);
+        assert_eq!(topic_cache.sync(memory.get()), too_many);
         memory.count.store(u32::MAX, Ordering::Relaxed);
         let too_many = TableError::TooMany { count: u32::MAX, limit: 2 };
-        assert_eq!(mirror.append(memory.get(), &topic("c")), Err(too_many));
+        assert_eq!(topic_cache.append(memory.get(), &topic("c")), Err(too_many));
         memory.count.store(2, Ordering::Relaxed);
-        assert_eq!(mirror.sync(memory.get()), Ok(()));
+        assert_eq!(topic_cache.sync(memory.get()), Ok(()));
         memory.count.store(1, Ordering::Relaxed);
-        assert_eq!(mirror.sync(memory.get()), Err(TableError::Shrunk { count: 1, known: 2 }));
-        assert_eq!(names(&mirror), ["a", "b"]);
+        assert_eq!(topic_cache.sync(memory.get()), Err(TableError::Shrunk { count: 1, known: 2 }));
+        assert_eq!(names(&topic_cache), ["a", "b"]);
     }
 
     #[test]
     fn refuses_impossible_entries() {
         let sync = |count, bytes: &[u8]| {
             let memory = Memory::with_bytes(count, bytes);
-            let mut mirror = Mirror::default();
-            let error = mirror.sync(memory.get()).unwrap_err();
-            assert_eq!(mirror.sync(memory.get()), Err(error.clone()));
-            assert!(names(&mirror).len() < count as usize);
+            let mut topic_cache = TopicCache::default();
+            let error = topic_cache.sync(memory.get()).unwrap_err();
+            assert_eq!(topic_cache.sync(memory.get()), Err(error.clone()));
+            assert!(names(&topic_cache).len() < count as usize);
             error
         };
         let fault = |index, fault| TableError::Name { index, fault };
@@ -461,18 +461,18 @@ mod tests {
             ),
         ) {
             let memory = Memory::new(size);
-            let mut mirrors = [Mirror::default(), Mirror::default(), Mirror::default()];
+            let mut topic_caches = [TopicCache::default(), TopicCache::default(), TopicCache::default()];
             let mut model: Vec<Topic> = Vec::new();
             let mut used = 0;
             for (process, name, dies) in steps {
                 let name = topic(&name);
-                let mirror = &mut mirrors[process];
+                let topic_cache = &mut topic_caches[process];
                 let known = model.iter().position(|other| *other == name);
                 let room = entry_words(name.as_str().len()) <= size - used;
                 if dies {
-                    prop_assert_eq!(mirror.sync(memory.get()), Ok(()));
-                    prop_assert_eq!(write_entry(&memory.words, mirror.end, &name).is_some(), room);
-                    *mirror = Mirror::default();
+                    prop_assert_eq!(topic_cache.sync(memory.get()), Ok(()));
+                    prop_assert_eq!(write_entry(&memory.words, topic_cache.end, &name).is_some(), room);
+                    *topic_cache = TopicCache::default();
                     continue;
                 }
                 let next = id(u32::try_from(model.len()).unwrap());
@@ -481,19 +481,19 @@ mod tests {
                     None if room => Appended::Added(next),
                     None => Appended::Full,
                 };
-                prop_assert_eq!(mirror.append(memory.get(), &name), Ok(expected));
+                prop_assert_eq!(topic_cache.append(memory.get(), &name), Ok(expected));
                 if let Appended::Added(_) = expected {
                     used += entry_words(name.as_str().len());
                     model.push(name);
                 }
             }
-            for mut mirror in mirrors {
-                prop_assert_eq!(mirror.sync(memory.get()), Ok(()));
-                prop_assert_eq!(mirror.names(), &model[..]);
+            for mut topic_cache in topic_caches {
+                prop_assert_eq!(topic_cache.sync(memory.get()), Ok(()));
+                prop_assert_eq!(topic_cache.names(), &model[..]);
                 for (index, name) in model.iter().enumerate() {
                     let index = id(u32::try_from(index).unwrap());
-                    prop_assert_eq!(mirror.lookup(name.as_str()), Some(index));
-                    prop_assert_eq!(mirror.name(index), Some(name));
+                    prop_assert_eq!(topic_cache.lookup(name.as_str()), Some(index));
+                    prop_assert_eq!(topic_cache.name(index), Some(name));
                 }
             }
         }
@@ -505,12 +505,12 @@ mod tests {
             bytes in proptest::collection::vec(prop_oneof![0..10u8, b'a'..=b'e', any::<u8>()], 0..200),
         ) {
             let memory = Memory::with_bytes(count, &bytes);
-            let mut mirror = Mirror::default();
-            if mirror.sync(memory.get()).is_ok() {
-                prop_assert_eq!(mirror.count(), count);
-                let _ = mirror.append(memory.get(), &topic("z"));
+            let mut topic_cache = TopicCache::default();
+            if topic_cache.sync(memory.get()).is_ok() {
+                prop_assert_eq!(topic_cache.count(), count);
+                let _ = topic_cache.append(memory.get(), &topic("z"));
             }
-            for name in mirror.names() {
+            for name in topic_cache.names() {
                 prop_assert!(name::check(name.as_str()).is_ok());
             }
         }
@@ -551,19 +551,19 @@ mod models {
                 thread::spawn(move || {
                     let _guard = shared.lock.lock().unwrap();
                     let topic = Topic::new(name).unwrap();
-                    let appended = Mirror::default().append(memory(&shared), &topic).unwrap();
+                    let appended = TopicCache::default().append(memory(&shared), &topic).unwrap();
                     let Appended::Added(id) = appended else { panic!("{appended:?}") };
                     let record = u32::try_from(id.index()).unwrap() + 1;
                     shared.record.store(record, Ordering::Release);
                 })
             });
 
-            let mut mirror = Mirror::default();
-            mirror.sync(memory(&shared)).unwrap();
+            let mut topic_cache = TopicCache::default();
+            topic_cache.sync(memory(&shared)).unwrap();
             let record = shared.record.load(Ordering::Acquire);
-            mirror.sync(memory(&shared)).unwrap();
-            assert!(mirror.count() >= record);
-            for topic in mirror.names() {
+            topic_cache.sync(memory(&shared)).unwrap();
+            assert!(topic_cache.count() >= record);
+            for topic in topic_cache.names() {
                 assert!(["a", "b/c/d/e/f"].contains(&topic.as_str()));
             }
             for writer in writers {

@@ -37,27 +37,27 @@ const YIELDS: u32 = 20;
 
 /// How long publishers of one participant poll for room: as long as it has been of use.
 #[derive(Debug)]
-pub(super) struct SpacePace {
+pub(super) struct SpaceBackoff {
     spins: AtomicU32,
 }
 
-impl Default for SpacePace {
+impl Default for SpaceBackoff {
     fn default() -> Self {
         Self { spins: AtomicU32::new(MOST_SPINS) }
     }
 }
 
-impl SpacePace {
+impl SpaceBackoff {
     /// Waits until `space` is no longer `token`, at most `slice_ns`.
     fn wait(&self, space: &AtomicU32, token: u32, slice_ns: u64) {
         if self.poll(space, token, slice_ns, clock::monotonic_ns, std::thread::yield_now) {
             return;
         }
-        // Whatever the answer, the caller looks again.
+        // Whatever the answer, the caller checks again.
         let _ = futex::wait_while(space, token, Some(Duration::from_nanos(slice_ns)));
     }
 
-    /// Looks until `space` is no longer `token`, or the slice is over; false if that may still come.
+    /// Polls until `space` is no longer `token`, or the slice is over; false if that may still come.
     /// Whoever lets others run comes back when they have run: where there are many, after more than a
     /// slice each time.
     fn poll(
@@ -73,12 +73,12 @@ impl SpacePace {
             self.spins.store(adapted(spins, MOST_SPINS, was_of_use), Ordering::Relaxed);
         };
         let mut began_ns = None;
-        for look in 0..spins + YIELDS {
+        for check in 0..spins + YIELDS {
             if space.load(Ordering::Relaxed) != token {
-                learn(look < spins);
+                learn(check < spins);
                 return true;
             }
-            if look < spins {
+            if check < spins {
                 crate::sync::pause();
                 continue;
             }
@@ -105,23 +105,23 @@ impl Publishing {
     /// Raises `reserved` for `bytes` more, after waiting for slow readers as the policy says. While it
     /// waits it does not hold the lock.
     #[cold]
-    pub(super) fn make_room<'a>(
+    pub(super) fn make_space<'a>(
         &'a self,
         mut held: Held<'a>,
         bytes: u64,
         terms: &Terms,
     ) -> Result<Held<'a>, PublishError> {
-        let mut patience = terms.patience();
+        let mut wait_budget = terms.wait_budget();
         let mut unowned = Unowned::default();
         let counts = self.claim.slot();
         let (mut waited, mut asked, mut gives_up) = (false, false, false);
         held.waited = false;
         let to_reserve = loop {
-            if held.session.fits(bytes) {
+            if held.appender.fits(bytes) {
                 // Another publisher made room meanwhile.
                 break None;
             }
-            let wanted = held.session.wanted(bytes);
+            let wanted = held.appender.wanted(bytes);
             self.check_lap(&held, wanted)?;
             let mut suspects = self.in_the_way(&held, wanted, terms.policy, &unowned)?;
             if suspects.is_empty() {
@@ -130,8 +130,11 @@ impl Publishing {
             let control = self.ring.control();
             let now_ns = clock::monotonic_ns();
             // A call that has no time left does not overwrite because the question took some.
-            let verdict =
-                if gives_up { Verdict::GiveUp } else { patience.judge(now_ns, &control.budget.0) };
+            let verdict = if gives_up {
+                Verdict::GiveUp
+            } else {
+                wait_budget.judge(now_ns, &control.budget.0)
+            };
             // How long to wait, and the value of `space` during which to sleep.
             let wait = match verdict {
                 Verdict::Overwrite => {
@@ -148,14 +151,15 @@ impl Publishing {
                     let space = &self.readers.control().space.0;
                     let until = self.worth_waking_at(&held, wanted);
                     let mut failure = None;
-                    let has_room = || {
+                    let has_space = || {
                         match self.in_the_way(&held, wanted, terms.policy, &unowned) {
                             Ok(found) => suspects = found,
                             Err(error) => failure = Some(error),
                         }
                         suspects.is_empty()
                     };
-                    let Some(token) = waits::announce(&control.waits.0, space, until, has_room)
+                    let Some(token) =
+                        waits::register_waiter(&control.waits.0, space, until, has_space)
                     else {
                         break Some(wanted);
                     };
@@ -186,7 +190,7 @@ impl Publishing {
                     counts.waits.fetch_add(1, Ordering::Relaxed);
                 }
                 let left_ns = deadline_ns.saturating_sub(clock::monotonic_ns());
-                self.space_pace.wait(&self.readers.control().space.0, token, left_ns);
+                self.space_backoff.wait(&self.readers.control().space.0, token, left_ns);
                 crash::point(CrashPoint::WokenForSpace);
                 let waited_ns = clock::monotonic_ns().saturating_sub(now_ns);
                 counts.waited_ns.fetch_add(waited_ns, Ordering::Relaxed);
@@ -198,7 +202,7 @@ impl Publishing {
             }
         };
         if let Some(wanted) = to_reserve {
-            held.session.reserve(wanted);
+            held.appender.reserve(wanted);
         }
         held.waited = waited;
         Ok(held)
@@ -249,7 +253,7 @@ impl Publishing {
     fn worth_waking_at(&self, held: &Held<'_>, wanted: u64) -> u64 {
         let capacity = self.ring.shape().capacity();
         let needed = wanted.saturating_sub(capacity);
-        needed.max(held.session.tail().saturating_sub(capacity / 2))
+        needed.max(held.appender.tail().saturating_sub(capacity / 2))
     }
 
     /// Whether the files are whole, and once a lap what [`Self::check_bus`] asks.
@@ -258,7 +262,7 @@ impl Publishing {
             (self.ring.was_damaged(), RING_TRUNCATED),
             (self.claim.was_damaged(), PUBLISHERS_TRUNCATED),
         ];
-        check_whole(files, held.session.tail())?;
+        check_whole(files, held.appender.tail())?;
         let capacity = self.ring.shape().capacity();
         let reserved = self.ring.control().reserved.0.load(Ordering::Relaxed);
         if reserved / capacity == wanted / capacity { Ok(()) } else { self.check_bus(held) }
@@ -267,12 +271,12 @@ impl Publishing {
     /// What takes system calls to know: once a lap, and once a wait.
     fn check_bus(&self, held: &Held<'_>) -> Result<(), PublishError> {
         let reserved = self.ring.control().reserved.0.load(Ordering::Relaxed);
-        if held.session.tail() > reserved {
+        if held.appender.tail() > reserved {
             let what = "tail beyond reserved";
-            let value = held.session.tail();
+            let value = held.appender.tail();
             return Err(Corrupt { what, value, position: reserved }.into());
         }
-        check_whole([(self.ring.is_foreign(), RING_REWRITTEN)], held.session.tail())?;
+        check_whole([(self.ring.is_foreign(), RING_REWRITTEN)], held.appender.tail())?;
         // Also if it can no longer ask who of the readers lives. Before what follows, which asks descriptors.
         if !self.claim.is_alive() || self.reader_leases.is_blind() {
             return Err(PublishError::LeaseLost);
@@ -296,12 +300,12 @@ impl Publishing {
         }
         let capacity = self.ring.shape().capacity();
         let waits = &self.ring.control().waits.0;
-        let joins = gate::announce(waits, self.readers.control(), wanted);
-        if self.horizon.covers(wanted, capacity, joins) {
+        let joins = gate::propose(waits, self.readers.control(), wanted);
+        if self.gating_cache.covers(wanted, capacity, joins) {
             return Ok(Vec::new());
         }
         let stretch = Stretch {
-            tail: held.session.tail(),
+            tail: held.appender.tail(),
             reserved: self.ring.control().reserved.0.load(Ordering::Relaxed),
             wanted,
             capacity,
@@ -309,7 +313,7 @@ impl Publishing {
         let mut scan = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         let Scan { slots, dead } = &mut *scan;
         let mut readers = Pass { publishing: self, slots };
-        gate::in_the_way(&mut readers, dead, unowned, &self.horizon, joins, waits, stretch)
+        gate::in_the_way(&mut readers, dead, unowned, &self.gating_cache, joins, waits, stretch)
     }
 
     /// Returns those of the suspects whose process dumps core: they will never read again, but their leases are
@@ -398,11 +402,11 @@ mod tests {
 
     #[test]
     fn whoever_lets_others_run_for_a_slice_has_waited_for_a_slice() {
-        let (pace, space) = (SpacePace::default(), AtomicU32::new(7));
+        let (backoff, space) = (SpaceBackoff::default(), AtomicU32::new(7));
         let (now_ns, turns) = (Cell::new(5), Cell::new(0));
         let poll = |turn_ns: u64| {
             turns.set(0);
-            pace.poll(
+            backoff.poll(
                 &space,
                 7,
                 1_000_000,
@@ -422,16 +426,16 @@ mod tests {
     }
 
     #[test]
-    fn polling_for_room_is_given_up_where_it_is_of_no_use() {
-        let pace = SpacePace::default();
+    fn polling_for_space_is_given_up_where_it_is_of_no_use() {
+        let backoff = SpaceBackoff::default();
         let space = AtomicU32::new(7);
         for _ in 0..20 {
-            pace.wait(&space, 7, 1);
+            backoff.wait(&space, 7, 1);
         }
-        assert_eq!(pace.spins.load(Ordering::Relaxed), FEWEST_SPINS);
+        assert_eq!(backoff.spins.load(Ordering::Relaxed), FEWEST_SPINS);
         for _ in 0..20 {
-            pace.wait(&space, 6, 1);
+            backoff.wait(&space, 6, 1);
         }
-        assert_eq!(pace.spins.load(Ordering::Relaxed), MOST_SPINS);
+        assert_eq!(backoff.spins.load(Ordering::Relaxed), MOST_SPINS);
     }
 }

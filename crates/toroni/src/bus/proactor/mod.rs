@@ -58,7 +58,7 @@ use super::{Message, Subscriber};
 use crate::error::{OpenError, ReceiveError};
 use served::Served;
 use toroni_proactor::{Proactor, SetupError, StartError};
-use waiting::{Looks, Waits};
+use waiting::{Rechecks, Waits};
 
 /// What a proactor can do with a subscriber.
 pub trait Subscribe {
@@ -97,7 +97,7 @@ impl Subscribe for Proactor {
         subscriber: Subscriber,
         handler: impl FnMut(Result<Message<'_>, ReceiveError>, &Subscription) + Send + 'static,
     ) -> Result<Subscription, NotSubscribed> {
-        Served::start(self, subscriber, Box::new(handler), Looks::Usual)
+        Served::start(self, subscriber, Box::new(handler), Rechecks::Usual)
     }
 
     fn receiver(&self, subscriber: Subscriber) -> Result<Receiver, NotSubscribed> {

@@ -1,6 +1,6 @@
 //! Receiving in async code, on a proactor.
 
-use super::waiting::{self, Looks, PendingWait, Waits};
+use super::waiting::{self, PendingWait, Rechecks, Waits};
 use crate::bus::receiving::{Body, SLEEPS_UNTIL_CHECK};
 use crate::bus::{Message, Subscriber};
 use crate::error::ReceiveError;
@@ -60,7 +60,7 @@ impl Receiver {
         }
         let mut in_vain = 0;
         while !self.subscriber.next(Body::Whole)? {
-            if let Some(token) = self.waits.announce(&mut self.subscriber)? {
+            if let Some(token) = self.waits.arm(&mut self.subscriber)? {
                 self.in_a_row = 0;
                 if self.wait(token, in_vain).await? {
                     in_vain += 1;
@@ -86,11 +86,12 @@ impl Receiver {
             action: "wait for a message",
             source: std::io::Error::from_raw_os_error(libc::ECANCELED),
         };
-        let (mut wait, mut look) = {
+        let (mut wait, mut recheck) = {
             let proactor = self.proactor.upgrade().ok_or_else(stopping)?;
             let wait = self.waits.start_async(&proactor, &self.subscriber, token);
-            let look = Looks::Usual.next(in_vain).map(|moment| proactor.timer_at_async(moment));
-            (wait, look)
+            let recheck =
+                Rechecks::Usual.next(in_vain).map(|moment| proactor.timer_at_async(moment));
+            (wait, recheck)
         };
         poll_fn(|context| {
             if let Poll::Ready(result) = wait.poll(context) {
@@ -99,7 +100,7 @@ impl Receiver {
                     result.map_err(|error| waiting::failed(&self.subscriber, error)),
                 );
             }
-            match look.as_mut().map(|look| Pin::new(look).poll(context)) {
+            match recheck.as_mut().map(|recheck| Pin::new(recheck).poll(context)) {
                 Some(Poll::Ready(Ok(()))) => Poll::Ready(Ok(true)),
                 Some(Poll::Ready(Err(_))) => Poll::Ready(Err(stopping())),
                 // The proactor was dropped, and this is not called again.

@@ -16,7 +16,7 @@
 //! the work, and what is signalled meanwhile. So the handler is never called twice at a time, and no thread
 //! waits for one that is in it.
 
-use super::waiting::{self, Looks, Waits, is_long};
+use super::waiting::{self, Rechecks, Waits, is_long};
 use super::{NotSubscribed, Subscription};
 use crate::bus::receiving::{Body, SLEEPS_UNTIL_CHECK};
 use crate::bus::{Message, Subscriber};
@@ -42,7 +42,7 @@ const BUSY: u32 = 1;
 /// The wait is over.
 const WOKEN: u32 = 2;
 /// It is time to look although nothing woke.
-const LOOK: u32 = 4;
+const RECHECK: u32 = 4;
 /// Go on: the beginning, or behind a batch.
 const AGAIN: u32 = 8;
 /// Somebody wants the end.
@@ -66,10 +66,10 @@ struct Work {
     /// None when it is over.
     job: Option<Job>,
     wait: Option<OperationId>,
-    look: Option<OperationId>,
-    is_look_far: bool,
-    looks: Looks,
-    /// Looks since the last message.
+    recheck: Option<OperationId>,
+    is_recheck_far: bool,
+    rechecks: Rechecks,
+    /// Rechecks since the last message.
     in_vain: u32,
 }
 
@@ -100,7 +100,7 @@ impl Served {
         proactor: &Proactor,
         mut subscriber: Subscriber,
         handler: Handler,
-        looks: Looks,
+        rechecks: Rechecks,
     ) -> Result<Subscription, NotSubscribed> {
         let waits = match Waits::new(proactor, &mut subscriber) {
             Ok(waits) => waits,
@@ -114,9 +114,9 @@ impl Served {
             work: Mutex::new(Work {
                 job: Some(Job { subscriber, handler, waits }),
                 wait: None,
-                look: None,
-                is_look_far: false,
-                looks,
+                recheck: None,
+                is_recheck_far: false,
+                rechecks,
                 in_vain: 0,
             }),
             end: Mutex::default(),
@@ -211,8 +211,8 @@ impl Served {
         if work.job.is_none() {
             return Next::Rest;
         }
-        if signals & LOOK != 0 {
-            work.look = None;
+        if signals & RECHECK != 0 {
+            work.recheck = None;
         }
         if signals & WOKEN != 0 {
             work.wait = None;
@@ -227,11 +227,11 @@ impl Served {
             Some(error) => self.fail(work, error),
             // There may be much behind a batch: then it has been posted, and comes.
             None if signals & (WOKEN | AGAIN) != 0 => self.turn(work),
-            None if work.wait.is_some() => self.look(work),
+            None if work.wait.is_some() => self.recheck(work),
             None => Next::Rest,
         };
         match next {
-            Next::Rest => self.plan_look(work),
+            Next::Rest => self.plan_recheck(work),
             Next::Over => Next::Over,
         }
     }
@@ -253,7 +253,7 @@ impl Served {
                     continue;
                 }
                 // A wait that is still on its way, of which a look knew better, will do.
-                Ok(false) => match job.waits.announce(&mut job.subscriber) {
+                Ok(false) => match job.waits.arm(&mut job.subscriber) {
                     Ok(None) => continue,
                     Ok(Some(_)) if work.wait.is_some() => return Next::Rest,
                     Ok(Some(token)) => {
@@ -291,7 +291,7 @@ impl Served {
     }
 
     /// The time has come, and nothing has woken it.
-    fn look(self: &Arc<Self>, work: &mut Work) -> Next {
+    fn recheck(self: &Arc<Self>, work: &mut Work) -> Next {
         let Some(job) = &mut work.job else { return Next::Over };
         if !job.subscriber.is_drained() {
             return self.turn(work);
@@ -309,26 +309,26 @@ impl Served {
     }
 
     /// Sets the next moment to look, unless it is set. After a message it is near again.
-    fn plan_look(self: &Arc<Self>, work: &mut Work) -> Next {
+    fn plan_recheck(self: &Arc<Self>, work: &mut Work) -> Next {
         let Some(proactor) = self.proactor.upgrade() else { return Next::Over };
-        if let Some(look) = work.look {
-            if !work.is_look_far || is_long(work.in_vain) || !proactor.cancel(look) {
+        if let Some(recheck) = work.recheck {
+            if !work.is_recheck_far || is_long(work.in_vain) || !proactor.cancel(recheck) {
                 return Next::Rest;
             }
-            work.look = None;
+            work.recheck = None;
         }
-        let Some(moment) = work.looks.next(work.in_vain) else { return Next::Rest };
+        let Some(moment) = work.rechecks.next(work.in_vain) else { return Next::Rest };
         let served = Arc::clone(self);
         let timer = proactor.timer_at(moment, move |result| {
             // Cancelled: because a nearer one has been set, or because it is over.
             if result.is_ok() {
-                served.signal(LOOK);
+                served.signal(RECHECK);
             }
         });
-        work.is_look_far = is_long(work.in_vain);
+        work.is_recheck_far = is_long(work.in_vain);
         match timer {
-            Ok(look) => {
-                work.look = Some(look);
+            Ok(recheck) => {
+                work.recheck = Some(recheck);
                 Next::Rest
             }
             Err(_) => Next::Over,
@@ -365,7 +365,7 @@ impl Served {
     fn finish(self: &Arc<Self>, work: &mut Work) {
         let Some(Job { subscriber, handler, waits }) = work.job.take() else { return };
         if let Some(proactor) = self.proactor.upgrade() {
-            let operations = work.wait.take().into_iter().chain(work.look.take());
+            let operations = work.wait.take().into_iter().chain(work.recheck.take());
             operations.for_each(|operation| {
                 let _ = proactor.cancel(operation);
             });

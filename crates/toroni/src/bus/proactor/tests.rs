@@ -1,7 +1,7 @@
 //! No wake-up is lost, on any engine; and what no wake-up tells is seen nevertheless.
 
 use super::served::Served;
-use super::waiting::{Looks, Waits};
+use super::waiting::{Rechecks, Waits};
 use super::{Subscription, *};
 use crate::bus::{Bus, BusConfig};
 use crate::crash::{CrashPoint, rehearsal};
@@ -66,7 +66,7 @@ fn bus(directory: &TempDir, notify: NotifyKind) -> Bus {
     BusConfig::new().directory(directory.path()).notify(notify).open("bus").unwrap()
 }
 
-fn serve(running: &Running, bus: &Bus, looks: Looks) -> (Subscription, Arc<AtomicU32>) {
+fn serve(running: &Running, bus: &Bus, rechecks: Rechecks) -> (Subscription, Arc<AtomicU32>) {
     let count = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&count);
     let handler = Box::new(move |message: Result<Message<'_>, ReceiveError>, _: &Subscription| {
@@ -74,7 +74,7 @@ fn serve(running: &Running, bus: &Bus, looks: Looks) -> (Subscription, Arc<Atomi
         counted.fetch_add(1, Ordering::Release);
     });
     let subscriber = bus.subscribe("a").unwrap();
-    let subscription = Served::start(&running.proactor, subscriber, handler, looks).unwrap();
+    let subscription = Served::start(&running.proactor, subscriber, handler, rechecks).unwrap();
     (subscription, count)
 }
 
@@ -93,7 +93,7 @@ fn lose_none(running: &Running, notify: NotifyKind, by_word: bool) {
     let mut probe = bus.subscribe("a").unwrap();
     let waits = Waits::new(&running.proactor, &mut probe).unwrap();
     assert_eq!(matches!(waits, Waits::Word), by_word);
-    let (_subscription, count) = serve(running, &bus, Looks::Never);
+    let (_subscription, count) = serve(running, &bus, Rechecks::Never);
     let publisher = bus.publisher("a").unwrap();
     for round in 1..=ROUNDS {
         publisher.publish(b"x").unwrap();
@@ -157,8 +157,8 @@ fn what_no_wake_up_tells_is_seen() {
         let running = Running::new(provider, WaitType::Native, ProcessorType::Shared);
         let directory = TempDir::new();
         let bus = bus(&directory, notify);
-        let (looking, seen) = serve(&running, &bus, Looks::Usual);
-        let (unaided, deaf) = serve(&running, &bus, Looks::Never);
+        let (rechecking, seen) = serve(&running, &bus, Rechecks::Usual);
+        let (unaided, deaf) = serve(&running, &bus, Rechecks::Never);
         let publisher = bus.publisher("a").unwrap();
         publisher.publish(b"first").unwrap();
         let mut round = 1;
@@ -167,7 +167,7 @@ fn what_no_wake_up_tells_is_seen() {
             wait_for(&deaf, round);
             // Both are asleep, and nothing is left to do: the timer of the one, two waits.
             let are_asleep = || {
-                [&looking, &unaided].iter().all(|it| it.0.is_asleep())
+                [&rechecking, &unaided].iter().all(|it| it.0.is_asleep())
                     && running.proactor.outstanding() == 3
             };
             let started = Instant::now();
@@ -189,16 +189,16 @@ fn what_no_wake_up_tells_is_seen() {
         publisher.publish(b"told").unwrap();
         wait_for(&seen, round + 1);
         wait_for(&deaf, round + 1);
-        looking.cancel();
+        rechecking.cancel();
     }
 }
 
-/// Looks are near at first and far later, and at the same moments for all.
+/// Rechecks are near at first and far later, and at the same moments for all.
 #[test]
-fn looks_are_as_far_apart_as_those_of_blocking_calls() {
+fn rechecks_are_as_far_apart_as_those_of_blocking_calls() {
     for (in_vain, most_ms) in [(0, 50), (19, 50), (20, 250), (u32::MAX, 250)] {
         let before = Instant::now();
-        let (one, other) = (Looks::Usual.next(in_vain), Looks::Usual.next(in_vain));
+        let (one, other) = (Rechecks::Usual.next(in_vain), Rechecks::Usual.next(in_vain));
         let after = Instant::now() + Duration::from_millis(most_ms);
         let (one, other) = (one.unwrap(), other.unwrap());
         assert!(before < one && one <= after, "{in_vain}");

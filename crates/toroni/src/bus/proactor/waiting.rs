@@ -4,7 +4,7 @@ use super::SubscribeError;
 use crate::bus::Subscriber;
 use crate::bus::receiving::{LONG_SLEEP, SLEEP, SLEEPS_UNTIL_LONG};
 use crate::bus::subscribing::Subscribing;
-use crate::bus::views::bell_of;
+use crate::bus::views::eventcount_of;
 use crate::crash;
 use crate::error::{OpenError, ReceiveError};
 use crate::notify::HeldWord;
@@ -54,12 +54,9 @@ impl Waits {
     ///
     /// From here on a wake-up is not lost, whenever the wait itself begins: publishers that commit now have
     /// seen the announcement, and change the word or make the descriptor readable for good.
-    pub(super) fn announce(
-        &self,
-        subscriber: &mut Subscriber,
-    ) -> Result<Option<u32>, ReceiveError> {
+    pub(super) fn arm(&self, subscriber: &mut Subscriber) -> Result<Option<u32>, ReceiveError> {
         subscriber.check_interruption()?;
-        subscriber.announce_wait(matches!(self, Self::Descriptor(_)))
+        subscriber.arm_wait(matches!(self, Self::Descriptor(_)))
     }
 
     /// Waits. With the error that is the proactor's.
@@ -103,7 +100,7 @@ pub(super) fn failed(subscriber: &Subscriber, error: OperationError) -> ReceiveE
 /// When to look although nothing woke: for what no wake-up tells, such as a publisher that died between
 /// its commit and its wake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Looks {
+pub(super) enum Rechecks {
     /// As often as blocking calls do.
     Usual,
     /// Never, so that a wake-up that is lost is a hang.
@@ -111,7 +108,7 @@ pub(super) enum Looks {
     Never,
 }
 
-impl Looks {
+impl Rechecks {
     /// The moment of the next look, if this many of the last ones were in vain. It is the same for all
     /// subscribers of a process, so that a thread which serves many wakes up once for all of them.
     pub(super) fn next(self, in_vain: u32) -> Option<Instant> {
@@ -138,6 +135,6 @@ pub(super) fn is_long(in_vain: u32) -> bool {
 
 fn word_of(subscriber: &Subscriber) -> HeldWord<Subscribing> {
     HeldWord::new(Arc::clone(&subscriber.subscribing), |subscribing| {
-        bell_of(&subscribing.ring, &subscribing.readers).wake
+        eventcount_of(&subscribing.ring, &subscribing.readers).wake
     })
 }

@@ -10,17 +10,17 @@ const DOOMED: u64 = 100;
 const SECOND: u64 = 150;
 const HEIRS: u64 = 200;
 
-fn write_stamped(session: &mut Session<'_>, stamp: u64) {
-    session.write(Record { tag: tag(stamp), extensions: &[], payload: &body(stamp, LENGTH) });
+fn write_stamped(appender: &mut Appender<'_>, stamp: u64) {
+    appender.write(Record { tag: tag(stamp), extensions: &[], payload: &body(stamp, LENGTH) });
 }
 
 /// Writes a message as whoever gets the lock.
 fn write_one_stamped(ring: Ring<'_>, owner_died: bool, stamp: u64) {
-    let mut session = Session::begin(ring, owner_died).unwrap();
-    if !session.fits(BYTES) {
-        session.reserve(session.wanted(BYTES));
+    let mut appender = Appender::begin(ring, owner_died).unwrap();
+    if !appender.fits(BYTES) {
+        appender.reserve(appender.wanted(BYTES));
     }
-    write_stamped(&mut session, stamp);
+    write_stamped(&mut appender, stamp);
 }
 
 /// Does `work`, dying at the step of this number. Returns whether it reached it.
@@ -34,7 +34,7 @@ fn follow_survivors(ring: Ring<'_>, end: u64) -> Vec<u64> {
     let mut cursor = Cursor { position: end, sequence: 3 };
     let mut scratch = Scratch::default();
     let mut stamps = Vec::new();
-    while let Some(seen) = cursor.look(ring).unwrap() {
+    while let Some(seen) = cursor.peek(ring).unwrap() {
         let known = [DOOMED, SECOND, HEIRS].into_iter().find(|stamp| tag(*stamp) == seen.tag);
         let stamp = known.unwrap_or_else(|| panic!("{seen:?} was never written"));
         assert_eq!(seen.length, LENGTH);
@@ -114,10 +114,10 @@ fn loom_a_burst_dies_at_any_step() {
         memory
     };
     at_each_step(3, lay, |ring| {
-        let mut session = Session::begin(ring, false).unwrap();
+        let mut appender = Appender::begin(ring, false).unwrap();
         let payloads = [DOOMED, DOOMED].map(|stamp| body(stamp, LENGTH));
         let payloads = payloads.each_ref().map(Vec::as_slice);
-        assert_eq!(session.write_in_block(tag(DOOMED), &payloads), 2);
+        assert_eq!(appender.write_in_block(tag(DOOMED), &payloads), 2);
     });
 }
 

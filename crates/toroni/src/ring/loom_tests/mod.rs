@@ -17,11 +17,11 @@ mod space;
 
 use super::copy::Scratch;
 use super::memory::{Mark, Ring};
-use super::read_ahead::Window;
+use super::read_ahead::ReadAhead;
 use super::reader::{Cursor, Interrupted};
 use super::run::Run;
 use super::testing::{Memory, body, tag};
-use super::writer::{Record, Session};
+use super::writer::{Appender, Record};
 use crate::sync::{AtomicU64, Ordering, fence};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
@@ -50,16 +50,16 @@ fn model(preemptions: usize, steps: impl Fn() + Sync + Send + 'static) {
     builder.check(steps);
 }
 
-/// Writes message number `session.sequence()`, stamped with it.
-fn write(session: &mut Session<'_>) {
-    let stamp = session.sequence();
-    session.write(Record { tag: tag(stamp), extensions: &[], payload: &body(stamp, LENGTH) });
+/// Writes message number `appender.sequence()`, stamped with it.
+fn write(appender: &mut Appender<'_>) {
+    let stamp = appender.sequence();
+    appender.write(Record { tag: tag(stamp), extensions: &[], payload: &body(stamp, LENGTH) });
 }
 
 /// What a reader makes of message 0: if it believes it, it is that message.
 fn read_first(ring: Ring<'_>) {
     let cursor = Cursor { position: START, sequence: 0 };
-    let Ok(seen) = cursor.look(ring) else { return };
+    let Ok(seen) = cursor.peek(ring) else { return };
     let seen = seen.expect("message 0 has been there all the time");
     assert_eq!((seen.tag, seen.length), (tag(0), LENGTH));
     let mut scratch = Scratch::default();
@@ -68,20 +68,20 @@ fn read_first(ring: Ring<'_>) {
     }
 }
 
-/// As [`read_first`], through a window.
-fn read_first_window(ring: Ring<'_>) {
+/// As [`read_first`], through a read-ahead.
+fn read_first_ahead(ring: Ring<'_>) {
     let mut cursor = Cursor { position: START, sequence: 0 };
-    let mut window = Window::default();
-    if window.fill(&mut cursor, ring) == Ok(true) {
-        assert_eq!(window.next(), Some(tag(0)));
-        assert!(window.body(16) == body(0, LENGTH), "torn");
+    let mut read_ahead = ReadAhead::default();
+    if read_ahead.fill(&mut cursor, ring) == Ok(true) {
+        assert_eq!(read_ahead.next(), Some(tag(0)));
+        assert!(read_ahead.body(16) == body(0, LENGTH), "torn");
     }
 }
 
 /// As [`read_first`], where it lies.
 fn read_first_in_place(ring: Ring<'_>) {
     let cursor = Cursor { position: START, sequence: 0 };
-    let Ok(Some(seen)) = cursor.look(ring) else { return };
+    let Ok(Some(seen)) = cursor.peek(ring) else { return };
     let run = Run::behind(ring, &seen);
     let mut words = [0; 2];
     ring.load(seen.body(), &mut words);
@@ -99,11 +99,11 @@ fn reader(memory: &Arc<Memory>, read: impl FnOnce(Ring<'_>) + 'static) -> thread
 
 /// Has room, and writes a message.
 fn write_one(ring: Ring<'_>, owner_died: bool) {
-    let mut session = Session::begin(ring, owner_died).unwrap();
-    if !session.fits(BYTES) {
-        session.reserve(session.wanted(BYTES));
+    let mut appender = Appender::begin(ring, owner_died).unwrap();
+    if !appender.fits(BYTES) {
+        appender.reserve(appender.wanted(BYTES));
     }
-    write(&mut session);
+    write(&mut appender);
 }
 
 #[test]
@@ -118,10 +118,10 @@ fn loom_nothing_torn_is_believed() {
 }
 
 #[test]
-fn loom_nothing_torn_gets_into_a_window() {
+fn loom_nothing_torn_gets_into_a_read_ahead() {
     model(3, || {
         let memory = Arc::new(laid());
-        let reader = reader(&memory, read_first_window);
+        let reader = reader(&memory, read_first_ahead);
         write_one(memory.ring(), false);
         write_one(memory.ring(), false);
         reader.join().unwrap();
@@ -141,20 +141,20 @@ fn loom_nothing_torn_in_place_counts() {
 
 /// A reader takes what is there while a message is committed: what it takes is whole.
 #[test]
-fn loom_a_window_follows_commits() {
+fn loom_a_read_ahead_follows_commits() {
     model(2, || {
         let memory = Arc::new(laid());
         let end = tail(&memory);
         let reader = reader(&memory, move |ring| {
             let mut cursor = Cursor { position: end, sequence: 3 };
-            let mut window = Window::default();
-            if window.fill(&mut cursor, ring).unwrap() {
-                while window.next().is_some() {
-                    let seen = window.last();
+            let mut read_ahead = ReadAhead::default();
+            if read_ahead.fill(&mut cursor, ring).unwrap() {
+                while read_ahead.next().is_some() {
+                    let seen = read_ahead.last();
                     assert_eq!((seen.tag, seen.length), (tag(seen.sequence), LENGTH));
-                    assert!(window.body(16) == body(seen.sequence, LENGTH), "torn: {seen:?}");
+                    assert!(read_ahead.body(16) == body(seen.sequence, LENGTH), "torn: {seen:?}");
                 }
-                assert_eq!(window.give_up(), None);
+                assert_eq!(read_ahead.give_up(), None);
             }
         });
         write_one(memory.ring(), false);
@@ -164,7 +164,7 @@ fn loom_a_window_follows_commits() {
 
 /// The first of two writers reserves room for both. The second needs none, but a fence.
 #[test]
-fn loom_a_second_writer_finds_room_reserved() {
+fn loom_a_second_writer_finds_space_reserved() {
     model(3, || {
         let memory = Arc::new(laid());
         let lock = Arc::new(Mutex::new(()));
@@ -172,11 +172,11 @@ fn loom_a_second_writer_finds_room_reserved() {
             let (memory, lock) = (Arc::clone(&memory), Arc::clone(&lock));
             thread::spawn(move || {
                 let owned = lock.lock().unwrap();
-                let mut session = Session::begin(memory.ring(), false).unwrap();
-                if !session.fits(BYTES) {
-                    session.reserve(session.wanted(2 * BYTES));
+                let mut appender = Appender::begin(memory.ring(), false).unwrap();
+                if !appender.fits(BYTES) {
+                    appender.reserve(appender.wanted(2 * BYTES));
                 }
-                write(&mut session);
+                write(&mut appender);
                 drop(owned);
             })
         });
@@ -197,13 +197,13 @@ fn loom_recovery_keeps_what_was_reserved() {
         let memory = Arc::new(laid());
         let reader = reader(&memory, read_first);
         let ring = memory.ring();
-        let mut session = Session::begin(ring, false).unwrap();
-        session.reserve(session.wanted(3 * BYTES));
+        let mut appender = Appender::begin(ring, false).unwrap();
+        appender.reserve(appender.wanted(3 * BYTES));
         fence(Ordering::Release); // RESERVE
         ring.store(START + CAPACITY + 8, &[0xEE; 8]);
         let heir = {
             let memory = Arc::clone(&memory);
-            thread::spawn(move || write(&mut Session::begin(memory.ring(), true).unwrap()))
+            thread::spawn(move || write(&mut Appender::begin(memory.ring(), true).unwrap()))
         };
         heir.join().unwrap();
         reader.join().unwrap();
@@ -237,7 +237,7 @@ fn loom_a_reader_follows_through_a_recovery() {
 fn follow(ring: Ring<'_>, mut cursor: Cursor) -> u64 {
     let mut scratch = Scratch::default();
     let first = cursor.sequence;
-    while let Some(seen) = cursor.look(ring).unwrap() {
+    while let Some(seen) = cursor.peek(ring).unwrap() {
         assert_eq!(seen.tag, tag(cursor.sequence));
         cursor.copy(ring, &seen, &mut scratch).unwrap();
         let length = seen.length as usize;
@@ -290,7 +290,7 @@ fn loom_a_lapped_reader_resumes() {
         let memory = Arc::new(laid());
         let reader = reader(&memory, |ring| {
             let mut cursor = Cursor { position: START, sequence: 0 };
-            if cursor.look(ring) == Err(Interrupted::Lapped) {
+            if cursor.peek(ring) == Err(Interrupted::Lapped) {
                 // Message 1 begins in the block that is overwritten, too.
                 assert_eq!(cursor.resume(ring, 0), Ok((2, 224 + BYTES)));
                 let read = follow(ring, cursor);

@@ -6,7 +6,7 @@ use crate::crash::{self, CrashPoint};
 use crate::ring::gate::{self, Dead, Readers, Seat, Stretch, Unowned};
 use crate::ring::layout::{READER_GATES, ReaderSlot, ReadersControl, SLOT_ACTIVE};
 use crate::ring::slots::{self, Identity, SlotView};
-use crate::ring::wait_budget::Horizon;
+use crate::ring::wait_budget::CachedGatingPosition;
 use crate::ring::waits;
 use crate::sync::AtomicU32;
 use loom::sync::{Condvar, MutexGuard};
@@ -106,13 +106,13 @@ impl Bus {
     }
 
     /// Shows a position as a subscriber does.
-    fn show(&self, number: usize, position: u64, answered: &mut u64) {
+    fn show(&self, number: usize, position: u64, served: &mut u64) {
         let waits = &self.ring().control.waits.0;
-        let Some(announced) = waits::show(&self.slots[number], position, waits, *answered) else {
+        let Some(registered) = waits::show(&self.slots[number], position, waits, *served) else {
             return;
         };
-        *answered = announced.count;
-        if announced.answer(&self.control, self.ring(), self.slots.iter()) {
+        *served = registered.count;
+        if registered.raise_space(&self.control, self.ring(), self.slots.iter()) {
             self.kernel.wake_one();
         }
     }
@@ -121,7 +121,7 @@ impl Bus {
 /// One publishing participant.
 #[derive(Default)]
 struct Publisher {
-    horizon: Horizon,
+    gating_cache: CachedGatingPosition,
     dead: Dead,
 }
 
@@ -154,22 +154,22 @@ impl Readers for Pass<'_> {
 }
 
 impl Publisher {
-    /// As `Publishing::make_room` for `try_publish`: a pass, the question for leases, and one more pass.
+    /// As `Publishing::make_space` for `try_publish`: a pass, the question for leases, and one more pass.
     fn in_the_way(&mut self, bus: &Bus, tail: u64, wanted: u64) -> Option<u32> {
         let control = bus.ring().control;
         let waits = &control.waits.0;
         let mut asked = false;
         loop {
-            let joins = gate::announce(waits, &bus.control, wanted);
-            if self.horizon.covers(wanted, CAPACITY, joins) {
+            let joins = gate::propose(waits, &bus.control, wanted);
+            if self.gating_cache.covers(wanted, CAPACITY, joins) {
                 return None;
             }
             let reserved = control.reserved.0.load(Ordering::Relaxed);
             let stretch = Stretch { tail, reserved, wanted, capacity: CAPACITY };
             let (mut pass, unowned) = (Pass { bus, views: Vec::new() }, Unowned::default());
-            let (dead, horizon) = (&mut self.dead, &self.horizon);
+            let (dead, gating_cache) = (&mut self.dead, &self.gating_cache);
             let Ok(suspects) =
-                gate::in_the_way(&mut pass, dead, &unowned, horizon, joins, waits, stretch);
+                gate::in_the_way(&mut pass, dead, &unowned, gating_cache, joins, waits, stretch);
             let first = suspects.first()?.number;
             if asked {
                 return Some(first);
@@ -182,16 +182,16 @@ impl Publisher {
 
     /// Makes room and writes a message if nobody is in the way; returns who is.
     fn try_publish(&mut self, bus: &Bus, room: u64) -> Option<u32> {
-        let mut session = Session::begin(bus.ring(), false).unwrap();
-        if !session.fits(room) {
-            let wanted = session.wanted(room);
-            let slowest = self.in_the_way(bus, session.tail(), wanted);
+        let mut appender = Appender::begin(bus.ring(), false).unwrap();
+        if !appender.fits(room) {
+            let wanted = appender.wanted(room);
+            let slowest = self.in_the_way(bus, appender.tail(), wanted);
             if slowest.is_some() {
                 return slowest;
             }
-            session.reserve(wanted);
+            appender.reserve(wanted);
         }
-        write(&mut session);
+        write(&mut appender);
         None
     }
 }
@@ -214,9 +214,9 @@ fn loom_nobody_is_overtaken_who_has_joined() {
         };
         let ring = bus.ring();
         let cursor = bus.join_at_oldest(0);
-        assert!(cursor.look(ring).is_ok(), "overtaken at {cursor:?}");
+        assert!(cursor.peek(ring).is_ok(), "overtaken at {cursor:?}");
         let published = publisher.join().unwrap();
-        assert!(cursor.look(ring).is_ok(), "overtaken at {cursor:?}, published: {published}");
+        assert!(cursor.peek(ring).is_ok(), "overtaken at {cursor:?}, published: {published}");
     });
 }
 
@@ -250,15 +250,15 @@ fn loom_a_start_is_kept_when_the_writer_that_wanted_it_dies() {
             let heir = {
                 let bus = Arc::clone(&bus);
                 thread::spawn(move || {
-                    drop(Session::begin(bus.ring(), true).unwrap());
+                    drop(Appender::begin(bus.ring(), true).unwrap());
                     Publisher::default().try_publish(&bus, BYTES)
                 })
             };
-            let mut looks = 0;
+            let mut checks = 0;
             let joined = bus.try_join(0, || {
-                looks += 1;
+                checks += 1;
                 thread::yield_now();
-                looks < 3
+                checks < 3
             });
             assert_eq!(joined, Some(Cursor { position: START, sequence: 0 }));
             assert!(heir.join().unwrap().is_some(), "the history was not protected");
@@ -268,7 +268,7 @@ fn loom_a_start_is_kept_when_the_writer_that_wanted_it_dies() {
 
 /// As above, of a publisher that has looked before and remembers how far it may go.
 #[test]
-fn loom_nobody_is_overtaken_for_an_old_look() {
+fn loom_nobody_is_overtaken_for_an_old_scan() {
     model(2, || {
         let bus = Bus::new();
         // That has read everything.
@@ -285,14 +285,14 @@ fn loom_nobody_is_overtaken_for_an_old_look() {
         let ring = bus.ring();
         let cursor = bus.join_at_oldest(0);
         let published = publisher.join().unwrap();
-        assert!(cursor.look(ring).is_ok(), "overtaken at {cursor:?}, published: {published}");
+        assert!(cursor.peek(ring).is_ok(), "overtaken at {cursor:?}, published: {published}");
     });
 }
 
 /// A subscriber dies, and another claims its slot, while a publisher looks: the dead one is not waited
 /// for, the new one is.
 #[test]
-fn loom_a_slot_changes_hands_during_a_look() {
+fn loom_a_slot_changes_hands_during_a_scan() {
     model(1, || {
         let bus = Arc::new(Bus::new().with_reader(0, START));
         // The kernel frees the lease with the process.
@@ -307,7 +307,7 @@ fn loom_a_slot_changes_hands_during_a_look() {
         let second = publisher.try_publish(&bus, 10 * BYTES);
         let heir = heir.join().unwrap();
         let published = [first, second].map(|slowest| slowest.is_none());
-        assert!(heir.look(bus.ring()).is_ok(), "overtaken at {heir:?}, published: {published:?}");
+        assert!(heir.peek(bus.ring()).is_ok(), "overtaken at {heir:?}, published: {published:?}");
         // Who is gone again is in nobody's way.
         slots::free(&bus.control, &bus.slots[0]);
         bus.leases[0].store(0, Ordering::Release);
@@ -353,7 +353,7 @@ fn loom_the_dead_are_not_waited_for() {
             })
         };
         let cursor = Cursor { position: START, sequence: 0 };
-        assert!(cursor.look(bus.ring()).is_ok());
+        assert!(cursor.peek(bus.ring()).is_ok());
         let mut publisher = publisher.join().unwrap();
         // Now it goes on.
         bus.show(1, oldest_behind_it(), &mut 0);
@@ -373,8 +373,9 @@ fn publish<'b>(bus: &'b Bus, lock: &'b Mutex<()>) {
         let wanted = bus.memory.shape().round_up_to_block(tail + BYTES + 8);
         let space = &bus.control.space.0;
         let until = wanted - CAPACITY;
-        let has_room = || publisher.in_the_way(bus, tail, wanted).is_none();
-        let Some(token) = waits::announce(&bus.ring().control.waits.0, space, until, has_room)
+        let has_space = || publisher.in_the_way(bus, tail, wanted).is_none();
+        let Some(token) =
+            waits::register_waiter(&bus.ring().control.waits.0, space, until, has_space)
         else {
             continue;
         };
@@ -388,7 +389,7 @@ fn publish<'b>(bus: &'b Bus, lock: &'b Mutex<()>) {
 }
 
 #[test]
-fn loom_a_reader_ends_the_wait_for_room() {
+fn loom_a_reader_ends_the_wait_for_space() {
     model(3, || {
         let bus = Arc::new(Bus::new().with_reader(0, START));
         let reader = {
@@ -402,7 +403,7 @@ fn loom_a_reader_ends_the_wait_for_room() {
 
 /// Two readers: the last of them ends the wait, whichever it is.
 #[test]
-fn loom_the_last_reader_ends_the_wait_for_room() {
+fn loom_the_last_reader_ends_the_wait_for_space() {
     model(2, || {
         let bus = Arc::new(Bus::new().with_reader(0, START).with_reader(1, START));
         let readers: Vec<_> = (0..2)
@@ -420,7 +421,7 @@ fn loom_the_last_reader_ends_the_wait_for_room() {
 
 /// Two publishers and one wake, which the first passes on.
 #[test]
-fn loom_a_wait_for_room_ends_for_each_publisher() {
+fn loom_a_wait_for_space_ends_for_each_publisher() {
     model(2, || {
         let bus = Arc::new(Bus::new().with_reader(0, START));
         let lock = Arc::new(Mutex::new(()));

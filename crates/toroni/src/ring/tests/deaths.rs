@@ -1,8 +1,8 @@
 //! Writers that die at every step, within one process: the thread leaves its work by unwinding, and
-//! what it wrote stays. `World` compares everything with the model after each death.
+//! what it wrote stays. `Fixture` compares everything with the model after each death.
 
 use super::super::memory::Mark;
-use super::fixture::{Reading, Work, World, at_step, never};
+use super::fixture::{Fixture, Reading, Work, at_step, never};
 use crate::crash::CrashPoint;
 use crate::sync::Ordering;
 
@@ -26,42 +26,42 @@ fn works() -> Vec<Work> {
 }
 
 /// Rings in which the next record falls at the start, over the seam, and over old messages.
-fn worlds() -> Vec<fn() -> World> {
-    fn filled(capacity: u64, bytes: u64) -> World {
-        let mut world = World::new(capacity);
-        world.fill(8, bytes);
-        world
+fn worlds() -> Vec<fn() -> Fixture> {
+    fn filled(capacity: u64, bytes: u64) -> Fixture {
+        let mut fixture = Fixture::new(capacity);
+        fixture.fill(8, bytes);
+        fixture
     }
     vec![|| filled(512, 0), || filled(512, 480), || filled(1024, 1008), || {
         filled(1024, 3 * 1024 + 48)
     }]
 }
 
-fn steps_of(world: &fn() -> World, work: &Work, before: impl Fn(&mut World)) -> usize {
-    let mut world = world();
-    before(&mut world);
-    world.perform(work, true, never).len()
+fn steps_of(fixture: &fn() -> Fixture, work: &Work, before: impl Fn(&mut Fixture)) -> usize {
+    let mut fixture = fixture();
+    before(&mut fixture);
+    fixture.perform(work, true, never).len()
 }
 
 /// Everything a reader can ask after a death, and that the stream goes on.
-fn survives(world: &mut World, reader: &mut super::fixture::Reader, owner_died: bool) {
-    world.join_oldest();
-    world.join_end();
-    for position in (world.model.end().saturating_sub(64)..=world.model.end() + 8).step_by(8) {
-        world.join_at(position);
+fn survives(fixture: &mut Fixture, reader: &mut super::fixture::Reader, owner_died: bool) {
+    fixture.join_oldest();
+    fixture.join_end();
+    for position in (fixture.model.end().saturating_sub(64)..=fixture.model.end() + 8).step_by(8) {
+        fixture.join_at(position);
     }
     // What was committed is there before anybody recovers.
-    let committed = world.model.count() as u64;
-    while world.read(reader, 0) != Reading::Nothing {}
+    let committed = fixture.model.count() as u64;
+    while fixture.read(reader, 0) != Reading::Nothing {}
     assert_eq!(reader.cursor.sequence, committed);
     for (number, work) in
         [Work::One(17), Work::Batch(vec![8, 8]), Work::One(200)].iter().enumerate()
     {
-        world.perform(work, owner_died && number == 0, never);
-        assert_eq!(world.read(reader, 0), Reading::Message);
-        world.drain(&mut world.join_oldest());
+        fixture.perform(work, owner_died && number == 0, never);
+        assert_eq!(fixture.read(reader, 0), Reading::Message);
+        fixture.drain(&mut fixture.join_oldest());
     }
-    while world.read(reader, 0) != Reading::Nothing {}
+    while fixture.read(reader, 0) != Reading::Nothing {}
     assert_eq!(reader.cursor.sequence, committed + 4);
 }
 
@@ -71,12 +71,12 @@ fn a_writer_may_die_at_any_step() {
         for work in works() {
             for die_at in 1..=steps_of(&build, &work, |_| ()) {
                 for owner_died in [false, true] {
-                    let mut world = build();
-                    let mut reader = world.join_end();
-                    let reached = world.perform(&work, false, at_step(die_at));
+                    let mut fixture = build();
+                    let mut reader = fixture.join_end();
+                    let reached = fixture.perform(&work, false, at_step(die_at));
                     let visible = reached.contains(&CrashPoint::AfterCommit);
-                    assert_eq!(world.read(&mut reader, 0) == Reading::Message, visible);
-                    survives(&mut world, &mut reader, owner_died);
+                    assert_eq!(fixture.read(&mut reader, 0) == Reading::Message, visible);
+                    survives(&mut fixture, &mut reader, owner_died);
                 }
             }
         }
@@ -94,16 +94,16 @@ fn the_next_writer_may_die_too() {
     for build in worlds().into_iter().take(if cfg!(miri) { 1 } else { 3 }) {
         for (first, second) in &pairs {
             for first_death in 1..=steps_of(&build, first, |_| ()) {
-                let before = |world: &mut World| {
-                    world.perform(first, false, at_step(first_death));
+                let before = |fixture: &mut Fixture| {
+                    fixture.perform(first, false, at_step(first_death));
                 };
                 for second_death in 1..=steps_of(&build, second, before) {
                     for owner_died in [false, true] {
-                        let mut world = build();
-                        let mut reader = world.join_end();
-                        before(&mut world);
-                        world.perform(second, owner_died, at_step(second_death));
-                        survives(&mut world, &mut reader, owner_died);
+                        let mut fixture = build();
+                        let mut reader = fixture.join_end();
+                        before(&mut fixture);
+                        fixture.perform(second, owner_died, at_step(second_death));
+                        survives(&mut fixture, &mut reader, owner_died);
                     }
                 }
             }
@@ -115,14 +115,14 @@ fn the_next_writer_may_die_too() {
 #[test]
 fn recovery_itself_may_die() {
     for build in worlds() {
-        let mut world = build();
-        let mut reader = world.join_end();
-        world.die_at(&Work::Batch(vec![24, 8]), false, CrashPoint::AfterCommit);
+        let mut fixture = build();
+        let mut reader = fixture.join_end();
+        fixture.die_at(&Work::Batch(vec![24, 8]), false, CrashPoint::AfterCommit);
         for owner_died in [true, true, true, false] {
             // Without a word from the lock, by the word at the tail.
-            world.die_at(&Work::One(8), owner_died, CrashPoint::MidRecovery);
+            fixture.die_at(&Work::One(8), owner_died, CrashPoint::MidRecovery);
         }
-        survives(&mut world, &mut reader, false);
+        survives(&mut fixture, &mut reader, false);
     }
 }
 
@@ -131,16 +131,16 @@ fn recovery_itself_may_die() {
 #[test]
 fn a_torn_pair_of_sequence_and_tail_is_counted_anew() {
     for build in worlds() {
-        let mut world = build();
-        world.die_at(&Work::Batch(vec![8, 8, 8]), false, CrashPoint::BetweenSequenceAndTail);
-        let commit = &world.memory.control.commit.0;
-        let count = world.model.count() as u64;
+        let mut fixture = build();
+        fixture.die_at(&Work::Batch(vec![8, 8, 8]), false, CrashPoint::BetweenSequenceAndTail);
+        let commit = &fixture.memory.control.commit.0;
+        let count = fixture.model.count() as u64;
         assert_eq!(commit.sequence.load(Ordering::Relaxed), count, "ahead of the tail");
-        assert_eq!(commit.tail.load(Ordering::Relaxed), world.model.end() - 48);
-        world.die_at(&Work::One(8), true, CrashPoint::MidRecovery);
-        world.perform(&Work::One(8), true, never);
+        assert_eq!(commit.tail.load(Ordering::Relaxed), fixture.model.end() - 48);
+        fixture.die_at(&Work::One(8), true, CrashPoint::MidRecovery);
+        fixture.perform(&Work::One(8), true, never);
         assert_eq!(
-            world.memory.control.commit.0.sequence.load(Ordering::Relaxed),
+            fixture.memory.control.commit.0.sequence.load(Ordering::Relaxed),
             count + 1,
             "each message is counted once"
         );
@@ -152,37 +152,37 @@ fn a_torn_pair_of_sequence_and_tail_is_counted_anew() {
 /// in the middle of that record.
 #[test]
 fn an_entry_that_a_dead_writer_left_is_overwritten_by_the_record_that_spans_its_block() {
-    let mut world = World::new(1024);
-    world.write(&Work::One(40));
-    assert_eq!(world.model.end(), 48);
-    world.die_at(&Work::One(40), false, CrashPoint::AfterIndex);
+    let mut fixture = Fixture::new(1024);
+    fixture.write(&Work::One(40));
+    assert_eq!(fixture.model.end(), 48);
+    fixture.die_at(&Work::One(40), false, CrashPoint::AfterIndex);
     let stale = Mark { position: 96, sequence: 2 };
     for block in 4..=6 {
-        assert_eq!(world.ring().mark(block), Some(stale));
+        assert_eq!(fixture.ring().mark(block), Some(stale));
     }
-    world.write(&Work::One(0));
-    assert_eq!(world.model.end(), 56, "still in block 3");
-    assert_eq!(world.ring().mark(6), Some(stale));
-    world.write(&Work::One(100));
+    fixture.write(&Work::One(0));
+    assert_eq!(fixture.model.end(), 56, "still in block 3");
+    assert_eq!(fixture.ring().mark(6), Some(stale));
+    fixture.write(&Work::One(100));
     for block in 4..=10 {
-        assert_eq!(world.ring().mark(block), Some(Mark { position: 168, sequence: 3 }));
+        assert_eq!(fixture.ring().mark(block), Some(Mark { position: 168, sequence: 3 }));
     }
-    world.fill(24, 1024 - 168 + 32);
+    fixture.fill(24, 1024 - 168 + 32);
     // Now the oldest start is within, or behind, what the stale entry pointed into.
-    let mut reader = world.join_oldest();
-    world.drain(&mut reader);
+    let mut reader = fixture.join_oldest();
+    fixture.drain(&mut reader);
 }
 
 /// The same with an entry that has a sequence and no position.
 #[test]
 fn an_entry_that_a_dead_writer_left_half_is_no_entry() {
-    let mut world = World::new(1024);
-    let mut reader = world.join_end();
-    world.write(&Work::One(40));
-    world.write(&Work::One(40));
-    world.die_at(&Work::One(100), false, CrashPoint::MidIndex);
-    assert_eq!(world.ring().mark(7), None);
-    survives(&mut world, &mut reader, false);
+    let mut fixture = Fixture::new(1024);
+    let mut reader = fixture.join_end();
+    fixture.write(&Work::One(40));
+    fixture.write(&Work::One(40));
+    fixture.die_at(&Work::One(100), false, CrashPoint::MidIndex);
+    assert_eq!(fixture.ring().mark(7), None);
+    survives(&mut fixture, &mut reader, false);
 }
 
 /// An entry at the far end of a long record still leads a reader when the writer, a lap later,
@@ -190,20 +190,20 @@ fn an_entry_that_a_dead_writer_left_half_is_no_entry() {
 /// nobody may take the old position for one with the new sequence.
 #[test]
 fn an_entry_in_use_is_not_half_replaced() {
-    let mut world = World::new(512);
-    world.write(&Work::One(0));
-    world.write(&Work::One(40));
-    assert_eq!(world.model.end(), 56);
+    let mut fixture = Fixture::new(512);
+    fixture.write(&Work::One(0));
+    fixture.write(&Work::One(40));
+    assert_eq!(fixture.model.end(), 56);
     for block in 2..=7 {
-        assert_eq!(world.ring().mark(block), Some(Mark { position: 56, sequence: 2 }));
+        assert_eq!(fixture.ring().mark(block), Some(Mark { position: 56, sequence: 2 }));
     }
-    world.fill(8, 512 - 56);
-    assert_eq!(world.model.end(), 520);
+    fixture.fill(8, 512 - 56);
+    assert_eq!(fixture.model.end(), 520);
     // The next record replaces the entries of blocks 2 and 3, first that of 2.
-    world.die_at(&Work::One(8), false, CrashPoint::MidIndex);
-    assert!(world.model.oldest() <= 56, "the old position is intact");
-    world.join_oldest();
-    let mut reader = world.join_at(56).unwrap();
+    fixture.die_at(&Work::One(8), false, CrashPoint::MidIndex);
+    assert!(fixture.model.oldest() <= 56, "the old position is intact");
+    fixture.join_oldest();
+    let mut reader = fixture.join_at(56).unwrap();
     assert_eq!(reader.cursor.sequence, 2);
-    world.drain(&mut reader);
+    fixture.drain(&mut reader);
 }

@@ -6,13 +6,13 @@ use super::super::memory::{self, Ring};
 use super::super::position::{Shape, record_bytes, to_index};
 use super::super::reader::{Cursor, Interrupted, NoSuchStart};
 use super::super::testing::{Memory, body, tag};
-use super::super::writer::{Record, Session};
+use super::super::writer::{Appender, Record};
 use crate::crash::{self, CrashPoint, rehearsal};
 use crate::sync::Ordering;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use toroni_oracle::{Mark, Model};
 
-pub(super) struct World {
+pub(super) struct Fixture {
     pub(super) memory: Memory,
     pub(super) model: Model,
     stamp: u64,
@@ -74,7 +74,7 @@ pub(super) enum Reading {
     Lapped(u64, u64),
 }
 
-impl World {
+impl Fixture {
     pub(super) fn new(capacity: u64) -> Self {
         let memory = Memory::new(capacity);
         let model = Model::new(capacity);
@@ -139,15 +139,15 @@ impl World {
         let model = &self.model;
         let (reached, lived) = rehearsal::act(dies, || {
             // The short way, where there is nothing to repair.
-            let resumed = if owner_died { None } else { Session::resume(memory.ring()) };
-            let begin = || Session::begin(memory.ring(), owner_died).unwrap();
-            let mut session = resumed.unwrap_or_else(begin);
-            assert_eq!(session.tail(), model.end(), "the next writer starts at the end");
-            assert_eq!(session.sequence(), model.count() as u64, "and counts on from there");
-            if !session.fits(work.bytes()) {
-                session.reserve(session.wanted(work.bytes()));
+            let resumed = if owner_died { None } else { Appender::resume(memory.ring()) };
+            let begin = || Appender::begin(memory.ring(), owner_died).unwrap();
+            let mut appender = resumed.unwrap_or_else(begin);
+            assert_eq!(appender.tail(), model.end(), "the next writer starts at the end");
+            assert_eq!(appender.sequence(), model.count() as u64, "and counts on from there");
+            if !appender.fits(work.bytes()) {
+                appender.reserve(appender.wanted(work.bytes()));
             }
-            carry_out(&mut session, memory.ring(), work, first_stamp);
+            carry_out(&mut appender, memory.ring(), work, first_stamp);
         });
         self.follow(work, first_stamp, &reached);
         if lived.is_some() {
@@ -209,9 +209,9 @@ impl World {
     pub(super) fn read(&self, reader: &mut Reader, margin: u64) -> Reading {
         let ring = self.ring();
         let cursor = reader.cursor;
-        let looked = cursor.look(ring);
+        let peeked = cursor.peek(ring);
         if self.model.is_lapped(cursor.position) {
-            assert_eq!(looked, Err(Interrupted::Lapped), "at {cursor:?}");
+            assert_eq!(peeked, Err(Interrupted::Lapped), "at {cursor:?}");
             let lost = reader.cursor.resume(ring, margin).unwrap();
             let to = self.model.resumption(margin);
             assert_eq!(
@@ -222,10 +222,10 @@ impl World {
             return Reading::Lapped(lost.0, lost.1);
         }
         let Some(expected) = self.model.message(cursor.sequence) else {
-            assert_eq!(looked, Ok(None), "at {cursor:?}");
+            assert_eq!(peeked, Ok(None), "at {cursor:?}");
             return Reading::Nothing;
         };
-        let seen = looked.unwrap().unwrap();
+        let seen = peeked.unwrap().unwrap();
         assert_eq!((seen.position, seen.sequence), (expected.start, cursor.sequence));
         assert_eq!((seen.tag, seen.length), (tag(expected.stamp), expected.length));
         cursor.copy(ring, &seen, &mut reader.scratch).unwrap();
@@ -283,18 +283,18 @@ pub(super) fn at_step(number: usize) -> impl Fn(&[CrashPoint]) -> bool + 'static
 }
 
 /// What one writer writes, once it has room.
-fn carry_out(session: &mut Session<'_>, ring: Ring<'_>, work: &Work, stamp: u64) {
+fn carry_out(appender: &mut Appender<'_>, ring: Ring<'_>, work: &Work, stamp: u64) {
     match work {
         Work::Nothing | Work::Reserve(_) => {}
         Work::One(length) => {
             let body = body(stamp, *length);
-            session.write(Record { tag: tag(stamp), extensions: &[], payload: &body });
+            appender.write(Record { tag: tag(stamp), extensions: &[], payload: &body });
         }
         Work::InPlace(length, extensions) => {
-            write_in_place(session, ring, &body(stamp, *length), *extensions, stamp, false);
+            write_in_place(appender, ring, &body(stamp, *length), *extensions, stamp, false);
         }
         Work::Unwind(length) => {
-            write_in_place(session, ring, &body(stamp, *length), 0, stamp, true);
+            write_in_place(appender, ring, &body(stamp, *length), 0, stamp, true);
         }
         Work::Batch(lengths) => {
             let messages = stamped(stamp, lengths);
@@ -302,9 +302,9 @@ fn carry_out(session: &mut Session<'_>, ring: Ring<'_>, work: &Work, stamp: u64)
                 let (extensions, payload) = body.split_at(body.len().min(8) / 8 * 8);
                 Record { tag: *tag, extensions, payload }
             });
-            session.write_batch(records, work.bytes());
+            appender.write_batch(records, work.bytes());
         }
-        Work::Burst(lengths) => burst(session, &stamped(stamp, lengths)),
+        Work::Burst(lengths) => burst(appender, &stamped(stamp, lengths)),
     }
 }
 
@@ -315,22 +315,22 @@ fn stamped(first: u64, lengths: &[u32]) -> Vec<(u32, Vec<u8>)> {
 
 /// As a publisher does it: within a block by the short way, as far as that goes. Each message has a tag
 /// of its own here, so that goes one message far.
-fn burst(session: &mut Session<'_>, messages: &[(u32, Vec<u8>)]) {
+fn burst(appender: &mut Appender<'_>, messages: &[(u32, Vec<u8>)]) {
     for (tag, payload) in messages {
-        if session.write_in_block(*tag, &[payload]) == 1 {
+        if appender.write_in_block(*tag, &[payload]) == 1 {
             continue;
         }
         let record = Record { tag: *tag, extensions: &[], payload };
-        if !session.fits(record.bytes()) {
-            session.reserve(session.wanted(record.bytes()));
+        if !appender.fits(record.bytes()) {
+            appender.reserve(appender.wanted(record.bytes()));
         }
-        session.write(record);
+        appender.write(record);
         crash::point(CrashPoint::MidBurst);
     }
 }
 
 fn write_in_place(
-    session: &mut Session<'_>,
+    appender: &mut Appender<'_>,
     ring: Ring<'_>,
     body: &[u8],
     extensions: usize,
@@ -341,9 +341,9 @@ fn write_in_place(
 
     let (extensions, payload) = body.split_at(extensions.min(body.len()) / 8 * 8);
     let length = u32::try_from(payload.len()).unwrap();
-    let place = session.tail() + 8 + extensions.len() as u64;
+    let place = appender.tail() + 8 + extensions.len() as u64;
     let fill = || {
-        session.write_with(tag(stamp), extensions, length, |words| {
+        appender.write_with(tag(stamp), extensions, length, |words| {
             if !payload.is_empty() {
                 assert!(std::ptr::eq(&raw const words[0], ring.word(place)), "its place in memory");
             }

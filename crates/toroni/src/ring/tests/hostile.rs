@@ -4,7 +4,7 @@
 use super::super::copy::Scratch;
 use super::super::reader::{Cursor, Interrupted};
 use super::super::testing::{Memory, tag};
-use super::super::writer::{Record, Session, header};
+use super::super::writer::{Appender, Record, header};
 use super::fixture::{scaled, word_count};
 use super::resume::SplitMix;
 use crate::sync::{AtomicU64, Ordering};
@@ -71,7 +71,7 @@ fn readers_survive_any_words() {
         let at = Cursor::at(ring, position).ok();
         for mut cursor in starts.into_iter().flatten().chain(at) {
             for _ in 0..100 {
-                match cursor.look(ring) {
+                match cursor.peek(ring) {
                     Ok(Some(seen)) => {
                         let _ = cursor.copy(ring, &seen, &mut scratch);
                         cursor.advance(&seen);
@@ -94,17 +94,17 @@ fn writers_survive_any_words() {
     let (mut refused, mut wrote) = (0, 0);
     for _ in 0..scaled(10_000) {
         let memory = disturbed(&mut random);
-        let Ok(mut session) = Session::begin(memory.ring(), random.below(2) == 0) else {
+        let Ok(mut appender) = Appender::begin(memory.ring(), random.below(2) == 0) else {
             refused += 1;
             continue;
         };
         for _ in 0..4 {
             let payload = vec![1; usize::try_from(random.below(240)).unwrap()];
             let record = Record { tag: tag(1), extensions: &[], payload: &payload };
-            if !session.fits(record.bytes()) {
-                session.reserve(session.wanted(record.bytes()));
+            if !appender.fits(record.bytes()) {
+                appender.reserve(appender.wanted(record.bytes()));
             }
-            session.write(record);
+            appender.write(record);
             wrote += 1;
         }
     }
@@ -118,7 +118,7 @@ fn a_misplaced_tail_is_refused() {
         for owner_died in [false, true] {
             let memory = Memory::new(1024);
             memory.control.commit.0.tail.store(tail, Ordering::Relaxed);
-            let refused = Session::begin(memory.ring(), owner_died).err().unwrap();
+            let refused = Appender::begin(memory.ring(), owner_died).err().unwrap();
             assert_eq!((refused.what, refused.value), ("tail", tail));
         }
     }
@@ -133,7 +133,7 @@ fn recovery_does_not_run_in_circles() {
     }
     for reserved in [8, 16, 1024, u64::MAX] {
         memory.control.reserved.0.store(reserved, Ordering::Relaxed);
-        let refused = Session::begin(memory.ring(), true).err().unwrap();
+        let refused = Appender::begin(memory.ring(), true).err().unwrap();
         assert!(!refused.what.is_empty(), "{refused}");
     }
 }

@@ -3,10 +3,10 @@
 
 use super::super::copy::Scratch;
 use super::super::position::record_bytes;
-use super::super::read_ahead::Window;
+use super::super::read_ahead::ReadAhead;
 use super::super::reader::{Cursor, Interrupted, Seen};
 use super::super::testing::{Memory, body, tag};
-use super::super::writer::{Record, Session};
+use super::super::writer::{Appender, Record};
 use crate::sync::Ordering;
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -22,14 +22,14 @@ fn write_all(memory: &Memory, messages: u64, longest: u32, done: &AtomicBool) {
     // Longer than any message, so that making them does not slow the writer down.
     let bytes: Vec<Vec<u8>> = (0..64).map(|sequence| body(sequence, longest)).collect();
     for sequence in 0..messages {
-        let mut session = Session::begin(memory.ring(), false).unwrap();
+        let mut appender = Appender::begin(memory.ring(), false).unwrap();
         let payload = &bytes[usize::try_from(sequence % 64).unwrap()];
         let payload = &payload[..usize::try_from(length(sequence, longest)).unwrap()];
         let record = Record { tag: tag(sequence), extensions: &[], payload };
-        if !session.fits(record.bytes()) {
-            session.reserve(session.wanted(record.bytes()));
+        if !appender.fits(record.bytes()) {
+            appender.reserve(appender.wanted(record.bytes()));
         }
-        session.write(record);
+        appender.write(record);
     }
     done.store(true, Ordering::Release);
 }
@@ -42,7 +42,7 @@ fn read_all(memory: &Memory, messages: u64, longest: u32, margin: u64, done: &At
     let (mut read, mut lost) = (0, 0);
     while cursor.sequence < messages {
         let over = done.load(Ordering::Acquire);
-        let step = cursor.look(ring).and_then(|seen| {
+        let step = cursor.peek(ring).and_then(|seen| {
             seen.map(|seen| cursor.copy(ring, &seen, &mut scratch).map(|()| seen)).transpose()
         });
         match step {
@@ -67,34 +67,34 @@ fn read_all(memory: &Memory, messages: u64, longest: u32, margin: u64, done: &At
     assert_eq!(read + lost, messages);
 }
 
-/// As [`read_all`], but through a window where records are small.
-fn read_all_by_windows(memory: &Memory, messages: u64, longest: u32, done: &AtomicBool) {
+/// As [`read_all`], but through a read-ahead where records are small.
+fn read_all_ahead(memory: &Memory, messages: u64, longest: u32, done: &AtomicBool) {
     let ring = memory.ring();
     let mut cursor = Cursor { position: 0, sequence: 0 };
-    let mut window = Window::default();
+    let mut read_ahead = ReadAhead::default();
     let (mut read, mut lost) = (0, 0);
     while read + lost < messages {
-        while window.next().is_some() {
-            let Seen { sequence, tag: found, length: long, .. } = window.last();
+        while read_ahead.next().is_some() {
+            let Seen { sequence, tag: found, length: long, .. } = read_ahead.last();
             assert_eq!((sequence, found), (read + lost, tag(sequence)));
             assert_eq!(long, length(sequence, longest));
-            let bytes = window.body(usize::try_from(long).unwrap());
-            assert!(bytes == body(sequence % 64, long), "torn: {:?}", window.last());
+            let bytes = read_ahead.body(usize::try_from(long).unwrap());
+            assert!(bytes == body(sequence % 64, long), "torn: {:?}", read_ahead.last());
             read += 1;
         }
-        assert_eq!(window.give_up(), None, "what was validated makes sense to the end");
+        assert_eq!(read_ahead.give_up(), None, "what was validated makes sense to the end");
         let over = done.load(Ordering::Acquire);
-        let step = window
+        let step = read_ahead
             .fill(&mut cursor, ring)
-            .and_then(|filled| if filled { Ok(None) } else { cursor.look(ring) });
+            .and_then(|filled| if filled { Ok(None) } else { cursor.peek(ring) });
         match step {
-            Ok(None) if over && window.is_empty() && read + lost < messages => {
+            Ok(None) if over && read_ahead.is_empty() && read + lost < messages => {
                 panic!("nothing at {cursor:?}, before the end of the stream")
             }
             Ok(None) => crate::sync::pause(),
             Ok(Some(seen)) => {
-                if cursor.copy(ring, &seen, window.set(&seen)).is_ok() {
-                    let bytes = window.body(usize::try_from(seen.length).unwrap());
+                if cursor.copy(ring, &seen, read_ahead.set(&seen)).is_ok() {
+                    let bytes = read_ahead.body(usize::try_from(seen.length).unwrap());
                     assert!(bytes == body(seen.sequence % 64, seen.length), "torn: {seen:?}");
                     cursor.advance(&seen);
                     read += 1;
@@ -119,7 +119,7 @@ fn nothing_torn_is_believed_and_nothing_is_miscounted() {
                 let (memory, done) = (&memory, &done);
                 scope.spawn(move || read_all(memory, messages, longest, margin, done));
             }
-            scope.spawn(|| read_all_by_windows(&memory, messages, longest, &done));
+            scope.spawn(|| read_all_ahead(&memory, messages, longest, &done));
             write_all(&memory, messages, longest, &done);
         });
     }
@@ -138,7 +138,7 @@ fn joining_works_while_a_writer_laps_the_ring() {
                 while !done.load(Ordering::Relaxed) {
                     for joined in [Cursor::at_oldest(ring), Cursor::at_end(ring)] {
                         let mut cursor = joined.unwrap_or_else(|corrupt| panic!("{corrupt}"));
-                        if let Ok(Some(seen)) = cursor.look(ring) {
+                        if let Ok(Some(seen)) = cursor.peek(ring) {
                             assert_eq!(seen.tag, tag(seen.sequence), "its number is right");
                             assert_eq!(
                                 seen.next_position() - seen.position,

@@ -2,47 +2,47 @@
 //! list is the one of `tests/oracle/`; what only a whole bus knows (topics, patterns, policies) means something
 //! else here, or nothing.
 
-use super::fixture::{Reader, Reading, Work, World, at_step, never, scaled};
+use super::fixture::{Fixture, Reader, Reading, Work, at_step, never, scaled};
 use proptest::prelude::*;
 use toroni_oracle::{By, Operation, Scenario, Size, Start, record_bytes};
 
 /// A ring with some readers.
 struct System {
-    world: World,
+    fixture: Fixture,
     readers: Vec<Reader>,
 }
 
 impl System {
     fn new(capacity: u64) -> Self {
-        let world = World::new(capacity);
-        let readers = vec![world.join_end(), world.join_oldest(), world.join_end()];
-        Self { world, readers }
+        let fixture = Fixture::new(capacity);
+        let readers = vec![fixture.join_end(), fixture.join_oldest(), fixture.join_end()];
+        Self { fixture, readers }
     }
 
     fn run(&mut self, operation: &Operation) {
-        let world = &mut self.world;
+        let fixture = &mut self.fixture;
         let number = |reader: u8| usize::from(reader) % 3;
         match *operation {
             Operation::Write { writer, topic, work, die_at } => {
-                let work = work_of(work, topic, world);
+                let work = work_of(work, topic, fixture);
                 // The lock tells one in three that its predecessor died, true or not.
-                world.perform(&work, writer % 3 == 2, at_step(die_at.into()));
+                fixture.perform(&work, writer % 3 == 2, at_step(die_at.into()));
             }
             Operation::Receive { reader, most, by, die_at: _ } => {
-                let margin = if by == By::Copy { 0 } else { world.shape().capacity() / 4 };
+                let margin = if by == By::Copy { 0 } else { fixture.shape().capacity() / 4 };
                 for _ in 0..most {
-                    if world.read(&mut self.readers[number(reader)], margin) == Reading::Nothing {
+                    if fixture.read(&mut self.readers[number(reader)], margin) == Reading::Nothing {
                         break;
                     }
                 }
             }
             Operation::Subscribe { reader, start, .. } => {
                 let joined = match start {
-                    Start::Latest => Some(world.join_end()),
-                    Start::Oldest => Some(world.join_oldest()),
+                    Start::Latest => Some(fixture.join_end()),
+                    Start::Oldest => Some(fixture.join_oldest()),
                     Start::Back(back) => {
-                        let (capacity, end) = (world.shape().capacity(), world.model.end());
-                        world.join_at(Start::position(back, capacity, end))
+                        let (capacity, end) = (fixture.shape().capacity(), fixture.model.end());
+                        fixture.join_at(Start::position(back, capacity, end))
                     }
                 };
                 if let Some(joined) = joined {
@@ -50,25 +50,25 @@ impl System {
                 }
             }
             Operation::Unsubscribe { .. } | Operation::Close { .. } | Operation::Look => {
-                world.check();
+                fixture.check();
             }
         }
     }
 
     /// Whatever happened, all that was committed and not lost can be read.
     fn finish(&mut self) {
-        self.world.perform(&Work::One(1), true, never);
+        self.fixture.perform(&Work::One(1), true, never);
         for reader in &mut self.readers {
-            while self.world.read(reader, 0) != Reading::Nothing {}
-            assert_eq!(reader.cursor.sequence, self.world.model.count() as u64);
+            while self.fixture.read(reader, 0) != Reading::Nothing {}
+            assert_eq!(reader.cursor.sequence, self.fixture.model.count() as u64);
         }
     }
 }
 
-fn work_of(work: toroni_oracle::Work, topic: u8, world: &World) -> Work {
+fn work_of(work: toroni_oracle::Work, topic: u8, fixture: &Fixture) -> Work {
     use toroni_oracle::Work as Wish;
 
-    let length = |size: Size| u32::try_from(size.bytes(world.longest().into())).unwrap();
+    let length = |size: Size| u32::try_from(size.bytes(fixture.longest().into())).unwrap();
     let lengths = |count: u8, sizes: [Size; 3]| -> Vec<u32> {
         sizes.into_iter().cycle().take(count.into()).map(length).collect()
     };
@@ -81,7 +81,7 @@ fn work_of(work: toroni_oracle::Work, topic: u8, world: &World) -> Work {
         Wish::Batch(count, sizes) => {
             let mut lengths = lengths(count, sizes);
             while lengths.iter().copied().map(record_bytes).sum::<u64>()
-                > world.shape().largest_record()
+                > fixture.shape().largest_record()
             {
                 lengths.pop();
             }
@@ -140,7 +140,7 @@ fn a_long_run_does_what_the_model_does() {
             system.run(operation);
         }
         system.finish();
-        let laps = system.world.model.end() / capacity;
+        let laps = system.fixture.model.end() / capacity;
         assert!(cfg!(miri) || laps > 3, "{laps} laps of {capacity} bytes");
     }
 }

@@ -1,6 +1,6 @@
 //! A reader that was lapped: what it is told, and where it goes on.
 
-use super::fixture::{Reading, Work, World, scaled};
+use super::fixture::{Fixture, Reading, Work, scaled};
 use crate::ring::testing::body;
 
 /// A small generator of numbers that are the same on every run (Steele, Lea, Flood: "Fast splittable
@@ -30,20 +30,20 @@ impl SplitMix {
 fn what_was_lost_is_told_exactly() {
     for (seed, capacity) in [(1, 512), (2, 1024), (3, 4096)] {
         let mut random = SplitMix(seed);
-        let mut world = World::new(capacity);
-        let mut reader = world.join_end();
+        let mut fixture = Fixture::new(capacity);
+        let mut reader = fixture.join_end();
         let (mut read, mut lost) = (0, 0);
         for _ in 0..scaled(300) {
             // Sometimes far more than fits, sometimes less.
             let mut left = random.below(4 * capacity);
             while left > 0 {
-                let length = random.length(world.longest());
-                world.fill(length, 1);
+                let length = random.length(fixture.longest());
+                fixture.fill(length, 1);
                 left = left.saturating_sub(u64::from(length) + 8);
             }
             let margin = random.below(2) * capacity / 4;
             for _ in 0..random.below(capacity / 8) {
-                match world.read(&mut reader, margin) {
+                match fixture.read(&mut reader, margin) {
                     Reading::Message => read += 1,
                     Reading::Lapped(messages, _) => lost += messages,
                     Reading::Nothing => break,
@@ -57,43 +57,43 @@ fn what_was_lost_is_told_exactly() {
 
 #[test]
 fn without_a_margin_nothing_intact_is_skipped() {
-    let mut world = World::new(1024);
-    let mut reader = world.join_end();
-    world.fill(8, 1024);
+    let mut fixture = Fixture::new(1024);
+    let mut reader = fixture.join_end();
+    fixture.fill(8, 1024);
     // `reserved` is a block of 16 bytes beyond the end.
-    assert_eq!(world.read(&mut reader, 0), Reading::Lapped(1, 16));
-    assert_eq!(world.drain(&mut reader), 63);
+    assert_eq!(fixture.read(&mut reader, 0), Reading::Lapped(1, 16));
+    assert_eq!(fixture.drain(&mut reader), 63);
 }
 
 #[test]
 fn a_margin_keeps_a_reader_from_being_lapped_at_once() {
-    let mut world = World::new(1024);
-    let mut hasty = world.join_end();
-    let mut wise = world.join_end();
-    world.fill(8, 5000);
-    assert!(matches!(world.read(&mut hasty, 0), Reading::Lapped(..)));
-    assert!(matches!(world.read(&mut wise, 256), Reading::Lapped(..)));
-    world.fill(8, 256);
-    assert!(matches!(world.read(&mut hasty, 0), Reading::Lapped(..)));
-    assert_eq!(world.read(&mut wise, 256), Reading::Message);
-    world.write(&Work::One(8));
-    world.write(&Work::One(8));
-    assert!(matches!(world.read(&mut wise, 256), Reading::Lapped(..)), "a quarter, and no more");
+    let mut fixture = Fixture::new(1024);
+    let mut hasty = fixture.join_end();
+    let mut wise = fixture.join_end();
+    fixture.fill(8, 5000);
+    assert!(matches!(fixture.read(&mut hasty, 0), Reading::Lapped(..)));
+    assert!(matches!(fixture.read(&mut wise, 256), Reading::Lapped(..)));
+    fixture.fill(8, 256);
+    assert!(matches!(fixture.read(&mut hasty, 0), Reading::Lapped(..)));
+    assert_eq!(fixture.read(&mut wise, 256), Reading::Message);
+    fixture.write(&Work::One(8));
+    fixture.write(&Work::One(8));
+    assert!(matches!(fixture.read(&mut wise, 256), Reading::Lapped(..)), "a quarter, and no more");
 }
 
 /// One record can be half of the ring: the oldest entry beyond the margin may be far behind it.
 #[test]
 fn a_margin_works_with_the_largest_records() {
     for capacity in [512, 1024] {
-        let mut world = World::new(capacity);
-        let longest = world.longest();
-        let mut reader = world.join_end();
+        let mut fixture = Fixture::new(capacity);
+        let longest = fixture.longest();
+        let mut reader = fixture.join_end();
         for round in 0..scaled(400) {
             let small = u32::try_from(round % 64).unwrap();
             for length in [longest, small, longest, longest - 8 * small.min(20)] {
-                world.write(&Work::One(length));
+                fixture.write(&Work::One(length));
             }
-            assert!(matches!(world.read(&mut reader, capacity / 4), Reading::Lapped(..)));
+            assert!(matches!(fixture.read(&mut reader, capacity / 4), Reading::Lapped(..)));
         }
     }
 }
@@ -102,12 +102,12 @@ fn a_margin_works_with_the_largest_records() {
 /// corrupt.
 #[test]
 fn a_margin_larger_than_what_is_there_leads_to_the_newest_entry() {
-    let mut world = World::new(1024);
-    let mut reader = world.join_end();
-    world.fill(24, 1024);
-    world.write(&Work::Batch(vec![0, 0, 0]));
-    assert!(matches!(world.read(&mut reader, 4096), Reading::Lapped(..)));
-    assert!(world.model.end() - reader.cursor.position <= world.shape().block_bytes());
+    let mut fixture = Fixture::new(1024);
+    let mut reader = fixture.join_end();
+    fixture.fill(24, 1024);
+    fixture.write(&Work::Batch(vec![0, 0, 0]));
+    assert!(matches!(fixture.read(&mut reader, 4096), Reading::Lapped(..)));
+    assert!(fixture.model.end() - reader.cursor.position <= fixture.shape().block_bytes());
 }
 
 /// The message that another one overwrote is not taken for it.

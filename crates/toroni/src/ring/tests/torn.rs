@@ -5,12 +5,12 @@ use super::super::copy::Scratch;
 use super::super::memory::Ring;
 use super::super::reader::{Cursor, Interrupted};
 use super::super::testing::{Memory, body, tag};
-use super::super::writer::{Record, Session, header};
+use super::super::writer::{Appender, Record, header};
 use crate::crash::{CrashPoint, rehearsal};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::topic::frame::{Extensions, Tag, TopicId};
 use crate::topic::interest::Interest;
-use crate::topic::table::{Appended, Mirror, TableMemory};
+use crate::topic::table::{Appended, TableMemory, TopicCache};
 use crate::topic::{Pattern, Topic};
 
 const CAPACITY: u64 = 1024;
@@ -28,12 +28,12 @@ fn dies(ring: Ring<'_>, at: CrashPoint, owner_died: bool, payload: &[u8]) {
     let (reached, lived) = rehearsal::act(
         move |reached| reached.last() == Some(&at),
         || {
-            let mut session = Session::begin(ring, owner_died).unwrap();
+            let mut appender = Appender::begin(ring, owner_died).unwrap();
             let record = Record { tag: tag(99), extensions: &[], payload };
-            if !session.fits(record.bytes()) {
-                session.reserve(session.wanted(record.bytes()));
+            if !appender.fits(record.bytes()) {
+                appender.reserve(appender.wanted(record.bytes()));
             }
-            session.write(record);
+            appender.write(record);
         },
     );
     assert!(lived.is_none(), "{at:?} is not among {reached:?}");
@@ -45,7 +45,7 @@ fn dies(ring: Ring<'_>, at: CrashPoint, owner_died: bool, payload: &[u8]) {
 fn a_half_copied_record_over_what_is_being_read() {
     let (memory, reader) = full();
     let ring = memory.ring();
-    let seen = reader.look(ring).unwrap().unwrap();
+    let seen = reader.peek(ring).unwrap().unwrap();
     let mut scratch = Scratch::default();
     reader.copy(ring, &seen, &mut scratch).unwrap();
     assert_eq!(scratch.bytes(120), body(0, 120));
@@ -57,11 +57,11 @@ fn a_half_copied_record_over_what_is_being_read() {
     assert_eq!(reader.copy(ring, &seen, &mut scratch), Err(Interrupted::Lapped));
     let torn = scratch.bytes(120);
     assert!(torn.contains(&0xEE) && torn.ends_with(&body(0, 120)[104..]), "it is torn indeed");
-    assert_eq!(reader.look(ring), Err(Interrupted::Lapped));
+    assert_eq!(reader.peek(ring), Err(Interrupted::Lapped));
 
     let mut reader = reader;
     assert_eq!(reader.resume(ring, 0), Ok((2, 128 + 208)));
-    let seen = reader.look(ring).unwrap().unwrap();
+    let seen = reader.peek(ring).unwrap().unwrap();
     reader.copy(ring, &seen, &mut scratch).unwrap();
     assert_eq!(scratch.bytes(200), body(2, 200));
 }
@@ -71,7 +71,7 @@ fn a_half_copied_record_over_what_is_being_read() {
 fn a_reservation_alone_laps() {
     let (memory, reader) = full();
     dies(memory.ring(), CrashPoint::AfterReserve, false, &[0xEE; 240]);
-    assert_eq!(reader.look(memory.ring()), Err(Interrupted::Lapped));
+    assert_eq!(reader.peek(memory.ring()), Err(Interrupted::Lapped));
 }
 
 /// Recovery must not give back what the dead writer reserved: its bytes are still there.
@@ -79,18 +79,18 @@ fn a_reservation_alone_laps() {
 fn recovery_does_not_make_overwritten_bytes_valid_again() {
     let (memory, mut reader) = full();
     let ring = memory.ring();
-    let seen = reader.look(ring).unwrap().unwrap();
+    let seen = reader.peek(ring).unwrap().unwrap();
     dies(ring, CrashPoint::MidCopy, false, &[0xEE; 240]);
     let reserved = memory.control.reserved.0.load(Ordering::Relaxed);
-    Session::begin(ring, true).unwrap();
+    Appender::begin(ring, true).unwrap();
     assert_eq!(memory.control.reserved.0.load(Ordering::Relaxed), reserved);
     let mut scratch = Scratch::default();
     assert_eq!(reader.copy(ring, &seen, &mut scratch), Err(Interrupted::Lapped));
 
     // Nor after a small message, which does not need all that room.
-    let mut session = Session::begin(ring, true).unwrap();
-    assert!(session.fits(16));
-    session.write(Record { tag: tag(5), extensions: &[], payload: &[1; 8] });
+    let mut appender = Appender::begin(ring, true).unwrap();
+    assert!(appender.fits(16));
+    appender.write(Record { tag: tag(5), extensions: &[], payload: &[1; 8] });
     assert_eq!(reader.copy(ring, &seen, &mut scratch), Err(Interrupted::Lapped));
     assert_eq!(reader.resume(ring, 0), Ok((2, 128 + 208)));
 }
@@ -103,7 +103,7 @@ fn a_lapped_reader_does_not_believe_a_zero() {
         let ring = memory.ring();
         dies(ring, at, false, &[0; 240]);
         assert_eq!(ring.word(reader.position).load(Ordering::Relaxed), 0);
-        assert_eq!(reader.look(ring), Err(Interrupted::Lapped));
+        assert_eq!(reader.peek(ring), Err(Interrupted::Lapped));
     }
 }
 
@@ -116,7 +116,7 @@ fn a_lapped_reader_does_not_call_payload_corrupt() {
         let payload: Vec<u8> = word.to_ne_bytes().repeat(30);
         dies(ring, CrashPoint::AfterCommit, false, &payload);
         assert_eq!(ring.word(reader.position).load(Ordering::Relaxed), word);
-        assert_eq!(reader.look(ring), Err(Interrupted::Lapped));
+        assert_eq!(reader.peek(ring), Err(Interrupted::Lapped));
     }
 }
 
@@ -124,7 +124,7 @@ fn a_lapped_reader_does_not_call_payload_corrupt() {
 struct Subscriber<'a> {
     cursor: Cursor,
     interest: Interest,
-    mirror: Mirror,
+    topic_cache: TopicCache,
     table: TableMemory<'a>,
     /// Topics for which it asked its patterns or its cache.
     asked: Vec<TopicId>,
@@ -133,15 +133,15 @@ struct Subscriber<'a> {
 impl Subscriber<'_> {
     /// Whether the next message is for it.
     fn next(&mut self, ring: Ring<'_>) -> Result<Option<bool>, Interrupted> {
-        let Some(seen) = self.cursor.look(ring)? else { return Ok(None) };
+        let Some(seen) = self.cursor.peek(ring)? else { return Ok(None) };
         let tag = Tag::from_raw(seen.tag);
         self.asked.push(tag.topic());
         let to_descendants = tag.is_to_descendants();
         let mine = match self.interest.answer(tag.topic(), to_descendants) {
             Some(mine) => mine,
             None => {
-                self.mirror.sync(self.table).unwrap();
-                let filled = self.interest.fill(tag.topic(), to_descendants, &self.mirror);
+                self.topic_cache.sync(self.table).unwrap();
+                let filled = self.interest.fill(tag.topic(), to_descendants, &self.topic_cache);
                 filled.expect("whoever has seen a valid record finds its topic in the table")
             }
         };
@@ -155,11 +155,11 @@ impl Subscriber<'_> {
 /// would be remembered for a topic that another message has, or the record called corrupt because
 /// its topic is not in the table.
 #[test]
-fn a_lapped_reader_does_not_fill_its_topic_cache() {
+fn a_lapped_reader_does_not_fill_its_interest_cache() {
     let count = AtomicU32::new(0);
     let words: Vec<AtomicU64> = (0..16).map(|_| AtomicU64::new(0)).collect();
     let table = TableMemory { count: &count, words: &words };
-    let mut publisher = Mirror::default();
+    let mut publisher = TopicCache::default();
     let mut add = |name| match publisher.append(table, &Topic::new(name).unwrap()).unwrap() {
         Appended::Added(id) => id,
         other => panic!("{other:?}"),
@@ -174,16 +174,16 @@ fn a_lapped_reader_does_not_fill_its_topic_cache() {
         let mut subscriber = Subscriber {
             cursor,
             interest: Interest::new(pattern.into_iter().collect()),
-            mirror: Mirror::default(),
+            topic_cache: TopicCache::default(),
             table,
             asked: Vec::new(),
         };
         let message = |topic| Tag::message(topic, false, &Extensions::default()).raw();
         let payload: Vec<u8> = header(16, message(forged)).to_ne_bytes().repeat(30);
-        let mut session = Session::begin(ring, false).unwrap();
+        let mut appender = Appender::begin(ring, false).unwrap();
         let record = Record { tag: message(other), extensions: &[], payload: &payload };
-        session.reserve(session.wanted(2 * record.bytes()));
-        session.write(record);
+        appender.reserve(appender.wanted(2 * record.bytes()));
+        appender.write(record);
 
         assert_eq!(subscriber.next(ring), Err(Interrupted::Lapped));
         assert_eq!(subscriber.asked, [], "it was not asked about payload");
@@ -191,7 +191,7 @@ fn a_lapped_reader_does_not_fill_its_topic_cache() {
 
         subscriber.cursor = Cursor::at_end(ring).unwrap();
         for (topic, mine) in [(other, false), (wanted, true)] {
-            session.write(Record { tag: message(topic), extensions: &[], payload: &[7; 16] });
+            appender.write(Record { tag: message(topic), extensions: &[], payload: &[7; 16] });
             assert_eq!(subscriber.next(ring), Ok(Some(mine)));
         }
         assert_eq!(subscriber.asked, [other, wanted]);

@@ -47,7 +47,7 @@ pub(crate) struct FreedSlot {
     pub(crate) generation: u32,
 }
 
-/// Something that may be rubbish and was left alone.
+/// Something that may be leftovers and was left alone.
 #[derive(Debug)]
 pub(crate) struct Skipped {
     pub(crate) path: PathBuf,
@@ -154,7 +154,7 @@ impl Cleaner {
     /// `true` if the bus was, or would be, removed; an error if it cannot be, and is no bus to be
     /// cleaned otherwise.
     fn try_remove(&mut self, directory: &BusDirectory) -> Result<bool, String> {
-        let ring = match self.look_at_use(directory) {
+        let ring = match self.check_use(directory) {
             Ok(Use::Nobody(ring)) => ring,
             Ok(Use::Somebody) => {
                 self.skip_if_named(directory.path(), "it is in use".to_owned());
@@ -191,7 +191,7 @@ impl Cleaner {
         Ok(true)
     }
 
-    fn look_at_use(&self, directory: &BusDirectory) -> Result<Use, OpenError> {
+    fn check_use(&self, directory: &BusDirectory) -> Result<Use, OpenError> {
         let protection = if self.dry_run { Protection::Read } else { Protection::Write };
         let ring = directory.open_for_locks(BusFile::Ring, protection)?;
         let answer = if self.dry_run {
@@ -235,7 +235,7 @@ impl Cleaner {
 
     fn leftover(&mut self, directory: &BusDirectory) {
         let path = directory.path().to_owned();
-        match self.look_at_use(directory) {
+        match self.check_use(directory) {
             // Its creator, or its cleaner, is at work.
             Ok(Use::Somebody) => return,
             Ok(Use::Nobody(_)) => {}
@@ -293,7 +293,7 @@ impl Cleaner {
             if !self.dry_run {
                 let Some(lease) = Lease::try_claim(directory, file, slot)? else { continue };
                 crash::point(CrashPoint::MidFreeSlot);
-                // Nobody but the owner of the lease writes the state; look again, now that it is us.
+                // Nobody but the owner of the lease writes the state; check again, now that it is us.
                 if state.load(Ordering::Acquire) == SLOT_FREE {
                     continue;
                 }

@@ -18,7 +18,9 @@ use super::lock;
 use super::mapping::{Mapping, Protection};
 use super::ofd::{self, Kind};
 use super::ring_file::RingFile;
-use super::staging::{Draft, DraftFile, available, longest_file, mode_of_new_files, part, reserve};
+use super::staging::{
+    StagedBus, StagedFile, available, longest_file, mode_of_new_files, part, reserve,
+};
 use crate::crash::{self, CrashPoint};
 use crate::error::OpenError;
 use crate::ring::layout::{BUS_LOCK_OFFSET, CONTROL_OFFSET, Control, PAGE};
@@ -141,10 +143,10 @@ struct Order<'a> {
 
 impl Order<'_> {
     fn build_and_rename(&self, root: &OwnedFd, name: &str) -> Result<Held, OpenError> {
-        self.check_room(root)?;
+        self.check_space(root)?;
         let failed = |errno| self.failed("create", errno, root);
-        let draft = Draft::new(root, name).map_err(failed)?;
-        let fd = draft.fd().map_err(failed)?;
+        let staged = StagedBus::new(root, name).map_err(failed)?;
+        let fd = staged.fd().map_err(failed)?;
         crash::point(CrashPoint::CreatorBegan);
         let mode = self.mode_by_umask(fd)?;
         let header = Header::new(self.settings, self.permissions);
@@ -162,7 +164,7 @@ impl Order<'_> {
         self.set_permissions(fd, Part::Directory, mode)?;
         crash::point(CrashPoint::BeforeRename);
 
-        match draft.rename_to(name) {
+        match staged.rename_to(name) {
             Ok(()) => Ok(held),
             Err(Errno::EXIST) => Err(OpenError::AlreadyExists { path: self.path.to_owned() }),
             Err(errno) => Err(failed(errno)),
@@ -191,16 +193,16 @@ impl Order<'_> {
                 }
             }
         }
-        self.check_room(directory.dirfd())?;
+        self.check_space(directory.dirfd())?;
         let header = Header::new(self.settings, self.permissions);
         let mode = self.mode_by_umask(directory.dirfd())?;
-        let draft = DraftFile::new(directory.dirfd(), BusFile::Ring);
-        let draft = draft.map_err(|errno| self.failed("create", errno, directory.dirfd()))?;
+        let staged = StagedFile::new(directory.dirfd(), BusFile::Ring);
+        let staged = staged.map_err(|errno| self.failed("create", errno, directory.dirfd()))?;
         crash::point(CrashPoint::CreatorBegan);
-        let held = self.hold(directory.dirfd(), || draft.reopen())?;
+        let held = self.hold(directory.dirfd(), || staged.reopen())?;
         self.fill(&held, BusFile::Ring, &header, mode)?;
         crash::point(CrashPoint::MidCreation);
-        match draft.link() {
+        match staged.link() {
             Ok(()) => {}
             Err(Errno::EXIST) => return Err(OpenError::AlreadyExists { path }),
             Err(errno) => return Err(self.failed("create", errno, directory.dirfd())),
@@ -257,9 +259,9 @@ impl Order<'_> {
             if exists(fd, file.name()) {
                 continue;
             }
-            let draft = DraftFile::new(fd, file).map_err(failed)?;
-            self.fill(&draft.fd, file, header, mode)?;
-            match draft.link() {
+            let staged = StagedFile::new(fd, file).map_err(failed)?;
+            self.fill(&staged.fd, file, header, mode)?;
+            match staged.link() {
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(errno) => return Err(failed(errno)),
             }
@@ -339,8 +341,8 @@ impl Order<'_> {
         }
     }
 
-    /// Looks before it reserves: to fill the file system first and fail then would hurt others.
-    fn check_room(&self, place: impl AsFd) -> Result<(), OpenError> {
+    /// Checks before it reserves: to fill the file system first and fail then would hurt others.
+    fn check_space(&self, place: impl AsFd) -> Result<(), OpenError> {
         let place = place.as_fd();
         let (wanted, path) = (bus_bytes(self.settings), self.path.to_owned());
         if self.settings.lock == LockKind::Robust
