@@ -141,16 +141,15 @@ mod tests {
         packages.retain(is_published);
         packages.sort_by(|one, other| one.name.cmp(&other.name));
         let names: Vec<&str> = packages.iter().map(|one| one.name.as_str()).collect();
-        assert_eq!(names, ["toroni", "toroni-cli", "toroni-proactor", "toroni-bench-harness"]);
+        let wanted =
+            ["toroni", "toroni-bench-harness", "toroni-cli", "toroni-proactor", "toroni-testkit"];
+        assert_eq!(names, wanted);
         let Some(mut package) = packages.pop() else { return };
         assert_eq!(lacks(&package), Vec::<String>::new());
         package.repository = None;
         package.keywords.clear();
         package.manifest_path = "/nowhere/Cargo.toml".into();
         let wanted = ["a repository", "keywords", "README.md", "LICENSE-APACHE", "LICENSE-MIT"];
-        assert_eq!(
-            lacks(&package),
-            wanted.map(|what| format!("toroni-bench-harness lacks {what}"))
-        );
+        assert_eq!(lacks(&package), wanted.map(|what| format!("toroni-testkit lacks {what}")));
     }
 }

@@ -37,6 +37,8 @@ pub(super) const CRATES: &[Crate] = &[
         members: &[],
         foreign: Some(&["basic-toml", "io-uring", "libc", "rustix", "serde", "thiserror"]),
     },
+    // Children, directories and checks for everybody's tests, so it knows none of them.
+    Crate { name: "toroni-testkit", members: &[], foreign: Some(&["rustix"]) },
     Crate { name: "toroni-bench-harness", members: &["toroni", "toroni-proactor"], foreign: None },
     // The bindings know the library as its users do, and add nothing of their own.
     Crate { name: "toroni-c", members: &["toroni"], foreign: Some(&[]) },

@@ -1,0 +1,28 @@
+//! What Toroni's tests and benchmarks share. This crate knows nothing of the message bus: the library, its program
+//! and every test crate can use it.
+//!
+//! - [`directory`]: temporary directories. The next run removes what a killed run left.
+//! - [`process`]: a child process that is killed with its parent, for code that handles errors.
+//! - [`program`]: the same for tests. It panics on each failure, and shows what the child printed.
+//! - [`lines`]: reads lines from children without blocking.
+//! - [`order`]: checks that messages are complete, not doubled and in order.
+//! - [`random`]: random numbers from a seed, which a failed test prints.
+//! - [`wait`]: waits for a condition, up to a limit, and a watchdog for tests that hang.
+//!
+//! # Limits
+//!
+//! Nothing here waits without a limit. Tests use [`wait::LIMIT`], which is far beyond what they need even on a loaded
+//! machine; only a test that hangs reaches it.
+
+pub mod directory;
+pub mod lines;
+pub mod order;
+pub mod process;
+pub mod program;
+pub mod random;
+pub mod wait;
+
+pub use directory::Directory;
+pub use process::Process;
+pub use program::Program;
+pub use random::Random;
