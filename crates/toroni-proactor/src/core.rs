@@ -2,9 +2,9 @@
 //! `dispatcher/` and `processor/`, as methods of this type, because each touches all three.
 
 use crate::dispatcher::Dispatcher;
-use crate::mutant::mutant;
+use crate::hook::mutant;
+use crate::operation::Records;
 use crate::processor::Processor;
-use crate::record::Records;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

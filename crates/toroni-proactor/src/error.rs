@@ -1,7 +1,7 @@
 //! What can go wrong, one type per occasion.
 
 use crate::buffer::BufResult;
-use crate::record::Operation;
+use crate::operation::Operation;
 use std::io;
 use std::os::fd::RawFd;
 

@@ -6,8 +6,8 @@ use crate::dispatcher::{self, Behind, Dispatcher, Notify};
 use crate::error::{OperationError, SetupError, StartError};
 use crate::fork::Generation;
 use crate::lock::Lock;
+use crate::operation::{Completion, Descriptor, Key, Operation, Outcome, Records, Request};
 use crate::processor::{Processor, run_dedicated};
-use crate::record::{Completion, Descriptor, Key, Operation, Outcome, Records, Request};
 use crate::sys::{SignalSet, ThreadId};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -35,7 +35,7 @@ pub(crate) struct Inner {
 
 /// What one processor does, and what of it can be tried without the lock.
 struct Route {
-    effective: crate::record::OperationMask,
+    effective: crate::operation::OperationMask,
     eager: Option<fn(&mut Request) -> Option<Outcome>>,
     speculates: fn(&Request) -> bool,
 }
@@ -133,7 +133,7 @@ impl Inner {
         };
         let descriptor = request.raw();
         #[cfg(test)]
-        crate::finishing::interlude();
+        crate::tests::finishing::interlude();
         let mut core = self.lock.lock();
         // What has been transferred is delivered as long as there is a way; and if it was a part, that the
         // rest will not follow.

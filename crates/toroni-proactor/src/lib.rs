@@ -87,25 +87,21 @@ mod config;
 mod core;
 mod dispatcher;
 mod error;
-#[cfg(test)]
-mod finishing;
 mod fork;
+mod hook;
 mod inner;
 mod interrupt;
 mod io;
-#[cfg(test)]
-mod letting_go;
 mod lock;
-mod mutant;
+mod operation;
 mod proactor;
 mod processor;
 mod provider;
-mod record;
 mod sys;
 mod task;
-mod wait;
 #[cfg(test)]
-mod wakeups;
+mod tests;
+mod wait;
 
 // Tests share their helpers with those outside of the crate, which name it.
 #[cfg(test)]
@@ -118,5 +114,5 @@ pub use config::{
 };
 pub use error::{OperationError, Refused, SetupError, StartError};
 pub use io::{Accepted, Datagram, Datagrams, File, Listener, Pending, Stream, Watch, Word};
+pub use operation::{Operation, OperationMask};
 pub use proactor::{OperationId, Proactor, WeakProactor};
-pub use record::{Operation, OperationMask};

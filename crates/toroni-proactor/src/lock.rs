@@ -71,7 +71,7 @@ impl Locked<'_> {
         self.open();
         let done = work();
         #[cfg(test)]
-        crate::wakeups::interlude();
+        crate::tests::wakeups::interlude();
         self.core = Some(self.lock.guard());
         done
     }
@@ -98,7 +98,7 @@ impl Locked<'_> {
     pub(crate) fn lead(&mut self, wait: &dyn WaitStrategy, timeout: Option<Duration>) {
         self.open();
         #[cfg(test)]
-        crate::wakeups::interlude();
+        crate::tests::wakeups::interlude();
         wait.wait(timeout);
         self.core = Some(self.lock.guard());
     }

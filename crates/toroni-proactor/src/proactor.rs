@@ -5,7 +5,7 @@ use crate::dispatcher::Behind;
 use crate::error::{OperationError, Refused, SetupError, StartError};
 use crate::inner::{Inner, Returned};
 use crate::io::Pending;
-use crate::record::{Completion, Done, Key, Operation};
+use crate::operation::{Completion, Done, Key, Operation};
 use crate::task;
 use std::any::Any;
 use std::future::Future;

@@ -4,7 +4,7 @@
 use crate::dispatcher::Behind;
 use crate::error::StartError;
 use crate::inner::Inner;
-use crate::record::{Completion, Done};
+use crate::operation::{Completion, Done};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -166,6 +166,6 @@ pub(super) const UNSAFE_IN_PROACTOR: &[&str] = &[
     "provider/posix/blocks.rs",
     "provider/attempt.rs",
     "provider/uring/",
-    "record/memory.rs",
+    "operation/memory.rs",
     "sys.rs",
 ];

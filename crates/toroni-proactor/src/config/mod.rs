@@ -6,7 +6,7 @@ mod text;
 
 pub(crate) use factory::create_engine;
 
-use crate::record::OperationMask;
+use crate::operation::OperationMask;
 use serde::Deserialize;
 use std::fmt;
 use std::path::PathBuf;

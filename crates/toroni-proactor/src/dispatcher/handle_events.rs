@@ -1,10 +1,10 @@
 //! `handle_events`: what a thread does that its owner lends to the proactor.
 
-use super::pace::Sample;
+use super::wake_policy::Sample;
 use super::{Dispatcher, NotificationState};
 use crate::core::Core;
 use crate::lock::{Lock, Locked};
-use crate::record::State;
+use crate::operation::State;
 use crate::sys::ThreadId;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

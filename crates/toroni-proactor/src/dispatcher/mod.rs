@@ -2,20 +2,20 @@
 //! thread in `handle_events` what it does: sleep as a follower, call handlers, or lead a processor.
 
 mod handle_events;
-mod pace;
 #[cfg(test)]
 mod tests;
 mod timers;
+mod wake_policy;
 
 pub(crate) use handle_events::handle_events;
 
 use crate::core::Core;
-use crate::record::{Completion, List, Membership, Request, State};
-use pace::Pace;
+use crate::operation::{Completion, List, Membership, Request, State};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 use timers::Timers;
+use wake_policy::Pace;
 
 /// How many results go ahead of one that waits.
 const OVERTAKERS: usize = 16;

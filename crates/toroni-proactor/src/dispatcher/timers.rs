@@ -3,7 +3,7 @@
 
 use crate::core::Core;
 use crate::dispatcher::Notify;
-use crate::record::{Key, Outcome, State};
+use crate::operation::{Key, Outcome, State};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Instant;

@@ -6,7 +6,7 @@
 //! there are.
 
 use super::{Activation, InterruptChoice, InterruptStrategy};
-use crate::record::{Descriptor, Memory, Operation, Request};
+use crate::operation::{Descriptor, Memory, Operation, Request};
 use crate::sys::ThreadId;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{Errno, dup, write};

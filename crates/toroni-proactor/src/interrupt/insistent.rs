@@ -6,7 +6,7 @@
 //! its wait.
 
 use super::{Activation, InterruptChoice, InterruptStrategy, Signal};
-use crate::mutant::mutant;
+use crate::hook::mutant;
 use crate::sys::{SignalSet, ThreadId};
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl Gate {
         let before = mask.map(SignalSet::set_in_this_thread);
         if !self.is_interrupted.load(Ordering::Acquire) {
             #[cfg(test)]
-            crate::wakeups::interlude();
+            crate::tests::wakeups::interlude();
             wait();
         }
         if let Some(before) = before {

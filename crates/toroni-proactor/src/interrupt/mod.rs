@@ -12,7 +12,7 @@ pub(crate) use descriptor::{HelperThread, Notification};
 pub(crate) use insistent::{Gate, Insistent};
 pub(crate) use signal::{SPARE, Signal};
 
-use crate::record::Request;
+use crate::operation::Request;
 use crate::sys::{SignalSet, ThreadId};
 use rustix::io::Errno;
 use std::sync::Arc;

@@ -9,7 +9,7 @@
 //! which never is.
 
 use super::{Activation, InterruptChoice, InterruptStrategy};
-use crate::mutant::mutant;
+use crate::hook::mutant;
 use crate::sys::{self, SignalSet, ThreadId};
 use rustix::io::Errno;
 

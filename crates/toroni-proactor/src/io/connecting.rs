@@ -2,8 +2,8 @@
 
 use super::{Handle, Stream};
 use crate::error::{OperationError, Refused, StartError};
+use crate::operation::{Address, Completion, Done, Operation};
 use crate::proactor::{OperationId, Proactor, take_back};
-use crate::record::{Address, Completion, Done, Operation};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use std::net::SocketAddr;

@@ -3,8 +3,8 @@
 use super::{Handle, Pending, handle, transfer};
 use crate::buffer::{BufResult, ReadBuffer, WriteBuffer};
 use crate::error::{Refused, SetupError};
+use crate::operation::{Address, Done, Operation, Outcome};
 use crate::proactor::{OperationId, Proactor};
-use crate::record::{Address, Done, Operation, Outcome};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;

@@ -3,8 +3,8 @@
 use super::{Handle, Pending, handle, transfer};
 use crate::buffer::{BufResult, ReadBuffer, WriteBuffer};
 use crate::error::{Refused, SetupError};
+use crate::operation::{Kind, Operation, Request};
 use crate::proactor::{OperationId, Proactor};
-use crate::record::{Kind, Operation, Request};
 use rustix::io::{Errno, pread};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

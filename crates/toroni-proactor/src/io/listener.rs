@@ -3,8 +3,8 @@
 use super::{Handle, Pending, Stream, handle};
 use crate::error::{OperationError, Refused, SetupError};
 use crate::inner::Inner;
+use crate::operation::{Completion, Done, Operation};
 use crate::proactor::{OperationId, Proactor, take_back};
-use crate::record::{Completion, Done, Operation};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;

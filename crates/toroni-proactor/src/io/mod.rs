@@ -22,8 +22,8 @@ pub use word::Word;
 
 use crate::error::SetupError;
 use crate::inner::Inner;
+use crate::operation::{Descriptor, Kind, Operation, Request};
 use crate::proactor::Proactor;
-use crate::record::{Descriptor, Kind, Operation, Request};
 use rustix::io::ioctl_fionbio;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;

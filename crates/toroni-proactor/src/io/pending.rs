@@ -2,8 +2,8 @@
 //! proactor's events.
 
 use crate::inner::Inner;
+use crate::operation::{Completion, Done, Key};
 use crate::proactor::OperationId;
-use crate::record::{Completion, Done, Key};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -3,8 +3,8 @@
 use super::{Handle, Pending, connecting, handle, transfer};
 use crate::buffer::{BufResult, ReadBuffer, WriteBuffer};
 use crate::error::{OperationError, Refused, SetupError};
+use crate::operation::Operation;
 use crate::proactor::{OperationId, Proactor};
-use crate::record::Operation;
 use rustix::net::Shutdown as HowToShut;
 use std::io;
 use std::net::{Shutdown, SocketAddr};

@@ -4,8 +4,8 @@
 use super::Handle;
 use crate::buffer::{BufResult, ReadBuffer, WriteBuffer};
 use crate::error::{Refused, StartError};
+use crate::operation::{Completion, Done, Memory, Operation, Request};
 use crate::proactor::{OperationId, take_back};
-use crate::record::{Completion, Done, Memory, Operation, Request};
 
 /// Turns what came out into what the handler is given.
 type Report<T> = fn(&mut Done, usize) -> T;

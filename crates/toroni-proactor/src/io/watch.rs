@@ -2,8 +2,8 @@
 
 use super::{Handle, Pending, handle};
 use crate::error::{OperationError, Refused, SetupError};
+use crate::operation::{Completion, Done, Operation};
 use crate::proactor::{OperationId, Proactor, take_back};
-use crate::record::{Completion, Done, Operation};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 

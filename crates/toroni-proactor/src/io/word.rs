@@ -3,8 +3,8 @@
 use super::Pending;
 use crate::buffer::BufResult;
 use crate::error::Refused;
+use crate::operation::{Completion, Done, Memory, Operation, Request};
 use crate::proactor::{OperationId, Proactor, take_back};
-use crate::record::{Completion, Done, Memory, Operation, Request};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 

@@ -2,8 +2,8 @@
 
 use crate::core::Core;
 use crate::dispatcher::Notify;
+use crate::operation::{Descriptor, Key, Operation, Outcome, Record, State};
 use crate::provider::Cancel;
-use crate::record::{Descriptor, Key, Operation, Outcome, Record, State};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 impl Core {

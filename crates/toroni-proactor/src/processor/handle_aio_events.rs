@@ -4,8 +4,8 @@ use super::Processor;
 use crate::core::{Core, Phase};
 use crate::dispatcher::Notify;
 use crate::lock::Locked;
+use crate::operation::State;
 use crate::provider::{InProgress, Start, Started};
-use crate::record::State;
 use std::sync::Arc;
 use std::time::Duration;
 

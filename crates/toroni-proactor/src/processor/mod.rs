@@ -1,17 +1,17 @@
 //! Processors: the paper's *AIO_Processor*. A processor owns the started and the deferred operations of
 //! one engine, plans starts and cancellations, and is led by one thread at a time.
 
+mod attempt;
 mod cancel_aio;
 mod dedicated;
 mod handle_aio_events;
 mod start_aio;
-mod trial;
 
 pub(crate) use dedicated::run_dedicated;
 
 use crate::interrupt::InterruptStrategy;
+use crate::operation::{Key, List, Membership, Records, Request};
 use crate::provider::{Engine, Provider};
-use crate::record::{Key, List, Membership, Records, Request};
 use crate::sys::ThreadId;
 use crate::wait::WaitStrategy;
 use std::sync::Arc;

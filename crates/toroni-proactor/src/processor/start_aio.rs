@@ -3,9 +3,9 @@
 use super::Processor;
 use crate::core::Core;
 use crate::dispatcher::{NotificationState, Notify};
-use crate::mutant::mutant;
+use crate::hook::mutant;
+use crate::operation::{Operation, Outcome, Records, State};
 use crate::provider::Start;
-use crate::record::{Operation, Outcome, Records, State};
 use rustix::io::Errno;
 
 impl Core {

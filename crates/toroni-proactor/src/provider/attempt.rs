@@ -2,7 +2,7 @@
 //! the system call itself can be told not to wait; listening and connecting sockets are non-blocking
 //! since they were taken over.
 
-use crate::record::{Address, Kind, Memory, Operation, Outcome, Request, of_peer};
+use crate::operation::{Address, Kind, Memory, Operation, Outcome, Request, of_peer};
 use crate::sys;
 use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, SendFlags, SocketFlags, sockopt};
@@ -25,7 +25,7 @@ enum Tried {
 /// are always ready.
 ///
 /// What is known to be not ready is not asked: only a descriptor whose edges are told with
-/// [`Edges::tell`](crate::record::Edges::tell) may be tried like this.
+/// [`Edges::tell`](crate::operation::Edges::tell) may be tried like this.
 pub(super) fn attempt(request: &mut Request) -> Option<Outcome> {
     let reading = request.operation.is_reading();
     let edge = request.on().edges().last(reading)?;

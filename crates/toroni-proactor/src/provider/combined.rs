@@ -9,7 +9,7 @@ use super::attempt;
 use super::select::Select;
 use super::uring::{Ring, Uring};
 use super::{Cancel, InProgress, Provider, Start};
-use crate::record::{Kind, Operation, OperationMask, Outcome, Records, Request};
+use crate::operation::{Kind, Operation, OperationMask, Outcome, Records, Request};
 use crate::wait::{Epoll, Event, Readiness, WaitStrategy};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};

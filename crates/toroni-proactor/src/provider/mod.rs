@@ -10,7 +10,7 @@ pub(crate) mod select;
 pub(crate) mod uring;
 
 use crate::interrupt::InterruptStrategy;
-use crate::record::{List, OperationMask, Outcome, Record, Records, Request, State};
+use crate::operation::{List, OperationMask, Outcome, Record, Records, Request, State};
 use crate::wait::{Event, WaitStrategy};
 use rustix::io::Errno;
 use std::os::fd::BorrowedFd;

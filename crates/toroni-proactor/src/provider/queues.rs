@@ -1,6 +1,6 @@
 //! For each descriptor and direction, the operations that wait, in the order of their starts.
 
-use crate::record::{List, Membership, Operation};
+use crate::operation::{List, Membership, Operation};
 use std::os::fd::RawFd;
 
 /// By the number of the descriptor: the kernel gives the lowest that is free, so this is dense.

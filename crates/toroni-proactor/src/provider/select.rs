@@ -8,7 +8,7 @@
 use super::attempt;
 use super::queues::{self, Queues};
 use super::{Cancel, InProgress, Provider, Start};
-use crate::record::{
+use crate::operation::{
     Descriptor, Edges, Kind, Operation, OperationMask, Outcome, Records, Request, State,
 };
 use crate::wait::{Event, Readiness, WaitStrategy};

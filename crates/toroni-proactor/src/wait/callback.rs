@@ -6,7 +6,7 @@
 //!
 //! A call for which there is no memory is never made: see `looks.rs`.
 
-use super::looks::Looks;
+use super::recheck::Looks;
 use super::{Event, FOR_EVER, Mailbox, Notice, Noticing, Started, WaitStrategy, mailbox};
 use crate::interrupt::{self, Condition, Gate, InterruptChoice, InterruptStrategy};
 use crate::sys::SignalSet;

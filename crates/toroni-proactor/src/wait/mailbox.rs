@@ -1,8 +1,8 @@
 //! Where notices of the C library arrive. A notice may come when nobody waits for it any more, and even after
 //! its proactor is gone; so mailboxes live for ever, are named by number, and are used again.
 
+use crate::hook::mutant;
 use crate::interrupt::SPARE;
-use crate::mutant::mutant;
 use crate::sys::{ThreadId, to_timespec};
 use rustix::thread::futex;
 use std::ops::Deref;

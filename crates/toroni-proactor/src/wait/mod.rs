@@ -4,9 +4,9 @@
 mod callback;
 mod epoll;
 mod linux_rt;
-mod looks;
 mod mailbox;
 mod ppoll;
+mod recheck;
 mod sigwait;
 mod suspend;
 mod uring;

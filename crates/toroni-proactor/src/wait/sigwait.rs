@@ -6,7 +6,7 @@
 //!
 //! When the user's queue of signals is full the C library drops the signal and says nothing: see `looks.rs`.
 
-use super::looks::Looks;
+use super::recheck::Looks;
 use super::{Event, Mailbox, Notice, Noticing, Started, WaitStrategy, mailbox};
 use crate::interrupt::{self, Gate, InterruptChoice, InterruptStrategy};
 use crate::sys::{self, SignalSet};

@@ -4,7 +4,7 @@
 //! The C library writes to a block from the start of its operation until `aio_error` no longer says that it is
 //! in progress; after that it does not touch it.
 
-use crate::record::Request;
+use crate::operation::Request;
 use crate::sys::{last_error, to_timespec};
 use crate::wait::Notice;
 use rustix::io::Errno;

@@ -9,7 +9,7 @@ mod blocks;
 pub(crate) use blocks::{Blocks, Suspended};
 
 use super::{Cancel, InProgress, Provider, Start};
-use crate::record::{Operation, OperationMask, Outcome, Records, Request};
+use crate::operation::{Operation, OperationMask, Outcome, Records, Request};
 use crate::wait::{Event, Mailbox, Notice, Noticing, WaitStrategy};
 use blocks::Cancelled;
 use rustix::fs::{OFlags, fcntl_getfl};

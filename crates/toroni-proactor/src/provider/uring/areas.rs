@@ -1,7 +1,7 @@
 //! What the kernel needs of an operation besides the buffer, at an address that does not change: the header
 //! of a datagram, and addresses.
 
-use crate::record::{Address, Request, of_peer};
+use crate::operation::{Address, Request, of_peer};
 use rustix::net::SocketAddrAny;
 use rustix::net::addr::SocketAddrStorage;
 use std::net::SocketAddr;

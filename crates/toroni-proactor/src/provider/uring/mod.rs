@@ -22,8 +22,8 @@ pub(crate) use ring::Ring;
 use super::attempt;
 use super::queues::Queues;
 use super::{Cancel, InProgress, Provider, Start};
-use crate::mutant::mutant;
-use crate::record::{Key, Kind, List, Operation, OperationMask, Outcome, Records, Request};
+use crate::hook::mutant;
+use crate::operation::{Key, Kind, List, Operation, OperationMask, Outcome, Records, Request};
 use crate::wait::{self, Event, WaitStrategy};
 use areas::Areas;
 use io_uring::types::Fd;
@@ -418,115 +418,4 @@ impl Provider for Uring {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::create_engine;
-    use crate::core::{Core, PATIENCE, Phase};
-    use crate::dispatcher::Dispatcher;
-    use crate::processor::Processor;
-    use crate::provider::Engine;
-    use crate::record::{Descriptor, Memory};
-    use crate::sys::ThreadId;
-    use crate::{ProcessorConfig, ProviderType};
-    use std::io::Write;
-    use std::os::unix::net::UnixStream;
-
-    /// The kernel says so of what it had begun, or of what was tried once more while it was being cancelled.
-    #[test]
-    fn what_was_cancelled_and_moved_nothing_ends_as_cancelled() {
-        let ring = Arc::new(Ring::new(false).unwrap());
-        let mut uring = Uring::new(ring, true, false);
-        let mut records = Records::new();
-        let (reader, _writer) = std::io::pipe().unwrap();
-        let on = Arc::new(Descriptor::new(reader.into()).unwrap());
-        let key = records.create(Request::new(Operation::ReadStream, on), None);
-        records[key.index].is_cancelled = true;
-        for errno in [Errno::CANCELED, Errno::INTR, Errno::AGAIN, Errno::INPROGRESS] {
-            let outcome = uring.outcome(&mut records, key, -errno.raw_os_error());
-            assert_eq!(outcome.unwrap().result, Err(Errno::CANCELED), "{errno:?}");
-        }
-        uring.set_polled(key.index, true);
-        let outcome = uring.outcome(&mut records, key, i32::from(libc::POLLIN));
-        assert_eq!(outcome.unwrap().result, Err(Errno::CANCELED), "the poll was over first");
-    }
-
-    /// A read that a handler goes on with is tried before anything is submitted, and only once: what found nothing
-    /// is waited for.
-    #[test]
-    fn what_may_be_ready_is_not_submitted() {
-        let ring = Arc::new(Ring::new(false).unwrap());
-        let mut uring = Uring::new(Arc::clone(&ring), true, false);
-        let mut records = Records::new();
-        let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let on = Arc::new(Descriptor::new(ours.into()).unwrap());
-        let mut bytes = [0; 8];
-        let mut read = |records: &mut Records| {
-            let mut request = Request::new(Operation::ReadStream, Arc::clone(&on));
-            // SAFETY: the bytes outlive the ring, and nobody looks at them.
-            request.memory = unsafe { Memory::to_fill(bytes.as_mut_ptr(), 8) };
-            records.create(request, None).index
-        };
-
-        let found = read(&mut records);
-        assert!(matches!(uring.start(&mut records, found), Start::Ready));
-        theirs.write_all(b"there").unwrap();
-        let outcome = uring.trial()(&mut records[found].request);
-        assert_eq!(outcome.unwrap().result, Ok(5));
-        assert_eq!(uring.leave(&mut records, found), None);
-        assert!(!ring.has_rest());
-
-        let waits = read(&mut records);
-        assert!(matches!(uring.start(&mut records, waits), Start::Ready));
-        let behind = read(&mut records);
-        assert!(matches!(uring.start(&mut records, behind), Start::Started));
-        assert!(uring.trial()(&mut records[waits].request).is_none());
-        assert!(!ring.has_rest());
-        uring.wait_on(&mut records, waits);
-        assert!(ring.has_rest());
-        // Nobody tries what is known not to be ready, until the ring has said that something came.
-        theirs.write_all(b"later").unwrap();
-        assert!(uring.trial()(&mut records[waits].request).is_none());
-        on.edges().tell(true);
-        assert_eq!(uring.trial()(&mut records[waits].request).unwrap().result, Ok(5));
-        assert_eq!(uring.leave(&mut records, waits), Some(behind));
-    }
-
-    /// While the leader waits, whoever finds that an operation has to wait hands it over to the kernel.
-    #[test]
-    fn what_was_tried_in_vain_is_submitted_for_a_leader_that_waits() {
-        let config =
-            ProcessorConfig { provider: ProviderType::Uring, ..ProcessorConfig::default() };
-        let (engine, _) = create_engine(&config).unwrap();
-        let ring = Arc::new(Ring::new(false).unwrap());
-        let uring = Uring::new(Arc::clone(&ring), true, false);
-        let wait = uring.wait_strategy();
-        let engine = Engine { provider: Box::new(uring), wait, ..engine };
-        let mut records = Records::new();
-        let processors = vec![Processor::new(0, false, usize::MAX, engine, &mut records)];
-        let mut core = Core {
-            records,
-            dispatcher: Dispatcher::new(),
-            processors,
-            phase: Phase::Running,
-            starting: Arc::default(),
-            patience: PATIENCE,
-        };
-
-        let (ours, _theirs) = UnixStream::pair().unwrap();
-        let on = Arc::new(Descriptor::new(ours.into()).unwrap());
-        let mut bytes = [0; 8];
-        let mut request = Request::new(Operation::ReadStream, on);
-        // SAFETY: the bytes outlive the ring, and nobody looks at them.
-        request.memory = unsafe { Memory::to_fill(bytes.as_mut_ptr(), 8) };
-        let index = core.records.create(request, None).index;
-        core.start_aio(0, index).unwrap();
-        assert!(core.withdraw(index), "it is tried first");
-
-        core.processors[0].acquire_leadership(ThreadId::current());
-        core.processors[0].set_waiting(true);
-        let mut request = core.records[index].request.lend();
-        assert!(attempt::attempt(&mut request).is_none());
-        assert!(!core.tried(index, request, None));
-        assert!(!ring.has_rest(), "the leader does not know of it");
-    }
-}
+mod tests;

@@ -4,18 +4,18 @@
 
 mod address;
 mod descriptor;
+mod kind;
 mod list;
 mod memory;
-mod operation;
-mod records;
+mod pool;
 mod state;
 
 pub(crate) use address::{Address, of_peer};
 pub(crate) use descriptor::{Descriptor, Edges, Kind};
+pub use kind::{Operation, OperationMask};
 pub(crate) use list::{List, Membership};
 pub(crate) use memory::Memory;
-pub use operation::{Operation, OperationMask};
-pub(crate) use records::Records;
+pub(crate) use pool::Records;
 pub(crate) use state::State;
 
 use crate::error::OperationError;

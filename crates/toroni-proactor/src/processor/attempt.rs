@@ -3,9 +3,9 @@
 
 use crate::core::Core;
 use crate::dispatcher::Notify;
+use crate::hook::mutant;
 use crate::lock::Locked;
-use crate::mutant::mutant;
-use crate::record::{Outcome, Request, State};
+use crate::operation::{Outcome, Request, State};
 
 impl Locked<'_> {
     /// Tries an operation that is READY and in no list: whether it is over, and to be dispatched.

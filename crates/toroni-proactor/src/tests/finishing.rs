@@ -1,8 +1,8 @@
 //! A graceful stop while somebody starts an operation: what was transferred, without the lock, is told before
 //! the threads leave; what was not is refused.
 
-use crate::mutant::mutant;
-use crate::wakeups::common::*;
+use crate::hook::mutant;
+use crate::tests::common::*;
 use crate::{BufResult, Config, Proactor, ProcessorConfig, ProviderType, StartError, Stream};
 use std::cell::Cell;
 use std::io::Read;

@@ -4,8 +4,8 @@
 //! The operation is a read of a pipe by a thread of the C library. Users cannot start that, only the read of an
 //! interrupt strategy is one; it is what a disk that hangs looks like.
 
-use crate::record::{Completion, Descriptor, Done, Memory, Operation, Request};
-use crate::wakeups::common::*;
+use crate::operation::{Completion, Descriptor, Done, Memory, Operation, Request};
+use crate::tests::common::*;
 use crate::{Config, Proactor, ProcessorConfig, ProcessorType, ProviderType, WaitType};
 use std::io::{PipeWriter, Write};
 use std::os::fd::AsRawFd;

@@ -5,12 +5,12 @@
 //! an interrupt takes, sometimes for longer, between opening the lock and the system call: there a signal
 //! without a mask is lost.
 
-use crate::record::{Completion, Descriptor, Done, Memory, Operation, Request};
+use crate::operation::{Completion, Descriptor, Done, Memory, Operation, Request};
+use crate::tests::common::*;
 use crate::{
     BufResult, Config, Datagrams, File, InterruptType, Proactor, ProcessorConfig, ProcessorType,
     ProviderType, Stream, WaitType, Watch, WeakProactor,
 };
-use common::*;
 use rustix::thread::futex;
 use std::cell::Cell;
 use std::io::{PipeWriter, Write};
@@ -18,9 +18,6 @@ use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-
-#[path = "../tests/common/mod.rs"]
-pub(crate) mod common;
 
 /// Called by a leader that has opened the lock and not yet entered its system call, and by whoever has tried a
 /// transfer and not yet taken the lock.
