@@ -1,9 +1,9 @@
-//! What the lock protects: the records, the dispatcher and the processors. Their algorithms are in
+//! What the lock protects: the operations, the dispatcher and the processors. Their algorithms are in
 //! `dispatcher/` and `processor/`, as methods of this type, because each touches all three.
 
 use crate::dispatcher::Dispatcher;
 use crate::hook::mutant;
-use crate::operation::Records;
+use crate::operation::Pool;
 use crate::processor::Processor;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Everything behind the lock.
 pub(crate) struct Core {
-    pub(crate) records: Records,
+    pub(crate) pool: Pool,
     pub(crate) dispatcher: Dispatcher,
     /// The primary one, and perhaps a secondary one.
     pub(crate) processors: Vec<Processor>,
@@ -44,8 +44,8 @@ pub(crate) enum Phase {
 impl Core {
     /// Operations, timers and posts that are not yet over.
     pub(crate) fn outstanding(&self) -> usize {
-        // One record of each processor is its interrupt's.
-        self.records.live() - self.processors.len()
+        // One operation of each processor is its interrupt's.
+        self.pool.live() - self.processors.len()
     }
 
     /// Whether new operations are started.

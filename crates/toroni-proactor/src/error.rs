@@ -1,7 +1,7 @@
 //! What can go wrong, one type per occasion.
 
 use crate::buffer::BufResult;
-use crate::operation::Operation;
+use crate::operation::OperationKind;
 use std::io;
 use std::os::fd::RawFd;
 
@@ -10,16 +10,16 @@ use std::os::fd::RawFd;
 #[error("{operation}{}: {}", on(*descriptor), io::Error::from_raw_os_error(*errno))]
 pub struct OperationError {
     /// What was to be done.
-    pub operation: Operation,
+    pub operation: OperationKind,
     /// On which descriptor, by its number; none for timers.
     pub descriptor: Option<RawFd>,
     /// The error number of the system.
     pub errno: i32,
 }
 
-fn advice(operation: Operation) -> &'static str {
+fn advice(operation: OperationKind) -> &'static str {
     match operation {
-        Operation::WaitWord => "only io_uring does, of Linux 6.7 and newer",
+        OperationKind::WaitWord => "only io_uring does, of Linux 6.7 and newer",
         _ => "configure a secondary one, for instance with `provider = \"select\"`",
     }
 }
@@ -61,7 +61,7 @@ pub enum StartError {
     )]
     Unsupported {
         /// What was to be done.
-        operation: Operation,
+        operation: OperationKind,
     },
     /// The buffer has no room.
     #[error(
@@ -69,13 +69,13 @@ pub enum StartError {
     )]
     NoRoom {
         /// What was to be done.
-        operation: Operation,
+        operation: OperationKind,
     },
     /// The proactor is stopping, stopped or dropped.
     #[error("the proactor is stopping and starts nothing new; it was asked for {operation}")]
     Stopping {
         /// What was to be done.
-        operation: Operation,
+        operation: OperationKind,
     },
     /// The proactor was made before `fork`, by the parent of this process.
     #[error(
@@ -86,7 +86,7 @@ pub enum StartError {
 
 impl StartError {
     /// As the result of an operation: what a future gives, which has no other way to say it.
-    pub(crate) fn of(self, operation: Operation) -> OperationError {
+    pub(crate) fn of(self, operation: OperationKind) -> OperationError {
         let errno = match self {
             Self::Refused(error) => return error,
             Self::Unsupported { .. } => libc::EOPNOTSUPP,
@@ -111,7 +111,7 @@ pub struct Refused<B, H> {
 }
 
 impl<B, H> Refused<B, H> {
-    pub(crate) fn into_result<T>(self, operation: Operation) -> BufResult<T, B> {
+    pub(crate) fn into_result<T>(self, operation: OperationKind) -> BufResult<T, B> {
         BufResult(Err(self.error.of(operation)), self.buffer)
     }
 }

@@ -6,7 +6,7 @@ use crate::dispatcher::{self, Behind, Dispatcher, Notify};
 use crate::error::{OperationError, SetupError, StartError};
 use crate::fork::Generation;
 use crate::lock::Lock;
-use crate::operation::{Completion, Descriptor, Key, Operation, Outcome, Records, Request};
+use crate::operation::{Completion, Descriptor, Key, OperationKind, Outcome, Pool, Request};
 use crate::processor::{Processor, run_dedicated};
 use crate::sys::{SignalSet, ThreadId};
 use std::os::fd::AsFd;
@@ -44,7 +44,7 @@ impl Inner {
     /// Makes the engines, and starts the threads of dedicated processors.
     pub(crate) fn new(config: &Config) -> Result<Arc<Self>, SetupError> {
         config.check()?;
-        let mut records = Records::new();
+        let mut pool = Pool::new();
         let (mut processors, mut routes, mut effective) = (Vec::new(), Vec::new(), Vec::new());
         for (number, wanted) in config.processors().iter().enumerate() {
             let (engine, chosen) = create_engine(wanted)?;
@@ -56,7 +56,7 @@ impl Inner {
             let limit = chosen.config.max_operations.unwrap_or(usize::MAX);
             let is_dedicated =
                 chosen.config.processor_type == crate::config::ProcessorType::Dedicated;
-            processors.push(Processor::new(number, is_dedicated, limit, engine, &mut records));
+            processors.push(Processor::new(number, is_dedicated, limit, engine, &mut pool));
             effective.push(chosen);
         }
         let leaders: Vec<usize> =
@@ -66,7 +66,7 @@ impl Inner {
         let phase = Phase::Running;
         let starting = Arc::new(AtomicUsize::new(0));
         let core = Core {
-            records,
+            pool,
             dispatcher,
             processors,
             phase,
@@ -97,13 +97,13 @@ impl Inner {
         &self.effective
     }
 
-    /// Creates a record and starts it, under one lock.
+    /// Creates an operation and starts it, under one lock.
     pub(crate) fn start(
         &self,
         mut request: Request,
         completion: Box<dyn Completion>,
     ) -> Result<Key, Returned> {
-        let operation = request.operation;
+        let operation = request.kind;
         let _starting = Starting::new(self);
         if let Err(error) = self.accepts(operation) {
             return Err((error, completion));
@@ -119,7 +119,7 @@ impl Inner {
             return Err((StartError::Unsupported { operation }, completion));
         };
         let eager = self.routes[which].eager;
-        let written = (eager.is_some() && operation == Operation::WriteStream)
+        let written = (eager.is_some() && operation == OperationKind::WriteStream)
             .then(|| Arc::clone(request.on()));
         let _turn = written.as_ref().map(|descriptor| descriptor.turn());
         // Where handlers sleep, the turn would come late.
@@ -146,23 +146,23 @@ impl Inner {
         if refuses {
             return Err((StartError::Stopping { operation }, completion));
         }
-        let key = core.records.create(request, Some(completion));
+        let key = core.pool.create(request, Some(completion));
         if let Some(outcome) = outcome {
-            core.records[key.index].processor = which;
-            core.records[key.index].finish(outcome);
+            core.pool[key.index].processor = which;
+            core.pool[key.index].finish(outcome);
             core.post_first(key.index);
             return Ok(key);
         }
         match core.start_aio(which, key.index) {
             Ok(()) => Ok(key),
             // A part has been transferred: whoever were refused would transfer it again.
-            Err(errno) if core.records[key.index].request.moved > 0 => {
-                core.records[key.index].outcome = Some(Outcome::of(Err(errno)));
+            Err(errno) if core.pool[key.index].request.moved > 0 => {
+                core.pool[key.index].outcome = Some(Outcome::of(Err(errno)));
                 core.post_completion(key.index, Notify::Strong);
                 Ok(key)
             }
             Err(errno) => {
-                let completion = core.records.destroy(key.index).expect("given above");
+                let completion = core.pool.destroy(key.index).expect("given above");
                 let errno = errno.raw_os_error();
                 let error = OperationError { operation, descriptor, errno };
                 Err((error.into(), completion))
@@ -176,12 +176,12 @@ impl Inner {
         completion: Box<dyn Completion>,
         behind: Behind,
     ) -> Result<(), Returned> {
-        if let Err(error) = self.accepts(Operation::Post) {
+        if let Err(error) = self.accepts(OperationKind::Post) {
             return Err((error, completion));
         }
         let mut core = self.lock.lock();
         if !core.accepts() {
-            return Err((StartError::Stopping { operation: Operation::Post }, completion));
+            return Err((StartError::Stopping { operation: OperationKind::Post }, completion));
         }
         core.post(completion, behind);
         Ok(())
@@ -198,7 +198,7 @@ impl Inner {
         }
         let mut core = self.lock.lock();
         if core.phase == Phase::Closing {
-            return Err((StartError::Stopping { operation: Operation::Post }, completion));
+            return Err((StartError::Stopping { operation: OperationKind::Post }, completion));
         }
         core.post(completion, behind);
         Ok(())
@@ -222,14 +222,14 @@ impl Inner {
         deadline: Instant,
         completion: Box<dyn Completion>,
     ) -> Result<Key, Returned> {
-        if let Err(error) = self.accepts(Operation::Timer) {
+        if let Err(error) = self.accepts(OperationKind::Timer) {
             return Err((error, completion));
         }
         let mut core = self.lock.lock();
         if !core.accepts() {
-            return Err((StartError::Stopping { operation: Operation::Timer }, completion));
+            return Err((StartError::Stopping { operation: OperationKind::Timer }, completion));
         }
-        let key = core.records.create(Request::timer(), Some(completion));
+        let key = core.pool.create(Request::timer(), Some(completion));
         core.start_timer(key, deadline);
         Ok(key)
     }
@@ -350,7 +350,7 @@ impl Inner {
             }
         }
         let is_idle = core.processors.iter().all(Processor::is_idle);
-        let left = core.records.take_all();
+        let left = core.pool.take_all();
         if is_idle {
             core.processors.iter().for_each(Processor::fini);
             drop(core);
@@ -367,7 +367,7 @@ impl Inner {
     #[cfg(test)]
     pub(crate) fn start_on(&self, which: usize, request: Request, completion: Box<dyn Completion>) {
         let mut core = self.lock.lock();
-        let key = core.records.create(request, Some(completion));
+        let key = core.pool.create(request, Some(completion));
         core.start_aio(which, key.index).expect("starts");
     }
 
@@ -377,7 +377,7 @@ impl Inner {
         self.lock.lock().patience = patience;
     }
 
-    fn accepts(&self, operation: Operation) -> Result<(), StartError> {
+    fn accepts(&self, operation: OperationKind) -> Result<(), StartError> {
         if !self.generation.is_current() {
             return Err(StartError::Forked);
         }

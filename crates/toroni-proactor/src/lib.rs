@@ -46,11 +46,11 @@
 //!
 //! | | the paper | here |
 //! |---|---|---|
-//! | 1 | `READ_STREAM` … `CONNECT`, asynchronous result | [`Operation`]; `record/`, whose `Request` holds every input of a start, and `Outcome` what came out |
-//! | 2 | states of a result | `record/state.rs`: each transition is asserted, and each list knows its members |
+//! | 1 | `READ_STREAM` … `CONNECT`, asynchronous result | [`OperationKind`]; `operation/`, whose `Request` holds every input of a start, and `Outcome` what came out |
+//! | 2 | states of a result | `operation/state.rs`: each transition is asserted, and each list knows its members |
 //! | 3 | `START_ERROR` | at once: [`Refused`] gives buffer and handler back; deferred: the handler is told |
-//! | 4 | collections of results | `record/list.rs`: intrusive, removal anywhere in one step, no allocation |
-//! | 5 | cached results allocator, `create_and_start` | `record/records.rs`; `Inner::start` takes one lock for both |
+//! | 4 | collections of results | `operation/list.rs`: intrusive, removal anywhere in one step, no allocation |
+//! | 5 | cached results allocator, `create_and_start` | `operation/operations.rs`; `Inner::start` takes one lock for both |
 //! | 6 | locking model, unlock points 1 to 3 | `lock.rs`: `unlocked` and `dispatch`, `follow`, `lead` |
 //! | 7 | follower, leader, handler | `dispatcher/mod.rs`: the three counts |
 //! | 8 | notification state | `dispatcher/mod.rs`, `NotificationState` |
@@ -114,5 +114,5 @@ pub use config::{
 };
 pub use error::{OperationError, Refused, SetupError, StartError};
 pub use io::{Accepted, Datagram, Datagrams, File, Listener, Pending, Stream, Watch, Word};
-pub use operation::{Operation, OperationMask};
+pub use operation::{OperationKind, OperationMask};
 pub use proactor::{OperationId, Proactor, WeakProactor};

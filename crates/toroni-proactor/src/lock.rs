@@ -34,7 +34,7 @@ impl Lock {
         Locked { lock: self, core: Some(self.guard()) }
     }
 
-    /// Whether this thread is in a handler of this proactor, whose record lives until it returns.
+    /// Whether this thread is in a handler of this proactor, whose operation lives until it returns.
     pub(crate) fn is_in_handler(&self) -> bool {
         CALLING.get() == std::ptr::from_ref(self).addr()
     }

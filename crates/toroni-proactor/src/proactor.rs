@@ -5,7 +5,7 @@ use crate::dispatcher::Behind;
 use crate::error::{OperationError, Refused, SetupError, StartError};
 use crate::inner::{Inner, Returned};
 use crate::io::Pending;
-use crate::operation::{Completion, Done, Key, Operation};
+use crate::operation::{Completion, Done, Key, OperationKind};
 use crate::task;
 use std::any::Any;
 use std::future::Future;
@@ -97,7 +97,7 @@ impl Proactor {
 
     /// Whether one of its processors does this.
     #[must_use]
-    pub fn supports(&self, operation: Operation) -> bool {
+    pub fn supports(&self, operation: OperationKind) -> bool {
         self.effective().iter().any(|processor| processor.operations.contains(operation))
     }
 
@@ -265,7 +265,7 @@ impl Proactor {
         Pending::start(
             self.inner(),
             |handler| self.timer(after, handler),
-            |refused| Err(refused.error.of(Operation::Timer)),
+            |refused| Err(refused.error.of(OperationKind::Timer)),
         )
     }
 
@@ -274,7 +274,7 @@ impl Proactor {
         Pending::start(
             self.inner(),
             |handler| self.timer_at(deadline, handler),
-            |refused| Err(refused.error.of(Operation::Timer)),
+            |refused| Err(refused.error.of(OperationKind::Timer)),
         )
     }
 

@@ -9,8 +9,8 @@ use std::io::Write;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 use toroni_proactor::{
-    BufResult, Config, File, Operation, OperationMask, Proactor, ProcessorConfig, ProcessorType,
-    ProviderType, StartError, WaitType,
+    BufResult, Config, File, OperationKind, OperationMask, Proactor, ProcessorConfig,
+    ProcessorType, ProviderType, StartError, WaitType,
 };
 
 /// A processor that does files only, or everything.
@@ -27,7 +27,7 @@ fn config(
 fn both_are_served(first: ProcessorType, second: ProcessorType, threads: usize) {
     use ProviderType::{Select, Uring};
     for (one, other) in [(Select, Uring), (Uring, Select), (Select, Select), (Uring, Uring)] {
-        let streams = [Operation::ReadStream, Operation::WriteStream];
+        let streams = [OperationKind::ReadStream, OperationKind::WriteStream];
         let config = Config::two(
             config(first, one, OperationMask::of(&streams)),
             config(second, other, OperationMask::ALL),
@@ -135,7 +135,7 @@ fn what_no_processor_does_is_refused_with_its_buffer() {
     let proactor = Proactor::new(&Config::one(files)).unwrap();
     let (stream, _peer) = stream_and_peer(&proactor);
     let refused = stream.read(vec![5; 3], |_| {}).unwrap_err();
-    let operation = Operation::ReadStream;
+    let operation = OperationKind::ReadStream;
     assert_eq!(refused.error, StartError::Unsupported { operation });
     assert!(refused.to_string().contains("READ_STREAM"));
     assert_eq!(refused.buffer, [5; 3]);
@@ -164,8 +164,8 @@ fn an_operation_goes_to_the_first_that_supports_it() {
     // Words in memory are io_uring's.
     let is_done = |operation| rest.operations.contains(operation);
     let missing: Vec<_> =
-        Operation::STARTABLE.into_iter().filter(|operation| !is_done(*operation)).collect();
-    assert_eq!(missing, [Operation::WaitWord]);
+        OperationKind::STARTABLE.into_iter().filter(|operation| !is_done(*operation)).collect();
+    assert_eq!(missing, [OperationKind::WaitWord]);
 }
 
 /// Nobody handles events: an operation that is over waits for somebody who does.

@@ -17,7 +17,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
 use toroni_proactor::{
-    BufResult, Config, Operation, OperationError, OperationId, Proactor, ProcessorConfig,
+    BufResult, Config, OperationError, OperationId, OperationKind, Proactor, ProcessorConfig,
     ProviderType, WaitType,
 };
 
@@ -31,7 +31,7 @@ fn each(test: impl Fn(Proactor)) {
     for provider in [ProviderType::Uring, ProviderType::Combined] {
         let config = ProcessorConfig { provider, ..ProcessorConfig::default() };
         let proactor = Proactor::new(&Config::one(config)).unwrap();
-        if proactor.supports(Operation::WaitWord) {
+        if proactor.supports(OperationKind::WaitWord) {
             eprintln!("{provider:?}");
             test(proactor);
         } else {

@@ -9,7 +9,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use std::io::Write;
 use std::sync::mpsc::channel;
 use toroni_proactor::{
-    BufResult, Config, Operation, OperationError, Proactor, ProcessorConfig, ProviderType,
+    BufResult, Config, OperationError, OperationKind, Proactor, ProcessorConfig, ProviderType,
     StartError, Stream, WaitType,
 };
 
@@ -31,7 +31,7 @@ fn impossible(proactor: &Proactor) -> Stream {
 }
 
 fn assert_is_the_refusal(error: OperationError) {
-    assert_eq!((error.operation, error.errno), (Operation::ReadStream, libc::EOPNOTSUPP));
+    assert_eq!((error.operation, error.errno), (OperationKind::ReadStream, libc::EOPNOTSUPP));
 }
 
 /// The first read of a stream works, so the engine is ready.

@@ -96,7 +96,7 @@ impl Locked<'_> {
             let core = &mut **self;
             let Some(index) = core.pop_completed(has_looked) else { break };
             let mut sample = core.dispatcher.pace.sample();
-            if core.records[index].state() == State::Ready {
+            if core.pool[index].state() == State::Ready {
                 core.hand_over();
                 let is_over = self.try_ready(index);
                 if !self.dispatches() {
@@ -110,7 +110,7 @@ impl Locked<'_> {
                 }
             }
             let core = &mut **self;
-            let (completion, done) = core.records.complete(index);
+            let (completion, done) = core.pool.complete(index);
             // Step 1a, and whatever else this thread would have done.
             core.hand_over();
             let outcome = self.dispatch(|| {
@@ -119,7 +119,7 @@ impl Locked<'_> {
                 sample.iter_mut().for_each(Sample::end);
             });
             sample.iter().for_each(|sample| self.dispatcher.pace.add(sample));
-            self.records.destroy(index);
+            self.pool.destroy(index);
             self.stop_if_finished();
             if let Err(panic) = outcome {
                 self.leave();

@@ -148,32 +148,32 @@ impl Dispatcher {
 }
 
 impl Core {
-    /// `post_completion`. The record is in no list, and RESULT_READY, START_ERROR or INITIALIZED.
+    /// `post_completion`. The operation is in no list, and RESULT_READY, START_ERROR or INITIALIZED.
     pub(crate) fn post_completion(&mut self, index: u32, level: Notify) {
         // Step 1.
-        if self.records[index].state() == State::Initialized {
-            self.records[index].become_(State::Posted);
+        if self.pool[index].state() == State::Initialized {
+            self.pool[index].become_(State::Posted);
         }
-        self.dispatcher.completed.push(&mut self.records, index);
+        self.dispatcher.completed.push(&mut self.pool, index);
         if level == Notify::Strong {
             self.notify();
         }
     }
 
-    /// The record is READY, in no list, and may be tried: see [`Dispatcher::speculative`].
+    /// The operation is READY, in no list, and may be tried: see [`Dispatcher::speculative`].
     pub(crate) fn post_speculative(&mut self, index: u32) {
-        self.dispatcher.speculative.push(&mut self.records, index);
+        self.dispatcher.speculative.push(&mut self.pool, index);
         self.notify();
     }
 
-    /// Creates the record of a handler that no provider sees, and posts it.
+    /// Creates the operation of a handler that no provider sees, and posts it.
     pub(crate) fn post(&mut self, completion: Box<dyn Completion>, behind: Behind) {
-        let index = self.records.create(Request::post(), Some(completion)).index;
+        let index = self.pool.create(Request::post(), Some(completion)).index;
         match behind {
             Behind::Posted => self.post_completion(index, Notify::Strong),
             Behind::Look => {
-                self.records[index].become_(State::Posted);
-                self.dispatcher.behind_look.push(&mut self.records, index);
+                self.pool[index].become_(State::Posted);
+                self.dispatcher.behind_look.push(&mut self.pool, index);
                 self.notify();
             }
         }
@@ -184,14 +184,14 @@ impl Core {
     pub(crate) fn post_first(&mut self, index: u32) {
         let dispatcher = &mut self.dispatcher;
         // Handlers of one descriptor and direction are called in the order of their operations.
-        let is_alone = self.records[index].has_the_only_result();
+        let is_alone = self.pool[index].has_the_only_result();
         if is_alone && dispatcher.overtaken < OVERTAKERS {
             dispatcher.overtaken += 1;
             dispatcher.ahead += 1;
             let behind = dispatcher.last_ahead.replace(index);
-            dispatcher.completed.insert(&mut self.records, behind, index);
+            dispatcher.completed.insert(&mut self.pool, behind, index);
         } else {
-            dispatcher.completed.push(&mut self.records, index);
+            dispatcher.completed.push(&mut self.pool, index);
         }
         self.notify();
     }
@@ -214,30 +214,30 @@ impl Core {
         self.notify();
     }
 
-    /// Takes a record back that is to be dispatched or tried, if it is there.
+    /// Takes an operation back that is to be dispatched or tried, if it is there.
     pub(crate) fn withdraw(&mut self, index: u32) -> bool {
-        let list = if self.records[index].is_in(Membership::Completed) {
+        let list = if self.pool[index].is_in(Membership::Completed) {
             &mut self.dispatcher.completed
-        } else if self.records[index].is_in(Membership::Speculative) {
+        } else if self.pool[index].is_in(Membership::Speculative) {
             &mut self.dispatcher.speculative
         } else {
             return false;
         };
-        list.remove(&mut self.records, index);
+        list.remove(&mut self.pool, index);
         true
     }
 
     /// A result that was taken and cannot be dispatched now: it is the next one again.
     fn put_back(&mut self, index: u32) {
         self.dispatcher.ahead += 1;
-        self.dispatcher.completed.insert(&mut self.records, None, index);
+        self.dispatcher.completed.insert(&mut self.pool, None, index);
     }
 
     /// The next one to be dispatched, or tried. A speculation that is the only one is worth less than a look
     /// at what is ready, and comes after it.
     fn pop_completed(&mut self, has_looked: bool) -> Option<u32> {
         let dispatcher = &mut self.dispatcher;
-        let index = if let Some(index) = dispatcher.completed.pop(&mut self.records) {
+        let index = if let Some(index) = dispatcher.completed.pop(&mut self.pool) {
             dispatcher.last_ahead = None;
             if dispatcher.ahead > 0 {
                 dispatcher.ahead -= 1;
@@ -246,7 +246,7 @@ impl Core {
             }
             index
         } else if dispatcher.speculative.len() > usize::from(!has_looked) {
-            dispatcher.speculative.pop(&mut self.records)?
+            dispatcher.speculative.pop(&mut self.pool)?
         } else {
             return None;
         };
@@ -267,15 +267,15 @@ impl Core {
 
     /// What was speculated on before now is tried before anything that comes.
     fn end_speculation(&mut self) {
-        while let Some(index) = self.dispatcher.speculative.pop(&mut self.records) {
-            self.dispatcher.completed.push(&mut self.records, index);
+        while let Some(index) = self.dispatcher.speculative.pop(&mut self.pool) {
+            self.dispatcher.completed.push(&mut self.pool, index);
         }
     }
 
     /// What was to come behind a look has its turn now.
     fn release_behind_look(&mut self) {
-        while let Some(index) = self.dispatcher.behind_look.pop(&mut self.records) {
-            self.dispatcher.completed.push(&mut self.records, index);
+        while let Some(index) = self.dispatcher.behind_look.pop(&mut self.pool) {
+            self.dispatcher.completed.push(&mut self.pool, index);
         }
     }
 

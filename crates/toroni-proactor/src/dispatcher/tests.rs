@@ -4,7 +4,7 @@ use super::*;
 use crate::config::create_engine;
 use crate::core::{PATIENCE, Phase};
 use crate::lock::Lock;
-use crate::operation::{Descriptor, Done, Operation, OperationMask, Records};
+use crate::operation::{Descriptor, Done, OperationKind, OperationMask, Pool};
 use crate::processor::Processor;
 use crate::sys::ThreadId;
 use crate::tests::common::*;
@@ -16,17 +16,17 @@ use std::thread;
 
 /// With these processors, and nobody.
 fn core(types: &[ProcessorType]) -> Core {
-    let mut records = Records::new();
+    let mut pool = Pool::new();
     let mut processor = |(number, processor_type): (usize, &ProcessorType)| {
         let (provider, processor_type) = (ProviderType::Select, *processor_type);
         let config = ProcessorConfig { provider, processor_type, ..ProcessorConfig::default() };
         let (engine, _) = create_engine(&config).unwrap();
         let is_dedicated = processor_type == ProcessorType::Dedicated;
-        Processor::new(number, is_dedicated, usize::MAX, engine, &mut records)
+        Processor::new(number, is_dedicated, usize::MAX, engine, &mut pool)
     };
     let processors = types.iter().enumerate().map(&mut processor).collect();
     Core {
-        records,
+        pool,
         dispatcher: Dispatcher::new(),
         processors,
         phase: Phase::Running,
@@ -62,7 +62,7 @@ impl Completion for Held {
 }
 
 fn post(core: &mut Core, level: Notify) {
-    let key = core.records.create(Request::post(), None);
+    let key = core.pool.create(Request::post(), None);
     core.post_completion(key.index, level);
 }
 
@@ -131,7 +131,7 @@ fn a_dedicated_leader_interrupts_the_only_thread() {
         operations,
         ..ProcessorConfig::default()
     };
-    let streams = OperationMask::of(&[Operation::ReadStream, Operation::WriteStream]);
+    let streams = OperationMask::of(&[OperationKind::ReadStream, OperationKind::WriteStream]);
     let config = Config::two(
         config(ProcessorType::Dedicated, streams),
         config(ProcessorType::Shared, OperationMask::ALL),
@@ -179,9 +179,9 @@ fn each_thread_is_counted_once() {
         let descriptor = Arc::new(Descriptor::new(reader.into()).unwrap());
         let (done, _idle) = channel();
         let never: Box<dyn Completion> = Box::new(Held(done, channel().1));
-        let request = Request::new(Operation::WaitReadable, descriptor);
+        let request = Request::new(OperationKind::WaitReadable, descriptor);
         let mut locked = lock.lock();
-        let key = locked.records.create(request, Some(never));
+        let key = locked.pool.create(request, Some(never));
         locked.start_aio(0, key.index).unwrap();
         drop(locked);
         counted(3, 1, 0);

@@ -1,4 +1,4 @@
-//! Timers: moments at which records are post-completed. They are served in the waits of followers and
+//! Timers: moments at which operations are post-completed. They are served in the waits of followers and
 //! leaders, without a thread of their own.
 
 use crate::core::Core;
@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Instant;
 
-/// All timers that are not over. A timer that is cancelled leaves its entry behind, which names a record
+/// All timers that are not over. A timer that is cancelled leaves its entry behind, which names an operation
 /// that lives no more.
 #[derive(Default)]
 pub(crate) struct Timers {
@@ -42,7 +42,7 @@ impl Timers {
 }
 
 impl Core {
-    /// Sets a timer: the record is INITIALIZED, and will be POSTED.
+    /// Sets a timer: the operation is INITIALIZED, and will be POSTED.
     pub(crate) fn start_timer(&mut self, key: Key, deadline: Instant) {
         let timers = &mut self.dispatcher.timers;
         timers.serial += 1;
@@ -57,9 +57,9 @@ impl Core {
 
     /// Cancels a timer that is not due yet: its handler is told so.
     pub(crate) fn cancel_timer(&mut self, index: u32) {
-        let record = &mut self.records[index];
-        record.is_cancelled = true;
-        record.outcome = Some(Outcome::cancelled());
+        let operation = &mut self.pool[index];
+        operation.is_cancelled = true;
+        operation.outcome = Some(Outcome::cancelled());
         self.dispatcher.timers.stale += 1;
         self.post_completion(index, Notify::Strong);
     }
@@ -74,7 +74,7 @@ impl Core {
             .map(|Reverse(entry)| Key::from_u64(entry.key))
             .collect();
         for key in entries {
-            if self.records.get(key).map(|record| record.state()) == Some(State::Initialized) {
+            if self.pool.get(key).map(|operation| operation.state()) == Some(State::Initialized) {
                 self.cancel_timer(key.index);
             }
         }
@@ -88,7 +88,7 @@ impl Core {
         }
         let now = Instant::now();
         while let Some(key) = self.dispatcher.timers.pop(now) {
-            match self.records.get(key).map(|record| record.state()) {
+            match self.pool.get(key).map(|operation| operation.state()) {
                 Some(State::Initialized) => self.post_completion(key.index, Notify::None),
                 _ => self.dispatcher.timers.stale -= 1,
             }
@@ -108,10 +108,10 @@ impl Core {
         if timers.stale <= 64.max(timers.heap.len() / 2) {
             return;
         }
-        let records = &mut self.records;
+        let pool = &mut self.pool;
         timers.heap.retain(|Reverse(entry)| {
-            let record = records.get(Key::from_u64(entry.key));
-            record.is_some_and(|record| record.state() == State::Initialized)
+            let operation = pool.get(Key::from_u64(entry.key));
+            operation.is_some_and(|operation| operation.state() == State::Initialized)
         });
         timers.stale = 0;
     }

@@ -1,12 +1,12 @@
 //! *Interrupt_Pipe_Strategy*, and the same with an eventfd: the leader always has one read in progress on
 //! the notification descriptor, and an interrupt is a write to its other end.
 //!
-//! The record of that read is reused, never reaches the dispatcher, and is started again only by a leader
+//! The operation of that read is reused, never reaches the dispatcher, and is started again only by a leader
 //! that finds it not started. Interrupts between two waits leave bytes behind; the read takes as many as
 //! there are.
 
 use super::{Activation, InterruptChoice, InterruptStrategy};
-use crate::operation::{Descriptor, Memory, Operation, Request};
+use crate::operation::{Descriptor, Memory, OperationKind, Request};
 use crate::sys::ThreadId;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{Errno, dup, write};
@@ -97,7 +97,7 @@ impl InterruptStrategy for Notification {
     }
 
     fn read(&self) -> Option<Request> {
-        let mut request = Request::new(Operation::ReadStream, Arc::clone(&self.reading));
+        let mut request = Request::new(OperationKind::ReadStream, Arc::clone(&self.reading));
         // SAFETY: the bytes are on the heap, nobody looks at them, and the strategy outlives the read.
         request.memory =
             unsafe { Memory::to_fill(self.bytes.as_ptr().cast_mut(), self.bytes.len()) };

@@ -2,7 +2,7 @@
 
 use super::{Handle, Stream};
 use crate::error::{OperationError, Refused, StartError};
-use crate::operation::{Address, Completion, Done, Operation};
+use crate::operation::{Address, Completion, Done, OperationKind};
 use crate::proactor::{OperationId, Proactor, take_back};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
@@ -69,12 +69,12 @@ where
         Ok(prepared) => prepared,
         Err(errno) => {
             let errno = errno.raw_os_error();
-            let operation = Operation::Connect;
+            let operation = OperationKind::Connect;
             let error = StartError::Refused(OperationError { operation, descriptor: None, errno });
             return Err(Refused { error, buffer: (), handler });
         }
     };
-    let mut request = handle.request(Operation::Connect);
+    let mut request = handle.request(OperationKind::Connect);
     request.address = Some(address);
     let inner = Arc::clone(handle.inner());
     let completion = Box::new(Connecting { handle, handler });

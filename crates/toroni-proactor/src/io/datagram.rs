@@ -3,7 +3,7 @@
 use super::{Handle, Pending, handle, transfer};
 use crate::buffer::{BufResult, ReadBuffer, WriteBuffer};
 use crate::error::{Refused, SetupError};
-use crate::operation::{Address, Done, Operation, Outcome};
+use crate::operation::{Address, Done, OperationKind, Outcome};
 use crate::proactor::{OperationId, Proactor};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -68,7 +68,13 @@ impl Datagrams {
         B: ReadBuffer,
         F: FnOnce(BufResult<Datagram, B>) + Send + 'static,
     {
-        transfer::fill(&self.0, self.0.request(Operation::ReadDatagram), buffer, report, handler)
+        transfer::fill(
+            &self.0,
+            self.0.request(OperationKind::ReadDatagram),
+            buffer,
+            report,
+            handler,
+        )
     }
 
     /// Sends one datagram: to the address, or to the peer that the socket is connected to.
@@ -86,7 +92,7 @@ impl Datagrams {
         B: WriteBuffer,
         F: FnOnce(BufResult<usize, B>) + Send + 'static,
     {
-        let mut request = self.0.request(Operation::WriteDatagram);
+        let mut request = self.0.request(OperationKind::WriteDatagram);
         request.address = to.map(Address::Internet);
         transfer::send(&self.0, request, buffer, |bytes| bytes, handler)
     }
@@ -96,7 +102,7 @@ impl Datagrams {
         Pending::start(
             self.0.inner(),
             |handler| self.read(buffer, handler),
-            |refused| refused.into_result(Operation::ReadDatagram),
+            |refused| refused.into_result(OperationKind::ReadDatagram),
         )
     }
 
@@ -109,7 +115,7 @@ impl Datagrams {
         Pending::start(
             self.0.inner(),
             |handler| self.write(buffer, to, handler),
-            |refused| refused.into_result(Operation::WriteDatagram),
+            |refused| refused.into_result(OperationKind::WriteDatagram),
         )
     }
 }

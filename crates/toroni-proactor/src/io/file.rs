@@ -3,7 +3,7 @@
 use super::{Handle, Pending, handle, transfer};
 use crate::buffer::{BufResult, ReadBuffer, WriteBuffer};
 use crate::error::{Refused, SetupError};
-use crate::operation::{Kind, Operation, Request};
+use crate::operation::{DescriptorKind, OperationKind, Request};
 use crate::proactor::{OperationId, Proactor};
 use rustix::io::{Errno, pread};
 use std::os::fd::OwnedFd;
@@ -27,7 +27,7 @@ impl File {
     /// it like a stream, others not at all.
     pub fn new(proactor: &Proactor, file: impl Into<OwnedFd>) -> Result<Self, SetupError> {
         let handle = Handle::of(proactor, file.into())?;
-        if handle.request(Operation::ReadFile).on().kind() != Kind::File {
+        if handle.request(OperationKind::ReadFile).on().kind() != DescriptorKind::File {
             let nothing: &mut [u8] = &mut [];
             if pread(handle.as_fd(), nothing, 0) == Err(Errno::SPIPE) {
                 let action = "read and write it at positions (take `Stream`)";
@@ -53,7 +53,7 @@ impl File {
         B: ReadBuffer,
         F: FnOnce(BufResult<usize, B>) + Send + 'static,
     {
-        let request = self.request(Operation::ReadFile, offset);
+        let request = self.request(OperationKind::ReadFile, offset);
         transfer::fill(&self.0, request, buffer, |_, bytes| bytes, handler)
     }
 
@@ -72,7 +72,7 @@ impl File {
         B: WriteBuffer,
         F: FnOnce(BufResult<usize, B>) + Send + 'static,
     {
-        let request = self.request(Operation::WriteFile, offset);
+        let request = self.request(OperationKind::WriteFile, offset);
         transfer::send(&self.0, request, buffer, |bytes| bytes, handler)
     }
 
@@ -85,7 +85,7 @@ impl File {
         Pending::start(
             self.0.inner(),
             |handler| self.read(offset, buffer, handler),
-            |refused| refused.into_result(Operation::ReadFile),
+            |refused| refused.into_result(OperationKind::ReadFile),
         )
     }
 
@@ -98,11 +98,11 @@ impl File {
         Pending::start(
             self.0.inner(),
             |handler| self.write(offset, buffer, handler),
-            |refused| refused.into_result(Operation::WriteFile),
+            |refused| refused.into_result(OperationKind::WriteFile),
         )
     }
 
-    fn request(&self, operation: Operation, offset: u64) -> Request {
+    fn request(&self, operation: OperationKind, offset: u64) -> Request {
         Request { offset, ..self.0.request(operation) }
     }
 }

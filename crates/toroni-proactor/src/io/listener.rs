@@ -3,7 +3,7 @@
 use super::{Handle, Pending, Stream, handle};
 use crate::error::{OperationError, Refused, SetupError};
 use crate::inner::Inner;
-use crate::operation::{Completion, Done, Operation};
+use crate::operation::{Completion, Done, OperationKind};
 use crate::proactor::{OperationId, Proactor, take_back};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -60,7 +60,7 @@ impl Listener {
         F: FnOnce(Accepted) + Send + 'static,
     {
         let completion = Box::new(Accepting { inner: Arc::clone(self.0.inner()), handler });
-        let request = self.0.request(Operation::Accept);
+        let request = self.0.request(OperationKind::Accept);
         self.0.inner().start(request, completion).map(OperationId::new).map_err(|returned| {
             let (error, Accepting { handler, .. }) = take_back::<Accepting<F>>(returned);
             Refused { error, buffer: (), handler }
@@ -72,7 +72,7 @@ impl Listener {
         Pending::start(
             self.0.inner(),
             |handler| self.accept(handler),
-            |refused| Err(refused.error.of(Operation::Accept)),
+            |refused| Err(refused.error.of(OperationKind::Accept)),
         )
     }
 }
@@ -87,7 +87,8 @@ impl<F: FnOnce(Accepted) + Send + 'static> Completion for Accepting<F> {
         let Self { inner, handler } = *self;
         let descriptor = done.raw();
         let accepted = done.result().and_then(|_| {
-            let failed = |errno| OperationError { operation: Operation::Accept, descriptor, errno };
+            let failed =
+                |errno| OperationError { operation: OperationKind::Accept, descriptor, errno };
             let socket = done.outcome.accepted.take().ok_or_else(|| failed(libc::EIO))?;
             let handle = Handle::new(&inner, socket).map_err(|_| failed(libc::EIO))?;
             Ok((Stream(handle), done.outcome.address))

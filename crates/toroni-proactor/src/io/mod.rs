@@ -22,7 +22,7 @@ pub use word::Word;
 
 use crate::error::SetupError;
 use crate::inner::Inner;
-use crate::operation::{Descriptor, Kind, Operation, Request};
+use crate::operation::{Descriptor, DescriptorKind, OperationKind, Request};
 use crate::proactor::Proactor;
 use rustix::io::ioctl_fionbio;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -41,7 +41,7 @@ impl Handle {
     /// otherwise not to wait.
     pub(crate) fn new(inner: &Arc<Inner>, descriptor: OwnedFd) -> Result<Arc<Self>, SetupError> {
         let descriptor = Descriptor::new(descriptor).map_err(SetupError::system("look at it"))?;
-        if descriptor.kind() == Kind::Socket {
+        if descriptor.kind() == DescriptorKind::Socket {
             ioctl_fionbio(&descriptor, true).map_err(SetupError::system("make it non-blocking"))?;
         }
         Ok(Self::with(inner, descriptor, false))
@@ -65,7 +65,7 @@ impl Handle {
         &self.inner
     }
 
-    pub(crate) fn request(&self, operation: Operation) -> Request {
+    pub(crate) fn request(&self, operation: OperationKind) -> Request {
         Request::new(operation, Arc::clone(&self.descriptor))
     }
 
@@ -85,8 +85,8 @@ impl Handle {
 impl Drop for Handle {
     /// Nobody is left who could want a result: what is in progress ends, and then the descriptor is closed.
     fn drop(&mut self) {
-        if !self.descriptor.is_idle(Operation::ReadStream)
-            || !self.descriptor.is_idle(Operation::WriteStream)
+        if !self.descriptor.is_idle(OperationKind::ReadStream)
+            || !self.descriptor.is_idle(OperationKind::WriteStream)
         {
             self.cancel();
         }

@@ -3,7 +3,7 @@
 use super::{Handle, Pending, connecting, handle, transfer};
 use crate::buffer::{BufResult, ReadBuffer, WriteBuffer};
 use crate::error::{OperationError, Refused, SetupError};
-use crate::operation::Operation;
+use crate::operation::OperationKind;
 use crate::proactor::{OperationId, Proactor};
 use rustix::net::Shutdown as HowToShut;
 use std::io;
@@ -54,7 +54,7 @@ impl Stream {
         Pending::start(
             proactor.inner(),
             |handler| Self::connect(proactor, address, handler),
-            |refused| Err(refused.error.of(Operation::Connect)),
+            |refused| Err(refused.error.of(OperationKind::Connect)),
         )
     }
 
@@ -98,7 +98,7 @@ impl Stream {
         Pending::start(
             proactor.inner(),
             |handler| Self::connect_unix(proactor, path, handler),
-            |refused| Err(refused.error.of(Operation::Connect)),
+            |refused| Err(refused.error.of(OperationKind::Connect)),
         )
     }
 
@@ -115,7 +115,7 @@ impl Stream {
         B: ReadBuffer,
         F: FnOnce(BufResult<usize, B>) + Send + 'static,
     {
-        let request = self.0.request(Operation::ReadStream);
+        let request = self.0.request(OperationKind::ReadStream);
         transfer::fill(&self.0, request, buffer, |_, bytes| bytes, handler)
     }
 
@@ -130,7 +130,7 @@ impl Stream {
         B: WriteBuffer,
         F: FnOnce(BufResult<usize, B>) + Send + 'static,
     {
-        let request = self.0.request(Operation::WriteStream);
+        let request = self.0.request(OperationKind::WriteStream);
         transfer::send(&self.0, request, buffer, |bytes| bytes, handler)
     }
 
@@ -171,7 +171,7 @@ impl Stream {
         B: WriteBuffer,
         F: FnOnce(BufResult<(), B>) + Send + 'static,
     {
-        let mut request = self.0.request(Operation::WriteStream);
+        let mut request = self.0.request(OperationKind::WriteStream);
         request.is_whole = true;
         transfer::send(&self.0, request, buffer, |_| (), handler)
     }
@@ -181,7 +181,7 @@ impl Stream {
         Pending::start(
             self.0.inner(),
             |handler| self.read(buffer, handler),
-            |refused| refused.into_result(Operation::ReadStream),
+            |refused| refused.into_result(OperationKind::ReadStream),
         )
     }
 
@@ -190,7 +190,7 @@ impl Stream {
         Pending::start(
             self.0.inner(),
             |handler| self.write(buffer, handler),
-            |refused| refused.into_result(Operation::WriteStream),
+            |refused| refused.into_result(OperationKind::WriteStream),
         )
     }
 
@@ -199,7 +199,7 @@ impl Stream {
         Pending::start(
             self.0.inner(),
             |handler| self.write_all(buffer, handler),
-            |refused| refused.into_result(Operation::WriteStream),
+            |refused| refused.into_result(OperationKind::WriteStream),
         )
     }
 

@@ -4,7 +4,7 @@
 use super::Handle;
 use crate::buffer::{BufResult, ReadBuffer, WriteBuffer};
 use crate::error::{Refused, StartError};
-use crate::operation::{Completion, Done, Memory, Operation, Request};
+use crate::operation::{Completion, Done, Memory, OperationKind, Request};
 use crate::proactor::{OperationId, take_back};
 
 /// Turns what came out into what the handler is given.
@@ -37,12 +37,12 @@ where
 {
     let mut completion = Box::new(Filling { buffer, handler, report });
     let (pointer, length) = completion.buffer.target();
-    if length == 0 && request.operation != Operation::ReadDatagram {
+    if length == 0 && request.kind != OperationKind::ReadDatagram {
         let Filling { buffer, handler, .. } = *completion;
-        let error = StartError::NoRoom { operation: request.operation };
+        let error = StartError::NoRoom { operation: request.kind };
         return Err(Refused { error, buffer, handler });
     }
-    // SAFETY: the buffer is in the completion, which the record owns until the operation is over; its
+    // SAFETY: the buffer is in the completion, which the operation owns until the operation is over; its
     // bytes do not move with it (`ReadBuffer`), and nobody touches it there.
     request.memory = unsafe { Memory::to_fill(pointer, length) };
     handle.inner().start(request, completion).map(OperationId::new).map_err(|returned| {

@@ -2,7 +2,7 @@
 
 use super::{Handle, Pending, handle};
 use crate::error::{OperationError, Refused, SetupError};
-use crate::operation::{Completion, Done, Operation};
+use crate::operation::{Completion, Done, OperationKind};
 use crate::proactor::{OperationId, Proactor, take_back};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl Watch {
     where
         F: FnOnce(Result<(), OperationError>) + Send + 'static,
     {
-        let request = self.0.request(Operation::WaitReadable);
+        let request = self.0.request(OperationKind::WaitReadable);
         let completion = Box::new(Watching(handler));
         self.0.inner().start(request, completion).map(OperationId::new).map_err(|returned| {
             let (error, Watching(handler)) = take_back(returned);
@@ -49,7 +49,7 @@ impl Watch {
         Pending::start(
             self.0.inner(),
             |handler| self.readable(handler),
-            |refused| Err(refused.error.of(Operation::WaitReadable)),
+            |refused| Err(refused.error.of(OperationKind::WaitReadable)),
         )
     }
 }

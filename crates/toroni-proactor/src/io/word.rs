@@ -3,7 +3,7 @@
 use super::Pending;
 use crate::buffer::BufResult;
 use crate::error::Refused;
-use crate::operation::{Completion, Done, Memory, Operation, Request};
+use crate::operation::{Completion, Done, Memory, OperationKind, Request};
 use crate::proactor::{OperationId, Proactor, take_back};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -63,7 +63,7 @@ impl Proactor {
         W: Word,
         F: FnOnce(BufResult<(), W>) + Send + 'static,
     {
-        // SAFETY: the word goes into the completion, which the record owns until the operation is over; it
+        // SAFETY: the word goes into the completion, which the operation owns until the operation is over; it
         // stays where it is until then (`Word`).
         let memory = unsafe { Memory::to_watch(word.address()) };
         let completion = Box::new(Waiting { word, handler });
@@ -79,7 +79,7 @@ impl Proactor {
         Pending::start(
             self.inner(),
             |handler| self.wait_while(word, value, handler),
-            |refused| refused.into_result(Operation::WaitWord),
+            |refused| refused.into_result(OperationKind::WaitWord),
         )
     }
 }

@@ -1,6 +1,6 @@
 //! A descriptor as operations hold it.
 
-use super::{Operation, State};
+use super::{OperationKind, State};
 use crate::hook::mutant;
 use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What kind of thing a descriptor is, as far as engines care.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum DescriptorKind {
     /// A socket: `recv` and `send` exist, and take `MSG_DONTWAIT`.
     Socket,
     /// A regular file or a block device: always ready, transfers wait for the disk.
@@ -24,7 +24,7 @@ pub(crate) enum Kind {
 #[derive(Debug)]
 pub(crate) struct Descriptor {
     descriptor: OwnedFd,
-    kind: Kind,
+    kind: DescriptorKind,
     /// Operations that wait to read, and to write: who finds none may try at once without overtaking.
     waiting: [AtomicU32; 2],
     /// Those that are READY.
@@ -40,9 +40,9 @@ impl Descriptor {
     /// Takes it over, and looks what it is.
     pub(crate) fn new(descriptor: OwnedFd) -> Result<Self, Errno> {
         let kind = match FileType::from_raw_mode(fstat(&descriptor)?.st_mode) {
-            FileType::Socket => Kind::Socket,
-            FileType::RegularFile | FileType::BlockDevice => Kind::File,
-            _ => Kind::Other,
+            FileType::Socket => DescriptorKind::Socket,
+            FileType::RegularFile | FileType::BlockDevice => DescriptorKind::File,
+            _ => DescriptorKind::Other,
         };
         Ok(Self {
             descriptor,
@@ -56,7 +56,7 @@ impl Descriptor {
     }
 
     /// What it is.
-    pub(crate) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> DescriptorKind {
         self.kind
     }
 
@@ -67,8 +67,8 @@ impl Descriptor {
     }
 
     /// Whether no operation of that direction is started or deferred.
-    pub(crate) fn is_idle(&self, operation: Operation) -> bool {
-        self.waiting[usize::from(operation.is_reading())].load(Ordering::Relaxed) == 0
+    pub(crate) fn is_idle(&self, kind: OperationKind) -> bool {
+        self.waiting[usize::from(kind.is_reading())].load(Ordering::Relaxed) == 0
     }
 
     /// What is known of its readiness. Engines keep it, too: it does not keep the descriptor open.
@@ -77,10 +77,10 @@ impl Descriptor {
     }
 
     /// An operation went over from one state to another. Under the proactor's lock.
-    pub(super) fn changed(&self, operation: Operation, before: State, after: State) {
+    pub(super) fn changed(&self, kind: OperationKind, before: State, after: State) {
         let waits = |state| matches!(state, State::Started | State::Ready | State::Deferred);
         let has_result = |state| state == State::ResultReady;
-        let direction = usize::from(operation.is_reading());
+        let direction = usize::from(kind.is_reading());
         count(&self.waiting[direction], waits(before), waits(after));
         count(&self.results[direction], has_result(before), has_result(after));
         count(&self.ready, before == State::Ready, after == State::Ready);
@@ -92,8 +92,8 @@ impl Descriptor {
     }
 
     /// Operations of that direction whose results wait for their handlers.
-    pub(super) fn results(&self, operation: Operation) -> u32 {
-        self.results[usize::from(operation.is_reading())].load(Ordering::Relaxed)
+    pub(super) fn results(&self, kind: OperationKind) -> u32 {
+        self.results[usize::from(kind.is_reading())].load(Ordering::Relaxed)
     }
 }
 

@@ -7,7 +7,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[repr(u8)]
-pub enum Operation {
+pub enum OperationKind {
     /// `READ_STREAM`: bytes from a connected socket, a pipe or a terminal.
     ReadStream,
     /// `WRITE_STREAM`: bytes to a connected socket, a pipe or a terminal.
@@ -37,7 +37,7 @@ pub enum Operation {
     Post,
 }
 
-impl Operation {
+impl OperationKind {
     /// Those that a provider may support.
     pub const STARTABLE: [Self; 10] = [
         Self::ReadStream,
@@ -65,7 +65,7 @@ impl Operation {
     }
 }
 
-impl fmt::Display for Operation {
+impl fmt::Display for OperationKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::ReadStream => "READ_STREAM",
@@ -86,11 +86,11 @@ impl fmt::Display for Operation {
 
 /// A set of operations: what a provider supports.
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(from = "Vec<Operation>")]
+#[serde(from = "Vec<OperationKind>")]
 pub struct OperationMask(u16);
 
-impl From<Vec<Operation>> for OperationMask {
-    fn from(operations: Vec<Operation>) -> Self {
+impl From<Vec<OperationKind>> for OperationMask {
+    fn from(operations: Vec<OperationKind>) -> Self {
         Self::of(&operations)
     }
 }
@@ -100,19 +100,19 @@ impl OperationMask {
     pub const ALL: Self = Self(0x3FF);
     /// `READ_FILE` and `WRITE_FILE`.
     pub const FILES: Self =
-        Self(1 << Operation::ReadFile as u16 | 1 << Operation::WriteFile as u16);
+        Self(1 << OperationKind::ReadFile as u16 | 1 << OperationKind::WriteFile as u16);
 
     /// These; timers and posts are done by every proactor, and are left out.
     #[must_use]
-    pub fn of(operations: &[Operation]) -> Self {
-        let bits = operations.iter().map(|operation| 1 << *operation as u16);
+    pub fn of(operations: &[OperationKind]) -> Self {
+        let bits = operations.iter().map(|kind| 1 << *kind as u16);
         Self(bits.fold(0, |all, bit: u16| all | bit) & Self::ALL.0)
     }
 
     /// All but this one.
     #[must_use]
-    pub const fn without(self, operation: Operation) -> Self {
-        Self(self.0 & !(1 << operation as u16))
+    pub const fn without(self, kind: OperationKind) -> Self {
+        Self(self.0 & !(1 << kind as u16))
     }
 
     /// Those in both.
@@ -123,14 +123,14 @@ impl OperationMask {
 
     /// Whether the operation is in the set.
     #[must_use]
-    pub const fn contains(self, operation: Operation) -> bool {
-        self.0 >> operation as u16 & 1 != 0
+    pub const fn contains(self, kind: OperationKind) -> bool {
+        self.0 >> kind as u16 & 1 != 0
     }
 }
 
 impl fmt::Debug for OperationMask {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let members = Operation::STARTABLE.iter().filter(|operation| self.contains(**operation));
+        let members = OperationKind::STARTABLE.iter().filter(|kind| self.contains(**kind));
         formatter.debug_set().entries(members).finish()
     }
 }

@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 use std::sync::atomic::AtomicU32;
 
-/// Where a buffer is. The buffer itself belongs to the record's completion, and stays there, unmoved on
+/// Where a buffer is. The buffer itself belongs to the operation's completion, and stays there, unmoved on
 /// the heap, until the operation is terminally complete.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Memory {

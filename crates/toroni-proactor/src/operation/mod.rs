@@ -1,4 +1,4 @@
-//! Records: the paper's *asynchronous results*. One record is one operation, from its start to the end of
+//! Operations: the paper's *asynchronous results*. One operation is one operation, from its start to the end of
 //! its handler; it carries everything that a start needs, because starts may be deferred, and everything
 //! that came out, because dispatching may be.
 
@@ -11,11 +11,11 @@ mod pool;
 mod state;
 
 pub(crate) use address::{Address, of_peer};
-pub(crate) use descriptor::{Descriptor, Edges, Kind};
-pub use kind::{Operation, OperationMask};
+pub(crate) use descriptor::{Descriptor, DescriptorKind, Edges};
+pub use kind::{OperationKind, OperationMask};
 pub(crate) use list::{List, Membership};
 pub(crate) use memory::Memory;
-pub(crate) use pool::Records;
+pub(crate) use pool::Pool;
 pub(crate) use state::State;
 
 use crate::error::OperationError;
@@ -26,7 +26,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
-/// Names a record. The generation makes a name that was kept for too long harmless: its record is gone,
+/// Names an operation. The generation makes a name that was kept for too long harmless: its operation is gone,
 /// and who lives in its place has another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
@@ -50,7 +50,7 @@ impl Key {
 /// What a start needs.
 #[derive(Debug)]
 pub(crate) struct Request {
-    pub(crate) operation: Operation,
+    pub(crate) kind: OperationKind,
     /// None for timers, posts and words.
     pub(crate) descriptor: Option<Arc<Descriptor>>,
     pub(crate) memory: Memory,
@@ -70,19 +70,19 @@ pub(crate) struct Request {
 
 impl Request {
     /// An operation on a descriptor.
-    pub(crate) fn new(operation: Operation, descriptor: Arc<Descriptor>) -> Self {
-        Self { operation, descriptor: Some(descriptor), ..Self::timer() }
+    pub(crate) fn new(kind: OperationKind, descriptor: Arc<Descriptor>) -> Self {
+        Self { kind, descriptor: Some(descriptor), ..Self::timer() }
     }
 
     /// A wait at a word, for as long as it has this value.
     pub(crate) fn word(memory: Memory, value: u32) -> Self {
-        Self { operation: Operation::WaitWord, memory, value, ..Self::timer() }
+        Self { kind: OperationKind::WaitWord, memory, value, ..Self::timer() }
     }
 
     /// A timer.
     pub(crate) fn timer() -> Self {
         Self {
-            operation: Operation::Timer,
+            kind: OperationKind::Timer,
             descriptor: None,
             memory: Memory::NONE,
             offset: 0,
@@ -94,14 +94,14 @@ impl Request {
         }
     }
 
-    /// To be worked on outside of the lock; the record keeps what others look for meanwhile.
+    /// To be worked on outside of the lock; the operation keeps what others look for meanwhile.
     pub(crate) fn lend(&mut self) -> Self {
         Self { descriptor: self.descriptor.clone(), address: self.address.take(), ..*self }
     }
 
     /// A post.
     pub(crate) fn post() -> Self {
-        Self { operation: Operation::Post, ..Self::timer() }
+        Self { kind: OperationKind::Post, ..Self::timer() }
     }
 
     /// A transfer has moved so many bytes. What it comes to, or `None` if there is a rest to transfer.
@@ -126,7 +126,7 @@ impl Request {
 
     /// Whether nobody waits for its descriptor in its direction; false without a descriptor.
     pub(crate) fn is_idle(&self) -> bool {
-        self.descriptor.as_ref().is_some_and(|descriptor| descriptor.is_idle(self.operation))
+        self.descriptor.as_ref().is_some_and(|descriptor| descriptor.is_idle(self.kind))
     }
 
     /// Its number.
@@ -175,7 +175,7 @@ pub(crate) trait Completion: Any + Send {
 /// What a [`Completion`] is told.
 #[derive(Debug)]
 pub(crate) struct Done {
-    pub(crate) operation: Operation,
+    pub(crate) kind: OperationKind,
     /// Held until the handler has returned, and let go of outside of the lock: closing may take long.
     pub(crate) descriptor: Option<Arc<Descriptor>>,
     pub(crate) outcome: Outcome,
@@ -190,7 +190,7 @@ impl Done {
     /// Bytes, or what went wrong, as the user is told of it.
     pub(crate) fn result(&self) -> Result<usize, OperationError> {
         self.outcome.result.map_err(|errno| OperationError {
-            operation: self.operation,
+            operation: self.kind,
             descriptor: self.raw(),
             errno: errno.raw_os_error(),
         })
@@ -198,7 +198,7 @@ impl Done {
 }
 
 /// One operation.
-pub(crate) struct Record {
+pub(crate) struct Operation {
     generation: u32,
     links: [Links; 2],
     state: State,
@@ -212,7 +212,7 @@ pub(crate) struct Record {
     completion: Option<Box<dyn Completion>>,
 }
 
-impl Record {
+impl Operation {
     /// Its state.
     pub(crate) fn state(&self) -> State {
         self.state
@@ -223,14 +223,14 @@ impl Record {
         assert!(self.state.may_become(next), "{:?} does not become {next:?}", self.state);
         let before = std::mem::replace(&mut self.state, next);
         if let Some(descriptor) = &self.request.descriptor {
-            descriptor.changed(self.request.operation, before, next);
+            descriptor.changed(self.request.kind, before, next);
         }
     }
 
     /// Whether no other operation of its descriptor and direction has a result that waits for its handler.
     pub(crate) fn has_the_only_result(&self) -> bool {
         let descriptor = self.request.descriptor.as_ref();
-        descriptor.is_none_or(|descriptor| descriptor.results(self.request.operation) <= 1)
+        descriptor.is_none_or(|descriptor| descriptor.results(self.request.kind) <= 1)
     }
 
     /// Finishes it with this outcome.

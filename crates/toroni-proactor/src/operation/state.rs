@@ -1,4 +1,4 @@
-//! The states of a record and what may follow what.
+//! The states of an operation and what may follow what.
 
 /// Where an operation stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub(crate) enum State {
     Ready,
     /// `DEFERRED`: to be started later; in its processor's deferred list.
     Deferred,
-    /// `RESULT_READY`: finished, the outcome is in the record.
+    /// `RESULT_READY`: finished, the outcome is in the operation.
     ResultReady,
     /// `START_ERROR`: cannot be started, now or later.
     StartError,
@@ -23,7 +23,7 @@ pub(crate) enum State {
 }
 
 impl State {
-    /// Whether a record in this state may go over to that one.
+    /// Whether an operation in this state may go over to that one.
     pub(crate) fn may_become(self, next: Self) -> bool {
         use State::{
             Completed, Deferred, Initialized, Posted, Ready, ResultReady, StartError, Started,

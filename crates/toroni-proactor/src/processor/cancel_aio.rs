@@ -2,7 +2,7 @@
 
 use crate::core::Core;
 use crate::dispatcher::Notify;
-use crate::operation::{Descriptor, Key, Operation, Outcome, Record, State};
+use crate::operation::{Descriptor, Key, Operation, OperationKind, Outcome, State};
 use crate::provider::Cancel;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -10,17 +10,18 @@ impl Core {
     /// Cancels all operations of a descriptor. How many were asked to end.
     pub(crate) fn cancel_aio(&mut self, descriptor: &Descriptor) -> usize {
         let number = Some(descriptor.as_raw_fd());
-        let on_it = |record: &Record| !record.is_internal() && record.request.raw() == number;
+        let on_it =
+            |operation: &Operation| !operation.is_internal() && operation.request.raw() == number;
         let processors = 0..self.processors.len();
         let cancelled: usize = processors.map(|which| self.cancel_where(which, on_it)).sum();
-        // Most have none, and looking for them takes a walk over all records.
+        // Most have none, and looking for them takes a walk over all operations.
         if descriptor.has_ready() { cancelled + self.cancel_ready_where(on_it) } else { cancelled }
     }
 
     /// Cancels all operations, of all processors.
     pub(crate) fn cancel_all(&mut self) {
         for which in 0..self.processors.len() {
-            self.cancel_where(which, |record| !record.is_internal());
+            self.cancel_where(which, |operation| !operation.is_internal());
         }
         self.cancel_ready_where(|_| true);
     }
@@ -28,18 +29,18 @@ impl Core {
     /// Cancels all operations of a processor, and the read of its interrupt strategy.
     pub(super) fn cancel_everything_of(&mut self, which: usize) {
         self.cancel_where(which, |_| true);
-        self.cancel_ready_where(|record| record.processor == which);
+        self.cancel_ready_where(|operation| operation.processor == which);
     }
 
     /// Cancels one operation or timer. Whether it was asked to end: it may already be over.
     pub(crate) fn cancel_one(&mut self, key: Key) -> bool {
-        let Some(record) = self.records.get(key) else { return false };
-        let which = record.processor;
-        match (record.state(), record.request.operation) {
+        let Some(operation) = self.pool.get(key) else { return false };
+        let which = operation.processor;
+        match (operation.state(), operation.request.kind) {
             (State::Deferred, _) => self.cancel_deferred(which, key.index),
-            (State::Started, _) if !record.is_cancelled => self.cancel_started(which, key.index),
-            (State::Ready, _) if !record.is_cancelled => self.cancel_ready(key.index),
-            (State::Initialized, Operation::Timer) => self.cancel_timer(key.index),
+            (State::Started, _) if !operation.is_cancelled => self.cancel_started(which, key.index),
+            (State::Ready, _) if !operation.is_cancelled => self.cancel_ready(key.index),
+            (State::Initialized, OperationKind::Timer) => self.cancel_timer(key.index),
             _ => return false,
         }
         true
@@ -50,13 +51,13 @@ impl Core {
         self.processors.iter_mut().for_each(|processor| processor.provider.forget(descriptor));
     }
 
-    fn cancel_where(&mut self, which: usize, chosen: impl Fn(&Record) -> bool) -> usize {
+    fn cancel_where(&mut self, which: usize, chosen: impl Fn(&Operation) -> bool) -> usize {
         let mut cancelled = 0;
         // Steps 1 and 2.
         let mut next = self.processors[which].deferred.first();
         while let Some(index) = next {
-            next = self.processors[which].deferred.after(&self.records, index);
-            if chosen(&self.records[index]) {
+            next = self.processors[which].deferred.after(&self.pool, index);
+            if chosen(&self.pool[index]) {
                 self.cancel_deferred(which, index);
                 cancelled += 1;
             }
@@ -64,9 +65,9 @@ impl Core {
         // Steps 3 to 5.
         let mut next = self.processors[which].started.first();
         while let Some(index) = next {
-            next = self.processors[which].started.after(&self.records, index);
-            let record = &self.records[index];
-            if !record.is_cancelled && chosen(record) {
+            next = self.processors[which].started.after(&self.pool, index);
+            let operation = &self.pool[index];
+            if !operation.is_cancelled && chosen(operation) {
                 self.cancel_started(which, index);
                 cancelled += 1;
             }
@@ -75,11 +76,13 @@ impl Core {
     }
 
     /// Those that are READY are with the dispatcher, or being tried.
-    fn cancel_ready_where(&mut self, chosen: impl Fn(&Record) -> bool) -> usize {
-        let ready = |record: &Record| record.state() == State::Ready && !record.is_cancelled;
+    fn cancel_ready_where(&mut self, chosen: impl Fn(&Operation) -> bool) -> usize {
+        let ready =
+            |operation: &Operation| operation.state() == State::Ready && !operation.is_cancelled;
         let (mut cancelled, mut from) = (0, 0);
         while self.processors.iter().any(|processor| processor.ready > 0)
-            && let Some(index) = self.records.find(from, |record| ready(record) && chosen(record))
+            && let Some(index) =
+                self.pool.find(from, |operation| ready(operation) && chosen(operation))
         {
             self.cancel_ready(index);
             cancelled += 1;
@@ -89,7 +92,7 @@ impl Core {
     }
 
     fn cancel_ready(&mut self, index: u32) {
-        self.records[index].is_cancelled = true;
+        self.pool[index].is_cancelled = true;
         // One that is being tried is ended by who tries it.
         if self.withdraw(index) {
             let behind = self.leave_ready(index, Outcome::cancelled());
@@ -99,19 +102,19 @@ impl Core {
     }
 
     fn cancel_deferred(&mut self, which: usize, index: u32) {
-        self.processors[which].deferred.remove(&mut self.records, index);
-        self.records[index].is_cancelled = true;
-        self.records[index].finish(Outcome::cancelled());
+        self.processors[which].deferred.remove(&mut self.pool, index);
+        self.pool[index].is_cancelled = true;
+        self.pool[index].finish(Outcome::cancelled());
         self.post_completion(index, Notify::Strong);
     }
 
     fn cancel_started(&mut self, which: usize, index: u32) {
-        self.records[index].is_cancelled = true;
+        self.pool[index].is_cancelled = true;
         let processor = &mut self.processors[which];
-        match processor.provider.cancel_aio(&mut self.records, index) {
+        match processor.provider.cancel_aio(&mut self.pool, index) {
             Cancel::Finished(outcome) => {
-                processor.started.remove(&mut self.records, index);
-                self.records[index].finish(outcome);
+                processor.started.remove(&mut self.pool, index);
+                self.pool[index].finish(outcome);
                 self.pass_on(which, index, Notify::Strong);
                 // There is room for what was deferred: the leader starts it.
                 let processor = &mut self.processors[which];
@@ -126,8 +129,8 @@ impl Core {
             Cancel::Requested => processor.submit_for_leader(),
             // The leader tries again.
             Cancel::Later => {
-                self.records[index].is_cancelled = false;
-                processor.cancel_later(self.records.key(index));
+                self.pool[index].is_cancelled = false;
+                processor.cancel_later(self.pool.key(index));
                 processor.interrupt_leader();
             }
         }

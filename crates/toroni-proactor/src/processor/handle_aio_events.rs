@@ -35,7 +35,7 @@ impl Locked<'_> {
             Some(timeout.map_or(AGAIN, |limit| limit.min(AGAIN)))
         };
         let wait = Arc::clone(&processor.wait);
-        wait.prepare_to_wait(Started::new(&core.records, &processor.started));
+        wait.prepare_to_wait(Started::new(&core.pool, &processor.started));
         let timeout = if has_results { Some(Duration::ZERO) } else { timeout };
 
         // Steps 3 to 5.
@@ -56,7 +56,7 @@ impl Core {
         while let Some(event) = wait.next_event() {
             let processor = &mut self.processors[which];
             let mut operations = InProgress {
-                records: &mut self.records,
+                pool: &mut self.pool,
                 started: &mut processor.started,
                 finished: &mut processor.finished,
             };
@@ -64,21 +64,21 @@ impl Core {
         }
         // Step 7.
         let level = self.level_of(which);
-        while let Some(index) = self.processors[which].finished.pop(&mut self.records) {
+        while let Some(index) = self.processors[which].finished.pop(&mut self.pool) {
             self.pass_on(which, index, level);
         }
     }
 
-    /// A finished record, or one that is READY, goes to the dispatcher, unless it is the read of the
+    /// A finished operation, or one that is READY, goes to the dispatcher, unless it is the read of the
     /// interrupt strategy.
     pub(super) fn pass_on(&mut self, which: usize, index: u32, level: Notify) {
-        let record = &mut self.records[index];
-        if record.state() == State::Ready {
+        let operation = &mut self.pool[index];
+        if operation.state() == State::Ready {
             self.processors[which].ready += 1;
             self.post_completion(index, level);
-        } else if record.is_internal() {
-            record.become_(State::Initialized);
-            record.is_cancelled = false;
+        } else if operation.is_internal() {
+            operation.become_(State::Initialized);
+            operation.is_cancelled = false;
             self.processors[which].reads_interrupts = false;
         } else {
             self.post_completion(index, level);
@@ -93,10 +93,10 @@ impl Core {
         while !processor.reads_interrupts
             && let Some(request) = processor.interrupt.read()
         {
-            self.records[index].request = request;
-            match processor.start(&mut self.records, index) {
+            self.pool[index].request = request;
+            match processor.start(&mut self.pool, index) {
                 Start::Started => {
-                    processor.add_started(&mut self.records, index);
+                    processor.add_started(&mut self.pool, index);
                     processor.reads_interrupts = true;
                 }
                 // Old interrupts: whoever sent them has been noticed.

@@ -10,7 +10,7 @@ mod start_aio;
 pub(crate) use dedicated::run_dedicated;
 
 use crate::interrupt::InterruptStrategy;
-use crate::operation::{Key, List, Membership, Records, Request};
+use crate::operation::{Key, List, Membership, Pool, Request};
 use crate::provider::{Engine, Provider};
 use crate::sys::ThreadId;
 use crate::wait::WaitStrategy;
@@ -56,9 +56,9 @@ impl Processor {
         is_dedicated: bool,
         limit: usize,
         engine: Engine,
-        records: &mut Records,
+        pool: &mut Pool,
     ) -> Self {
-        let interrupt_read = records.create(Request::timer(), None).index;
+        let interrupt_read = pool.create(Request::timer(), None).index;
         Self {
             is_dedicated,
             limit: limit.min(engine.provider.max_operations()),

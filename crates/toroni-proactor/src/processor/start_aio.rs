@@ -4,15 +4,15 @@ use super::Processor;
 use crate::core::Core;
 use crate::dispatcher::{NotificationState, Notify};
 use crate::hook::mutant;
-use crate::operation::{Operation, Outcome, Records, State};
+use crate::operation::{OperationKind, Outcome, Pool, State};
 use crate::provider::Start;
 use rustix::io::Errno;
 
 impl Core {
-    /// Starts an operation: the record is INITIALIZED. After an error it is START_ERROR, in no list, and
+    /// Starts an operation: the operation is INITIALIZED. After an error it is START_ERROR, in no list, and
     /// the caller's to destroy.
     pub(crate) fn start_aio(&mut self, which: usize, index: u32) -> Result<(), Errno> {
-        self.records[index].processor = which;
+        self.pool[index].processor = which;
         let processor = &mut self.processors[which];
         let had_nothing = processor.waits_for() == 0;
 
@@ -20,7 +20,7 @@ impl Core {
         // more, and a stream's operations would not be done in order.
         let is_full = processor.in_progress() >= processor.limit;
         if is_full || !processor.deferred.is_empty() {
-            processor.defer(&mut self.records, index);
+            processor.defer(&mut self.pool, index);
             if !is_full {
                 processor.interrupt_leader();
             }
@@ -29,9 +29,9 @@ impl Core {
         // Step 2.
         let is_leader = processor.is_led_by_this_thread();
         let is_for_leader = !processor.provider.can_start_in_any_thread()
-            && !processor.provider.is_tried_first(&self.records[index].request);
+            && !processor.provider.is_tried_first(&self.pool[index].request);
         if is_for_leader && !is_leader {
-            processor.defer(&mut self.records, index);
+            processor.defer(&mut self.pool, index);
             processor.interrupt_leader();
             if had_nothing {
                 self.wants_a_leader(which);
@@ -39,21 +39,21 @@ impl Core {
             return Ok(());
         }
         // Step 3.
-        match processor.start(&mut self.records, index) {
+        match processor.start(&mut self.pool, index) {
             // Step 4.
             Start::Deferred => {
-                processor.defer(&mut self.records, index);
+                processor.defer(&mut self.pool, index);
                 // Who waits for something else would not try again.
                 processor.interrupt_leader();
             }
             // Step 5.
             Start::Failed(error) => {
-                self.records[index].become_(State::StartError);
+                self.pool[index].become_(State::StartError);
                 return Err(error);
             }
             // Step 6.
             Start::Finished(outcome) => {
-                self.records[index].finish(outcome);
+                self.pool[index].finish(outcome);
                 self.post_completion(index, Notify::Strong);
                 return Ok(());
             }
@@ -64,7 +64,7 @@ impl Core {
             }
             // Step 7.
             Start::Started => {
-                processor.add_started(&mut self.records, index);
+                processor.add_started(&mut self.pool, index);
                 processor.submit_for_leader();
             }
         }
@@ -89,18 +89,18 @@ impl Core {
                 return;
             }
             let Some(index) = processor.deferred.first() else { return };
-            let start = processor.start(&mut self.records, index);
+            let start = processor.start(&mut self.pool, index);
             if matches!(start, Start::Deferred) {
                 return;
             }
-            processor.deferred.remove(&mut self.records, index);
+            processor.deferred.remove(&mut self.pool, index);
             match start {
-                Start::Started => processor.add_started(&mut self.records, index),
+                Start::Started => processor.add_started(&mut self.pool, index),
                 Start::Ready => self.become_ready(which, index),
                 Start::Finished(outcome) => self.finish_deferred(index, outcome),
                 Start::Failed(error) => {
-                    self.records[index].become_(State::StartError);
-                    self.records[index].outcome = Some(Outcome::of(Err(error)));
+                    self.pool[index].become_(State::StartError);
+                    self.pool[index].outcome = Some(Outcome::of(Err(error)));
                     self.post_completion(index, self.level_of(which));
                 }
                 Start::Deferred => unreachable!("left the loop above"),
@@ -109,8 +109,8 @@ impl Core {
     }
 
     fn finish_deferred(&mut self, index: u32, outcome: Outcome) {
-        let level = self.level_of(self.records[index].processor);
-        self.records[index].finish(outcome);
+        let level = self.level_of(self.pool[index].processor);
+        self.pool[index].finish(outcome);
         self.post_completion(index, level);
     }
 
@@ -132,11 +132,11 @@ impl Core {
 }
 
 impl Processor {
-    /// Asks the provider; the record's state and list are the caller's business.
-    pub(super) fn start(&mut self, records: &mut Records, index: u32) -> Start {
-        match records[index].request.operation {
-            Operation::Timer | Operation::Post => Start::Failed(Errno::INVAL),
-            _ => self.provider.start(records, index),
+    /// Asks the provider; the operation's state and list are the caller's business.
+    pub(super) fn start(&mut self, pool: &mut Pool, index: u32) -> Start {
+        match pool[index].request.kind {
+            OperationKind::Timer | OperationKind::Post => Start::Failed(Errno::INVAL),
+            _ => self.provider.start(pool, index),
         }
     }
 
@@ -147,13 +147,13 @@ impl Processor {
         }
     }
 
-    pub(super) fn add_started(&mut self, records: &mut Records, index: u32) {
-        records[index].become_(State::Started);
-        self.started.push(records, index);
+    pub(super) fn add_started(&mut self, pool: &mut Pool, index: u32) {
+        pool[index].become_(State::Started);
+        self.started.push(pool, index);
     }
 
-    fn defer(&mut self, records: &mut Records, index: u32) {
-        records[index].become_(State::Deferred);
-        self.deferred.push(records, index);
+    fn defer(&mut self, pool: &mut Pool, index: u32) {
+        pool[index].become_(State::Deferred);
+        self.deferred.push(pool, index);
     }
 }

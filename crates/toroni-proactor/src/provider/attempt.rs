@@ -2,7 +2,7 @@
 //! the system call itself can be told not to wait; listening and connecting sockets are non-blocking
 //! since they were taken over.
 
-use crate::operation::{Address, Kind, Memory, Operation, Outcome, Request, of_peer};
+use crate::operation::{Address, DescriptorKind, Memory, OperationKind, Outcome, Request, of_peer};
 use crate::sys;
 use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, SendFlags, SocketFlags, sockopt};
@@ -27,7 +27,7 @@ enum Tried {
 /// What is known to be not ready is not asked: only a descriptor whose edges are told with
 /// [`Edges::tell`](crate::operation::Edges::tell) may be tried like this.
 pub(super) fn attempt(request: &mut Request) -> Option<Outcome> {
-    let reading = request.operation.is_reading();
+    let reading = request.kind.is_reading();
     let edge = request.on().edges().last(reading)?;
     match try_it(request) {
         Tried::Over(outcome) => Some(outcome),
@@ -42,19 +42,21 @@ pub(super) fn attempt(request: &mut Request) -> Option<Outcome> {
 /// Tries a transfer of a socket, for engines that leave to the kernel what has to wait.
 pub(super) fn of_socket(request: &mut Request) -> Option<Outcome> {
     let is_transfer = matches!(
-        request.operation,
-        Operation::ReadStream
-            | Operation::WriteStream
-            | Operation::ReadDatagram
-            | Operation::WriteDatagram
+        request.kind,
+        OperationKind::ReadStream
+            | OperationKind::WriteStream
+            | OperationKind::ReadDatagram
+            | OperationKind::WriteDatagram
     );
-    (is_transfer && request.on().kind() == Kind::Socket).then(|| attempt(request)).flatten()
+    (is_transfer && request.on().kind() == DescriptorKind::Socket)
+        .then(|| attempt(request))
+        .flatten()
 }
 
 /// Of a transfer's memory, what one try works on.
 pub(super) fn share(request: &Request) -> Memory {
-    let is_stream = matches!(request.operation, Operation::ReadStream | Operation::WriteStream);
-    if is_stream && request.on().kind() != Kind::File {
+    let is_stream = matches!(request.kind, OperationKind::ReadStream | OperationKind::WriteStream);
+    if is_stream && request.on().kind() != DescriptorKind::File {
         request.memory.at_most(SHARE)
     } else {
         request.memory
@@ -63,7 +65,7 @@ pub(super) fn share(request: &Request) -> Memory {
 
 /// Reads from a file what is in the page cache, if that is all that was asked for.
 pub(super) fn of_cache(request: &mut Request) -> Option<Outcome> {
-    if request.operation != Operation::ReadFile {
+    if request.kind != OperationKind::ReadFile {
         return None;
     }
     let offset = i64::try_from(request.offset).ok()?;
@@ -93,7 +95,7 @@ fn try_it(request: &mut Request) -> Tried {
             // EINTR can come without any handler of a signal.
             Err(Errno::INTR) => {}
             // The peer's backlog is full, said of a local socket: there is nothing to wait for.
-            Err(Errno::AGAIN) if request.operation == Operation::Connect => {
+            Err(Errno::AGAIN) if request.kind == OperationKind::Connect => {
                 return Tried::Over(outcome);
             }
             Err(Errno::AGAIN | Errno::INPROGRESS | Errno::ALREADY) => return Tried::Waits,
@@ -104,13 +106,15 @@ fn try_it(request: &mut Request) -> Tried {
 
 fn once(request: &mut Request) -> Outcome {
     let memory = request.memory;
-    match request.operation {
-        Operation::ReadStream | Operation::WriteStream => Outcome::of(match stream(request) {
-            // The rest at once, as far as its share goes, until it would have to wait.
-            Ok(bytes) => request.advance(bytes).unwrap_or(Err(Errno::INTR)),
-            error => error,
-        }),
-        Operation::ReadFile => {
+    match request.kind {
+        OperationKind::ReadStream | OperationKind::WriteStream => {
+            Outcome::of(match stream(request) {
+                // The rest at once, as far as its share goes, until it would have to wait.
+                Ok(bytes) => request.advance(bytes).unwrap_or(Err(Errno::INTR)),
+                error => error,
+            })
+        }
+        OperationKind::ReadFile => {
             // SAFETY: a read's memory is to be filled; until the operation is complete it is worked on
             // here only: by the starter, or later, without the lock, by the one thread that tries it.
             let bytes = unsafe { memory.filling() };
@@ -118,13 +122,13 @@ fn once(request: &mut Request) -> Outcome {
                 rustix::io::pread(request.fd(), bytes, request.offset).map(|(b, _)| b.len()),
             )
         }
-        Operation::WriteFile => {
+        OperationKind::WriteFile => {
             // SAFETY: a write's memory is to be sent, and the operation is not complete.
             let bytes = unsafe { memory.sending() };
             Outcome::of(rustix::io::pwrite(request.fd(), bytes, request.offset))
         }
-        Operation::ReadDatagram => receive_datagram(request),
-        Operation::WriteDatagram => {
+        OperationKind::ReadDatagram => receive_datagram(request),
+        OperationKind::WriteDatagram => {
             // SAFETY: as for WRITE_FILE.
             let bytes = unsafe { memory.sending() };
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
@@ -134,7 +138,7 @@ fn once(request: &mut Request) -> Outcome {
                 None => net::send(request.fd(), bytes, flags),
             })
         }
-        Operation::Accept => {
+        OperationKind::Accept => {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             match net::acceptfrom_with(request.fd(), flags) {
                 Ok((accepted, address)) => {
@@ -146,9 +150,9 @@ fn once(request: &mut Request) -> Outcome {
                 Err(error) => Outcome::of(Err(error)),
             }
         }
-        Operation::Connect => Outcome::of(connect(request)),
-        Operation::WaitReadable => Outcome::of(look(request.fd(), true).map(|()| 0)),
-        Operation::WaitWord | Operation::Timer | Operation::Post => {
+        OperationKind::Connect => Outcome::of(connect(request)),
+        OperationKind::WaitReadable => Outcome::of(look(request.fd(), true).map(|()| 0)),
+        OperationKind::WaitWord | OperationKind::Timer | OperationKind::Post => {
             unreachable!("this provider is not asked for these")
         }
     }
@@ -156,20 +160,20 @@ fn once(request: &mut Request) -> Outcome {
 
 fn stream(request: &Request) -> Result<usize, Errno> {
     let (memory, fd) = (share(request), request.fd());
-    let is_reading = request.operation.is_reading();
+    let is_reading = request.kind.is_reading();
     match request.on().kind() {
-        Kind::Socket if is_reading => {
+        DescriptorKind::Socket if is_reading => {
             // SAFETY: as for READ_FILE.
             let bytes = unsafe { memory.filling() };
             net::recv(fd, bytes, RecvFlags::DONTWAIT).map(|(bytes, _)| bytes.0.len())
         }
-        Kind::Socket => {
+        DescriptorKind::Socket => {
             // SAFETY: as for WRITE_FILE.
             let bytes = unsafe { memory.sending() };
             net::send(fd, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
         }
-        Kind::File => transfer(fd, memory, is_reading, HERE, 0),
-        Kind::Other => match transfer(fd, memory, is_reading, HERE, libc::RWF_NOWAIT) {
+        DescriptorKind::File => transfer(fd, memory, is_reading, HERE, 0),
+        DescriptorKind::Other => match transfer(fd, memory, is_reading, HERE, libc::RWF_NOWAIT) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => blocking_if_ready(fd, memory, is_reading),
             other => other,
         },

@@ -9,7 +9,7 @@ use super::attempt;
 use super::select::Select;
 use super::uring::{Ring, Uring};
 use super::{Cancel, InProgress, Provider, Start};
-use crate::operation::{Kind, Operation, OperationMask, Outcome, Records, Request};
+use crate::operation::{DescriptorKind, OperationKind, OperationMask, Outcome, Pool, Request};
 use crate::wait::{Epoll, Event, Readiness, WaitStrategy};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -60,9 +60,9 @@ impl Combined {
 
 /// Whether the ring does it.
 fn is_for_ring(request: &Request) -> bool {
-    match request.operation {
-        Operation::ReadFile | Operation::WriteFile | Operation::WaitWord => true,
-        _ => request.on().kind() == Kind::File,
+    match request.kind {
+        OperationKind::ReadFile | OperationKind::WriteFile | OperationKind::WaitWord => true,
+        _ => request.on().kind() == DescriptorKind::File,
     }
 }
 
@@ -97,20 +97,20 @@ impl Provider for Combined {
         self.select.speculates()
     }
 
-    fn start(&mut self, records: &mut Records, index: u32) -> Start {
-        if !is_for_ring(&records[index].request) {
-            return self.select.start(records, index);
+    fn start(&mut self, pool: &mut Pool, index: u32) -> Start {
+        if !is_for_ring(&pool[index].request) {
+            return self.select.start(pool, index);
         }
-        let start = self.uring.start(records, index);
+        let start = self.uring.start(pool, index);
         self.is_behind = !self.ring.submit();
         start
     }
 
-    fn cancel_aio(&mut self, records: &mut Records, index: u32) -> Cancel {
-        if !is_for_ring(&records[index].request) {
-            return self.select.cancel_aio(records, index);
+    fn cancel_aio(&mut self, pool: &mut Pool, index: u32) -> Cancel {
+        if !is_for_ring(&pool[index].request) {
+            return self.select.cancel_aio(pool, index);
         }
-        let cancel = self.uring.cancel_aio(records, index);
+        let cancel = self.uring.cancel_aio(pool, index);
         self.is_behind = !self.ring.submit();
         cancel
     }
@@ -140,8 +140,8 @@ impl Provider for Combined {
         self.select.trial()
     }
 
-    fn leave(&mut self, records: &mut Records, index: u32) -> Option<u32> {
-        self.select.leave(records, index)
+    fn leave(&mut self, pool: &mut Pool, index: u32) -> Option<u32> {
+        self.select.leave(pool, index)
     }
 
     fn forget(&mut self, descriptor: BorrowedFd<'_>) {

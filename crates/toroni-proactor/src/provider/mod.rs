@@ -10,7 +10,7 @@ pub(crate) mod select;
 pub(crate) mod uring;
 
 use crate::interrupt::InterruptStrategy;
-use crate::operation::{List, OperationMask, Outcome, Record, Records, Request, State};
+use crate::operation::{List, Operation, OperationMask, Outcome, Pool, Request, State};
 use crate::wait::{Event, WaitStrategy};
 use rustix::io::Errno;
 use std::os::fd::BorrowedFd;
@@ -77,9 +77,9 @@ pub(crate) trait Provider: Send {
     }
 
     /// `start_read_stream`, `start_write_stream`, `start_read_file`, `start_write_file`, `start_read_dgram`,
-    /// `start_write_dgram`, `start_accept` and `start_connect`: the request says which. The record is
+    /// `start_write_dgram`, `start_accept` and `start_connect`: the request says which. The operation is
     /// INITIALIZED or DEFERRED; the caller moves it.
-    fn start(&mut self, records: &mut Records, index: u32) -> Start;
+    fn start(&mut self, pool: &mut Pool, index: u32) -> Start;
 
     /// Hands over what was started, to an engine that collects. The leader's wait does, too; this is for
     /// one who starts while the leader waits already. False if the engine takes not all now: then the leader
@@ -98,8 +98,8 @@ pub(crate) trait Provider: Send {
         true
     }
 
-    /// `cancel_aio`. The record is STARTED.
-    fn cancel_aio(&mut self, records: &mut Records, index: u32) -> Cancel;
+    /// `cancel_aio`. The operation is STARTED.
+    fn cancel_aio(&mut self, pool: &mut Pool, index: u32) -> Cancel;
 
     /// Finishes what the event says is, or may be, finished: the second half of the paper's
     /// `get_next_completed_result`; the first is [`WaitStrategy::next_event`].
@@ -113,12 +113,12 @@ pub(crate) trait Provider: Send {
 
     /// An operation that was READY is over, or is about to be. Which one stood behind it, and may be
     /// tried now.
-    fn leave(&mut self, _records: &mut Records, _index: u32) -> Option<u32> {
+    fn leave(&mut self, _operations: &mut Pool, _index: u32) -> Option<u32> {
         None
     }
 
     /// An operation that was READY has to wait on: it is about to be STARTED anew.
-    fn wait_on(&mut self, _records: &mut Records, _index: u32) {}
+    fn wait_on(&mut self, _operations: &mut Pool, _index: u32) {}
 
     /// Whether an operation that was READY, and waits on, is seen by a leader only when it waits anew.
     fn should_retrial_interrupt_leader(&self) -> bool {
@@ -138,48 +138,48 @@ pub(crate) struct Engine {
 
 /// A processor's operations, as its provider sees them.
 pub(crate) struct InProgress<'a> {
-    pub(crate) records: &'a mut Records,
+    pub(crate) pool: &'a mut Pool,
     pub(crate) started: &'a mut List,
     pub(crate) finished: &'a mut List,
 }
 
 impl InProgress<'_> {
-    /// A started record goes over to RESULT_READY, and to those that the processor will pass on.
+    /// A started operation goes over to RESULT_READY, and to those that the processor will pass on.
     pub(crate) fn finish(&mut self, index: u32, outcome: Outcome) {
-        self.started.remove(self.records, index);
-        self.records[index].finish(outcome);
-        self.finished.push(self.records, index);
+        self.started.remove(self.pool, index);
+        self.pool[index].finish(outcome);
+        self.finished.push(self.pool, index);
     }
 
-    /// A started record goes over to READY, and to those that the processor will pass on: it is tried
+    /// A started operation goes over to READY, and to those that the processor will pass on: it is tried
     /// without the lock.
     pub(crate) fn make_ready(&mut self, index: u32) {
-        self.started.remove(self.records, index);
-        self.records[index].become_(State::Ready);
-        self.finished.push(self.records, index);
+        self.started.remove(self.pool, index);
+        self.pool[index].become_(State::Ready);
+        self.finished.push(self.pool, index);
     }
 }
 
 /// The started operations of a processor, in the order of their starts.
 pub(crate) struct Started<'a> {
-    records: &'a Records,
+    pool: &'a Pool,
     list: &'a List,
     next: Option<u32>,
 }
 
 impl<'a> Started<'a> {
     /// All that are in the list.
-    pub(crate) fn new(records: &'a Records, list: &'a List) -> Self {
-        Self { records, list, next: list.first() }
+    pub(crate) fn new(pool: &'a Pool, list: &'a List) -> Self {
+        Self { pool, list, next: list.first() }
     }
 }
 
 impl<'a> Iterator for Started<'a> {
-    type Item = (u32, &'a Record);
+    type Item = (u32, &'a Operation);
 
     fn next(&mut self) -> Option<Self::Item> {
         let index = self.next?;
-        self.next = self.list.after(self.records, index);
-        Some((index, &self.records[index]))
+        self.next = self.list.after(self.pool, index);
+        Some((index, &self.pool[index]))
     }
 }

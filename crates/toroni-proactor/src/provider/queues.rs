@@ -1,6 +1,6 @@
 //! For each descriptor and direction, the operations that wait, in the order of their starts.
 
-use crate::operation::{List, Membership, Operation};
+use crate::operation::{List, Membership, OperationKind};
 use std::os::fd::RawFd;
 
 /// By the number of the descriptor: the kernel gives the lowest that is free, so this is dense.
@@ -9,8 +9,8 @@ pub(super) struct Queues(Vec<[List; 2]>);
 
 impl Queues {
     /// The queue that an operation stands in.
-    pub(super) fn of(&mut self, descriptor: RawFd, operation: Operation) -> &mut List {
-        self.of_direction(descriptor, operation.is_reading())
+    pub(super) fn of(&mut self, descriptor: RawFd, kind: OperationKind) -> &mut List {
+        self.of_direction(descriptor, kind.is_reading())
     }
 
     /// All descriptors that ever had a queue.

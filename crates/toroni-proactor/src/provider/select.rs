@@ -9,7 +9,7 @@ use super::attempt;
 use super::queues::{self, Queues};
 use super::{Cancel, InProgress, Provider, Start};
 use crate::operation::{
-    Descriptor, Edges, Kind, Operation, OperationMask, Outcome, Records, Request, State,
+    Descriptor, DescriptorKind, Edges, OperationKind, OperationMask, Outcome, Pool, Request, State,
 };
 use crate::wait::{Event, Readiness, WaitStrategy};
 use rustix::io::Errno;
@@ -65,26 +65,26 @@ impl Select {
         self.watched(descriptor).edges.tell(reading);
         let queue = self.queues.of_direction(descriptor, reading);
         let Some(index) = queue.first() else { return };
-        let record = &mut operations.records[index];
-        if record.state() != State::Started {
+        let operation = &mut operations.pool[index];
+        if operation.state() != State::Started {
             // Whoever tries it sees the edge.
-        } else if !record.is_internal() {
+        } else if !operation.is_internal() {
             operations.make_ready(index);
-        } else if let Some(outcome) = attempt::attempt(&mut record.request) {
-            queue.remove(operations.records, index);
+        } else if let Some(outcome) = attempt::attempt(&mut operation.request) {
+            queue.remove(operations.pool, index);
             operations.finish(index, outcome);
         }
     }
 }
 
 fn is_of_a_file(request: &Request) -> bool {
-    matches!(request.operation, Operation::ReadFile | Operation::WriteFile)
-        || request.on().kind() == Kind::File
+    matches!(request.kind, OperationKind::ReadFile | OperationKind::WriteFile)
+        || request.on().kind() == DescriptorKind::File
 }
 
 impl Provider for Select {
     fn supported_operations(&self) -> OperationMask {
-        OperationMask::ALL.without(Operation::WaitWord)
+        OperationMask::ALL.without(OperationKind::WaitWord)
     }
 
     fn can_start_in_any_thread(&self) -> bool {
@@ -105,15 +105,15 @@ impl Provider for Select {
 
     fn speculates(&self) -> fn(&Request) -> bool {
         // The peer has not yet answered what the handler wrote, and other sessions wait.
-        |request| request.operation.is_reading() && !is_of_a_file(request)
+        |request| request.kind.is_reading() && !is_of_a_file(request)
     }
 
-    fn start(&mut self, records: &mut Records, index: u32) -> Start {
-        let record = &mut records[index];
-        let is_internal = record.is_internal();
-        let request = &mut record.request;
-        let operation = request.operation;
-        let begins = operation == Operation::Connect && !request.is_connecting;
+    fn start(&mut self, pool: &mut Pool, index: u32) -> Start {
+        let operation = &mut pool[index];
+        let is_internal = operation.is_internal();
+        let request = &mut operation.request;
+        let kind = request.kind;
+        let begins = kind == OperationKind::Connect && !request.is_connecting;
         if is_of_a_file(request) {
             return Start::Finished(attempt::without_waiting(request));
         }
@@ -135,7 +135,7 @@ impl Provider for Select {
                 Err(error) => return Start::Failed(error),
             }
         }
-        let queue = self.queues.of(descriptor, operation);
+        let queue = self.queues.of(descriptor, kind);
         let is_first = queue.is_empty();
         if is_first
             && (begins || is_internal)
@@ -143,9 +143,9 @@ impl Provider for Select {
         {
             return Start::Finished(outcome);
         }
-        let is_said_not_to_be = request.on().edges().last(operation.is_reading()).is_none();
+        let is_said_not_to_be = request.on().edges().last(kind.is_reading()).is_none();
         let may_be_ready = is_first && !is_said_not_to_be && !is_internal;
-        queue.push(records, index);
+        queue.push(pool, index);
         if may_be_ready { Start::Ready } else { Start::Started }
     }
 
@@ -157,10 +157,10 @@ impl Provider for Select {
         }
     }
 
-    fn cancel_aio(&mut self, records: &mut Records, index: u32) -> Cancel {
-        let request = &records[index].request;
-        let (operation, descriptor) = (request.operation, request.raw().unwrap_or(0));
-        self.queues.of(descriptor, operation).remove(records, index);
+    fn cancel_aio(&mut self, pool: &mut Pool, index: u32) -> Cancel {
+        let request = &pool[index].request;
+        let (kind, descriptor) = (request.kind, request.raw().unwrap_or(0));
+        self.queues.of(descriptor, kind).remove(pool, index);
         Cancel::Finished(Outcome::cancelled())
     }
 
@@ -190,10 +190,10 @@ impl Provider for Select {
         attempt::attempt
     }
 
-    fn leave(&mut self, records: &mut Records, index: u32) -> Option<u32> {
-        let request = &records[index].request;
-        let queue = self.queues.of(request.on().as_raw_fd(), request.operation);
-        queue.remove(records, index);
+    fn leave(&mut self, pool: &mut Pool, index: u32) -> Option<u32> {
+        let request = &pool[index].request;
+        let queue = self.queues.of(request.on().as_raw_fd(), request.kind);
+        queue.remove(pool, index);
         queue.first()
     }
 

@@ -4,7 +4,7 @@
 //! The operation is a read of a pipe by a thread of the C library. Users cannot start that, only the read of an
 //! interrupt strategy is one; it is what a disk that hangs looks like.
 
-use crate::operation::{Completion, Descriptor, Done, Memory, Operation, Request};
+use crate::operation::{Completion, Descriptor, Done, Memory, OperationKind, Request};
 use crate::tests::common::*;
 use crate::{Config, Proactor, ProcessorConfig, ProcessorType, ProviderType, WaitType};
 use std::io::{PipeWriter, Write};
@@ -45,7 +45,7 @@ fn stubborn(
     let mut held = Box::new(Held { bytes: Box::new([0; 8]), is_freed: Arc::clone(&is_freed) });
     let memory = held.bytes.as_mut_ptr();
     let descriptor = Arc::new(Descriptor::new(reader.into()).unwrap());
-    let mut request = Request::new(Operation::ReadStream, descriptor);
+    let mut request = Request::new(OperationKind::ReadStream, descriptor);
     // SAFETY: the bytes are on the heap, and the completion has them for as long as the read takes.
     request.memory = unsafe { Memory::to_fill(memory, 8) };
     proactor.inner().start_on(0, request, held);

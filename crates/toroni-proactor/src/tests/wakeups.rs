@@ -5,7 +5,7 @@
 //! an interrupt takes, sometimes for longer, between opening the lock and the system call: there a signal
 //! without a mask is lost.
 
-use crate::operation::{Completion, Descriptor, Done, Memory, Operation, Request};
+use crate::operation::{Completion, Descriptor, Done, Memory, OperationKind, Request};
 use crate::tests::common::*;
 use crate::{
     BufResult, Config, Datagrams, File, InterruptType, Proactor, ProcessorConfig, ProcessorType,
@@ -75,7 +75,7 @@ fn lose_none(provider: ProviderType, wait: WaitType, interrupt: InterruptType) {
             deferred_starts_arrive(&proactor);
         }
         datagrams_arrive(&proactor);
-        if proactor.supports(Operation::WaitWord) {
+        if proactor.supports(OperationKind::WaitWord) {
             words_arrive(&proactor);
         }
     }
@@ -90,7 +90,7 @@ fn read_that_does_not_end(proactor: &Proactor) -> PipeWriter {
     let (reader, writer) = std::io::pipe().unwrap();
     let mut told = Box::new(Told(Box::new([0; 8])));
     let descriptor = Arc::new(Descriptor::new(reader.into()).unwrap());
-    let mut request = Request::new(Operation::ReadStream, descriptor);
+    let mut request = Request::new(OperationKind::ReadStream, descriptor);
     // SAFETY: the bytes are on the heap, and the completion has them for as long as the read takes.
     request.memory = unsafe { Memory::to_fill(told.0.as_mut_ptr(), 8) };
     proactor.inner().start_on(0, request, told);

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// As many as 8 bits name. One for each living processor that needs one.
 static ALL: [Place; 256] = [const { Place::new() }; 256];
 
-/// The upper bits of a value are the number of the mailbox, the others that of the record.
+/// The upper bits of a value are the number of the mailbox, the others that of the operation.
 const INDEX_BITS: u32 = usize::BITS - 8;
 
 /// One of the mailboxes.
@@ -35,7 +35,7 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    /// Records whose number fits into a value.
+    /// Operations whose number fits into a value.
     pub(crate) const MOST_RECORDS: usize = if INDEX_BITS > 31 { 1 << 31 } else { 1 << INDEX_BITS };
 
     /// Takes one; `None` if there are more processors than mailboxes.
@@ -60,12 +60,12 @@ impl Mailbox {
         Some(Self { number })
     }
 
-    /// What a notice of this record carries.
+    /// What a notice of this operation carries.
     pub(crate) fn value(&self, index: u32) -> usize {
         self.number << INDEX_BITS | index as usize
     }
 
-    /// The record that a notice is of, if it is to this mailbox.
+    /// The operation that a notice is of, if it is to this mailbox.
     pub(crate) fn index_of(&self, value: usize) -> Option<u32> {
         (value >> INDEX_BITS == self.number).then_some(index_of(value))
     }

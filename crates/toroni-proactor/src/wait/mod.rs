@@ -41,9 +41,9 @@ pub(crate) enum Event {
     },
     /// Some changes were not told: any descriptor may be ready, any operation over.
     Rescan,
-    /// An operation may be over, which the provider can ask for: the number of its record.
+    /// An operation may be over, which the provider can ask for: the number of its operation.
     Check {
-        /// What a notice gave, so perhaps of a record that has another operation by now.
+        /// What a notice gave, so perhaps of an operation that has another operation by now.
         index: u32,
     },
     /// An operation of the kernel is complete.
@@ -115,7 +115,7 @@ pub(crate) trait Readiness: WaitStrategy {
 /// A wait strategy that learns of the ends of the C library's asynchronous operations: what the POSIX
 /// provider works with.
 pub(crate) trait Noticing: WaitStrategy {
-    /// `on_aio_start`: how the C library is to tell that the operation of this record is over.
+    /// `on_aio_start`: how the C library is to tell that the operation of this operation is over.
     fn notice(&self, index: u32) -> Notice;
 
     /// Whether a leader that already waits learns of a new operation only when it waits anew.

@@ -8,7 +8,9 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use toroni_proactor::{BufResult, Datagrams, File, Operation, Proactor, Rest, Stream, WriteBuffer};
+use toroni_proactor::{
+    BufResult, Datagrams, File, OperationKind, Proactor, Rest, Stream, WriteBuffer,
+};
 
 pub(crate) fn accepts_and_connects(kind: Kind) {
     kind.each(|proactor| {
@@ -46,7 +48,7 @@ pub(crate) fn a_refused_connection_is_a_result(kind: Kind) {
         Stream::connect(proactor, nobody.address, move |result| done.send(result).unwrap())
             .unwrap();
         let error = next(&results).unwrap_err();
-        assert_eq!((error.operation, error.errno), (Operation::Connect, libc::ECONNREFUSED));
+        assert_eq!((error.operation, error.errno), (OperationKind::Connect, libc::ECONNREFUSED));
         assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
         let text = error.to_string();
         let number = error.descriptor.unwrap().to_string();

@@ -9,7 +9,8 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 use toroni_proactor::{
-    BufResult, Operation, OperationError, OperationId, Proactor, ProviderType, StartError, Watch,
+    BufResult, OperationError, OperationId, OperationKind, Proactor, ProviderType, StartError,
+    Watch,
 };
 
 pub(crate) fn descriptors_of_others_become_readable(kind: Kind) {
@@ -66,7 +67,7 @@ fn wake(word: &AtomicU32) {
 pub(crate) fn words_are_waited_for(kind: Kind) {
     kind.each(|proactor| {
         let word = Arc::new(AtomicU32::new(7));
-        if !proactor.supports(Operation::WaitWord) {
+        if !proactor.supports(OperationKind::WaitWord) {
             assert!(kind.provider != ProviderType::Uring || is_older_than_6_7());
             let refused =
                 proactor.wait_while(Arc::clone(&word), 7, |_| panic!("never")).unwrap_err();
@@ -106,7 +107,7 @@ pub(crate) fn words_are_waited_for(kind: Kind) {
 /// What the kernel looks at is freed when it looks no more, and no sooner.
 pub(crate) fn a_dropped_proactor_lets_go_of_words(kind: Kind) {
     kind.each(|other| {
-        if !other.supports(Operation::WaitWord) {
+        if !other.supports(OperationKind::WaitWord) {
             return;
         }
         let config = same_as(other);

@@ -11,7 +11,7 @@ use std::sync::Barrier;
 use std::sync::mpsc::channel;
 use std::thread;
 use toroni_proactor::{
-    Append, BufResult, Listener, Operation, ProcessorType, StartError, Stream, WriteBuffer,
+    Append, BufResult, Listener, OperationKind, ProcessorType, StartError, Stream, WriteBuffer,
 };
 
 /// Many at the same time, each more than the socket holds: nothing of one comes between parts of another.
@@ -91,7 +91,7 @@ pub(crate) fn a_whole_write_ends_with_its_peer(kind: Kind) {
         let BufResult(result, buffer) = next(&results);
         let error = result.unwrap_err();
         assert!(matches!(error.errno, libc::EPIPE | libc::ECONNRESET), "{error}");
-        assert_eq!((error.operation, buffer.len()), (Operation::WriteStream, 20_000_000));
+        assert_eq!((error.operation, buffer.len()), (OperationKind::WriteStream, 20_000_000));
 
         let (_stream, _peer, operation) = begin();
         assert!(proactor.cancel(operation));
@@ -138,7 +138,7 @@ pub(crate) fn reads_need_room_and_may_append(kind: Kind) {
         let (stream, mut peer) = stream_and_peer(proactor);
         std::io::Write::write_all(&mut peer, b"abcdef").unwrap();
         let refused = stream.read(Vec::new(), |_| panic!("is refused")).unwrap_err();
-        assert_eq!(refused.error, StartError::NoRoom { operation: Operation::ReadStream });
+        assert_eq!(refused.error, StartError::NoRoom { operation: OperationKind::ReadStream });
         let mut some = Vec::with_capacity(8);
         some.extend(b"1234");
         let (done, results) = channel();
@@ -168,7 +168,7 @@ pub(crate) fn local_sockets_are_connected(kind: Kind) {
             Ok::<_, StartError>(next(&results))
         };
         let error = connect(&path).unwrap().unwrap_err();
-        assert_eq!((error.operation, error.errno), (Operation::Connect, libc::ENOENT));
+        assert_eq!((error.operation, error.errno), (OperationKind::Connect, libc::ENOENT));
         let listener = UnixListener::bind(&path).unwrap();
         let listener = Listener::new(proactor, listener).unwrap();
         let (done, accepted) = channel();

@@ -1,6 +1,6 @@
 use super::super::{InterruptType, ProcessorType};
 use super::*;
-use crate::operation::{Operation, OperationMask};
+use crate::operation::{OperationKind, OperationMask};
 
 #[test]
 fn every_key_is_read() {
@@ -31,7 +31,7 @@ fn every_key_is_read() {
         start_in_any_thread: Some(false),
         start_interrupts_leader: Some(false),
         max_operations: Some(7),
-        operations: OperationMask::of(&[Operation::ReadFile, Operation::Accept]),
+        operations: OperationMask::of(&[OperationKind::ReadFile, OperationKind::Accept]),
     };
     assert_eq!(config, Config::two(wanted, ProcessorConfig::default()));
 }

@@ -1,14 +1,14 @@
-//! Intrusive doubly linked lists of records: the links are in the records, so that moving a record
+//! Intrusive doubly linked lists of operations: the links are in the operations, so that moving an operation
 //! from list to list allocates nothing, cannot fail, and takes the same time wherever it stands.
 //!
-//! A link is the number of a record in [`Records`], which makes all of this safe code.
+//! A link is the number of an operation in [`Operations`], which makes all of this safe code.
 
-use super::Records;
+use super::Pool;
 
-/// No record.
+/// No operation.
 const END: u32 = u32::MAX;
 
-/// Which list a record is in. Each record knows, and each list checks.
+/// Which list an operation is in. Each operation knows, and each list checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Membership {
     /// In none.
@@ -29,7 +29,7 @@ pub(crate) enum Membership {
     Queued,
 }
 
-/// The two lists that a record may be in at the same time: its owner's, and a provider's queue.
+/// The two lists that an operation may be in at the same time: its owner's, and a provider's queue.
 #[derive(Clone, Copy)]
 enum Pair {
     Owner = 0,
@@ -50,7 +50,7 @@ pub(crate) struct Links {
 impl Links {
     pub(crate) const NONE: Self = Self { previous: END, next: END, member_of: Membership::None };
 
-    /// Whether there is a record in front of this one.
+    /// Whether there is an operation in front of this one.
     pub(super) fn is_behind_another(&self) -> bool {
         self.previous != END
     }
@@ -71,7 +71,7 @@ impl List {
         Self { head: END, tail: END, length: 0, name }
     }
 
-    /// How many records are in it.
+    /// How many operations are in it.
     pub(crate) fn len(&self) -> usize {
         self.length
     }
@@ -81,72 +81,75 @@ impl List {
         self.length == 0
     }
 
-    /// The first record's number.
+    /// The first operation's number.
     pub(crate) fn first(&self) -> Option<u32> {
         (self.head != END).then_some(self.head)
     }
 
-    /// The number of the record behind this one.
-    pub(crate) fn after(&self, records: &Records, index: u32) -> Option<u32> {
-        let next = self.links(records, index).next;
+    /// The number of the operation behind this one.
+    pub(crate) fn after(&self, pool: &Pool, index: u32) -> Option<u32> {
+        let next = self.links(pool, index).next;
         (next != END).then_some(next)
     }
 
-    /// Adds a record, which must be in no such list, at the end.
-    pub(crate) fn push(&mut self, records: &mut Records, index: u32) {
+    /// Adds an operation, which must be in no such list, at the end.
+    pub(crate) fn push(&mut self, pool: &mut Pool, index: u32) {
         let tail = self.tail;
-        let links = self.links_mut(records, index);
-        assert_eq!(links.member_of, Membership::None, "a record is in one list at a time");
+        let links = self.links_mut(pool, index);
+        assert_eq!(links.member_of, Membership::None, "an operation is in one list at a time");
         *links = Links { previous: tail, next: END, member_of: self.name };
         if tail == END {
             self.head = index;
         } else {
-            self.links_mut(records, tail).next = index;
+            self.links_mut(pool, tail).next = index;
         }
         self.tail = index;
         self.length += 1;
     }
 
-    /// Adds a record, which must be in no such list, behind another one, or at the beginning.
-    pub(crate) fn insert(&mut self, records: &mut Records, behind: Option<u32>, index: u32) {
+    /// Adds an operation, which must be in no such list, behind another one, or at the beginning.
+    pub(crate) fn insert(&mut self, pool: &mut Pool, behind: Option<u32>, index: u32) {
         let previous = behind.unwrap_or(END);
-        let next = behind.map_or(self.head, |behind| self.links(records, behind).next);
-        let links = self.links_mut(records, index);
-        assert_eq!(links.member_of, Membership::None, "a record is in one list at a time");
+        let next = behind.map_or(self.head, |behind| self.links(pool, behind).next);
+        let links = self.links_mut(pool, index);
+        assert_eq!(links.member_of, Membership::None, "an operation is in one list at a time");
         *links = Links { previous, next, member_of: self.name };
         match behind {
             None => self.head = index,
-            Some(behind) => self.links_mut(records, behind).next = index,
+            Some(behind) => self.links_mut(pool, behind).next = index,
         }
         if next == END {
             self.tail = index;
         } else {
-            self.links_mut(records, next).previous = index;
+            self.links_mut(pool, next).previous = index;
         }
         self.length += 1;
     }
 
-    /// Takes a record out, wherever it stands.
-    pub(crate) fn remove(&mut self, records: &mut Records, index: u32) {
-        let links = std::mem::replace(self.links_mut(records, index), Links::NONE);
-        assert_eq!(links.member_of, self.name, "a record is removed from the list that it is in");
+    /// Takes an operation out, wherever it stands.
+    pub(crate) fn remove(&mut self, pool: &mut Pool, index: u32) {
+        let links = std::mem::replace(self.links_mut(pool, index), Links::NONE);
+        assert_eq!(
+            links.member_of, self.name,
+            "an operation is removed from the list that it is in"
+        );
         if links.previous == END {
             self.head = links.next;
         } else {
-            self.links_mut(records, links.previous).next = links.next;
+            self.links_mut(pool, links.previous).next = links.next;
         }
         if links.next == END {
             self.tail = links.previous;
         } else {
-            self.links_mut(records, links.next).previous = links.previous;
+            self.links_mut(pool, links.next).previous = links.previous;
         }
         self.length -= 1;
     }
 
-    /// Takes the first record out.
-    pub(crate) fn pop(&mut self, records: &mut Records) -> Option<u32> {
+    /// Takes the first operation out.
+    pub(crate) fn pop(&mut self, pool: &mut Pool) -> Option<u32> {
         let first = self.first()?;
-        self.remove(records, first);
+        self.remove(pool, first);
         Some(first)
     }
 
@@ -154,13 +157,13 @@ impl List {
         (if self.name == Membership::Queued { Pair::Queue } else { Pair::Owner }) as usize
     }
 
-    fn links<'a>(&self, records: &'a Records, index: u32) -> &'a Links {
-        &records[index].links[self.pair()]
+    fn links<'a>(&self, pool: &'a Pool, index: u32) -> &'a Links {
+        &pool[index].links[self.pair()]
     }
 
-    fn links_mut<'a>(&self, records: &'a mut Records, index: u32) -> &'a mut Links {
+    fn links_mut<'a>(&self, pool: &'a mut Pool, index: u32) -> &'a mut Links {
         let pair = self.pair();
-        &mut records[index].links[pair]
+        &mut pool[index].links[pair]
     }
 }
 

@@ -1,4 +1,4 @@
-//! The control blocks of the C library's asynchronous I/O: one for each record that ever needed one, at an
+//! The control blocks of the C library's asynchronous I/O: one for each operation that ever needed one, at an
 //! address that does not change.
 //!
 //! The C library writes to a block from the start of its operation until `aio_error` no longer says that it is
@@ -17,7 +17,7 @@ use std::time::Duration;
 #[derive(Default)]
 pub(crate) struct Blocks(Mutex<Vec<Place>>);
 
-/// The block of one record.
+/// The block of one operation.
 #[derive(Clone, Copy, Default)]
 struct Place {
     block: Option<NonNull<libc::aiocb>>,
@@ -48,7 +48,7 @@ pub(crate) struct Suspended {
 unsafe impl Send for Suspended {}
 
 impl Suspended {
-    /// The record of one of them.
+    /// The operation of one of them.
     pub(crate) fn get(&self, place: usize) -> Option<u32> {
         self.indices.get(place).copied()
     }
@@ -69,7 +69,7 @@ impl Blocks {
             places.resize(number + 1, Place::default());
         }
         let place = &mut places[number];
-        debug_assert!(!place.is_used, "a record has one operation at a time");
+        debug_assert!(!place.is_used, "an entry has one operation at a time");
         let block = *place.block.get_or_insert_with(|| {
             // SAFETY: all of it may be zero: numbers, and pointers that nobody follows.
             let block = Box::new(unsafe { std::mem::zeroed::<libc::aiocb>() });
@@ -77,7 +77,7 @@ impl Blocks {
         });
         let block = block.as_ptr();
         // SAFETY: the block is alive, and no operation in progress uses it. Only its public members are
-        // written to: a leader's `aio_suspend` may still look at the others. The memory is the record's,
+        // written to: a leader's `aio_suspend` may still look at the others. The memory is the operation's,
         // which keeps it until the operation is over; its direction is that of the call.
         let refused = unsafe {
             (*block).aio_fildes = request.raw().unwrap_or(-1);
@@ -85,11 +85,7 @@ impl Blocks {
             (*block).aio_nbytes = request.memory.length();
             (*block).aio_offset = offset;
             set_notice(&raw mut (*block).aio_sigevent, notice);
-            if request.operation.is_reading() {
-                libc::aio_read(block)
-            } else {
-                libc::aio_write(block)
-            }
+            if request.kind.is_reading() { libc::aio_read(block) } else { libc::aio_write(block) }
         };
         if refused != 0 {
             return Err(last_error());
@@ -98,7 +94,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// Whether the operation of a record is over, and its outcome not yet taken.
+    /// Whether the operation of an operation is over, and its outcome not yet taken.
     pub(crate) fn is_over(&self, index: u32) -> bool {
         used(&self.places(), index).is_some_and(|block| error(block) != libc::EINPROGRESS)
     }
@@ -118,10 +114,10 @@ impl Blocks {
         Some(usize::try_from(moved).map_err(|_| Errno::from_raw_os_error(error)))
     }
 
-    /// Asks that the operation of a record does not take place.
+    /// Asks that the operation of an operation does not take place.
     pub(super) fn cancel(&self, index: u32) -> Cancelled {
         let cancelled = used(&self.places(), index).is_some_and(|block| {
-            // SAFETY: the block was started; its descriptor is open, because the record holds it.
+            // SAFETY: the block was started; its descriptor is open, because the operation holds it.
             let done = unsafe { libc::aio_cancel((*block.as_ptr()).aio_fildes, block.as_ptr()) };
             done == libc::AIO_CANCELED
         });
@@ -132,7 +128,7 @@ impl Blocks {
         }
     }
 
-    /// Makes a list of the operations of these records.
+    /// Makes a list of the operations of these operations.
     pub(crate) fn list(&self, indices: impl Iterator<Item = u32>, list: &mut Suspended) {
         let places = self.places();
         list.blocks.clear();

@@ -9,7 +9,7 @@ mod blocks;
 pub(crate) use blocks::{Blocks, Suspended};
 
 use super::{Cancel, InProgress, Provider, Start};
-use crate::operation::{Operation, OperationMask, Outcome, Records, Request};
+use crate::operation::{OperationKind, OperationMask, Outcome, Pool, Request};
 use crate::wait::{Event, Mailbox, Notice, Noticing, WaitStrategy};
 use blocks::Cancelled;
 use rustix::fs::{OFlags, fcntl_getfl};
@@ -42,9 +42,9 @@ impl Posix {
     /// Finishes an operation if it is over.
     fn settle_one(&mut self, operations: &mut InProgress<'_>, index: u32) {
         if let Some(result) = self.blocks.take_outcome(index)
-            && !self.is_done_again(operations.records, index, result)
+            && !self.is_done_again(operations.pool, index, result)
         {
-            self.is_over(operations.records, index);
+            self.is_over(operations.pool, index);
             operations.finish(index, Outcome::of(result));
         }
     }
@@ -52,19 +52,14 @@ impl Posix {
     /// When glibc cannot send a notice, because the queue of signals is full or there is no memory for a
     /// thread, it replaces the outcome of what was transferred by that of the notice, `EAGAIN`. At a place in a
     /// file the transfer can be done again, without a notice; at its end it cannot.
-    fn is_done_again(
-        &mut self,
-        records: &Records,
-        index: u32,
-        result: Result<usize, Errno>,
-    ) -> bool {
-        let record = &records[index];
-        let request = &record.request;
+    fn is_done_again(&mut self, pool: &Pool, index: u32, result: Result<usize, Errno>) -> bool {
+        let operation = &pool[index];
+        let request = &operation.request;
         let appends = || fcntl_getfl(request.fd()).is_ok_and(|has| has.contains(OFlags::APPEND));
         result == Err(Errno::AGAIN)
-            && !record.is_internal()
-            && (request.operation == Operation::ReadFile
-                || request.operation == Operation::WriteFile && !appends())
+            && !operation.is_internal()
+            && (request.kind == OperationKind::ReadFile
+                || request.kind == OperationKind::WriteFile && !appends())
             && self.start_with(request, index, Notice::None).is_ok()
     }
 
@@ -73,8 +68,8 @@ impl Posix {
         self.blocks.start(index, request, offset, notice)
     }
 
-    fn is_over(&mut self, records: &Records, index: u32) {
-        self.in_progress -= usize::from(!records[index].is_internal());
+    fn is_over(&mut self, pool: &Pool, index: u32) {
+        self.in_progress -= usize::from(!pool[index].is_internal());
     }
 }
 
@@ -98,20 +93,20 @@ impl Provider for Posix {
     }
 
     /// Streams are not among the supported operations; the read of an interrupt strategy is one.
-    fn start(&mut self, records: &mut Records, index: u32) -> Start {
-        let request = &records[index].request;
+    fn start(&mut self, pool: &mut Pool, index: u32) -> Start {
+        let request = &pool[index].request;
         if !matches!(
-            request.operation,
-            Operation::ReadFile
-                | Operation::WriteFile
-                | Operation::ReadStream
-                | Operation::WriteStream
+            request.kind,
+            OperationKind::ReadFile
+                | OperationKind::WriteFile
+                | OperationKind::ReadStream
+                | OperationKind::WriteStream
         ) {
             return Start::Failed(Errno::OPNOTSUPP);
         }
         match self.start_with(request, index, self.noticing.notice(index)) {
             Ok(()) => {
-                self.in_progress += usize::from(!records[index].is_internal());
+                self.in_progress += usize::from(!pool[index].is_internal());
                 Start::Started
             }
             // Else there is nothing whose end could make room.
@@ -127,13 +122,11 @@ impl Provider for Posix {
         true
     }
 
-    fn cancel_aio(&mut self, records: &mut Records, index: u32) -> Cancel {
+    fn cancel_aio(&mut self, pool: &mut Pool, index: u32) -> Cancel {
         match self.blocks.cancel(index) {
-            Cancelled::Over(result) if self.is_done_again(records, index, result) => {
-                Cancel::Requested
-            }
+            Cancelled::Over(result) if self.is_done_again(pool, index, result) => Cancel::Requested,
             Cancelled::Over(result) => {
-                self.is_over(records, index);
+                self.is_over(pool, index);
                 Cancel::Finished(Outcome::of(result))
             }
             Cancelled::AtWork => Cancel::Requested,
@@ -146,7 +139,7 @@ impl Provider for Posix {
             Event::Rescan => {
                 let mut next = operations.started.first();
                 while let Some(index) = next {
-                    next = operations.started.after(operations.records, index);
+                    next = operations.started.after(operations.pool, index);
                     self.settle_one(operations, index);
                 }
             }

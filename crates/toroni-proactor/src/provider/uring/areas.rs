@@ -7,7 +7,7 @@ use rustix::net::addr::SocketAddrStorage;
 use std::net::SocketAddr;
 use std::ptr::NonNull;
 
-/// One area for each record that ever needed one, by its number. They are cached like the records.
+/// One area for each operation that ever needed one, by its number. They are cached like the operations.
 #[derive(Default)]
 pub(super) struct Areas(Vec<Option<NonNull<Area>>>);
 
@@ -30,9 +30,9 @@ impl Areas {
     pub(super) fn header(&mut self, index: u32, request: &Request) -> *mut libc::msghdr {
         let area = self.area(index).as_ptr();
         // Who writes to a socket that is connected names nobody.
-        let names_somebody = request.operation.is_reading() || request.address.is_some();
+        let names_somebody = request.kind.is_reading() || request.address.is_some();
         let length = self.address(index, request).1;
-        // SAFETY: the area is alive, and no operation that uses it is in progress: its record is only about
+        // SAFETY: the area is alive, and no operation that uses it is in progress: its operation is only about
         // to start. Only places are taken, no references.
         unsafe {
             (*area).span = libc::iovec {

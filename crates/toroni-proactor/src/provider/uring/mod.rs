@@ -23,7 +23,9 @@ use super::attempt;
 use super::queues::Queues;
 use super::{Cancel, InProgress, Provider, Start};
 use crate::hook::mutant;
-use crate::operation::{Key, Kind, List, Operation, OperationMask, Outcome, Records, Request};
+use crate::operation::{
+    DescriptorKind, Key, List, OperationKind, OperationMask, Outcome, Pool, Request,
+};
 use crate::wait::{self, Event, WaitStrategy};
 use areas::Areas;
 use io_uring::types::Fd;
@@ -34,7 +36,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
-/// In the number of a completion: of a poll that goes before an operation. Records are fewer.
+/// In the number of a completion: of a poll that goes before an operation. Operations are fewer.
 const POLLED: u64 = 1 << 31;
 
 /// Of a wait at a word: whoever wakes there wakes it. The kernel's `FUTEX_BITSET_MATCH_ANY`.
@@ -53,7 +55,7 @@ pub(crate) struct Uring {
     areas: Areas,
     /// Of streams; the first of each is submitted, or READY.
     queues: Queues,
-    /// By the number of the record: it is being polled.
+    /// By the number of the operation: it is being polled.
     polled: Vec<bool>,
     /// What could not be submitted: the leader tries again before it waits.
     unsubmitted: VecDeque<(Key, squeue::Entry)>,
@@ -81,32 +83,32 @@ impl Uring {
 
     /// The queue of a stream's operation.
     fn queue(&mut self, request: &Request) -> Option<&mut List> {
-        let operation = request.operation;
-        matches!(operation, Operation::ReadStream | Operation::WriteStream)
-            .then(|| self.queues.of(request.on().as_raw_fd(), operation))
+        let kind = request.kind;
+        matches!(kind, OperationKind::ReadStream | OperationKind::WriteStream)
+            .then(|| self.queues.of(request.on().as_raw_fd(), kind))
     }
 
     /// Whether it is tried before it is submitted: of a stream that is not known to have to wait. The others have
     /// no queue, and a trial could overtake what is submitted.
     fn may_be_ready(request: &Request) -> bool {
         is_stream_of_a_socket(request)
-            && request.on().edges().last(request.operation.is_reading()).is_some()
+            && request.on().edges().last(request.kind.is_reading()).is_some()
     }
 
     /// Takes an operation that is over out of its queue, and submits the next one.
-    fn leave_queue(&mut self, records: &mut Records, index: u32) {
-        let Some(queue) = self.queue(&records[index].request) else { return };
-        queue.remove(records, index);
+    fn leave_queue(&mut self, pool: &mut Pool, index: u32) {
+        let Some(queue) = self.queue(&pool[index].request) else { return };
+        queue.remove(pool, index);
         if let Some(next) = queue.first() {
-            self.submit_soon(records, next, false);
+            self.submit_soon(pool, next, false);
         }
     }
 
     /// Submits an operation, or a poll for it; if there is no room now, before the leader waits.
-    fn submit_soon(&mut self, records: &Records, index: u32, polls: bool) {
-        let entry = self.entry_of(records, index, polls);
+    fn submit_soon(&mut self, pool: &Pool, index: u32, polls: bool) {
+        let entry = self.entry_of(pool, index, polls);
         if !self.push(&entry) {
-            self.unsubmitted.push_back((records.key(index), entry));
+            self.unsubmitted.push_back((pool.key(index), entry));
         }
     }
 
@@ -118,22 +120,22 @@ impl Uring {
 
     /// Whether there was room.
     fn push(&mut self, entry: &squeue::Entry) -> bool {
-        // SAFETY: an entry names the buffer, which the record owns until it is complete, and the area of
-        // its record, which lives as long as the provider. What stood among the unsubmitted is not over.
+        // SAFETY: an entry names the buffer, which the operation owns until it is complete, and the area of
+        // its operation, which lives as long as the provider. What stood among the unsubmitted is not over.
         let has_room = unsafe { self.ring.push(entry) };
         self.had_no_room |= !has_room;
         has_room
     }
 
     /// What is submitted of an operation: itself, or a poll for it.
-    fn entry_of(&mut self, records: &Records, index: u32, polls: bool) -> squeue::Entry {
-        let request = &records[index].request;
+    fn entry_of(&mut self, pool: &Pool, index: u32, polls: bool) -> squeue::Entry {
+        let request = &pool[index].request;
         self.set_polled(index, polls);
-        let number = records.key(index).to_u64();
+        let number = pool.key(index).to_u64();
         if !polls {
             return self.entry(index, request).user_data(number);
         }
-        let events = if request.operation.is_reading() { libc::POLLIN } else { libc::POLLOUT };
+        let events = if request.kind.is_reading() { libc::POLLIN } else { libc::POLLOUT };
         let fd = Fd(request.raw().unwrap_or(-1));
         let entry = opcode::PollAdd::new(fd, u32::from(events.cast_unsigned())).build();
         entry.user_data(number | POLLED)
@@ -146,130 +148,137 @@ impl Uring {
         let length = u32::try_from(memory.length()).unwrap_or(u32::MAX);
         /// The descriptor's own position.
         const HERE: u64 = u64::MAX;
-        let is_socket = request.descriptor.as_ref().is_some_and(|it| it.kind() == Kind::Socket);
+        let is_socket =
+            request.descriptor.as_ref().is_some_and(|it| it.kind() == DescriptorKind::Socket);
         let is_known_to_block =
-            is_socket && request.on().edges().last(request.operation.is_reading()).is_none();
+            is_socket && request.on().edges().last(request.kind.is_reading()).is_none();
         let polls_first = if is_known_to_block { self.ring.poll_first() } else { 0 };
-        match request.operation {
-            Operation::ReadStream if is_socket => {
+        match request.kind {
+            OperationKind::ReadStream if is_socket => {
                 opcode::Recv::new(fd, pointer, length).ioprio(polls_first).build()
             }
-            Operation::ReadStream => opcode::Read::new(fd, pointer, length).offset(HERE).build(),
-            Operation::WriteStream if is_socket => {
+            OperationKind::ReadStream => {
+                opcode::Read::new(fd, pointer, length).offset(HERE).build()
+            }
+            OperationKind::WriteStream if is_socket => {
                 let send = opcode::Send::new(fd, pointer, length).ioprio(polls_first);
                 send.flags(libc::MSG_NOSIGNAL).build()
             }
-            Operation::WriteStream => opcode::Write::new(fd, pointer, length).offset(HERE).build(),
-            Operation::ReadFile => {
+            OperationKind::WriteStream => {
+                opcode::Write::new(fd, pointer, length).offset(HERE).build()
+            }
+            OperationKind::ReadFile => {
                 opcode::Read::new(fd, pointer, length).offset(request.offset).build()
             }
-            Operation::WriteFile => {
+            OperationKind::WriteFile => {
                 opcode::Write::new(fd, pointer, length).offset(request.offset).build()
             }
-            Operation::ReadDatagram => {
+            OperationKind::ReadDatagram => {
                 let header = self.areas.header(index, request);
                 opcode::RecvMsg::new(fd, header).ioprio(polls_first).build()
             }
-            Operation::WriteDatagram => {
+            OperationKind::WriteDatagram => {
                 let header = self.areas.header(index, request);
                 let send = opcode::SendMsg::new(fd, header).ioprio(polls_first);
                 send.flags(libc::MSG_NOSIGNAL.cast_unsigned()).build()
             }
-            Operation::Accept => {
+            OperationKind::Accept => {
                 let (address, _, length) = self.areas.address(index, request);
                 let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
                 opcode::Accept::new(fd, address, length).flags(flags).build()
             }
-            Operation::Connect => {
+            OperationKind::Connect => {
                 let (address, length, _) = self.areas.address(index, request);
                 opcode::Connect::new(fd, address, length).build()
             }
-            Operation::WaitReadable => {
+            OperationKind::WaitReadable => {
                 opcode::PollAdd::new(fd, u32::from(libc::POLLIN.cast_unsigned())).build()
             }
-            Operation::WaitWord => {
+            OperationKind::WaitWord => {
                 let word = pointer.cast_const().cast::<u32>();
                 opcode::FutexWait::new(word, request.value.into(), ANYBODY, SHARED_WORD).build()
             }
-            Operation::Timer | Operation::Post => unreachable!("no provider is asked for these"),
+            OperationKind::Timer | OperationKind::Post => {
+                unreachable!("no provider is asked for these")
+            }
         }
     }
 
     /// What a completion means: the outcome, or `None` if the operation goes on.
-    fn outcome(&mut self, records: &mut Records, key: Key, result: i32) -> Option<Outcome> {
+    fn outcome(&mut self, pool: &mut Pool, key: Key, result: i32) -> Option<Outcome> {
         let index = key.index;
         let was_polled = self.is_polled(index);
-        let is_cancelled = records[index].is_cancelled;
-        let request = &records[index].request;
-        let operation = request.operation;
+        let is_cancelled = pool[index].is_cancelled;
+        let request = &pool[index].request;
+        let kind = request.kind;
         if result >= 0 && was_polled {
-            if operation == Operation::Connect {
+            if kind == OperationKind::Connect {
                 let error = sockopt::socket_error(request.fd()).and_then(|error| error);
                 return Some(Outcome::of(error.map(|()| 0)));
             }
             if is_cancelled && !mutant("cancelled_goes_on") {
                 return Some(Outcome::cancelled());
             }
-            return self.again(records, key, false);
+            return self.again(pool, key, false);
         }
         if result >= 0 {
-            return match records[index].request.advance(usize::try_from(result).unwrap_or(0)) {
-                Some(moved) => Some(self.success(index, operation, result, moved)),
+            return match pool[index].request.advance(usize::try_from(result).unwrap_or(0)) {
+                Some(moved) => Some(self.success(index, kind, result, moved)),
                 None if is_cancelled => Some(Outcome::cancelled()),
-                None => self.again(records, key, false),
+                None => self.again(pool, key, false),
             };
         }
-        let is_internal = records[index].is_internal();
+        let is_internal = pool[index].is_internal();
         let errno = Errno::from_raw_os_error(result.saturating_neg());
         match errno {
             // The word was another already when the wait began: what it would have waited for has come.
-            Errno::AGAIN if operation == Operation::WaitWord => Some(Outcome::of(Ok(0))),
+            Errno::AGAIN if kind == OperationKind::WaitWord => Some(Outcome::of(Ok(0))),
             // Its thread has exited. The reads of interrupts are started anew by the leader.
             Errno::CANCELED if !is_cancelled && !is_internal => {
-                self.again(records, key, was_polled || operation == Operation::Connect)
+                self.again(pool, key, was_polled || kind == OperationKind::Connect)
             }
-            Errno::INTR if !is_cancelled => self.again(records, key, was_polled),
-            Errno::AGAIN if !is_cancelled && operation != Operation::Connect => {
-                self.again(records, key, true)
+            Errno::INTR if !is_cancelled => self.again(pool, key, was_polled),
+            Errno::AGAIN if !is_cancelled && kind != OperationKind::Connect => {
+                self.again(pool, key, true)
             }
-            Errno::INPROGRESS | Errno::ALREADY if !is_cancelled => self.again(records, key, true),
+            Errno::INPROGRESS | Errno::ALREADY if !is_cancelled => self.again(pool, key, true),
             // Nothing was moved, and nobody wants it tried once more. Of a local socket, EAGAIN says that its
             // peer's backlog is full.
             Errno::INTR | Errno::INPROGRESS | Errno::ALREADY => Some(Outcome::cancelled()),
-            Errno::AGAIN if operation != Operation::Connect => Some(Outcome::cancelled()),
-            Errno::CONNABORTED if operation == Operation::Accept && !is_cancelled => {
-                self.again(records, key, false)
+            Errno::AGAIN if kind != OperationKind::Connect => Some(Outcome::cancelled()),
+            Errno::CONNABORTED if kind == OperationKind::Accept && !is_cancelled => {
+                self.again(pool, key, false)
             }
             _ => Some(Outcome::of(Err(errno))),
         }
     }
 
     /// Submits an operation once more, or a poll for it.
-    fn again(&mut self, records: &mut Records, key: Key, polls: bool) -> Option<Outcome> {
-        self.submit_soon(records, key.index, polls);
+    fn again(&mut self, pool: &mut Pool, key: Key, polls: bool) -> Option<Outcome> {
+        self.submit_soon(pool, key.index, polls);
         None
     }
 
     fn success(
         &mut self,
         index: u32,
-        operation: Operation,
+        kind: OperationKind,
         result: i32,
         moved: Result<usize, Errno>,
     ) -> Outcome {
-        match operation {
-            Operation::ReadDatagram => {
+        match kind {
+            OperationKind::ReadDatagram => {
                 let (address, is_truncated) = self.areas.received(index);
                 Outcome { address, is_truncated, ..Outcome::of(moved) }
             }
-            Operation::Accept => {
+            OperationKind::Accept => {
                 // SAFETY: the kernel has just made this descriptor for us, and nobody else knows of it.
                 let accepted = unsafe { OwnedFd::from_raw_fd(result) };
                 let address = self.areas.accepted(index);
                 Outcome { accepted: Some(accepted), address, ..Outcome::of(Ok(0)) }
             }
             // The events of a poll, and a nought.
-            Operation::WaitReadable | Operation::WaitWord => Outcome::of(Ok(0)),
+            OperationKind::WaitReadable | OperationKind::WaitWord => Outcome::of(Ok(0)),
             _ => Outcome::of(moved),
         }
     }
@@ -288,8 +297,8 @@ impl Uring {
 }
 
 fn is_stream_of_a_socket(request: &Request) -> bool {
-    matches!(request.operation, Operation::ReadStream | Operation::WriteStream)
-        && request.on().kind() == Kind::Socket
+    matches!(request.kind, OperationKind::ReadStream | OperationKind::WriteStream)
+        && request.on().kind() == DescriptorKind::Socket
 }
 
 impl Provider for Uring {
@@ -297,7 +306,7 @@ impl Provider for Uring {
         if self.ring.waits_for_words() {
             OperationMask::ALL
         } else {
-            OperationMask::ALL.without(Operation::WaitWord)
+            OperationMask::ALL.without(OperationKind::WaitWord)
         }
     }
 
@@ -319,29 +328,29 @@ impl Provider for Uring {
     }
 
     fn speculates(&self) -> fn(&Request) -> bool {
-        |request| request.operation.is_reading() && is_stream_of_a_socket(request)
+        |request| request.kind.is_reading() && is_stream_of_a_socket(request)
     }
 
     fn is_tried_first(&self, request: &Request) -> bool {
         request.is_idle() && Self::may_be_ready(request)
     }
 
-    fn start(&mut self, records: &mut Records, index: u32) -> Start {
-        let may_be_ready = Self::may_be_ready(&records[index].request);
-        let queue = self.queue(&records[index].request);
+    fn start(&mut self, pool: &mut Pool, index: u32) -> Start {
+        let may_be_ready = Self::may_be_ready(&pool[index].request);
+        let queue = self.queue(&pool[index].request);
         if let Some(queue) = queue
             && (may_be_ready || !queue.is_empty())
         {
             let is_first = queue.is_empty();
-            queue.push(records, index);
+            queue.push(pool, index);
             return if is_first { Start::Ready } else { Start::Started };
         }
-        let entry = self.entry_of(records, index, false);
+        let entry = self.entry_of(pool, index, false);
         if !self.push(&entry) {
             return Start::Deferred;
         }
-        if let Some(queue) = self.queue(&records[index].request) {
-            queue.push(records, index);
+        if let Some(queue) = self.queue(&pool[index].request) {
+            queue.push(pool, index);
         }
         Start::Started
     }
@@ -361,19 +370,19 @@ impl Provider for Uring {
         !had_no_room
     }
 
-    fn cancel_aio(&mut self, records: &mut Records, index: u32) -> Cancel {
-        if let Some(queue) = self.queue(&records[index].request)
+    fn cancel_aio(&mut self, pool: &mut Pool, index: u32) -> Cancel {
+        if let Some(queue) = self.queue(&pool[index].request)
             && queue.first() != Some(index)
         {
-            queue.remove(records, index);
+            queue.remove(pool, index);
             return Cancel::Finished(Outcome::cancelled());
         }
-        if self.take_unsubmitted(records.key(index)) {
-            self.leave_queue(records, index);
+        if self.take_unsubmitted(pool.key(index)) {
+            self.leave_queue(pool, index);
             return Cancel::Finished(Outcome::cancelled());
         }
         let mark = if self.is_polled(index) { POLLED } else { 0 };
-        let target = records.key(index).to_u64() | mark;
+        let target = pool.key(index).to_u64() | mark;
         let entry = opcode::AsyncCancel::new(target).build().user_data(NOBODY);
         if self.push(&entry) { Cancel::Requested } else { Cancel::Later }
     }
@@ -384,12 +393,12 @@ impl Provider for Uring {
             return;
         }
         let key = Key::from_u64(number & !POLLED);
-        let Some(record) = operations.records.get(key) else { return };
-        if let Some(descriptor) = &record.request.descriptor {
-            descriptor.edges().tell(record.request.operation.is_reading());
+        let Some(operation) = operations.pool.get(key) else { return };
+        if let Some(descriptor) = &operation.request.descriptor {
+            descriptor.edges().tell(operation.request.kind.is_reading());
         }
-        if let Some(outcome) = self.outcome(operations.records, key, result) {
-            self.leave_queue(operations.records, key.index);
+        if let Some(outcome) = self.outcome(operations.pool, key, result) {
+            self.leave_queue(operations.pool, key.index);
             operations.finish(key.index, outcome);
         }
     }
@@ -398,14 +407,14 @@ impl Provider for Uring {
         attempt::attempt
     }
 
-    fn leave(&mut self, records: &mut Records, index: u32) -> Option<u32> {
-        let queue = self.queue(&records[index].request)?;
-        queue.remove(records, index);
+    fn leave(&mut self, pool: &mut Pool, index: u32) -> Option<u32> {
+        let queue = self.queue(&pool[index].request)?;
+        queue.remove(pool, index);
         queue.first()
     }
 
-    fn wait_on(&mut self, records: &mut Records, index: u32) {
-        self.submit_soon(records, index, false);
+    fn wait_on(&mut self, pool: &mut Pool, index: u32) {
+        self.submit_soon(pool, index, false);
     }
 
     fn should_retrial_interrupt_leader(&self) -> bool {

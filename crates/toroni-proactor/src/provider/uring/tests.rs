@@ -15,17 +15,17 @@ use std::os::unix::net::UnixStream;
 fn what_was_cancelled_and_moved_nothing_ends_as_cancelled() {
     let ring = Arc::new(Ring::new(false).unwrap());
     let mut uring = Uring::new(ring, true, false);
-    let mut records = Records::new();
+    let mut pool = Pool::new();
     let (reader, _writer) = std::io::pipe().unwrap();
     let on = Arc::new(Descriptor::new(reader.into()).unwrap());
-    let key = records.create(Request::new(Operation::ReadStream, on), None);
-    records[key.index].is_cancelled = true;
+    let key = pool.create(Request::new(OperationKind::ReadStream, on), None);
+    pool[key.index].is_cancelled = true;
     for errno in [Errno::CANCELED, Errno::INTR, Errno::AGAIN, Errno::INPROGRESS] {
-        let outcome = uring.outcome(&mut records, key, -errno.raw_os_error());
+        let outcome = uring.outcome(&mut pool, key, -errno.raw_os_error());
         assert_eq!(outcome.unwrap().result, Err(Errno::CANCELED), "{errno:?}");
     }
     uring.set_polled(key.index, true);
-    let outcome = uring.outcome(&mut records, key, i32::from(libc::POLLIN));
+    let outcome = uring.outcome(&mut pool, key, i32::from(libc::POLLIN));
     assert_eq!(outcome.unwrap().result, Err(Errno::CANCELED), "the poll was over first");
 }
 
@@ -35,39 +35,39 @@ fn what_was_cancelled_and_moved_nothing_ends_as_cancelled() {
 fn what_may_be_ready_is_not_submitted() {
     let ring = Arc::new(Ring::new(false).unwrap());
     let mut uring = Uring::new(Arc::clone(&ring), true, false);
-    let mut records = Records::new();
+    let mut pool = Pool::new();
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     let on = Arc::new(Descriptor::new(ours.into()).unwrap());
     let mut bytes = [0; 8];
-    let mut read = |records: &mut Records| {
-        let mut request = Request::new(Operation::ReadStream, Arc::clone(&on));
+    let mut read = |pool: &mut Pool| {
+        let mut request = Request::new(OperationKind::ReadStream, Arc::clone(&on));
         // SAFETY: the bytes outlive the ring, and nobody looks at them.
         request.memory = unsafe { Memory::to_fill(bytes.as_mut_ptr(), 8) };
-        records.create(request, None).index
+        pool.create(request, None).index
     };
 
-    let found = read(&mut records);
-    assert!(matches!(uring.start(&mut records, found), Start::Ready));
+    let found = read(&mut pool);
+    assert!(matches!(uring.start(&mut pool, found), Start::Ready));
     theirs.write_all(b"there").unwrap();
-    let outcome = uring.trial()(&mut records[found].request);
+    let outcome = uring.trial()(&mut pool[found].request);
     assert_eq!(outcome.unwrap().result, Ok(5));
-    assert_eq!(uring.leave(&mut records, found), None);
+    assert_eq!(uring.leave(&mut pool, found), None);
     assert!(!ring.has_rest());
 
-    let waits = read(&mut records);
-    assert!(matches!(uring.start(&mut records, waits), Start::Ready));
-    let behind = read(&mut records);
-    assert!(matches!(uring.start(&mut records, behind), Start::Started));
-    assert!(uring.trial()(&mut records[waits].request).is_none());
+    let waits = read(&mut pool);
+    assert!(matches!(uring.start(&mut pool, waits), Start::Ready));
+    let behind = read(&mut pool);
+    assert!(matches!(uring.start(&mut pool, behind), Start::Started));
+    assert!(uring.trial()(&mut pool[waits].request).is_none());
     assert!(!ring.has_rest());
-    uring.wait_on(&mut records, waits);
+    uring.wait_on(&mut pool, waits);
     assert!(ring.has_rest());
     // Nobody tries what is known not to be ready, until the ring has said that something came.
     theirs.write_all(b"later").unwrap();
-    assert!(uring.trial()(&mut records[waits].request).is_none());
+    assert!(uring.trial()(&mut pool[waits].request).is_none());
     on.edges().tell(true);
-    assert_eq!(uring.trial()(&mut records[waits].request).unwrap().result, Ok(5));
-    assert_eq!(uring.leave(&mut records, waits), Some(behind));
+    assert_eq!(uring.trial()(&mut pool[waits].request).unwrap().result, Ok(5));
+    assert_eq!(uring.leave(&mut pool, waits), Some(behind));
 }
 
 /// While the leader waits, whoever finds that an operation has to wait hands it over to the kernel.
@@ -79,10 +79,10 @@ fn what_was_tried_in_vain_is_submitted_for_a_leader_that_waits() {
     let uring = Uring::new(Arc::clone(&ring), true, false);
     let wait = uring.wait_strategy();
     let engine = Engine { provider: Box::new(uring), wait, ..engine };
-    let mut records = Records::new();
-    let processors = vec![Processor::new(0, false, usize::MAX, engine, &mut records)];
+    let mut pool = Pool::new();
+    let processors = vec![Processor::new(0, false, usize::MAX, engine, &mut pool)];
     let mut core = Core {
-        records,
+        pool,
         dispatcher: Dispatcher::new(),
         processors,
         phase: Phase::Running,
@@ -93,16 +93,16 @@ fn what_was_tried_in_vain_is_submitted_for_a_leader_that_waits() {
     let (ours, _theirs) = UnixStream::pair().unwrap();
     let on = Arc::new(Descriptor::new(ours.into()).unwrap());
     let mut bytes = [0; 8];
-    let mut request = Request::new(Operation::ReadStream, on);
+    let mut request = Request::new(OperationKind::ReadStream, on);
     // SAFETY: the bytes outlive the ring, and nobody looks at them.
     request.memory = unsafe { Memory::to_fill(bytes.as_mut_ptr(), 8) };
-    let index = core.records.create(request, None).index;
+    let index = core.pool.create(request, None).index;
     core.start_aio(0, index).unwrap();
     assert!(core.withdraw(index), "it is tried first");
 
     core.processors[0].acquire_leadership(ThreadId::current());
     core.processors[0].set_waiting(true);
-    let mut request = core.records[index].request.lend();
+    let mut request = core.pool[index].request.lend();
     assert!(attempt::attempt(&mut request).is_none());
     assert!(!core.tried(index, request, None));
     assert!(!ring.has_rest(), "the leader does not know of it");

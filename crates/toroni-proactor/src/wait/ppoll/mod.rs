@@ -98,13 +98,13 @@ impl WaitStrategy for Ppoll {
         let mut leader = self.leader();
         leader.entries.clear();
         leader.seen = 0;
-        for (_, record) in started {
+        for (_, operation) in started {
             // Only the first of a queue is tried, so only it is waited for.
-            if record.is_behind_another() {
+            if operation.is_behind_another() {
                 continue;
             }
-            if let Some(descriptor) = record.request.raw() {
-                leader.ask_for(descriptor, record.request.operation.is_reading());
+            if let Some(descriptor) = operation.request.raw() {
+                leader.ask_for(descriptor, operation.request.kind.is_reading());
             }
         }
     }

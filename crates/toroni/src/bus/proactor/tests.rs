@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use toroni_proactor::{
-    Config, Operation, OperationMask, ProcessorConfig, ProcessorType, ProviderType, WaitType,
+    Config, OperationKind, OperationMask, ProcessorConfig, ProcessorType, ProviderType, WaitType,
 };
 
 /// Far beyond what anything here takes.
@@ -139,7 +139,7 @@ lose_none! {
 fn uring_without_words_waits_for_the_descriptor() {
     let running = Running::with(ProcessorConfig {
         provider: ProviderType::Uring,
-        operations: OperationMask::ALL.without(Operation::WaitWord),
+        operations: OperationMask::ALL.without(OperationKind::WaitWord),
         ..ProcessorConfig::default()
     });
     lose_none(&running, NotifyKind::Futex, false);

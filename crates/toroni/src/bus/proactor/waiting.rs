@@ -13,7 +13,7 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use toroni_proactor::{
-    BufResult, Operation, OperationError, OperationId, Pending, Proactor, StartError, Watch,
+    BufResult, OperationError, OperationId, OperationKind, Pending, Proactor, StartError, Watch,
 };
 
 /// What it is woken by.
@@ -36,12 +36,12 @@ impl Waits {
         proactor: &Proactor,
         subscriber: &mut Subscriber,
     ) -> Result<Self, SubscribeError> {
-        if !subscriber.sleeps_on_descriptor() && proactor.supports(Operation::WaitWord) {
+        if !subscriber.sleeps_on_descriptor() && proactor.supports(OperationKind::WaitWord) {
             subscriber.stamp.check().map_err(OpenError::from)?;
             return Ok(Self::Word);
         }
-        if !proactor.supports(Operation::WaitReadable) {
-            return Err(StartError::Unsupported { operation: Operation::WaitReadable }.into());
+        if !proactor.supports(OperationKind::WaitReadable) {
+            return Err(StartError::Unsupported { operation: OperationKind::WaitReadable }.into());
         }
         let descriptor = subscriber.fd()?.try_clone_to_owned().map_err(|source| {
             subscriber.subscribing.os_error("duplicate the descriptor of a subscriber of", source)
