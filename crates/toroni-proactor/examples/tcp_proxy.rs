@@ -19,7 +19,7 @@
 #[path = "common/mod.rs"]
 mod common;
 
-use common::{PAUSE, Place, parse, seconds};
+use common::{ConnectionPermit, PAUSE, parse, seconds};
 use std::net::{Shutdown, SocketAddr};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -90,7 +90,9 @@ fn accept(proxy: Arc<Proxy>, listener: &Listener) {
 /// Connects a client to the other side. A client that is one too many, or whose other side is not there, is
 /// dropped.
 fn connect(proxy: &Proxy, client: Stream) {
-    let Some(place) = Place::take(&proxy.open, proxy.options.connections) else { return };
+    let Some(permit) = ConnectionPermit::take(&proxy.open, proxy.options.connections) else {
+        return;
+    };
     let Some(proactor) = proxy.proactor.upgrade() else { return };
     let to = proxy.options.to;
     let connection = Arc::new(Connection {
@@ -100,7 +102,7 @@ fn connect(proxy: &Proxy, client: Stream) {
         connecting: OnceLock::new(),
         transfers: AtomicU64::new(0),
         timer: Mutex::new(None),
-        _place: place,
+        _permit: permit,
     });
     Connection::listen_for_silence(&connection, proxy.options.silence);
     let connected = Arc::clone(&connection);
@@ -125,7 +127,7 @@ struct Connection {
     transfers: AtomicU64,
     /// What looks whether there were any lately.
     timer: Mutex<Option<OperationId>>,
-    _place: Place,
+    _permit: ConnectionPermit,
 }
 
 impl Connection {

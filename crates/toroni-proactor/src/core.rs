@@ -20,11 +20,11 @@ pub(crate) struct Core {
     pub(crate) starting: Arc<AtomicUsize>,
     /// How long the end of a proactor waits for each engine to let go of its operations. Then they are
     /// leaked: what the kernel may still write to is never freed.
-    pub(crate) patience: Duration,
+    pub(crate) drain_timeout: Duration,
 }
 
 /// Beyond what a disk takes for what it has begun.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How far the proactor is on the way to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! What a proactor's handles share: the lock, and what never changes behind it.
 
 use crate::config::{Config, Effective, create_engine};
-use crate::core::{Core, PATIENCE, Phase};
-use crate::dispatcher::{self, Behind, Dispatcher, Notify};
+use crate::core::{Core, DRAIN_TIMEOUT, Phase};
+use crate::dispatcher::{self, After, Dispatcher, Notify};
 use crate::error::{OperationError, SetupError, StartError};
 use crate::fork::Generation;
 use crate::lock::Lock;
@@ -71,7 +71,7 @@ impl Inner {
             processors,
             phase,
             starting: Arc::clone(&starting),
-            patience: PATIENCE,
+            drain_timeout: DRAIN_TIMEOUT,
         };
         let inner = Arc::new(Self {
             lock: Lock::new(core),
@@ -174,7 +174,7 @@ impl Inner {
     pub(crate) fn post(
         &self,
         completion: Box<dyn Completion>,
-        behind: Behind,
+        after: After,
     ) -> Result<(), Returned> {
         if let Err(error) = self.accepts(OperationKind::Post) {
             return Err((error, completion));
@@ -183,7 +183,7 @@ impl Inner {
         if !core.accepts() {
             return Err((StartError::Stopping { operation: OperationKind::Post }, completion));
         }
-        core.post(completion, behind);
+        core.post(completion, after);
         Ok(())
     }
 
@@ -191,7 +191,7 @@ impl Inner {
     pub(crate) fn resume(
         &self,
         completion: Box<dyn Completion>,
-        behind: Behind,
+        after: After,
     ) -> Result<(), Returned> {
         if !self.generation.is_current() {
             return Err((StartError::Forked, completion));
@@ -200,7 +200,7 @@ impl Inner {
         if core.phase == Phase::Closing {
             return Err((StartError::Stopping { operation: OperationKind::Post }, completion));
         }
-        core.post(completion, behind);
+        core.post(completion, after);
         Ok(())
     }
 
@@ -373,8 +373,8 @@ impl Inner {
 
     /// How long the end waits for the engines.
     #[cfg(test)]
-    pub(crate) fn set_patience(&self, patience: Duration) {
-        self.lock.lock().patience = patience;
+    pub(crate) fn set_drain_timeout(&self, drain_timeout: Duration) {
+        self.lock.lock().drain_timeout = drain_timeout;
     }
 
     fn accepts(&self, operation: OperationKind) -> Result<(), StartError> {

@@ -1,7 +1,7 @@
 //! The proactor as its users see it.
 
 use crate::config::{Config, Effective};
-use crate::dispatcher::Behind;
+use crate::dispatcher::After;
 use crate::error::{OperationError, Refused, SetupError, StartError};
 use crate::inner::{Inner, Returned};
 use crate::io::Pending;
@@ -210,7 +210,7 @@ impl Proactor {
     ///
     /// If the proactor is stopping.
     pub fn post<F: FnOnce() + Send + 'static>(&self, handler: F) -> Result<(), Refused<(), F>> {
-        self.post_completion(handler, Behind::Posted)
+        self.post_completion(handler, After::Posted)
     }
 
     /// As [`Proactor::post`], for long work that is done in parts, each of which posts the next: everything that is
@@ -223,14 +223,14 @@ impl Proactor {
     where
         F: FnOnce() + Send + 'static,
     {
-        self.post_completion(handler, Behind::Look)
+        self.post_completion(handler, After::Check)
     }
 
-    fn post_completion<F>(&self, handler: F, behind: Behind) -> Result<(), Refused<(), F>>
+    fn post_completion<F>(&self, handler: F, after: After) -> Result<(), Refused<(), F>>
     where
         F: FnOnce() + Send + 'static,
     {
-        self.inner().post(Box::new(Posted(handler)), behind).map_err(|returned| {
+        self.inner().post(Box::new(Posted(handler)), after).map_err(|returned| {
             let (error, Posted(handler)) = take_back(returned);
             Refused { error, buffer: (), handler }
         })

@@ -139,28 +139,28 @@ extern "C" fn nothing(_: libc::c_int) {}
 
 /// Who is told of a notice of asynchronous I/O that came as a signal to any thread: the signal, and what the
 /// start of the operation gave along. Called in a handler of a signal.
-pub(crate) type TakeNotice = fn(i32, usize);
+pub(crate) type AioSignalHandler = fn(i32, usize);
 
-/// A [`TakeNotice`], or null. Not in a `OnceLock`, which the child of a fork could meet closed for ever.
-static TAKE_NOTICE: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
+/// A [`AioSignalHandler`], or null. Not in a `OnceLock`, which the child of a fork could meet closed for ever.
+static AIO_SIGNAL_HANDLER: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
 
 /// From now on, notices that a thread gets by this signal, because it does not block it, are handed over.
 /// `EBUSY` if the program has a handler of its own for it.
-pub(crate) fn catch_notices(signal: i32, take: TakeNotice) -> Result<(), Errno> {
+pub(crate) fn install_aio_handler(signal: i32, take: AioSignalHandler) -> Result<(), Errno> {
     extern "C" fn caught(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
         // SAFETY: the kernel gives a handler a valid siginfo_t, and the thread has an errno, which must look
-        // to the code that was interrupted as if nothing had happened. `TAKE_NOTICE` is null or was stored
-        // from a `TakeNotice`.
+        // to the code that was interrupted as if nothing had happened. `AIO_SIGNAL_HANDLER` is null or was stored
+        // from a `AioSignalHandler`.
         unsafe {
             let errno = *libc::__errno_location();
-            let take = TAKE_NOTICE.load(Ordering::Acquire);
-            if let (false, Some(value)) = (take.is_null(), notice(&*info)) {
-                std::mem::transmute::<*mut (), TakeNotice>(take)(signal, value);
+            let take = AIO_SIGNAL_HANDLER.load(Ordering::Acquire);
+            if let (false, Some(value)) = (take.is_null(), aio_value(&*info)) {
+                std::mem::transmute::<*mut (), AioSignalHandler>(take)(signal, value);
             }
             *libc::__errno_location() = errno;
         }
     }
-    TAKE_NOTICE.store(take as *mut (), Ordering::Release);
+    AIO_SIGNAL_HANDLER.store(take as *mut (), Ordering::Release);
     let nothing = nothing as extern "C" fn(libc::c_int) as usize;
     let caught =
         caught as extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) as usize;
@@ -190,7 +190,7 @@ pub(crate) fn catch_notices(signal: i32, take: TakeNotice) -> Result<(), Errno> 
 }
 
 /// What the start of an operation gave along, if that is what the signal is about.
-fn notice(info: &libc::siginfo_t) -> Option<usize> {
+fn aio_value(info: &libc::siginfo_t) -> Option<usize> {
     // SAFETY: a signal of asynchronous I/O has a value.
     (info.si_code == libc::SI_ASYNCIO).then(|| unsafe { info.si_value() }.sival_ptr.addr())
 }
@@ -331,7 +331,7 @@ pub(crate) struct TakenSignal {
     /// If it tells of a change: whose. Perhaps of a descriptor that others have the kernel watch.
     pub(crate) descriptor: Option<RawFd>,
     /// If it tells of asynchronous I/O: what the start gave along.
-    pub(crate) notice: Option<usize>,
+    pub(crate) aio_value: Option<usize>,
 }
 
 /// Takes the next of these signals, which are blocked. `None` is for ever.
@@ -355,7 +355,7 @@ pub(crate) fn take_signal(awaited: &SignalSet, timeout: Option<Duration>) -> Opt
         let number = libc::sigtimedwait(awaited.as_ptr(), &raw mut info, timeout);
         let tells_of_change = CHANGES.contains(&info.si_code);
         let descriptor = tells_of_change.then(|| (*(&raw const info).cast::<OfPoll>()).descriptor);
-        (number > 0).then(|| TakenSignal { number, descriptor, notice: notice(&info) })
+        (number > 0).then(|| TakenSignal { number, descriptor, aio_value: aio_value(&info) })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Tasks: futures that the threads of a proactor drive, beside the handlers that they call. A task that
 //! is woken becomes a post, and is polled by whoever dispatches it.
 
-use crate::dispatcher::Behind;
+use crate::dispatcher::After;
 use crate::error::StartError;
 use crate::inner::Inner;
 use crate::operation::{Completion, Done};
@@ -38,7 +38,7 @@ pub(crate) fn spawn(
         state: AtomicU8::new(POSTED),
         future: Mutex::new(Some(Box::pin(future))),
     });
-    inner.post(Box::new(Step(task)), Behind::Posted).map_err(|(error, _)| error)
+    inner.post(Box::new(Step(task)), After::Posted).map_err(|(error, _)| error)
 }
 
 /// A poll of a task.
@@ -61,16 +61,16 @@ impl Completion for Step {
         if !slept {
             task.state.store(POSTED, Ordering::Release);
             // It let others run: those whose operations are finished, too.
-            task.post(Behind::Look);
+            task.post(After::Check);
         }
     }
 }
 
 impl Task {
-    fn post(self: Arc<Self>, behind: Behind) {
+    fn post(self: Arc<Self>, after: After) {
         let inner = Arc::clone(&self.inner);
         // Refused only at the end of the proactor, when nobody polls any more.
-        drop(inner.resume(Box::new(Step(self)), behind));
+        drop(inner.resume(Box::new(Step(self)), after));
     }
 }
 
@@ -82,7 +82,7 @@ impl Wake for Task {
             _ => None,
         };
         if self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, next) == Ok(IDLE) {
-            self.post(Behind::Posted);
+            self.post(After::Posted);
         }
     }
 }

@@ -18,10 +18,10 @@ fn posix(wait: WaitType, processor_type: ProcessorType) -> ProcessorConfig {
 
 /// Reads single bytes of a file, some at the same time.
 fn works(proactor: &Proactor, rounds: usize) {
-    let place = Place::new();
+    let directory = TestDirectory::new();
     let content = pattern(100);
-    std::fs::write(place.0.join("file"), &content).unwrap();
-    let file = std::fs::File::open(place.0.join("file")).unwrap();
+    std::fs::write(directory.0.join("file"), &content).unwrap();
+    let file = std::fs::File::open(directory.0.join("file")).unwrap();
     let file = File::new(proactor, file).unwrap();
     let (done, results) = channel();
     for _ in 0..rounds {

@@ -361,14 +361,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Proactor("wakeups::uring_pipe")],
     },
     Mutant {
-        name: "retrial_not_submitted",
+        name: "retry_not_submitted",
         mistake: "nobody hands over to io_uring what was tried in vain while the leader waited",
         noticed_by: &[Proactor("what_was_tried_in_vain_is_submitted_for_a_leader_that_waits")],
     },
     Mutant {
         name: "edge_of_afterwards",
         mistake: "an edge that comes while a descriptor is found not to be ready is forgotten",
-        noticed_by: &[Proactor("edges_amid_trials_are_seen")],
+        noticed_by: &[Proactor("edges_during_attempts_are_seen")],
     },
     Mutant {
         name: "cancelled_goes_on",

@@ -27,17 +27,17 @@ pub(crate) fn run(proactor: &Proactor, threads: usize) {
 }
 
 /// One of the connections that are open.
-pub(crate) struct Place(Arc<AtomicUsize>);
+pub(crate) struct ConnectionPermit(Arc<AtomicUsize>);
 
-impl Place {
+impl ConnectionPermit {
     /// None if there are as many already.
     pub(crate) fn take(open: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
-        let place = Self(Arc::clone(open));
-        (open.fetch_add(1, Ordering::Relaxed) < most).then_some(place)
+        let permit = Self(Arc::clone(open));
+        (open.fetch_add(1, Ordering::Relaxed) < most).then_some(permit)
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -18,7 +18,7 @@ mod files;
 mod request;
 mod response;
 
-use common::{PAUSE, Place, parse, seconds};
+use common::{ConnectionPermit, PAUSE, parse, seconds};
 use files::Site;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -80,14 +80,15 @@ async fn accept(proactor: Proactor, listener: Listener, site: Arc<Site>, connect
     loop {
         match listener.accept_async().await {
             Ok((stream, _)) => {
-                let Some(place) = Place::take(&connections.open, connections.limit) else {
+                let Some(permit) = ConnectionPermit::take(&connections.open, connections.limit)
+                else {
                     refuse(stream).await;
                     continue;
                 };
                 let (site, patience) = (Arc::clone(&site), connections.patience);
                 let served = proactor.spawn(async move {
                     connection::serve(stream, &site, patience).await;
-                    drop(place);
+                    drop(permit);
                 });
                 if served.is_err() {
                     return;

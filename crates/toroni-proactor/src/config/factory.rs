@@ -11,7 +11,8 @@ use crate::provider::select::Select;
 use crate::provider::uring::{Ring, Uring};
 use crate::provider::{Engine, Provider};
 use crate::wait::{
-    Callback, Epoll, LinuxRt, Mailbox, Noticing, Ppoll, Readiness, Sigwait, Suspend, WaitStrategy,
+    AioWaitStrategy, Callback, Epoll, LinuxRt, Mailbox, Ppoll, Readiness, Sigwait, Suspend,
+    WaitStrategy,
 };
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -191,7 +192,7 @@ impl Choice {
         }
         let mailbox = || Mailbox::take().ok_or(ConfigError::Mailboxes);
         let blocks = Arc::new(Blocks::default());
-        let noticing: Arc<dyn Noticing> = match self.config.wait {
+        let wait: Arc<dyn AioWaitStrategy> = match self.config.wait {
             WaitType::Sigwait => {
                 // Not that of linux-rt: both may be in one proactor.
                 Arc::new(Sigwait::new(self.wait_signal(libc::SIGRTMIN() + 3)?, mailbox()?))
@@ -201,7 +202,7 @@ impl Choice {
         };
         let any_thread = self.config.start_in_any_thread.unwrap_or(true);
         let interrupts = self.config.start_interrupts_leader.unwrap_or(false);
-        Ok(Box::new(Posix::new(blocks, noticing, any_thread, interrupts)))
+        Ok(Box::new(Posix::new(blocks, wait, any_thread, interrupts)))
     }
 
     /// The signal of the wait strategy, which must be one that is queued.

@@ -31,15 +31,15 @@ pub(crate) fn handle_events(
 
 impl Dispatcher {
     /// Whether it is time to look at the engines and at the clock.
-    fn is_look_due(&self) -> bool {
-        self.since_lead >= self.pace.look_after() || !self.behind_look.is_empty()
+    fn is_check_due(&self) -> bool {
+        self.since_lead >= self.policy.results_before_check() || !self.after_check.is_empty()
     }
 }
 
 impl Locked<'_> {
     fn serve(&mut self, timeout: Option<Duration>, until: Option<&AtomicBool>) -> usize {
         let mut end = End { timeout, at: None };
-        let mut has_looked = false;
+        let mut has_checked = false;
         loop {
             if self.leaves(until) {
                 return 0;
@@ -52,10 +52,10 @@ impl Locked<'_> {
                 self.wait_as_follower(deadline, until);
                 continue;
             }
-            if self.dispatcher.is_look_due() {
-                self.look();
+            if self.dispatcher.is_check_due() {
+                self.check_engines();
             }
-            let handled = self.process_completed(has_looked, until);
+            let handled = self.process_completed(has_checked, until);
             if handled > 0 || !self.dispatches() {
                 return handled;
             }
@@ -70,13 +70,13 @@ impl Locked<'_> {
 
             match end.wait() {
                 Wait::Not => {
-                    self.look();
+                    self.check_engines();
                     return self.process_completed(true, until);
                 }
                 Wait::Until(deadline) if self.may_rest() => self.wait_as_follower(deadline, until),
                 // Step 2.
-                Wait::Until(deadline) if self.lead_one(deadline) => has_looked = true,
-                Wait::Until(_) if self.has_work() => has_looked = true,
+                Wait::Until(deadline) if self.lead_one(deadline) => has_checked = true,
+                Wait::Until(_) if self.has_work() => has_checked = true,
                 // Step 3.
                 Wait::Until(deadline) => self.wait_as_follower(deadline, until),
             }
@@ -90,12 +90,12 @@ impl Locked<'_> {
 
     /// Calls the handlers of the results that are there, and of those that come meanwhile, until it is time
     /// to look at the engines and at the clock.
-    fn process_completed(&mut self, mut has_looked: bool, until: Option<&AtomicBool>) -> usize {
+    fn process_completed(&mut self, mut has_checked: bool, until: Option<&AtomicBool>) -> usize {
         let mut handled = 0;
-        while !self.dispatcher.is_look_due() {
+        while !self.dispatcher.is_check_due() {
             let core = &mut **self;
-            let Some(index) = core.pop_completed(has_looked) else { break };
-            let mut sample = core.dispatcher.pace.sample();
+            let Some(index) = core.pop_completed(has_checked) else { break };
+            let mut sample = core.dispatcher.policy.sample();
             if core.pool[index].state() == State::Ready {
                 core.hand_over();
                 let is_over = self.try_ready(index);
@@ -118,7 +118,7 @@ impl Locked<'_> {
                 completion.complete(done);
                 sample.iter_mut().for_each(Sample::end);
             });
-            sample.iter().for_each(|sample| self.dispatcher.pace.add(sample));
+            sample.iter().for_each(|sample| self.dispatcher.policy.add(sample));
             self.pool.destroy(index);
             self.stop_if_finished();
             if let Err(panic) = outcome {
@@ -127,7 +127,7 @@ impl Locked<'_> {
             }
             handled += 1;
             // By then there is more to see.
-            has_looked = false;
+            has_checked = false;
             if self.leaves(until) {
                 break;
             }
@@ -157,7 +157,7 @@ impl Locked<'_> {
 
     /// Leads, without waiting, each processor that has no leader. Then everything that may be ready has its turn,
     /// and what was to come behind that.
-    fn look(&mut self) {
+    fn check_engines(&mut self) {
         for which in 0..self.processors.len() {
             if self.processors[which].wants_leader() {
                 let now = Instant::now();
@@ -165,7 +165,7 @@ impl Locked<'_> {
             }
         }
         self.end_speculation();
-        self.release_behind_look();
+        self.release_after_check();
         self.dispatcher.since_lead = 0;
     }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 use timers::Timers;
-use wake_policy::Pace;
+use wake_policy::WakePolicy;
 
 /// How many results go ahead of one that waits.
 const OVERTAKERS: usize = 16;
@@ -32,11 +32,11 @@ pub(crate) enum Notify {
 
 /// What a posted handler comes after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Behind {
+pub(crate) enum After {
     /// Whatever was posted before.
     Posted,
     /// A look whether operations are finished, too.
-    Look,
+    Check,
 }
 
 /// What a new result makes necessary.
@@ -54,7 +54,7 @@ pub(crate) enum NotificationState {
 pub(crate) struct Dispatcher {
     completed: List,
     /// Posts that come behind the next look at what is finished.
-    behind_look: List,
+    after_check: List,
     /// Operations that are tried when nothing is known to be ready: nobody has said that their descriptors
     /// are, and nobody has found that they are not.
     speculative: List,
@@ -77,7 +77,7 @@ pub(crate) struct Dispatcher {
     timers: Timers,
     /// The earliest timer that a thread, which waits, will wake for.
     watched: Option<Instant>,
-    pace: Pace,
+    policy: WakePolicy,
     /// Results taken, and operations tried, ever.
     taken: u64,
     /// Results dispatched, and operations tried, since anybody led.
@@ -91,7 +91,7 @@ impl Dispatcher {
     pub(crate) fn new() -> Self {
         Self {
             completed: List::new(Membership::Completed),
-            behind_look: List::new(Membership::BehindLook),
+            after_check: List::new(Membership::AfterCheck),
             speculative: List::new(Membership::Speculative),
             followers: 0,
             woken: 0,
@@ -103,7 +103,7 @@ impl Dispatcher {
             last_ahead: None,
             overtaken: 0,
             watched: None,
-            pace: Pace::new(),
+            policy: WakePolicy::new(),
             taken: 0,
             since_lead: 0,
             last_led: 0,
@@ -112,7 +112,7 @@ impl Dispatcher {
 
     /// Whether handlers sleep now and then: to be asked without the lock.
     pub(crate) fn handlers_sleep(&self) -> Arc<AtomicBool> {
-        self.pace.sleep()
+        self.policy.sleep()
     }
 
     /// What a new result makes necessary.
@@ -167,13 +167,13 @@ impl Core {
     }
 
     /// Creates the operation of a handler that no provider sees, and posts it.
-    pub(crate) fn post(&mut self, completion: Box<dyn Completion>, behind: Behind) {
+    pub(crate) fn post(&mut self, completion: Box<dyn Completion>, after: After) {
         let index = self.pool.create(Request::post(), Some(completion)).index;
-        match behind {
-            Behind::Posted => self.post_completion(index, Notify::Strong),
-            Behind::Look => {
+        match after {
+            After::Posted => self.post_completion(index, Notify::Strong),
+            After::Check => {
                 self.pool[index].become_(State::Posted);
-                self.dispatcher.behind_look.push(&mut self.pool, index);
+                self.dispatcher.after_check.push(&mut self.pool, index);
                 self.notify();
             }
         }
@@ -188,8 +188,8 @@ impl Core {
         if is_alone && dispatcher.overtaken < OVERTAKERS {
             dispatcher.overtaken += 1;
             dispatcher.ahead += 1;
-            let behind = dispatcher.last_ahead.replace(index);
-            dispatcher.completed.insert(&mut self.pool, behind, index);
+            let after = dispatcher.last_ahead.replace(index);
+            dispatcher.completed.insert(&mut self.pool, after, index);
         } else {
             dispatcher.completed.push(&mut self.pool, index);
         }
@@ -235,7 +235,7 @@ impl Core {
 
     /// The next one to be dispatched, or tried. A speculation that is the only one is worth less than a look
     /// at what is ready, and comes after it.
-    fn pop_completed(&mut self, has_looked: bool) -> Option<u32> {
+    fn pop_completed(&mut self, has_checked: bool) -> Option<u32> {
         let dispatcher = &mut self.dispatcher;
         let index = if let Some(index) = dispatcher.completed.pop(&mut self.pool) {
             dispatcher.last_ahead = None;
@@ -245,7 +245,7 @@ impl Core {
                 dispatcher.overtaken = 0;
             }
             index
-        } else if dispatcher.speculative.len() > usize::from(!has_looked) {
+        } else if dispatcher.speculative.len() > usize::from(!has_checked) {
             dispatcher.speculative.pop(&mut self.pool)?
         } else {
             return None;
@@ -262,7 +262,7 @@ impl Core {
 
     /// Whether there are results to dispatch, or operations that are said to be ready.
     fn has_completed(&self) -> bool {
-        !self.dispatcher.completed.is_empty() || !self.dispatcher.behind_look.is_empty()
+        !self.dispatcher.completed.is_empty() || !self.dispatcher.after_check.is_empty()
     }
 
     /// What was speculated on before now is tried before anything that comes.
@@ -273,8 +273,8 @@ impl Core {
     }
 
     /// What was to come behind a look has its turn now.
-    fn release_behind_look(&mut self) {
-        while let Some(index) = self.dispatcher.behind_look.pop(&mut self.pool) {
+    fn release_after_check(&mut self) {
+        while let Some(index) = self.dispatcher.after_check.pop(&mut self.pool) {
             self.dispatcher.completed.push(&mut self.pool, index);
         }
     }

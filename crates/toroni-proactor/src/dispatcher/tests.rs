@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::create_engine;
-use crate::core::{PATIENCE, Phase};
+use crate::core::{DRAIN_TIMEOUT, Phase};
 use crate::lock::Lock;
 use crate::operation::{Descriptor, Done, OperationKind, OperationMask, Pool};
 use crate::processor::Processor;
@@ -31,7 +31,7 @@ fn core(types: &[ProcessorType]) -> Core {
         processors,
         phase: Phase::Running,
         starting: Arc::new(AtomicUsize::new(0)),
-        patience: PATIENCE,
+        drain_timeout: DRAIN_TIMEOUT,
     }
 }
 
@@ -189,7 +189,7 @@ fn each_thread_is_counted_once() {
         let (done, called) = channel();
         let begin = || {
             let (ends, end) = channel();
-            lock.lock().post(Box::new(Held(done.clone(), end)), Behind::Posted);
+            lock.lock().post(Box::new(Held(done.clone(), end)), After::Posted);
             next(&called);
             ends
         };

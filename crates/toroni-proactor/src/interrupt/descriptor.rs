@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// See the module.
-pub(crate) struct Notification {
+pub(crate) struct NotificationDescriptor {
     choice: InterruptChoice,
     reading: Arc<Descriptor>,
     writing: OwnedFd,
@@ -53,7 +53,7 @@ impl Drop for HelperThread {
     }
 }
 
-impl Notification {
+impl NotificationDescriptor {
     /// With a pipe.
     pub(crate) fn pipe() -> Result<Self, Errno> {
         let (reading, writing) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -81,7 +81,7 @@ impl Notification {
     }
 }
 
-impl InterruptStrategy for Notification {
+impl InterruptStrategy for NotificationDescriptor {
     fn choice(&self) -> InterruptChoice {
         self.choice
     }

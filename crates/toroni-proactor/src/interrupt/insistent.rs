@@ -77,7 +77,7 @@ impl InterruptStrategy for Insistent {
     }
 
     fn interrupt(&mut self, leader: ThreadId) {
-        /// Looks between two signals, before the leader is given more time. It leaves within microseconds,
+        /// Recheck between two signals, before the leader is given more time. It leaves within microseconds,
         /// if it has a processor to do so.
         const LOOKS: usize = 20;
         self.gate.is_interrupted.store(true, Ordering::Release);

@@ -8,7 +8,7 @@ mod insistent;
 mod signal;
 
 pub(crate) use condition::Condition;
-pub(crate) use descriptor::{HelperThread, Notification};
+pub(crate) use descriptor::{HelperThread, NotificationDescriptor};
 pub(crate) use insistent::{Gate, Insistent};
 pub(crate) use signal::{SPARE, Signal};
 
@@ -61,8 +61,10 @@ pub(crate) trait InterruptStrategy: Send {
 /// Makes any of those that need nothing of the wait strategy.
 pub(crate) fn create(wanted: InterruptChoice) -> Result<Box<dyn InterruptStrategy>, Errno> {
     Ok(match wanted {
-        InterruptChoice::Pipe | InterruptChoice::Callback => Box::new(Notification::pipe()?),
-        InterruptChoice::Eventfd => Box::new(Notification::eventfd()?),
+        InterruptChoice::Pipe | InterruptChoice::Callback => {
+            Box::new(NotificationDescriptor::pipe()?)
+        }
+        InterruptChoice::Eventfd => Box::new(NotificationDescriptor::eventfd()?),
         InterruptChoice::Signal(number) => Box::new(Signal::new(number)?),
     })
 }
@@ -73,12 +75,13 @@ pub(crate) fn create_for_aio(
     wanted: InterruptChoice,
     gate: &Arc<Gate>,
 ) -> Result<Box<dyn InterruptStrategy>, Errno> {
-    let thread = |notification: Notification| Ok(notification.occupying(HelperThread::take()?));
+    let thread =
+        |notification: NotificationDescriptor| Ok(notification.occupying(HelperThread::take()?));
     Ok(match wanted {
         InterruptChoice::Pipe | InterruptChoice::Callback => {
-            Box::new(thread(Notification::pipe()?)?)
+            Box::new(thread(NotificationDescriptor::pipe()?)?)
         }
-        InterruptChoice::Eventfd => Box::new(thread(Notification::eventfd()?)?),
+        InterruptChoice::Eventfd => Box::new(thread(NotificationDescriptor::eventfd()?)?),
         InterruptChoice::Signal(number) => Box::new(Insistent::new(number, Arc::clone(gate))?),
     })
 }

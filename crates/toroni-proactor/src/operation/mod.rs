@@ -250,7 +250,7 @@ impl Operation {
     }
 
     /// Whether it stands in a provider's queue, and not at its head.
-    pub(crate) fn is_behind_another(&self) -> bool {
-        self.links[list::QUEUE].is_behind_another()
+    pub(crate) fn has_predecessor(&self) -> bool {
+        self.links[list::QUEUE].has_predecessor()
     }
 }

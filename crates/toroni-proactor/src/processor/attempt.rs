@@ -10,9 +10,9 @@ use crate::operation::{Outcome, Request, State};
 impl Locked<'_> {
     /// Tries an operation that is READY and in no list: whether it is over, and to be dispatched.
     pub(crate) fn try_ready(&mut self, index: u32) -> bool {
-        let trial = self.processors[self.pool[index].processor].provider.trial();
+        let attempt = self.processors[self.pool[index].processor].provider.attempt();
         let mut request = self.pool[index].request.lend();
-        let outcome = self.unlocked(|| trial(&mut request));
+        let outcome = self.unlocked(|| attempt(&mut request));
         self.tried(index, request, outcome)
     }
 }
@@ -34,8 +34,8 @@ impl Core {
             self.wait_on(index);
             return false;
         };
-        let behind = self.leave_ready(index, outcome);
-        self.try_next(behind);
+        let next = self.leave_ready(index, outcome);
+        self.try_next(next);
         true
     }
 
@@ -45,18 +45,18 @@ impl Core {
         let which = self.pool[index].processor;
         let processor = &mut self.processors[which];
         processor.ready -= 1;
-        let behind = processor.provider.leave(&mut self.pool, index);
+        let next = processor.provider.leave(&mut self.pool, index);
         self.pool[index].finish(outcome);
         // There is room for what was deferred: the leader starts it.
         if !processor.deferred.is_empty() {
             processor.interrupt_leader();
         }
-        behind
+        next
     }
 
     /// The one that [`Core::leave_ready`] found behind another.
-    pub(super) fn try_next(&mut self, behind: Option<u32>) {
-        if let Some(next) = behind {
+    pub(super) fn try_next(&mut self, next: Option<u32>) {
+        if let Some(next) = next {
             let which = self.pool[next].processor;
             self.processors[which].started.remove(&mut self.pool, next);
             self.pool[next].become_(State::Ready);
@@ -79,9 +79,9 @@ impl Core {
         let is_alone = processor.waits_for() == 0;
         processor.provider.wait_on(&mut self.pool, index);
         processor.add_started(&mut self.pool, index);
-        if processor.provider.should_retrial_interrupt_leader() {
+        if processor.provider.should_retry_interrupt_leader() {
             processor.interrupt_leader();
-        } else if !mutant("retrial_not_submitted") {
+        } else if !mutant("retry_not_submitted") {
             processor.submit_for_leader();
         }
         if is_alone {

@@ -95,9 +95,9 @@ impl Core {
         self.pool[index].is_cancelled = true;
         // One that is being tried is ended by who tries it.
         if self.withdraw(index) {
-            let behind = self.leave_ready(index, Outcome::cancelled());
+            let next = self.leave_ready(index, Outcome::cancelled());
             self.post_completion(index, Notify::Strong);
-            self.try_next(behind);
+            self.try_next(next);
         }
     }
 

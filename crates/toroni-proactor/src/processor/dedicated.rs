@@ -21,7 +21,7 @@ impl Locked<'_> {
     /// Cancels everything in the hands of a processor's engine, and waits until it is out of them. This
     /// thread leads, and the proactor is closing.
     pub(crate) fn drain(&mut self, which: usize) {
-        let until = Instant::now() + self.patience;
+        let until = Instant::now() + self.drain_timeout;
         loop {
             self.cancel_everything_of(which);
             // An engine that cannot cancel it lets go of the read when there is something to read.

@@ -39,7 +39,7 @@ impl Locked<'_> {
         let timeout = if has_results { Some(Duration::ZERO) } else { timeout };
 
         // Steps 3 to 5.
-        if timeout != Some(Duration::ZERO) || !wait.has_looked() {
+        if timeout != Some(Duration::ZERO) || !wait.is_current() {
             processor.set_waiting(true);
             self.lead(&*wait, timeout);
             self.processors[which].set_waiting(false);

@@ -151,7 +151,7 @@ fn once(request: &mut Request) -> Outcome {
             }
         }
         OperationKind::Connect => Outcome::of(connect(request)),
-        OperationKind::WaitReadable => Outcome::of(look(request.fd(), true).map(|()| 0)),
+        OperationKind::WaitReadable => Outcome::of(poll_once(request.fd(), true).map(|()| 0)),
         OperationKind::WaitWord | OperationKind::Timer | OperationKind::Post => {
             unreachable!("this provider is not asked for these")
         }
@@ -172,16 +172,18 @@ fn stream(request: &Request) -> Result<usize, Errno> {
             let bytes = unsafe { memory.sending() };
             net::send(fd, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
         }
-        DescriptorKind::File => transfer(fd, memory, is_reading, HERE, 0),
-        DescriptorKind::Other => match transfer(fd, memory, is_reading, HERE, libc::RWF_NOWAIT) {
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => blocking_if_ready(fd, memory, is_reading),
-            other => other,
-        },
+        DescriptorKind::File => transfer(fd, memory, is_reading, CURRENT_POSITION, 0),
+        DescriptorKind::Other => {
+            match transfer(fd, memory, is_reading, CURRENT_POSITION, libc::RWF_NOWAIT) {
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => blocking_if_ready(fd, memory, is_reading),
+                other => other,
+            }
+        }
     }
 }
 
 /// The descriptor's own position.
-const HERE: i64 = -1;
+const CURRENT_POSITION: i64 = -1;
 
 /// `preadv2` or `pwritev2`.
 fn transfer(
@@ -206,13 +208,13 @@ fn transfer(
 
 /// For what cannot be told not to wait: only if it is ready, and no more than a pipe takes at once.
 fn blocking_if_ready(fd: BorrowedFd<'_>, memory: Memory, is_reading: bool) -> Result<usize, Errno> {
-    look(fd, is_reading)?;
+    poll_once(fd, is_reading)?;
     let memory = if is_reading { memory } else { memory.at_most(libc::PIPE_BUF) };
-    transfer(fd, memory, is_reading, HERE, 0)
+    transfer(fd, memory, is_reading, CURRENT_POSITION, 0)
 }
 
 /// Whether it is ready; `EAGAIN` if not.
-fn look(fd: BorrowedFd<'_>, is_reading: bool) -> Result<(), Errno> {
+fn poll_once(fd: BorrowedFd<'_>, is_reading: bool) -> Result<(), Errno> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let flags = if is_reading { PollFlags::IN } else { PollFlags::OUT };
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -22,7 +22,7 @@ pub(crate) struct Combined {
     ring: Arc<Ring>,
     ring_descriptor: RawFd,
     /// The ring did not take all of what was started last.
-    is_behind: bool,
+    ring_has_rest: bool,
 }
 
 impl Combined {
@@ -39,7 +39,7 @@ impl Combined {
             uring: Uring::new(Arc::clone(&ring), true, false),
             ring_descriptor: ring.as_fd().as_raw_fd(),
             ring,
-            is_behind: false,
+            ring_has_rest: false,
         })
     }
 
@@ -102,7 +102,7 @@ impl Provider for Combined {
             return self.select.start(pool, index);
         }
         let start = self.uring.start(pool, index);
-        self.is_behind = !self.ring.submit();
+        self.ring_has_rest = !self.ring.submit();
         start
     }
 
@@ -111,12 +111,12 @@ impl Provider for Combined {
             return self.select.cancel_aio(pool, index);
         }
         let cancel = self.uring.cancel_aio(pool, index);
-        self.is_behind = !self.ring.submit();
+        self.ring_has_rest = !self.ring.submit();
         cancel
     }
 
     fn submit(&mut self) -> bool {
-        !std::mem::take(&mut self.is_behind)
+        !std::mem::take(&mut self.ring_has_rest)
     }
 
     fn settle(&mut self, operations: &mut InProgress<'_>, event: Event) {
@@ -129,15 +129,15 @@ impl Provider for Combined {
     }
 
     fn is_prepared(&mut self) -> bool {
-        self.is_behind = false;
+        self.ring_has_rest = false;
         // What the kernel refused for a moment: epoll submits nothing.
         let is_prepared = self.uring.is_prepared();
         let has_rest = self.ring.has_rest() && (!self.ring.submit() || self.ring.has_rest());
         is_prepared && !has_rest
     }
 
-    fn trial(&self) -> fn(&mut Request) -> Option<Outcome> {
-        self.select.trial()
+    fn attempt(&self) -> fn(&mut Request) -> Option<Outcome> {
+        self.select.attempt()
     }
 
     fn leave(&mut self, pool: &mut Pool, index: u32) -> Option<u32> {

@@ -107,7 +107,7 @@ pub(crate) trait Provider: Send {
 
     /// How an operation that is READY is tried: without the lock, in the thread that took it from the dispatcher.
     /// `None` if it is not over: it has to wait on, or has moved its share.
-    fn trial(&self) -> fn(&mut Request) -> Option<Outcome> {
+    fn attempt(&self) -> fn(&mut Request) -> Option<Outcome> {
         |_| None
     }
 
@@ -121,7 +121,7 @@ pub(crate) trait Provider: Send {
     fn wait_on(&mut self, _operations: &mut Pool, _index: u32) {}
 
     /// Whether an operation that was READY, and waits on, is seen by a leader only when it waits anew.
-    fn should_retrial_interrupt_leader(&self) -> bool {
+    fn should_retry_interrupt_leader(&self) -> bool {
         false
     }
 

@@ -186,7 +186,7 @@ impl Provider for Select {
         }
     }
 
-    fn trial(&self) -> fn(&mut Request) -> Option<Outcome> {
+    fn attempt(&self) -> fn(&mut Request) -> Option<Outcome> {
         attempt::attempt
     }
 
@@ -197,7 +197,7 @@ impl Provider for Select {
         queue.first()
     }
 
-    fn should_retrial_interrupt_leader(&self) -> bool {
+    fn should_retry_interrupt_leader(&self) -> bool {
         !self.readiness.is_edge_triggered()
     }
 

@@ -89,11 +89,11 @@ fn what_is_over_in_time_is_freed() {
 fn what_is_not_over_in_time_is_leaked() {
     each(|wait, processor_type| {
         let (proactor, mut writer, memory, is_freed) = stubborn(wait, processor_type);
-        let patience = Duration::from_millis(30);
-        proactor.inner().set_patience(patience);
+        let drain_timeout = Duration::from_millis(30);
+        proactor.inner().set_drain_timeout(drain_timeout);
         let begun = Instant::now();
         drop(proactor);
-        assert!(begun.elapsed() >= patience, "it was not waited for");
+        assert!(begun.elapsed() >= drain_timeout, "it was not waited for");
         assert!(!is_freed.load(Ordering::Relaxed), "{wait:?}, {processor_type:?}");
         // The C library still reads, and writes to what it was given.
         writer.write_all(b"too late").unwrap();

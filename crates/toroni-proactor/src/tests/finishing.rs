@@ -28,9 +28,9 @@ fn finish_amid_the_next_start(proactor: &Proactor) {
         proactor.finish();
         // Where they leave too early, as long as a busy machine takes; else they do not, however long it is.
         let is_expected = mutant("finish_forgets_starts");
-        let patience = Duration::from_millis(if is_expected { 5000 } else { 50 });
+        let time_limit = Duration::from_millis(if is_expected { 5000 } else { 50 });
         let begun = Instant::now();
-        while !proactor.is_stopped() && begun.elapsed() < patience {
+        while !proactor.is_stopped() && begun.elapsed() < time_limit {
             thread::sleep(Duration::from_millis(1));
         }
     })));

@@ -123,8 +123,8 @@ fn deferred_starts_arrive(proactor: &Proactor) {
 
 /// The same of a file.
 fn deferred_transfers_arrive(proactor: &Proactor) {
-    let place = Place::new();
-    let file = std::fs::File::create(place.0.join("file")).unwrap();
+    let directory = TestDirectory::new();
+    let file = std::fs::File::create(directory.0.join("file")).unwrap();
     let file = File::new(proactor, file).unwrap();
     let arrived = Arc::new(AtomicU32::new(0));
     for round in 1..=ROUNDS {
@@ -269,7 +269,7 @@ each! {
 
 /// A descriptor becomes readable while a thread finds that it was not: others lead meanwhile, and see the edge.
 #[test]
-fn edges_amid_trials_are_seen() {
+fn edges_during_attempts_are_seen() {
     let config = ProcessorConfig { wait: WaitType::Epoll, ..ProcessorConfig::default() };
     let config = ProcessorConfig { provider: ProviderType::Select, ..config };
     let proactor = Proactor::new(&Config::one(config)).unwrap();
@@ -282,7 +282,7 @@ fn edges_amid_trials_are_seen() {
 
 /// The same of what handlers go on to read, by each way to wait for it.
 #[test]
-fn bytes_amid_trials_are_seen() {
+fn bytes_during_attempts_are_seen() {
     for provider in [ProviderType::Select, ProviderType::Combined, ProviderType::Uring] {
         for processor_type in [ProcessorType::Shared, ProcessorType::Dedicated] {
             let config = ProcessorConfig { provider, processor_type, ..Default::default() };
@@ -299,7 +299,7 @@ fn bytes_amid_trials_are_seen() {
 /// A thread in `block_on` tries transfers meanwhile, with the lock open: whoever wakes its future then finds
 /// it neither asleep nor in a wait.
 #[test]
-fn a_future_that_is_woken_amid_trials_is_polled() {
+fn a_future_that_is_woken_during_attempts_is_polled() {
     use std::io::Read;
     use std::sync::mpsc::channel;
     use std::task::{Poll, Waker};

@@ -6,8 +6,10 @@
 //!
 //! A call for which there is no memory is never made: see `looks.rs`.
 
-use super::recheck::Looks;
-use super::{Event, FOR_EVER, Mailbox, Notice, Noticing, Started, WaitStrategy, mailbox};
+use super::recheck::Recheck;
+use super::{
+    AioNotification, AioWaitStrategy, Event, FOR_EVER, Mailbox, Started, WaitStrategy, mailbox,
+};
 use crate::interrupt::{self, Condition, Gate, InterruptChoice, InterruptStrategy};
 use crate::sys::SignalSet;
 use rustix::io::Errno;
@@ -18,16 +20,16 @@ use std::time::Duration;
 pub(crate) struct Callback {
     mailbox: Arc<Mailbox>,
     gate: Arc<Gate>,
-    looks: Looks,
+    recheck: Recheck,
     leader: Mutex<Leader>,
 }
 
 /// What belongs to the leader.
 #[derive(Default)]
 struct Leader {
-    notices: Vec<u32>,
+    notifications: Vec<u32>,
     /// All operations are to be looked at.
-    looks: bool,
+    recheck: bool,
     mask: Option<SignalSet>,
 }
 
@@ -37,7 +39,7 @@ impl Callback {
         Self {
             mailbox: Arc::new(mailbox),
             gate: Arc::new(Gate::default()),
-            looks: Looks::new(),
+            recheck: Recheck::new(),
             leader: Mutex::default(),
         }
     }
@@ -53,26 +55,26 @@ impl WaitStrategy for Callback {
     }
 
     fn prepare_to_wait(&self, started: Started<'_>) {
-        self.looks.prepare(started);
+        self.recheck.prepare(started);
         self.mailbox.prepare();
         self.gate.enter();
     }
 
     fn wait(&self, timeout: Option<Duration>) {
         let leader = &mut *self.leader();
-        let timeout = self.looks.limit(timeout).unwrap_or(FOR_EVER);
+        let timeout = self.recheck.limit(timeout).unwrap_or(FOR_EVER);
         self.gate.pass(leader.mask, || self.mailbox.wait(timeout.min(FOR_EVER)));
-        self.mailbox.take_notices(&mut leader.notices);
+        self.mailbox.take_notifications(&mut leader.notifications);
         // Taken from its end: the oldest first.
-        leader.notices.reverse();
-        leader.looks |= self.looks.is_due(false);
+        leader.notifications.reverse();
+        leader.recheck |= self.recheck.is_due(false);
     }
 
     fn next_event(&self) -> Option<Event> {
         let mut leader = self.leader();
-        match leader.notices.pop() {
+        match leader.notifications.pop() {
             Some(index) => Some(Event::Check { index }),
-            None => std::mem::take(&mut leader.looks).then_some(Event::Rescan),
+            None => std::mem::take(&mut leader.recheck).then_some(Event::Rescan),
         }
     }
 
@@ -87,13 +89,13 @@ impl WaitStrategy for Callback {
     }
 }
 
-impl Noticing for Callback {
-    fn notice(&self, index: u32) -> Notice {
-        Notice::Thread { function: mailbox::is_over, value: self.mailbox.value(index) }
+impl AioWaitStrategy for Callback {
+    fn notification(&self, index: u32) -> AioNotification {
+        AioNotification::Thread { function: mailbox::is_over, value: self.mailbox.value(index) }
     }
 
     fn on_started(&self) {
-        if self.looks.on_started() {
+        if self.recheck.on_started() {
             self.mailbox.interrupt();
         }
     }

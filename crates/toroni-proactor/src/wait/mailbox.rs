@@ -11,13 +11,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 /// As many as 8 bits name. One for each living processor that needs one.
-static ALL: [Place; 256] = [const { Place::new() }; 256];
+static ALL: [MailboxState; 256] = [const { MailboxState::new() }; 256];
 
 /// The upper bits of a value are the number of the mailbox, the others that of the operation.
 const INDEX_BITS: u32 = usize::BITS - 8;
 
 /// One of the mailboxes.
-pub(crate) struct Place {
+pub(crate) struct MailboxState {
     is_taken: AtomicBool,
     /// For signals: the thread that waits for them, or 0.
     waiting: AtomicI32,
@@ -26,7 +26,7 @@ pub(crate) struct Place {
     /// For calls: changed with each notice and interrupt; what is waited on.
     changes: AtomicU32,
     is_interrupted: AtomicBool,
-    notices: Mutex<Vec<u32>>,
+    notifications: Mutex<Vec<u32>>,
 }
 
 /// A mailbox in use, until this is dropped.
@@ -36,21 +36,22 @@ pub(crate) struct Mailbox {
 
 impl Mailbox {
     /// Operations whose number fits into a value.
-    pub(crate) const MOST_RECORDS: usize = if INDEX_BITS > 31 { 1 << 31 } else { 1 << INDEX_BITS };
+    pub(crate) const MAX_OPERATIONS: usize =
+        if INDEX_BITS > 31 { 1 << 31 } else { 1 << INDEX_BITS };
 
     /// Takes one; `None` if there are more processors than mailboxes.
     pub(crate) fn take() -> Option<Self> {
-        let free = |place: &Place| {
-            if place.is_taken.swap(true, Ordering::AcqRel) {
+        let free = |mailbox: &MailboxState| {
+            if mailbox.is_taken.swap(true, Ordering::AcqRel) {
                 return false;
             }
             // Notices to who had it before tell nothing. If one arrives just now, the next mailbox will
             // do; in the child of a fork, the thread that brought it is not there to end that.
-            match place.notices.try_lock() {
-                Ok(mut notices) => notices.clear(),
-                Err(TryLockError::Poisoned(notices)) => notices.into_inner().clear(),
+            match mailbox.notifications.try_lock() {
+                Ok(mut notifications) => notifications.clear(),
+                Err(TryLockError::Poisoned(notifications)) => notifications.into_inner().clear(),
                 Err(TryLockError::WouldBlock) => {
-                    place.is_taken.store(false, Ordering::Release);
+                    mailbox.is_taken.store(false, Ordering::Release);
                     return false;
                 }
             }
@@ -72,9 +73,9 @@ impl Mailbox {
 }
 
 impl Deref for Mailbox {
-    type Target = Place;
+    type Target = MailboxState;
 
-    fn deref(&self) -> &Place {
+    fn deref(&self) -> &MailboxState {
         &ALL[self.number]
     }
 }
@@ -88,10 +89,10 @@ impl Drop for Mailbox {
 /// A signal with this value went to a thread that does not wait for it: whoever does looks at everything.
 /// The value may come from anywhere. Safe in a handler of a signal.
 pub(super) fn is_astray(signal: i32, value: usize) {
-    let place = &ALL[value >> INDEX_BITS];
+    let mailbox = &ALL[value >> INDEX_BITS];
     // One wake-up is enough for all that stray before it is heard.
-    if !place.has_stray.swap(true, Ordering::SeqCst)
-        && let Some(waiting) = ThreadId::from_number(place.waiting.load(Ordering::SeqCst))
+    if !mailbox.has_stray.swap(true, Ordering::SeqCst)
+        && let Some(waiting) = ThreadId::from_number(mailbox.waiting.load(Ordering::SeqCst))
         && !waiting.signal(signal)
     {
         waiting.signal(SPARE);
@@ -100,9 +101,9 @@ pub(super) fn is_astray(signal: i32, value: usize) {
 
 /// The function of `SIGEV_THREAD`: an operation is over.
 pub(super) extern "C" fn is_over(value: usize) {
-    let place = &ALL[value >> INDEX_BITS];
-    place.notices().push(index_of(value));
-    place.change();
+    let mailbox = &ALL[value >> INDEX_BITS];
+    mailbox.notifications().push(index_of(value));
+    mailbox.change();
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "it was made of 32 bits")]
@@ -110,7 +111,7 @@ fn index_of(value: usize) -> u32 {
     (value & ((1 << INDEX_BITS) - 1)) as u32
 }
 
-impl Place {
+impl MailboxState {
     const fn new() -> Self {
         Self {
             is_taken: AtomicBool::new(false),
@@ -118,7 +119,7 @@ impl Place {
             has_stray: AtomicBool::new(false),
             changes: AtomicU32::new(0),
             is_interrupted: AtomicBool::new(false),
-            notices: Mutex::new(Vec::new()),
+            notifications: Mutex::new(Vec::new()),
         }
     }
 
@@ -160,7 +161,7 @@ impl Place {
         let seen = self.changes.load(Ordering::Acquire);
         let is_interrupted =
             self.is_interrupted.load(Ordering::Acquire) && !mutant("callback_interrupt_unseen");
-        if is_interrupted || !self.notices().is_empty() {
+        if is_interrupted || !self.notifications().is_empty() {
             return;
         }
         let timeout = to_timespec(timeout);
@@ -176,8 +177,8 @@ impl Place {
     }
 
     /// Exchanges the notices for an empty list.
-    pub(super) fn take_notices(&self, empty: &mut Vec<u32>) {
-        std::mem::swap(&mut *self.notices(), empty);
+    pub(super) fn take_notifications(&self, empty: &mut Vec<u32>) {
+        std::mem::swap(&mut *self.notifications(), empty);
     }
 
     fn change(&self) {
@@ -185,7 +186,7 @@ impl Place {
         let _ = futex::wake(&self.changes, futex::Flags::PRIVATE, 1);
     }
 
-    fn notices(&self) -> MutexGuard<'_, Vec<u32>> {
-        self.notices.lock().unwrap_or_else(PoisonError::into_inner)
+    fn notifications(&self) -> MutexGuard<'_, Vec<u32>> {
+        self.notifications.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

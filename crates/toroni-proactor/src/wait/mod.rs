@@ -83,7 +83,7 @@ pub(crate) trait WaitStrategy: Send + Sync {
 
     /// Whether [`WaitStrategy::next_event`] finds all that there is now without a `wait` of no time, and so
     /// without a system call.
-    fn has_looked(&self) -> bool {
+    fn is_current(&self) -> bool {
         false
     }
 
@@ -114,9 +114,9 @@ pub(crate) trait Readiness: WaitStrategy {
 
 /// A wait strategy that learns of the ends of the C library's asynchronous operations: what the POSIX
 /// provider works with.
-pub(crate) trait Noticing: WaitStrategy {
+pub(crate) trait AioWaitStrategy: WaitStrategy {
     /// `on_aio_start`: how the C library is to tell that the operation of this operation is over.
-    fn notice(&self, index: u32) -> Notice;
+    fn notification(&self, index: u32) -> AioNotification;
 
     /// Whether a leader that already waits learns of a new operation only when it waits anew.
     fn has_a_list(&self) -> bool {
@@ -129,7 +129,7 @@ pub(crate) trait Noticing: WaitStrategy {
 
 /// How the C library tells that an operation is over: the paper's `aiocb.aio_sigevent`.
 #[derive(Clone, Copy)]
-pub(crate) enum Notice {
+pub(crate) enum AioNotification {
     /// `SIGEV_NONE`.
     None,
     /// `SIGEV_SIGNAL`: this signal to the process, with this value.

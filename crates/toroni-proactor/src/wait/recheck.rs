@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 /// How often a leader looks at all operations although nothing was told of them.
 #[cfg(not(test))]
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const RECHECK_EVERY: Duration = Duration::from_millis(100);
 
 /// The tests of wake-ups are to see when one is lost.
 #[cfg(test)]
-const LOOK_EVERY: Duration = super::FOR_EVER;
+const RECHECK_EVERY: Duration = super::FOR_EVER;
 
-/// See the module. All methods but [`Looks::on_started`] are the leader's.
-pub(super) struct Looks {
+/// See the module. All methods but [`Recheck::on_started`] are the leader's.
+pub(super) struct Recheck {
     /// The leader waits, and will not look by itself.
     waits_for_ever: AtomicBool,
     leader: Mutex<Leader>,
@@ -24,14 +24,14 @@ pub(super) struct Looks {
 /// What belongs to the leader.
 struct Leader {
     /// When it looked at everything last.
-    looked: Instant,
+    last_recheck: Instant,
     has_started: bool,
 }
 
-impl Looks {
+impl Recheck {
     /// The first one is due after a while.
     pub(super) fn new() -> Self {
-        let leader = Leader { looked: Instant::now(), has_started: false };
+        let leader = Leader { last_recheck: Instant::now(), has_started: false };
         Self { waits_for_ever: AtomicBool::new(false), leader: Mutex::new(leader) }
     }
 
@@ -45,16 +45,17 @@ impl Looks {
     /// How long to wait: until the end of the time, or until the next look, if there is anything to look at.
     pub(super) fn limit(&self, timeout: Option<Duration>) -> Option<Duration> {
         let leader = self.leader();
-        let look = leader.has_started.then(|| LOOK_EVERY.saturating_sub(leader.looked.elapsed()));
-        timeout.into_iter().chain(look).min()
+        let recheck =
+            leader.has_started.then(|| RECHECK_EVERY.saturating_sub(leader.last_recheck.elapsed()));
+        timeout.into_iter().chain(recheck).min()
     }
 
     /// After a wait: whether to look at everything now. It is, too, where something else asks for it.
     pub(super) fn is_due(&self, is_asked_for: bool) -> bool {
         let mut leader = self.leader();
-        let is_due = is_asked_for || leader.looked.elapsed() >= LOOK_EVERY;
+        let is_due = is_asked_for || leader.last_recheck.elapsed() >= RECHECK_EVERY;
         if is_due {
-            leader.looked = Instant::now();
+            leader.last_recheck = Instant::now();
         }
         is_due
     }

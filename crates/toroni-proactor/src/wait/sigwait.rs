@@ -6,8 +6,8 @@
 //!
 //! When the user's queue of signals is full the C library drops the signal and says nothing: see `looks.rs`.
 
-use super::recheck::Looks;
-use super::{Event, Mailbox, Notice, Noticing, Started, WaitStrategy, mailbox};
+use super::recheck::Recheck;
+use super::{AioNotification, AioWaitStrategy, Event, Mailbox, Started, WaitStrategy, mailbox};
 use crate::interrupt::{self, Gate, InterruptChoice, InterruptStrategy};
 use crate::sys::{self, SignalSet};
 use rustix::io::Errno;
@@ -23,7 +23,7 @@ pub(crate) struct Sigwait {
     signal: i32,
     interrupt_signal: OnceLock<i32>,
     mailbox: Mailbox,
-    looks: Looks,
+    recheck: Recheck,
     leader: Mutex<Leader>,
 }
 
@@ -42,7 +42,7 @@ impl Sigwait {
             signal,
             interrupt_signal: OnceLock::new(),
             mailbox,
-            looks: Looks::new(),
+            recheck: Recheck::new(),
             leader: Mutex::new(leader),
         }
     }
@@ -60,7 +60,7 @@ impl Sigwait {
 
 impl WaitStrategy for Sigwait {
     fn init(&self) -> Result<(), Errno> {
-        sys::catch_notices(self.signal, mailbox::is_astray)
+        sys::install_aio_handler(self.signal, mailbox::is_astray)
     }
 
     fn on_leader_activated(&self, _: Option<SignalSet>) {
@@ -75,20 +75,20 @@ impl WaitStrategy for Sigwait {
     }
 
     fn prepare_to_wait(&self, started: Started<'_>) {
-        self.looks.prepare(started);
+        self.recheck.prepare(started);
         self.mailbox.begin_to_wait();
     }
 
     fn wait(&self, timeout: Option<Duration>) {
         let leader = &mut *self.leader();
         let awaited = self.awaited();
-        let mut timeout = self.looks.limit(timeout);
+        let mut timeout = self.recheck.limit(timeout);
         if self.mailbox.has_stray() {
             timeout = Some(Duration::ZERO);
         }
         for _ in 0..SIGNALS {
             let Some(taken) = sys::take_signal(&awaited, timeout) else { break };
-            if let Some(value) = taken.notice {
+            if let Some(value) = taken.aio_value {
                 match self.mailbox.index_of(value) {
                     Some(index) => leader.events.push_back(Event::Check { index }),
                     // Of another proactor that uses the same signal.
@@ -98,7 +98,7 @@ impl WaitStrategy for Sigwait {
             timeout = Some(Duration::ZERO);
         }
         self.mailbox.end_to_wait();
-        if self.looks.is_due(self.mailbox.take_stray()) {
+        if self.recheck.is_due(self.mailbox.take_stray()) {
             leader.events.push_back(Event::Rescan);
         }
     }
@@ -122,13 +122,13 @@ impl WaitStrategy for Sigwait {
     }
 }
 
-impl Noticing for Sigwait {
-    fn notice(&self, index: u32) -> Notice {
-        Notice::Signal { number: self.signal, value: self.mailbox.value(index) }
+impl AioWaitStrategy for Sigwait {
+    fn notification(&self, index: u32) -> AioNotification {
+        AioNotification::Signal { number: self.signal, value: self.mailbox.value(index) }
     }
 
     fn on_started(&self) {
-        if self.looks.on_started() {
+        if self.recheck.on_started() {
             self.mailbox.nudge();
         }
     }

@@ -3,7 +3,7 @@
 //! It is handed the list with each wait, so starts interrupt a leader that waits. It takes no mask of
 //! signals: see `interrupt/insistent.rs`.
 
-use super::{Event, FOR_EVER, Notice, Noticing, Started, WaitStrategy};
+use super::{AioNotification, AioWaitStrategy, Event, FOR_EVER, Started, WaitStrategy};
 use crate::interrupt::{self, Gate, InterruptChoice, InterruptStrategy};
 use crate::provider::posix::{Blocks, Suspended};
 use crate::sys::SignalSet;
@@ -75,9 +75,9 @@ impl WaitStrategy for Suspend {
     }
 }
 
-impl Noticing for Suspend {
-    fn notice(&self, _: u32) -> Notice {
-        Notice::None
+impl AioWaitStrategy for Suspend {
+    fn notification(&self, _: u32) -> AioNotification {
+        AioNotification::None
     }
 
     fn has_a_list(&self) -> bool {

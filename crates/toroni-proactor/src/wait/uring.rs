@@ -35,7 +35,7 @@ impl WaitStrategy for Uring {
         self.ring.wait(timeout, mask.as_ref());
     }
 
-    fn has_looked(&self) -> bool {
+    fn is_current(&self) -> bool {
         self.ring.is_current()
     }
 

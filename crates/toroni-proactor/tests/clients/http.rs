@@ -1,6 +1,6 @@
 //! `examples/http_server`.
 
-use crate::common::{LOST, Place, pattern, until};
+use crate::common::{LOST, TestDirectory, pattern, until};
 use crate::message::Connection;
 use crate::process::{Engine, Server, client, has};
 use rustix::net::sockopt::set_socket_linger;
@@ -14,7 +14,7 @@ const SIZES: [usize; 7] = [0, 1, 65_000, 65_535, 65_536, 65_537, 3_000_003];
 
 struct Fixture {
     server: Server,
-    place: Place,
+    directory: TestDirectory,
 }
 
 impl Fixture {
@@ -23,22 +23,22 @@ impl Fixture {
     }
 
     fn with(engine: Engine, more: &[&str]) -> Self {
-        let place = Place::new();
-        let root = place.0.join("root");
+        let directory = TestDirectory::new();
+        let root = directory.0.join("root");
         fs::create_dir_all(root.join("folder")).unwrap();
         for size in SIZES {
             fs::write(root.join(size.to_string()), pattern(size)).unwrap();
         }
         fs::write(root.join("a name, 100%.txt"), "named").unwrap();
         fs::write(root.join("folder/index.html"), "<p>").unwrap();
-        fs::write(place.0.join("secret"), "nobody's business").unwrap();
+        fs::write(directory.0.join("secret"), "nobody's business").unwrap();
         std::os::unix::fs::symlink("../secret", root.join("leads-out")).unwrap();
         std::os::unix::fs::symlink("1", root.join("stays-in")).unwrap();
         let pipe = std::ffi::CString::new(root.join("pipe").to_str().unwrap()).unwrap();
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
         let mut arguments = vec![root.to_str().unwrap(), "--threads", "2"];
         arguments.extend(more);
-        Self { server: Server::example("http_server", engine, &arguments), place }
+        Self { server: Server::example("http_server", engine, &arguments), directory }
     }
 
     fn url(&self, path: &str) -> String {
@@ -59,7 +59,7 @@ pub(crate) fn curl_gets_the_same_bytes(engine: Engine) {
         return;
     }
     let fixture = Fixture::new(engine);
-    let target = |size: usize| fixture.place.0.join(format!("got-{size}"));
+    let target = |size: usize| fixture.directory.0.join(format!("got-{size}"));
     let targets: Vec<_> = SIZES.iter().map(|size| target(*size).display().to_string()).collect();
     let urls: Vec<_> = SIZES.iter().map(|size| fixture.url(&size.to_string())).collect();
     let mut arguments = vec!["--write-out", "%{http_code} %{num_connects}\n"];
@@ -84,7 +84,7 @@ pub(crate) fn curl_gets_the_same_bytes(engine: Engine) {
     assert_eq!(curl(&[&fixture.url("folder/")]), "<p>");
     assert_eq!(curl(&["--http1.0", &fixture.url("stays-in")]).len(), 1);
     // Nothing new since then.
-    let file = fixture.place.0.join("root/65000");
+    let file = fixture.directory.0.join("root/65000");
     let since =
         ["--time-cond", file.to_str().unwrap(), "--write-out", "%{http_code} %{size_download}"];
     assert_eq!(curl(&[&since[..], &[&urls[2]]].concat()), "304 0");

@@ -58,18 +58,18 @@ impl Kind {
         for (any_thread, interrupts) in [(false, false), (true, false), (true, true)] {
             eprintln!("any thread {any_thread}, interrupts {interrupts}");
             let config = self.config(any_thread, interrupts, limit);
-            let _place = (self.provider == ProviderType::Posix).then(place);
+            let _permit = (self.provider == ProviderType::Posix).then(permit);
             test(&Proactor::new(&config).unwrap());
         }
     }
 }
 
 /// The C library has 20 threads for all tests of this process: few have a part in them at the same time.
-fn place() -> MutexGuard<'static, ()> {
+fn permit() -> MutexGuard<'static, ()> {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
-    static PLACES: [Mutex<()>; 4] = [const { Mutex::new(()) }; 4];
-    let next = NEXT.fetch_add(1, Ordering::Relaxed) % PLACES.len();
-    PLACES[next].lock().unwrap_or_else(PoisonError::into_inner)
+    static PERMITS: [Mutex<()>; 4] = [const { Mutex::new(()) }; 4];
+    let next = NEXT.fetch_add(1, Ordering::Relaxed) % PERMITS.len();
+    PERMITS[next].lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(crate) fn is_what_was_asked_for(kind: Kind) {
@@ -87,7 +87,7 @@ pub(crate) fn is_what_was_asked_for(kind: Kind) {
 
 /// The fourth setting is none of its own: it is that of neither, and this is told. So `each` has three.
 pub(crate) fn interrupts_without_any_thread_mean_nothing(kind: Kind) {
-    let _place = (kind.provider == ProviderType::Posix).then(place);
+    let _permit = (kind.provider == ProviderType::Posix).then(permit);
     let proactor = Proactor::new(&kind.config(false, true, None)).unwrap();
     for effective in proactor.effective() {
         let config = &effective.config;
@@ -98,7 +98,7 @@ pub(crate) fn interrupts_without_any_thread_mean_nothing(kind: Kind) {
     }
     let _crew = Crew::new(&proactor, 1);
     let (stream, mut peer) = stream_and_peer(&proactor);
-    let folder = Place::new();
+    let folder = TestDirectory::new();
     let file = std::fs::File::create(folder.0.join("file")).unwrap();
     let file = File::new(&proactor, file).unwrap();
     let (done, results) = channel();

@@ -11,9 +11,14 @@ use std::thread;
 use toroni_proactor::{BufResult, File, Proactor, Rest};
 
 /// A new file of this many bytes, its path, and what is in it.
-fn file_of(proactor: &Proactor, place: &Place, name: &str, length: usize) -> (File, Vec<u8>) {
+fn file_of(
+    proactor: &Proactor,
+    directory: &TestDirectory,
+    name: &str,
+    length: usize,
+) -> (File, Vec<u8>) {
     let content = pattern(length);
-    let path = place.0.join(name);
+    let path = directory.0.join(name);
     std::fs::write(&path, &content).unwrap();
     let file = std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
     (File::new(proactor, file).unwrap(), content)
@@ -25,11 +30,11 @@ pub(crate) fn many_files_at_once(kind: Kind) {
     const PIECES: usize = 40;
     kind.each(|proactor| {
         let _crew = Crew::new(proactor, 2);
-        let place = Place::new();
+        let directory = TestDirectory::new();
         thread::scope(|scope| {
             for number in 0..4usize {
                 let name = format!("file {number}");
-                let (file, _) = file_of(proactor, &place, &name, 0);
+                let (file, _) = file_of(proactor, &directory, &name, 0);
                 scope.spawn(move || {
                     let content = pattern(PIECE * PIECES + number)[number..].to_vec();
                     let (done, results) = channel();
@@ -63,8 +68,8 @@ pub(crate) fn cancelled_transfers_are_told_once(kind: Kind) {
     const READS: usize = 60;
     kind.each_limited(Some(20), |proactor| {
         let _crew = Crew::new(proactor, 2);
-        let place = Place::new();
-        let (file, content) = file_of(proactor, &place, "file", 1 << 20);
+        let directory = TestDirectory::new();
+        let (file, content) = file_of(proactor, &directory, "file", 1 << 20);
         let expected = Arc::new(content);
         for all_at_once in [false, true] {
             let told = Arc::new(AtomicUsize::new(0));
@@ -109,9 +114,9 @@ pub(crate) fn cancelled_transfers_are_told_once(kind: Kind) {
 pub(crate) fn transfers_beyond_the_limit(kind: Kind) {
     const READS: usize = 100;
     kind.each_limited(Some(2), |proactor| {
-        let place = Place::new();
+        let directory = TestDirectory::new();
         let files: Vec<_> =
-            (0..3).map(|n| file_of(proactor, &place, &format!("{n}"), READS).0).collect();
+            (0..3).map(|n| file_of(proactor, &directory, &format!("{n}"), READS).0).collect();
         let content = pattern(READS);
         let (done, results) = channel();
         let crew = Crew::new(proactor, 1);
@@ -134,8 +139,8 @@ pub(crate) fn transfers_beyond_the_limit(kind: Kind) {
 /// They were started by threads that have ended, before anybody handled events.
 pub(crate) fn transfers_outlive_their_threads(kind: Kind) {
     kind.each(|proactor| {
-        let place = Place::new();
-        let (file, content) = file_of(proactor, &place, "file", 4000);
+        let directory = TestDirectory::new();
+        let (file, content) = file_of(proactor, &directory, "file", 4000);
         let (done, results) = channel();
         for thread in 0..4usize {
             let (file, done) = (file.clone(), done.clone());
@@ -160,8 +165,8 @@ pub(crate) fn transfers_outlive_their_threads(kind: Kind) {
 pub(crate) fn a_handler_blocks_no_transfer(kind: Kind) {
     kind.each(|proactor| {
         let _crew = Crew::new(proactor, 2);
-        let place = Place::new();
-        let (file, content) = file_of(proactor, &place, "file", 100);
+        let directory = TestDirectory::new();
+        let (file, content) = file_of(proactor, &directory, "file", 100);
         for _ in 0..20 {
             let (release, blocked) = channel::<()>();
             let (entered, inside) = channel();
@@ -183,10 +188,10 @@ pub(crate) fn a_handler_blocks_no_transfer(kind: Kind) {
 pub(crate) fn a_proactor_is_dropped_amid_transfers(kind: Kind) {
     const WRITES: usize = 200;
     kind.each(|other| {
-        let place = Place::new();
+        let directory = TestDirectory::new();
         for handles in [false, true] {
             let proactor = Proactor::new(&same_as(other)).unwrap();
-            let (file, _) = file_of(&proactor, &place, "file", 0);
+            let (file, _) = file_of(&proactor, &directory, "file", 0);
             let held = Arc::new(());
             for number in 0..WRITES {
                 let token = Arc::clone(&held);
@@ -228,14 +233,14 @@ pub(crate) fn what_has_no_positions_is_no_file(kind: Kind) {
 /// To io_uring the largest number means the file's own position, and to the others nothing.
 pub(crate) fn positions_have_63_bits(kind: Kind) {
     kind.each(|proactor| {
-        let place = Place::new();
-        let (file, _) = file_of(proactor, &place, "file", 10);
+        let directory = TestDirectory::new();
+        let (file, _) = file_of(proactor, &directory, "file", 10);
         for offset in [u64::MAX, 1 << 63] {
             let refused = file.read(offset, vec![0; 3], |_| panic!("never")).unwrap_err();
             assert!(refused.to_string().contains("Invalid argument"), "{refused}");
             assert!(file.write(offset, "abc", |_| panic!("never")).is_err());
         }
-        assert_eq!(std::fs::metadata(place.0.join("file")).unwrap().len(), 10);
+        assert_eq!(std::fs::metadata(directory.0.join("file")).unwrap().len(), 10);
     });
 }
 
@@ -244,8 +249,8 @@ pub(crate) fn non_blocking_files_are_read(kind: Kind) {
     use std::os::unix::fs::OpenOptionsExt;
     kind.each(|proactor| {
         let _crew = Crew::new(proactor, 1);
-        let place = Place::new();
-        let path = place.0.join("file");
+        let directory = TestDirectory::new();
+        let path = directory.0.join("file");
         std::fs::write(&path, "content").unwrap();
         for path in [path.as_path(), "/proc/self/maps".as_ref(), "/proc/version".as_ref()] {
             let mut options = std::fs::OpenOptions::new();
@@ -262,8 +267,8 @@ pub(crate) fn non_blocking_files_are_read(kind: Kind) {
 pub(crate) fn thousands_of_transfers_at_once(kind: Kind) {
     const READS: usize = 6000;
     kind.each(|proactor| {
-        let place = Place::new();
-        let (file, content) = file_of(proactor, &place, "file", 100);
+        let directory = TestDirectory::new();
+        let (file, content) = file_of(proactor, &directory, "file", 100);
         let right = Arc::new(AtomicUsize::new(0));
         for number in 0..READS {
             let (right, expected) = (Arc::clone(&right), content[number % 100]);

@@ -20,7 +20,7 @@ const TICK: Duration = Duration::from_micros(500);
 const WAKE_UP: u64 = 20_000;
 
 /// Nanoseconds between two looks of those at work, as far as handlers are as they were lately.
-const BETWEEN_LOOKS: u64 = 1_000_000;
+const BETWEEN_CHECKS: u64 = 1_000_000;
 
 /// Results between two looks, however short handlers are.
 const MOST: usize = 64;
@@ -36,10 +36,10 @@ const ALL: u64 = 1 << 10;
 
 /// What is known of the handlers, and who looks.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct WakePolicy {
     cores: usize,
     /// Nanoseconds from one result to the next, in one thread: a moving average.
-    each: u64,
+    average_ns: u64,
     /// How many of [`ALL`] handlers sleep: a moving average.
     sleeping: u64,
     /// Whether that is a share that counts, for those who do not hold the lock.
@@ -58,13 +58,13 @@ pub(super) struct Sample {
     slept: i64,
 }
 
-impl Pace {
+impl WakePolicy {
     /// Of handlers of which nothing is known: they may sleep.
     pub(super) fn new() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             cores,
-            each: 10 * WAKE_UP,
+            average_ns: 10 * WAKE_UP,
             sleeping: ALL,
             sleep: Arc::new(AtomicBool::new(true)),
             since_sample: 0,
@@ -74,13 +74,13 @@ impl Pace {
     }
 
     /// Whether so many threads do what waits sooner than one more would be there.
-    fn are_quick(&self, at_work: usize, waiting: usize) -> bool {
+    fn finish_sooner(&self, at_work: usize, waiting: usize) -> bool {
         let waiting = u64::try_from(waiting.max(1)).unwrap_or(u64::MAX);
-        at_work > 0 && self.each.saturating_mul(waiting) < WAKE_UP
+        at_work > 0 && self.average_ns.saturating_mul(waiting) < WAKE_UP
     }
 
     /// Whether so many threads keep all cores busy.
-    fn are_all(&self, at_work: usize) -> bool {
+    fn occupy_all_cores(&self, at_work: usize) -> bool {
         at_work >= self.cores && !self.sleep.load(Ordering::Relaxed)
     }
 
@@ -91,8 +91,8 @@ impl Pace {
 
     /// How many results are dispatched before somebody looks whether more operations are finished, or timers
     /// due: handlers whose operations complete at once must not starve the others.
-    pub(super) fn look_after(&self) -> usize {
-        usize::try_from(BETWEEN_LOOKS / self.each).unwrap_or(MOST).clamp(1, MOST)
+    pub(super) fn results_before_check(&self) -> usize {
+        usize::try_from(BETWEEN_CHECKS / self.average_ns).unwrap_or(MOST).clamp(1, MOST)
     }
 
     /// A result is taken: whether it is measured.
@@ -106,13 +106,13 @@ impl Pace {
         let took = u64::try_from(sample.begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
         // Not before: of what is taken, some is not ready, and no handler is called. Is it much, the next one
         // tells whether that goes on.
-        self.since_sample = if took > OUTLIER * self.each { SAMPLED } else { 0 };
+        self.since_sample = if took > OUTLIER * self.average_ns { SAMPLED } else { 0 };
         self.note(took, sample.slept > 0);
     }
 
     fn note(&mut self, took: u64, slept: bool) {
         // Who lost its core meanwhile has not become slow.
-        self.each = average(self.each, took.min(2 * OUTLIER * self.each)).max(8);
+        self.average_ns = average(self.average_ns, took.min(2 * OUTLIER * self.average_ns)).max(8);
         self.sleeping = average(self.sleeping, if slept { ALL } else { 0 });
         // Now and then one waits for the proactor's own lock.
         self.sleep.store(self.sleeping >= ALL / 4, Ordering::Relaxed);
@@ -140,21 +140,22 @@ impl Core {
     /// Whether nobody needs to be woken: those at work, of whom so many stay, are enough, and somebody looks
     /// whether they get on. Who leaves mostly comes again at once.
     pub(super) fn suffices(&self, staying: usize) -> bool {
-        let pace = &self.dispatcher.pace;
+        let policy = &self.dispatcher.policy;
         let at_work = self.dispatcher.handlers;
-        pace.ticks && (pace.are_quick(at_work, self.waiting()) || pace.are_all(staying))
+        policy.ticks
+            && (policy.finish_sooner(at_work, self.waiting()) || policy.occupy_all_cores(staying))
     }
 
     /// Whether this thread, which found nothing to dispatch, leaves the rest to the others who are at work.
     pub(super) fn may_rest(&self) -> bool {
         let others = self.dispatcher.handlers - 1;
-        self.may_tick() && self.dispatcher.pace.are_quick(others, self.waiting())
+        self.may_tick() && self.dispatcher.policy.finish_sooner(others, self.waiting())
     }
 
     /// Whether this thread would only take turns with the others who are at work.
     pub(super) fn is_superfluous(&self) -> bool {
         let others = self.dispatcher.handlers - 1;
-        self.has_completed() && self.may_tick() && self.dispatcher.pace.are_all(others)
+        self.has_completed() && self.may_tick() && self.dispatcher.policy.occupy_all_cores(others)
     }
 
     /// Results for whoever comes first, and a processor to be led. What a handler goes on with is for its
@@ -162,32 +163,32 @@ impl Core {
     fn waiting(&self) -> usize {
         let dispatcher = &self.dispatcher;
         let results = dispatcher.completed.len().saturating_sub(dispatcher.ahead);
-        results + dispatcher.behind_look.len() + usize::from(self.wants_leader().is_some())
+        results + dispatcher.after_check.len() + usize::from(self.wants_leader().is_some())
     }
 
     fn may_tick(&self) -> bool {
-        let pace = &self.dispatcher.pace;
-        pace.ticks || pace.ticked_at != self.dispatcher.taken
+        let policy = &self.dispatcher.policy;
+        policy.ticks || policy.ticked_at != self.dispatcher.taken
     }
 
     /// This thread is about to wait: when it looks whether those at work get on, if it is the one who does.
     pub(super) fn begin_tick(&mut self) -> Option<Instant> {
         let taken = self.dispatcher.taken;
         let is_alone = self.dispatcher.threads() == 1;
-        let pace = &mut self.dispatcher.pace;
-        if is_alone || pace.ticks || pace.ticked_at == taken {
+        let policy = &mut self.dispatcher.policy;
+        if is_alone || policy.ticks || policy.ticked_at == taken {
             return None;
         }
-        pace.ticks = true;
-        pace.ticked_at = taken;
+        policy.ticks = true;
+        policy.ticked_at = taken;
         Some(Instant::now() + TICK)
     }
 
     /// It is awake again. Whether anybody got on meanwhile.
     pub(super) fn end_tick(&mut self, tick: Option<Instant>) -> bool {
-        let pace = &mut self.dispatcher.pace;
-        pace.ticks &= tick.is_none();
-        pace.ticked_at != self.dispatcher.taken
+        let policy = &mut self.dispatcher.policy;
+        policy.ticks &= tick.is_none();
+        policy.ticked_at != self.dispatcher.taken
     }
 }
 

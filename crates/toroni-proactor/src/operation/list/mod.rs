@@ -16,7 +16,7 @@ pub(crate) enum Membership {
     /// The dispatcher's.
     Completed,
     /// The dispatcher's: behind the next look at what is finished.
-    BehindLook,
+    AfterCheck,
     /// The dispatcher's: READY as far as anybody knows.
     Speculative,
     /// A processor's, by its number.
@@ -51,7 +51,7 @@ impl Links {
     pub(crate) const NONE: Self = Self { previous: END, next: END, member_of: Membership::None };
 
     /// Whether there is an operation in front of this one.
-    pub(super) fn is_behind_another(&self) -> bool {
+    pub(super) fn has_predecessor(&self) -> bool {
         self.previous != END
     }
 }
@@ -108,15 +108,15 @@ impl List {
     }
 
     /// Adds an operation, which must be in no such list, behind another one, or at the beginning.
-    pub(crate) fn insert(&mut self, pool: &mut Pool, behind: Option<u32>, index: u32) {
-        let previous = behind.unwrap_or(END);
-        let next = behind.map_or(self.head, |behind| self.links(pool, behind).next);
+    pub(crate) fn insert(&mut self, pool: &mut Pool, after: Option<u32>, index: u32) {
+        let previous = after.unwrap_or(END);
+        let next = after.map_or(self.head, |after| self.links(pool, after).next);
         let links = self.links_mut(pool, index);
         assert_eq!(links.member_of, Membership::None, "an operation is in one list at a time");
         *links = Links { previous, next, member_of: self.name };
-        match behind {
+        match after {
             None => self.head = index,
-            Some(behind) => self.links_mut(pool, behind).next = index,
+            Some(after) => self.links_mut(pool, after).next = index,
         }
         if next == END {
             self.tail = index;

@@ -32,9 +32,9 @@ fn behaves_as_a_vector() {
                 assert_eq!(list.pop(&mut pool), (!model.is_empty()).then(|| model.remove(0)))
             }
             None if seed.is_multiple_of(3) => {
-                let behind = model.get(seed as usize % 7).copied();
-                list.insert(&mut pool, behind, index);
-                model.insert(behind.map_or(0, |_| seed as usize % 7 + 1), index);
+                let after = model.get(seed as usize % 7).copied();
+                list.insert(&mut pool, after, index);
+                model.insert(after.map_or(0, |_| seed as usize % 7 + 1), index);
             }
             None => {
                 list.push(&mut pool, index);

@@ -6,7 +6,7 @@
 
 use crate::operation::Request;
 use crate::sys::{last_error, to_timespec};
-use crate::wait::Notice;
+use crate::wait::AioNotification;
 use rustix::io::Errno;
 use std::mem::offset_of;
 use std::ptr::NonNull;
@@ -15,11 +15,11 @@ use std::time::Duration;
 
 /// See the module. All methods but [`Blocks::suspend`] are called under the proactor's lock.
 #[derive(Default)]
-pub(crate) struct Blocks(Mutex<Vec<Place>>);
+pub(crate) struct Blocks(Mutex<Vec<Entry>>);
 
 /// The block of one operation.
 #[derive(Clone, Copy, Default)]
-struct Place {
+struct Entry {
     block: Option<NonNull<libc::aiocb>>,
     /// It is the C library's, or its outcome was not yet taken.
     is_used: bool,
@@ -27,7 +27,7 @@ struct Place {
 
 // SAFETY: the blocks belong to this table, as boxes would; they are pointers only because the C library
 // writes to them while the table is used.
-unsafe impl Send for Place {}
+unsafe impl Send for Entry {}
 
 /// What became of a request to cancel.
 pub(super) enum Cancelled {
@@ -49,8 +49,8 @@ unsafe impl Send for Suspended {}
 
 impl Suspended {
     /// The operation of one of them.
-    pub(crate) fn get(&self, place: usize) -> Option<u32> {
-        self.indices.get(place).copied()
+    pub(crate) fn get(&self, entry: usize) -> Option<u32> {
+        self.indices.get(entry).copied()
     }
 }
 
@@ -61,16 +61,16 @@ impl Blocks {
         index: u32,
         request: &Request,
         offset: libc::off_t,
-        notice: Notice,
+        notification: AioNotification,
     ) -> Result<(), Errno> {
-        let mut places = self.places();
+        let mut entries = self.entries();
         let number = index as usize;
-        if number >= places.len() {
-            places.resize(number + 1, Place::default());
+        if number >= entries.len() {
+            entries.resize(number + 1, Entry::default());
         }
-        let place = &mut places[number];
-        debug_assert!(!place.is_used, "an entry has one operation at a time");
-        let block = *place.block.get_or_insert_with(|| {
+        let entry = &mut entries[number];
+        debug_assert!(!entry.is_used, "an entry has one operation at a time");
+        let block = *entry.block.get_or_insert_with(|| {
             // SAFETY: all of it may be zero: numbers, and pointers that nobody follows.
             let block = Box::new(unsafe { std::mem::zeroed::<libc::aiocb>() });
             NonNull::from(Box::leak(block))
@@ -84,31 +84,31 @@ impl Blocks {
             (*block).aio_buf = request.memory.pointer().cast();
             (*block).aio_nbytes = request.memory.length();
             (*block).aio_offset = offset;
-            set_notice(&raw mut (*block).aio_sigevent, notice);
+            set_sigevent(&raw mut (*block).aio_sigevent, notification);
             if request.kind.is_reading() { libc::aio_read(block) } else { libc::aio_write(block) }
         };
         if refused != 0 {
             return Err(last_error());
         }
-        place.is_used = true;
+        entry.is_used = true;
         Ok(())
     }
 
     /// Whether the operation of an operation is over, and its outcome not yet taken.
     pub(crate) fn is_over(&self, index: u32) -> bool {
-        used(&self.places(), index).is_some_and(|block| error(block) != libc::EINPROGRESS)
+        used(&self.entries(), index).is_some_and(|block| error(block) != libc::EINPROGRESS)
     }
 
     /// Takes the outcome of an operation that is over. `None` if it is not, or was taken, or never was:
     /// notices come late.
     pub(super) fn take_outcome(&self, index: u32) -> Option<Result<usize, Errno>> {
-        let mut places = self.places();
-        let block = used(&places, index)?;
+        let mut entries = self.entries();
+        let block = used(&entries, index)?;
         let error = error(block);
         if error == libc::EINPROGRESS {
             return None;
         }
-        places[index as usize].is_used = false;
+        entries[index as usize].is_used = false;
         // SAFETY: the operation is over, and this is asked once.
         let moved = unsafe { libc::aio_return(block.as_ptr()) };
         Some(usize::try_from(moved).map_err(|_| Errno::from_raw_os_error(error)))
@@ -116,7 +116,7 @@ impl Blocks {
 
     /// Asks that the operation of an operation does not take place.
     pub(super) fn cancel(&self, index: u32) -> Cancelled {
-        let cancelled = used(&self.places(), index).is_some_and(|block| {
+        let cancelled = used(&self.entries(), index).is_some_and(|block| {
             // SAFETY: the block was started; its descriptor is open, because the operation holds it.
             let done = unsafe { libc::aio_cancel((*block.as_ptr()).aio_fildes, block.as_ptr()) };
             done == libc::AIO_CANCELED
@@ -130,11 +130,11 @@ impl Blocks {
 
     /// Makes a list of the operations of these operations.
     pub(crate) fn list(&self, indices: impl Iterator<Item = u32>, list: &mut Suspended) {
-        let places = self.places();
+        let entries = self.entries();
         list.blocks.clear();
         list.indices.clear();
         for index in indices {
-            if let Some(block) = used(&places, index) {
+            if let Some(block) = used(&entries, index) {
                 list.blocks.push(block.as_ptr());
                 list.indices.push(index);
             }
@@ -155,15 +155,15 @@ impl Blocks {
         unsafe { libc::aio_suspend(list.blocks.as_ptr(), count, &raw const timeout) };
     }
 
-    fn places(&self) -> MutexGuard<'_, Vec<Place>> {
+    fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
         self.0.try_lock().expect("under the proactor's lock")
     }
 }
 
 impl Drop for Blocks {
     fn drop(&mut self) {
-        for place in self.places().drain(..) {
-            if let Some(block) = place.block {
+        for entry in self.entries().drain(..) {
+            if let Some(block) = entry.block {
                 // SAFETY: made by `Box::leak` above. The provider is dropped only when nothing is in
                 // progress: a proactor whose operations do not end leaks it.
                 drop(unsafe { Box::from_raw(block.as_ptr()) });
@@ -172,8 +172,8 @@ impl Drop for Blocks {
     }
 }
 
-fn used(places: &[Place], index: u32) -> Option<NonNull<libc::aiocb>> {
-    places.get(index as usize).filter(|place| place.is_used)?.block
+fn used(entries: &[Entry], index: u32) -> Option<NonNull<libc::aiocb>> {
+    entries.get(index as usize).filter(|entry| entry.is_used)?.block
 }
 
 fn error(block: NonNull<libc::aiocb>) -> i32 {
@@ -184,7 +184,7 @@ fn error(block: NonNull<libc::aiocb>) -> i32 {
 /// # Safety
 ///
 /// The place is valid, and nobody else uses it.
-unsafe fn set_notice(place: *mut libc::sigevent, notice: Notice) {
+unsafe fn set_sigevent(entry: *mut libc::sigevent, notification: AioNotification) {
     /// `struct sigevent`, as far as threads are concerned: `libc` shows another member of its union.
     #[repr(C)]
     struct OfThread {
@@ -201,15 +201,17 @@ unsafe fn set_notice(place: *mut libc::sigevent, notice: Notice) {
             offset_of!(OfThread, function) == offset_of!(libc::sigevent, sigev_notify_thread_id)
         );
     }
-    let (kind, signal, value, function) = match notice {
-        Notice::None => (libc::SIGEV_NONE, 0, 0, None),
-        Notice::Signal { number, value } => (libc::SIGEV_SIGNAL, number, value, None),
-        Notice::Thread { function, value } => (libc::SIGEV_THREAD, 0, value, Some(function)),
+    let (kind, signal, value, function) = match notification {
+        AioNotification::None => (libc::SIGEV_NONE, 0, 0, None),
+        AioNotification::Signal { number, value } => (libc::SIGEV_SIGNAL, number, value, None),
+        AioNotification::Thread { function, value } => {
+            (libc::SIGEV_THREAD, 0, value, Some(function))
+        }
     };
     let attributes = std::ptr::null();
     // SAFETY: as the caller says; the layout is asserted above. A function of a number is called as one of
     // `union sigval`, which is as large as a pointer.
     unsafe {
-        place.cast::<OfThread>().write(OfThread { value, signal, kind, function, attributes })
+        entry.cast::<OfThread>().write(OfThread { value, signal, kind, function, attributes })
     };
 }

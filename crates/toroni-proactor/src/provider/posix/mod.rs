@@ -10,7 +10,7 @@ pub(crate) use blocks::{Blocks, Suspended};
 
 use super::{Cancel, InProgress, Provider, Start};
 use crate::operation::{OperationKind, OperationMask, Outcome, Pool, Request};
-use crate::wait::{Event, Mailbox, Notice, Noticing, WaitStrategy};
+use crate::wait::{AioNotification, AioWaitStrategy, Event, Mailbox, WaitStrategy};
 use blocks::Cancelled;
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// See the module.
 pub(crate) struct Posix {
     blocks: Arc<Blocks>,
-    noticing: Arc<dyn Noticing>,
+    wait: Arc<dyn AioWaitStrategy>,
     /// Operations in progress, without the read of an interrupt strategy.
     in_progress: usize,
     any_thread: bool,
@@ -31,12 +31,12 @@ impl Posix {
     /// is handed a list with each wait takes no start from elsewhere without an interrupt.
     pub(crate) fn new(
         blocks: Arc<Blocks>,
-        noticing: Arc<dyn Noticing>,
+        wait: Arc<dyn AioWaitStrategy>,
         any_thread: bool,
         interrupts: bool,
     ) -> Self {
-        let interrupts = any_thread && (interrupts || noticing.has_a_list());
-        Self { blocks, noticing, in_progress: 0, any_thread, interrupts }
+        let interrupts = any_thread && (interrupts || wait.has_a_list());
+        Self { blocks, wait, in_progress: 0, any_thread, interrupts }
     }
 
     /// Finishes an operation if it is over.
@@ -60,12 +60,17 @@ impl Posix {
             && !operation.is_internal()
             && (request.kind == OperationKind::ReadFile
                 || request.kind == OperationKind::WriteFile && !appends())
-            && self.start_with(request, index, Notice::None).is_ok()
+            && self.start_with(request, index, AioNotification::None).is_ok()
     }
 
-    fn start_with(&self, request: &Request, index: u32, notice: Notice) -> Result<(), Errno> {
+    fn start_with(
+        &self,
+        request: &Request,
+        index: u32,
+        notification: AioNotification,
+    ) -> Result<(), Errno> {
         let offset = libc::off_t::try_from(request.offset).map_err(|_| Errno::INVAL)?;
-        self.blocks.start(index, request, offset, notice)
+        self.blocks.start(index, request, offset, notification)
     }
 
     fn is_over(&mut self, pool: &Pool, index: u32) {
@@ -89,7 +94,7 @@ impl Provider for Posix {
     fn max_operations(&self) -> usize {
         // `aio_suspend` keeps a place for each on the stack, and walks all of them.
         const LIST: usize = 1024;
-        if self.noticing.has_a_list() { LIST } else { Mailbox::MOST_RECORDS }
+        if self.wait.has_a_list() { LIST } else { Mailbox::MAX_OPERATIONS }
     }
 
     /// Streams are not among the supported operations; the read of an interrupt strategy is one.
@@ -104,7 +109,7 @@ impl Provider for Posix {
         ) {
             return Start::Failed(Errno::OPNOTSUPP);
         }
-        match self.start_with(request, index, self.noticing.notice(index)) {
+        match self.start_with(request, index, self.wait.notification(index)) {
             Ok(()) => {
                 self.in_progress += usize::from(!pool[index].is_internal());
                 Start::Started
@@ -118,7 +123,7 @@ impl Provider for Posix {
     }
 
     fn submit(&mut self) -> bool {
-        self.noticing.on_started();
+        self.wait.on_started();
         true
     }
 
@@ -148,6 +153,6 @@ impl Provider for Posix {
     }
 
     fn wait_strategy(&self) -> Arc<dyn WaitStrategy> {
-        Arc::clone(&self.noticing) as Arc<dyn WaitStrategy>
+        Arc::clone(&self.wait) as Arc<dyn WaitStrategy>
     }
 }

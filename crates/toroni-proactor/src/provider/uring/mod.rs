@@ -114,8 +114,8 @@ impl Uring {
 
     /// Takes an operation that found no room back; whether it was one.
     fn take_unsubmitted(&mut self, key: Key) -> bool {
-        let place = self.unsubmitted.iter().position(|(of, _)| *of == key);
-        place.and_then(|place| self.unsubmitted.remove(place)).is_some()
+        let position = self.unsubmitted.iter().position(|(of, _)| *of == key);
+        position.and_then(|position| self.unsubmitted.remove(position)).is_some()
     }
 
     /// Whether there was room.
@@ -147,7 +147,7 @@ impl Uring {
         let pointer = memory.pointer();
         let length = u32::try_from(memory.length()).unwrap_or(u32::MAX);
         /// The descriptor's own position.
-        const HERE: u64 = u64::MAX;
+        const CURRENT_POSITION: u64 = u64::MAX;
         let is_socket =
             request.descriptor.as_ref().is_some_and(|it| it.kind() == DescriptorKind::Socket);
         let is_known_to_block =
@@ -158,14 +158,14 @@ impl Uring {
                 opcode::Recv::new(fd, pointer, length).ioprio(polls_first).build()
             }
             OperationKind::ReadStream => {
-                opcode::Read::new(fd, pointer, length).offset(HERE).build()
+                opcode::Read::new(fd, pointer, length).offset(CURRENT_POSITION).build()
             }
             OperationKind::WriteStream if is_socket => {
                 let send = opcode::Send::new(fd, pointer, length).ioprio(polls_first);
                 send.flags(libc::MSG_NOSIGNAL).build()
             }
             OperationKind::WriteStream => {
-                opcode::Write::new(fd, pointer, length).offset(HERE).build()
+                opcode::Write::new(fd, pointer, length).offset(CURRENT_POSITION).build()
             }
             OperationKind::ReadFile => {
                 opcode::Read::new(fd, pointer, length).offset(request.offset).build()
@@ -403,7 +403,7 @@ impl Provider for Uring {
         }
     }
 
-    fn trial(&self) -> fn(&mut Request) -> Option<Outcome> {
+    fn attempt(&self) -> fn(&mut Request) -> Option<Outcome> {
         attempt::attempt
     }
 
@@ -417,7 +417,7 @@ impl Provider for Uring {
         self.submit_soon(pool, index, false);
     }
 
-    fn should_retrial_interrupt_leader(&self) -> bool {
+    fn should_retry_interrupt_leader(&self) -> bool {
         !self.any_thread
     }
 

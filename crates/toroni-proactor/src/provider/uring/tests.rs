@@ -1,6 +1,6 @@
 use super::*;
 use crate::config::create_engine;
-use crate::core::{Core, PATIENCE, Phase};
+use crate::core::{Core, DRAIN_TIMEOUT, Phase};
 use crate::dispatcher::Dispatcher;
 use crate::operation::{Descriptor, Memory};
 use crate::processor::Processor;
@@ -49,7 +49,7 @@ fn what_may_be_ready_is_not_submitted() {
     let found = read(&mut pool);
     assert!(matches!(uring.start(&mut pool, found), Start::Ready));
     theirs.write_all(b"there").unwrap();
-    let outcome = uring.trial()(&mut pool[found].request);
+    let outcome = uring.attempt()(&mut pool[found].request);
     assert_eq!(outcome.unwrap().result, Ok(5));
     assert_eq!(uring.leave(&mut pool, found), None);
     assert!(!ring.has_rest());
@@ -58,15 +58,15 @@ fn what_may_be_ready_is_not_submitted() {
     assert!(matches!(uring.start(&mut pool, waits), Start::Ready));
     let behind = read(&mut pool);
     assert!(matches!(uring.start(&mut pool, behind), Start::Started));
-    assert!(uring.trial()(&mut pool[waits].request).is_none());
+    assert!(uring.attempt()(&mut pool[waits].request).is_none());
     assert!(!ring.has_rest());
     uring.wait_on(&mut pool, waits);
     assert!(ring.has_rest());
     // Nobody tries what is known not to be ready, until the ring has said that something came.
     theirs.write_all(b"later").unwrap();
-    assert!(uring.trial()(&mut pool[waits].request).is_none());
+    assert!(uring.attempt()(&mut pool[waits].request).is_none());
     on.edges().tell(true);
-    assert_eq!(uring.trial()(&mut pool[waits].request).unwrap().result, Ok(5));
+    assert_eq!(uring.attempt()(&mut pool[waits].request).unwrap().result, Ok(5));
     assert_eq!(uring.leave(&mut pool, waits), Some(behind));
 }
 
@@ -87,7 +87,7 @@ fn what_was_tried_in_vain_is_submitted_for_a_leader_that_waits() {
         processors,
         phase: Phase::Running,
         starting: Arc::default(),
-        patience: PATIENCE,
+        drain_timeout: DRAIN_TIMEOUT,
     };
 
     let (ours, _theirs) = UnixStream::pair().unwrap();

@@ -30,7 +30,7 @@ struct Leader {
     entries: Vec<PollEntry>,
     /// By the number of a descriptor: where its entry is, if it has one. Never cleared, so the entry there may be
     /// another's.
-    places: Vec<usize>,
+    entry_of: Vec<usize>,
     /// How many of them `next_event` has looked at.
     seen: usize,
     /// The kernel takes not even short lists: all descriptors are to be tried.
@@ -49,15 +49,15 @@ impl Ppoll {
 impl Leader {
     fn ask_for(&mut self, descriptor: RawFd, reading: bool) {
         let number = usize::try_from(descriptor).expect("an open descriptor is not negative");
-        if number >= self.places.len() {
-            self.places.resize(number + 1, 0);
+        if number >= self.entry_of.len() {
+            self.entry_of.resize(number + 1, 0);
         }
-        let place = &mut self.places[number];
-        if self.entries.get(*place).is_none_or(|entry| entry.descriptor() != descriptor) {
-            *place = self.entries.len();
+        let entry = &mut self.entry_of[number];
+        if self.entries.get(*entry).is_none_or(|entry| entry.descriptor() != descriptor) {
+            *entry = self.entries.len();
             self.entries.push(PollEntry::new(descriptor));
         }
-        self.entries[*place].ask_for(reading);
+        self.entries[*entry].ask_for(reading);
     }
 
     /// What the kernel does not take at once. It cannot wait for several parts, so it is asked what is ready, and
@@ -100,7 +100,7 @@ impl WaitStrategy for Ppoll {
         leader.seen = 0;
         for (_, operation) in started {
             // Only the first of a queue is tried, so only it is waited for.
-            if operation.is_behind_another() {
+            if operation.has_predecessor() {
                 continue;
             }
             if let Some(descriptor) = operation.request.raw() {

@@ -54,8 +54,8 @@ fn a_list_that_is_too_long_is_no_reason_to_spin() {
             for _ in 0..20 {
                 ask_for(&ppoll, &asked);
                 ppoll.wait(None);
-                let trial = (limit == 0).then_some(Event::Rescan);
-                assert_eq!(ppoll.next_event(), trial);
+                let rescan = (limit == 0).then_some(Event::Rescan);
+                assert_eq!(ppoll.next_event(), rescan);
             }
             assert!(begun.elapsed() >= 20 * AGAIN);
             // A wait that may not wait does not.
