@@ -1,16 +1,49 @@
-//! Known mistakes, for the tests of the tests.
+//! The only places at which tests reach into production code. In an ordinary build all of them compile to nothing.
 //!
-//! Each stands beside the sound way, behind `mutant("name")`: the constant `false` in all builds but those with
-//! `--cfg toroni_mutants`, which ask the environment, `TORONI_MUTANT=name`. The crate `toroni` has the same.
+//! - [`point`] names a step at which another thread may come in between. Unit tests hold a thread up there, or do
+//!   something at that moment: `tests/mod.rs` decides what.
+//! - [`recheck_interval`] is a safety net's interval. Unit tests switch the net off, so that they see a lost wake-up.
+//! - [`mutant`] is a known mistake beside the right code. The mistake is compiled only with `--cfg toroni_mutants`, and
+//!   made if the environment has `TORONI_MUTANT=name`. `cargo xtask mutants` demands that a test notices each.
 
-/// Whether to make the mistake of this name.
+use std::time::Duration;
+
+/// A step at which another thread may come in between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Point {
+    /// A start has tried its operation, and has not taken the lock yet.
+    BeforeStart,
+    /// An operation has been tried without the lock, which is about to be taken again.
+    AfterAttempt,
+    /// A leader has opened the lock, and has not entered its system call yet.
+    BeforeWait,
+    /// An attempt has found its descriptor not ready, and has not recorded that yet.
+    BeforeBlocked,
+}
+
+/// Marks a [`Point`].
+#[inline(always)]
+pub(crate) fn point(here: Point) {
+    #[cfg(test)]
+    crate::tests::reached(here);
+    #[cfg(not(test))]
+    let _ = here;
+}
+
+/// Returns how often a leader checks for completions that nothing reported.
+#[inline(always)]
+pub(crate) fn recheck_interval(usual: Duration) -> Duration {
+    if cfg!(test) { crate::wait::FOR_EVER } else { usual }
+}
+
+/// Returns whether to make the mistake of this name.
 #[cfg(not(toroni_mutants))]
 #[inline(always)]
 pub(crate) const fn mutant(_name: &'static str) -> bool {
     false
 }
 
-/// Whether to make the mistake of this name.
+/// Returns whether to make the mistake of this name.
 #[cfg(toroni_mutants)]
 pub(crate) fn mutant(name: &'static str) -> bool {
     static WANTED: std::sync::LazyLock<Option<String>> =

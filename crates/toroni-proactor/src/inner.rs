@@ -5,6 +5,7 @@ use crate::core::{Core, DRAIN_TIMEOUT, Phase};
 use crate::dispatcher::{self, After, Dispatcher, Notify};
 use crate::error::{OperationError, SetupError, StartError};
 use crate::fork::Generation;
+use crate::hook::{Point, point};
 use crate::lock::Lock;
 use crate::operation::{Completion, Descriptor, Key, OperationKind, Outcome, Pool, Request};
 use crate::processor::{Processor, run_dedicated};
@@ -20,7 +21,7 @@ pub(crate) type Returned = (StartError, Box<dyn Completion>);
 
 /// See the module.
 pub(crate) struct Inner {
-    lock: Lock,
+    pub(crate) lock: Lock,
     routes: Vec<Route>,
     effective: Vec<Effective>,
     generation: Generation,
@@ -132,8 +133,7 @@ impl Inner {
             _ => None,
         };
         let descriptor = request.raw();
-        #[cfg(test)]
-        crate::tests::finishing::interlude();
+        point(Point::BeforeStart);
         let mut core = self.lock.lock();
         // What has been transferred is delivered as long as there is a way; and if it was a part, that the
         // rest will not follow.
@@ -361,20 +361,6 @@ impl Inner {
             std::mem::forget(left);
             std::mem::forget(Arc::clone(self));
         }
-    }
-
-    /// Starts on a processor, whatever it is used for.
-    #[cfg(test)]
-    pub(crate) fn start_on(&self, which: usize, request: Request, completion: Box<dyn Completion>) {
-        let mut core = self.lock.lock();
-        let key = core.pool.create(request, Some(completion));
-        core.start_aio(which, key.index).expect("starts");
-    }
-
-    /// How long the end waits for the engines.
-    #[cfg(test)]
-    pub(crate) fn set_drain_timeout(&self, drain_timeout: Duration) {
-        self.lock.lock().drain_timeout = drain_timeout;
     }
 
     fn accepts(&self, operation: OperationKind) -> Result<(), StartError> {

@@ -4,6 +4,7 @@
 //! it, it opens it only through the methods of [`Locked`], at the paper's three *unlock points*.
 
 use crate::core::Core;
+use crate::hook::{Point, point};
 use crate::wait::WaitStrategy;
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
@@ -70,8 +71,7 @@ impl Locked<'_> {
     pub(crate) fn unlocked<T>(&mut self, work: impl FnOnce() -> T) -> T {
         self.open();
         let done = work();
-        #[cfg(test)]
-        crate::tests::wakeups::interlude();
+        point(Point::AfterAttempt);
         self.core = Some(self.lock.guard());
         done
     }
@@ -97,8 +97,7 @@ impl Locked<'_> {
     /// Unlock point 3: the leader waits for the operations of its processor.
     pub(crate) fn lead(&mut self, wait: &dyn WaitStrategy, timeout: Option<Duration>) {
         self.open();
-        #[cfg(test)]
-        crate::tests::wakeups::interlude();
+        point(Point::BeforeWait);
         wait.wait(timeout);
         self.core = Some(self.lock.guard());
     }

@@ -6,7 +6,7 @@
 //! its wait.
 
 use super::{Activation, InterruptChoice, InterruptStrategy, Signal};
-use crate::hook::mutant;
+use crate::hook::{Point, mutant, point};
 use crate::sys::{SignalSet, ThreadId};
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -35,8 +35,7 @@ impl Gate {
         let _exit = Exit(self);
         let before = mask.map(SignalSet::set_in_this_thread);
         if !self.is_interrupted.load(Ordering::Acquire) {
-            #[cfg(test)]
-            crate::tests::wakeups::interlude();
+            point(Point::BeforeWait);
             wait();
         }
         if let Some(before) = before {

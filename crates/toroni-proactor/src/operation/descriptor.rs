@@ -1,7 +1,7 @@
 //! A descriptor as operations hold it.
 
 use super::{OperationKind, State};
-use crate::hook::mutant;
+use crate::hook::{Point, mutant, point};
 use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -137,8 +137,7 @@ impl Edges {
 
     /// After this edge, it was found not to be ready.
     pub(crate) fn block(&self, reading: bool, edge: u64) {
-        #[cfg(test)]
-        crate::tests::wakeups::long_interlude();
+        point(Point::BeforeBlocked);
         let direction = usize::from(reading);
         let after = || self.told[direction].load(Ordering::Acquire);
         let edge = if mutant("edge_of_afterwards") { after() } else { edge };

@@ -48,7 +48,7 @@ fn stubborn(
     let mut request = Request::new(OperationKind::ReadStream, descriptor);
     // SAFETY: the bytes are on the heap, and the completion has them for as long as the read takes.
     request.memory = unsafe { Memory::to_fill(memory, 8) };
-    proactor.inner().start_on(0, request, held);
+    super::start_on(&proactor, 0, request, held);
     until(|| somebody_reads(number));
     (proactor, writer, memory, is_freed)
 }
@@ -90,7 +90,7 @@ fn what_is_not_over_in_time_is_leaked() {
     each(|wait, processor_type| {
         let (proactor, mut writer, memory, is_freed) = stubborn(wait, processor_type);
         let drain_timeout = Duration::from_millis(30);
-        proactor.inner().set_drain_timeout(drain_timeout);
+        proactor.inner().lock.lock().drain_timeout = drain_timeout;
         let begun = Instant::now();
         drop(proactor);
         assert!(begun.elapsed() >= drain_timeout, "it was not waited for");

@@ -10,12 +10,12 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-type Interlude = Box<dyn FnOnce()>;
+type Action = Box<dyn FnOnce()>;
 
-thread_local! { static NEXT: Cell<Option<Interlude>> = const { Cell::new(None) } }
+thread_local! { static NEXT: Cell<Option<Action>> = const { Cell::new(None) } }
 
 /// Called by whoever starts an operation, has tried it, and not yet taken the lock.
-pub(crate) fn interlude() {
+pub(super) fn run_next() {
     if let Some(next) = NEXT.take() {
         next();
     }

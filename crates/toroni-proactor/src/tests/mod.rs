@@ -1,8 +1,33 @@
 //! Tests of the crate as a whole that need its private parts.
 
 mod closing;
-pub(crate) mod finishing;
-pub(crate) mod wakeups;
+mod finishing;
+mod wakeups;
 
 #[path = "../../tests/common/mod.rs"]
 pub(crate) mod common;
+
+use crate::Proactor;
+use crate::hook::Point;
+use crate::operation::{Completion, Request};
+
+/// Called by production code at each [`Point`].
+pub(crate) fn reached(here: Point) {
+    match here {
+        Point::BeforeStart => finishing::run_next(),
+        Point::AfterAttempt | Point::BeforeWait => wakeups::pause_briefly(),
+        Point::BeforeBlocked => wakeups::pause_sometimes(),
+    }
+}
+
+/// Starts an operation on a processor, even one that the processor is not used for.
+fn start_on(
+    proactor: &Proactor,
+    processor: usize,
+    request: Request,
+    completion: Box<dyn Completion>,
+) {
+    let mut core = proactor.inner().lock.lock();
+    let key = core.pool.create(request, Some(completion));
+    core.start_aio(processor, key.index).expect("starts");
+}

@@ -21,13 +21,13 @@ use std::time::{Duration, Instant};
 
 /// Called by a leader that has opened the lock and not yet entered its system call, and by whoever has tried a
 /// transfer and not yet taken the lock.
-pub(crate) fn interlude() {
+pub(super) fn pause_briefly() {
     (0..random() >> 22).for_each(|_| std::hint::spin_loop());
 }
 
 /// The same where another thread has to be woken to come in between: by whoever has found that an operation must
 /// wait, and has not yet said so.
-pub(crate) fn long_interlude() {
+pub(super) fn pause_sometimes() {
     if random() >> 28 == 0 {
         std::thread::sleep(Duration::from_micros(50));
     }
@@ -93,7 +93,7 @@ fn read_that_does_not_end(proactor: &Proactor) -> PipeWriter {
     let mut request = Request::new(OperationKind::ReadStream, descriptor);
     // SAFETY: the bytes are on the heap, and the completion has them for as long as the read takes.
     request.memory = unsafe { Memory::to_fill(told.0.as_mut_ptr(), 8) };
-    proactor.inner().start_on(0, request, told);
+    super::start_on(proactor, 0, request, told);
     writer
 }
 

@@ -140,4 +140,4 @@ pub(crate) enum AioNotification {
 
 /// A timeout of this length is as good as none. None is what a signal's handler that was installed with
 /// `SA_RESTART` would make of a wait that was interrupted.
-const FOR_EVER: Duration = Duration::from_secs(3600);
+pub(crate) const FOR_EVER: Duration = Duration::from_secs(3600);

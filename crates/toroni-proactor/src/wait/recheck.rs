@@ -2,17 +2,13 @@
 //! memory for its thread. So a leader with something to wait for looks at all operations ten times in a second.
 
 use super::Started;
+use crate::hook::recheck_interval;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// How often a leader looks at all operations although nothing was told of them.
-#[cfg(not(test))]
+/// How often a leader checks all operations although nothing was reported.
 const RECHECK_EVERY: Duration = Duration::from_millis(100);
-
-/// The tests of wake-ups are to see when one is lost.
-#[cfg(test)]
-const RECHECK_EVERY: Duration = super::FOR_EVER;
 
 /// See the module. All methods but [`Recheck::on_started`] are the leader's.
 pub(super) struct Recheck {
@@ -45,15 +41,17 @@ impl Recheck {
     /// How long to wait: until the end of the time, or until the next look, if there is anything to look at.
     pub(super) fn limit(&self, timeout: Option<Duration>) -> Option<Duration> {
         let leader = self.leader();
-        let recheck =
-            leader.has_started.then(|| RECHECK_EVERY.saturating_sub(leader.last_recheck.elapsed()));
+        let recheck = leader
+            .has_started
+            .then(|| recheck_interval(RECHECK_EVERY).saturating_sub(leader.last_recheck.elapsed()));
         timeout.into_iter().chain(recheck).min()
     }
 
     /// After a wait: whether to look at everything now. It is, too, where something else asks for it.
     pub(super) fn is_due(&self, is_asked_for: bool) -> bool {
         let mut leader = self.leader();
-        let is_due = is_asked_for || leader.last_recheck.elapsed() >= RECHECK_EVERY;
+        let is_due =
+            is_asked_for || leader.last_recheck.elapsed() >= recheck_interval(RECHECK_EVERY);
         if is_due {
             leader.last_recheck = Instant::now();
         }
