@@ -40,7 +40,10 @@ fn random() -> u32 {
     seed
 }
 
-const ROUNDS: u32 = 10_000;
+/// How often an interrupt, a datagram, a byte or a change of a word has to arrive.
+fn rounds() -> u32 {
+    repetitions(2000, 10_000)
+}
 
 fn lose_none(provider: ProviderType, wait: WaitType, interrupt: InterruptType) {
     for processor_type in [ProcessorType::Shared, ProcessorType::Dedicated] {
@@ -99,7 +102,7 @@ fn read_that_does_not_end(proactor: &Proactor) -> PipeWriter {
 
 fn posts_arrive(proactor: &Proactor) {
     let arrived = Arc::new(AtomicU32::new(0));
-    for round in 1..=ROUNDS {
+    for round in 1..=rounds() {
         let told = Arc::clone(&arrived);
         proactor.post(move || told.store(round, Ordering::Release)).unwrap();
         wait_for(&arrived, round);
@@ -113,7 +116,7 @@ fn deferred_starts_arrive(proactor: &Proactor) {
     let datagrams = Datagrams::bind(proactor, ANY).unwrap();
     let to = Some(datagrams.local_address().unwrap());
     let arrived = Arc::new(AtomicU32::new(0));
-    for round in 1..=ROUNDS {
+    for round in 1..=rounds() {
         let told = Arc::clone(&arrived);
         datagrams.write("x", to, move |_| told.store(round, Ordering::Release)).unwrap();
         wait_for(&arrived, round);
@@ -127,7 +130,7 @@ fn deferred_transfers_arrive(proactor: &Proactor) {
     let file = std::fs::File::create(directory.0.join("file")).unwrap();
     let file = File::new(proactor, file).unwrap();
     let arrived = Arc::new(AtomicU32::new(0));
-    for round in 1..=ROUNDS {
+    for round in 1..=rounds() {
         let told = Arc::clone(&arrived);
         file.write(0, "x", move |_| told.store(round, Ordering::Release)).unwrap();
         wait_for(&arrived, round);
@@ -161,7 +164,7 @@ fn datagrams_arrive(proactor: &Proactor) {
     let arrived = Arc::new(AtomicU32::new(0));
     let watched = Watch::new(proactor, original.try_clone().unwrap()).unwrap();
     watch(Arc::new(Receiver { watch: watched.clone(), original, arrived: Arc::clone(&arrived) }));
-    for round in 1..=ROUNDS {
+    for round in 1..=rounds() {
         peer.send(b"x").unwrap();
         wait_for(&arrived, round);
         delay(round);
@@ -186,7 +189,7 @@ fn bytes_arrive(proactor: &Proactor) {
     let (stream, mut peer) = stream_and_peer(proactor);
     let (stream, arrived) = (Arc::new(stream), Arc::new(AtomicU32::new(0)));
     read(Arc::clone(&stream), Arc::clone(&arrived));
-    for round in 1..=ROUNDS {
+    for round in 1..=rounds() {
         peer.write_all(b"x").unwrap();
         wait_for(&arrived, round);
         delay(round);
@@ -201,7 +204,7 @@ fn words_arrive(proactor: &Proactor) {
         let started = strong.wait_while(word, seen, move |BufResult(result, word)| {
             let value = word.load(Ordering::Acquire);
             arrived.store(value, Ordering::Release);
-            if result.is_ok() && value < ROUNDS {
+            if result.is_ok() && value < rounds() {
                 watch(proactor, word, value, arrived);
             }
         });
@@ -210,7 +213,7 @@ fn words_arrive(proactor: &Proactor) {
 
     let (word, arrived) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     watch(proactor.downgrade(), Arc::clone(&word), 0, Arc::clone(&arrived));
-    for round in 1..=ROUNDS {
+    for round in 1..=rounds() {
         word.store(round, Ordering::Release);
         futex::wake(&word, futex::Flags::empty(), 1).unwrap();
         wait_for(&arrived, round);
@@ -322,7 +325,7 @@ fn a_future_that_is_woken_during_attempts_is_polled() {
         });
         let (done, ended) = channel();
         let driver = std::thread::spawn(move || {
-            for _ in 0..ROUNDS {
+            for _ in 0..rounds() {
                 let flag = Arc::new(AtomicU32::new(0));
                 let mut told = false;
                 let future = std::future::poll_fn(|context| {

@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::Receiver;
 use std::thread::{self, JoinHandle};
@@ -230,13 +231,19 @@ pub(crate) fn refuse(call: libc::c_long, asked: Asked, errno: i32) {
     }
 }
 
-/// Bytes that are different in each place.
+/// Returns pseudo-random bytes, of which a shorter call returns the first ones.
 pub(crate) fn pattern(length: usize) -> Vec<u8> {
-    let mut state = 1u32;
-    (0..length)
-        .map(|_| {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            state.to_be_bytes()[0]
-        })
-        .collect()
+    /// The state of the generator, and its output so far: making it takes longer than the tests that use it.
+    static MADE: Mutex<(u32, Vec<u8>)> = Mutex::new((1, Vec::new()));
+    let (state, bytes) = &mut *MADE.lock().unwrap();
+    while bytes.len() < length {
+        *state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        bytes.push(state.to_be_bytes()[0]);
+    }
+    bytes[..length].to_vec()
+}
+
+/// Returns how often to repeat something: less than the whole, unless `TORONI_LONG_TESTS=1` asks for that.
+pub(crate) fn repetitions(usual: u32, whole: u32) -> u32 {
+    if std::env::var_os("TORONI_LONG_TESTS").is_some_and(|it| it == "1") { whole } else { usual }
 }

@@ -99,10 +99,9 @@ pub(crate) fn an_accept_storm_beyond_the_backlog(kind: Kind) {
     }
     /// The kernel drops the last step of connecting when the backlog is full, and repeats it after
     /// seconds, if at all: a client that gets no answer tries anew.
-    fn speak(address: SocketAddr) -> std::io::Result<()> {
-        let patience = Duration::from_millis(200);
-        let mut client = TcpStream::connect_timeout(&address, patience)?;
-        client.set_read_timeout(Some(patience))?;
+    fn speak(address: SocketAddr, timeout: Duration) -> std::io::Result<()> {
+        let mut client = TcpStream::connect_timeout(&address, timeout)?;
+        client.set_read_timeout(Some(timeout))?;
         client.write_all(b"x")?;
         client.read_exact(&mut [0])
     }
@@ -111,8 +110,12 @@ pub(crate) fn an_accept_storm_beyond_the_backlog(kind: Kind) {
         let (listener, address) = listener(proactor);
         rustix::net::listen(&listener, 4).unwrap();
         (0..4).for_each(|_| accept(&listener));
-        let clients: Vec<_> =
-            (0..CLIENTS).map(|_| thread::spawn(move || until(|| speak(address).is_ok()))).collect();
+        let client = move || {
+            let mut timeouts =
+                (0..).map(|attempt| Duration::from_millis(20 << u32::min(attempt, 4)));
+            until(|| speak(address, timeouts.next().unwrap()).is_ok());
+        };
+        let clients: Vec<_> = (0..CLIENTS).map(|_| thread::spawn(client)).collect();
         clients.into_iter().for_each(|client| client.join().unwrap());
         listener.cancel();
     });
@@ -160,13 +163,13 @@ pub(crate) fn a_thread_that_leaves_hands_over(kind: Kind) {
         let served = AtomicBool::new(false);
         thread::scope(|scope| {
             // One of the two leads, and leaves when its time is over; which one is open.
-            scope.spawn(|| proactor.handle_events(Some(Duration::from_millis(20))));
+            let first = scope.spawn(|| proactor.handle_events(Some(Duration::from_millis(20))));
             scope.spawn(|| {
                 while !served.load(Ordering::Relaxed) {
                     proactor.handle_events(Some(Duration::from_millis(200)));
                 }
             });
-            thread::sleep(Duration::from_millis(40));
+            first.join().unwrap();
             peer.write_all(b"1").unwrap();
             let result = results.recv_timeout(LOST);
             served.store(true, Ordering::Relaxed);
@@ -238,7 +241,8 @@ pub(crate) fn a_busy_stream_starves_nobody(kind: Kind) {
         });
         let (done, posted) = channel();
         let (before, counted) = (count.load(Ordering::Relaxed), Arc::clone(&count));
-        let told = move || done.send(counted.load(Ordering::Relaxed) - before).unwrap();
+        // The writes so far; no more are needed.
+        let told = move || done.send(counted.swap(WRITES, Ordering::Relaxed) - before).unwrap();
         proactor.post(told).unwrap();
         until(|| {
             proactor.handle_events(Some(Duration::from_millis(1)));
@@ -254,12 +258,14 @@ pub(crate) fn a_busy_stream_starves_nobody(kind: Kind) {
 /// Handlers that take a millisecond each, and post the next, for ever as it were: the clock is looked at between
 /// them.
 pub(crate) fn a_timer_is_due_amid_long_handlers(kind: Kind) {
+    const MOST: u32 = 200;
+
     fn spin(proactor: &WeakProactor, count: &Arc<AtomicU32>) {
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_millis(1) {
             std::hint::spin_loop();
         }
-        if count.fetch_add(1, Ordering::Relaxed) < 200 {
+        if count.fetch_add(1, Ordering::Relaxed) < MOST {
             let (again, count) = (proactor.clone(), Arc::clone(count));
             proactor.upgrade().unwrap().post(move || spin(&again, &count)).unwrap();
         }
@@ -269,7 +275,8 @@ pub(crate) fn a_timer_is_due_amid_long_handlers(kind: Kind) {
         let count = Arc::new(AtomicU32::new(0));
         let (done, fired) = channel();
         let counted = Arc::clone(&count);
-        let told = move |_| done.send(counted.load(Ordering::Relaxed)).unwrap();
+        // The handlers so far; no more are needed.
+        let told = move |_| done.send(counted.swap(MOST, Ordering::Relaxed)).unwrap();
         let _timer = proactor.timer(Duration::from_millis(5), told).unwrap();
         let (weak, counted) = (proactor.downgrade(), Arc::clone(&count));
         proactor.post(move || spin(&weak, &counted)).unwrap();
@@ -379,7 +386,7 @@ pub(crate) fn a_busy_stream_starves_no_reader(kind: Kind) {
             proactor.handle_events(Some(Duration::from_millis(1)));
             finished.try_recv().is_ok()
         });
-        let writes = count.load(Ordering::Relaxed);
+        let writes = count.swap(WRITES, Ordering::Relaxed);
         assert!(writes < WRITES, "the reader waited until the writer had finished");
         until(|| {
             proactor.handle_events(Some(Duration::from_millis(1)));

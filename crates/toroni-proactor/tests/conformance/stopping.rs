@@ -311,6 +311,10 @@ pub(crate) fn a_client_is_destroyed_with_operations_outstanding(kind: Kind) {
 
 type Told = Result<usize, toroni_proactor::OperationError>;
 
+fn most_hops() -> usize {
+    repetitions(20_000, 100_000) as usize
+}
+
 /// Posts that post again, on several threads: each hop is a handler.
 struct Hops {
     called: AtomicUsize,
@@ -346,7 +350,7 @@ impl Hops {
 }
 
 pub(crate) fn graceful_stop_calls_every_handler(kind: Kind) {
-    const HOPS: usize = 100_000;
+    let most = most_hops();
     kind.each(|proactor| {
         let crew = Crew::new(proactor, 8);
         let (stream, _peer) = stream_and_peer(proactor);
@@ -355,9 +359,9 @@ pub(crate) fn graceful_stop_calls_every_handler(kind: Kind) {
         stream.read(vec![0; 8], move |result| reader.send(result.0.map(|_| ())).unwrap()).unwrap();
         let hour = Duration::from_secs(3600);
         proactor.timer(hour, move |result| done.send(result).unwrap()).unwrap();
-        let hops = Hops::new(HOPS);
+        let hops = Hops::new(most);
         (0..16).for_each(|_| hops.hop(proactor));
-        until(|| hops.called.load(Ordering::Relaxed) >= HOPS);
+        until(|| hops.called.load(Ordering::Relaxed) >= most);
         proactor.finish();
         crew.join();
         assert_eq!(proactor.outstanding(), 0);
@@ -365,7 +369,7 @@ pub(crate) fn graceful_stop_calls_every_handler(kind: Kind) {
             assert!(next(&results).unwrap_err().is_cancelled());
         }
         let called = hops.called.load(Ordering::Relaxed) + hops.refused.load(Ordering::Relaxed);
-        assert_eq!(called, HOPS + 16);
+        assert_eq!(called, most + 16);
         let refused = proactor.post(|| {}).unwrap_err();
         assert!(matches!(refused.error, StartError::Stopping { .. }));
         let refused = stream.read(vec![9; 3], |_| {}).unwrap_err();
@@ -374,14 +378,14 @@ pub(crate) fn graceful_stop_calls_every_handler(kind: Kind) {
 }
 
 pub(crate) fn immediate_stop_loses_nothing(kind: Kind) {
-    const HOPS: usize = 100_000;
+    let most = most_hops();
     kind.each(|proactor| {
-        let hops = Hops::new(HOPS);
+        let hops = Hops::new(most);
         (0..16).for_each(|_| hops.hop(proactor));
         // Stopped in the midst of it, several times, by whoever.
         for part in 1..4 {
             let crew = Crew::new(proactor, 8);
-            until(|| hops.called.load(Ordering::Relaxed) >= HOPS / 4 * part);
+            until(|| hops.called.load(Ordering::Relaxed) >= most / 4 * part);
             proactor.stop();
             crew.join();
             assert_eq!(proactor.handle_events(None), 0, "stopped");
@@ -389,7 +393,7 @@ pub(crate) fn immediate_stop_loses_nothing(kind: Kind) {
         }
         let crew = Crew::new(proactor, 8);
         until(|| proactor.outstanding() == 0);
-        assert_eq!(hops.called.load(Ordering::Relaxed), HOPS + 16);
+        assert_eq!(hops.called.load(Ordering::Relaxed), most + 16);
         drop(crew);
     });
 }
