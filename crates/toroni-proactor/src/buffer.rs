@@ -1,9 +1,9 @@
-//! Buffers that an operation owns until it is over, and gives back with its result.
+//! Buffers that belong to an operation until it is over, and come back with its result.
 
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// How an operation with a buffer ended, and the buffer.
+/// The result of an operation with a buffer, and the buffer.
 ///
 /// ```
 /// # use toroni_proactor::BufResult;
@@ -19,22 +19,24 @@ use std::sync::Arc;
 #[must_use]
 pub struct BufResult<T, B>(pub Result<T, crate::OperationError>, pub B);
 
-/// A buffer that the kernel may fill. Vectors are filled from their beginning up to their capacity, and
-/// their length becomes the number of bytes; arrays and boxed slices keep their length.
+/// A buffer that the kernel may fill.
+///
+/// Vectors are filled from their beginning up to their capacity, and their length becomes the number of bytes read.
+/// Arrays and boxed slices keep their length.
 ///
 /// # Safety
 ///
-/// [`ReadBuffer::target`] names writable memory that does not move when the buffer does, stays valid until
-/// the buffer is dropped or touched, and is the same each time.
+/// [`ReadBuffer::target`] returns writable memory that does not move when the buffer moves, stays valid until the
+/// buffer is dropped or accessed, and is the same for each call.
 pub unsafe trait ReadBuffer: Send + 'static {
-    /// Where to write, and how many bytes at most.
+    /// Returns where to write, and the maximum number of bytes.
     fn target(&mut self) -> (*mut u8, usize);
 
-    /// Learns that the first bytes have been written.
+    /// Records that the first `bytes` bytes of the target have been written.
     ///
     /// # Safety
     ///
-    /// That many bytes of the target are initialised, and there are as many.
+    /// At least `bytes` bytes of the target are initialised.
     unsafe fn filled(&mut self, bytes: usize);
 }
 
@@ -42,10 +44,10 @@ pub unsafe trait ReadBuffer: Send + 'static {
 ///
 /// # Safety
 ///
-/// [`WriteBuffer::source`] names initialised memory that does not move when the buffer does, and neither
-/// changes nor goes away until the buffer is dropped or touched.
+/// [`WriteBuffer::source`] returns initialised memory that does not move when the buffer moves, and neither changes nor
+/// becomes invalid until the buffer is dropped or accessed.
 pub unsafe trait WriteBuffer: Send + 'static {
-    /// Where the bytes are, and how many.
+    /// Returns the address and the number of the bytes.
     fn source(&self) -> (*const u8, usize);
 }
 
@@ -135,8 +137,8 @@ unsafe impl WriteBuffer for &'static str {
     }
 }
 
-/// A vector that is filled behind what it has already, up to its capacity: for what is put together of
-/// several reads.
+/// A vector that a read extends, up to its capacity, instead of overwriting it. Use it to assemble data from several
+/// reads.
 ///
 /// ```
 /// # use toroni_proactor::{Append, BufResult, Proactor, Stream};
@@ -156,20 +158,20 @@ unsafe impl WriteBuffer for &'static str {
 #[derive(Debug, Default)]
 pub struct Append(pub Vec<u8>);
 
-// SAFETY: as for vectors; the room begins behind the bytes that are there.
+// SAFETY: as for vectors; the spare capacity begins after the bytes that are there.
 unsafe impl ReadBuffer for Append {
     fn target(&mut self) -> (*mut u8, usize) {
-        let room = self.0.spare_capacity_mut();
-        (room.as_mut_ptr().cast(), room.len())
+        let spare = self.0.spare_capacity_mut();
+        (spare.as_mut_ptr().cast(), spare.len())
     }
 
     unsafe fn filled(&mut self, bytes: usize) {
-        // SAFETY: the caller has initialised as many behind the length, and they are within the capacity.
+        // SAFETY: the caller has initialised that many bytes after the length, within the capacity.
         unsafe { self.0.set_len(self.0.len() + bytes) };
     }
 }
 
-/// What of a buffer is left to send: a write may send less than it was given.
+/// The part of a buffer that is left to send. A write may send less than it was given.
 #[derive(Debug)]
 pub struct Rest<B> {
     buffer: B,
@@ -177,29 +179,29 @@ pub struct Rest<B> {
 }
 
 impl<B: WriteBuffer> Rest<B> {
-    /// Everything but the first bytes; nothing if there are fewer.
+    /// Returns everything but the first `bytes` bytes; nothing if the buffer is shorter.
     pub fn after(buffer: B, bytes: usize) -> Self {
         let sent = bytes.min(buffer.source().1);
         Self { buffer, sent }
     }
 
-    /// That many more have been sent.
+    /// Removes `bytes` more bytes from the beginning.
     #[must_use]
     pub fn advance(self, bytes: usize) -> Self {
         Self::after(self.buffer, self.sent + bytes)
     }
 
-    /// How many bytes are left.
+    /// Returns the number of bytes that are left.
     pub fn len(&self) -> usize {
         self.buffer.source().1 - self.sent
     }
 
-    /// Whether none are left.
+    /// Returns whether no bytes are left.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The whole buffer.
+    /// Returns the whole buffer.
     pub fn into_inner(self) -> B {
         self.buffer
     }

@@ -1,4 +1,4 @@
-//! The proactor as its users see it.
+//! The public handle of a proactor.
 
 use crate::config::{Config, Effective};
 use crate::dispatcher::After;
@@ -15,17 +15,17 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-/// A proactor: starts operations, and calls their handlers in the threads that are lent to it.
+/// Starts operations and calls their handlers in the threads that run it.
 ///
-/// Clones are the same proactor. When the last one is dropped, its operations are cancelled, and handlers
-/// that were not called are dropped without a call, with their buffers; what the kernel may still write to
-/// is not freed. Streams, listeners and so on do not keep it alive; a handler that holds a clone does.
+/// Clones share one proactor. Dropping the last clone cancels its operations and drops handlers that have not been
+/// called, with their buffers; memory that the kernel may still write to is leaked instead of freed. Streams,
+/// listeners and other handles do not keep the proactor alive; a handler that holds a clone does.
 #[derive(Clone)]
 pub struct Proactor {
     owner: Arc<Owner>,
 }
 
-/// Closes when the last clone goes.
+/// Closes the proactor when the last clone is dropped.
 struct Owner(Arc<Inner>);
 
 impl Drop for Owner {
@@ -34,15 +34,16 @@ impl Drop for Owner {
     }
 }
 
-/// A proactor that is not kept alive: for handlers of what belongs to the proactor, which would otherwise
-/// keep it, and themselves, for ever.
+/// Refers to a proactor without keeping it alive.
+///
+/// Use it in handlers that belong to the proactor: with a [`Proactor`], they would keep it, and themselves, for ever.
 #[derive(Clone)]
 pub struct WeakProactor {
     owner: Weak<Owner>,
 }
 
 impl WeakProactor {
-    /// The proactor, if it still lives. In a handler it does.
+    /// Returns the proactor, or `None` if it has been dropped. A handler always finds it alive.
     #[must_use]
     pub fn upgrade(&self) -> Option<Proactor> {
         Some(Proactor { owner: self.owner.upgrade()? })
@@ -55,8 +56,9 @@ impl std::fmt::Debug for WeakProactor {
     }
 }
 
-/// Names an operation or a timer, to cancel it. It may be kept for as long as one likes: once the operation
-/// is over it names nothing.
+/// Identifies an operation or a timer, for [`Proactor::cancel`].
+///
+/// It may be kept for any time: when the operation is over, it identifies nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OperationId(Key);
 
@@ -71,59 +73,61 @@ impl OperationId {
 }
 
 impl Proactor {
-    /// A proactor on these engines.
+    /// Creates a proactor with the engines of a configuration, and starts the threads of its dedicated processors.
     ///
     /// # Errors
     ///
-    /// If the configuration asks for what is not there, or the kernel refuses a descriptor or a thread.
+    /// If an engine of the configuration is not available, or the kernel refuses a descriptor or a thread.
     pub fn new(config: &Config) -> Result<Self, SetupError> {
         Ok(Self { owner: Arc::new(Owner(Inner::new(config)?)) })
     }
 
-    /// On the engines that `TORONI_PROACTOR` names: see [`Config::from_environment`].
+    /// Creates a proactor with the engines that `TORONI_PROACTOR` names ([`Config::from_environment`]).
     ///
     /// # Errors
     ///
-    /// As [`Proactor::new`], or if the variable holds no configuration.
+    /// As [`Proactor::new`]; also if the variable contains no valid configuration.
     pub fn from_environment() -> Result<Self, SetupError> {
         Self::new(&Config::from_environment()?)
     }
 
-    /// The same, without keeping it alive.
+    /// Returns a reference that does not keep the proactor alive.
     #[must_use]
     pub fn downgrade(&self) -> WeakProactor {
         WeakProactor { owner: Arc::downgrade(&self.owner) }
     }
 
-    /// Whether one of its processors does this.
+    /// Returns whether one of the processors supports this kind of operation.
     #[must_use]
     pub fn supports(&self, operation: OperationKind) -> bool {
         self.effective().iter().any(|processor| processor.operations.contains(operation))
     }
 
-    /// What it really runs on, one for each processor.
+    /// Returns the configuration that each processor really has, in the order of the processors.
     #[must_use]
     pub fn effective(&self) -> &[Effective] {
         self.inner().effective()
     }
 
-    /// Lends this thread to the proactor until at least one handler has been called, the time is over, or
-    /// the proactor is stopped. `None` is for ever. How many handlers were called. The time is looked at
-    /// between handlers, about once in a millisecond; one that is at work is not cut short.
+    /// Handles events in this thread until it has called at least one handler, the timeout expires, or the proactor is
+    /// stopped. Returns the number of handlers called.
+    ///
+    /// `None` waits without a limit. The timeout is checked between handlers, about once a millisecond; it does not
+    /// interrupt a handler.
     pub fn handle_events(&self, timeout: Option<Duration>) -> usize {
         self.inner().handle_events(timeout, None)
     }
 
-    /// Lends this thread to the proactor until it is stopped. Any number of threads may.
+    /// Handles events in this thread until the proactor is stopped. Any number of threads may call this at the same time.
     pub fn run(&self) {
         while !self.inner().is_stopped() {
             self.handle_events(None);
         }
     }
 
-    /// Drives a future in this thread, and handles events meanwhile. Other threads may run the proactor, too.
+    /// Drives a future in this thread, and handles events meanwhile. Other threads may run the proactor at the same time.
     ///
-    /// `None` if the proactor is stopped before the future is ready.
+    /// Returns `None` if the proactor is stopped before the future is ready.
     pub fn block_on<F: Future>(&self, future: F) -> Option<F::Output> {
         let woken =
             Arc::new(Woken { flag: AtomicBool::new(true), inner: Arc::clone(self.inner()) });
@@ -139,7 +143,7 @@ impl Proactor {
                 return None;
             }
             if woken.flag.load(Ordering::Relaxed) {
-                // It has woken itself, to let others run: those are here.
+                // It has woken itself to let others run: handle what is ready.
                 self.inner().handle_events(Some(Duration::ZERO), None);
             } else {
                 self.inner().handle_events(None, Some(&woken.flag));
@@ -147,12 +151,14 @@ impl Proactor {
         }
     }
 
-    /// Drives a future to its end in the threads that handle events, beside their handlers. It is polled by
-    /// one thread at a time, not always by the same. One that panics is over, and its thread gets the panic.
+    /// Drives a future to its end in the threads that handle events.
     ///
-    /// In a graceful stop its operations end with `ECANCELED`, and new ones do so at once: a task that ends
-    /// with its first error is over then. If the proactor is dropped, so are its tasks that wait for
-    /// operations.
+    /// One thread at a time polls it, not always the same one. If it panics, it ends, and the panic propagates in that
+    /// thread.
+    ///
+    /// In a graceful stop, the operations of the future end with `ECANCELED`, and so does each new one at once: a task
+    /// that ends with its first error is over then. If the proactor is dropped, tasks that wait for its operations are
+    /// dropped, too.
     ///
     /// ```
     /// # use toroni_proactor::{BufResult, Listener, Proactor, Stream};
@@ -196,7 +202,7 @@ impl Proactor {
     ///
     /// # Errors
     ///
-    /// If the proactor is stopping; then the future is dropped.
+    /// If the proactor is stopping. Then the future is dropped.
     pub fn spawn<F>(&self, future: F) -> Result<(), StartError>
     where
         F: Future<Output = ()> + Send + 'static,
@@ -208,17 +214,19 @@ impl Proactor {
     ///
     /// # Errors
     ///
-    /// If the proactor is stopping.
+    /// If the proactor is stopping. The handler comes back.
     pub fn post<F: FnOnce() + Send + 'static>(&self, handler: F) -> Result<(), Refused<(), F>> {
         self.post_completion(handler, After::Posted)
     }
 
-    /// As [`Proactor::post`], for long work that is done in parts, each of which posts the next: everything that is
-    /// ready by then has its turn first, so that nothing starves.
+    /// Calls a handler after everything that is ready now.
+    ///
+    /// Use it for long work in parts, each of which posts the next: operations and posts that are ready get their turn
+    /// first, so nothing starves.
     ///
     /// # Errors
     ///
-    /// If the proactor is stopping.
+    /// If the proactor is stopping. The handler comes back.
     pub fn post_later<F>(&self, handler: F) -> Result<(), Refused<(), F>>
     where
         F: FnOnce() + Send + 'static,
@@ -236,11 +244,11 @@ impl Proactor {
         })
     }
 
-    /// Calls a handler when a time has passed; or, if it is cancelled, with `ECANCELED`.
+    /// Calls a handler when a duration has passed; with `ECANCELED` if the timer is cancelled before.
     ///
     /// # Errors
     ///
-    /// If the proactor is stopping.
+    /// If the proactor is stopping. The handler comes back.
     pub fn timer<F>(&self, after: Duration, handler: F) -> Result<OperationId, Refused<(), F>>
     where
         F: FnOnce(Result<(), OperationError>) + Send + 'static,
@@ -248,11 +256,11 @@ impl Proactor {
         timed(self.inner().timer_after(after, Box::new(Timed(handler))))
     }
 
-    /// Calls a handler at a moment; or, if it is cancelled, with `ECANCELED`.
+    /// Calls a handler at a point in time; with `ECANCELED` if the timer is cancelled before.
     ///
     /// # Errors
     ///
-    /// If the proactor is stopping.
+    /// If the proactor is stopping. The handler comes back.
     pub fn timer_at<F>(&self, deadline: Instant, handler: F) -> Result<OperationId, Refused<(), F>>
     where
         F: FnOnce(Result<(), OperationError>) + Send + 'static,
@@ -260,7 +268,7 @@ impl Proactor {
         timed(self.inner().timer(deadline, Box::new(Timed(handler))))
     }
 
-    /// As [`Proactor::timer`], as a future: ready when the time has passed.
+    /// Returns a future that is ready when a duration has passed: [`Proactor::timer`] as a future.
     pub fn timer_async(&self, after: Duration) -> Pending<Result<(), OperationError>> {
         Pending::start(
             self.inner(),
@@ -269,7 +277,7 @@ impl Proactor {
         )
     }
 
-    /// As [`Proactor::timer_at`], as a future.
+    /// Returns a future that is ready at a point in time: [`Proactor::timer_at`] as a future.
     pub fn timer_at_async(&self, deadline: Instant) -> Pending<Result<(), OperationError>> {
         Pending::start(
             self.inner(),
@@ -278,42 +286,43 @@ impl Proactor {
         )
     }
 
-    /// Asks an operation or a timer to end. Its handler is called in any case: with `ECANCELED`, or with its
-    /// result if that was faster. False if it was already over.
+    /// Asks an operation or a timer to end. Returns `false` if it was already over.
+    ///
+    /// The handler is called in any case: with `ECANCELED`, or with the result if the operation was faster.
     pub fn cancel(&self, operation: OperationId) -> bool {
         self.inner().cancel(operation.0)
     }
 
-    /// Operations, timers and posts that are not yet over.
+    /// Returns the number of operations, timers and posts that are not over yet.
     #[must_use]
     pub fn outstanding(&self) -> usize {
         self.inner().outstanding()
     }
 
-    /// Stops at once: each thread that handles events returns as soon as its handler does. Operations and
-    /// results stay; [`Proactor::restart`] goes on with them.
+    /// Stops at once: each thread that handles events returns when its current handler has returned.
+    ///
+    /// Operations and results stay as they are; [`Proactor::restart`] continues with them.
     pub fn stop(&self) {
         self.inner().stop();
     }
 
-    /// Stops gracefully: nothing new is started, all operations and timers are cancelled, and the threads
-    /// that handle events return when every handler has been called. After [`Proactor::stop`] some thread has to
-    /// handle events once more for that.
+    /// Stops gracefully: refuses new starts, cancels all operations and timers, and lets the threads that handle events
+    /// return when every handler has been called. After [`Proactor::stop`], a thread must handle events once more for that.
     ///
-    /// A start that is under way in another thread at that moment is refused with
-    /// [`StartError::Stopping`], or, if its transfer took place, accepted; then its handler is called, too,
-    /// before those threads return. A task that waits for something else than operations and timers is not waited
-    /// for: if it is woken later, it goes on after [`Proactor::restart`].
+    /// A start that another thread is making at that moment is refused with [`StartError::Stopping`]. If its transfer has
+    /// already taken place, it is accepted, and its handler is called before those threads return. A task that waits for
+    /// something other than operations and timers is not waited for; if it is woken later, it continues after
+    /// [`Proactor::restart`].
     pub fn finish(&self) {
         self.inner().finish();
     }
 
-    /// Back to work after [`Proactor::stop`] or [`Proactor::finish`].
+    /// Resumes work after [`Proactor::stop`] or [`Proactor::finish`].
     pub fn restart(&self) {
         self.inner().restart();
     }
 
-    /// Whether it was stopped, or has finished.
+    /// Returns whether the proactor was stopped, or has finished.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.inner().is_stopped()
@@ -340,7 +349,7 @@ where
     })
 }
 
-/// What was handed to a start, after its refusal.
+/// Returns what a refused start was given.
 pub(crate) fn take_back<C: Completion>((error, completion): Returned) -> (StartError, C) {
     let completion: Box<dyn Any> = completion;
     let completion = completion.downcast().expect("the completion that was handed over");

@@ -1,4 +1,4 @@
-//! Connecting: the stream is there when the operation is over.
+//! `CONNECT`, whose result is a stream.
 
 use super::{Handle, Stream};
 use crate::error::{OperationError, Refused, StartError};
@@ -25,7 +25,7 @@ where
     }
 }
 
-/// Makes a socket and connects it.
+/// Creates a socket and connects it.
 pub(super) fn connect<F>(
     proactor: &Proactor,
     address: SocketAddr,
@@ -38,7 +38,7 @@ where
     connect_to(proactor, family, Ok(Address::Internet(address)), handler)
 }
 
-/// The same for a local socket.
+/// Creates a local socket and connects it.
 pub(super) fn connect_unix<F>(
     proactor: &Proactor,
     path: &Path,

@@ -10,49 +10,49 @@ use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// A socket for datagrams. Clones are the same socket.
+/// A datagram socket. Clones share it.
 #[derive(Clone)]
 pub struct Datagrams(Arc<Handle>);
 
 handle!(Datagrams);
 
-/// What a read of a datagram brought.
+/// The datagram that a read has received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram {
-    /// Its length in bytes, as far as it fits into the buffer.
+    /// Its length in bytes, limited to the length of the buffer.
     pub length: usize,
-    /// Who sent it; local sockets do not say.
+    /// The sender's address; `None` for local sockets.
     pub from: Option<SocketAddr>,
-    /// It was longer than the buffer, and its end is lost.
+    /// The datagram was longer than the buffer, and its end is lost.
     pub is_truncated: bool,
 }
 
 impl Datagrams {
-    /// A UDP socket on an address.
+    /// Binds a UDP socket to an address.
     ///
     /// # Errors
     ///
-    /// If the address is taken, or not allowed.
+    /// If the address is in use, or not allowed.
     pub fn bind(proactor: &Proactor, address: SocketAddr) -> Result<Self, SetupError> {
         let socket = UdpSocket::bind(address)
             .map_err(|source| SetupError::System { action: "bind the address", source })?;
         Self::new(proactor, socket)
     }
 
-    /// Takes over a datagram socket, of any kind. It becomes non-blocking.
+    /// Takes over a datagram socket of any family. It becomes non-blocking.
     ///
     /// # Errors
     ///
-    /// If the kernel does not say what the descriptor is.
+    /// If `fstat` fails for the descriptor, or the socket cannot be made non-blocking.
     pub fn new(proactor: &Proactor, socket: impl Into<OwnedFd>) -> Result<Self, SetupError> {
         Handle::of(proactor, socket.into()).map(Self)
     }
 
-    /// The address that it receives on.
+    /// Returns the address that the socket receives on.
     ///
     /// # Errors
     ///
-    /// If it is no internet address.
+    /// If it is not an internet socket.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         let address = rustix::net::getsockname(self.0.as_fd())?;
         Ok(SocketAddr::try_from(address)?)
@@ -62,7 +62,7 @@ impl Datagrams {
     ///
     /// # Errors
     ///
-    /// If it cannot be started; the buffer and the handler come back.
+    /// If the operation cannot be started; the buffer and the handler come back.
     pub fn read<B, F>(&self, buffer: B, handler: F) -> Result<OperationId, Refused<B, F>>
     where
         B: ReadBuffer,
@@ -77,11 +77,11 @@ impl Datagrams {
         )
     }
 
-    /// Sends one datagram: to the address, or to the peer that the socket is connected to.
+    /// Sends one datagram: to an address, or, with `None`, to the peer that the socket is connected to.
     ///
     /// # Errors
     ///
-    /// If it cannot be started; the buffer and the handler come back.
+    /// If the operation cannot be started; the buffer and the handler come back.
     pub fn write<B, F>(
         &self,
         buffer: B,
@@ -97,7 +97,7 @@ impl Datagrams {
         transfer::send(&self.0, request, buffer, |bytes| bytes, handler)
     }
 
-    /// As [`Datagrams::read`], as a future.
+    /// [`Datagrams::read`] as a future.
     pub fn read_async<B: ReadBuffer>(&self, buffer: B) -> Pending<BufResult<Datagram, B>> {
         Pending::start(
             self.0.inner(),
@@ -106,7 +106,7 @@ impl Datagrams {
         )
     }
 
-    /// As [`Datagrams::write`], as a future.
+    /// [`Datagrams::write`] as a future.
     pub fn write_async<B: WriteBuffer>(
         &self,
         buffer: B,

@@ -9,10 +9,10 @@ use rustix::io::{Errno, pread};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// A file that is read and written at given places. Clones are the same file.
+/// A file that is read and written at given offsets. Clones share it.
 ///
-/// Engines of readiness do the transfer in the thread that starts it, because files are always ready: it
-/// may wait for the disk.
+/// SELECT engines transfer in the thread that starts the operation, because files are always ready. That thread may wait
+/// for the disk.
 #[derive(Clone)]
 pub struct File(Arc<Handle>);
 
@@ -23,8 +23,8 @@ impl File {
     ///
     /// # Errors
     ///
-    /// If the descriptor has no positions, as pipes and sockets have none: `ESPIPE`. Some engines would read
-    /// it like a stream, others not at all.
+    /// `ESPIPE` if the descriptor has no positions, as pipes and sockets have none: some engines would read it like a
+    /// stream, others not at all.
     pub fn new(proactor: &Proactor, file: impl Into<OwnedFd>) -> Result<Self, SetupError> {
         let handle = Handle::of(proactor, file.into())?;
         if handle.request(OperationKind::ReadFile).on().kind() != DescriptorKind::File {
@@ -37,12 +37,12 @@ impl File {
         Ok(Self(handle))
     }
 
-    /// Reads from a byte of the file on, at most as much as the buffer holds. 0 bytes are the end of it.
+    /// Reads from a byte offset, at most as much as the buffer holds. 0 bytes mean the end of the file.
     ///
     /// # Errors
     ///
-    /// If it cannot be started; the buffer and the handler come back. A buffer without room is refused
-    /// ([`crate::StartError::NoRoom`]): its 0 bytes would look like the end.
+    /// If the operation cannot be started; the buffer and the handler come back. A buffer without capacity is refused
+    /// ([`crate::StartError::NoRoom`]), because its 0 bytes would look like the end.
     pub fn read<B, F>(
         &self,
         offset: u64,
@@ -57,11 +57,11 @@ impl File {
         transfer::fill(&self.0, request, buffer, |_, bytes| bytes, handler)
     }
 
-    /// Writes to a byte of the file and on, perhaps not all of the buffer: [`crate::Rest`] is what is left.
+    /// Writes at a byte offset, perhaps not all of the buffer. [`crate::Rest`] is the part that is left.
     ///
     /// # Errors
     ///
-    /// If it cannot be started; the buffer and the handler come back.
+    /// If the operation cannot be started; the buffer and the handler come back.
     pub fn write<B, F>(
         &self,
         offset: u64,
@@ -76,7 +76,7 @@ impl File {
         transfer::send(&self.0, request, buffer, |bytes| bytes, handler)
     }
 
-    /// As [`File::read`], as a future.
+    /// [`File::read`] as a future.
     pub fn read_async<B: ReadBuffer>(
         &self,
         offset: u64,
@@ -89,7 +89,7 @@ impl File {
         )
     }
 
-    /// As [`File::write`], as a future.
+    /// [`File::write`] as a future.
     pub fn write_async<B: WriteBuffer>(
         &self,
         offset: u64,

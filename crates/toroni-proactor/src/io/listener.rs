@@ -10,13 +10,13 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// A socket that connections come to. Clones are the same socket.
+/// A listening socket. Clones share it.
 #[derive(Clone)]
 pub struct Listener(Arc<Handle>);
 
 handle!(Listener);
 
-/// A connection that was accepted, and where it comes from; local sockets do not say.
+/// An accepted connection and the peer's address, which is `None` for local sockets.
 pub type Accepted = Result<(Stream, Option<SocketAddr>), OperationError>;
 
 impl Listener {
@@ -24,27 +24,27 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// If the address is taken, or not allowed.
+    /// If the address is in use, or not allowed.
     pub fn bind(proactor: &Proactor, address: SocketAddr) -> Result<Self, SetupError> {
         let listener = TcpListener::bind(address)
             .map_err(|source| SetupError::System { action: "listen on the address", source })?;
         Self::new(proactor, listener)
     }
 
-    /// Takes over a listening socket, of any kind. It becomes non-blocking.
+    /// Takes over a listening socket of any family. It becomes non-blocking.
     ///
     /// # Errors
     ///
-    /// If the kernel does not say what the descriptor is.
+    /// If `fstat` fails for the descriptor, or the socket cannot be made non-blocking.
     pub fn new(proactor: &Proactor, socket: impl Into<OwnedFd>) -> Result<Self, SetupError> {
         Handle::of(proactor, socket.into()).map(Self)
     }
 
-    /// The address that it listens on.
+    /// Returns the address that the socket listens on.
     ///
     /// # Errors
     ///
-    /// If it is no internet address.
+    /// If it is not an internet socket.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         let address = rustix::net::getsockname(self.0.as_fd())?;
         Ok(SocketAddr::try_from(address)?)
@@ -54,7 +54,7 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// If it cannot be started; the handler comes back.
+    /// If the operation cannot be started; the handler comes back.
     pub fn accept<F>(&self, handler: F) -> Result<OperationId, Refused<(), F>>
     where
         F: FnOnce(Accepted) + Send + 'static,
@@ -67,7 +67,7 @@ impl Listener {
         })
     }
 
-    /// As [`Listener::accept`], as a future.
+    /// [`Listener::accept`] as a future.
     pub fn accept_async(&self) -> Pending<Accepted> {
         Pending::start(
             self.0.inner(),

@@ -1,6 +1,7 @@
-//! The typed handles: streams, listeners, datagram sockets and files. Each operation takes its buffer and
-//! its handler, or gives a future; handles are shared by cloning, and the last one that is dropped cancels
-//! what is in progress.
+//! The typed handles: streams, listeners, datagram sockets and files.
+//!
+//! Each operation takes its buffer and its handler, or returns a future. Clones share one handle; dropping the last one
+//! cancels the operations in progress.
 
 mod connecting;
 mod datagram;
@@ -32,24 +33,27 @@ use std::sync::Arc;
 pub(crate) struct Handle {
     inner: Arc<Inner>,
     descriptor: Arc<Descriptor>,
-    /// Somebody else has it, too, and goes on using it.
+    /// Another library has the descriptor, too, and continues to use it.
     is_shared: bool,
 }
 
 impl Handle {
-    /// Takes a descriptor over. Sockets become non-blocking: accepting and connecting cannot be told
-    /// otherwise not to wait.
+    /// Takes over a descriptor. Sockets become non-blocking, because `accept` and `connect` have no other way not to
+    /// wait.
     pub(crate) fn new(inner: &Arc<Inner>, descriptor: OwnedFd) -> Result<Arc<Self>, SetupError> {
-        let descriptor = Descriptor::new(descriptor).map_err(SetupError::system("look at it"))?;
+        let descriptor = Descriptor::new(descriptor)
+            .map_err(SetupError::system("find out what kind of file the descriptor is"))?;
         if descriptor.kind() == DescriptorKind::Socket {
-            ioctl_fionbio(&descriptor, true).map_err(SetupError::system("make it non-blocking"))?;
+            ioctl_fionbio(&descriptor, true)
+                .map_err(SetupError::system("make the socket non-blocking"))?;
         }
         Ok(Self::with(inner, descriptor, false))
     }
 
-    /// Takes over a duplicate of what somebody else uses: it stays as it is.
+    /// Takes over a duplicate of a descriptor that another library uses; its flags stay unchanged.
     pub(crate) fn shared(inner: &Arc<Inner>, descriptor: OwnedFd) -> Result<Arc<Self>, SetupError> {
-        let descriptor = Descriptor::new(descriptor).map_err(SetupError::system("look at it"))?;
+        let descriptor = Descriptor::new(descriptor)
+            .map_err(SetupError::system("find out what kind of file the descriptor is"))?;
         Ok(Self::with(inner, descriptor, true))
     }
 
@@ -83,7 +87,7 @@ impl Handle {
 }
 
 impl Drop for Handle {
-    /// Nobody is left who could want a result: what is in progress ends, and then the descriptor is closed.
+    /// Cancels what is in progress: no handle is left that could want a result. The descriptor is closed afterwards.
     fn drop(&mut self) {
         if !self.descriptor.is_idle(OperationKind::ReadStream)
             || !self.descriptor.is_idle(OperationKind::WriteStream)
@@ -96,12 +100,13 @@ impl Drop for Handle {
     }
 }
 
-/// What all handles have in common.
+/// Implements what all handles have in common.
 macro_rules! handle {
     ($type:ident) => {
         impl $type {
-            /// Cancels all operations of this descriptor. Each handler is called, with `ECANCELED` or with
-            /// the result that was faster. How many were asked to end.
+            /// Asks all operations of this descriptor to end, and returns their number.
+            ///
+            /// Each handler is called: with `ECANCELED`, or with the result if the operation was faster.
             pub fn cancel(&self) -> usize {
                 self.0.cancel()
             }

@@ -1,5 +1,4 @@
-//! The `async` adapter: an operation as a future. Any executor will do, as long as threads handle the
-//! proactor's events.
+//! The `async` adapter: an operation as a future, for any executor. Threads must handle the proactor's events.
 
 use crate::inner::Inner;
 use crate::operation::{Completion, Done, Key};
@@ -10,15 +9,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// An operation that is in progress, as a future.
+/// An operation in progress, as a future.
 ///
-/// Dropping it cancels the operation; its buffer stays with the proactor until the kernel has let go. If the
-/// proactor is dropped first, the future is never ready; who waits for it is woken, and may ask whether it
+/// Dropping it cancels the operation; the buffer stays with the proactor until the kernel has released it. If the
+/// proactor is dropped first, the future never becomes ready: a task that has polled it is woken, and may ask whether it
 /// [is abandoned](Pending::is_abandoned).
 #[must_use = "dropping it cancels the operation"]
 pub struct Pending<T> {
     shared: Arc<Shared<T>>,
-    /// To cancel it; none if it never began, or is over.
+    /// To cancel it; `None` if it never began, or is over.
     operation: Option<(OperationId, Arc<Inner>)>,
     /// The timer that limits it.
     limit: Option<Key>,
@@ -28,9 +27,7 @@ pub struct Pending<T> {
 struct Shared<T>(Mutex<Progress<T>>);
 
 enum Progress<T> {
-    /// Nobody waits yet.
     Unawaited,
-    /// Somebody does.
     Awaited(Waker),
     Ready(T),
     Taken,
@@ -57,8 +54,8 @@ impl<T> Finisher<T> {
 }
 
 impl<T> Drop for Finisher<T> {
-    /// Without a call, the waker goes all the same: it may hold the task that holds the future, which would hold
-    /// it; and who waits, on another executor, would wait for ever.
+    /// If the handler is dropped without a call, the waker must go, too: it may hold the task that holds the future, which
+    /// would hold the waker. And a task of another executor would wait for ever.
     fn drop(&mut self) {
         let mut progress = self.0.progress();
         if matches!(*progress, Progress::Unawaited | Progress::Awaited(_)) {
@@ -72,8 +69,8 @@ impl<T> Drop for Finisher<T> {
 }
 
 impl<T: Send + 'static> Pending<T> {
-    /// Starts an operation with a handler that completes the future. A start that fails completes it at
-    /// once with what `refused` makes of it.
+    /// Starts an operation with a handler that completes the future. If the start fails, the future is ready at once, with
+    /// the value that `refused` returns.
     pub(crate) fn start<R>(
         inner: &Arc<Inner>,
         start: impl FnOnce(Box<dyn FnOnce(T) + Send>) -> Result<OperationId, R>,
@@ -94,9 +91,8 @@ impl<T: Send + 'static> Pending<T> {
 }
 
 impl<T> Pending<T> {
-    /// Cancels the operation if it is not over after so long: then its result is `ECANCELED`, with its
-    /// buffer, unless it was faster. Nothing of what was read gets lost, as it would if the future were
-    /// dropped.
+    /// Cancels the operation if it is not over within a duration. Its result is `ECANCELED` then, with its buffer, unless the
+    /// operation was faster. Unlike dropping the future, this loses nothing that was read.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -122,8 +118,10 @@ impl<T> Pending<T> {
         self
     }
 
-    /// Whether the proactor was dropped before the operation was over: then the handler that would give the
-    /// result was dropped, too, with its buffer, and this is never ready. Whoever had polled it was woken.
+    /// Returns whether the proactor was dropped before the operation was over.
+    ///
+    /// Then the handler that would deliver the result was dropped, with its buffer, and the future never becomes ready. A task
+    /// that had polled it was woken.
     #[must_use]
     pub fn is_abandoned(&self) -> bool {
         matches!(*self.shared.progress(), Progress::Abandoned)
@@ -136,7 +134,7 @@ impl<T> Pending<T> {
     }
 }
 
-/// Cancels an operation when its time is over.
+/// Cancels an operation when its time limit has passed.
 struct Expiring {
     operation: Key,
     inner: Arc<Inner>,

@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A stream of bytes in one or both directions. Clones are the same stream.
+/// A stream of bytes in one or both directions: a connected socket, a pipe or a terminal. Clones share it.
 ///
 /// Reads are done in the order of their starts, and so are writes.
 #[derive(Clone)]
@@ -25,16 +25,17 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// If the kernel does not say what the descriptor is.
+    /// If `fstat` fails for the descriptor, or a socket cannot be made non-blocking.
     pub fn new(proactor: &Proactor, descriptor: impl Into<OwnedFd>) -> Result<Self, SetupError> {
         Handle::of(proactor, descriptor.into()).map(Self)
     }
 
-    /// Connects to an address.
+    /// Connects to an internet address.
     ///
     /// # Errors
     ///
-    /// If the socket cannot be made or the operation not be started. That nobody listens there is a result.
+    /// If the socket cannot be created, or the operation cannot be started. A refused connection is a result for the
+    /// handler.
     pub fn connect<F>(
         proactor: &Proactor,
         address: SocketAddr,
@@ -46,7 +47,7 @@ impl Stream {
         connecting::connect(proactor, address, handler)
     }
 
-    /// As [`Stream::connect`], as a future.
+    /// [`Stream::connect`] as a future.
     pub fn connect_async(
         proactor: &Proactor,
         address: SocketAddr,
@@ -77,8 +78,8 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// If the path is too long (108 bytes), or the operation cannot be started. That nobody listens there is
-    /// a result; so is `EAGAIN`, if more wait there already than its owner lets wait.
+    /// If the path is too long (108 bytes), or the operation cannot be started. A refused connection is a result for the
+    /// handler; so is `EAGAIN`, if the listener's backlog is full.
     pub fn connect_unix<F>(
         proactor: &Proactor,
         path: impl AsRef<Path>,
@@ -90,7 +91,7 @@ impl Stream {
         connecting::connect_unix(proactor, path.as_ref(), handler)
     }
 
-    /// As [`Stream::connect_unix`], as a future.
+    /// [`Stream::connect_unix`] as a future.
     pub fn connect_unix_async(
         proactor: &Proactor,
         path: impl AsRef<Path>,
@@ -102,14 +103,16 @@ impl Stream {
         )
     }
 
-    /// Reads what there is, at most as much as the buffer holds; waits until there is something. 0 bytes are
-    /// the end of the stream. [`crate::Append`] puts it behind what a vector has already. However large the buffer
-    /// is, a few hundred KiB are read at a time, so that others have their turn.
+    /// Reads what has arrived, at most as much as the buffer holds; waits until something has. 0 bytes mean the end of the
+    /// stream.
+    ///
+    /// A read moves a few hundred KiB at most, so that other operations get their turn. [`crate::Append`] keeps the bytes
+    /// that a vector already has.
     ///
     /// # Errors
     ///
-    /// If it cannot be started; the buffer and the handler come back. A buffer without room is refused
-    /// ([`crate::StartError::NoRoom`]): its 0 bytes would look like the end.
+    /// If the operation cannot be started; the buffer and the handler come back. A buffer without capacity is refused
+    /// ([`crate::StartError::NoRoom`]), because its 0 bytes would look like the end.
     pub fn read<B, F>(&self, buffer: B, handler: F) -> Result<OperationId, Refused<B, F>>
     where
         B: ReadBuffer,
@@ -119,12 +122,12 @@ impl Stream {
         transfer::fill(&self.0, request, buffer, |_, bytes| bytes, handler)
     }
 
-    /// Writes from the beginning of the buffer, perhaps not all of it, and a few hundred KiB at most, so that
-    /// others have their turn: [`crate::Rest`] is what is left.
+    /// Writes from the beginning of the buffer: perhaps not all of it, and a few hundred KiB at most, so that other
+    /// operations get their turn. [`crate::Rest`] is the part that is left.
     ///
     /// # Errors
     ///
-    /// If it cannot be started; the buffer and the handler come back.
+    /// If the operation cannot be started; the buffer and the handler come back.
     pub fn write<B, F>(&self, buffer: B, handler: F) -> Result<OperationId, Refused<B, F>>
     where
         B: WriteBuffer,
@@ -134,10 +137,10 @@ impl Stream {
         transfer::send(&self.0, request, buffer, |bytes| bytes, handler)
     }
 
-    /// Writes all of the buffer, in as many steps as it takes. It is one operation: writes that were started
-    /// later are done behind it, so any number may be started without waiting for each.
+    /// Writes the whole buffer, in as many steps as it takes.
     ///
-    /// After an error, or if it is cancelled, some of it may have been sent.
+    /// It is one operation: writes that are started later follow it, so a program may start any number without waiting for
+    /// each. If it fails or is cancelled, a part of the buffer may have been sent.
     ///
     /// ```
     /// # use toroni_proactor::{BufResult, Proactor, Stream};
@@ -165,7 +168,7 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// If it cannot be started; the buffer and the handler come back.
+    /// If the operation cannot be started; the buffer and the handler come back.
     pub fn write_all<B, F>(&self, buffer: B, handler: F) -> Result<OperationId, Refused<B, F>>
     where
         B: WriteBuffer,
@@ -176,7 +179,7 @@ impl Stream {
         transfer::send(&self.0, request, buffer, |_| (), handler)
     }
 
-    /// As [`Stream::read`], as a future.
+    /// [`Stream::read`] as a future.
     pub fn read_async<B: ReadBuffer>(&self, buffer: B) -> Pending<BufResult<usize, B>> {
         Pending::start(
             self.0.inner(),
@@ -185,7 +188,7 @@ impl Stream {
         )
     }
 
-    /// As [`Stream::write`], as a future.
+    /// [`Stream::write`] as a future.
     pub fn write_async<B: WriteBuffer>(&self, buffer: B) -> Pending<BufResult<usize, B>> {
         Pending::start(
             self.0.inner(),
@@ -194,7 +197,7 @@ impl Stream {
         )
     }
 
-    /// As [`Stream::write_all`], as a future.
+    /// [`Stream::write_all`] as a future.
     pub fn write_all_async<B: WriteBuffer>(&self, buffer: B) -> Pending<BufResult<(), B>> {
         Pending::start(
             self.0.inner(),
@@ -203,31 +206,31 @@ impl Stream {
         )
     }
 
-    /// The address of this end.
+    /// Returns the address of this end.
     ///
     /// # Errors
     ///
-    /// If it is no internet socket.
+    /// If the stream is not an internet socket.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         Ok(SocketAddr::try_from(rustix::net::getsockname(self.0.as_fd())?)?)
     }
 
-    /// The address of the other end.
+    /// Returns the address of the other end.
     ///
     /// # Errors
     ///
-    /// If it is no internet socket, or no longer connected.
+    /// If the stream is not an internet socket, or is no longer connected.
     pub fn peer_address(&self) -> io::Result<SocketAddr> {
         let peer = rustix::net::getpeername(self.0.as_fd())?;
         Ok(SocketAddr::try_from(peer.ok_or(rustix::io::Errno::AFNOSUPPORT)?)?)
     }
 
-    /// Whether small writes are sent at once, and not collected while earlier ones are unconfirmed
-    /// (`TCP_NODELAY`). They are collected unless this is set.
+    /// Sets whether TCP sends small writes at once (`TCP_NODELAY`). By default it collects them while earlier ones are not
+    /// acknowledged.
     ///
     /// # Errors
     ///
-    /// If it is no TCP socket.
+    /// If the stream is not a TCP socket.
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         Ok(rustix::net::sockopt::set_tcp_nodelay(self.0.as_fd(), nodelay)?)
     }
@@ -236,7 +239,7 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// If it is no connected socket.
+    /// If the stream is not a connected socket.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         let how = match how {
             Shutdown::Read => HowToShut::Read,

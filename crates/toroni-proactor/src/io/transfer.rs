@@ -1,5 +1,5 @@
-//! Starts of operations that move bytes: the buffer goes into the completion first, and the kernel is told
-//! where it is there.
+//! Starts of operations that move bytes. The buffer goes into the completion first, and the kernel learns the address that
+//! it has there.
 
 use super::Handle;
 use crate::buffer::{BufResult, ReadBuffer, WriteBuffer};
@@ -7,7 +7,7 @@ use crate::error::{Refused, StartError};
 use crate::operation::{Completion, Done, Memory, OperationKind, Request};
 use crate::proactor::{OperationId, take_back};
 
-/// Turns what came out into what the handler is given.
+/// Turns an outcome into the handler's argument.
 type Report<T> = fn(&mut Done, usize) -> T;
 
 struct Filling<B, T, F> {
@@ -22,7 +22,7 @@ struct Sending<B, T, F> {
     report: fn(usize) -> T,
 }
 
-/// Starts an operation that fills a buffer. One of bytes needs room for some: none would look like the end.
+/// Starts an operation that fills a buffer. Refuses a buffer without capacity, except for datagrams: 0 bytes would look like the end.
 pub(super) fn fill<B, T, F>(
     handle: &Handle,
     mut request: Request,
@@ -42,8 +42,8 @@ where
         let error = StartError::NoRoom { operation: request.kind };
         return Err(Refused { error, buffer, handler });
     }
-    // SAFETY: the buffer is in the completion, which the operation owns until the operation is over; its
-    // bytes do not move with it (`ReadBuffer`), and nobody touches it there.
+    // SAFETY: the buffer is in the completion, which belongs to the operation until it is over; its
+    // bytes do not move with it (`ReadBuffer`), and nothing accesses it there.
     request.memory = unsafe { Memory::to_fill(pointer, length) };
     handle.inner().start(request, completion).map(OperationId::new).map_err(|returned| {
         let (error, Filling { buffer, handler, .. }) = take_back::<Filling<B, T, F>>(returned);

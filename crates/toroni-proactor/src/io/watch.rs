@@ -1,4 +1,4 @@
-//! Descriptors of others, that are only waited for.
+//! Descriptors that another library reads, and that the proactor only waits for.
 
 use super::{Handle, Pending, handle};
 use crate::error::{OperationError, Refused, SetupError};
@@ -7,31 +7,30 @@ use crate::proactor::{OperationId, Proactor, take_back};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// A descriptor that somebody else reads from, and that is waited for here: of another library, say. Clones
-/// are the same descriptor.
+/// A descriptor that another library reads, and that the proactor only waits for. Clones share it.
 ///
-/// It is usually a duplicate ([`std::os::fd::BorrowedFd::try_clone_to_owned`]); its flags stay as they are.
+/// It is usually a duplicate ([`std::os::fd::BorrowedFd::try_clone_to_owned`]). Its flags stay unchanged.
 #[derive(Clone)]
 pub struct Watch(Arc<Handle>);
 
 handle!(Watch);
 
 impl Watch {
-    /// Takes over a descriptor, of any kind that can be polled.
+    /// Takes over a descriptor of any kind that can be polled.
     ///
     /// # Errors
     ///
-    /// If the kernel does not say what the descriptor is.
+    /// If `fstat` fails for the descriptor.
     pub fn new(proactor: &Proactor, descriptor: impl Into<OwnedFd>) -> Result<Self, SetupError> {
         Handle::shared(proactor.inner(), descriptor.into()).map(Self)
     }
 
-    /// Waits until it can be read without waiting: there is something, an end, or an error. Nothing is taken
-    /// from it. If that is so already, it is over at once.
+    /// Waits until a read would not block: data, the end or an error has arrived. Takes nothing from the descriptor. If that
+    /// is so already, the operation is over at once.
     ///
     /// # Errors
     ///
-    /// If it cannot be started; the handler comes back.
+    /// If the operation cannot be started; the handler comes back.
     pub fn readable<F>(&self, handler: F) -> Result<OperationId, Refused<(), F>>
     where
         F: FnOnce(Result<(), OperationError>) + Send + 'static,
@@ -44,7 +43,7 @@ impl Watch {
         })
     }
 
-    /// As [`Watch::readable`], as a future.
+    /// [`Watch::readable`] as a future.
     pub fn readable_async(&self) -> Pending<Result<(), OperationError>> {
         Pending::start(
             self.0.inner(),

@@ -8,14 +8,14 @@ use crate::proactor::{OperationId, Proactor, take_back};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-/// What has a word that can be waited at ([`Proactor::wait_while`]).
+/// An object that contains a word to wait at ([`Proactor::wait_while`]).
 ///
 /// # Safety
 ///
-/// [`Word::address`] names a readable word, the same each time, that neither moves nor goes away until this
-/// is dropped, wherever this itself is moved to.
+/// [`Word::address`] returns the address of a readable word, the same for each call. The word neither moves nor becomes
+/// invalid until the object is dropped, wherever the object itself moves.
 pub unsafe trait Word: Send + 'static {
-    /// Where the word is.
+    /// Returns the address of the word.
     fn address(&self) -> *const AtomicU32;
 }
 
@@ -43,16 +43,16 @@ where
 }
 
 impl Proactor {
-    /// Waits at a word while it has this value: until somebody wakes there (`FUTEX_WAKE`, not private),
-    /// in this process or, where the word lies in shared memory, in another. If it has another value when
-    /// the wait begins, that is over at once. Like every wait at a futex, it may end for no reason.
+    /// Waits at a word while it has this value, until a thread of this or, in shared memory, of another process wakes it
+    /// (`FUTEX_WAKE`, not private). If the word has another value when the wait begins, the operation is over at once. Like
+    /// every wait at a futex, it may end without a reason.
     ///
-    /// The operation owns what the word lies in, and gives it back.
+    /// The object that contains the word belongs to the operation, and comes back with the result.
     ///
     /// # Errors
     ///
-    /// If it cannot be started; only the providers with a ring can, on Linux 6.7 and newer: [`Proactor::supports`] tells. The
-    /// word and the handler come back.
+    /// If the operation cannot be started; the word and the handler come back. Only providers with a ring support it, on
+    /// Linux 6.7 and newer: ask [`Proactor::supports`].
     pub fn wait_while<W, F>(
         &self,
         word: W,
@@ -74,7 +74,7 @@ impl Proactor {
         })
     }
 
-    /// As [`Proactor::wait_while`], as a future.
+    /// [`Proactor::wait_while`] as a future.
     pub fn wait_while_async<W: Word>(&self, word: W, value: u32) -> Pending<BufResult<(), W>> {
         Pending::start(
             self.inner(),
