@@ -1,5 +1,5 @@
-//! What the lock protects: the operations, the dispatcher and the processors. Their algorithms are in
-//! `dispatcher/` and `processor/`, as methods of this type, because each touches all three.
+//! The state behind the lock: the operations, the dispatcher and the processors. Their algorithms are in `dispatcher/` and
+//! `processor/`, as methods of this type, because each uses all three.
 
 use crate::dispatcher::Dispatcher;
 use crate::hook::mutant;
@@ -9,57 +9,54 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Everything behind the lock.
 pub(crate) struct Core {
     pub(crate) pool: Pool,
     pub(crate) dispatcher: Dispatcher,
-    /// The primary one, and perhaps a secondary one.
+    /// The primary processor, and optionally a secondary one.
     pub(crate) processors: Vec<Processor>,
     pub(crate) phase: Phase,
-    /// Starts that are under way outside of the lock, but for those by handlers.
+    /// The number of starts that run outside of the lock, except those by handlers.
     pub(crate) starting: Arc<AtomicUsize>,
-    /// How long the end of a proactor waits for each engine to let go of its operations. Then they are
-    /// leaked: what the kernel may still write to is never freed.
+    /// How long closing a proactor waits for each engine to release its operations. Then they are leaked: memory that the kernel may still write to is never freed.
     pub(crate) drain_timeout: Duration,
 }
 
-/// Beyond what a disk takes for what it has begun.
+/// Longer than a disk takes for what it has begun.
 pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How far the proactor is on the way to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// At work.
     Running,
-    /// Nothing new is started; what there was is completed and dispatched.
+    /// Starts nothing new; completes and dispatches the rest.
     Finishing,
-    /// That is done.
+    /// A graceful stop is complete.
     Finished,
-    /// No thread dispatches; operations go on.
+    /// No thread dispatches; operations continue.
     Stopped,
-    /// The proactor is dropped: dedicated leaders leave, too.
+    /// The proactor is being dropped: dedicated leaders leave, too.
     Closing,
 }
 
 impl Core {
-    /// Operations, timers and posts that are not yet over.
+    /// Returns the number of operations, timers and posts that are not over.
     pub(crate) fn outstanding(&self) -> usize {
-        // One operation of each processor is its interrupt's.
+        // One operation of each processor is the read of its interrupt strategy.
         self.pool.live() - self.processors.len()
     }
 
-    /// Whether new operations are started.
+    /// Returns whether new operations may start.
     pub(crate) fn accepts(&self) -> bool {
         matches!(self.phase, Phase::Running | Phase::Stopped)
     }
 
-    /// Whether threads call handlers.
+    /// Returns whether threads call handlers.
     pub(crate) fn dispatches(&self) -> bool {
         matches!(self.phase, Phase::Running | Phase::Finishing)
     }
 
-    /// When everything is over in a graceful stop, everybody leaves. What is being started may have been
-    /// transferred by now, and is to be dispatched then; whoever starts it asks this when that is known.
+    /// Completes a graceful stop if everything is over, and makes every thread leave. A start that is under way may have
+    /// transferred already and must be dispatched then; its thread calls this again when that is known.
     pub(crate) fn stop_if_finished(&mut self) {
         if self.phase == Phase::Finishing
             && self.outstanding() == 0

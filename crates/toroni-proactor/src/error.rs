@@ -1,17 +1,17 @@
-//! What can go wrong, one type per occasion.
+//! The errors, one type for each occasion.
 
 use crate::buffer::BufResult;
 use crate::operation::OperationKind;
 use std::io;
 use std::os::fd::RawFd;
 
-/// How an operation ended that did not succeed.
+/// The error of an operation that did not succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{operation}{}: {}", on(*descriptor), io::Error::from_raw_os_error(*errno))]
 pub struct OperationError {
-    /// What was to be done.
+    /// The kind of operation.
     pub operation: OperationKind,
-    /// On which descriptor, by its number; none for timers.
+    /// The number of its descriptor; `None` for timers and words.
     pub descriptor: Option<RawFd>,
     /// The error number of the system.
     pub errno: i32,
@@ -19,8 +19,8 @@ pub struct OperationError {
 
 fn advice(operation: OperationKind) -> &'static str {
     match operation {
-        OperationKind::WaitWord => "only io_uring does, of Linux 6.7 and newer",
-        _ => "configure a secondary one, for instance with `provider = \"select\"`",
+        OperationKind::WaitWord => "only io_uring does, on Linux 6.7 and newer",
+        _ => "add a secondary one, for example with `provider = \"select\"`",
     }
 }
 
@@ -29,13 +29,13 @@ fn on(descriptor: Option<RawFd>) -> String {
 }
 
 impl OperationError {
-    /// It was cancelled: by its owner, by the last handle of its descriptor, or by a graceful stop.
+    /// Returns whether the operation was cancelled: by its owner, with the last handle of its descriptor, or by a graceful stop.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.errno == libc::ECANCELED
     }
 
-    /// The kind, as the standard library sorts errors.
+    /// Returns the standard library's kind of this error.
     #[must_use]
     pub fn kind(&self) -> io::ErrorKind {
         io::Error::from_raw_os_error(self.errno).kind()
@@ -48,44 +48,44 @@ impl From<OperationError> for io::Error {
     }
 }
 
-/// Why an operation could not be started. Nothing has happened, and nothing will.
+/// The reason why an operation was not started. Nothing has been transferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The engine refused it.
+    /// The engine refused the operation.
     #[error(transparent)]
     Refused(#[from] OperationError),
-    /// No processor of this proactor supports it.
+    /// No processor of this proactor supports the operation.
     #[error(
-        "no processor of this proactor does {operation}: {}", advice(*operation)
+        "no processor of this proactor supports {operation}: {}", advice(*operation)
     )]
     Unsupported {
-        /// What was to be done.
+        /// The kind of operation.
         operation: OperationKind,
     },
-    /// The buffer has no room.
+    /// The buffer has no capacity.
     #[error(
-        "{operation} into a buffer without room: 0 bytes would look like the end; give a vector capacity, or a longer buffer"
+        "the buffer for {operation} has no capacity, and 0 bytes would look like the end: give the vector capacity, or use a longer buffer"
     )]
     NoRoom {
-        /// What was to be done.
+        /// The kind of operation.
         operation: OperationKind,
     },
     /// The proactor is stopping, stopped or dropped.
-    #[error("the proactor is stopping and starts nothing new; it was asked for {operation}")]
+    #[error("the proactor is stopping and does not start {operation}")]
     Stopping {
-        /// What was to be done.
+        /// The kind of operation.
         operation: OperationKind,
     },
     /// The proactor was made before `fork`, by the parent of this process.
     #[error(
-        "this proactor was made before fork() and belongs to the parent process: make one in the child"
+        "this proactor was created before fork() and belongs to the parent process: create one in the child"
     )]
     Forked,
 }
 
 impl StartError {
-    /// As the result of an operation: what a future gives, which has no other way to say it.
+    /// Converts to the error of an operation: a future has no other way to report it.
     pub(crate) fn of(self, operation: OperationKind) -> OperationError {
         let errno = match self {
             Self::Refused(error) => return error,
@@ -98,11 +98,11 @@ impl StartError {
     }
 }
 
-/// An operation that could not be started, with what it was to work with: nothing is lost.
+/// An operation that was not started, with its buffer and handler.
 #[derive(thiserror::Error)]
 #[error("{error}")]
 pub struct Refused<B, H> {
-    /// Why.
+    /// The reason.
     pub error: StartError,
     /// The buffer; `()` for operations without one.
     pub buffer: B,
@@ -128,19 +128,19 @@ impl<B, H> From<Refused<B, H>> for StartError {
     }
 }
 
-/// Why a proactor could not be made, or a descriptor not be taken over.
+/// The reason why a proactor could not be created, or a descriptor not be taken over.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetupError {
-    /// The kernel refused something.
+    /// A system call failed.
     #[error("cannot {action}: {source}")]
     System {
-        /// What was tried, as a verb: `make an epoll descriptor`, …
+        /// What the proactor tried, as a verb phrase: `make an epoll descriptor`, …
         action: &'static str,
-        /// What it said.
+        /// The error of the system call.
         source: io::Error,
     },
-    /// The configuration is wrong.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] crate::config::ConfigError),
     /// The proactor belongs to the parent process.

@@ -1,4 +1,4 @@
-//! What a proactor's handles share: the lock, and what never changes behind it.
+//! What all handles of a proactor share: the lock, and what never changes.
 
 use crate::config::{Config, Effective, create_engine};
 use crate::core::{Core, DRAIN_TIMEOUT, Phase};
@@ -16,25 +16,24 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// A start that failed, and the completion that it would have had.
+/// The error of a refused start, and its completion.
 pub(crate) type Returned = (StartError, Box<dyn Completion>);
 
-/// See the module.
 pub(crate) struct Inner {
     pub(crate) lock: Lock,
     routes: Vec<Route>,
     effective: Vec<Effective>,
     generation: Generation,
-    /// New operations are accepted. The truth is behind the lock; this is to ask before work outside of it.
+    /// Whether new operations are accepted. The phase behind the lock decides; this copy is for checks outside of it.
     accepts: AtomicBool,
-    /// Shared with what is behind the lock.
+    /// [`Core::starting`].
     starting: Arc<AtomicUsize>,
-    /// As the dispatcher has seen them lately.
+    /// Whether the dispatcher has recently seen handlers sleep.
     handlers_sleep: Arc<AtomicBool>,
     dedicated: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// What one processor does, and what of it can be tried without the lock.
+/// What one processor supports, and which part of it needs no lock.
 struct Route {
     effective: crate::operation::OperationMask,
     eager: Option<fn(&mut Request) -> Option<Outcome>>,
@@ -42,7 +41,7 @@ struct Route {
 }
 
 impl Inner {
-    /// Makes the engines, and starts the threads of dedicated processors.
+    /// Creates the engines, and starts the threads of dedicated processors.
     pub(crate) fn new(config: &Config) -> Result<Arc<Self>, SetupError> {
         config.check()?;
         let mut pool = Pool::new();
@@ -93,7 +92,6 @@ impl Inner {
         Ok(inner)
     }
 
-    /// What it really runs on.
     pub(crate) fn effective(&self) -> &[Effective] {
         &self.effective
     }
@@ -109,7 +107,7 @@ impl Inner {
         if let Err(error) = self.accepts(operation) {
             return Err((error, completion));
         }
-        // The largest number would mean the file's own position to io_uring.
+        // To io_uring, the largest number means the file's own position.
         if i64::try_from(request.offset).is_err() {
             let errno = libc::EINVAL;
             let error = OperationError { operation, descriptor: request.raw(), errno };
@@ -123,11 +121,11 @@ impl Inner {
         let written = (eager.is_some() && operation == OperationKind::WriteStream)
             .then(|| Arc::clone(request.on()));
         let _turn = written.as_ref().map(|descriptor| descriptor.turn());
-        // Where handlers sleep, the turn would come late.
+        // If handlers sleep, its turn would come late.
         let waits_its_turn = (self.routes[which].speculates)(&request)
             && self.lock.is_in_handler()
             && !self.handlers_sleep.load(Ordering::Relaxed);
-        // Whoever finds an operation that waits must not overtake it.
+        // It must not overtake an operation that waits.
         let outcome = match eager {
             Some(attempt) if request.is_idle() && !waits_its_turn => attempt(&mut request),
             _ => None,
@@ -135,8 +133,8 @@ impl Inner {
         let descriptor = request.raw();
         point(Point::BeforeStart);
         let mut core = self.lock.lock();
-        // What has been transferred is delivered as long as there is a way; and if it was a part, that the
-        // rest will not follow.
+        // A finished transfer is delivered unless the proactor is closing. If only a part was transferred, the
+        // outcome is that the rest will not follow.
         let outcome = match outcome {
             None if request.moved > 0 && !core.accepts() => Some(Outcome::cancelled()),
             other => other,
@@ -155,7 +153,7 @@ impl Inner {
         }
         match core.start_aio(which, key.index) {
             Ok(()) => Ok(key),
-            // A part has been transferred: whoever were refused would transfer it again.
+            // A part has been transferred: if this start were refused, the caller would send that part again.
             Err(errno) if core.pool[key.index].request.moved > 0 => {
                 core.pool[key.index].outcome = Some(Outcome::of(Err(errno)));
                 core.post_completion(key.index, Notify::Strong);
@@ -170,7 +168,7 @@ impl Inner {
         }
     }
 
-    /// Posts a completion that no provider sees.
+    /// Posts a completion. No provider takes part.
     pub(crate) fn post(
         &self,
         completion: Box<dyn Completion>,
@@ -187,7 +185,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Posts what goes on with something that has begun: also while the proactor is stopping.
+    /// Posts the continuation of something that has begun, also while the proactor is stopping.
     pub(crate) fn resume(
         &self,
         completion: Box<dyn Completion>,
@@ -204,19 +202,18 @@ impl Inner {
         Ok(())
     }
 
-    /// Sets a timer for after that time.
+    /// Sets a timer for after a duration.
     pub(crate) fn timer_after(
         &self,
         after: Duration,
         completion: Box<dyn Completion>,
     ) -> Result<Key, Returned> {
-        // A moment that the clock cannot say is far enough away.
+        // A time that the clock cannot represent is far enough away.
         const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
         let now = Instant::now();
         self.timer(now.checked_add(after).unwrap_or(now + FAR), completion)
     }
 
-    /// Sets a timer.
     pub(crate) fn timer(
         &self,
         deadline: Instant,
@@ -234,12 +231,12 @@ impl Inner {
         Ok(key)
     }
 
-    /// Cancels one operation or timer.
+    /// Cancels one operation or timer. Returns whether it was asked to end.
     pub(crate) fn cancel(&self, key: Key) -> bool {
         self.generation.is_current() && self.lock.lock().cancel_one(key)
     }
 
-    /// Cancels all operations of a descriptor.
+    /// Cancels all operations of a descriptor. Returns their number.
     pub(crate) fn cancel_all_of(&self, descriptor: &Descriptor) -> usize {
         if !self.generation.is_current() {
             return 0;
@@ -247,14 +244,13 @@ impl Inner {
         self.lock.lock().cancel_aio(descriptor)
     }
 
-    /// Nobody here wants to hear of a descriptor any more, which others go on using.
+    /// Stops watching a descriptor that another library continues to use.
     pub(crate) fn forget(&self, descriptor: &Descriptor) {
         if self.generation.is_current() {
             self.lock.lock().forget(descriptor.as_fd());
         }
     }
 
-    /// Handles events in this thread.
     pub(crate) fn handle_events(
         &self,
         timeout: Option<Duration>,
@@ -266,14 +262,14 @@ impl Inner {
         dispatcher::handle_events(&self.lock, timeout, until)
     }
 
-    /// Makes every thread in `handle_events` look whether it should leave.
+    /// Makes every thread in `handle_events` check whether it should leave.
     pub(crate) fn wake_everybody(&self) {
         if self.generation.is_current() {
             self.lock.lock().wake_everybody();
         }
     }
 
-    /// Threads leave; operations go on.
+    /// Makes all threads leave; operations continue.
     pub(crate) fn stop(&self) {
         if self.generation.is_current() {
             let mut core = self.lock.lock();
@@ -284,13 +280,13 @@ impl Inner {
         }
     }
 
-    /// Nothing new begins, everything is cancelled, and threads leave when all handlers have been called.
+    /// Refuses new starts and cancels everything. Threads leave when all handlers have been called.
     pub(crate) fn finish(&self) {
         if self.generation.is_current() {
             let mut core = self.lock.lock();
             if matches!(core.phase, Phase::Running | Phase::Stopped) {
                 core.phase = Phase::Finishing;
-                // Before the count of those who have not seen it is read: see `Starting`.
+                // Before the count of starts that have not seen it is read: see `Starting`.
                 self.accepts.store(false, Ordering::SeqCst);
                 core.cancel_all();
                 core.cancel_timers();
@@ -299,7 +295,6 @@ impl Inner {
         }
     }
 
-    /// Back to work after `stop` or `finish`.
     pub(crate) fn restart(&self) {
         if self.generation.is_current() {
             let mut core = self.lock.lock();
@@ -310,21 +305,20 @@ impl Inner {
         }
     }
 
-    /// Whether threads leave.
+    /// Returns whether threads leave.
     pub(crate) fn is_stopped(&self) -> bool {
         !self.generation.is_current() || !self.lock.lock().dispatches()
     }
 
-    /// Operations, timers and posts that are not yet over.
     pub(crate) fn outstanding(&self) -> usize {
         if self.generation.is_current() { self.lock.lock().outstanding() } else { 0 }
     }
 
-    /// The end: nothing is started or dispatched any more. Returns when the kernel has let go of every
-    /// buffer; handlers that were not called are dropped with their buffers.
+    /// Closes the proactor: nothing starts or is dispatched any more. Returns when the kernel has released every buffer, or
+    /// the time limit has passed. Handlers that were not called are dropped with their buffers.
     pub(crate) fn close(self: &Arc<Self>) {
         if !self.generation.is_current() {
-            // A child process shares the parent's rings and descriptors, and may find the lock taken.
+            // A child process shares the parent's rings and descriptors, and may find the lock held.
             std::mem::forget(Arc::clone(self));
             return;
         }
@@ -336,13 +330,13 @@ impl Inner {
         drop(core);
         let dedicated = std::mem::take(&mut *self.dedicated.lock().expect("never panics"));
         for leader in dedicated {
-            // One that panicked has said so, and its engine is not idle.
+            // One that panicked has reported that, and its engine is not idle.
             let _ = leader.join();
         }
 
         let mut core = self.lock.lock();
         for which in 0..core.processors.len() {
-            // One whose leader panicked has none who could drain it.
+            // If its leader panicked, nothing can drain it.
             if !core.processors[which].is_dedicated() && !core.processors[which].is_led() {
                 core.processors[which].acquire_leadership(ThreadId::current());
                 core.drain(which);
@@ -356,7 +350,7 @@ impl Inner {
             drop(core);
             drop(left);
         } else {
-            // The kernel still works on some of it: never to be freed.
+            // The kernel still works on some of them: they are never freed.
             drop(core);
             std::mem::forget(left);
             std::mem::forget(Arc::clone(self));
@@ -375,7 +369,7 @@ impl Inner {
 
     fn spawn_leader(self: &Arc<Self>, which: usize) -> Result<(), std::io::Error> {
         let inner = Arc::clone(self);
-        // A handler of a signal is to run in a thread of the program, so the new one blocks all, from its
+        // Signal handlers must run in a thread of the program, so the new thread blocks all signals from its
         // first instruction.
         let before = SignalSet::all().set_in_this_thread();
         let spawned = thread::Builder::new()
@@ -387,8 +381,8 @@ impl Inner {
     }
 }
 
-/// A start that is under way outside of the lock, by a thread that is in none of the proactor's handlers: a
-/// graceful stop is not over before that. A handler needs none, because it is outstanding itself.
+/// Counts a start that runs outside of the lock, by a thread that is in none of the proactor's handlers: a graceful stop
+/// waits for it. A handler needs no such count, because it is outstanding itself.
 ///
 /// Either the start sees that nothing is accepted any more, or `finish` sees the start.
 struct Starting<'a>(Option<&'a Inner>);
@@ -407,7 +401,7 @@ impl Drop for Starting<'_> {
     fn drop(&mut self) {
         let Some(inner) = self.0 else { return };
         inner.starting.fetch_sub(1, Ordering::SeqCst);
-        // Else `finish` is still to come, and counts anew.
+        // Otherwise `finish` is still to come, and reads the count then.
         if !inner.accepts.load(Ordering::SeqCst) && inner.generation.is_current() {
             inner.lock.lock().stop_if_finished();
         }

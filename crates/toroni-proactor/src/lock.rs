@@ -1,7 +1,7 @@
-//! The one lock of a proactor, and the three points at which it is opened.
+//! The one lock of a proactor, and the three points at which it is released.
 //!
-//! Every entry (start, cancel, post, handle events) takes the lock for its whole length. While it holds
-//! it, it opens it only through the methods of [`Locked`], at the paper's three *unlock points*.
+//! Every entry (start, cancel, post, handle events) holds the lock for its whole length. It releases the lock only through
+//! the methods of [`Locked`], at the paper's three *unlock points*.
 
 use crate::core::Core;
 use crate::hook::{Point, point};
@@ -13,35 +13,31 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 thread_local! {
-    /// Whose handler this thread is in: the address of the proactor's lock, or 0.
+    /// The proactor whose handler this thread is in: the address of its lock, or 0.
     static CALLING: Cell<usize> = const { Cell::new(0) };
 }
 
 /// A proactor's state behind its lock.
 pub(crate) struct Lock {
     core: Mutex<Core>,
-    /// Where followers sleep.
     followers: Condvar,
 }
 
 impl Lock {
-    /// Around this state.
     pub(crate) fn new(core: Core) -> Self {
         Self { core: Mutex::new(core), followers: Condvar::new() }
     }
 
-    /// Takes the lock.
     pub(crate) fn lock(&self) -> Locked<'_> {
         Locked { lock: self, core: Some(self.guard()) }
     }
 
-    /// Whether this thread is in a handler of this proactor, whose operation lives until it returns.
+    /// Returns whether this thread is in a handler of this proactor. The operation of that handler lives until it returns.
     pub(crate) fn is_in_handler(&self) -> bool {
         CALLING.get() == std::ptr::from_ref(self).addr()
     }
 
-    /// It is poisoned only by a broken invariant of ours, which panicked then; whoever comes later still
-    /// may want to clean up.
+    /// Takes the lock. Only a broken invariant of the proactor poisons it, and that has panicked already; other threads may still clean up.
     fn guard(&self) -> MutexGuard<'_, Core> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -50,14 +46,14 @@ impl Lock {
 /// The state, locked.
 pub(crate) struct Locked<'a> {
     lock: &'a Lock,
-    /// None only inside of an unlock point.
+    /// `None` only at an unlock point.
     core: Option<MutexGuard<'a, Core>>,
 }
 
 impl Locked<'_> {
-    /// Unlock point 1: a result has been taken from the completed list, and its handler is called.
+    /// Unlock point 1: calls the handler of a result that has been taken from the completed list.
     ///
-    /// A handler that panics leaves the proactor as one that returns does; then the panic goes on.
+    /// If the handler panics, the proactor's state is the same as if it had returned; the panic then continues.
     pub(crate) fn dispatch(&mut self, handler: impl FnOnce()) -> Result<(), Panic> {
         self.open();
         let before = CALLING.replace(std::ptr::from_ref(self.lock).addr());
@@ -67,7 +63,7 @@ impl Locked<'_> {
         panic.map_err(Panic)
     }
 
-    /// The same unlock point, before that: what a result needs of this thread, without the lock.
+    /// The same unlock point: does the work, before the handler, that needs no lock.
     pub(crate) fn unlocked<T>(&mut self, work: impl FnOnce() -> T) -> T {
         self.open();
         let done = work();
@@ -76,12 +72,11 @@ impl Locked<'_> {
         done
     }
 
-    /// Whether this thread is in a handler of this proactor.
     pub(crate) fn is_in_handler(&self) -> bool {
         self.lock.is_in_handler()
     }
 
-    /// Unlock point 2: a follower sleeps until it is woken, or the time is over.
+    /// Unlock point 2: sleeps as a follower until woken, or until the timeout.
     pub(crate) fn follow(&mut self, timeout: Option<Duration>) {
         self.send_wakes();
         let core = self.core.take().expect("locked");
@@ -94,7 +89,7 @@ impl Locked<'_> {
         });
     }
 
-    /// Unlock point 3: the leader waits for the operations of its processor.
+    /// Unlock point 3: waits as the leader for the operations of a processor.
     pub(crate) fn lead(&mut self, wait: &dyn WaitStrategy, timeout: Option<Duration>) {
         self.open();
         point(Point::BeforeWait);
@@ -102,8 +97,7 @@ impl Locked<'_> {
         self.core = Some(self.lock.guard());
     }
 
-    /// Opens the lock, and then wakes the followers whose wake-ups were decided under it: they would
-    /// only wait for the lock.
+    /// Releases the lock, and then wakes the followers that were chosen under it: earlier, they would only wait for the lock.
     fn open(&mut self) {
         let Some(mut core) = self.core.take() else { return };
         let wakes = core.dispatcher.take_wakes();
@@ -117,11 +111,11 @@ impl Locked<'_> {
     }
 }
 
-/// What a handler panicked with.
+/// The payload of a handler's panic.
 pub(crate) struct Panic(Box<dyn std::any::Any + Send>);
 
 impl Panic {
-    /// Goes on with it.
+    /// Continues the panic.
     pub(crate) fn resume(self) -> ! {
         resume_unwind(self.0)
     }

@@ -1,5 +1,4 @@
-//! System calls that neither the standard library nor rustix offers as they are needed here: waits with
-//! signal masks, and signals to threads.
+//! System calls that neither the standard library nor rustix offers in the form needed here: waits with signal masks, and signals to threads.
 
 use rustix::io::Errno;
 use std::cell::Cell;
@@ -15,7 +14,6 @@ use std::time::Duration;
 pub(crate) struct SignalSet(libc::sigset_t);
 
 impl SignalSet {
-    /// With these signals in it.
     pub(crate) fn of(signals: &[i32]) -> Self {
         let mut set = MaybeUninit::uninit();
         // SAFETY: sigemptyset initialises the set; sigaddset gets an initialised one, and refuses numbers
@@ -29,7 +27,6 @@ impl SignalSet {
         }
     }
 
-    /// All of them.
     pub(crate) fn all() -> Self {
         let mut set = MaybeUninit::uninit();
         // SAFETY: sigfillset initialises the set.
@@ -39,24 +36,22 @@ impl SignalSet {
         }
     }
 
-    /// Blocks these signals in this thread, besides others, and gives what was blocked before.
+    /// Blocks these signals in this thread in addition to others. Returns the previous mask.
     pub(crate) fn block_in_this_thread(self) -> Self {
         Self::change(libc::SIG_BLOCK, &self)
     }
 
-    /// Blocks these signals and no others in this thread, and gives what was blocked before.
+    /// Blocks these signals and no others in this thread. Returns the previous mask.
     pub(crate) fn set_in_this_thread(self) -> Self {
         Self::change(libc::SIG_SETMASK, &self)
     }
 
-    /// Without this one.
     pub(crate) fn without(mut self, signal: i32) -> Self {
         // SAFETY: the set is initialised.
         unsafe { libc::sigdelset(&raw mut self.0, signal) };
         self
     }
 
-    /// For system calls that take one.
     pub(crate) fn as_ptr(&self) -> *const libc::sigset_t {
         &raw const self.0
     }
@@ -78,7 +73,6 @@ thread_local! { static NUMBER: Cell<i32> = const { Cell::new(0) } }
 pub(crate) struct ThreadId(i32);
 
 impl ThreadId {
-    /// Of this thread.
     pub(crate) fn current() -> Self {
         NUMBER.with(|number| {
             if number.get() == 0 {
@@ -88,33 +82,31 @@ impl ThreadId {
         })
     }
 
-    /// Asks anew next time: after a fork the thread has another number.
+    /// Makes the next call ask the kernel: after a fork the thread has another number.
     pub(crate) fn forget_current() {
         NUMBER.with(|number| number.set(0));
     }
 
-    /// Sends it a signal; whether it was taken. The thread lives, or nothing happens. Safe in a handler of a
-    /// signal.
+    /// Sends a signal to the thread. Returns whether the kernel accepted it. Does nothing if the thread has exited. Safe in
+    /// a signal handler.
     ///
-    /// A real-time signal is refused while the user's queue of signals is full; others never are.
+    /// The kernel refuses a real-time signal while the user's signal queue is full; it never refuses others.
     pub(crate) fn signal(self, signal: i32) -> bool {
         // SAFETY: takes numbers only; tgkill refuses a thread that is not of this process.
         unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), self.0, signal) == 0 }
     }
 
-    /// As a number that is not 0.
+    /// Returns the number, which is not 0.
     pub(crate) fn to_number(self) -> i32 {
         self.0
     }
 
-    /// The other way.
     pub(crate) fn from_number(number: i32) -> Option<Self> {
         (number != 0).then_some(Self(number))
     }
 }
 
-/// Makes sure that a signal neither ends the process nor is ignored: installs a handler that does
-/// nothing, unless one is installed.
+/// Makes sure that a signal neither ends the process nor is ignored: installs a handler that does nothing, unless the signal has a handler.
 pub(crate) fn ensure_handler(signal: i32) -> Result<(), Errno> {
     // SAFETY: an all-zero sigaction is valid: no flags, so that system calls are not restarted, and an
     // empty mask. The handler does nothing. Both calls refuse numbers that are no signals.
@@ -137,15 +129,14 @@ pub(crate) fn ensure_handler(signal: i32) -> Result<(), Errno> {
 
 extern "C" fn nothing(_: libc::c_int) {}
 
-/// Who is told of a notice of asynchronous I/O that came as a signal to any thread: the signal, and what the
-/// start of the operation gave along. Called in a handler of a signal.
+/// Receives an AIO notification that arrived as a signal at any thread: the signal, and the value given at the start of the operation. Called in a signal handler.
 pub(crate) type AioSignalHandler = fn(i32, usize);
 
-/// A [`AioSignalHandler`], or null. Not in a `OnceLock`, which the child of a fork could meet closed for ever.
+/// An [`AioSignalHandler`], or null. Not a `OnceLock`, which the child of a fork could find locked for ever.
 static AIO_SIGNAL_HANDLER: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
 
-/// From now on, notices that a thread gets by this signal, because it does not block it, are handed over.
-/// `EBUSY` if the program has a handler of its own for it.
+/// Passes on the AIO notifications that a thread receives by this signal because it does not block it. `EBUSY` if the
+/// program has its own handler for the signal.
 pub(crate) fn install_aio_handler(signal: i32, take: AioSignalHandler) -> Result<(), Errno> {
     extern "C" fn caught(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
         // SAFETY: the kernel gives a handler a valid siginfo_t, and the thread has an errno, which must look
@@ -180,7 +171,7 @@ pub(crate) fn install_aio_handler(signal: i32, take: AioSignalHandler) -> Result
         }
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = caught;
-        // Threads that do not care are disturbed as little as can be.
+        // Disturbs other threads as little as possible.
         action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
         match libc::sigaction(signal, &raw const action, ptr::null_mut()) {
             0 => Ok(()),
@@ -189,46 +180,44 @@ pub(crate) fn install_aio_handler(signal: i32, take: AioSignalHandler) -> Result
     }
 }
 
-/// What the start of an operation gave along, if that is what the signal is about.
+/// Returns the value given at the start of the operation, if the signal reports asynchronous I/O.
 fn aio_value(info: &libc::siginfo_t) -> Option<usize> {
     // SAFETY: a signal of asynchronous I/O has a value.
     (info.si_code == libc::SI_ASYNCIO).then(|| unsafe { info.si_value() }.sival_ptr.addr())
 }
 
-/// A descriptor in a `ppoll`, and what came of it.
+/// A descriptor in a `ppoll`, and its result.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct PollEntry(libc::pollfd);
 
 impl PollEntry {
-    /// To be asked for nothing yet.
+    /// Creates an entry that asks for no event yet.
     pub(crate) fn new(descriptor: RawFd) -> Self {
         Self(libc::pollfd { fd: descriptor, events: 0, revents: 0 })
     }
 
-    /// Also to be read from, or to be written to.
+    /// Adds the event that a read, or a write, waits for.
     pub(crate) fn ask_for(&mut self, reading: bool) {
         self.0.events |= if reading { libc::POLLIN } else { libc::POLLOUT };
     }
 
-    /// The descriptor.
     pub(crate) fn descriptor(self) -> RawFd {
         self.0.fd
     }
 
-    /// Reading will not block: there is something, or an end, or an error.
+    /// Returns whether a read will not block: there is data, an end, or an error.
     pub(crate) fn readable(self) -> bool {
         self.0.revents & !libc::POLLOUT != 0
     }
 
-    /// Writing will not block.
+    /// Returns whether a write will not block.
     pub(crate) fn writable(self) -> bool {
         self.0.revents & !libc::POLLIN != 0
     }
 }
 
-/// Waits; whether entries were filled. `None` is for ever. `EINVAL` if there are more than the process may have
-/// descriptors.
+/// Waits; `None` waits without a limit. Returns whether entries were filled. `EINVAL` if there are more entries than the process may have descriptors.
 pub(crate) fn ppoll(
     entries: &mut [PollEntry],
     timeout: Option<Duration>,
@@ -255,24 +244,22 @@ impl Default for EpollEntry {
 }
 
 impl EpollEntry {
-    /// The descriptor: it was added with its number as its data.
+    /// Returns the descriptor, which was added with its number as its data.
     pub(crate) fn descriptor(self) -> RawFd {
         RawFd::try_from(self.0.u64).unwrap_or(-1)
     }
 
-    /// Reading will not block.
     pub(crate) fn readable(self) -> bool {
         self.0.events & !libc::EPOLLOUT.cast_unsigned() != 0
     }
 
-    /// Writing will not block.
     pub(crate) fn writable(self) -> bool {
         let reading = (libc::EPOLLIN | libc::EPOLLRDHUP).cast_unsigned();
         self.0.events & !reading != 0
     }
 }
 
-/// Waits, and gives how many entries were filled. `None` is for ever.
+/// Waits; `None` waits without a limit. Returns the number of entries filled.
 pub(crate) fn epoll_wait(
     epoll: BorrowedFd<'_>,
     entries: &mut [EpollEntry],
@@ -299,7 +286,7 @@ pub(crate) fn epoll_wait(
         )
     };
     if found < 0 && matches!(last_error(), Errno::NOSYS | Errno::PERM) {
-        // Before Linux 5.11, and where a filter of system calls does not know it: milliseconds, upwards.
+        // Before Linux 5.11, or if a filter of system calls does not know it: milliseconds, rounded up.
         let limit = timeout.map_or(-1, |limit| {
             i32::try_from(limit.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX)
         });
@@ -311,7 +298,6 @@ pub(crate) fn epoll_wait(
     usize::try_from(found).unwrap_or(0)
 }
 
-/// As system calls take it.
 pub(crate) fn to_timespec(duration: Duration) -> libc::timespec {
     libc::timespec {
         tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
@@ -319,31 +305,31 @@ pub(crate) fn to_timespec(duration: Duration) -> libc::timespec {
     }
 }
 
-/// Of the last call that failed, in this thread.
+/// Returns the error of this thread's last system call that failed.
 pub(crate) fn last_error() -> Errno {
     let number = std::io::Error::last_os_error().raw_os_error();
     Errno::from_raw_os_error(number.unwrap_or(libc::EIO))
 }
 
-/// A signal from the queue of this thread.
+/// A signal from this thread's queue.
 pub(crate) struct TakenSignal {
     pub(crate) number: i32,
-    /// If it tells of a change: whose. Perhaps of a descriptor that others have the kernel watch.
+    /// The descriptor, if the signal reports a change. Another library may have asked for it.
     pub(crate) descriptor: Option<RawFd>,
-    /// If it tells of asynchronous I/O: what the start gave along.
+    /// The value given at the start, if the signal reports asynchronous I/O.
     pub(crate) aio_value: Option<usize>,
 }
 
-/// Takes the next of these signals, which are blocked. `None` is for ever.
+/// Takes the next of these signals, which are blocked. `None` waits without a limit.
 pub(crate) fn take_signal(awaited: &SignalSet, timeout: Option<Duration>) -> Option<TakenSignal> {
-    /// As the kernel fills it for `SIGPOLL`, in the part that is a union.
+    /// What the kernel fills in for `SIGPOLL`, in the part that is a union.
     #[repr(C)]
     struct OfPoll {
         header: [i32; 3],
         band: libc::c_long,
         descriptor: i32,
     }
-    /// The codes of changes, `POLL_IN` to `POLL_HUP`. The kernel lets nobody send these to another thread.
+    /// The codes of changes, `POLL_IN` to `POLL_HUP`. The kernel lets no process send these to another thread.
     const CHANGES: RangeInclusive<i32> = 1..=6;
     const { assert!(size_of::<OfPoll>() <= size_of::<libc::siginfo_t>()) };
     let timeout = timeout.map(to_timespec);
@@ -359,7 +345,7 @@ pub(crate) fn take_signal(awaited: &SignalSet, timeout: Option<Duration>) -> Opt
     }
 }
 
-/// From now on this thread gets this signal whenever the descriptor changes.
+/// Asks the kernel to send this signal to this thread whenever the descriptor changes.
 pub(crate) fn signal_changes(
     descriptor: BorrowedFd<'_>,
     thread: ThreadId,
@@ -378,8 +364,8 @@ pub(crate) fn signal_changes(
     // SAFETY: numbers, and an owner that lives; the kernel checks all of them.
     let done = unsafe {
         let flags = libc::fcntl(descriptor, libc::F_GETFL);
-        // Signals name the number by which they were asked for, and asking again does not change that: a
-        // duplicate that had been asked for under another number has to begin anew.
+        // Signals carry the number under which they were requested, and requesting again does not change it: a
+        // duplicate that was requested under another number has to start again.
         let quiet = flags & !libc::O_ASYNC;
         flags >= 0
             && (flags == quiet || libc::fcntl(descriptor, libc::F_SETFL, quiet) >= 0)
@@ -390,7 +376,7 @@ pub(crate) fn signal_changes(
     if done { Ok(()) } else { Err(last_error()) }
 }
 
-/// No more signals of this descriptor.
+/// Ends the signals of a descriptor.
 pub(crate) fn signal_no_changes(descriptor: BorrowedFd<'_>) {
     let descriptor = descriptor.as_raw_fd();
     // SAFETY: numbers only.
@@ -402,7 +388,7 @@ pub(crate) fn signal_no_changes(descriptor: BorrowedFd<'_>) {
     }
 }
 
-/// How often this thread gave up its core by itself, because it had to wait for something (getrusage(2)).
+/// Returns how often this thread gave up its core by itself, to wait for something (getrusage(2)).
 pub(crate) fn times_slept() -> i64 {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: all zeroes are a value of it, which the call overwrites.

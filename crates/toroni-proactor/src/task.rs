@@ -1,5 +1,5 @@
-//! Tasks: futures that the threads of a proactor drive, beside the handlers that they call. A task that
-//! is woken becomes a post, and is polled by whoever dispatches it.
+//! Tasks: futures that the threads of a proactor drive. When a task is woken, it becomes a post, and the thread that
+//! dispatches the post polls it.
 
 use crate::dispatcher::After;
 use crate::error::StartError;
@@ -11,20 +11,20 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Waits to be woken.
+/// It waits to be woken.
 const IDLE: u8 = 0;
-/// Its post is on its way.
+/// Its post is under way.
 const POSTED: u8 = 1;
-/// It is being polled.
+/// A thread polls it.
 const POLLED: u8 = 2;
-/// And was woken meanwhile.
+/// A thread polls it, and it has been woken meanwhile.
 const WOKEN: u8 = 3;
 
-/// A future, and where it stands. It lives as long as somebody may wake it.
+/// A future and its state. It lives as long as a waker of it.
 struct Task {
     inner: Arc<Inner>,
     state: AtomicU8,
-    /// None while it is polled, and when it is over. Nobody ever waits for this lock.
+    /// `None` while it is polled, and when it is over. No thread ever waits for this lock.
     future: Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn spawn(
     inner.post(Box::new(Step(task)), After::Posted).map_err(|(error, _)| error)
 }
 
-/// A poll of a task.
+/// One poll of a task.
 struct Step(Arc<Task>);
 
 impl Completion for Step {
@@ -60,7 +60,7 @@ impl Completion for Step {
             task.state.compare_exchange(POLLED, IDLE, Ordering::AcqRel, Ordering::Acquire).is_ok();
         if !slept {
             task.state.store(POSTED, Ordering::Release);
-            // It let others run: those whose operations are finished, too.
+            // It yielded, so finished operations get their turn, too.
             task.post(After::Check);
         }
     }
@@ -69,7 +69,7 @@ impl Completion for Step {
 impl Task {
     fn post(self: Arc<Self>, after: After) {
         let inner = Arc::clone(&self.inner);
-        // Refused only at the end of the proactor, when nobody polls any more.
+        // Refused only when the proactor closes, and nothing is polled any more.
         drop(inner.resume(Box::new(Step(self)), after));
     }
 }

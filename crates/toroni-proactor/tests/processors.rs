@@ -191,6 +191,9 @@ fn a_wait_that_the_provider_has_not_is_replaced_and_told() {
         let proactor = Proactor::new(&Config::one(config)).unwrap();
         let effective = &proactor.effective()[0];
         assert_eq!(effective.config.wait, WaitType::Epoll);
-        assert!(effective.to_string().contains("waits with epoll, and not LinuxRt"), "{effective}");
+        assert!(
+            effective.to_string().contains("waits with epoll, not with LinuxRt"),
+            "{effective}"
+        );
     }
 }

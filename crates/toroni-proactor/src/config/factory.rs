@@ -1,4 +1,4 @@
-//! The factories: from a configuration to an engine, and to what was really chosen.
+//! The factories: from a configuration to an engine, and to the configuration that it really has.
 
 use super::{
     ConfigError, Effective, InterruptType, ProcessorConfig, ProcessorType, ProviderType, WaitType,
@@ -17,11 +17,11 @@ use crate::wait::{
 use rustix::io::Errno;
 use std::sync::Arc;
 
-/// Where there is no ring.
+/// The action that failed if the kernel refuses io_uring.
 const RING_REFUSED: &str = "set up io_uring (sysctl kernel.io_uring_disabled, or the filter of a container, may \
                             forbid it: `auto` falls back to epoll)";
 
-/// Where there is no epoll.
+/// The action that failed if the kernel refuses epoll.
 const NO_EPOLL: &str = "make an epoll descriptor";
 
 /// `create_provider`, `create_wait_strategy` and `create_interrupt_strategy`.
@@ -40,13 +40,13 @@ pub(crate) fn create_engine(wanted: &ProcessorConfig) -> Result<(Engine, Effecti
     Ok((Engine { provider, wait, interrupt }, effective))
 }
 
-/// Choices on their way from what is wanted to what there is.
+/// A configuration whose values are being replaced by what is available.
 struct Choice {
     config: ProcessorConfig,
     notes: Vec<String>,
 }
 
-/// Reads back what the provider made of the two flags and of the limit.
+/// Reads back the two flags and the limit that the provider has.
 fn effective_flags(chosen: &mut Choice, provider: &dyn Provider) {
     let (any, interrupts) =
         (provider.can_start_in_any_thread(), provider.should_start_interrupt_leader());
@@ -88,7 +88,7 @@ impl Choice {
         }
     }
 
-    /// With io_uring for files if that was not ruled out by the wait strategy, and the kernel allows it.
+    /// Includes io_uring for files, unless the wait strategy rules it out or the kernel refuses it.
     fn auto_combined(&mut self) -> Result<Option<Box<dyn Provider>>, SetupError> {
         self.config.provider = ProviderType::Select;
         if self.config.wait != WaitType::Native {
@@ -101,15 +101,15 @@ impl Choice {
             }
             Err(errno) => {
                 self.notes.push(format!(
-                    "epoll alone, and files in the thread that starts, because the kernel refuses \
-                     io_uring: {errno}"
+                    "epoll alone, and files in the thread that starts the operation, because the kernel \
+                     refuses io_uring: {errno}"
                 ));
                 None
             }
         })
     }
 
-    /// The inner error is the ring's.
+    /// Creates the combined provider. The inner error is the ring's.
     fn combined(&mut self) -> Result<Result<Box<dyn Provider>, Errno>, SetupError> {
         let ring = match Ring::new(false) {
             Ok(ring) => Arc::new(ring),
@@ -122,8 +122,7 @@ impl Choice {
         Ok(Ok(Box::new(combined.map_err(SetupError::system(NO_EPOLL))?)))
     }
 
-    /// The leader of a dedicated processor is the same always, so the ring may belong to it, unless the
-    /// configuration wants starts in any thread.
+    /// Creates the io_uring provider. A dedicated processor always has the same leader, so the ring may belong to it, unless the configuration wants starts in any thread.
     fn uring(&mut self) -> Result<Box<dyn Provider>, Errno> {
         let is_dedicated = self.config.processor_type == ProcessorType::Dedicated;
         let any_thread = self.config.start_in_any_thread.unwrap_or(!is_dedicated);
@@ -139,17 +138,16 @@ impl Choice {
     fn epoll_only(&mut self, provider: &str) {
         if !matches!(self.config.wait, WaitType::Native | WaitType::Epoll) {
             let wanted = self.config.wait;
-            self.notes.push(format!("{provider} waits with epoll, and not {wanted:?}"));
+            self.notes.push(format!("{provider} waits with epoll, not with {wanted:?}"));
         }
         self.config.wait = WaitType::Epoll;
     }
 
-    /// The provider has one wait strategy.
+    /// Replaces the wait strategy for a provider that has only one.
     fn native_only(&mut self, provider: &str) {
         if self.config.wait != WaitType::Native {
             let wanted = self.config.wait;
-            self.notes
-                .push(format!("{provider} has one wait strategy, native, and not {wanted:?}"));
+            self.notes.push(format!("{provider} has one wait strategy, native, not {wanted:?}"));
             self.config.wait = WaitType::Native;
         }
     }
@@ -159,14 +157,17 @@ impl Choice {
             WaitType::Native | WaitType::Epoll => {}
             WaitType::LinuxRt => {
                 if self.config.processor_type == ProcessorType::Shared {
-                    self.notes.push("linux-rt is for dedicated processors: dedicated".to_owned());
+                    self.notes.push(
+                        "linux-rt requires a dedicated processor: dedicated instead of shared"
+                            .to_owned(),
+                    );
                     self.config.processor_type = ProcessorType::Dedicated;
                 }
                 self.wait_signal(libc::SIGRTMIN() + 2)?;
             }
             WaitType::Sigwait | WaitType::Callback => {
                 self.notes.push(format!(
-                    "the wait strategy {:?} is for the provider `posix`: native in its place",
+                    "the wait strategy {:?} requires the provider `posix`: native instead",
                     self.config.wait
                 ));
                 self.config.wait = WaitType::Native;
@@ -185,7 +186,7 @@ impl Choice {
     fn posix(&mut self) -> Result<Box<dyn Provider>, SetupError> {
         if matches!(self.config.wait, WaitType::Epoll | WaitType::LinuxRt) {
             self.notes.push(format!(
-                "the wait strategy {:?} is for the provider `select`: native in its place",
+                "the wait strategy {:?} requires the provider `select`: native instead",
                 self.config.wait
             ));
             self.config.wait = WaitType::Native;
@@ -194,7 +195,7 @@ impl Choice {
         let blocks = Arc::new(Blocks::default());
         let wait: Arc<dyn AioWaitStrategy> = match self.config.wait {
             WaitType::Sigwait => {
-                // Not that of linux-rt: both may be in one proactor.
+                // Differs from linux-rt's, because both may be in one proactor.
                 Arc::new(Sigwait::new(self.wait_signal(libc::SIGRTMIN() + 3)?, mailbox()?))
             }
             WaitType::Callback => Arc::new(Callback::new(mailbox()?)),
@@ -205,7 +206,7 @@ impl Choice {
         Ok(Box::new(Posix::new(blocks, wait, any_thread, interrupts)))
     }
 
-    /// The signal of the wait strategy, which must be one that is queued.
+    /// Returns the signal of the wait strategy, which must be one that is queued.
     fn wait_signal(&mut self, default: i32) -> Result<i32, ConfigError> {
         let number = self.config.wait_signal.unwrap_or(default);
         if !(libc::SIGRTMIN()..=libc::SIGRTMAX()).contains(&number) {
@@ -239,8 +240,8 @@ impl Choice {
             }
             InterruptType::Callback => {
                 self.notes.push(
-                    "the interrupt strategy `callback` belongs to the wait strategy of that name: \
-                     pipe in its place"
+                    "the interrupt strategy `callback` requires the wait strategy `callback`: pipe \
+                     instead"
                         .to_owned(),
                 );
                 InterruptChoice::Pipe
@@ -254,7 +255,7 @@ impl Choice {
         };
         if made.choice() != wanted {
             let (made, wanted) = (made.choice(), wanted);
-            self.notes.push(format!("the wait is interrupted by {made:?}, and not by {wanted:?}"));
+            self.notes.push(format!("the wait is interrupted by {made:?}, not by {wanted:?}"));
         }
         (self.config.interrupt, self.config.interrupt_signal) = match made.choice() {
             InterruptChoice::Pipe => (InterruptType::Pipe, None),

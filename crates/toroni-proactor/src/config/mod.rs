@@ -1,5 +1,5 @@
-//! The configuration: the paper's *AIO_Config*. Which engines a proactor runs on is the choice of whoever
-//! administers the machine, at run time.
+//! The configuration: the paper's *AIO_Config*. The administrator of a machine chooses at run time which engines a proactor
+//! runs on.
 
 mod factory;
 mod text;
@@ -11,7 +11,7 @@ use serde::Deserialize;
 use std::fmt;
 use std::path::PathBuf;
 
-/// What a proactor is made of: a primary processor, and perhaps a secondary one for what the primary
+/// The configuration of a proactor: a primary processor, and optionally a secondary one for operations that the primary
 /// does not support.
 ///
 /// In a program:
@@ -27,8 +27,8 @@ use std::path::PathBuf;
 /// # assert_eq!(config.processors().len(), 1);
 /// ```
 ///
-/// In a file, or in the variable `TORONI_PROACTOR`, which is the name of a file, such text itself, or one
-/// of the words `auto`, `combined`, `uring`, `epoll`, `poll` and `posix` ([`Config::from_environment`]):
+/// In a file, or in the variable `TORONI_PROACTOR`. The variable contains the name of a file, such text itself, or one of
+/// the words `auto`, `combined`, `uring`, `epoll`, `poll` and `posix` ([`Config::from_environment`]):
 ///
 /// ```
 /// # let text = r#"
@@ -49,19 +49,19 @@ pub struct Config {
 }
 
 impl Config {
-    /// One processor.
+    /// Returns a configuration with one processor.
     #[must_use]
     pub fn one(primary: ProcessorConfig) -> Self {
         Self { processors: vec![primary] }
     }
 
-    /// Two: each operation goes to the first that supports it.
+    /// Returns a configuration with two processors. Each operation goes to the first one that supports it.
     #[must_use]
     pub fn two(primary: ProcessorConfig, secondary: ProcessorConfig) -> Self {
         Self { processors: vec![primary, secondary] }
     }
 
-    /// The processors, the primary one first.
+    /// Returns the configurations of the processors, the primary one first.
     #[must_use]
     pub fn processors(&self) -> &[ProcessorConfig] {
         &self.processors
@@ -69,43 +69,36 @@ impl Config {
 }
 
 impl Default for Config {
-    /// One shared processor on the best engine that the kernel allows.
+    /// Returns a configuration with one shared processor on the best engine that the kernel allows.
     fn default() -> Self {
         Self::one(ProcessorConfig::default())
     }
 }
 
-/// One processor: the paper's member variables of *AIO_Config*.
+/// The configuration of one processor: the paper's member variables of *AIO_Config*.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct ProcessorConfig {
-    /// `processor_type_`. Default: shared.
+    /// `processor_type_`: which thread waits. Default: shared.
     #[serde(rename = "type")]
     pub processor_type: ProcessorType,
-    /// `provider_type_`. Default: auto.
+    /// `provider_type_`: what carries the operations out. Default: auto.
     pub provider: ProviderType,
-    /// `ws_type_`. One that does not fit the provider is replaced by its own. Default: native.
+    /// `ws_type_`: how the leader waits. A value that does not fit the provider is replaced by the provider's own. Default: native.
     pub wait: WaitType,
-    /// `ws_sig_num_`: the signal of finished operations, for the wait strategies that use one. Default: a
-    /// real-time signal that the C library leaves free.
+    /// `ws_sig_num_`: the signal that reports finished operations, for wait strategies that use one. Default: a real-time signal that the C library leaves free.
     pub wait_signal: Option<i32>,
-    /// `is_type_`. One that does not fit the wait strategy is replaced by its own. Default: the pipe, or what
-    /// the wait strategy brings.
+    /// `is_type_`: how the leader is interrupted. A value that does not fit the wait strategy is replaced by the strategy's own. Default: the pipe, or the wait strategy's own interrupt.
     pub interrupt: InterruptType,
-    /// `is_sig_num_`: the signal of [`InterruptType::Signal`], any number; its handler, if there is none,
-    /// becomes one that does nothing. Default: a real-time signal that the C library leaves free.
+    /// `is_sig_num_`: the number of the signal for [`InterruptType::Signal`]. If it has no handler, one that does nothing is installed. Default: a real-time signal that the C library leaves free.
     pub interrupt_signal: Option<i32>,
-    /// `PVF_AIO_START_ANY_THREAD`: whether threads other than the leader start operations themselves, or
-    /// leave that to it. Default: what suits the engine.
+    /// `PVF_AIO_START_ANY_THREAD`: whether threads other than the leader start operations themselves, or leave that to the leader. Default: what suits the engine.
     pub start_in_any_thread: Option<bool>,
-    /// `PVF_AIO_START_INTERRUPT_WAIT`: whether a start interrupts the leader. Valid only if operations
-    /// start in any thread; wait strategies that need it always do. Default: what suits the engine.
+    /// `PVF_AIO_START_INTERRUPT_WAIT`: whether a start interrupts the leader. Valid only if operations start in any thread. Wait strategies that need it always do. Default: what suits the engine.
     pub start_interrupts_leader: Option<bool>,
-    /// `max_num_aio_`: operations in progress at the same time; the others are deferred until one is over.
-    /// At least 1. Default: as many as the engine takes.
+    /// `max_num_aio_`: the maximum number of operations in progress, at least 1. Further ones are deferred until one is over. Default: the engine's maximum.
     pub max_operations: Option<usize>,
-    /// What it is used for, of what its provider supports; in a file a list such as
-    /// `["read-file", "write-file"]`. With two processors, this divides the work. Default: everything.
+    /// The operations that this processor is used for, of those that its provider supports. In a file, a list such as `["read-file", "write-file"]`. With two processors, this divides the work. Default: all.
     pub operations: OperationMask,
 }
 
@@ -126,30 +119,29 @@ impl Default for ProcessorConfig {
     }
 }
 
-/// Whose thread waits for the operations of a processor.
+/// Which thread waits for the operations of a processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProcessorType {
     /// `PCT_SHARED`: the threads that handle events, in turns.
     Shared,
-    /// `PCT_DEDICATED`: one of its own.
+    /// `PCT_DEDICATED`: a thread of the processor's own.
     Dedicated,
 }
 
-/// What does the operations.
+/// What carries the operations out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProviderType {
-    /// The best that the kernel allows; [`Effective::notes`] says which and why.
+    /// The best engine that the kernel allows; [`Effective::notes`] reports which one, and why.
     Auto,
-    /// io_uring: the platform's native completions, in the place of `PVT_SUN`.
+    /// io_uring: the platform's native completions. Takes the place of `PVT_SUN`.
     Uring,
-    /// `epoll` for what becomes ready, and io_uring for files and for words in memory, in one wait.
+    /// `epoll` for descriptors that become ready, and io_uring for files and words in memory, in one wait.
     Combined,
-    /// `PVT_SELECT`: readiness, and the transfer by the proactor.
+    /// `PVT_SELECT`: waits until a descriptor is ready, and then transfers.
     Select,
-    /// `PVT_POSIX`: the C library's `aio_read` and so on, for files only: streams, datagrams and connections
-    /// need a second processor.
+    /// `PVT_POSIX`: the C library's `aio_read` and `aio_write`, for files only. Streams, datagrams and connections need a second processor.
     Posix,
 }
 
@@ -157,18 +149,15 @@ pub enum ProviderType {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WaitType {
-    /// `WST_NATIVE`: `ppoll` for [`ProviderType::Select`], io_uring's own for [`ProviderType::Uring`],
-    /// `aio_suspend` for [`ProviderType::Posix`].
+    /// `WST_NATIVE`: `ppoll` for [`ProviderType::Select`], io_uring's own wait for [`ProviderType::Uring`], `aio_suspend` for [`ProviderType::Posix`].
     Native,
-    /// `epoll`, in the place of `WST_DEV_POLL`; for [`ProviderType::Select`], and always for
-    /// [`ProviderType::Combined`].
+    /// `epoll`; takes the place of `WST_DEV_POLL`. For [`ProviderType::Select`], and always for [`ProviderType::Combined`].
     Epoll,
-    /// `WST_LINUX_RT`: readiness by real-time signals; for [`ProviderType::Select`], and always dedicated.
+    /// `WST_LINUX_RT`: real-time signals report that descriptors are ready. For [`ProviderType::Select`], and always dedicated.
     LinuxRt,
-    /// `WST_SIGWAIT`: a real-time signal for each operation that is over; for [`ProviderType::Posix`]. Threads
-    /// that do not block the signal run a short handler, and what they wait for may end with `EINTR`.
+    /// `WST_SIGWAIT`: a real-time signal for each operation that is over. For [`ProviderType::Posix`]. Threads that do not block the signal run a short handler, and their system calls may end with `EINTR`.
     Sigwait,
-    /// `WST_SGI`: a call in a thread of its own for each operation that is over; for [`ProviderType::Posix`].
+    /// `WST_SGI`: a call in a thread of its own for each operation that is over. For [`ProviderType::Posix`].
     Callback,
 }
 
@@ -176,31 +165,31 @@ pub enum WaitType {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InterruptType {
-    /// `IST_DEFAULT`: the pipe, or what the wait strategy brings.
+    /// `IST_DEFAULT`: the pipe, or the wait strategy's own interrupt.
     Default,
     /// `IST_PIPE`.
     Pipe,
     /// `IST_SIGNAL`.
     Signal,
-    /// An eventfd: an addition to the paper's.
+    /// An eventfd. Not in the paper.
     Eventfd,
-    /// `IST_SGI`: what [`WaitType::Callback`] waits on; the default there, and only there.
+    /// `IST_SGI`: changes the word that [`WaitType::Callback`] waits at. The default there, and valid only there.
     Callback,
 }
 
-/// What a processor really runs on.
+/// The configuration that a processor really has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Effective {
-    /// The configuration with every choice that was made in place of what was asked for, or of a default.
+    /// The configuration, with a value in place of each default and of each value that did not fit.
     pub config: ProcessorConfig,
-    /// What it supports.
+    /// The operations that the processor supports.
     pub operations: OperationMask,
-    /// One sentence for each choice that differs from what was asked for.
+    /// One sentence for each value that differs from the one in the given configuration.
     pub notes: Vec<String>,
 }
 
 impl fmt::Display for Effective {
-    /// `select × epoll × pipe, shared`, and the notes.
+    /// Writes `select × epoll × pipe, shared`, and the notes.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ProcessorConfig { provider, wait, interrupt, processor_type, .. } = &self.config;
         let text = format!("{provider:?} × {wait:?} × {interrupt:?}, {processor_type:?}");
@@ -209,16 +198,16 @@ impl fmt::Display for Effective {
     }
 }
 
-/// What is wrong with a configuration.
+/// The reason why a configuration is invalid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// Not the TOML that is expected.
-    #[error("{origin} is no configuration of a proactor: {message}")]
+    /// The text is not the expected TOML.
+    #[error("{origin} is not a valid configuration of a proactor: {message}")]
     Syntax {
         /// The file, or `TORONI_PROACTOR`.
         origin: String,
-        /// What the parser said.
+        /// The parser's message.
         message: String,
     },
     /// The file cannot be read.
@@ -226,56 +215,56 @@ pub enum ConfigError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: std::io::Error,
     },
-    /// There are none, or too many.
+    /// The configuration has no processor, or more than two.
     #[error(
-        "a proactor has one or two processors, not {found}: give one or two tables [[processor]]"
+        "a proactor has one or two processors, not {found}: write one or two tables [[processor]]"
     )]
     Processors {
-        /// How many there were.
+        /// The number of processors.
         found: usize,
     },
-    /// The limit is 0.
-    #[error(
-        "`max-operations` is 0, so that nothing could ever start: leave it out, or give 1 or more"
-    )]
+    /// The limit of operations is 0.
+    #[error("`max-operations` is 0, so nothing could start: leave it out, or set it to 1 or more")]
     NoOperations,
-    /// A signal that is not queued.
-    #[error("signal {number} cannot tell of changes: give a real-time signal, or none")]
+    /// The signal is not queued.
+    #[error(
+        "signal {number} is not queued, so it cannot report operations: set `wait-signal` to a real-time signal, or leave it out"
+    )]
     WaitSignal {
-        /// Its number.
+        /// The number of the signal.
         number: i32,
     },
-    /// The program handles that signal itself.
+    /// The program handles this signal itself.
     #[error(
-        "the program has a handler for signal {number}, so it cannot tell of operations: give another `wait-signal`"
+        "the program has a handler for signal {number}, so the signal cannot report operations: set another `wait-signal`"
     )]
     TakenSignal {
-        /// Its number.
+        /// The number of the signal.
         number: i32,
     },
     /// Too many processors whose interrupts occupy threads of the C library.
     #[error(
-        "{most} processors of `posix` are interrupted by a pipe or an eventfd already, and each occupies one of \
-         the C library's 20 threads: give `interrupt = \"signal\"`, or `wait = \"callback\"`"
+        "{most} processors with `posix` are already interrupted by a pipe or an eventfd, and each occupies one of \
+         the C library's 20 threads: set `interrupt = \"signal\"`, or `wait = \"callback\"`"
     )]
     HelperThreads {
-        /// How many there may be.
+        /// The maximum number of such processors.
         most: usize,
     },
     /// Too many processors that wait for signals or calls of the C library.
     #[error(
-        "256 processors wait with `sigwait` or `callback` already: drop one, or give `wait = \"native\"`"
+        "256 processors already wait with `sigwait` or `callback`: drop one, or set `wait = \"native\"`"
     )]
     Mailboxes,
-    /// A signal that cannot be handled.
+    /// The signal cannot be handled.
     #[error(
-        "signal {number} cannot be used to interrupt: give one from 1 to 64 that can be caught"
+        "signal {number} cannot interrupt a wait: set `interrupt-signal` to one from 1 to 64 that can be caught"
     )]
     Signal {
-        /// Its number.
+        /// The number of the signal.
         number: i32,
     },
 }

@@ -1,44 +1,43 @@
-//! What an operation does, and sets of such.
+//! The kinds of operations, and sets of them.
 
 use serde::Deserialize;
 use std::fmt;
 
-/// What an operation does. The paper's names are in the text of each.
+/// What an operation does. Each text begins with the paper's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[repr(u8)]
 pub enum OperationKind {
-    /// `READ_STREAM`: bytes from a connected socket, a pipe or a terminal.
+    /// `READ_STREAM`: reads bytes from a connected socket, a pipe or a terminal.
     ReadStream,
-    /// `WRITE_STREAM`: bytes to a connected socket, a pipe or a terminal.
+    /// `WRITE_STREAM`: writes bytes to a connected socket, a pipe or a terminal.
     WriteStream,
-    /// `READ_FILE`: bytes from a place in a file.
+    /// `READ_FILE`: reads bytes at an offset of a file.
     ReadFile,
-    /// `WRITE_FILE`: bytes to a place in a file.
+    /// `WRITE_FILE`: writes bytes at an offset of a file.
     WriteFile,
-    /// `READ_DGRAM`: one datagram and its sender.
+    /// `READ_DGRAM`: receives one datagram and its sender's address.
     ReadDatagram,
-    /// `WRITE_DGRAM`: one datagram, to an address or to the connected peer.
+    /// `WRITE_DGRAM`: sends one datagram, to an address or to the connected peer.
     WriteDatagram,
-    /// `ACCEPT`: the next connection of a listening socket.
+    /// `ACCEPT`: accepts the next connection of a listening socket.
     Accept,
-    /// `CONNECT`: a socket to an address.
+    /// `CONNECT`: connects a socket to an address.
     Connect,
-    /// `WAIT_READABLE`: until a descriptor can be read; nothing is taken from it. Not in the paper.
+    /// `WAIT_READABLE`: waits until a descriptor can be read, and takes nothing from it. Not in the paper.
     WaitReadable,
-    /// `WAIT_WORD`: until a word in memory, a futex, is woken; io_uring of Linux 6.7 and newer only. Not in
-    /// the paper.
+    /// `WAIT_WORD`: waits until a word in memory, a futex, is woken. Only with io_uring on Linux 6.7 and newer. Not in the paper.
     WaitWord,
+    /// A point in time, post-completed when it comes. No provider takes part.
     #[serde(skip)]
-    /// A moment, post-completed when it comes. No provider is asked.
     Timer,
+    /// A posted handler. No provider takes part.
     #[serde(skip)]
-    /// A handler that somebody posted. No provider is asked.
     Post,
 }
 
 impl OperationKind {
-    /// Those that a provider may support.
+    /// The operations that a provider may support.
     pub const STARTABLE: [Self; 10] = [
         Self::ReadStream,
         Self::WriteStream,
@@ -52,7 +51,7 @@ impl OperationKind {
         Self::WaitWord,
     ];
 
-    /// Whether it waits for its descriptor to become readable, not writable.
+    /// Returns whether the operation waits for its descriptor to become readable, not writable.
     pub(crate) fn is_reading(self) -> bool {
         matches!(
             self,
@@ -84,7 +83,7 @@ impl fmt::Display for OperationKind {
     }
 }
 
-/// A set of operations: what a provider supports.
+/// A set of kinds of operations.
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(from = "Vec<OperationKind>")]
 pub struct OperationMask(u16);
@@ -96,32 +95,32 @@ impl From<Vec<OperationKind>> for OperationMask {
 }
 
 impl OperationMask {
-    /// All that a provider may support.
+    /// All operations that a provider may support.
     pub const ALL: Self = Self(0x3FF);
     /// `READ_FILE` and `WRITE_FILE`.
     pub const FILES: Self =
         Self(1 << OperationKind::ReadFile as u16 | 1 << OperationKind::WriteFile as u16);
 
-    /// These; timers and posts are done by every proactor, and are left out.
+    /// Returns the set of these operations. Leaves timers and posts out, which every proactor supports.
     #[must_use]
     pub fn of(operations: &[OperationKind]) -> Self {
         let bits = operations.iter().map(|kind| 1 << *kind as u16);
         Self(bits.fold(0, |all, bit: u16| all | bit) & Self::ALL.0)
     }
 
-    /// All but this one.
+    /// Returns the set without this operation.
     #[must_use]
     pub const fn without(self, kind: OperationKind) -> Self {
         Self(self.0 & !(1 << kind as u16))
     }
 
-    /// Those in both.
+    /// Returns the operations that are in both sets.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// Whether the operation is in the set.
+    /// Returns whether the operation is in the set.
     #[must_use]
     pub const fn contains(self, kind: OperationKind) -> bool {
         self.0 >> kind as u16 & 1 != 0

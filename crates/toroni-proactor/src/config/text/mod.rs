@@ -5,7 +5,7 @@ use serde::Deserialize;
 use std::fs;
 use std::path::Path;
 
-/// The variable that [`Config::from_environment`] looks at.
+/// The variable that [`Config::from_environment`] reads.
 const VARIABLE: &str = "TORONI_PROACTOR";
 
 #[derive(Deserialize)]
@@ -16,20 +16,20 @@ struct File {
 }
 
 impl Config {
-    /// From TOML text, as in the example above.
+    /// Parses TOML text, as in the example above.
     ///
     /// # Errors
     ///
-    /// If it is not such text.
+    /// If the text is not a valid configuration.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         parse(text, "the text")
     }
 
-    /// From a file of TOML.
+    /// Reads a TOML file.
     ///
     /// # Errors
     ///
-    /// If it cannot be read, or is not such text.
+    /// If the file cannot be read, or is not a valid configuration.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
         let path = path.as_ref();
         let text = fs::read_to_string(path)
@@ -37,14 +37,17 @@ impl Config {
         parse(&text, &path.display().to_string())
     }
 
-    /// From the variable `TORONI_PROACTOR`: text with a `=` in it is TOML itself; `auto`, `uring`,
-    /// `combined`, `epoll` and `poll` are one shared processor on that engine; `posix` is the C library's asynchronous I/O
-    /// for files, and epoll for the rest; anything else is the name of a file. If it is not set, or empty, the
-    /// default.
+    /// Reads the variable `TORONI_PROACTOR`.
+    ///
+    /// - Not set or empty: the default.
+    /// - `auto`, `combined`, `uring`, `epoll`, `poll`: one shared processor on that engine.
+    /// - `posix`: the C library's asynchronous I/O for files, and epoll for everything else.
+    /// - Text that contains `=`: TOML.
+    /// - Anything else: the name of a file.
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, or the text is not such a configuration.
+    /// If the file cannot be read, or the text is not a valid configuration.
     pub fn from_environment() -> Result<Self, ConfigError> {
         match std::env::var(VARIABLE) {
             Ok(value) => Self::from_value(&value),
@@ -72,7 +75,7 @@ impl Config {
         })
     }
 
-    /// Checks what types cannot say.
+    /// Checks what the types do not express.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         match self.processors.len() {
             1 | 2 => {}
