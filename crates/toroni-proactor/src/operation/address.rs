@@ -1,19 +1,19 @@
-//! Where to connect or to send.
+//! Addresses to connect or to send to.
 
 use rustix::net::{SocketAddrAny, SocketAddrUnix};
 use std::net::SocketAddr;
 
-/// An address. Requests are moved often, and hardly any has one of the long kind.
+/// An address. The long kind is boxed, because requests are moved often and rarely have one.
 #[derive(Clone, Debug)]
 pub(crate) enum Address {
     /// `AF_INET` or `AF_INET6`.
     Internet(SocketAddr),
-    /// `AF_UNIX`, of up to 110 bytes.
+    /// `AF_UNIX`, up to 110 bytes.
     Local(Box<SocketAddrUnix>),
 }
 
 impl Address {
-    /// As the kernel takes it.
+    /// Converts to the form that system calls take.
     pub(crate) fn to_any(&self) -> SocketAddrAny {
         match self {
             Self::Internet(address) => (*address).into(),
@@ -22,7 +22,7 @@ impl Address {
     }
 }
 
-/// The address of a peer, if it is one of the internet: others are not told.
+/// Returns a peer's address if it is an internet address; others are not reported.
 pub(crate) fn of_peer(address: Option<SocketAddrAny>) -> Option<SocketAddr> {
     SocketAddr::try_from(address?).ok()
 }

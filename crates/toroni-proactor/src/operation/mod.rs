@@ -1,6 +1,5 @@
-//! Operations: the paper's *asynchronous results*. One operation is one operation, from its start to the end of
-//! its handler; it carries everything that a start needs, because starts may be deferred, and everything
-//! that came out, because dispatching may be.
+//! Operations: the paper's *asynchronous results*. An [`Operation`] exists from its start to the end of its handler. It holds
+//! all inputs of the start, because a start may be deferred, and the outcome, because dispatching may be.
 
 mod address;
 mod descriptor;
@@ -26,8 +25,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
-/// Names an operation. The generation makes a name that was kept for too long harmless: its operation is gone,
-/// and who lives in its place has another.
+/// Identifies an operation. The generation makes a key that was kept for too long harmless: its operation is gone, and the next one in the same entry has another generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) index: u32,
@@ -35,51 +33,49 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// As a number that the kernel hands back.
+    /// Converts to a number that the kernel hands back.
     pub(crate) fn to_u64(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.index)
     }
 
-    /// The other way.
+    /// Converts back.
     #[expect(clippy::cast_possible_truncation, reason = "the two halves of the number")]
     pub(crate) fn from_u64(number: u64) -> Self {
         Self { index: number as u32, generation: (number >> 32) as u32 }
     }
 }
 
-/// What a start needs.
+/// The inputs of a start.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) kind: OperationKind,
-    /// None for timers, posts and words.
+    /// `None` for timers, posts and words.
     pub(crate) descriptor: Option<Arc<Descriptor>>,
     pub(crate) memory: Memory,
-    /// Byte in the file; files only.
+    /// Byte offset in the file; files only.
     pub(crate) offset: u64,
-    /// What a word is while it is waited at.
+    /// The value of a word while it is waited at.
     pub(crate) value: u32,
-    /// Where to connect or to send.
+    /// The address to connect to or to send to.
     pub(crate) address: Option<Address>,
     /// `connect` has been called, and its result is awaited.
     pub(crate) is_connecting: bool,
-    /// The whole buffer is to be transferred, in as many steps as it takes; what waits behind it waits.
+    /// The whole buffer must be transferred, in as many steps as it takes. Later operations of the stream wait.
     pub(crate) is_whole: bool,
-    /// Bytes that were transferred in earlier steps; the memory is what is left.
+    /// Bytes transferred in earlier steps; the memory is the rest.
     pub(crate) moved: usize,
 }
 
 impl Request {
-    /// An operation on a descriptor.
     pub(crate) fn new(kind: OperationKind, descriptor: Arc<Descriptor>) -> Self {
         Self { kind, descriptor: Some(descriptor), ..Self::timer() }
     }
 
-    /// A wait at a word, for as long as it has this value.
+    /// Creates the request of a wait at a word, for as long as it has this value.
     pub(crate) fn word(memory: Memory, value: u32) -> Self {
         Self { kind: OperationKind::WaitWord, memory, value, ..Self::timer() }
     }
 
-    /// A timer.
     pub(crate) fn timer() -> Self {
         Self {
             kind: OperationKind::Timer,
@@ -94,17 +90,16 @@ impl Request {
         }
     }
 
-    /// To be worked on outside of the lock; the operation keeps what others look for meanwhile.
+    /// Returns a copy to work on outside of the lock. The operation keeps what other threads look up meanwhile.
     pub(crate) fn lend(&mut self) -> Self {
         Self { descriptor: self.descriptor.clone(), address: self.address.take(), ..*self }
     }
 
-    /// A post.
     pub(crate) fn post() -> Self {
         Self { kind: OperationKind::Post, ..Self::timer() }
     }
 
-    /// A transfer has moved so many bytes. What it comes to, or `None` if there is a rest to transfer.
+    /// Records that a transfer has moved `bytes` bytes. Returns the result, or `None` if a rest is left to transfer.
     pub(crate) fn advance(&mut self, bytes: usize) -> Option<Result<usize, Errno>> {
         if !self.is_whole {
             return Some(Ok(bytes));
@@ -114,80 +109,75 @@ impl Request {
         if self.memory.is_empty() {
             Some(Ok(self.moved))
         } else {
-            // Nothing although there was something to move: it would be so for ever.
+            // It moved nothing although there was something to move: that would repeat for ever.
             (bytes == 0).then_some(Err(Errno::IO))
         }
     }
 
-    /// The descriptor of an operation that a provider was asked for, and that is on one.
+    /// Returns the descriptor of an operation that has one and is for a provider.
     pub(crate) fn on(&self) -> &Arc<Descriptor> {
         self.descriptor.as_ref().expect("only timers, posts and words have none")
     }
 
-    /// Whether nobody waits for its descriptor in its direction; false without a descriptor.
+    /// Returns whether no operation of its descriptor and direction waits; false without a descriptor.
     pub(crate) fn is_idle(&self) -> bool {
         self.descriptor.as_ref().is_some_and(|descriptor| descriptor.is_idle(self.kind))
     }
 
-    /// Its number.
     pub(crate) fn raw(&self) -> Option<RawFd> {
         self.descriptor.as_ref().map(|descriptor| descriptor.as_raw_fd())
     }
 
-    /// The descriptor, borrowed.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         use std::os::fd::AsFd;
         self.on().as_fd()
     }
 }
 
-/// What came out.
+/// The outcome of an operation.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// Bytes, or what went wrong.
+    /// Bytes, or the error.
     pub(crate) result: Result<usize, Errno>,
-    /// Of the sender, or of the accepted peer.
+    /// The address of the sender, or of the accepted peer.
     pub(crate) address: Option<SocketAddr>,
-    /// By `ACCEPT`. Closed if nobody takes it.
+    /// The socket of `ACCEPT`. Closed if no handler takes it.
     pub(crate) accepted: Option<OwnedFd>,
     /// The datagram was longer than the buffer.
     pub(crate) is_truncated: bool,
 }
 
 impl Outcome {
-    /// Bytes, and nothing else.
     pub(crate) fn of(result: Result<usize, Errno>) -> Self {
         Self { result, address: None, accepted: None, is_truncated: false }
     }
 
-    /// `ECANCELED`.
     pub(crate) fn cancelled() -> Self {
         Self::of(Err(Errno::CANCELED))
     }
 }
 
-/// What to do when the operation is over: owns the user's buffer and handler.
+/// What happens when an operation is over. Owns the user's buffer and handler.
 pub(crate) trait Completion: Any + Send {
-    /// Calls the handler. Never under the lock.
+    /// Calls the handler. Never called under the lock.
     fn complete(self: Box<Self>, done: Done);
 }
 
-/// What a [`Completion`] is told.
+/// The argument of a [`Completion`].
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) kind: OperationKind,
-    /// Held until the handler has returned, and let go of outside of the lock: closing may take long.
+    /// Held until the handler has returned, and released outside of the lock: closing may take long.
     pub(crate) descriptor: Option<Arc<Descriptor>>,
     pub(crate) outcome: Outcome,
 }
 
 impl Done {
-    /// The number of its descriptor.
     pub(crate) fn raw(&self) -> Option<RawFd> {
         self.descriptor.as_ref().map(|descriptor| descriptor.as_raw_fd())
     }
 
-    /// Bytes, or what went wrong, as the user is told of it.
+    /// Returns bytes, or the error as the user receives it.
     pub(crate) fn result(&self) -> Result<usize, OperationError> {
         self.outcome.result.map_err(|errno| OperationError {
             operation: self.kind,
@@ -202,23 +192,22 @@ pub(crate) struct Operation {
     generation: u32,
     links: [Links; 2],
     state: State,
-    /// Somebody asked to cancel it; it may succeed nevertheless.
+    /// A cancellation was requested; the operation may succeed nevertheless.
     pub(crate) is_cancelled: bool,
     /// The number of its processor.
     pub(crate) processor: usize,
     pub(crate) request: Request,
     pub(crate) outcome: Option<Outcome>,
-    /// None for the reusable read of an interrupt strategy, which never reaches the dispatcher.
+    /// `None` for the reusable read of an interrupt strategy, which never reaches the dispatcher.
     completion: Option<Box<dyn Completion>>,
 }
 
 impl Operation {
-    /// Its state.
     pub(crate) fn state(&self) -> State {
         self.state
     }
 
-    /// Goes over to another state.
+    /// Changes the state.
     pub(crate) fn become_(&mut self, next: State) {
         assert!(self.state.may_become(next), "{:?} does not become {next:?}", self.state);
         let before = std::mem::replace(&mut self.state, next);
@@ -227,19 +216,18 @@ impl Operation {
         }
     }
 
-    /// Whether no other operation of its descriptor and direction has a result that waits for its handler.
+    /// Returns whether no other operation of its descriptor and direction has a result that waits for its handler.
     pub(crate) fn has_the_only_result(&self) -> bool {
         let descriptor = self.request.descriptor.as_ref();
         descriptor.is_none_or(|descriptor| descriptor.results(self.request.kind) <= 1)
     }
 
-    /// Finishes it with this outcome.
     pub(crate) fn finish(&mut self, outcome: Outcome) {
         self.become_(State::ResultReady);
         self.outcome = Some(outcome);
     }
 
-    /// Whether it is the reusable read of an interrupt strategy.
+    /// Returns whether it is in this list, which is not a provider's queue.
     pub(crate) fn is_internal(&self) -> bool {
         self.completion.is_none()
     }
@@ -249,7 +237,7 @@ impl Operation {
         self.links[0].member_of == list
     }
 
-    /// Whether it stands in a provider's queue, and not at its head.
+    /// Returns whether it is in a provider's queue, and not at the head.
     pub(crate) fn has_predecessor(&self) -> bool {
         self.links[list::QUEUE].has_predecessor()
     }

@@ -25,7 +25,7 @@ enum Tried {
 /// are always ready.
 ///
 /// What is known to be not ready is not asked: only a descriptor whose edges are told with
-/// [`Edges::tell`](crate::operation::Edges::tell) may be tried like this.
+/// [`Edges::report`](crate::operation::Edges::report) may be tried like this.
 pub(super) fn attempt(request: &mut Request) -> Option<Outcome> {
     let reading = request.kind.is_reading();
     let edge = request.on().edges().last(reading)?;

@@ -62,7 +62,7 @@ impl Select {
 
     /// It became ready, in this direction: the first of its queue is tried.
     fn edge(&mut self, operations: &mut InProgress<'_>, descriptor: RawFd, reading: bool) {
-        self.watched(descriptor).edges.tell(reading);
+        self.watched(descriptor).edges.report(reading);
         let queue = self.queues.of_direction(descriptor, reading);
         let Some(index) = queue.first() else { return };
         let operation = &mut operations.pool[index];
@@ -125,8 +125,8 @@ impl Provider for Select {
                 Ok(()) => {
                     let edges = Arc::clone(request.on().edges());
                     // What was before is not told.
-                    edges.tell(true);
-                    edges.tell(false);
+                    edges.report(true);
+                    edges.report(false);
                     *watched = Watched { descriptor: Arc::downgrade(request.on()), edges };
                 }
                 Err(Errno::AGAIN) => return Start::Deferred,

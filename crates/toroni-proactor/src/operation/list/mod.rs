@@ -1,31 +1,31 @@
-//! Intrusive doubly linked lists of operations: the links are in the operations, so that moving an operation
-//! from list to list allocates nothing, cannot fail, and takes the same time wherever it stands.
+//! Intrusive doubly linked lists of operations. The links are in the operations, so moving an operation from one list to
+//! another allocates nothing, cannot fail, and takes the same time at any position.
 //!
-//! A link is the number of an operation in [`Operations`], which makes all of this safe code.
+//! A link is the index of an operation in the [`Pool`], so all of this is safe code.
 
 use super::Pool;
 
 /// No operation.
 const END: u32 = u32::MAX;
 
-/// Which list an operation is in. Each operation knows, and each list checks.
+/// The list that an operation is in. Each operation knows it, and each list checks it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Membership {
-    /// In none.
+    /// In no list.
     None,
-    /// The dispatcher's.
+    /// The dispatcher's: finished, READY or posted.
     Completed,
-    /// The dispatcher's: behind the next look at what is finished.
+    /// The dispatcher's: comes after the next check of the engines.
     AfterCheck,
-    /// The dispatcher's: READY as far as anybody knows.
+    /// The dispatcher's: READY as far as is known.
     Speculative,
     /// A processor's, by its number.
     Started(usize),
     /// A processor's, by its number.
     Deferred(usize),
-    /// A processor's: finished, on the way to the dispatcher.
+    /// A processor's: on the way to the dispatcher.
     Finished(usize),
-    /// A provider's queue of one descriptor and direction. Held by the second pair of links.
+    /// A provider's queue of one descriptor and direction. Uses the second pair of links.
     Queued,
 }
 
@@ -36,10 +36,9 @@ enum Pair {
     Queue = 1,
 }
 
-/// The number of the second pair.
+/// The index of the second pair.
 pub(super) const QUEUE: usize = Pair::Queue as usize;
 
-/// One pair of links.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Links {
     previous: u32,
@@ -50,13 +49,11 @@ pub(crate) struct Links {
 impl Links {
     pub(crate) const NONE: Self = Self { previous: END, next: END, member_of: Membership::None };
 
-    /// Whether there is an operation in front of this one.
     pub(super) fn has_predecessor(&self) -> bool {
         self.previous != END
     }
 }
 
-/// A list.
 #[derive(Debug)]
 pub(crate) struct List {
     head: u32,
@@ -66,33 +63,30 @@ pub(crate) struct List {
 }
 
 impl List {
-    /// An empty list.
     pub(crate) const fn new(name: Membership) -> Self {
         Self { head: END, tail: END, length: 0, name }
     }
 
-    /// How many operations are in it.
     pub(crate) fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// The first operation's number.
+    /// Returns the index of the first operation.
     pub(crate) fn first(&self) -> Option<u32> {
         (self.head != END).then_some(self.head)
     }
 
-    /// The number of the operation behind this one.
+    /// Returns the index of the operation after this one.
     pub(crate) fn after(&self, pool: &Pool, index: u32) -> Option<u32> {
         let next = self.links(pool, index).next;
         (next != END).then_some(next)
     }
 
-    /// Adds an operation, which must be in no such list, at the end.
+    /// Appends an operation, which must not be in another list of the same pair.
     pub(crate) fn push(&mut self, pool: &mut Pool, index: u32) {
         let tail = self.tail;
         let links = self.links_mut(pool, index);
@@ -107,7 +101,7 @@ impl List {
         self.length += 1;
     }
 
-    /// Adds an operation, which must be in no such list, behind another one, or at the beginning.
+    /// Inserts an operation, which must not be in another list of the same pair, after another one, or at the beginning.
     pub(crate) fn insert(&mut self, pool: &mut Pool, after: Option<u32>, index: u32) {
         let previous = after.unwrap_or(END);
         let next = after.map_or(self.head, |after| self.links(pool, after).next);
@@ -126,7 +120,7 @@ impl List {
         self.length += 1;
     }
 
-    /// Takes an operation out, wherever it stands.
+    /// Removes an operation at any position.
     pub(crate) fn remove(&mut self, pool: &mut Pool, index: u32) {
         let links = std::mem::replace(self.links_mut(pool, index), Links::NONE);
         assert_eq!(
@@ -146,7 +140,7 @@ impl List {
         self.length -= 1;
     }
 
-    /// Takes the first operation out.
+    /// Removes the first operation.
     pub(crate) fn pop(&mut self, pool: &mut Pool) -> Option<u32> {
         let first = self.first()?;
         self.remove(pool, first);

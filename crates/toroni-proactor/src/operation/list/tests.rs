@@ -12,7 +12,7 @@ fn numbers(list: &List, pool: &Pool) -> Vec<u32> {
     found
 }
 
-/// Against the obvious model, from a fixed seed.
+/// Compares with a vector, from a fixed seed.
 #[test]
 fn behaves_as_a_vector() {
     let mut pool = Pool::new();

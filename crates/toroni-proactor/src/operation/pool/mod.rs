@@ -1,19 +1,18 @@
-//! The cached allocator: all operations of a proactor, in chunks of equal places, with a list of the free
-//! ones. It is used under the proactor's lock, so creating and starting takes one lock, and no heap once
-//! there have been as many operations at the same time as there are now.
+//! The paper's cached allocator of results: all operations of a proactor, in chunks of entries, with a list of the free ones.
+//! It is used under the proactor's lock, so creating and starting an operation takes one lock. It uses the heap only when
+//! more operations exist at the same time than ever before.
 
 use super::list::Links;
 use super::{Completion, Done, Key, Operation, Outcome, Request, State};
 use std::ops::{Index, IndexMut};
 
-/// Operations in a chunk: 2 to this power.
+/// A chunk has 2 to this power operations.
 const CHUNK_BITS: u32 = 7;
 
-/// What an operation holds for others: the request and the outcome have descriptors, the completion what belongs
-/// to the user.
+/// What an operation holds: descriptors in the request and the outcome, the user's buffer and handler in the completion.
 pub(crate) type Contents = (Request, Option<Outcome>, Option<Box<dyn Completion>>);
 
-/// All operations.
+/// All operations of a proactor.
 pub(crate) struct Pool {
     /// Chunks never move: growing copies nothing, however many operations there are.
     chunks: Vec<Box<[Operation]>>,
@@ -22,17 +21,16 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// None yet.
     pub(crate) fn new() -> Self {
         Self { chunks: Vec::new(), free: Vec::new(), live: 0 }
     }
 
-    /// How many are in use.
+    /// Returns how many are in use.
     pub(crate) fn live(&self) -> usize {
         self.live
     }
 
-    /// An operation in state INITIALIZED.
+    /// Creates an operation in state INITIALIZED.
     pub(crate) fn create(
         &mut self,
         request: Request,
@@ -51,7 +49,7 @@ impl Pool {
         Key { index, generation }
     }
 
-    /// Gives an operation back. It is in no list.
+    /// Frees the entry of an operation, which must be in no list.
     pub(crate) fn destroy(&mut self, index: u32) -> Option<Box<dyn Completion>> {
         let operation = &mut self[index];
         assert!(
@@ -68,7 +66,7 @@ impl Pool {
         completion
     }
 
-    /// Takes out what the handler needs, and goes over to COMPLETED.
+    /// Takes out what the handler needs, and changes the state to COMPLETED.
     pub(crate) fn complete(&mut self, index: u32) -> (Box<dyn Completion>, Done) {
         let operation = &mut self[index];
         operation.become_(State::Completed);
@@ -81,25 +79,24 @@ impl Pool {
         (completion, done)
     }
 
-    /// The operation of that name, if it still lives.
+    /// Returns the operation that a key identifies, if it still exists.
     pub(crate) fn get(&mut self, key: Key) -> Option<&mut Operation> {
         let chunk = self.chunks.get_mut((key.index >> CHUNK_BITS) as usize)?;
         let operation = &mut chunk[(key.index & ((1 << CHUNK_BITS) - 1)) as usize];
         (operation.generation == key.generation).then_some(operation)
     }
 
-    /// The first of those that are chosen, from this number on.
+    /// Returns the first operation, from this index on, for which `chosen` is true.
     pub(crate) fn find(&self, from: u32, chosen: impl Fn(&Operation) -> bool) -> Option<u32> {
         let count = u32::try_from(self.chunks.len() << CHUNK_BITS).unwrap_or(u32::MAX);
         (from..count).find(|index| chosen(&self[*index]))
     }
 
-    /// The name of an operation.
     pub(crate) fn key(&self, index: u32) -> Key {
         Key { index, generation: self[index].generation }
     }
 
-    /// Takes out what all operations hold, whatever their state: at the end of the proactor.
+    /// Takes out what all operations hold, in any state. Called when the proactor closes.
     pub(crate) fn take_all(&mut self) -> Vec<Contents> {
         let pool = self.chunks.iter_mut().flatten();
         pool.map(|operation| {
@@ -123,7 +120,7 @@ impl Pool {
             completion: None,
         });
         self.chunks.push(chunk.collect());
-        // As many places as there are operations: giving one back never allocates.
+        // Room for all operations: freeing one never allocates.
         self.free.reserve(self.chunks.len() << CHUNK_BITS);
         self.free.extend((first + 1..first + (1 << CHUNK_BITS)).rev());
         first

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_name_of_the_past_finds_nothing() {
+fn an_old_key_finds_nothing() {
     let mut pool = Pool::new();
     let old = pool.create(Request::timer(), None);
     assert!(pool.get(old).is_some());
@@ -15,7 +15,7 @@ fn a_name_of_the_past_finds_nothing() {
 }
 
 #[test]
-fn places_are_used_again() {
+fn entries_are_used_again() {
     let mut pool = Pool::new();
     let first: Vec<Key> = (0..1000).map(|_| pool.create(Request::post(), None)).collect();
     assert_eq!(pool.live(), 1000);

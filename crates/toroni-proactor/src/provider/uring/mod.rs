@@ -395,7 +395,7 @@ impl Provider for Uring {
         let key = Key::from_u64(number & !POLLED);
         let Some(operation) = operations.pool.get(key) else { return };
         if let Some(descriptor) = &operation.request.descriptor {
-            descriptor.edges().tell(operation.request.kind.is_reading());
+            descriptor.edges().report(operation.request.kind.is_reading());
         }
         if let Some(outcome) = self.outcome(operations.pool, key, result) {
             self.leave_queue(operations.pool, key.index);

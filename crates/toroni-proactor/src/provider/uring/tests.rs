@@ -65,7 +65,7 @@ fn what_may_be_ready_is_not_submitted() {
     // Nobody tries what is known not to be ready, until the ring has said that something came.
     theirs.write_all(b"later").unwrap();
     assert!(uring.attempt()(&mut pool[waits].request).is_none());
-    on.edges().tell(true);
+    on.edges().report(true);
     assert_eq!(uring.attempt()(&mut pool[waits].request).unwrap().result, Ok(5));
     assert_eq!(uring.leave(&mut pool, waits), Some(behind));
 }
