@@ -1,4 +1,4 @@
-//! `handle_events`: what a thread does that its owner lends to the proactor.
+//! The paper's `handle_events`: what a thread does that its owner lends to the proactor. The steps have the paper's numbers.
 
 use super::wake_policy::Sample;
 use super::{Dispatcher, NotificationState};
@@ -9,11 +9,10 @@ use crate::sys::ThreadId;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long the only thread leads one processor while the other one waits for its turn.
+/// How long the only thread leads one processor while the other waits for its turn.
 const TURN: Duration = Duration::from_millis(1);
 
-/// Handles events until at least one handler was called, the time is over, the proactor is stopped, or
-/// somebody set the flag and woke everybody. How many handlers were called.
+/// Handles events until at least one handler was called, the timeout expires, the proactor is stopped, or another thread sets the flag and wakes everybody. Returns the number of handlers called.
 pub(crate) fn handle_events(
     lock: &Lock,
     timeout: Option<Duration>,
@@ -30,7 +29,7 @@ pub(crate) fn handle_events(
 }
 
 impl Dispatcher {
-    /// Whether it is time to look at the engines and at the clock.
+    /// Returns whether it is time to check the engines and the clock.
     fn is_check_due(&self) -> bool {
         self.since_lead >= self.policy.results_before_check() || !self.after_check.is_empty()
     }
@@ -59,11 +58,11 @@ impl Locked<'_> {
             if handled > 0 || !self.dispatches() {
                 return handled;
             }
-            // What was tried and has to wait on may have become ready meanwhile.
+            // What was attempted and has to wait again may have become ready meanwhile.
             if self.has_completed() {
                 continue;
             }
-            // The lock was open meanwhile, and who wakes everybody takes this thread for awake.
+            // The lock was released meanwhile, and `wake_everybody` counted this thread as awake.
             if self.leaves(until) {
                 return 0;
             }
@@ -83,13 +82,12 @@ impl Locked<'_> {
         }
     }
 
-    /// Whether this thread goes back to its owner.
+    /// Returns whether this thread returns to its owner.
     fn leaves(&self, until: Option<&AtomicBool>) -> bool {
         !self.dispatches() || until.is_some_and(|flag| flag.load(Ordering::Relaxed))
     }
 
-    /// Calls the handlers of the results that are there, and of those that come meanwhile, until it is time
-    /// to look at the engines and at the clock.
+    /// Calls the handlers of all results, including those that arrive meanwhile, until it is time to check the engines and the clock.
     fn process_completed(&mut self, mut has_checked: bool, until: Option<&AtomicBool>) -> usize {
         let mut handled = 0;
         while !self.dispatcher.is_check_due() {
@@ -111,7 +109,7 @@ impl Locked<'_> {
             }
             let core = &mut **self;
             let (completion, done) = core.pool.complete(index);
-            // Step 1a, and whatever else this thread would have done.
+            // Step 1a, and everything else that this thread would have done.
             core.hand_over();
             let outcome = self.dispatch(|| {
                 sample.iter_mut().for_each(Sample::begin);
@@ -126,7 +124,7 @@ impl Locked<'_> {
                 panic.resume();
             }
             handled += 1;
-            // By then there is more to see.
+            // New operations may be finished by now.
             has_checked = false;
             if self.leaves(until) {
                 break;
@@ -135,7 +133,7 @@ impl Locked<'_> {
         handled
     }
 
-    /// This thread is about to go back to its owner, or, if that is a handler, to where it is counted.
+    /// Prepares this thread's return to its owner; or, if that is a handler, to where the thread is counted.
     fn leave(&mut self) {
         let staying = self.dispatcher.handlers - 1;
         self.hand_over_to(staying);
@@ -144,7 +142,7 @@ impl Locked<'_> {
         }
     }
 
-    /// Leads a processor that wants a leader, if there is one.
+    /// Leads a processor that wants a leader. Returns whether there was one.
     fn lead_one(&mut self, deadline: Option<Instant>) -> bool {
         let Some(which) = self.wants_leader() else { return false };
         self.lead_processor(which, |core| {
@@ -155,8 +153,7 @@ impl Locked<'_> {
         true
     }
 
-    /// Leads, without waiting, each processor that has no leader. Then everything that may be ready has its turn,
-    /// and what was to come behind that.
+    /// Leads each processor without a leader once, without waiting. Then everything that may be ready, and what had to come after a check, gets its turn.
     fn check_engines(&mut self) {
         for which in 0..self.processors.len() {
             if self.processors[which].wants_leader() {
@@ -198,8 +195,8 @@ impl Locked<'_> {
             let until = watch.into_iter().chain(deadline).chain(tick).min();
             self.follow(until.map(left));
             let gets_on = self.end_tick(tick);
-            // Waits on as long as nothing but a tick has passed, and those at work get on. Another follower may
-            // have taken the wake-up for its own.
+            // Waits on while only a tick has passed and the running threads make progress. Another follower may
+            // have taken the wake-up as its own.
             let is_over = self.dispatcher.woken > 0 || self.leaves(flag);
             if tick.is_none() || tick != until || !gets_on || is_over {
                 break;
@@ -213,8 +210,7 @@ impl Locked<'_> {
 }
 
 impl Core {
-    /// A processor without a leader that has something to wait for: the primary first, but if both want
-    /// one, the one that had none last.
+    /// Returns a processor without a leader that has something to wait for. If both want one, it is the one that was not led last.
     pub(super) fn wants_leader(&self) -> Option<usize> {
         let mut wanting = (0..self.processors.len())
             .filter(|which| self.processors[*which].wants_leader())
@@ -224,13 +220,12 @@ impl Core {
         Some(if first == self.dispatcher.last_led { second.unwrap_or(first) } else { first })
     }
 
-    /// This thread is about to call a handler: what it would have done next is left to somebody else, if
-    /// anybody waits, and those at work are not enough. A follower that is on its way hands over in its turn.
+    /// Called before this thread runs a handler: leaves its next work to a waiting thread, if there is one and the running threads are not enough. A follower that is on its way hands over in its turn.
     fn hand_over(&mut self) {
         self.hand_over_to(self.dispatcher.handlers);
     }
 
-    /// To those who stay, or to somebody who is woken.
+    /// Leaves work to the `staying` threads, or wakes one.
     fn hand_over_to(&mut self, staying: usize) {
         if self.dispatcher.notification_state() == NotificationState::DoNothing {
             return;
@@ -245,12 +240,12 @@ impl Core {
         let somebody_comes =
             (self.has_work() || wants_leader || is_uncovered) && self.dispatcher.wake_follower();
         if !somebody_comes && (is_uncovered || wants_leader) {
-            // The leader of the other processor waits no longer than until the timer, or takes turns.
+            // The leader of the other processor will wait no longer than until the timer, or take turns.
             self.interrupt_any_leader();
         }
     }
 
-    /// The timer that this thread, which is about to wait, has to wake for, if nobody else does.
+    /// Returns the timer that this thread, which is about to wait, must wake for, unless another one does.
     fn watch(&mut self) -> Option<Instant> {
         let next = self.next_deadline()?;
         if self.dispatcher.watched.is_some_and(|watched| watched <= next) {
@@ -260,7 +255,7 @@ impl Core {
         Some(next)
     }
 
-    /// This thread is awake again.
+    /// Ends [`Core::watch`]: this thread is awake again.
     fn unwatch(&mut self, watch: Option<Instant>) {
         if watch.is_some() && self.dispatcher.watched == watch {
             self.dispatcher.watched = None;
@@ -272,10 +267,10 @@ fn left(until: Instant) -> Duration {
     until.saturating_duration_since(Instant::now())
 }
 
-/// Until when a thread is lent.
+/// The time until which a thread is lent.
 struct End {
     timeout: Option<Duration>,
-    /// Where results are there already, nobody asks the clock. A time-out beyond what it can say is none.
+    /// Computed on first use, so a call that finds results reads no clock. The inner `None` is a timeout that the clock cannot represent.
     at: Option<Option<Instant>>,
 }
 

@@ -1,5 +1,5 @@
-//! The dispatcher: the paper's *AIO_Dispatcher*. It owns the completed results, and decides for each
-//! thread in `handle_events` what it does: sleep as a follower, call handlers, or lead a processor.
+//! The dispatcher: the paper's *AIO_Dispatcher*. It owns the completed results, and decides for each thread in
+//! `handle_events` what it does: sleep as a follower, call handlers, or lead a processor.
 
 mod handle_events;
 #[cfg(test)]
@@ -17,32 +17,31 @@ use std::time::Instant;
 use timers::Timers;
 use wake_policy::WakePolicy;
 
-/// How many results go ahead of one that waits.
+/// The maximum number of results that go ahead of a waiting one.
 const OVERTAKERS: usize = 16;
 
-/// How loudly a result is announced. The paper's `NOTIFY_FOLLOWER`, which only
-/// a dedicated leader would post, is not used: see `level_of` in `processor/`.
+/// Which thread a new result wakes. The paper's `NOTIFY_FOLLOWER`, which only a dedicated leader would use, does not exist: see `level_of` in `processor/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Notify {
-    /// `NOTIFY_NONE`: the caller is about to dispatch itself.
+    /// `NOTIFY_NONE`: none, because the caller is about to dispatch.
     None,
-    /// `NOTIFY_STRONG`: a follower is woken; if there is none, a leader is interrupted.
+    /// `NOTIFY_STRONG`: a follower; if there is none, a leader is interrupted.
     Strong,
 }
 
 /// What a posted handler comes after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum After {
-    /// Whatever was posted before.
+    /// Everything that was posted before.
     Posted,
-    /// A look whether operations are finished, too.
+    /// Also a check of the engines for finished operations.
     Check,
 }
 
 /// What a new result makes necessary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotificationState {
-    /// `DO_NOTHING`: nobody waits; whoever comes back from a handler looks.
+    /// `DO_NOTHING`: no thread waits; a thread that returns from a handler will find the result.
     DoNothing,
     /// `WAKEUP_FOLLOWER`: there is a follower.
     WakeupFollower,
@@ -50,44 +49,41 @@ pub(crate) enum NotificationState {
     InterruptLeader,
 }
 
-/// See the module.
 pub(crate) struct Dispatcher {
     completed: List,
-    /// Posts that come behind the next look at what is finished.
+    /// Posts that come after the next check of the engines.
     after_check: List,
-    /// Operations that are tried when nothing is known to be ready: nobody has said that their descriptors
-    /// are, and nobody has found that they are not.
+    /// Operations to attempt when nothing is known to be ready: nothing reported their descriptors ready, and no attempt found them not ready.
     speculative: List,
-    /// Threads asleep, including those whose wake-up is on its way.
+    /// Threads that sleep, including those whose wake-up is under way.
     followers: usize,
-    /// Of the followers: those whose wake-up is on its way.
+    /// Followers whose wake-up is under way.
     woken: usize,
-    /// Wake-ups decided, and sent when the lock opens.
+    /// Wake-ups that are decided, and sent when the lock is released.
     wakes: usize,
     /// Threads that lead a shared processor. Dedicated leaders dispatch nothing and are not counted.
     leaders: usize,
-    /// Threads in `handle_events` that are neither: they call handlers.
+    /// Other threads in `handle_events`: they call handlers.
     handlers: usize,
     /// Results at the head of the list that went ahead of others.
     ahead: usize,
     /// The last of them, until one is taken.
     last_ahead: Option<u32>,
-    /// How many have gone ahead since one was taken that had not.
+    /// How many have gone ahead since a result that had not gone ahead was taken.
     overtaken: usize,
     timers: Timers,
-    /// The earliest timer that a thread, which waits, will wake for.
+    /// The earliest timer that a waiting thread will wake for.
     watched: Option<Instant>,
     policy: WakePolicy,
-    /// Results taken, and operations tried, ever.
+    /// The number of results taken and operations attempted, since the beginning.
     taken: u64,
-    /// Results dispatched, and operations tried, since anybody led.
+    /// The number of results dispatched and operations attempted since a thread last led.
     since_lead: usize,
     /// The processor that was led last.
     last_led: usize,
 }
 
 impl Dispatcher {
-    /// With nothing to do.
     pub(crate) fn new() -> Self {
         Self {
             completed: List::new(Membership::Completed),
@@ -110,12 +106,11 @@ impl Dispatcher {
         }
     }
 
-    /// Whether handlers sleep now and then: to be asked without the lock.
+    /// Returns the flag that says whether handlers sleep now and then, to be read without the lock.
     pub(crate) fn handlers_sleep(&self) -> Arc<AtomicBool> {
         self.policy.sleep()
     }
 
-    /// What a new result makes necessary.
     pub(crate) fn notification_state(&self) -> NotificationState {
         if self.followers > 0 {
             NotificationState::WakeupFollower
@@ -126,18 +121,17 @@ impl Dispatcher {
         }
     }
 
-    /// The paper's `Number_Active_Threads`.
+    /// Returns the paper's `Number_Active_Threads`.
     fn threads(&self) -> usize {
         self.handlers + self.leaders + self.followers
     }
 
-    /// The wake-ups to send now.
+    /// Takes the number of wake-ups to send now.
     pub(crate) fn take_wakes(&mut self) -> usize {
         std::mem::take(&mut self.wakes)
     }
 
-    /// Wakes a follower, unless one is on its way: it wakes the next if there is more to do. Whether there
-    /// is any.
+    /// Wakes a follower, unless one is already on its way: that one wakes the next if there is more to do. Returns whether there is a follower.
     fn wake_follower(&mut self) -> bool {
         if self.followers > 0 && self.woken == 0 {
             self.woken += 1;
@@ -148,7 +142,7 @@ impl Dispatcher {
 }
 
 impl Core {
-    /// `post_completion`. The operation is in no list, and RESULT_READY, START_ERROR or INITIALIZED.
+    /// `post_completion`. The operation is in no list, and RESULT_READY, START_ERROR, READY or INITIALIZED.
     pub(crate) fn post_completion(&mut self, index: u32, level: Notify) {
         // Step 1.
         if self.pool[index].state() == State::Initialized {
@@ -160,13 +154,13 @@ impl Core {
         }
     }
 
-    /// The operation is READY, in no list, and may be tried: see [`Dispatcher::speculative`].
+    /// Adds an operation that is READY and in no list to [`Dispatcher::speculative`].
     pub(crate) fn post_speculative(&mut self, index: u32) {
         self.dispatcher.speculative.push(&mut self.pool, index);
         self.notify();
     }
 
-    /// Creates the operation of a handler that no provider sees, and posts it.
+    /// Creates an operation for a handler without a provider, and posts it.
     pub(crate) fn post(&mut self, completion: Box<dyn Completion>, after: After) {
         let index = self.pool.create(Request::post(), Some(completion)).index;
         match after {
@@ -179,11 +173,10 @@ impl Core {
         }
     }
 
-    /// `post_completion` of what was finished when it was started. It goes ahead of what other sessions
-    /// left: the one that a handler goes on with is still in the cache.
+    /// Posts a result that was finished as it was started. It goes ahead of other sessions' results: the session that a handler continues with is still in the cache.
     pub(crate) fn post_first(&mut self, index: u32) {
         let dispatcher = &mut self.dispatcher;
-        // Handlers of one descriptor and direction are called in the order of their operations.
+        // Handlers of one descriptor and direction are called in the order of the operations.
         let is_alone = self.pool[index].has_the_only_result();
         if is_alone && dispatcher.overtaken < OVERTAKERS {
             dispatcher.overtaken += 1;
@@ -208,13 +201,12 @@ impl Core {
         }
     }
 
-    /// `notify_only_follower`: a processor has got something to wait for, and wants a leader. The leader of
-    /// the other processor is told if there is nobody else: it takes turns.
+    /// `notify_only_follower`: a processor has got something to wait for, and wants a leader. If there is no follower, the leader of the other processor is interrupted: it takes turns.
     pub(crate) fn notify_only_follower(&mut self) {
         self.notify();
     }
 
-    /// Takes an operation back that is to be dispatched or tried, if it is there.
+    /// Removes an operation that is to be dispatched or attempted. Returns whether it was there.
     pub(crate) fn withdraw(&mut self, index: u32) -> bool {
         let list = if self.pool[index].is_in(Membership::Completed) {
             &mut self.dispatcher.completed
@@ -227,14 +219,13 @@ impl Core {
         true
     }
 
-    /// A result that was taken and cannot be dispatched now: it is the next one again.
+    /// Makes a result that was taken, and cannot be dispatched now, the next one again.
     fn put_back(&mut self, index: u32) {
         self.dispatcher.ahead += 1;
         self.dispatcher.completed.insert(&mut self.pool, None, index);
     }
 
-    /// The next one to be dispatched, or tried. A speculation that is the only one is worth less than a look
-    /// at what is ready, and comes after it.
+    /// Takes the next operation to dispatch or attempt. If a speculation is the only one, the engines are checked first.
     fn pop_completed(&mut self, has_checked: bool) -> Option<u32> {
         let dispatcher = &mut self.dispatcher;
         let index = if let Some(index) = dispatcher.completed.pop(&mut self.pool) {
@@ -255,24 +246,24 @@ impl Core {
         Some(index)
     }
 
-    /// Whether there is something to dispatch, or to try.
+    /// Returns whether there is something to dispatch or to attempt.
     pub(crate) fn has_work(&self) -> bool {
         self.has_completed() || !self.dispatcher.speculative.is_empty()
     }
 
-    /// Whether there are results to dispatch, or operations that are said to be ready.
+    /// Returns whether there are results to dispatch, or operations reported ready.
     fn has_completed(&self) -> bool {
         !self.dispatcher.completed.is_empty() || !self.dispatcher.after_check.is_empty()
     }
 
-    /// What was speculated on before now is tried before anything that comes.
+    /// Moves all speculations in front of everything that comes later.
     fn end_speculation(&mut self) {
         while let Some(index) = self.dispatcher.speculative.pop(&mut self.pool) {
             self.dispatcher.completed.push(&mut self.pool, index);
         }
     }
 
-    /// What was to come behind a look has its turn now.
+    /// Gives posts that waited for a check their turn.
     fn release_after_check(&mut self) {
         while let Some(index) = self.dispatcher.after_check.pop(&mut self.pool) {
             self.dispatcher.completed.push(&mut self.pool, index);
@@ -291,7 +282,7 @@ impl Core {
         }
     }
 
-    /// One leader that dispatches, unless one is on its way already.
+    /// Interrupts one leader that dispatches, unless one is already on its way.
     fn interrupt_any_leader(&mut self) {
         let leaders = self.processors.iter().filter(|processor| !processor.is_dedicated());
         if leaders.clone().any(|processor| processor.is_interrupted()) {

@@ -1,5 +1,4 @@
-//! Timers: moments at which operations are post-completed. They are served in the waits of followers and
-//! leaders, without a thread of their own.
+//! Timers: operations that are post-completed at a point in time. The waits of followers and leaders serve them, without a thread of their own.
 
 use crate::core::Core;
 use crate::dispatcher::Notify;
@@ -8,17 +7,16 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Instant;
 
-/// All timers that are not over. A timer that is cancelled leaves its entry behind, which names an operation
-/// that lives no more.
+/// All timers that are not over. A cancelled timer leaves its entry, whose key no longer identifies an operation.
 #[derive(Default)]
 pub(crate) struct Timers {
     heap: BinaryHeap<Reverse<Entry>>,
-    /// Entries of cancelled timers.
+    /// The number of entries of cancelled timers.
     stale: usize,
     serial: u64,
 }
 
-/// By time, then by the order of their starts.
+/// Ordered by time, then by the order of the starts.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
     deadline: Instant,
@@ -27,12 +25,12 @@ struct Entry {
 }
 
 impl Timers {
-    /// The next moment at which something may be due.
+    /// Returns the next time at which a timer may be due.
     fn nearest(&self) -> Option<Instant> {
         self.heap.peek().map(|Reverse(entry)| entry.deadline)
     }
 
-    /// A timer that is due.
+    /// Takes a timer that is due.
     fn pop(&mut self, now: Instant) -> Option<Key> {
         if self.nearest()? > now {
             return None;
@@ -50,12 +48,12 @@ impl Core {
         timers.heap.push(Reverse(entry));
         let is_nearest = timers.nearest() == Some(deadline);
         if is_nearest && self.dispatcher.watched.is_none_or(|watched| deadline < watched) {
-            // Whoever waits waits anew, and no longer than that.
+            // A waiting thread waits again, no longer than until then.
             self.notify();
         }
     }
 
-    /// Cancels a timer that is not due yet: its handler is told so.
+    /// Cancels a timer that is not due yet; its handler reports that.
     pub(crate) fn cancel_timer(&mut self, index: u32) {
         let operation = &mut self.pool[index];
         operation.is_cancelled = true;
@@ -64,7 +62,6 @@ impl Core {
         self.post_completion(index, Notify::Strong);
     }
 
-    /// Cancels all timers.
     pub(crate) fn cancel_timers(&mut self) {
         let entries: Vec<Key> = self
             .dispatcher
@@ -96,13 +93,11 @@ impl Core {
         self.drop_stale_timers();
     }
 
-    /// The nearest timer.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.dispatcher.timers.nearest()
     }
 
-    /// A program that sets and cancels a time-out for each of its reads leaves an entry each time: they
-    /// must not outnumber those that live by much.
+    /// Drops entries of cancelled timers when they outnumber the others: a program that sets and cancels a timeout for each read leaves one each time.
     fn drop_stale_timers(&mut self) {
         let timers = &mut self.dispatcher.timers;
         if timers.stale <= 64.max(timers.heap.len() / 2) {

@@ -1,5 +1,5 @@
-//! Trials: an operation that became READY is tried by the thread that took it from the dispatcher,
-//! without the lock, so that transfers run side by side. The paper's leader does them all, under the lock.
+//! Attempts: the thread that takes a READY operation from the dispatcher attempts it without the lock, so that transfers run
+//! in parallel. The paper's leader does all transfers, under the lock.
 
 use crate::core::Core;
 use crate::dispatcher::Notify;
@@ -8,7 +8,7 @@ use crate::lock::Locked;
 use crate::operation::{Outcome, Request, State};
 
 impl Locked<'_> {
-    /// Tries an operation that is READY and in no list: whether it is over, and to be dispatched.
+    /// Attempts an operation that is READY and in no list. Returns whether it is over and must be dispatched.
     pub(crate) fn try_ready(&mut self, index: u32) -> bool {
         let attempt = self.processors[self.pool[index].processor].provider.attempt();
         let mut request = self.pool[index].request.lend();
@@ -18,14 +18,14 @@ impl Locked<'_> {
 }
 
 impl Core {
-    /// A start whose descriptor may be ready. It is tried like one that is said to be, but later.
+    /// Handles a start whose descriptor may be ready. It is attempted like an operation reported ready, but later.
     pub(super) fn become_ready(&mut self, which: usize, index: u32) {
         self.pool[index].become_(State::Ready);
         self.processors[which].ready += 1;
         self.post_speculative(index);
     }
 
-    /// After a trial. Whether the operation is over; it is STARTED anew otherwise.
+    /// Handles the result of an attempt. Returns whether the operation is over; otherwise it is STARTED again.
     pub(crate) fn tried(&mut self, index: u32, request: Request, outcome: Option<Outcome>) -> bool {
         let operation = &mut self.pool[index];
         operation.request = request;
@@ -39,22 +39,21 @@ impl Core {
         true
     }
 
-    /// An operation that is READY, and in no list, is over. The one behind it is to be tried next: when this
-    /// one is on its way to its handler, because handlers are called in the order of the operations.
+    /// Finishes an operation that is READY and in no list. Returns the next one in its queue: handlers are called in the order of the operations, so the caller attempts the next one when this one is on its way to its handler.
     pub(super) fn leave_ready(&mut self, index: u32, outcome: Outcome) -> Option<u32> {
         let which = self.pool[index].processor;
         let processor = &mut self.processors[which];
         processor.ready -= 1;
         let next = processor.provider.leave(&mut self.pool, index);
         self.pool[index].finish(outcome);
-        // There is room for what was deferred: the leader starts it.
+        // A deferred operation may start now: the leader does that.
         if !processor.deferred.is_empty() {
             processor.interrupt_leader();
         }
         next
     }
 
-    /// The one that [`Core::leave_ready`] found behind another.
+    /// Makes the operation that [`Core::leave_ready`] returned READY.
     pub(super) fn try_next(&mut self, next: Option<u32>) {
         if let Some(next) = next {
             let which = self.pool[next].processor;
@@ -64,14 +63,14 @@ impl Core {
         }
     }
 
-    /// It is not over: it was not ready after all, or has moved its share.
+    /// Lets an operation wait again: its descriptor was not ready after all, or it has moved its share.
     fn wait_on(&mut self, index: u32) {
         let which = self.pool[index].processor;
         let processor = &mut self.processors[which];
         let request = &self.pool[index].request;
         if request.on().edges().last(request.kind.is_reading()).is_some() {
-            // It may go on: it has moved its share, or it became ready meanwhile, and who saw that left it to us.
-            // This thread may not come back.
+            // It may continue: it has moved its share, or it became ready meanwhile, and the thread that saw that
+            // left it to this one. This thread may not come back.
             self.post_completion(index, Notify::Strong);
             return;
         }

@@ -1,4 +1,4 @@
-//! `cancel_aio`, by any thread: of all operations of a descriptor, or of one.
+//! The paper's `cancel_aio`, called by any thread: cancels all operations of a descriptor, or one.
 
 use crate::core::Core;
 use crate::dispatcher::Notify;
@@ -7,18 +7,18 @@ use crate::provider::Cancel;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 impl Core {
-    /// Cancels all operations of a descriptor. How many were asked to end.
+    /// Cancels all operations of a descriptor. Returns the number of operations asked to end.
     pub(crate) fn cancel_aio(&mut self, descriptor: &Descriptor) -> usize {
         let number = Some(descriptor.as_raw_fd());
         let on_it =
             |operation: &Operation| !operation.is_internal() && operation.request.raw() == number;
         let processors = 0..self.processors.len();
         let cancelled: usize = processors.map(|which| self.cancel_where(which, on_it)).sum();
-        // Most have none, and looking for them takes a walk over all operations.
+        // Most have none, and finding them takes a walk over all operations.
         if descriptor.has_ready() { cancelled + self.cancel_ready_where(on_it) } else { cancelled }
     }
 
-    /// Cancels all operations, of all processors.
+    /// Cancels all operations of all processors.
     pub(crate) fn cancel_all(&mut self) {
         for which in 0..self.processors.len() {
             self.cancel_where(which, |operation| !operation.is_internal());
@@ -26,13 +26,13 @@ impl Core {
         self.cancel_ready_where(|_| true);
     }
 
-    /// Cancels all operations of a processor, and the read of its interrupt strategy.
+    /// Cancels all operations of a processor, including the read of its interrupt strategy.
     pub(super) fn cancel_everything_of(&mut self, which: usize) {
         self.cancel_where(which, |_| true);
         self.cancel_ready_where(|operation| operation.processor == which);
     }
 
-    /// Cancels one operation or timer. Whether it was asked to end: it may already be over.
+    /// Cancels one operation or timer. Returns whether it was asked to end: it may already be over.
     pub(crate) fn cancel_one(&mut self, key: Key) -> bool {
         let Some(operation) = self.pool.get(key) else { return false };
         let which = operation.processor;
@@ -46,7 +46,7 @@ impl Core {
         true
     }
 
-    /// No provider is to hear of a descriptor any more, whose operations have been cancelled.
+    /// Makes all providers stop watching a descriptor whose operations have been cancelled.
     pub(crate) fn forget(&mut self, descriptor: BorrowedFd<'_>) {
         self.processors.iter_mut().for_each(|processor| processor.provider.forget(descriptor));
     }
@@ -75,7 +75,7 @@ impl Core {
         cancelled
     }
 
-    /// Those that are READY are with the dispatcher, or being tried.
+    /// Cancels operations that are READY: at the dispatcher, or being attempted.
     fn cancel_ready_where(&mut self, chosen: impl Fn(&Operation) -> bool) -> usize {
         let ready =
             |operation: &Operation| operation.state() == State::Ready && !operation.is_cancelled;
@@ -93,7 +93,7 @@ impl Core {
 
     fn cancel_ready(&mut self, index: u32) {
         self.pool[index].is_cancelled = true;
-        // One that is being tried is ended by who tries it.
+        // If a thread is attempting it, that thread ends it.
         if self.withdraw(index) {
             let next = self.leave_ready(index, Outcome::cancelled());
             self.post_completion(index, Notify::Strong);
@@ -116,18 +116,18 @@ impl Core {
                 processor.started.remove(&mut self.pool, index);
                 self.pool[index].finish(outcome);
                 self.pass_on(which, index, Notify::Strong);
-                // There is room for what was deferred: the leader starts it.
+                // A deferred operation may start now: the leader does that.
                 let processor = &mut self.processors[which];
                 if !processor.deferred.is_empty() {
                     processor.interrupt_leader();
                 }
             }
-            // An engine that belongs to its leader is told by it.
+            // Only the leader may submit the request.
             Cancel::Requested if !processor.provider.can_start_in_any_thread() => {
                 processor.interrupt_leader();
             }
             Cancel::Requested => processor.submit_for_leader(),
-            // The leader tries again.
+            // The leader requests it again.
             Cancel::Later => {
                 self.pool[index].is_cancelled = false;
                 processor.cancel_later(self.pool.key(index));

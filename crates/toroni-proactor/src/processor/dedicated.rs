@@ -1,5 +1,5 @@
-//! Dedicated processors: each has a thread of its own, the leader from the start of the proactor to its
-//! end. It never calls a handler, and never drops what belongs to a user.
+//! Dedicated processors. Each has a thread of its own, which leads it from the start of the proactor to its end. The thread
+//! never calls a handler, and never drops anything that belongs to a user.
 
 use crate::core::Phase;
 use crate::lock::{Lock, Locked};
@@ -18,13 +18,12 @@ pub(crate) fn run_dedicated(lock: &Lock, which: usize) {
 }
 
 impl Locked<'_> {
-    /// Cancels everything in the hands of a processor's engine, and waits until it is out of them. This
-    /// thread leads, and the proactor is closing.
+    /// Cancels all operations that a processor's engine holds, and waits until it has released them, or the time limit has passed. This thread leads, and the proactor is closing.
     pub(crate) fn drain(&mut self, which: usize) {
         let until = Instant::now() + self.drain_timeout;
         loop {
             self.cancel_everything_of(which);
-            // An engine that cannot cancel it lets go of the read when there is something to read.
+            // An engine that cannot cancel that read completes it when there is something to read.
             self.processors[which].end_internal_read();
             if self.processors[which].is_idle() || until <= Instant::now() {
                 return;

@@ -1,4 +1,4 @@
-//! `handle_aio_events`: one wait of a leader, and what comes of it.
+//! The paper's `handle_aio_events`: one wait of a leader, and the handling of its events. The steps have the paper's numbers.
 
 use super::Processor;
 use crate::core::{Core, Phase};
@@ -9,19 +9,18 @@ use crate::provider::{InProgress, Start, Started};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How soon an engine is asked again that had no room or no memory, also for the read of the interrupts.
+/// How soon to retry an engine that had no room or no memory, also for the read of the interrupts.
 const AGAIN: Duration = Duration::from_millis(1);
 
 impl Locked<'_> {
-    /// Waits once for the operations of a processor that this thread leads, and passes the finished ones
-    /// on to the dispatcher.
+    /// Waits once for the operations of a processor that this thread leads, and passes the finished ones on to the dispatcher.
     pub(crate) fn handle_aio_events(&mut self, which: usize, timeout: Option<Duration>) {
         // Step 1.
         for key in std::mem::take(&mut self.processors[which].cancellations) {
             self.cancel_one(key);
         }
         self.start_deferred(which);
-        // At the end nobody dispatches them, so they are no reason not to wait.
+        // While closing, no thread dispatches results, so they are no reason not to wait.
         let is_dispatching = !self.processors[which].is_dedicated && self.phase != Phase::Closing;
         let has_results = self.has_work() && is_dispatching;
         let hears = self.phase == Phase::Closing || self.read_interrupts(which);
@@ -51,7 +50,7 @@ impl Locked<'_> {
 }
 
 impl Core {
-    /// Lets the provider finish what the wait saw, and passes it on.
+    /// Lets the provider finish what the wait has seen, and passes it on.
     fn settle(&mut self, which: usize, wait: &dyn crate::wait::WaitStrategy) {
         while let Some(event) = wait.next_event() {
             let processor = &mut self.processors[which];
@@ -69,8 +68,7 @@ impl Core {
         }
     }
 
-    /// A finished operation, or one that is READY, goes to the dispatcher, unless it is the read of the
-    /// interrupt strategy.
+    /// Passes a finished or READY operation on to the dispatcher, unless it is the read of the interrupt strategy.
     pub(super) fn pass_on(&mut self, which: usize, index: u32, level: Notify) {
         let operation = &mut self.pool[index];
         if operation.state() == State::Ready {
@@ -85,8 +83,7 @@ impl Core {
         }
     }
 
-    /// The read of the interrupt strategy is in progress whenever a leader waits; it is started only if
-    /// it is not started. False if it could not be: interrupts will not end the wait.
+    /// Starts the read of the interrupt strategy unless it is started: it is in progress whenever a leader waits. Returns false if it could not be started: interrupts will not end the wait.
     fn read_interrupts(&mut self, which: usize) -> bool {
         let processor = &mut self.processors[which];
         let index = processor.interrupt_read;
@@ -99,7 +96,7 @@ impl Core {
                     processor.add_started(&mut self.pool, index);
                     processor.reads_interrupts = true;
                 }
-                // Old interrupts: whoever sent them has been noticed.
+                // Old interrupts: this thread has seen their reasons.
                 Start::Finished(_) => {}
                 Start::Ready | Start::Deferred | Start::Failed(_) => return false,
             }
@@ -109,7 +106,7 @@ impl Core {
 }
 
 impl Processor {
-    /// This thread, which leads, is about to wait; or it is awake again.
+    /// Records that this thread, which leads, is about to wait, or is awake again.
     pub(crate) fn set_waiting(&mut self, waits: bool) {
         if let Some(leader) = &mut self.leader {
             leader.waits = waits;

@@ -1,5 +1,5 @@
-//! Processors: the paper's *AIO_Processor*. A processor owns the started and the deferred operations of
-//! one engine, plans starts and cancellations, and is led by one thread at a time.
+//! Processors: the paper's *AIO_Processor*. A processor owns the started and the deferred operations of one engine, plans
+//! starts and cancellations, and is led by one thread at a time.
 
 mod attempt;
 mod cancel_aio;
@@ -16,26 +16,25 @@ use crate::sys::ThreadId;
 use crate::wait::WaitStrategy;
 use std::sync::Arc;
 
-/// See the module.
 pub(crate) struct Processor {
     is_dedicated: bool,
-    /// Operations started at the same time; the others are deferred.
+    /// The maximum number of started operations; further ones are deferred.
     limit: usize,
     started: List,
     deferred: List,
-    /// Finished, or READY, not yet passed on: empty whenever the lock is open.
+    /// Finished, or READY, and not yet passed on: empty whenever the lock is released.
     finished: List,
-    /// Operations that are READY: with the dispatcher, or being tried.
+    /// The number of operations that are READY: at the dispatcher, or being attempted.
     ready: usize,
     provider: Box<dyn Provider>,
     wait: Arc<dyn WaitStrategy>,
     interrupt: Box<dyn InterruptStrategy>,
     /// The reusable read of the interrupt strategy.
     interrupt_read: u32,
-    /// That read is started.
+    /// Whether that read is started.
     reads_interrupts: bool,
     leader: Option<Leader>,
-    /// What the engine could not be asked to cancel yet.
+    /// Operations that the engine could not be asked to cancel yet.
     cancellations: Vec<Key>,
 }
 
@@ -43,14 +42,14 @@ pub(crate) struct Processor {
 #[derive(Clone, Copy, Debug)]
 struct Leader {
     thread: ThreadId,
-    /// It is in the wait, or about to enter it.
+    /// It waits, or is about to.
     waits: bool,
-    /// And will leave it.
+    /// It waits, and will leave the wait.
     is_interrupted: bool,
 }
 
 impl Processor {
-    /// With this engine. The limit is the smaller one of the configuration's and the provider's.
+    /// Creates a processor with this engine. Its limit is the smaller of the configuration's and the provider's.
     pub(crate) fn new(
         number: usize,
         is_dedicated: bool,
@@ -76,33 +75,30 @@ impl Processor {
         }
     }
 
-    /// Whether it has a thread of its own.
     pub(crate) fn is_dedicated(&self) -> bool {
         self.is_dedicated
     }
 
-    /// Whether a thread in `handle_events` may lead it: it has no leader, something to wait for, and is
-    /// not dedicated.
+    /// Returns whether a thread in `handle_events` may lead it: it has no leader, has something to wait for, and is not dedicated.
     pub(crate) fn wants_leader(&self) -> bool {
         self.leader.is_none() && !self.is_dedicated && self.waits_for() > 0
     }
 
-    /// Whether it has a leader.
     pub(crate) fn is_led(&self) -> bool {
         self.leader.is_some()
     }
 
-    /// Whether its leader waits.
+    /// Returns whether its leader waits.
     pub(crate) fn is_waited_for(&self) -> bool {
         self.leader.is_some_and(|leader| leader.waits)
     }
 
-    /// Whether its leader waits, and will leave the wait.
+    /// Returns whether its leader waits and will leave the wait.
     pub(crate) fn is_interrupted(&self) -> bool {
         self.leader.is_some_and(|leader| leader.is_interrupted)
     }
 
-    /// `interrupt`, unless the leader is awake, has been interrupted already, or there is none.
+    /// `interrupt`: does nothing if there is no leader, or the leader is awake or already interrupted.
     pub(crate) fn interrupt_leader(&mut self) {
         if let Some(leader) = &mut self.leader
             && leader.waits
@@ -113,7 +109,7 @@ impl Processor {
         }
     }
 
-    /// `acquire_leadership`: for the current thread, which is this one. Nobody else leads.
+    /// `acquire_leadership`, for this thread. There must be no leader.
     pub(crate) fn acquire_leadership(&mut self, thread: ThreadId) {
         assert!(self.leader.is_none(), "a processor has one leader");
         self.leader = Some(Leader { thread, waits: false, is_interrupted: false });
@@ -121,25 +117,24 @@ impl Processor {
         self.wait.on_leader_activated(activation.while_waiting);
     }
 
-    /// `release_leadership`: by the thread that acquired it.
+    /// `release_leadership`, by the thread that acquired it.
     pub(crate) fn release_leadership(&mut self) {
         assert!(self.leader.take().is_some(), "a leader releases its leadership");
         self.wait.on_leader_deactivated();
         self.interrupt.on_leader_deactivated();
     }
 
-    /// Operations that a leader waits for, or starts: without those that are READY, and without the read
-    /// of the interrupt strategy.
+    /// Returns the number of operations that a leader waits for or starts: without those that are READY, and without the read of the interrupt strategy.
     fn waits_for(&self) -> usize {
         self.started.len() - usize::from(self.reads_interrupts) + self.deferred.len()
     }
 
-    /// Whether nothing of any kind is in the hands of the engine.
+    /// Returns whether the engine holds no operation of any kind.
     pub(crate) fn is_idle(&self) -> bool {
         self.started.is_empty() && self.deferred.is_empty() && self.ready == 0
     }
 
-    /// Makes the read of the interrupt strategy find something, if it is started. This thread leads.
+    /// Completes the read of the interrupt strategy, if it is started, by an interrupt. This thread leads.
     fn end_internal_read(&mut self) {
         if self.reads_interrupts
             && let Some(leader) = self.leader
@@ -148,17 +143,17 @@ impl Processor {
         }
     }
 
-    /// `fini`, when it is idle.
+    /// `fini`: called when it is idle.
     pub(crate) fn fini(&self) {
         self.wait.fini();
     }
 
-    /// The engine's queue is full: the leader asks again, before it waits anew.
+    /// Leaves a cancellation to the leader, because the engine's queue is full. The leader requests it before it waits again.
     fn cancel_later(&mut self, key: Key) {
         self.cancellations.push(key);
     }
 
-    /// Operations that are started and not over, without the read of the interrupt strategy.
+    /// Returns the number of operations that are started and not over, without the read of the interrupt strategy.
     fn in_progress(&self) -> usize {
         self.started.len() - usize::from(self.reads_interrupts) + self.ready
     }

@@ -1,4 +1,4 @@
-//! `start_aio`, by any thread, and the starts that were deferred, by the leader.
+//! The paper's `start_aio`, called by any thread, and the deferred starts, by the leader. The steps have the paper's numbers.
 
 use super::Processor;
 use crate::core::Core;
@@ -9,15 +9,14 @@ use crate::provider::Start;
 use rustix::io::Errno;
 
 impl Core {
-    /// Starts an operation: the operation is INITIALIZED. After an error it is START_ERROR, in no list, and
-    /// the caller's to destroy.
+    /// Starts an operation that is INITIALIZED. After an error it is START_ERROR and in no list, and the caller destroys it.
     pub(crate) fn start_aio(&mut self, which: usize, index: u32) -> Result<(), Errno> {
         self.pool[index].processor = which;
         let processor = &mut self.processors[which];
         let had_nothing = processor.waits_for() == 0;
 
-        // Step 1. What is deferred already has its turn first: else it would wait for ever while handlers start
-        // more, and a stream's operations would not be done in order.
+        // Step 1. Operations that are deferred already go first: otherwise they would wait for ever while handlers
+        // start more, and a stream's operations would not be done in order.
         let is_full = processor.in_progress() >= processor.limit;
         if is_full || !processor.deferred.is_empty() {
             processor.defer(&mut self.pool, index);
@@ -43,7 +42,7 @@ impl Core {
             // Step 4.
             Start::Deferred => {
                 processor.defer(&mut self.pool, index);
-                // Who waits for something else would not try again.
+                // A leader that waits for other operations would not try again.
                 processor.interrupt_leader();
             }
             // Step 5.
@@ -57,7 +56,7 @@ impl Core {
                 self.post_completion(index, Notify::Strong);
                 return Ok(());
             }
-            // Not in the paper, whose leader tries under the lock.
+            // Not in the paper, whose leader attempts under the lock.
             Start::Ready => {
                 self.become_ready(which, index);
                 return Ok(());
@@ -81,7 +80,7 @@ impl Core {
         Ok(())
     }
 
-    /// Starts what was deferred, in order, as far as the limit allows. Only the leader does.
+    /// Starts deferred operations in order, as far as the limit allows. Only the leader calls this.
     pub(super) fn start_deferred(&mut self, which: usize) {
         loop {
             let processor = &mut self.processors[which];
@@ -114,9 +113,10 @@ impl Core {
         self.post_completion(index, level);
     }
 
-    /// How loudly a leader announces what it found: one in a caller's thread is about to dispatch itself.
-    /// A dedicated one says it to a follower, or else to the leader of the other processor, who may be
-    /// the only thread that dispatches.
+    /// Returns the level at which a leader of this processor announces what it found.
+    ///
+    /// A leader in a caller's thread is about to dispatch itself. A dedicated one announces to a follower, or else to the leader
+    /// of the other processor, which may be the only thread that dispatches.
     pub(super) fn level_of(&self, which: usize) -> Notify {
         let wakes_only = mutant("dedicated_leader_wakes_followers_only")
             && self.dispatcher.notification_state() != NotificationState::WakeupFollower;
@@ -132,7 +132,7 @@ impl Core {
 }
 
 impl Processor {
-    /// Asks the provider; the operation's state and list are the caller's business.
+    /// Asks the provider to start. The caller changes the operation's state and list.
     pub(super) fn start(&mut self, pool: &mut Pool, index: u32) -> Start {
         match pool[index].request.kind {
             OperationKind::Timer | OperationKind::Post => Start::Failed(Errno::INVAL),
@@ -140,7 +140,7 @@ impl Processor {
         }
     }
 
-    /// A leader that waits already has submitted what it knew of.
+    /// Submits for a leader that already waits: it has submitted only what it knew of.
     pub(super) fn submit_for_leader(&mut self) {
         if self.is_waited_for() && !self.provider.submit() {
             self.interrupt_leader();
