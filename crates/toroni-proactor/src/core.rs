@@ -1,4 +1,5 @@
-//! The state behind the lock: the operations, the dispatcher and the processors. Their algorithms are in `dispatcher/` and
+//! The state behind the lock: the operations, the dispatcher and the processors. Their algorithms are in
+//! `dispatcher/` and
 //! `processor/`, as methods of this type, because each uses all three.
 
 use crate::dispatcher::Dispatcher;
@@ -17,7 +18,8 @@ pub(crate) struct Core {
     pub(crate) phase: Phase,
     /// The number of starts that run outside of the lock, except those by handlers.
     pub(crate) starting: Arc<AtomicUsize>,
-    /// How long closing a proactor waits for each engine to release its operations. Then they are leaked: memory that the kernel may still write to is never freed.
+    /// How long closing a proactor waits for each engine to release its operations. Then they are leaked:
+    /// memory that the kernel may still write to is never freed.
     pub(crate) drain_timeout: Duration,
 }
 
@@ -55,7 +57,8 @@ impl Core {
         matches!(self.phase, Phase::Running | Phase::Finishing)
     }
 
-    /// Completes a graceful stop if everything is over, and makes every thread leave. A start that is under way may have
+    /// Completes a graceful stop if everything is over, and makes every thread leave. A start that is under
+    /// way may have
     /// transferred already and must be dispatched then; its thread calls this again when that is known.
     pub(crate) fn stop_if_finished(&mut self) {
         if self.phase == Phase::Finishing

@@ -29,7 +29,8 @@ fn on(descriptor: Option<RawFd>) -> String {
 }
 
 impl OperationError {
-    /// Returns whether the operation was cancelled: by its owner, with the last handle of its descriptor, or by a graceful stop.
+    /// Returns whether the operation was cancelled: by its owner, with the last handle of its descriptor, or
+    /// by a graceful stop.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.errno == libc::ECANCELED

@@ -24,7 +24,8 @@ pub(crate) struct Inner {
     routes: Vec<Route>,
     effective: Vec<Effective>,
     generation: Generation,
-    /// Whether new operations are accepted. The phase behind the lock decides; this copy is for checks outside of it.
+    /// Whether new operations are accepted. The phase behind the lock decides; this copy is for checks
+    /// outside of it.
     accepts: AtomicBool,
     /// [`Core::starting`].
     starting: Arc<AtomicUsize>,
@@ -314,7 +315,8 @@ impl Inner {
         if self.generation.is_current() { self.lock.lock().outstanding() } else { 0 }
     }
 
-    /// Closes the proactor: nothing starts or is dispatched any more. Returns when the kernel has released every buffer, or
+    /// Closes the proactor: nothing starts or is dispatched any more. Returns when the kernel has released
+    /// every buffer, or
     /// the time limit has passed. Handlers that were not called are dropped with their buffers.
     pub(crate) fn close(self: &Arc<Self>) {
         if !self.generation.is_current() {
@@ -381,7 +383,8 @@ impl Inner {
     }
 }
 
-/// Counts a start that runs outside of the lock, by a thread that is in none of the proactor's handlers: a graceful stop
+/// Counts a start that runs outside of the lock, by a thread that is in none of the proactor's handlers: a
+/// graceful stop
 /// waits for it. A handler needs no such count, because it is outstanding itself.
 ///
 /// Either the start sees that nothing is accepted any more, or `finish` sees the start.

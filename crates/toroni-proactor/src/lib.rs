@@ -1,7 +1,9 @@
 //! Completion I/O for Linux whose engine the administrator chooses.
 //!
-//! A program starts operations, and its handlers are called when they are **over**, not when they could be attempted. A
-//! configuration chooses what carries them out (io_uring, `epoll`, `ppoll`, the C library), how threads wait, and how
+//! A program starts operations, and its handlers are called when they are **over**, not when they could be
+//! attempted. A
+//! configuration chooses what carries them out (io_uring, `epoll`, `ppoll`, the C library), how threads wait,
+//! and how
 //! they are interrupted. A change needs no new build.
 //!
 //! ```
@@ -42,8 +44,10 @@
 //!
 //! # Where to find what
 //!
-//! The crate follows Alexander Libman's paper *New Proactor implementation for POSIX*, and keeps its words: proactor, leader,
-//! follower, dispatcher, processor, provider, `start_aio`, `cancel_aio`, `handle_aio_events`. The first table lists the
+//! The crate follows Alexander Libman's paper *New Proactor implementation for POSIX*, and keeps its words:
+//! proactor, leader,
+//! follower, dispatcher, processor, provider, `start_aio`, `cancel_aio`, `handle_aio_events`. The first table
+//! lists the
 //! paper's sections, the second its combinations of provider and wait strategy.
 //!
 //! | | the paper | here |
@@ -52,7 +56,7 @@
 //! | 2 | states of a result | `operation/state.rs`: each transition is asserted, and each operation knows its list |
 //! | 3 | `START_ERROR` | at once: [`Refused`] returns buffer and handler; deferred: the handler receives the error |
 //! | 4 | collections of results | `operation/list/`: intrusive; removes any member in one step, without allocation |
-//! | 5 | cached results allocator, `create_and_start` | `operation/operations.rs`; `Inner::start` takes one lock for both |
+//! | 5 | cached results allocator, `create_and_start` | `operation/pool/`; `Inner::start` takes one lock for both |
 //! | 6 | locking model, unlock points 1 to 3 | `lock.rs`: `unlocked` and `dispatch`, `follow`, `lead` |
 //! | 7 | follower, leader, handler | `dispatcher/mod.rs`: the three counts |
 //! | 8 | notification state | `dispatcher/mod.rs`, `NotificationState` |

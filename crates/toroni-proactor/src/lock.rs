@@ -1,6 +1,7 @@
 //! The one lock of a proactor, and the three points at which it is released.
 //!
-//! Every entry (start, cancel, post, handle events) holds the lock for its whole length. It releases the lock only through
+//! Every entry (start, cancel, post, handle events) holds the lock for its whole length. It releases the lock
+//! only through
 //! the methods of [`Locked`], at the paper's three *unlock points*.
 
 use crate::core::Core;
@@ -32,12 +33,14 @@ impl Lock {
         Locked { lock: self, core: Some(self.guard()) }
     }
 
-    /// Returns whether this thread is in a handler of this proactor. The operation of that handler lives until it returns.
+    /// Returns whether this thread is in a handler of this proactor. The operation of that handler lives
+    /// until it returns.
     pub(crate) fn is_in_handler(&self) -> bool {
         CALLING.get() == std::ptr::from_ref(self).addr()
     }
 
-    /// Takes the lock. Only a broken invariant of the proactor poisons it, and that has panicked already; other threads may still clean up.
+    /// Takes the lock. Only a broken invariant of the proactor poisons it, and that has panicked already;
+    /// other threads may still clean up.
     fn guard(&self) -> MutexGuard<'_, Core> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -97,7 +100,8 @@ impl Locked<'_> {
         self.core = Some(self.lock.guard());
     }
 
-    /// Releases the lock, and then wakes the followers that were chosen under it: earlier, they would only wait for the lock.
+    /// Releases the lock, and then wakes the followers that were chosen under it: earlier, they would only
+    /// wait for the lock.
     fn open(&mut self) {
         let Some(mut core) = self.core.take() else { return };
         let wakes = core.dispatcher.take_wakes();

@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 
 /// Starts operations and calls their handlers in the threads that run it.
 ///
-/// Clones share one proactor. Dropping the last clone cancels its operations and drops handlers that have not been
+/// Clones share one proactor. Dropping the last clone cancels its operations and drops handlers that have not
+/// been
 /// called, with their buffers; memory that the kernel may still write to is leaked instead of freed. Streams,
 /// listeners and other handles do not keep the proactor alive; a handler that holds a clone does.
 #[derive(Clone)]
@@ -36,7 +37,8 @@ impl Drop for Owner {
 
 /// Refers to a proactor without keeping it alive.
 ///
-/// Use it in handlers that belong to the proactor: with a [`Proactor`], they would keep it, and themselves, for ever.
+/// Use it in handlers that belong to the proactor: with a [`Proactor`], they would keep it, and themselves,
+/// for ever.
 #[derive(Clone)]
 pub struct WeakProactor {
     owner: Weak<Owner>,
@@ -73,7 +75,8 @@ impl OperationId {
 }
 
 impl Proactor {
-    /// Creates a proactor with the engines of a configuration, and starts the threads of its dedicated processors.
+    /// Creates a proactor with the engines of a configuration, and starts the threads of its dedicated
+    /// processors.
     ///
     /// # Errors
     ///
@@ -109,23 +112,27 @@ impl Proactor {
         self.inner().effective()
     }
 
-    /// Handles events in this thread until it has called at least one handler, the timeout expires, or the proactor is
+    /// Handles events in this thread until it has called at least one handler, the timeout expires, or the
+    /// proactor is
     /// stopped. Returns the number of handlers called.
     ///
-    /// `None` waits without a limit. The timeout is checked between handlers, about once a millisecond; it does not
+    /// `None` waits without a limit. The timeout is checked between handlers, about once a millisecond; it
+    /// does not
     /// interrupt a handler.
     pub fn handle_events(&self, timeout: Option<Duration>) -> usize {
         self.inner().handle_events(timeout, None)
     }
 
-    /// Handles events in this thread until the proactor is stopped. Any number of threads may call this at the same time.
+    /// Handles events in this thread until the proactor is stopped. Any number of threads may call this at
+    /// the same time.
     pub fn run(&self) {
         while !self.inner().is_stopped() {
             self.handle_events(None);
         }
     }
 
-    /// Drives a future in this thread, and handles events meanwhile. Other threads may run the proactor at the same time.
+    /// Drives a future in this thread, and handles events meanwhile. Other threads may run the proactor at
+    /// the same time.
     ///
     /// Returns `None` if the proactor is stopped before the future is ready.
     pub fn block_on<F: Future>(&self, future: F) -> Option<F::Output> {
@@ -153,11 +160,14 @@ impl Proactor {
 
     /// Drives a future to its end in the threads that handle events.
     ///
-    /// One thread at a time polls it, not always the same one. If it panics, it ends, and the panic propagates in that
+    /// One thread at a time polls it, not always the same one. If it panics, it ends, and the panic
+    /// propagates in that
     /// thread.
     ///
-    /// In a graceful stop, the operations of the future end with `ECANCELED`, and so does each new one at once: a task
-    /// that ends with its first error is over then. If the proactor is dropped, tasks that wait for its operations are
+    /// In a graceful stop, the operations of the future end with `ECANCELED`, and so does each new one at
+    /// once: a task
+    /// that ends with its first error is over then. If the proactor is dropped, tasks that wait for its
+    /// operations are
     /// dropped, too.
     ///
     /// ```
@@ -221,7 +231,8 @@ impl Proactor {
 
     /// Calls a handler after everything that is ready now.
     ///
-    /// Use it for long work in parts, each of which posts the next: operations and posts that are ready get their turn
+    /// Use it for long work in parts, each of which posts the next: operations and posts that are ready get
+    /// their turn
     /// first, so nothing starves.
     ///
     /// # Errors
@@ -306,11 +317,15 @@ impl Proactor {
         self.inner().stop();
     }
 
-    /// Stops gracefully: refuses new starts, cancels all operations and timers, and lets the threads that handle events
-    /// return when every handler has been called. After [`Proactor::stop`], a thread must handle events once more for that.
+    /// Stops gracefully: refuses new starts, cancels all operations and timers, and lets the threads that
+    /// handle events
+    /// return when every handler has been called. After [`Proactor::stop`], a thread must handle events once
+    /// more for that.
     ///
-    /// A start that another thread is making at that moment is refused with [`StartError::Stopping`]. If its transfer has
-    /// already taken place, it is accepted, and its handler is called before those threads return. A task that waits for
+    /// A start that another thread is making at that moment is refused with [`StartError::Stopping`]. If its
+    /// transfer has
+    /// already taken place, it is accepted, and its handler is called before those threads return. A task
+    /// that waits for
     /// something other than operations and timers is not waited for; if it is woken later, it continues after
     /// [`Proactor::restart`].
     pub fn finish(&self) {

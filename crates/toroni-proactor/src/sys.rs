@@ -1,4 +1,5 @@
-//! System calls that neither the standard library nor rustix offers in the form needed here: waits with signal masks, and signals to threads.
+//! System calls that neither the standard library nor rustix offers in the form needed here: waits with
+//! signal masks, and signals to threads.
 
 use rustix::io::Errno;
 use std::cell::Cell;
@@ -87,7 +88,8 @@ impl ThreadId {
         NUMBER.with(|number| number.set(0));
     }
 
-    /// Sends a signal to the thread. Returns whether the kernel accepted it. Does nothing if the thread has exited. Safe in
+    /// Sends a signal to the thread. Returns whether the kernel accepted it. Does nothing if the thread has
+    /// exited. Safe in
     /// a signal handler.
     ///
     /// The kernel refuses a real-time signal while the user's signal queue is full; it never refuses others.
@@ -106,7 +108,8 @@ impl ThreadId {
     }
 }
 
-/// Makes sure that a signal neither ends the process nor is ignored: installs a handler that does nothing, unless the signal has a handler.
+/// Makes sure that a signal neither ends the process nor is ignored: installs a handler that does nothing,
+/// unless the signal has a handler.
 pub(crate) fn ensure_handler(signal: i32) -> Result<(), Errno> {
     // SAFETY: an all-zero sigaction is valid: no flags, so that system calls are not restarted, and an
     // empty mask. The handler does nothing. Both calls refuse numbers that are no signals.
@@ -129,13 +132,15 @@ pub(crate) fn ensure_handler(signal: i32) -> Result<(), Errno> {
 
 extern "C" fn nothing(_: libc::c_int) {}
 
-/// Receives an AIO notification that arrived as a signal at any thread: the signal, and the value given at the start of the operation. Called in a signal handler.
+/// Receives an AIO notification that arrived as a signal at any thread: the signal, and the value given at
+/// the start of the operation. Called in a signal handler.
 pub(crate) type AioSignalHandler = fn(i32, usize);
 
 /// An [`AioSignalHandler`], or null. Not a `OnceLock`, which the child of a fork could find locked for ever.
 static AIO_SIGNAL_HANDLER: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
 
-/// Passes on the AIO notifications that a thread receives by this signal because it does not block it. `EBUSY` if the
+/// Passes on the AIO notifications that a thread receives by this signal because it does not block it.
+/// `EBUSY` if the
 /// program has its own handler for the signal.
 pub(crate) fn install_aio_handler(signal: i32, take: AioSignalHandler) -> Result<(), Errno> {
     extern "C" fn caught(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
@@ -217,7 +222,8 @@ impl PollEntry {
     }
 }
 
-/// Waits; `None` waits without a limit. Returns whether entries were filled. `EINVAL` if there are more entries than the process may have descriptors.
+/// Waits; `None` waits without a limit. Returns whether entries were filled. `EINVAL` if there are more
+/// entries than the process may have descriptors.
 pub(crate) fn ppoll(
     entries: &mut [PollEntry],
     timeout: Option<Duration>,

@@ -75,7 +75,8 @@ fn wake(proactor: &Proactor, word: &AtomicU32) {
     });
 }
 
-/// What a thread has submitted the kernel cancels when that exits: so it is submitted again, by one that may not.
+/// What a thread has submitted the kernel cancels when that exits: so it is submitted again, by one that may
+/// not.
 #[test]
 fn what_has_to_be_submitted_again_waits_for_its_turn() {
     each(|proactor| {
@@ -227,7 +228,8 @@ fn a_part_that_was_sent_is_told() {
     assert_eq!(proactor.outstanding(), 0);
 }
 
-/// A read that a handler starts is tried in its turn: here it finds what the handler has written after that. One
+/// A read that a handler starts is tried in its turn: here it finds what the handler has written after that.
+/// One
 /// that is tried at once would have to be submitted.
 #[test]
 fn what_a_handler_goes_on_to_read_is_not_submitted() {

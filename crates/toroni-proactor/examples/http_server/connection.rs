@@ -20,7 +20,8 @@ const BODY_LIMIT: u64 = 64 * 1024;
 /// How long the rest of what a client sends is read after the last answer.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// Serves a client to the end. It has so long for the head of each request, for its body, and for an answer, whose
+/// Serves a client to the end. It has so long for the head of each request, for its body, and for an answer,
+/// whose
 /// file may take longer; however small the pieces are in which it comes or goes.
 pub(crate) async fn serve(stream: Stream, site: &Site, patience: Duration) {
     // Answers are written at once, so that there is nothing to collect.

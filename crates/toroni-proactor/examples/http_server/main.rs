@@ -8,7 +8,8 @@
 //!
 //! What does the work is the choice of whoever starts it: `TORONI_PROACTOR` names the engine, or two of them,
 //! one for the files and one for the sockets. Everything is bounded: the connections, the head of a request,
-//! the body that is read and thrown away, the memory for a file on its way, and how long a client may take: for a
+//! the body that is read and thrown away, the memory for a file on its way, and how long a client may take:
+//! for a
 //! head, for a body, and for an answer, each as a whole.
 
 #[path = "../common/mod.rs"]

@@ -122,7 +122,8 @@ impl Choice {
         Ok(Ok(Box::new(combined.map_err(SetupError::system(NO_EPOLL))?)))
     }
 
-    /// Creates the io_uring provider. A dedicated processor always has the same leader, so the ring may belong to it, unless the configuration wants starts in any thread.
+    /// Creates the io_uring provider. A dedicated processor always has the same leader, so the ring may
+    /// belong to it, unless the configuration wants starts in any thread.
     fn uring(&mut self) -> Result<Box<dyn Provider>, Errno> {
         let is_dedicated = self.config.processor_type == ProcessorType::Dedicated;
         let any_thread = self.config.start_in_any_thread.unwrap_or(!is_dedicated);

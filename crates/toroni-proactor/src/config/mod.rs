@@ -1,4 +1,5 @@
-//! The configuration: the paper's *AIO_Config*. The administrator of a machine chooses at run time which engines a proactor
+//! The configuration: the paper's *AIO_Config*. The administrator of a machine chooses at run time which
+//! engines a proactor
 //! runs on.
 
 mod factory;
@@ -11,7 +12,8 @@ use serde::Deserialize;
 use std::fmt;
 use std::path::PathBuf;
 
-/// The configuration of a proactor: a primary processor, and optionally a secondary one for operations that the primary
+/// The configuration of a proactor: a primary processor, and optionally a secondary one for operations that
+/// the primary
 /// does not support.
 ///
 /// In a program:
@@ -27,7 +29,8 @@ use std::path::PathBuf;
 /// # assert_eq!(config.processors().len(), 1);
 /// ```
 ///
-/// In a file, or in the variable `TORONI_PROACTOR`. The variable contains the name of a file, such text itself, or one of
+/// In a file, or in the variable `TORONI_PROACTOR`. The variable contains the name of a file, such text
+/// itself, or one of
 /// the words `auto`, `combined`, `uring`, `epoll`, `poll` and `posix` ([`Config::from_environment`]):
 ///
 /// ```
@@ -84,21 +87,29 @@ pub struct ProcessorConfig {
     pub processor_type: ProcessorType,
     /// `provider_type_`: what carries the operations out. Default: auto.
     pub provider: ProviderType,
-    /// `ws_type_`: how the leader waits. A value that does not fit the provider is replaced by the provider's own. Default: native.
+    /// `ws_type_`: how the leader waits. A value that does not fit the provider is replaced by the provider's
+    /// own. Default: native.
     pub wait: WaitType,
-    /// `ws_sig_num_`: the signal that reports finished operations, for wait strategies that use one. Default: a real-time signal that the C library leaves free.
+    /// `ws_sig_num_`: the signal that reports finished operations, for wait strategies that use one. Default:
+    /// a real-time signal that the C library leaves free.
     pub wait_signal: Option<i32>,
-    /// `is_type_`: how the leader is interrupted. A value that does not fit the wait strategy is replaced by the strategy's own. Default: the pipe, or the wait strategy's own interrupt.
+    /// `is_type_`: how the leader is interrupted. A value that does not fit the wait strategy is replaced by
+    /// the strategy's own. Default: the pipe, or the wait strategy's own interrupt.
     pub interrupt: InterruptType,
-    /// `is_sig_num_`: the number of the signal for [`InterruptType::Signal`]. If it has no handler, one that does nothing is installed. Default: a real-time signal that the C library leaves free.
+    /// `is_sig_num_`: the number of the signal for [`InterruptType::Signal`]. If it has no handler, one that
+    /// does nothing is installed. Default: a real-time signal that the C library leaves free.
     pub interrupt_signal: Option<i32>,
-    /// `PVF_AIO_START_ANY_THREAD`: whether threads other than the leader start operations themselves, or leave that to the leader. Default: what suits the engine.
+    /// `PVF_AIO_START_ANY_THREAD`: whether threads other than the leader start operations themselves, or
+    /// leave that to the leader. Default: what suits the engine.
     pub start_in_any_thread: Option<bool>,
-    /// `PVF_AIO_START_INTERRUPT_WAIT`: whether a start interrupts the leader. Valid only if operations start in any thread. Wait strategies that need it always do. Default: what suits the engine.
+    /// `PVF_AIO_START_INTERRUPT_WAIT`: whether a start interrupts the leader. Valid only if operations start
+    /// in any thread. Wait strategies that need it always do. Default: what suits the engine.
     pub start_interrupts_leader: Option<bool>,
-    /// `max_num_aio_`: the maximum number of operations in progress, at least 1. Further ones are deferred until one is over. Default: the engine's maximum.
+    /// `max_num_aio_`: the maximum number of operations in progress, at least 1. Further ones are deferred
+    /// until one is over. Default: the engine's maximum.
     pub max_operations: Option<usize>,
-    /// The operations that this processor is used for, of those that its provider supports. In a file, a list such as `["read-file", "write-file"]`. With two processors, this divides the work. Default: all.
+    /// The operations that this processor is used for, of those that its provider supports. In a file, a list
+    /// such as `["read-file", "write-file"]`. With two processors, this divides the work. Default: all.
     pub operations: OperationMask,
 }
 
@@ -141,7 +152,8 @@ pub enum ProviderType {
     Combined,
     /// `PVT_SELECT`: waits until a descriptor is ready, and then transfers.
     Select,
-    /// `PVT_POSIX`: the C library's `aio_read` and `aio_write`, for files only. Streams, datagrams and connections need a second processor.
+    /// `PVT_POSIX`: the C library's `aio_read` and `aio_write`, for files only. Streams, datagrams and
+    /// connections need a second processor.
     Posix,
 }
 
@@ -149,13 +161,17 @@ pub enum ProviderType {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WaitType {
-    /// `WST_NATIVE`: `ppoll` for [`ProviderType::Select`], io_uring's own wait for [`ProviderType::Uring`], `aio_suspend` for [`ProviderType::Posix`].
+    /// `WST_NATIVE`: `ppoll` for [`ProviderType::Select`], io_uring's own wait for [`ProviderType::Uring`],
+    /// `aio_suspend` for [`ProviderType::Posix`].
     Native,
-    /// `epoll`; takes the place of `WST_DEV_POLL`. For [`ProviderType::Select`], and always for [`ProviderType::Combined`].
+    /// `epoll`; takes the place of `WST_DEV_POLL`. For [`ProviderType::Select`], and always for
+    /// [`ProviderType::Combined`].
     Epoll,
-    /// `WST_LINUX_RT`: real-time signals report that descriptors are ready. For [`ProviderType::Select`], and always dedicated.
+    /// `WST_LINUX_RT`: real-time signals report that descriptors are ready. For [`ProviderType::Select`], and
+    /// always dedicated.
     LinuxRt,
-    /// `WST_SIGWAIT`: a real-time signal for each operation that is over. For [`ProviderType::Posix`]. Threads that do not block the signal run a short handler, and their system calls may end with `EINTR`.
+    /// `WST_SIGWAIT`: a real-time signal for each operation that is over. For [`ProviderType::Posix`].
+    /// Threads that do not block the signal run a short handler, and their system calls may end with `EINTR`.
     Sigwait,
     /// `WST_SGI`: a call in a thread of its own for each operation that is over. For [`ProviderType::Posix`].
     Callback,
@@ -173,7 +189,8 @@ pub enum InterruptType {
     Signal,
     /// An eventfd. Not in the paper.
     Eventfd,
-    /// `IST_SGI`: changes the word that [`WaitType::Callback`] waits at. The default there, and valid only there.
+    /// `IST_SGI`: changes the word that [`WaitType::Callback`] waits at. The default there, and valid only
+    /// there.
     Callback,
 }
 

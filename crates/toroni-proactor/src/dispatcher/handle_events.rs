@@ -1,4 +1,5 @@
-//! The paper's `handle_events`: what a thread does that its owner lends to the proactor. The steps have the paper's numbers.
+//! The paper's `handle_events`: what a thread does that its owner lends to the proactor. The steps have the
+//! paper's numbers.
 
 use super::wake_policy::Sample;
 use super::{Dispatcher, NotificationState};
@@ -12,7 +13,8 @@ use std::time::{Duration, Instant};
 /// How long the only thread leads one processor while the other waits for its turn.
 const TURN: Duration = Duration::from_millis(1);
 
-/// Handles events until at least one handler was called, the timeout expires, the proactor is stopped, or another thread sets the flag and wakes everybody. Returns the number of handlers called.
+/// Handles events until at least one handler was called, the timeout expires, the proactor is stopped, or
+/// another thread sets the flag and wakes everybody. Returns the number of handlers called.
 pub(crate) fn handle_events(
     lock: &Lock,
     timeout: Option<Duration>,
@@ -87,7 +89,8 @@ impl Locked<'_> {
         !self.dispatches() || until.is_some_and(|flag| flag.load(Ordering::Relaxed))
     }
 
-    /// Calls the handlers of all results, including those that arrive meanwhile, until it is time to check the engines and the clock.
+    /// Calls the handlers of all results, including those that arrive meanwhile, until it is time to check
+    /// the engines and the clock.
     fn process_completed(&mut self, mut has_checked: bool, until: Option<&AtomicBool>) -> usize {
         let mut handled = 0;
         while !self.dispatcher.is_check_due() {
@@ -153,7 +156,8 @@ impl Locked<'_> {
         true
     }
 
-    /// Leads each processor without a leader once, without waiting. Then everything that may be ready, and what had to come after a check, gets its turn.
+    /// Leads each processor without a leader once, without waiting. Then everything that may be ready, and
+    /// what had to come after a check, gets its turn.
     fn check_engines(&mut self) {
         for which in 0..self.processors.len() {
             if self.processors[which].wants_leader() {
@@ -210,7 +214,8 @@ impl Locked<'_> {
 }
 
 impl Core {
-    /// Returns a processor without a leader that has something to wait for. If both want one, it is the one that was not led last.
+    /// Returns a processor without a leader that has something to wait for. If both want one, it is the one
+    /// that was not led last.
     pub(super) fn wants_leader(&self) -> Option<usize> {
         let mut wanting = (0..self.processors.len())
             .filter(|which| self.processors[*which].wants_leader())
@@ -220,7 +225,8 @@ impl Core {
         Some(if first == self.dispatcher.last_led { second.unwrap_or(first) } else { first })
     }
 
-    /// Called before this thread runs a handler: leaves its next work to a waiting thread, if there is one and the running threads are not enough. A follower that is on its way hands over in its turn.
+    /// Called before this thread runs a handler: leaves its next work to a waiting thread, if there is one
+    /// and the running threads are not enough. A follower that is on its way hands over in its turn.
     fn hand_over(&mut self) {
         self.hand_over_to(self.dispatcher.handlers);
     }
@@ -270,7 +276,8 @@ fn left(until: Instant) -> Duration {
 /// The time until which a thread is lent.
 struct End {
     timeout: Option<Duration>,
-    /// Computed on first use, so a call that finds results reads no clock. The inner `None` is a timeout that the clock cannot represent.
+    /// Computed on first use, so a call that finds results reads no clock. The inner `None` is a timeout that
+    /// the clock cannot represent.
     at: Option<Option<Instant>>,
 }
 

@@ -20,7 +20,8 @@ use wake_policy::WakePolicy;
 /// The maximum number of results that go ahead of a waiting one.
 const OVERTAKERS: usize = 16;
 
-/// Which thread a new result wakes. The paper's `NOTIFY_FOLLOWER`, which only a dedicated leader would use, does not exist: see `level_of` in `processor/`.
+/// Which thread a new result wakes. The paper's `NOTIFY_FOLLOWER`, which only a dedicated leader would use,
+/// does not exist: see `level_of` in `processor/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Notify {
     /// `NOTIFY_NONE`: none, because the caller is about to dispatch.
@@ -53,7 +54,8 @@ pub(crate) struct Dispatcher {
     completed: List,
     /// Posts that come after the next check of the engines.
     after_check: List,
-    /// Operations to attempt when nothing is known to be ready: nothing reported their descriptors ready, and no attempt found them not ready.
+    /// Operations to attempt when nothing is known to be ready: nothing reported their descriptors ready, and
+    /// no attempt found them not ready.
     speculative: List,
     /// Threads that sleep, including those whose wake-up is under way.
     followers: usize,
@@ -131,7 +133,8 @@ impl Dispatcher {
         std::mem::take(&mut self.wakes)
     }
 
-    /// Wakes a follower, unless one is already on its way: that one wakes the next if there is more to do. Returns whether there is a follower.
+    /// Wakes a follower, unless one is already on its way: that one wakes the next if there is more to do.
+    /// Returns whether there is a follower.
     fn wake_follower(&mut self) -> bool {
         if self.followers > 0 && self.woken == 0 {
             self.woken += 1;
@@ -173,7 +176,8 @@ impl Core {
         }
     }
 
-    /// Posts a result that was finished as it was started. It goes ahead of other sessions' results: the session that a handler continues with is still in the cache.
+    /// Posts a result that was finished as it was started. It goes ahead of other sessions' results: the
+    /// session that a handler continues with is still in the cache.
     pub(crate) fn post_first(&mut self, index: u32) {
         let dispatcher = &mut self.dispatcher;
         // Handlers of one descriptor and direction are called in the order of the operations.
@@ -201,7 +205,8 @@ impl Core {
         }
     }
 
-    /// `notify_only_follower`: a processor has got something to wait for, and wants a leader. If there is no follower, the leader of the other processor is interrupted: it takes turns.
+    /// `notify_only_follower`: a processor has got something to wait for, and wants a leader. If there is no
+    /// follower, the leader of the other processor is interrupted: it takes turns.
     pub(crate) fn notify_only_follower(&mut self) {
         self.notify();
     }
@@ -225,7 +230,8 @@ impl Core {
         self.dispatcher.completed.insert(&mut self.pool, None, index);
     }
 
-    /// Takes the next operation to dispatch or attempt. If a speculation is the only one, the engines are checked first.
+    /// Takes the next operation to dispatch or attempt. If a speculation is the only one, the engines are
+    /// checked first.
     fn pop_completed(&mut self, has_checked: bool) -> Option<u32> {
         let dispatcher = &mut self.dispatcher;
         let index = if let Some(index) = dispatcher.completed.pop(&mut self.pool) {

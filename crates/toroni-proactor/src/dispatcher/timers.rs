@@ -1,4 +1,5 @@
-//! Timers: operations that are post-completed at a point in time. The waits of followers and leaders serve them, without a thread of their own.
+//! Timers: operations that are post-completed at a point in time. The waits of followers and leaders serve
+//! them, without a thread of their own.
 
 use crate::core::Core;
 use crate::dispatcher::Notify;
@@ -7,7 +8,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Instant;
 
-/// All timers that are not over. A cancelled timer leaves its entry, whose key no longer identifies an operation.
+/// All timers that are not over. A cancelled timer leaves its entry, whose key no longer identifies an
+/// operation.
 #[derive(Default)]
 pub(crate) struct Timers {
     heap: BinaryHeap<Reverse<Entry>>,
@@ -97,7 +99,8 @@ impl Core {
         self.dispatcher.timers.nearest()
     }
 
-    /// Drops entries of cancelled timers when they outnumber the others: a program that sets and cancels a timeout for each read leaves one each time.
+    /// Drops entries of cancelled timers when they outnumber the others: a program that sets and cancels a
+    /// timeout for each read leaves one each time.
     fn drop_stale_timers(&mut self) {
         let timers = &mut self.dispatcher.timers;
         if timers.stale <= 64.max(timers.heap.len() / 2) {

@@ -1,18 +1,17 @@
-//! The interrupt strategy that is *POSIX_SGI_Strategy* itself: who interrupts changes the word that the leader
-//! waits on.
+//! The interrupt strategy that *POSIX_SGI_Strategy* itself is: the interrupting thread changes the word that
+//! the leader waits at.
 
 use super::{Activation, InterruptChoice, InterruptStrategy};
 use crate::sys::ThreadId;
 use crate::wait::Mailbox;
 use std::sync::Arc;
 
-/// See the module.
 pub(crate) struct Condition {
     mailbox: Arc<Mailbox>,
 }
 
 impl Condition {
-    /// For the leader that waits for this mailbox.
+    /// Creates the strategy for the leader that waits at this mailbox.
     pub(crate) fn new(mailbox: Arc<Mailbox>) -> Self {
         Self { mailbox }
     }

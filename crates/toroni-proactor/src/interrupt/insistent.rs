@@ -1,9 +1,10 @@
-//! *Interrupt_Signal_Strategy* for waits that take no mask of signals, such as `aio_suspend`.
+//! *Interrupt_Signal_Strategy* for waits that take no signal mask, such as `aio_suspend`.
 //!
-//! The signal is blocked in the leader, and let through around its wait. One that comes just before the system
-//! call still provokes nothing. So the leader passes a gate on its way in and out, and who interrupts it
-//! signals again until it is out. That goes on under the proactor's lock, which a leader does not need to leave
-//! its wait.
+//! The leader blocks the signal, and unblocks it around its wait. A signal that comes just before the system
+//! call still
+//! provokes nothing. So the leader passes a gate on its way in and out, and the interrupting thread signals
+//! again until the
+//! leader is out. It does so under the proactor's lock, which a leader does not need to leave its wait.
 
 use super::{Activation, InterruptChoice, InterruptStrategy, Signal};
 use crate::hook::{Point, mutant, point};
@@ -22,15 +23,15 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// The leader is about to wait; under the proactor's lock. An interrupt before this was for an earlier
+    /// Called before the leader waits, under the proactor's lock. An interrupt before this was for an earlier
     /// wait.
     pub(crate) fn enter(&self) {
         self.is_interrupted.store(false, Ordering::Relaxed);
         self.is_inside.store(true, Ordering::Release);
     }
 
-    /// Waits, with these signals blocked and no others, if a mask is given; unless the leader was interrupted
-    /// on its way here.
+    /// Waits, with the signals of the mask blocked and no others, if there is a mask. Does not wait if the
+    /// leader was interrupted on its way here.
     pub(crate) fn pass(&self, mask: Option<SignalSet>, wait: impl FnOnce()) {
         let _exit = Exit(self);
         let before = mask.map(SignalSet::set_in_this_thread);
@@ -48,7 +49,7 @@ impl Gate {
     }
 }
 
-/// Opens the gate, also after a panic: else somebody would signal for ever.
+/// Marks the leader as out, even after a panic: otherwise another thread would signal for ever.
 struct Exit<'a>(&'a Gate);
 
 impl Drop for Exit<'_> {
@@ -57,14 +58,13 @@ impl Drop for Exit<'_> {
     }
 }
 
-/// See the module.
 pub(crate) struct Insistent {
     signal: Signal,
     gate: Arc<Gate>,
 }
 
 impl Insistent {
-    /// With this signal, for leaders that pass this gate.
+    /// Creates the strategy with this signal, for leaders that pass this gate.
     pub(crate) fn new(number: i32, gate: Arc<Gate>) -> Result<Self, Errno> {
         Ok(Self { signal: Signal::new(number)?, gate })
     }
@@ -76,9 +76,9 @@ impl InterruptStrategy for Insistent {
     }
 
     fn interrupt(&mut self, leader: ThreadId) {
-        /// Recheck between two signals, before the leader is given more time. It leaves within microseconds,
-        /// if it has a processor to do so.
-        const LOOKS: usize = 20;
+        /// Checks between two signals, before the leader gets more time. It leaves within microseconds, if it
+        /// has a core.
+        const CHECKS: usize = 20;
         self.gate.is_interrupted.store(true, Ordering::Release);
         let mut pause = Duration::from_micros(20);
         while !self.gate.is_left() {
@@ -86,7 +86,7 @@ impl InterruptStrategy for Insistent {
             if mutant("interrupts_once") {
                 return;
             }
-            for _ in 0..LOOKS {
+            for _ in 0..CHECKS {
                 if self.gate.is_left() {
                     return;
                 }

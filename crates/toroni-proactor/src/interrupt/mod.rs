@@ -1,6 +1,8 @@
-//! Interrupt strategies: the paper's *AIO_Interrupt_Strategy*. How another thread makes the leader leave
-//! its wait. All methods are called under the proactor's lock; the processor calls `interrupt` once for
-//! each wait at most, and not for a leader that is awake.
+//! Interrupt strategies: the paper's *AIO_Interrupt_Strategy*. A strategy is how another thread makes the
+//! leader leave its
+//! wait. All methods are called under the proactor's lock. The processor calls `interrupt` at most once for
+//! each wait, and
+//! not for a leader that is awake.
 
 mod condition;
 mod descriptor;
@@ -17,16 +19,16 @@ use crate::sys::{SignalSet, ThreadId};
 use rustix::io::Errno;
 use std::sync::Arc;
 
-/// Which interrupt strategy, as a wait strategy is asked for it.
+/// The interrupt strategy that a wait strategy is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InterruptChoice {
     /// *Interrupt_Pipe_Strategy*, the default.
     Pipe,
     /// *Interrupt_Signal_Strategy*, with this signal.
     Signal(i32),
-    /// As the pipe, with an eventfd.
+    /// Like the pipe, with an eventfd.
     Eventfd,
-    /// What the wait strategy of completion by call waits on.
+    /// Changes the word that the wait strategy `callback` waits at.
     Callback,
 }
 
@@ -37,28 +39,29 @@ pub(crate) struct Activation {
     pub(crate) while_waiting: Option<SignalSet>,
 }
 
-/// How a leader is interrupted. The paper's `init` and `fini` are the constructors and `Drop`: nothing is between
-/// the making of a strategy and its use.
+/// How a leader is interrupted. The paper's `init` and `fini` are the constructors and `Drop`: nothing
+/// happens between the making of a strategy and its use.
 pub(crate) trait InterruptStrategy: Send {
-    /// Which it is: the effective choice.
+    /// Returns which strategy it is.
     fn choice(&self) -> InterruptChoice;
 
-    /// `interrupt`: the leader, which is this thread, leaves its wait, also if it is only about to enter it.
+    /// `interrupt`: makes the leader, which is this thread id, leave its wait, even if it is only about to
+    /// enter it.
     fn interrupt(&mut self, leader: ThreadId);
 
-    /// `on_leader_activated`: the current thread has become the leader.
+    /// `on_leader_activated`: called when this thread has become the leader.
     fn on_leader_activated(&mut self) -> Activation;
 
-    /// The internal read to be started before a wait, unless it is started.
+    /// Returns the internal read to start before a wait, unless it is started.
     fn read(&self) -> Option<Request> {
         None
     }
 
-    /// `on_leader_deactivated`: the current thread is about to release the leadership.
+    /// `on_leader_deactivated`: called before this thread releases the leadership.
     fn on_leader_deactivated(&mut self) {}
 }
 
-/// Makes any of those that need nothing of the wait strategy.
+/// Creates a strategy that needs nothing from the wait strategy.
 pub(crate) fn create(wanted: InterruptChoice) -> Result<Box<dyn InterruptStrategy>, Errno> {
     Ok(match wanted {
         InterruptChoice::Pipe | InterruptChoice::Callback => {
@@ -69,8 +72,8 @@ pub(crate) fn create(wanted: InterruptChoice) -> Result<Box<dyn InterruptStrateg
     })
 }
 
-/// As [`create`], for engines whose descriptors are read by threads of the C library, and whose waits take no
-/// mask of signals but pass a gate. `EUSERS` if too few of those threads would be left.
+/// Like [`create`], for engines whose notification descriptors are read by threads of the C library, and
+/// whose waits take no signal mask but pass a gate. `EUSERS` if too few of those threads would be left.
 pub(crate) fn create_for_aio(
     wanted: InterruptChoice,
     gate: &Arc<Gate>,

@@ -1,31 +1,33 @@
 //! *Interrupt_Signal_Strategy*: a signal to the leader's thread.
 //!
-//! In the paper's words the signal provokes `EINTR`. A signal that comes between the leader's last look
-//! and its system call provokes nothing, and the wake-up is lost. So it is blocked in the leader, and let
-//! through by the wait itself, which takes a mask: the kernel delivers a blocked signal the moment that
-//! the wait begins.
+//! In the paper's words the signal provokes `EINTR`. But a signal between the leader's last check and its
+//! system call provokes
+//! nothing, and the wake-up is lost. So the leader blocks the signal, and the wait itself unblocks it by a
+//! mask: the kernel
+//! delivers a blocked signal the moment that the wait begins.
 //!
-//! A real-time signal is refused while the user's queue of signals is full. Then the leader gets another one,
-//! which never is.
+//! The kernel refuses a real-time signal while the user's signal queue is full. Then the leader receives
+//! another signal, which
+//! is never refused.
 
 use super::{Activation, InterruptChoice, InterruptStrategy};
 use crate::hook::mutant;
 use crate::sys::{self, SignalSet, ThreadId};
 use rustix::io::Errno;
 
-/// What a leader gets that its own signal is refused for. The kernel sends it for urgent data to who asked for
-/// that, which is rare, and ignores it by default.
+/// The signal that a leader receives if its own is refused. The kernel sends it for urgent data to programs
+/// that ask for that, which is rare, and ignores it by default.
 pub(crate) const SPARE: i32 = libc::SIGURG;
 
-/// See the module.
 pub(crate) struct Signal {
     number: i32,
-    /// What the leader blocked before.
+    /// The signals that the leader blocked before.
     before: Option<SignalSet>,
 }
 
 impl Signal {
-    /// With this signal. Installs handlers that do nothing, unless handlers are installed.
+    /// Creates the strategy with this signal. Installs handlers that do nothing, unless the signals have
+    /// handlers.
     pub(crate) fn new(number: i32) -> Result<Self, Errno> {
         sys::ensure_handler(number)?;
         sys::ensure_handler(SPARE)?;

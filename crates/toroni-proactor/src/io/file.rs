@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 /// A file that is read and written at given offsets. Clones share it.
 ///
-/// SELECT engines transfer in the thread that starts the operation, because files are always ready. That thread may wait
+/// SELECT engines transfer in the thread that starts the operation, because files are always ready. That
+/// thread may wait
 /// for the disk.
 #[derive(Clone)]
 pub struct File(Arc<Handle>);
@@ -23,7 +24,8 @@ impl File {
     ///
     /// # Errors
     ///
-    /// `ESPIPE` if the descriptor has no positions, as pipes and sockets have none: some engines would read it like a
+    /// `ESPIPE` if the descriptor has no positions, as pipes and sockets have none: some engines would read
+    /// it like a
     /// stream, others not at all.
     pub fn new(proactor: &Proactor, file: impl Into<OwnedFd>) -> Result<Self, SetupError> {
         let handle = Handle::of(proactor, file.into())?;
@@ -41,7 +43,8 @@ impl File {
     ///
     /// # Errors
     ///
-    /// If the operation cannot be started; the buffer and the handler come back. A buffer without capacity is refused
+    /// If the operation cannot be started; the buffer and the handler come back. A buffer without capacity is
+    /// refused
     /// ([`crate::StartError::NoRoom`]), because its 0 bytes would look like the end.
     pub fn read<B, F>(
         &self,

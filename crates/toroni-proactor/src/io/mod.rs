@@ -1,6 +1,7 @@
 //! The typed handles: streams, listeners, datagram sockets and files.
 //!
-//! Each operation takes its buffer and its handler, or returns a future. Clones share one handle; dropping the last one
+//! Each operation takes its buffer and its handler, or returns a future. Clones share one handle; dropping
+//! the last one
 //! cancels the operations in progress.
 
 mod connecting;
@@ -38,7 +39,8 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    /// Takes over a descriptor. Sockets become non-blocking, because `accept` and `connect` have no other way not to
+    /// Takes over a descriptor. Sockets become non-blocking, because `accept` and `connect` have no other way
+    /// not to
     /// wait.
     pub(crate) fn new(inner: &Arc<Inner>, descriptor: OwnedFd) -> Result<Arc<Self>, SetupError> {
         let descriptor = Descriptor::new(descriptor)
@@ -87,7 +89,8 @@ impl Handle {
 }
 
 impl Drop for Handle {
-    /// Cancels what is in progress: no handle is left that could want a result. The descriptor is closed afterwards.
+    /// Cancels what is in progress: no handle is left that could want a result. The descriptor is closed
+    /// afterwards.
     fn drop(&mut self) {
         if !self.descriptor.is_idle(OperationKind::ReadStream)
             || !self.descriptor.is_idle(OperationKind::WriteStream)

@@ -11,8 +11,10 @@ use std::time::Duration;
 
 /// An operation in progress, as a future.
 ///
-/// Dropping it cancels the operation; the buffer stays with the proactor until the kernel has released it. If the
-/// proactor is dropped first, the future never becomes ready: a task that has polled it is woken, and may ask whether it
+/// Dropping it cancels the operation; the buffer stays with the proactor until the kernel has released it. If
+/// the
+/// proactor is dropped first, the future never becomes ready: a task that has polled it is woken, and may ask
+/// whether it
 /// [is abandoned](Pending::is_abandoned).
 #[must_use = "dropping it cancels the operation"]
 pub struct Pending<T> {
@@ -54,7 +56,8 @@ impl<T> Finisher<T> {
 }
 
 impl<T> Drop for Finisher<T> {
-    /// If the handler is dropped without a call, the waker must go, too: it may hold the task that holds the future, which
+    /// If the handler is dropped without a call, the waker must go, too: it may hold the task that holds the
+    /// future, which
     /// would hold the waker. And a task of another executor would wait for ever.
     fn drop(&mut self) {
         let mut progress = self.0.progress();
@@ -69,7 +72,8 @@ impl<T> Drop for Finisher<T> {
 }
 
 impl<T: Send + 'static> Pending<T> {
-    /// Starts an operation with a handler that completes the future. If the start fails, the future is ready at once, with
+    /// Starts an operation with a handler that completes the future. If the start fails, the future is ready
+    /// at once, with
     /// the value that `refused` returns.
     pub(crate) fn start<R>(
         inner: &Arc<Inner>,
@@ -91,7 +95,8 @@ impl<T: Send + 'static> Pending<T> {
 }
 
 impl<T> Pending<T> {
-    /// Cancels the operation if it is not over within a duration. Its result is `ECANCELED` then, with its buffer, unless the
+    /// Cancels the operation if it is not over within a duration. Its result is `ECANCELED` then, with its
+    /// buffer, unless the
     /// operation was faster. Unlike dropping the future, this loses nothing that was read.
     ///
     /// ```
@@ -120,7 +125,8 @@ impl<T> Pending<T> {
 
     /// Returns whether the proactor was dropped before the operation was over.
     ///
-    /// Then the handler that would deliver the result was dropped, with its buffer, and the future never becomes ready. A task
+    /// Then the handler that would deliver the result was dropped, with its buffer, and the future never
+    /// becomes ready. A task
     /// that had polled it was woken.
     #[must_use]
     pub fn is_abandoned(&self) -> bool {

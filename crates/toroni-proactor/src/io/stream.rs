@@ -34,7 +34,8 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// If the socket cannot be created, or the operation cannot be started. A refused connection is a result for the
+    /// If the socket cannot be created, or the operation cannot be started. A refused connection is a result
+    /// for the
     /// handler.
     pub fn connect<F>(
         proactor: &Proactor,
@@ -78,7 +79,8 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// If the path is too long (108 bytes), or the operation cannot be started. A refused connection is a result for the
+    /// If the path is too long (108 bytes), or the operation cannot be started. A refused connection is a
+    /// result for the
     /// handler; so is `EAGAIN`, if the listener's backlog is full.
     pub fn connect_unix<F>(
         proactor: &Proactor,
@@ -103,15 +105,18 @@ impl Stream {
         )
     }
 
-    /// Reads what has arrived, at most as much as the buffer holds; waits until something has. 0 bytes mean the end of the
+    /// Reads what has arrived, at most as much as the buffer holds; waits until something has. 0 bytes mean
+    /// the end of the
     /// stream.
     ///
-    /// A read moves a few hundred KiB at most, so that other operations get their turn. [`crate::Append`] keeps the bytes
+    /// A read moves a few hundred KiB at most, so that other operations get their turn. [`crate::Append`]
+    /// keeps the bytes
     /// that a vector already has.
     ///
     /// # Errors
     ///
-    /// If the operation cannot be started; the buffer and the handler come back. A buffer without capacity is refused
+    /// If the operation cannot be started; the buffer and the handler come back. A buffer without capacity is
+    /// refused
     /// ([`crate::StartError::NoRoom`]), because its 0 bytes would look like the end.
     pub fn read<B, F>(&self, buffer: B, handler: F) -> Result<OperationId, Refused<B, F>>
     where
@@ -122,7 +127,8 @@ impl Stream {
         transfer::fill(&self.0, request, buffer, |_, bytes| bytes, handler)
     }
 
-    /// Writes from the beginning of the buffer: perhaps not all of it, and a few hundred KiB at most, so that other
+    /// Writes from the beginning of the buffer: perhaps not all of it, and a few hundred KiB at most, so that
+    /// other
     /// operations get their turn. [`crate::Rest`] is the part that is left.
     ///
     /// # Errors
@@ -139,7 +145,8 @@ impl Stream {
 
     /// Writes the whole buffer, in as many steps as it takes.
     ///
-    /// It is one operation: writes that are started later follow it, so a program may start any number without waiting for
+    /// It is one operation: writes that are started later follow it, so a program may start any number
+    /// without waiting for
     /// each. If it fails or is cancelled, a part of the buffer may have been sent.
     ///
     /// ```
@@ -225,7 +232,8 @@ impl Stream {
         Ok(SocketAddr::try_from(peer.ok_or(rustix::io::Errno::AFNOSUPPORT)?)?)
     }
 
-    /// Sets whether TCP sends small writes at once (`TCP_NODELAY`). By default it collects them while earlier ones are not
+    /// Sets whether TCP sends small writes at once (`TCP_NODELAY`). By default it collects them while earlier
+    /// ones are not
     /// acknowledged.
     ///
     /// # Errors

@@ -1,4 +1,5 @@
-//! Starts of operations that move bytes. The buffer goes into the completion first, and the kernel learns the address that
+//! Starts of operations that move bytes. The buffer goes into the completion first, and the kernel learns the
+//! address that
 //! it has there.
 
 use super::Handle;
@@ -22,7 +23,8 @@ struct Sending<B, T, F> {
     report: fn(usize) -> T,
 }
 
-/// Starts an operation that fills a buffer. Refuses a buffer without capacity, except for datagrams: 0 bytes would look like the end.
+/// Starts an operation that fills a buffer. Refuses a buffer without capacity, except for datagrams: 0 bytes
+/// would look like the end.
 pub(super) fn fill<B, T, F>(
     handle: &Handle,
     mut request: Request,

@@ -25,7 +25,8 @@ impl Watch {
         Handle::shared(proactor.inner(), descriptor.into()).map(Self)
     }
 
-    /// Waits until a read would not block: data, the end or an error has arrived. Takes nothing from the descriptor. If that
+    /// Waits until a read would not block: data, the end or an error has arrived. Takes nothing from the
+    /// descriptor. If that
     /// is so already, the operation is over at once.
     ///
     /// # Errors

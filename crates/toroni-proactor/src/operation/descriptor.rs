@@ -19,19 +19,22 @@ pub(crate) enum DescriptorKind {
     Other,
 }
 
-/// A descriptor that operations share. It is closed after the last of them, so that its number is never given to another file while the kernel still works on this one.
+/// A descriptor that operations share. It is closed after the last of them, so that its number is never given
+/// to another file while the kernel still works on this one.
 #[derive(Debug)]
 pub(crate) struct Descriptor {
     descriptor: OwnedFd,
     kind: DescriptorKind,
-    /// Operations that wait to read, and to write. If there are none, a start may attempt at once without overtaking.
+    /// Operations that wait to read, and to write. If there are none, a start may attempt at once without
+    /// overtaking.
     waiting: [AtomicU32; 2],
     /// Operations that are READY.
     ready: AtomicU32,
     /// Operations that are finished, and whose handlers have not been called.
     results: [AtomicU32; 2],
     edges: Arc<Edges>,
-    /// Held by a thread that attempts a write outside of the proactor's lock, until the operation is over or waits.
+    /// Held by a thread that attempts a write outside of the proactor's lock, until the operation is over or
+    /// waits.
     writing: Mutex<()>,
 }
 
@@ -58,7 +61,8 @@ impl Descriptor {
         self.kind
     }
 
-    /// Waits for the turn to write to a stream outside of the proactor's lock: parts of two threads' writes must not mix. Taken before the lock, never under it.
+    /// Waits for the turn to write to a stream outside of the proactor's lock: parts of two threads' writes
+    /// must not mix. Taken before the lock, never under it.
     pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
         self.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -68,7 +72,8 @@ impl Descriptor {
         self.waiting[usize::from(kind.is_reading())].load(Ordering::Relaxed) == 0
     }
 
-    /// Returns what is known about its readiness. Engines keep a reference, which does not keep the descriptor open.
+    /// Returns what is known about its readiness. Engines keep a reference, which does not keep the
+    /// descriptor open.
     pub(crate) fn edges(&self) -> &Arc<Edges> {
         &self.edges
     }
@@ -102,7 +107,8 @@ fn count(counter: &AtomicU32, before: bool, after: bool) {
     };
 }
 
-/// Counts when a descriptor was reported ready, and when an attempt found it not ready. An *edge* is one such report, as in edge-triggered epoll.
+/// Counts when a descriptor was reported ready, and when an attempt found it not ready. An *edge* is one such
+/// report, as in edge-triggered epoll.
 #[derive(Debug)]
 pub(crate) struct Edges {
     /// The number of reports that it can be written, and that it can be read; counted from 1.
@@ -120,7 +126,8 @@ impl Default for Edges {
 impl Edges {
     /// Records that it became ready, or may have: an attempt that found it not ready must be repeated.
     ///
-    /// The edge is *released* to the attempts that *acquire* it. An attempt that sees the edge sees the data behind it; one that
+    /// The edge is *released* to the attempts that *acquire* it. An attempt that sees the edge sees the data
+    /// behind it; one that
     /// does not see it is recognised as older by the thread that puts the operation into a queue.
     pub(crate) fn report(&self, reading: bool) {
         self.reported[usize::from(reading)].fetch_add(1, Ordering::Release);

@@ -26,7 +26,8 @@ pub enum OperationKind {
     Connect,
     /// `WAIT_READABLE`: waits until a descriptor can be read, and takes nothing from it. Not in the paper.
     WaitReadable,
-    /// `WAIT_WORD`: waits until a word in memory, a futex, is woken. Only with io_uring on Linux 6.7 and newer. Not in the paper.
+    /// `WAIT_WORD`: waits until a word in memory, a futex, is woken. Only with io_uring on Linux 6.7 and
+    /// newer. Not in the paper.
     WaitWord,
     /// A point in time, post-completed when it comes. No provider takes part.
     #[serde(skip)]

@@ -3,7 +3,8 @@
 use std::mem::MaybeUninit;
 use std::sync::atomic::AtomicU32;
 
-/// The address and length of a buffer. The buffer itself belongs to the operation's completion, and stays there, unmoved on the heap, until the operation is over.
+/// The address and length of a buffer. The buffer itself belongs to the operation's completion, and stays
+/// there, unmoved on the heap, until the operation is over.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Memory {
     pointer: *mut u8,
@@ -77,7 +78,8 @@ impl Memory {
     ///
     /// # Safety
     ///
-    /// Made by [`Memory::to_fill`]; nothing else, including the kernel, works on this operation while the slice lives.
+    /// Made by [`Memory::to_fill`]; nothing else, including the kernel, works on this operation while the
+    /// slice lives.
     pub(crate) unsafe fn filling<'a>(self) -> &'a mut [MaybeUninit<u8>] {
         // SAFETY: pointer and length are of one buffer that outlives the operation (`to_fill`), and the
         // caller has it alone.

@@ -1,4 +1,5 @@
-//! Operations: the paper's *asynchronous results*. An [`Operation`] exists from its start to the end of its handler. It holds
+//! Operations: the paper's *asynchronous results*. An [`Operation`] exists from its start to the end of its
+//! handler. It holds
 //! all inputs of the start, because a start may be deferred, and the outcome, because dispatching may be.
 
 mod address;
@@ -25,7 +26,8 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
-/// Identifies an operation. The generation makes a key that was kept for too long harmless: its operation is gone, and the next one in the same entry has another generation.
+/// Identifies an operation. The generation makes a key that was kept for too long harmless: its operation is
+/// gone, and the next one in the same entry has another generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) index: u32,
@@ -99,7 +101,8 @@ impl Request {
         Self { kind: OperationKind::Post, ..Self::timer() }
     }
 
-    /// Records that a transfer has moved `bytes` bytes. Returns the result, or `None` if a rest is left to transfer.
+    /// Records that a transfer has moved `bytes` bytes. Returns the result, or `None` if a rest is left to
+    /// transfer.
     pub(crate) fn advance(&mut self, bytes: usize) -> Option<Result<usize, Errno>> {
         if !self.is_whole {
             return Some(Ok(bytes));
@@ -216,7 +219,8 @@ impl Operation {
         }
     }
 
-    /// Returns whether no other operation of its descriptor and direction has a result that waits for its handler.
+    /// Returns whether no other operation of its descriptor and direction has a result that waits for its
+    /// handler.
     pub(crate) fn has_the_only_result(&self) -> bool {
         let descriptor = self.request.descriptor.as_ref();
         descriptor.is_none_or(|descriptor| descriptor.results(self.request.kind) <= 1)

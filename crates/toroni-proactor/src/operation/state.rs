@@ -6,7 +6,8 @@ pub(crate) enum State {
     Initialized,
     /// `STARTED`: in progress; in its processor's started list.
     Started,
-    /// In progress, and its descriptor is or may be ready: the thread that takes it from the dispatcher attempts it. The paper has no such state, because its leader transfers under the lock.
+    /// In progress, and its descriptor is or may be ready: the thread that takes it from the dispatcher
+    /// attempts it. The paper has no such state, because its leader transfers under the lock.
     Ready,
     /// `DEFERRED`: starts later; in its processor's deferred list.
     Deferred,

@@ -1,4 +1,5 @@
-//! Attempts: the thread that takes a READY operation from the dispatcher attempts it without the lock, so that transfers run
+//! Attempts: the thread that takes a READY operation from the dispatcher attempts it without the lock, so
+//! that transfers run
 //! in parallel. The paper's leader does all transfers, under the lock.
 
 use crate::core::Core;
@@ -18,7 +19,8 @@ impl Locked<'_> {
 }
 
 impl Core {
-    /// Handles a start whose descriptor may be ready. It is attempted like an operation reported ready, but later.
+    /// Handles a start whose descriptor may be ready. It is attempted like an operation reported ready, but
+    /// later.
     pub(super) fn become_ready(&mut self, which: usize, index: u32) {
         self.pool[index].become_(State::Ready);
         self.processors[which].ready += 1;
@@ -39,7 +41,9 @@ impl Core {
         true
     }
 
-    /// Finishes an operation that is READY and in no list. Returns the next one in its queue: handlers are called in the order of the operations, so the caller attempts the next one when this one is on its way to its handler.
+    /// Finishes an operation that is READY and in no list. Returns the next one in its queue: handlers are
+    /// called in the order of the operations, so the caller attempts the next one when this one is on its way
+    /// to its handler.
     pub(super) fn leave_ready(&mut self, index: u32, outcome: Outcome) -> Option<u32> {
         let which = self.pool[index].processor;
         let processor = &mut self.processors[which];

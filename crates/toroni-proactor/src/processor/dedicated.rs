@@ -1,4 +1,5 @@
-//! Dedicated processors. Each has a thread of its own, which leads it from the start of the proactor to its end. The thread
+//! Dedicated processors. Each has a thread of its own, which leads it from the start of the proactor to its
+//! end. The thread
 //! never calls a handler, and never drops anything that belongs to a user.
 
 use crate::core::Phase;
@@ -18,7 +19,8 @@ pub(crate) fn run_dedicated(lock: &Lock, which: usize) {
 }
 
 impl Locked<'_> {
-    /// Cancels all operations that a processor's engine holds, and waits until it has released them, or the time limit has passed. This thread leads, and the proactor is closing.
+    /// Cancels all operations that a processor's engine holds, and waits until it has released them, or the
+    /// time limit has passed. This thread leads, and the proactor is closing.
     pub(crate) fn drain(&mut self, which: usize) {
         let until = Instant::now() + self.drain_timeout;
         loop {

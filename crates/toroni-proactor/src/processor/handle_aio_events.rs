@@ -1,4 +1,5 @@
-//! The paper's `handle_aio_events`: one wait of a leader, and the handling of its events. The steps have the paper's numbers.
+//! The paper's `handle_aio_events`: one wait of a leader, and the handling of its events. The steps have the
+//! paper's numbers.
 
 use super::Processor;
 use crate::core::{Core, Phase};
@@ -13,7 +14,8 @@ use std::time::Duration;
 const AGAIN: Duration = Duration::from_millis(1);
 
 impl Locked<'_> {
-    /// Waits once for the operations of a processor that this thread leads, and passes the finished ones on to the dispatcher.
+    /// Waits once for the operations of a processor that this thread leads, and passes the finished ones on
+    /// to the dispatcher.
     pub(crate) fn handle_aio_events(&mut self, which: usize, timeout: Option<Duration>) {
         // Step 1.
         for key in std::mem::take(&mut self.processors[which].cancellations) {
@@ -68,7 +70,8 @@ impl Core {
         }
     }
 
-    /// Passes a finished or READY operation on to the dispatcher, unless it is the read of the interrupt strategy.
+    /// Passes a finished or READY operation on to the dispatcher, unless it is the read of the interrupt
+    /// strategy.
     pub(super) fn pass_on(&mut self, which: usize, index: u32, level: Notify) {
         let operation = &mut self.pool[index];
         if operation.state() == State::Ready {
@@ -83,7 +86,8 @@ impl Core {
         }
     }
 
-    /// Starts the read of the interrupt strategy unless it is started: it is in progress whenever a leader waits. Returns false if it could not be started: interrupts will not end the wait.
+    /// Starts the read of the interrupt strategy unless it is started: it is in progress whenever a leader
+    /// waits. Returns false if it could not be started: interrupts will not end the wait.
     fn read_interrupts(&mut self, which: usize) -> bool {
         let processor = &mut self.processors[which];
         let index = processor.interrupt_read;

@@ -1,4 +1,5 @@
-//! Processors: the paper's *AIO_Processor*. A processor owns the started and the deferred operations of one engine, plans
+//! Processors: the paper's *AIO_Processor*. A processor owns the started and the deferred operations of one
+//! engine, plans
 //! starts and cancellations, and is led by one thread at a time.
 
 mod attempt;
@@ -49,7 +50,8 @@ struct Leader {
 }
 
 impl Processor {
-    /// Creates a processor with this engine. Its limit is the smaller of the configuration's and the provider's.
+    /// Creates a processor with this engine. Its limit is the smaller of the configuration's and the
+    /// provider's.
     pub(crate) fn new(
         number: usize,
         is_dedicated: bool,
@@ -79,7 +81,8 @@ impl Processor {
         self.is_dedicated
     }
 
-    /// Returns whether a thread in `handle_events` may lead it: it has no leader, has something to wait for, and is not dedicated.
+    /// Returns whether a thread in `handle_events` may lead it: it has no leader, has something to wait for,
+    /// and is not dedicated.
     pub(crate) fn wants_leader(&self) -> bool {
         self.leader.is_none() && !self.is_dedicated && self.waits_for() > 0
     }
@@ -124,7 +127,8 @@ impl Processor {
         self.interrupt.on_leader_deactivated();
     }
 
-    /// Returns the number of operations that a leader waits for or starts: without those that are READY, and without the read of the interrupt strategy.
+    /// Returns the number of operations that a leader waits for or starts: without those that are READY, and
+    /// without the read of the interrupt strategy.
     fn waits_for(&self) -> usize {
         self.started.len() - usize::from(self.reads_interrupts) + self.deferred.len()
     }
@@ -148,12 +152,14 @@ impl Processor {
         self.wait.fini();
     }
 
-    /// Leaves a cancellation to the leader, because the engine's queue is full. The leader requests it before it waits again.
+    /// Leaves a cancellation to the leader, because the engine's queue is full. The leader requests it before
+    /// it waits again.
     fn cancel_later(&mut self, key: Key) {
         self.cancellations.push(key);
     }
 
-    /// Returns the number of operations that are started and not over, without the read of the interrupt strategy.
+    /// Returns the number of operations that are started and not over, without the read of the interrupt
+    /// strategy.
     fn in_progress(&self) -> usize {
         self.started.len() - usize::from(self.reads_interrupts) + self.ready
     }

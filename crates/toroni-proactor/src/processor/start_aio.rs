@@ -1,4 +1,5 @@
-//! The paper's `start_aio`, called by any thread, and the deferred starts, by the leader. The steps have the paper's numbers.
+//! The paper's `start_aio`, called by any thread, and the deferred starts, by the leader. The steps have the
+//! paper's numbers.
 
 use super::Processor;
 use crate::core::Core;
@@ -9,7 +10,8 @@ use crate::provider::Start;
 use rustix::io::Errno;
 
 impl Core {
-    /// Starts an operation that is INITIALIZED. After an error it is START_ERROR and in no list, and the caller destroys it.
+    /// Starts an operation that is INITIALIZED. After an error it is START_ERROR and in no list, and the
+    /// caller destroys it.
     pub(crate) fn start_aio(&mut self, which: usize, index: u32) -> Result<(), Errno> {
         self.pool[index].processor = which;
         let processor = &mut self.processors[which];
@@ -115,7 +117,8 @@ impl Core {
 
     /// Returns the level at which a leader of this processor announces what it found.
     ///
-    /// A leader in a caller's thread is about to dispatch itself. A dedicated one announces to a follower, or else to the leader
+    /// A leader in a caller's thread is about to dispatch itself. A dedicated one announces to a follower, or
+    /// else to the leader
     /// of the other processor, which may be the only thread that dispatches.
     pub(super) fn level_of(&self, which: usize) -> Notify {
         let wakes_only = mutant("dedicated_leader_wakes_followers_only")

@@ -1,6 +1,7 @@
-//! One try of an operation, which never waits for a peer. Descriptors' flags are left as they are where
-//! the system call itself can be told not to wait; listening and connecting sockets are non-blocking
-//! since they were taken over.
+//! One attempt of an operation, which never waits for a peer. If the system call itself can be told not to
+//! wait, the
+//! descriptor's flags stay unchanged; listening and connecting sockets are non-blocking since they were taken
+//! over.
 
 use crate::operation::{Address, DescriptorKind, Memory, OperationKind, Outcome, Request, of_peer};
 use crate::sys;
@@ -8,24 +9,26 @@ use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, SendFlags, SocketFlags, sockopt};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Bytes of a stream that one try moves, at most twice as many. With a peer that keeps up it would else go on for
-/// as long as there are any, while everybody else waits.
+/// Bytes of a stream that one attempt moves; at most twice as many. With a peer that keeps up, an unlimited
+/// transfer would occupy its thread while everything else waits.
 const SHARE: usize = 256 << 10;
 
-/// What became of a try.
+/// The result of an attempt.
 enum Tried {
     Over(Outcome),
-    /// It has moved its share, and goes on when others have had their turn.
+    /// It has moved its share, and continues after others have had their turn.
     InPart,
     /// It has to wait until the descriptor is ready.
     Waits,
 }
 
-/// Tries it: `None` if it has to wait until the descriptor is ready, or until others have had their turn. Files
-/// are always ready.
+/// Attempts an operation. Returns `None` if it has to wait until the descriptor is ready, or until others
+/// have had their
+/// turn. Files are always ready.
 ///
-/// What is known to be not ready is not asked: only a descriptor whose edges are told with
-/// [`Edges::report`](crate::operation::Edges::report) may be tried like this.
+/// A descriptor that is known not to be ready is not attempted. So the engine must report every edge of the
+/// descriptor with
+/// [`Edges::report`](crate::operation::Edges::report).
 pub(super) fn attempt(request: &mut Request) -> Option<Outcome> {
     let reading = request.kind.is_reading();
     let edge = request.on().edges().last(reading)?;
@@ -39,7 +42,7 @@ pub(super) fn attempt(request: &mut Request) -> Option<Outcome> {
     }
 }
 
-/// Tries a transfer of a socket, for engines that leave to the kernel what has to wait.
+/// Attempts a transfer of a socket, for engines that leave waiting to the kernel.
 pub(super) fn of_socket(request: &mut Request) -> Option<Outcome> {
     let is_transfer = matches!(
         request.kind,
@@ -53,7 +56,7 @@ pub(super) fn of_socket(request: &mut Request) -> Option<Outcome> {
         .flatten()
 }
 
-/// Of a transfer's memory, what one try works on.
+/// Returns the part of a transfer's memory that one attempt works on.
 pub(super) fn share(request: &Request) -> Memory {
     let is_stream = matches!(request.kind, OperationKind::ReadStream | OperationKind::WriteStream);
     if is_stream && request.on().kind() != DescriptorKind::File {
@@ -63,18 +66,18 @@ pub(super) fn share(request: &Request) -> Memory {
     }
 }
 
-/// Reads from a file what is in the page cache, if that is all that was asked for.
+/// Reads from a file, if the page cache has all of the requested bytes.
 pub(super) fn of_cache(request: &mut Request) -> Option<Outcome> {
     if request.kind != OperationKind::ReadFile {
         return None;
     }
     let offset = i64::try_from(request.offset).ok()?;
     let read = transfer(request.fd(), request.memory, true, offset, libc::RWF_NOWAIT);
-    // Less may be the end of the file, or of what is in memory: an error says nothing, too.
+    // Fewer bytes may mean the end of the file, or of what the cache has; an error means nothing, too.
     (read == Ok(request.memory.length())).then(|| Outcome::of(read))
 }
 
-/// Tries it; what would have to wait although the descriptor cannot be waited for is `EAGAIN`.
+/// Attempts an operation on a descriptor that cannot be waited for: `EAGAIN` if it would have to wait.
 pub(super) fn without_waiting(request: &mut Request) -> Outcome {
     loop {
         match try_it(request) {
@@ -85,16 +88,16 @@ pub(super) fn without_waiting(request: &mut Request) -> Outcome {
     }
 }
 
-/// Tries it, whatever is known.
+/// Attempts an operation without regard to the edges.
 fn try_it(request: &mut Request) -> Tried {
     let before = request.moved;
     loop {
         let outcome = once(request);
         match outcome.result {
             Err(Errno::INTR) if request.moved - before >= SHARE => return Tried::InPart,
-            // EINTR can come without any handler of a signal.
+            // EINTR can occur without any signal handler.
             Err(Errno::INTR) => {}
-            // The peer's backlog is full, said of a local socket: there is nothing to wait for.
+            // The backlog of a local socket's peer is full: there is nothing to wait for.
             Err(Errno::AGAIN) if request.kind == OperationKind::Connect => {
                 return Tried::Over(outcome);
             }
@@ -109,14 +112,14 @@ fn once(request: &mut Request) -> Outcome {
     match request.kind {
         OperationKind::ReadStream | OperationKind::WriteStream => {
             Outcome::of(match stream(request) {
-                // The rest at once, as far as its share goes, until it would have to wait.
+                // Continues with the rest, as far as its share goes, until it would have to wait.
                 Ok(bytes) => request.advance(bytes).unwrap_or(Err(Errno::INTR)),
                 error => error,
             })
         }
         OperationKind::ReadFile => {
-            // SAFETY: a read's memory is to be filled; until the operation is complete it is worked on
-            // here only: by the starter, or later, without the lock, by the one thread that tries it.
+            // SAFETY: a read's memory is to be filled; until the operation is complete only this code works on
+            // it: in the thread that starts it, or later, without the lock, in the one thread that attempts it.
             let bytes = unsafe { memory.filling() };
             Outcome::of(
                 rustix::io::pread(request.fd(), bytes, request.offset).map(|(b, _)| b.len()),
@@ -145,7 +148,7 @@ fn once(request: &mut Request) -> Outcome {
                     let address = of_peer(address);
                     Outcome { accepted: Some(accepted), address, ..Outcome::of(Ok(0)) }
                 }
-                // The connection was gone before it was accepted: the next one is wanted.
+                // The connection was gone before it was accepted: continue with the next one.
                 Err(Errno::CONNABORTED) => Outcome::of(Err(Errno::INTR)),
                 Err(error) => Outcome::of(Err(error)),
             }
@@ -153,7 +156,7 @@ fn once(request: &mut Request) -> Outcome {
         OperationKind::Connect => Outcome::of(connect(request)),
         OperationKind::WaitReadable => Outcome::of(poll_once(request.fd(), true).map(|()| 0)),
         OperationKind::WaitWord | OperationKind::Timer | OperationKind::Post => {
-            unreachable!("this provider is not asked for these")
+            unreachable!("this provider does not support these")
         }
     }
 }
@@ -195,7 +198,7 @@ fn transfer(
 ) -> Result<usize, Errno> {
     let span = libc::iovec { iov_base: memory.pointer().cast(), iov_len: memory.length() };
     // SAFETY: one span, of the operation's memory, which is to be filled or to be sent as its direction
-    // says, and is worked on by this call only.
+    // says; only this call works on it.
     let moved = unsafe {
         if is_reading {
             libc::preadv2(fd.as_raw_fd(), &raw const span, 1, offset, flags)
@@ -206,14 +209,15 @@ fn transfer(
     usize::try_from(moved).map_err(|_| sys::last_error())
 }
 
-/// For what cannot be told not to wait: only if it is ready, and no more than a pipe takes at once.
+/// Transfers on a descriptor that cannot be told not to wait: only if it is ready, and no more than a pipe
+/// takes at once.
 fn blocking_if_ready(fd: BorrowedFd<'_>, memory: Memory, is_reading: bool) -> Result<usize, Errno> {
     poll_once(fd, is_reading)?;
     let memory = if is_reading { memory } else { memory.at_most(libc::PIPE_BUF) };
     transfer(fd, memory, is_reading, CURRENT_POSITION, 0)
 }
 
-/// Whether it is ready; `EAGAIN` if not.
+/// Returns `EAGAIN` if the descriptor is not ready.
 fn poll_once(fd: BorrowedFd<'_>, is_reading: bool) -> Result<(), Errno> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let flags = if is_reading { PollFlags::IN } else { PollFlags::OUT };
@@ -246,7 +250,7 @@ fn connect(request: &mut Request) -> Result<usize, Errno> {
         };
         match connected {
             Ok(()) => return Ok(0),
-            // It goes on in the background, also after a signal.
+            // It continues in the background, also after a signal.
             Err(error @ (Errno::INPROGRESS | Errno::INTR)) => {
                 request.is_connecting = true;
                 return Err(if error == Errno::INTR { Errno::INPROGRESS } else { error });
@@ -255,7 +259,7 @@ fn connect(request: &mut Request) -> Result<usize, Errno> {
         }
     }
     sockopt::socket_error(request.fd())??;
-    // No error, and no peer yet: not the result, but the edge of a socket that was just made.
+    // No error, and no peer yet: this is not the result, but the edge of a socket that was just made.
     match net::getpeername(request.fd()) {
         Ok(_) => Ok(0),
         Err(Errno::NOTCONN) => Err(Errno::INPROGRESS),

@@ -1,9 +1,11 @@
-//! SELECT × epoll, and a ring for what never becomes ready: files, and words in memory. One wait for both:
-//! the ring's descriptor stands among those that epoll watches.
+//! SELECT × epoll, and a ring for what never becomes ready: files, and words in memory. One wait serves both,
+//! because epoll
+//! watches the ring's descriptor.
 //!
-//! Where operations on sockets have to wait, this is faster than a ring for everything: what the kernel completes
-//! for a ring it completes in the thread that submitted it. The paper would take two processors for it; then two
-//! leaders wait, or one thread takes turns.
+//! If operations on sockets have to wait, this is faster than a ring for everything: the kernel completes a
+//! ring's operation
+//! in the thread that submitted it. The paper would take two processors; then two leaders wait, or one thread
+//! takes turns.
 
 use super::attempt;
 use super::select::Select;
@@ -15,18 +17,17 @@ use rustix::io::Errno;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 
-/// See the module.
 pub(crate) struct Combined {
     select: Select,
     uring: Uring,
     ring: Arc<Ring>,
     ring_descriptor: RawFd,
-    /// The ring did not take all of what was started last.
+    /// The ring did not take everything that was started last.
     ring_has_rest: bool,
 }
 
 impl Combined {
-    /// Of both, with the two flags of the configuration.
+    /// Combines the two, with the two flags of the configuration.
     pub(crate) fn new(
         epoll: Arc<Epoll>,
         ring: Arc<Ring>,
@@ -43,14 +44,14 @@ impl Combined {
         })
     }
 
-    /// Takes all that the ring has completed.
+    /// Handles everything that the ring has completed.
     fn drain(&mut self, operations: &mut InProgress<'_>) {
         loop {
             while let Some(entry) = self.ring.pop() {
                 let (number, result) = (entry.user_data(), entry.result());
                 self.uring.settle(operations, Event::Complete { number, result });
             }
-            // What has to go on is submitted here, and what had no place is asked for.
+            // Submits operations that continue, and fetches completions that had no space.
             if !self.ring.has_rest() || !self.ring.submit() {
                 return;
             }
@@ -58,7 +59,7 @@ impl Combined {
     }
 }
 
-/// Whether the ring does it.
+/// Returns whether the ring does this operation.
 fn is_for_ring(request: &Request) -> bool {
     match request.kind {
         OperationKind::ReadFile | OperationKind::WriteFile | OperationKind::WaitWord => true,
@@ -130,7 +131,7 @@ impl Provider for Combined {
 
     fn is_prepared(&mut self) -> bool {
         self.ring_has_rest = false;
-        // What the kernel refused for a moment: epoll submits nothing.
+        // Submits what the kernel refused before, because epoll submits nothing.
         let is_prepared = self.uring.is_prepared();
         let has_rest = self.ring.has_rest() && (!self.ring.submit() || self.ring.has_rest());
         is_prepared && !has_rest

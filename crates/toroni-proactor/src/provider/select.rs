@@ -1,9 +1,12 @@
-//! *SELECT_Provider*: completions made from readiness. When its wait strategy says that a descriptor is
-//! ready, the operation becomes READY, and the thread that will call its handler does the transfer, without
-//! the lock. It supports every operation but WAIT_WORD, and runs on any Linux.
+//! *SELECT_Provider*: turns readiness into completions. When its wait strategy reports that a descriptor is
+//! ready, the
+//! operation becomes READY, and the thread that will call its handler does the transfer, without the lock. It
+//! supports every
+//! operation but WAIT_WORD, and runs on any Linux.
 //!
-//! Operations of one descriptor and direction are done in the order of their starts: they stand in a
-//! queue, and only the first is tried.
+//! Operations of one descriptor and direction are done in the order of their starts: they are in a queue, and
+//! only the first
+//! is attempted.
 
 use super::attempt;
 use super::queues::{self, Queues};
@@ -16,17 +19,16 @@ use rustix::io::Errno;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::{Arc, Weak};
 
-/// See the module.
 pub(crate) struct Select {
     readiness: Arc<dyn Readiness>,
     queues: Queues,
-    /// By the number of the descriptor: which opened file it stood for when it was last watched.
+    /// Indexed by the number of the descriptor: the open file that it stood for when it was last watched.
     watched: Vec<Watched>,
     can_start_in_any_thread: bool,
     should_start_interrupt_leader: bool,
 }
 
-/// One of them. It does not keep the file open.
+/// A watched descriptor. It does not keep the file open.
 #[derive(Default)]
 struct Watched {
     descriptor: Weak<Descriptor>,
@@ -34,8 +36,8 @@ struct Watched {
 }
 
 impl Select {
-    /// With a wait strategy, and the two flags of the configuration. A strategy that is handed its
-    /// descriptors with each wait takes no start from elsewhere without an interrupt.
+    /// Creates the provider with a wait strategy and the two flags of the configuration. A strategy that
+    /// receives its descriptors with each wait sees a start of another thread only after an interrupt.
     pub(crate) fn new(readiness: Arc<dyn Readiness>, any_thread: bool, interrupt: bool) -> Self {
         let interrupt = any_thread && (interrupt || !readiness.is_edge_triggered());
         Self {
@@ -55,19 +57,21 @@ impl Select {
         &mut self.watched[number]
     }
 
-    /// Whether it is, or was, or is at least less than one that was: there is a place for it.
+    /// Returns whether the descriptor is or was watched, or is lower than one that was: the table has an
+    /// entry for it.
     fn may_be_watched(&self, descriptor: RawFd) -> bool {
         usize::try_from(descriptor).is_ok_and(|number| number < self.watched.len())
     }
 
-    /// It became ready, in this direction: the first of its queue is tried.
+    /// Handles a report that the descriptor became ready in this direction: the first operation of its queue
+    /// is attempted.
     fn edge(&mut self, operations: &mut InProgress<'_>, descriptor: RawFd, reading: bool) {
         self.watched(descriptor).edges.report(reading);
         let queue = self.queues.of_direction(descriptor, reading);
         let Some(index) = queue.first() else { return };
         let operation = &mut operations.pool[index];
         if operation.state() != State::Started {
-            // Whoever tries it sees the edge.
+            // The thread that attempts it sees the edge.
         } else if !operation.is_internal() {
             operations.make_ready(index);
         } else if let Some(outcome) = attempt::attempt(&mut operation.request) {
@@ -104,7 +108,7 @@ impl Provider for Select {
     }
 
     fn speculates(&self) -> fn(&Request) -> bool {
-        // The peer has not yet answered what the handler wrote, and other sessions wait.
+        // The peer has not answered yet what the handler wrote, and other sessions wait.
         |request| request.kind.is_reading() && !is_of_a_file(request)
     }
 
@@ -124,13 +128,13 @@ impl Provider for Select {
             match readiness.watch(request.on().as_fd()) {
                 Ok(()) => {
                     let edges = Arc::clone(request.on().edges());
-                    // What was before is not told.
+                    // Earlier changes are not reported.
                     edges.report(true);
                     edges.report(false);
                     *watched = Watched { descriptor: Arc::downgrade(request.on()), edges };
                 }
                 Err(Errno::AGAIN) => return Start::Deferred,
-                // A device that is never waited for.
+                // A device that cannot be waited for.
                 Err(Errno::PERM) => return Start::Finished(attempt::without_waiting(request)),
                 Err(error) => return Start::Failed(error),
             }
@@ -143,8 +147,8 @@ impl Provider for Select {
         {
             return Start::Finished(outcome);
         }
-        let is_said_not_to_be = request.on().edges().last(kind.is_reading()).is_none();
-        let may_be_ready = is_first && !is_said_not_to_be && !is_internal;
+        let is_known_to_block = request.on().edges().last(kind.is_reading()).is_none();
+        let may_be_ready = is_first && !is_known_to_block && !is_internal;
         queue.push(pool, index);
         if may_be_ready { Start::Ready } else { Start::Started }
     }
@@ -166,7 +170,7 @@ impl Provider for Select {
 
     fn settle(&mut self, operations: &mut InProgress<'_>, event: Event) {
         match event {
-            // A signal may be of a descriptor that others have the kernel watch.
+            // A signal may belong to a descriptor that another library watches.
             Event::Ready { descriptor, .. } if !self.may_be_watched(descriptor) => {}
             Event::Ready { descriptor, readable, writable } => {
                 if readable {

@@ -21,7 +21,8 @@ pub(super) fn run_next() {
     }
 }
 
-/// A proactor is asked to finish when this thread's next start has been tried; what would leave has the time to.
+/// A proactor is asked to finish when this thread's next start has been tried; what would leave has the time
+/// to.
 fn finish_amid_the_next_start(proactor: &Proactor) {
     let proactor = proactor.clone();
     NEXT.set(Some(Box::new(move || {

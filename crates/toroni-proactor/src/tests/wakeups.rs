@@ -25,7 +25,8 @@ pub(super) fn pause_briefly() {
     (0..random() >> 22).for_each(|_| std::hint::spin_loop());
 }
 
-/// The same where another thread has to be woken to come in between: by whoever has found that an operation must
+/// The same where another thread has to be woken to come in between: by whoever has found that an operation
+/// must
 /// wait, and has not yet said so.
 pub(super) fn pause_sometimes() {
     if random() >> 28 == 0 {

@@ -1,10 +1,12 @@
-//! *POSIX_SGI_Strategy*: `SIGEV_THREAD` in the place of Irix's `SIGEV_CALLBACK`. The C library calls a function in
-//! a thread of its own for each operation that is over, and that function wakes the leader.
+//! *POSIX_SGI_Strategy*: `SIGEV_THREAD` in the place of Irix's `SIGEV_CALLBACK`. For each operation that is
+//! over, the C library
+//! calls a function in a thread of its own, and that function wakes the leader.
 //!
-//! The leader waits on a word in memory, which is what a condition variable is made of; unlike one, such a
-//! wait also ends with a signal. The word is its own interrupt strategy.
+//! The leader waits at a word in memory, which is what a condition variable consists of; unlike one, such a
+//! wait also ends
+//! with a signal. The word is the strategy's own interrupt, too.
 //!
-//! A call for which there is no memory is never made: see `looks.rs`.
+//! The C library does not make a call for which there is no memory: see `recheck.rs`.
 
 use super::recheck::Recheck;
 use super::{
@@ -16,7 +18,6 @@ use rustix::io::Errno;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// See the module.
 pub(crate) struct Callback {
     mailbox: Arc<Mailbox>,
     gate: Arc<Gate>,
@@ -24,17 +25,16 @@ pub(crate) struct Callback {
     leader: Mutex<Leader>,
 }
 
-/// What belongs to the leader.
+/// The leader's data.
 #[derive(Default)]
 struct Leader {
     notifications: Vec<u32>,
-    /// All operations are to be looked at.
+    /// All operations have to be checked.
     recheck: bool,
     mask: Option<SignalSet>,
 }
 
 impl Callback {
-    /// With this mailbox.
     pub(crate) fn new(mailbox: Mailbox) -> Self {
         Self {
             mailbox: Arc::new(mailbox),
@@ -65,7 +65,7 @@ impl WaitStrategy for Callback {
         let timeout = self.recheck.limit(timeout).unwrap_or(FOR_EVER);
         self.gate.pass(leader.mask, || self.mailbox.wait(timeout.min(FOR_EVER)));
         self.mailbox.take_notifications(&mut leader.notifications);
-        // Taken from its end: the oldest first.
+        // Taken from the end, so the oldest comes first.
         leader.notifications.reverse();
         leader.recheck |= self.recheck.is_due(false);
     }

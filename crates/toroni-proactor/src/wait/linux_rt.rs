@@ -1,9 +1,10 @@
 //! *LinuxRT_Strategy*: the kernel sends a real-time signal when a descriptor changes, and the leader takes
-//! signals from its queue.
+//! signals from its
+//! queue.
 //!
-//! A descriptor's signals go to one thread, so this is for dedicated processors only: their leader is the
-//! same always. When the queue of signals is full the kernel sends SIGIO instead, once: then all
-//! descriptors are looked at.
+//! A descriptor's signals go to one thread, so this is for dedicated processors only, whose leader never
+//! changes. When the
+//! signal queue is full, the kernel sends SIGIO once instead: then all descriptors are checked.
 
 use super::{Event, Readiness, Started, WaitStrategy};
 use crate::interrupt::{self, InterruptChoice, InterruptStrategy};
@@ -15,10 +16,9 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
-/// Signals taken in one wait. What is more comes with the next.
+/// The maximum number of signals of one wait. Further ones come with the next.
 const SIGNALS: usize = 256;
 
-/// See the module.
 pub(crate) struct LinuxRt {
     signal: i32,
     interrupt_signal: OnceLock<i32>,
@@ -27,7 +27,7 @@ pub(crate) struct LinuxRt {
 }
 
 impl LinuxRt {
-    /// With this signal for changes.
+    /// Creates the strategy with this signal for changes.
     pub(crate) fn new(signal: i32) -> Self {
         Self {
             signal,
@@ -41,7 +41,7 @@ impl LinuxRt {
         self.leader.try_lock().expect("there is one leader")
     }
 
-    /// All signals that end a wait. They are blocked in the leader, which blocks every signal.
+    /// Returns all signals that end a wait. The leader blocks them, as it blocks every signal.
     fn awaited(&self) -> SignalSet {
         let own = self.interrupt_signal.get().copied().unwrap_or(self.signal);
         SignalSet::of(&[self.signal, libc::SIGIO, own, interrupt::SPARE])
@@ -67,7 +67,7 @@ impl WaitStrategy for LinuxRt {
             } else if taken.number == self.signal
                 && let Some(descriptor) = taken.descriptor
             {
-                // The band says too little of errors: both directions are tried.
+                // The band does not report errors well: both directions are attempted.
                 leader.push_back(Event::Ready { descriptor, readable: true, writable: true });
             }
             timeout = Some(Duration::ZERO);
@@ -96,13 +96,13 @@ impl WaitStrategy for LinuxRt {
 
 impl Readiness for LinuxRt {
     fn watch(&self, descriptor: BorrowedFd<'_>) -> Result<(), Errno> {
-        // Before the leader is there, it is too early: the start is deferred, and left to it.
+        // There is no leader yet: the start is deferred, and left to it.
         let owner = self.owner.get().ok_or(Errno::AGAIN)?;
         match FileType::from_raw_mode(fstat(descriptor)?.st_mode) {
             FileType::Socket | FileType::Fifo | FileType::CharacterDevice => {
                 sys::signal_changes(descriptor, *owner, self.signal)
             }
-            // Others take the request and never send a signal.
+            // Other files accept the request and never send a signal.
             _ => Err(Errno::OPNOTSUPP),
         }
     }

@@ -1,5 +1,6 @@
-//! Wait strategies: the paper's *AIO_Wait_Strategy*. How the leader waits for its processor's operations,
-//! and what it saw when it woke. What an event means for an operation is the provider's business.
+//! Wait strategies: the paper's *AIO_Wait_Strategy*. A strategy is how the leader waits for its processor's
+//! operations, and
+//! what it has seen when it wakes. The provider decides what an event means for an operation.
 
 mod callback;
 mod epoll;
@@ -27,117 +28,118 @@ use rustix::io::Errno;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::time::Duration;
 
-/// What a leader saw.
+/// What a leader has seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A descriptor can be read or written, or has failed.
     Ready {
-        /// Its number.
         descriptor: RawFd,
-        /// Reading will not block.
+        /// A read will not block.
         readable: bool,
-        /// Writing will not block.
+        /// A write will not block.
         writable: bool,
     },
-    /// Some changes were not told: any descriptor may be ready, any operation over.
+    /// Some changes were not reported: any descriptor may be ready, any operation over.
     Rescan,
-    /// An operation may be over, which the provider can ask for: the number of its operation.
+    /// An operation may be over; the provider can ask.
     Check {
-        /// What a notice gave, so perhaps of an operation that has another operation by now.
+        /// The index of the operation when the notification was requested. The entry may have another
+        /// operation by now.
         index: u32,
     },
     /// An operation of the kernel is complete.
     Complete {
-        /// As it was submitted.
+        /// The number that it was submitted with.
         number: u64,
-        /// As a system call returns it.
+        /// The result, as a system call returns it.
         result: i32,
     },
 }
 
 /// How the leader waits.
 ///
-/// `prepare_to_wait`, `wait` and `next_event` are called by the leader only, so a strategy may keep what
-/// belongs to it in a mutex that nobody contends for. All but `wait` are called under the proactor's lock.
+/// Only the leader calls `prepare_to_wait`, `wait` and `next_event`, so a strategy may keep the leader's data
+/// in a mutex
+/// without contention. All methods but `wait` are called under the proactor's lock.
 pub(crate) trait WaitStrategy: Send + Sync {
-    /// `init`: once, before anything else.
+    /// `init`: called once, before anything else.
     fn init(&self) -> Result<(), Errno> {
         Ok(())
     }
 
-    /// `fini`: once, when no operation is in progress any more.
+    /// `fini`: called once, when no operation is in progress any more.
     fn fini(&self) {}
 
-    /// This thread has become the leader. The mask is what signals to block while it waits, if its
-    /// interrupt strategy wants a signal through.
+    /// Called when this thread has become the leader. The mask contains the signals to block while it waits,
+    /// if its interrupt strategy needs a signal to pass.
     fn on_leader_activated(&self, while_waiting: Option<SignalSet>);
 
-    /// This thread is about to release the leadership.
+    /// Called before this thread releases the leadership.
     fn on_leader_deactivated(&self) {}
 
-    /// The last call before `wait`. What is started later is not in the list.
+    /// The last call before `wait`. The list does not contain operations that are started later.
     fn prepare_to_wait(&self, started: Started<'_>);
 
-    /// Waits for an event, an interrupt or the end of the time; may end for no reason. `None` is for ever.
+    /// Waits for an event, an interrupt or the timeout; may end without a reason. `None` waits without a limit.
     fn wait(&self, timeout: Option<Duration>);
 
-    /// Whether [`WaitStrategy::next_event`] finds all that there is now without a `wait` of no time, and so
-    /// without a system call.
+    /// Returns whether [`WaitStrategy::next_event`] finds everything that is complete now, without a `wait`
+    /// of no time, and so without a system call.
     fn is_current(&self) -> bool {
         false
     }
 
-    /// The first half of `get_next_completed_result`: the next event that the last `wait` brought.
+    /// The first half of `get_next_completed_result`: returns the next event of the last `wait`.
     fn next_event(&self) -> Option<Event>;
 
-    /// `create_interrupt_strategy`: the wanted one, or the strategy's own choice in its place.
+    /// `create_interrupt_strategy`: creates the wanted strategy, or the wait strategy's own choice instead.
     fn create_interrupt_strategy(
         &self,
         wanted: InterruptChoice,
     ) -> Result<Box<dyn InterruptStrategy>, Errno>;
 }
 
-/// A wait strategy that learns of readiness: what the SELECT provider works with.
+/// A wait strategy that learns that descriptors are ready. The SELECT provider works with it.
 pub(crate) trait Readiness: WaitStrategy {
-    /// `on_aio_start`: from now on, events of this descriptor are of interest. Once for each descriptor
-    /// that was opened.
+    /// `on_aio_start`: reports events of this descriptor from now on. Called once for each open file.
     fn watch(&self, descriptor: BorrowedFd<'_>) -> Result<(), Errno>;
 
-    /// The opposite, for a descriptor that is not about to be closed for good: others may have it, too, and
-    /// would cause events for ever.
+    /// Ends that, for a descriptor whose open file another library keeps: otherwise it would cause events for
+    /// ever.
     fn unwatch(&self, _: BorrowedFd<'_>) {}
 
-    /// Whether events tell of changes only: then an operation has to be tried after `watch`, and until
-    /// it would block.
+    /// Returns whether events report changes only. Then an operation has to be attempted after `watch`, and
+    /// until it would block.
     fn is_edge_triggered(&self) -> bool;
 }
 
-/// A wait strategy that learns of the ends of the C library's asynchronous operations: what the POSIX
-/// provider works with.
+/// A wait strategy that learns that asynchronous operations of the C library are over. The POSIX provider
+/// works with it.
 pub(crate) trait AioWaitStrategy: WaitStrategy {
-    /// `on_aio_start`: how the C library is to tell that the operation of this operation is over.
+    /// `on_aio_start`: returns how the C library must report that this operation is over.
     fn notification(&self, index: u32) -> AioNotification;
 
-    /// Whether a leader that already waits learns of a new operation only when it waits anew.
+    /// Returns whether a leader that already waits learns of a new operation only when it waits again.
     fn has_a_list(&self) -> bool {
         false
     }
 
-    /// An operation was started while the leader waits.
+    /// Called when an operation was started while the leader waits.
     fn on_started(&self) {}
 }
 
-/// How the C library tells that an operation is over: the paper's `aiocb.aio_sigevent`.
+/// How the C library reports that an operation is over: the paper's `aiocb.aio_sigevent`. A notification may
+/// be lost, arrive at another thread, or come late.
 #[derive(Clone, Copy)]
 pub(crate) enum AioNotification {
     /// `SIGEV_NONE`.
     None,
-    /// `SIGEV_SIGNAL`: this signal to the process, with this value.
+    /// `SIGEV_SIGNAL`: sends this signal with this value to the process.
     Signal { number: i32, value: usize },
-    /// `SIGEV_THREAD`: a call of this function in a thread of its own, with this value.
+    /// `SIGEV_THREAD`: calls this function with this value in a thread of its own.
     Thread { function: extern "C" fn(usize), value: usize },
 }
 
-/// A timeout of this length is as good as none. None is what a signal's handler that was installed with
-/// `SA_RESTART` would make of a wait that was interrupted.
+/// A timeout that is as good as none. Without a timeout, a signal handler installed with `SA_RESTART` would
+/// make an interrupted wait continue.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(3600);

@@ -1,10 +1,12 @@
 //! *POSIX_SIG_Strategy*: `SIGEV_SIGNAL`, and a leader that takes signals from their queue with `sigtimedwait`.
 //!
-//! The C library sends its signals to the process, so the kernel gives one to any thread that does not block
-//! it. There a handler passes it on: it says that a notice went astray, and the leader looks at everything.
-//! A program that blocks the signal in all threads saves that detour.
+//! The C library sends its signals to the process, so the kernel delivers one to any thread that does not
+//! block it. A handler
+//! there records that a notification went astray, and wakes the leader, which checks all operations. A
+//! program that blocks
+//! the signal in all threads avoids that detour.
 //!
-//! When the user's queue of signals is full the C library drops the signal and says nothing: see `looks.rs`.
+//! If the user's signal queue is full, the C library drops the signal without an error: see `recheck.rs`.
 
 use super::recheck::Recheck;
 use super::{AioNotification, AioWaitStrategy, Event, Mailbox, Started, WaitStrategy, mailbox};
@@ -15,10 +17,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
-/// Signals taken in one wait. What is more comes with the next.
+/// The maximum number of signals of one wait. Further ones come with the next.
 const SIGNALS: usize = 256;
 
-/// See the module.
 pub(crate) struct Sigwait {
     signal: i32,
     interrupt_signal: OnceLock<i32>,
@@ -27,15 +28,15 @@ pub(crate) struct Sigwait {
     leader: Mutex<Leader>,
 }
 
-/// What belongs to the leader.
+/// The leader's data.
 struct Leader {
     events: VecDeque<Event>,
-    /// What the thread blocked before it led.
+    /// The signals that the thread blocked before it led.
     before: Option<SignalSet>,
 }
 
 impl Sigwait {
-    /// With this signal for ends of operations.
+    /// Creates the strategy with this signal for operations that are over.
     pub(crate) fn new(signal: i32, mailbox: Mailbox) -> Self {
         let leader = Leader { events: VecDeque::with_capacity(SIGNALS), before: None };
         Self {
@@ -51,7 +52,7 @@ impl Sigwait {
         self.leader.try_lock().expect("there is one leader")
     }
 
-    /// All signals that end a wait. They are blocked in the leader.
+    /// Returns all signals that end a wait. The leader blocks them.
     fn awaited(&self) -> SignalSet {
         let own = self.interrupt_signal.get().copied().unwrap_or(self.signal);
         SignalSet::of(&[self.signal, own, interrupt::SPARE])
@@ -91,7 +92,7 @@ impl WaitStrategy for Sigwait {
             if let Some(value) = taken.aio_value {
                 match self.mailbox.index_of(value) {
                     Some(index) => leader.events.push_back(Event::Check { index }),
-                    // Of another proactor that uses the same signal.
+                    // It belongs to another proactor that uses the same signal.
                     None => mailbox::is_astray(self.signal, value),
                 }
             }
@@ -112,7 +113,7 @@ impl WaitStrategy for Sigwait {
         wanted: InterruptChoice,
     ) -> Result<Box<dyn InterruptStrategy>, Errno> {
         match wanted {
-            // Taken from the queue like the others, so there is nothing to insist on.
+            // Taken from the queue like the others, so it need not be repeated.
             InterruptChoice::Signal(number) => {
                 self.interrupt_signal.get_or_init(|| number);
                 interrupt::create(wanted)

@@ -1,7 +1,8 @@
 //! *POSIX_STD_Strategy*: `aio_suspend` over the started operations.
 //!
-//! It is handed the list with each wait, so starts interrupt a leader that waits. It takes no mask of
-//! signals: see `interrupt/insistent.rs`.
+//! The C library receives the list with each wait, so starts interrupt a leader that waits. The wait takes no
+//! signal mask:
+//! see `interrupt/insistent.rs`.
 
 use super::{AioNotification, AioWaitStrategy, Event, FOR_EVER, Started, WaitStrategy};
 use crate::interrupt::{self, Gate, InterruptChoice, InterruptStrategy};
@@ -11,24 +12,22 @@ use rustix::io::Errno;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// See the module.
 pub(crate) struct Suspend {
     blocks: Arc<Blocks>,
     gate: Arc<Gate>,
     leader: Mutex<Leader>,
 }
 
-/// What belongs to the leader.
+/// The leader's data.
 #[derive(Default)]
 struct Leader {
     list: Suspended,
-    /// How many of them `next_event` has looked at.
+    /// The number of operations that `next_event` has checked.
     seen: usize,
     mask: Option<SignalSet>,
 }
 
 impl Suspend {
-    /// For operations with these control blocks.
     pub(crate) fn new(blocks: Arc<Blocks>) -> Self {
         Self { blocks, gate: Arc::new(Gate::default()), leader: Mutex::default() }
     }

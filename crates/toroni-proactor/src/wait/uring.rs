@@ -1,5 +1,5 @@
-//! *SUN_Strategy*, with io_uring in its place: one system call submits what was started and waits for what
-//! is complete.
+//! *SUN_Strategy*, with io_uring in its place: one system call submits what was started and waits for
+//! completions.
 
 use super::{Event, Started, WaitStrategy};
 use crate::interrupt::{self, InterruptChoice, InterruptStrategy};
@@ -9,14 +9,12 @@ use rustix::io::Errno;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// See the module.
 pub(crate) struct Uring {
     ring: Arc<Ring>,
     mask: Mutex<Option<SignalSet>>,
 }
 
 impl Uring {
-    /// On this ring.
     pub(crate) fn new(ring: Arc<Ring>) -> Self {
         Self { ring, mask: Mutex::new(None) }
     }

@@ -1,11 +1,15 @@
 //! Decides whether it pays to wake a thread while others run.
 //!
-//! A wake-up takes longer than a short handler. If handlers are short, the thread that posted a result is back before a woken
-//! thread arrives. If as many threads run as there are cores, one more only takes turns with them, unless handlers sleep. So
-//! if the running threads will finish the pending work sooner, judged by how long recent handlers took, no thread is woken,
+//! A wake-up takes longer than a short handler. If handlers are short, the thread that posted a result is
+//! back before a woken
+//! thread arrives. If as many threads run as there are cores, one more only takes turns with them, unless
+//! handlers sleep. So
+//! if the running threads will finish the pending work sooner, judged by how long recent handlers took, no
+//! thread is woken,
 //! and spare threads rest.
 //!
-//! Nothing tells whether a handler will return this time. So one waiting thread checks every [`TICK`] whether the others make
+//! Nothing tells whether a handler will return this time. So one waiting thread checks every [`TICK`] whether
+//! the others make
 //! progress; if they do not, it does the work. If no thread can check, no wake-up is left out.
 
 use crate::core::Core;
@@ -48,7 +52,8 @@ pub(super) struct WakePolicy {
     since_sample: u32,
     /// A thread checks.
     ticks: bool,
-    /// The dispatcher's `taken` when the last check began. If nothing has been taken since, no thread checks again, so a proactor that has nothing to do sleeps.
+    /// The dispatcher's `taken` when the last check began. If nothing has been taken since, no thread checks
+    /// again, so a proactor that has nothing to do sleeps.
     ticked_at: u64,
 }
 
@@ -89,7 +94,8 @@ impl WakePolicy {
         Arc::clone(&self.sleep)
     }
 
-    /// Returns how many results to dispatch before a check for finished operations and due timers: handlers whose operations complete at once must not starve the others.
+    /// Returns how many results to dispatch before a check for finished operations and due timers: handlers
+    /// whose operations complete at once must not starve the others.
     pub(super) fn results_before_check(&self) -> usize {
         usize::try_from(BETWEEN_CHECKS / self.average_ns).unwrap_or(MOST).clamp(1, MOST)
     }
@@ -136,7 +142,8 @@ fn average(before: u64, sample: u64) -> u64 {
 }
 
 impl Core {
-    /// Returns whether no thread needs to be woken: the running threads, of which `staying` stay, are enough, and a thread checks whether they make progress. A thread that leaves mostly comes back at once.
+    /// Returns whether no thread needs to be woken: the running threads, of which `staying` stay, are enough,
+    /// and a thread checks whether they make progress. A thread that leaves mostly comes back at once.
     pub(super) fn suffices(&self, staying: usize) -> bool {
         let policy = &self.dispatcher.policy;
         let at_work = self.dispatcher.handlers;
@@ -144,7 +151,8 @@ impl Core {
             && (policy.finish_sooner(at_work, self.waiting()) || policy.occupy_all_cores(staying))
     }
 
-    /// Returns whether this thread, which found nothing to dispatch, leaves the rest to the other running threads.
+    /// Returns whether this thread, which found nothing to dispatch, leaves the rest to the other running
+    /// threads.
     pub(super) fn may_rest(&self) -> bool {
         let others = self.dispatcher.handlers - 1;
         self.may_tick() && self.dispatcher.policy.finish_sooner(others, self.waiting())
@@ -156,7 +164,8 @@ impl Core {
         self.has_completed() && self.may_tick() && self.dispatcher.policy.occupy_all_cores(others)
     }
 
-    /// Returns the number of results for any thread, and of a processor to be led. A result that a handler continues with is for its own thread, and speculations can wait.
+    /// Returns the number of results for any thread, and of a processor to be led. A result that a handler
+    /// continues with is for its own thread, and speculations can wait.
     fn waiting(&self) -> usize {
         let dispatcher = &self.dispatcher;
         let results = dispatcher.completed.len().saturating_sub(dispatcher.ahead);
@@ -168,7 +177,8 @@ impl Core {
         policy.ticks || policy.ticked_at != self.dispatcher.taken
     }
 
-    /// Called before this thread waits. Returns when it must check whether the running threads make progress, if it is the one that checks.
+    /// Called before this thread waits. Returns when it must check whether the running threads make progress,
+    /// if it is the one that checks.
     pub(super) fn begin_tick(&mut self) -> Option<Instant> {
         let taken = self.dispatcher.taken;
         let is_alone = self.dispatcher.threads() == 1;

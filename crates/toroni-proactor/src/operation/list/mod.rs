@@ -1,4 +1,5 @@
-//! Intrusive doubly linked lists of operations. The links are in the operations, so moving an operation from one list to
+//! Intrusive doubly linked lists of operations. The links are in the operations, so moving an operation from
+//! one list to
 //! another allocates nothing, cannot fail, and takes the same time at any position.
 //!
 //! A link is the index of an operation in the [`Pool`], so all of this is safe code.
@@ -101,7 +102,8 @@ impl List {
         self.length += 1;
     }
 
-    /// Inserts an operation, which must not be in another list of the same pair, after another one, or at the beginning.
+    /// Inserts an operation, which must not be in another list of the same pair, after another one, or at the
+    /// beginning.
     pub(crate) fn insert(&mut self, pool: &mut Pool, after: Option<u32>, index: u32) {
         let previous = after.unwrap_or(END);
         let next = after.map_or(self.head, |after| self.links(pool, after).next);

@@ -1,5 +1,7 @@
-//! The paper's cached allocator of results: all operations of a proactor, in chunks of entries, with a list of the free ones.
-//! It is used under the proactor's lock, so creating and starting an operation takes one lock. It uses the heap only when
+//! The paper's cached allocator of results: all operations of a proactor, in chunks of entries, with a list
+//! of the free ones.
+//! It is used under the proactor's lock, so creating and starting an operation takes one lock. It uses the
+//! heap only when
 //! more operations exist at the same time than ever before.
 
 use super::list::Links;
@@ -9,7 +11,8 @@ use std::ops::{Index, IndexMut};
 /// A chunk has 2 to this power operations.
 const CHUNK_BITS: u32 = 7;
 
-/// What an operation holds: descriptors in the request and the outcome, the user's buffer and handler in the completion.
+/// What an operation holds: descriptors in the request and the outcome, the user's buffer and handler in the
+/// completion.
 pub(crate) type Contents = (Request, Option<Outcome>, Option<Box<dyn Completion>>);
 
 /// All operations of a proactor.

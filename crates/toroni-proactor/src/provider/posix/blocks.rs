@@ -1,8 +1,10 @@
-//! The control blocks of the C library's asynchronous I/O: one for each operation that ever needed one, at an
-//! address that does not change.
+//! The control blocks of the C library's asynchronous I/O: one for each operation entry that ever needed one,
+//! at an address
+//! that does not change.
 //!
-//! The C library writes to a block from the start of its operation until `aio_error` no longer says that it is
-//! in progress; after that it does not touch it.
+//! The C library writes to a block from the start of its operation until `aio_error` no longer returns
+//! `EINPROGRESS`; after
+//! that it does not access it.
 
 use crate::operation::Request;
 use crate::sys::{last_error, to_timespec};
@@ -13,7 +15,7 @@ use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-/// See the module. All methods but [`Blocks::suspend`] are called under the proactor's lock.
+/// All methods but [`Blocks::suspend`] are called under the proactor's lock.
 #[derive(Default)]
 pub(crate) struct Blocks(Mutex<Vec<Entry>>);
 
@@ -21,19 +23,19 @@ pub(crate) struct Blocks(Mutex<Vec<Entry>>);
 #[derive(Clone, Copy, Default)]
 struct Entry {
     block: Option<NonNull<libc::aiocb>>,
-    /// It is the C library's, or its outcome was not yet taken.
+    /// The C library uses it, or its outcome was not taken yet.
     is_used: bool,
 }
 
 // SAFETY: the blocks belong to this table, as boxes would; they are pointers only because the C library
-// writes to them while the table is used.
+// writes to them while the table is in use.
 unsafe impl Send for Entry {}
 
-/// What became of a request to cancel.
+/// The result of a cancellation.
 pub(super) enum Cancelled {
     /// The operation is over, with this outcome.
     Over(Result<usize, Errno>),
-    /// A thread of the C library is at work on it, and cannot be stopped.
+    /// A thread of the C library works on it, and cannot be stopped.
     AtWork,
 }
 
@@ -48,14 +50,13 @@ pub(crate) struct Suspended {
 unsafe impl Send for Suspended {}
 
 impl Suspended {
-    /// The operation of one of them.
-    pub(crate) fn get(&self, entry: usize) -> Option<u32> {
-        self.indices.get(entry).copied()
+    pub(crate) fn get(&self, number: usize) -> Option<u32> {
+        self.indices.get(number).copied()
     }
 }
 
 impl Blocks {
-    /// Starts a read or a write at an offset. `EAGAIN` if the C library has no room.
+    /// Starts a read or a write at an offset. `EAGAIN` if the C library has no resources.
     pub(super) fn start(
         &self,
         index: u32,
@@ -71,14 +72,14 @@ impl Blocks {
         let entry = &mut entries[number];
         debug_assert!(!entry.is_used, "an entry has one operation at a time");
         let block = *entry.block.get_or_insert_with(|| {
-            // SAFETY: all of it may be zero: numbers, and pointers that nobody follows.
+            // SAFETY: all of it may be zero: numbers, and pointers that are not followed.
             let block = Box::new(unsafe { std::mem::zeroed::<libc::aiocb>() });
             NonNull::from(Box::leak(block))
         });
         let block = block.as_ptr();
         // SAFETY: the block is alive, and no operation in progress uses it. Only its public members are
-        // written to: a leader's `aio_suspend` may still look at the others. The memory is the operation's,
-        // which keeps it until the operation is over; its direction is that of the call.
+        // written to: a leader's `aio_suspend` may still read the others. The memory belongs to the operation
+        // until it is over; its direction is that of the call.
         let refused = unsafe {
             (*block).aio_fildes = request.raw().unwrap_or(-1);
             (*block).aio_buf = request.memory.pointer().cast();
@@ -94,13 +95,13 @@ impl Blocks {
         Ok(())
     }
 
-    /// Whether the operation of an operation is over, and its outcome not yet taken.
+    /// Returns whether an operation is over, and its outcome not taken yet.
     pub(crate) fn is_over(&self, index: u32) -> bool {
         used(&self.entries(), index).is_some_and(|block| error(block) != libc::EINPROGRESS)
     }
 
-    /// Takes the outcome of an operation that is over. `None` if it is not, or was taken, or never was:
-    /// notices come late.
+    /// Takes the outcome of an operation that is over. `None` if it is not over, was taken, or never existed:
+    /// notifications may come late.
     pub(super) fn take_outcome(&self, index: u32) -> Option<Result<usize, Errno>> {
         let mut entries = self.entries();
         let block = used(&entries, index)?;
@@ -114,7 +115,7 @@ impl Blocks {
         Some(usize::try_from(moved).map_err(|_| Errno::from_raw_os_error(error)))
     }
 
-    /// Asks that the operation of an operation does not take place.
+    /// Asks the C library not to carry out an operation.
     pub(super) fn cancel(&self, index: u32) -> Cancelled {
         let cancelled = used(&self.entries(), index).is_some_and(|block| {
             // SAFETY: the block was started; its descriptor is open, because the operation holds it.
@@ -122,13 +123,13 @@ impl Blocks {
             done == libc::AIO_CANCELED
         });
         match self.take_outcome(index) {
-            // Whatever became of the notice of it.
+            // Regardless of its notification.
             Some(_) if cancelled => Cancelled::Over(Err(Errno::CANCELED)),
             outcome => outcome.map_or(Cancelled::AtWork, Cancelled::Over),
         }
     }
 
-    /// Makes a list of the operations of these operations.
+    /// Fills a list with the operations of these indices.
     pub(crate) fn list(&self, indices: impl Iterator<Item = u32>, list: &mut Suspended) {
         let entries = self.entries();
         list.blocks.clear();
@@ -141,17 +142,17 @@ impl Blocks {
         }
     }
 
-    /// Waits until one of them is over, or for a signal, or until the end of the time.
+    /// Waits until one of them is over, for a signal, or until the timeout.
     pub(crate) fn suspend(&self, list: &Suspended, timeout: Duration) {
         if list.blocks.is_empty() {
-            // `aio_suspend` would not wait for nothing.
+            // `aio_suspend` does not wait with an empty list.
             let _ = crate::sys::ppoll(&mut [], Some(timeout), None);
             return;
         }
         let count = libc::c_int::try_from(list.blocks.len()).unwrap_or(libc::c_int::MAX);
         let timeout = to_timespec(timeout);
         // SAFETY: the list was made by this table, whose blocks live as long as it does; one that is used
-        // anew meanwhile is a valid block still. However it ends, the caller looks.
+        // again meanwhile is still a valid block. However the wait ends, the caller checks the operations.
         unsafe { libc::aio_suspend(list.blocks.as_ptr(), count, &raw const timeout) };
     }
 
@@ -183,9 +184,9 @@ fn error(block: NonNull<libc::aiocb>) -> i32 {
 
 /// # Safety
 ///
-/// The place is valid, and nobody else uses it.
-unsafe fn set_sigevent(entry: *mut libc::sigevent, notification: AioNotification) {
-    /// `struct sigevent`, as far as threads are concerned: `libc` shows another member of its union.
+/// `event` is valid, and nothing else uses it.
+unsafe fn set_sigevent(event: *mut libc::sigevent, notification: AioNotification) {
+    /// `struct sigevent` for threads: `libc` declares another member of its union.
     #[repr(C)]
     struct OfThread {
         value: usize,
@@ -212,6 +213,6 @@ unsafe fn set_sigevent(entry: *mut libc::sigevent, notification: AioNotification
     // SAFETY: as the caller says; the layout is asserted above. A function of a number is called as one of
     // `union sigval`, which is as large as a pointer.
     unsafe {
-        entry.cast::<OfThread>().write(OfThread { value, signal, kind, function, attributes })
+        event.cast::<OfThread>().write(OfThread { value, signal, kind, function, attributes })
     };
 }

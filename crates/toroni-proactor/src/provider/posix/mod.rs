@@ -1,8 +1,10 @@
 //! *POSIX_STD_Provider*: the C library's `aio_read`, `aio_write` and `aio_cancel`, for files.
 //!
-//! glibc does them in threads, at most 20 in the process, and one operation of a descriptor at a time. So it
-//! is of no use for sockets: a read that waits would hold up every write, and 20 of them everything. And no
-//! operation that a thread is at work on can be cancelled; with files it is over soon.
+//! glibc does them in threads, at most 20 per process, and one operation of a descriptor at a time. So it is
+//! no use for
+//! sockets: a read that waits would block every write, and 20 of them everything. An operation that a thread
+//! works on cannot
+//! be cancelled; with files it is over soon.
 
 mod blocks;
 
@@ -16,19 +18,19 @@ use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
 use std::sync::Arc;
 
-/// See the module.
 pub(crate) struct Posix {
     blocks: Arc<Blocks>,
     wait: Arc<dyn AioWaitStrategy>,
-    /// Operations in progress, without the read of an interrupt strategy.
+    /// The number of operations in progress, without the read of an interrupt strategy.
     in_progress: usize,
     any_thread: bool,
     interrupts: bool,
 }
 
 impl Posix {
-    /// With a wait strategy that knows these blocks, and the two flags of the configuration. A strategy that
-    /// is handed a list with each wait takes no start from elsewhere without an interrupt.
+    /// Creates the provider with a wait strategy that knows these blocks, and the two flags of the
+    /// configuration. A strategy that receives a list with each wait sees a start of another thread only
+    /// after an interrupt.
     pub(crate) fn new(
         blocks: Arc<Blocks>,
         wait: Arc<dyn AioWaitStrategy>,
@@ -49,9 +51,13 @@ impl Posix {
         }
     }
 
-    /// When glibc cannot send a notice, because the queue of signals is full or there is no memory for a
-    /// thread, it replaces the outcome of what was transferred by that of the notice, `EAGAIN`. At a place in a
-    /// file the transfer can be done again, without a notice; at its end it cannot.
+    /// Repeats a transfer whose outcome glibc has replaced, and returns whether it did.
+    ///
+    /// If glibc cannot send a notification, because the signal queue is full or there is no memory for a
+    /// thread, it replaces the
+    /// outcome of the transfer by that of the notification, `EAGAIN`. At an offset of a file the transfer can
+    /// be repeated,
+    /// without a notification; at the end of the file it cannot.
     fn is_done_again(&mut self, pool: &Pool, index: u32, result: Result<usize, Errno>) -> bool {
         let operation = &pool[index];
         let request = &operation.request;
@@ -92,12 +98,13 @@ impl Provider for Posix {
     }
 
     fn max_operations(&self) -> usize {
-        // `aio_suspend` keeps a place for each on the stack, and walks all of them.
+        // `aio_suspend` keeps an entry for each on the stack, and walks all of them.
         const LIST: usize = 1024;
         if self.wait.has_a_list() { LIST } else { Mailbox::MAX_OPERATIONS }
     }
 
-    /// Streams are not among the supported operations; the read of an interrupt strategy is one.
+    /// Starts a transfer. Streams are not among the supported operations, but the read of an interrupt
+    /// strategy is one.
     fn start(&mut self, pool: &mut Pool, index: u32) -> Start {
         let request = &pool[index].request;
         if !matches!(
@@ -114,9 +121,9 @@ impl Provider for Posix {
                 self.in_progress += usize::from(!pool[index].is_internal());
                 Start::Started
             }
-            // Else there is nothing whose end could make room.
+            // Otherwise there is no operation whose end could free resources.
             Err(Errno::AGAIN) if self.in_progress > 0 => Start::Deferred,
-            // As the kernel answers where it is asked.
+            // The outcome that the kernel reports with other engines.
             Err(Errno::INVAL) => Start::Finished(Outcome::of(Err(Errno::INVAL))),
             Err(error) => Start::Failed(error),
         }

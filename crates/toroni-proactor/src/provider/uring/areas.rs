@@ -1,5 +1,5 @@
-//! What the kernel needs of an operation besides the buffer, at an address that does not change: the header
-//! of a datagram, and addresses.
+//! The memory that the kernel needs for an operation besides the buffer, at an address that does not change:
+//! the header of a datagram, and addresses.
 
 use crate::operation::{Address, Request, of_peer};
 use rustix::net::SocketAddrAny;
@@ -7,7 +7,7 @@ use rustix::net::addr::SocketAddrStorage;
 use std::net::SocketAddr;
 use std::ptr::NonNull;
 
-/// One area for each operation that ever needed one, by its number. They are cached like the operations.
+/// One area for each operation entry that ever needed one, by its index. They are cached like the operations.
 #[derive(Default)]
 pub(super) struct Areas(Vec<Option<NonNull<Area>>>);
 
@@ -15,7 +15,6 @@ pub(super) struct Areas(Vec<Option<NonNull<Area>>>);
 // to them while the table is used.
 unsafe impl Send for Areas {}
 
-/// See the module.
 #[repr(C)]
 struct Area {
     header: libc::msghdr,
@@ -25,15 +24,14 @@ struct Area {
 }
 
 impl Areas {
-    /// Prepares the header for a datagram: its buffer, and the address of a request that has one, or the
-    /// place for the sender's.
+    /// Prepares the header of a datagram: its buffer, and the request's address or the space for the sender's.
     pub(super) fn header(&mut self, index: u32, request: &Request) -> *mut libc::msghdr {
         let area = self.area(index).as_ptr();
-        // Who writes to a socket that is connected names nobody.
-        let names_somebody = request.kind.is_reading() || request.address.is_some();
+        // A write to a connected socket names no peer.
+        let names_peer = request.kind.is_reading() || request.address.is_some();
         let length = self.address(index, request).1;
         // SAFETY: the area is alive, and no operation that uses it is in progress: its operation is only about
-        // to start. Only places are taken, no references.
+        // to start. This takes raw pointers only, no references.
         unsafe {
             (*area).span = libc::iovec {
                 iov_base: request.memory.pointer().cast(),
@@ -43,7 +41,7 @@ impl Areas {
             header.write_bytes(0, 1);
             (*header).msg_iov = &raw mut (*area).span;
             (*header).msg_iovlen = 1;
-            if names_somebody {
+            if names_peer {
                 (*header).msg_name = (&raw mut (*area).address).cast();
                 (*header).msg_namelen = length;
             }
@@ -51,16 +49,17 @@ impl Areas {
         }
     }
 
-    /// Writes the address of the request, if it has one, and gives its place and length; else the room.
+    /// Writes the request's address, if it has one. Returns its location and length; otherwise those of the
+    /// space for an address.
     pub(super) fn address(
         &mut self,
         index: u32,
         request: &Request,
     ) -> (*mut libc::sockaddr, libc::socklen_t, *mut libc::socklen_t) {
-        const ROOM: libc::socklen_t = 128;
+        const SPACE: libc::socklen_t = 128;
         let area = self.area(index).as_ptr();
         let wanted = request.address.as_ref().map(Address::to_any);
-        let length = wanted.as_ref().map_or(ROOM, SocketAddrAny::addr_len);
+        let length = wanted.as_ref().map_or(SPACE, SocketAddrAny::addr_len);
         // SAFETY: as in `header`; the address is `length` bytes long, which fit into the storage.
         unsafe {
             let address = (&raw mut (*area).address).cast::<u8>();
@@ -72,7 +71,8 @@ impl Areas {
         }
     }
 
-    /// Who sent the datagram, and whether its end is lost. The operation is complete.
+    /// Returns the address of a datagram's sender, and whether the datagram's end is lost. The operation is
+    /// complete.
     pub(super) fn received(&mut self, index: u32) -> (Option<SocketAddr>, bool) {
         let area = self.area(index).as_ptr();
         // SAFETY: the operation is complete, so the kernel writes no more; it has filled the header.
@@ -80,7 +80,7 @@ impl Areas {
         (Self::read(area, length), flags & libc::MSG_TRUNC != 0)
     }
 
-    /// Who was accepted. The operation is complete.
+    /// Returns the address of the accepted peer. The operation is complete.
     pub(super) fn accepted(&mut self, index: u32) -> Option<SocketAddr> {
         let area = self.area(index).as_ptr();
         // SAFETY: as above.
@@ -89,7 +89,7 @@ impl Areas {
     }
 
     fn read(area: *mut Area, length: libc::socklen_t) -> Option<SocketAddr> {
-        // A local socket without a name has no more than its family, or nothing.
+        // The address of an unnamed local socket is its family only, or empty.
         if length < 4 || length as usize > size_of::<libc::sockaddr_storage>() {
             return None;
         }
@@ -106,7 +106,7 @@ impl Areas {
             self.0.resize(index + 1, None);
         }
         *self.0[index].get_or_insert_with(|| {
-            // SAFETY: all of it may be zero: numbers and pointers that nobody follows.
+            // SAFETY: all of it may be zero: numbers, and pointers that are not followed.
             let area = Box::new(unsafe { std::mem::zeroed::<Area>() });
             NonNull::from(Box::leak(area))
         })
@@ -117,7 +117,7 @@ impl Drop for Areas {
     fn drop(&mut self) {
         for area in self.0.drain(..).flatten() {
             // SAFETY: made by `Box::leak` above. The provider is dropped only when nothing is in progress:
-            // a proactor whose kernel does not let go leaks it.
+            // otherwise the proactor leaks it.
             drop(unsafe { Box::from_raw(area.as_ptr()) });
         }
     }

@@ -1,18 +1,25 @@
-//! io_uring, in the place of *SUN_Provider*: the platform's native completions. The kernel does what has to wait,
-//! and says what is complete.
+//! io_uring, in the place of *SUN_Provider*: the platform's native completions. The kernel does what has to
+//! wait, and reports
+//! what is complete.
 //!
-//! - A transfer of a socket is tried before it is submitted: by whoever starts it, or, if a handler goes on to
-//!   read, in its turn, as SELECT does. So threads transfer side by side: the kernel completes a submission in the
-//!   thread that made it, and interrupts that. What was found to have to wait the kernel does not try once more.
-//!   A completion is the edge after which a descriptor is tried again.
-//! - The kernel cancels what a thread has submitted when that thread exits. Nobody asked for that, so the
+//! - A transfer of a socket is attempted before it is submitted: by the thread that starts it, or, if a
+//!   handler starts a
+//!   read, in its turn, as SELECT does. So threads transfer in parallel: the kernel completes a submission in
+//! the thread that
+//!   made it, and interrupts that thread. If an attempt found that the transfer has to wait, the kernel does
+//! not try again.
+//!   A completion is the edge after which a descriptor is attempted again.
+//! - The kernel cancels the submissions of a thread when that thread exits. The program did not ask for that,
+//!   so the
 //!   operation is submitted again.
-//! - A non-blocking descriptor that is no socket answers `EAGAIN`: then it is polled first.
-//! - The kernel promises no order among the reads of one stream, nor among its writes: one of each is
-//!   submitted at a time.
+//! - A non-blocking descriptor that is not a socket answers `EAGAIN`: then it is polled first.
+//! - The kernel promises no order among the reads of one stream, nor among its writes, so only one of each is
+//!   submitted at a
+//!   time.
 //! - A cancelled operation may succeed nevertheless: then that is its result.
-//! - What has no room in the queue of submissions, because the kernel takes nothing for a while, stands in one of
-//!   ours: nothing ends that the kernel takes later.
+//! - If the kernel takes nothing for a while and its submission queue is full, entries go to a queue of the
+//!   provider: nothing
+//!   is lost that the kernel takes later.
 
 mod areas;
 mod ring;
@@ -36,37 +43,36 @@ use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
-/// In the number of a completion: of a poll that goes before an operation. Operations are fewer.
+/// Marks the number of a completion: of a poll that precedes an operation. Operation indices are smaller.
 const POLLED: u64 = 1 << 31;
 
-/// Of a wait at a word: whoever wakes there wakes it. The kernel's `FUTEX_BITSET_MATCH_ANY`.
+/// Of a wait at a word: any wake at the word wakes it. The kernel's `FUTEX_BITSET_MATCH_ANY`.
 const ANYBODY: u64 = 0xFFFF_FFFF;
 
-/// Of a word: 32 bits, and perhaps in memory that processes share. The kernel's `FUTEX2_SIZE_U32`.
+/// Of a word: 32 bits, perhaps in memory that processes share. The kernel's `FUTEX2_SIZE_U32`.
 const SHARED_WORD: u32 = 2;
 
-/// The number of completions that nobody waits for.
+/// The number of completions that are ignored.
 const NOBODY: u64 = u64::MAX;
 
-/// See the module.
 pub(crate) struct Uring {
     ring: Arc<Ring>,
     wait: Arc<dyn WaitStrategy>,
     areas: Areas,
-    /// Of streams; the first of each is submitted, or READY.
+    /// The queues of streams; the first operation of each is submitted, or READY.
     queues: Queues,
-    /// By the number of the operation: it is being polled.
+    /// Indexed by operation: whether it is being polled.
     polled: Vec<bool>,
-    /// What could not be submitted: the leader tries again before it waits.
+    /// Entries that could not be submitted: the leader submits them before it waits.
     unsubmitted: VecDeque<(Key, squeue::Entry)>,
-    /// Something else found no room since the leader waited last: what it asks for again.
+    /// Another entry found the queue full since the leader last waited; its operation is tried again.
     had_no_room: bool,
     any_thread: bool,
     interrupts: bool,
 }
 
 impl Uring {
-    /// On this ring, with the two flags of the configuration.
+    /// Creates the provider on this ring, with the two flags of the configuration.
     pub(crate) fn new(ring: Arc<Ring>, any_thread: bool, interrupts: bool) -> Self {
         Self {
             wait: Arc::new(wait::Uring::new(Arc::clone(&ring))),
@@ -81,21 +87,21 @@ impl Uring {
         }
     }
 
-    /// The queue of a stream's operation.
+    /// Returns the queue of a stream's operation.
     fn queue(&mut self, request: &Request) -> Option<&mut List> {
         let kind = request.kind;
         matches!(kind, OperationKind::ReadStream | OperationKind::WriteStream)
             .then(|| self.queues.of(request.on().as_raw_fd(), kind))
     }
 
-    /// Whether it is tried before it is submitted: of a stream that is not known to have to wait. The others have
-    /// no queue, and a trial could overtake what is submitted.
+    /// Returns whether to attempt a request before it is submitted: if its stream is not known to block. The
+    /// others have no queue, and an attempt could overtake what is submitted.
     fn may_be_ready(request: &Request) -> bool {
         is_stream_of_a_socket(request)
             && request.on().edges().last(request.kind.is_reading()).is_some()
     }
 
-    /// Takes an operation that is over out of its queue, and submits the next one.
+    /// Removes an operation that is over from its queue, and submits the next one.
     fn leave_queue(&mut self, pool: &mut Pool, index: u32) {
         let Some(queue) = self.queue(&pool[index].request) else { return };
         queue.remove(pool, index);
@@ -104,7 +110,7 @@ impl Uring {
         }
     }
 
-    /// Submits an operation, or a poll for it; if there is no room now, before the leader waits.
+    /// Submits an operation, or a poll for it; if the queue is full, before the leader waits.
     fn submit_soon(&mut self, pool: &Pool, index: u32, polls: bool) {
         let entry = self.entry_of(pool, index, polls);
         if !self.push(&entry) {
@@ -112,22 +118,22 @@ impl Uring {
         }
     }
 
-    /// Takes an operation that found no room back; whether it was one.
+    /// Takes back an operation that could not be submitted. Returns whether it was one.
     fn take_unsubmitted(&mut self, key: Key) -> bool {
         let position = self.unsubmitted.iter().position(|(of, _)| *of == key);
         position.and_then(|position| self.unsubmitted.remove(position)).is_some()
     }
 
-    /// Whether there was room.
+    /// Adds an entry to the submission queue. Returns whether there was space.
     fn push(&mut self, entry: &squeue::Entry) -> bool {
         // SAFETY: an entry names the buffer, which the operation owns until it is complete, and the area of
-        // its operation, which lives as long as the provider. What stood among the unsubmitted is not over.
+        // its operation, which lives as long as the provider. An unsubmitted operation is not over.
         let has_room = unsafe { self.ring.push(entry) };
         self.had_no_room |= !has_room;
         has_room
     }
 
-    /// What is submitted of an operation: itself, or a poll for it.
+    /// Returns the entry of an operation: the operation itself, or a poll for it.
     fn entry_of(&mut self, pool: &Pool, index: u32, polls: bool) -> squeue::Entry {
         let request = &pool[index].request;
         self.set_polled(index, polls);
@@ -199,12 +205,12 @@ impl Uring {
                 opcode::FutexWait::new(word, request.value.into(), ANYBODY, SHARED_WORD).build()
             }
             OperationKind::Timer | OperationKind::Post => {
-                unreachable!("no provider is asked for these")
+                unreachable!("providers do not support these")
             }
         }
     }
 
-    /// What a completion means: the outcome, or `None` if the operation goes on.
+    /// Returns the outcome that a completion means, or `None` if the operation continues.
     fn outcome(&mut self, pool: &mut Pool, key: Key, result: i32) -> Option<Outcome> {
         let index = key.index;
         let was_polled = self.is_polled(index);
@@ -231,9 +237,9 @@ impl Uring {
         let is_internal = pool[index].is_internal();
         let errno = Errno::from_raw_os_error(result.saturating_neg());
         match errno {
-            // The word was another already when the wait began: what it would have waited for has come.
+            // The word had another value when the wait began: what it would have waited for has happened.
             Errno::AGAIN if kind == OperationKind::WaitWord => Some(Outcome::of(Ok(0))),
-            // Its thread has exited. The reads of interrupts are started anew by the leader.
+            // Its thread has exited. The leader starts the reads of interrupts again.
             Errno::CANCELED if !is_cancelled && !is_internal => {
                 self.again(pool, key, was_polled || kind == OperationKind::Connect)
             }
@@ -242,8 +248,8 @@ impl Uring {
                 self.again(pool, key, true)
             }
             Errno::INPROGRESS | Errno::ALREADY if !is_cancelled => self.again(pool, key, true),
-            // Nothing was moved, and nobody wants it tried once more. Of a local socket, EAGAIN says that its
-            // peer's backlog is full.
+            // Nothing was moved, and the operation is cancelled. EAGAIN of a local socket means that its peer's
+            // backlog is full.
             Errno::INTR | Errno::INPROGRESS | Errno::ALREADY => Some(Outcome::cancelled()),
             Errno::AGAIN if kind != OperationKind::Connect => Some(Outcome::cancelled()),
             Errno::CONNABORTED if kind == OperationKind::Accept && !is_cancelled => {
@@ -253,7 +259,7 @@ impl Uring {
         }
     }
 
-    /// Submits an operation once more, or a poll for it.
+    /// Submits an operation again, or a poll for it.
     fn again(&mut self, pool: &mut Pool, key: Key, polls: bool) -> Option<Outcome> {
         self.submit_soon(pool, key.index, polls);
         None
@@ -272,12 +278,12 @@ impl Uring {
                 Outcome { address, is_truncated, ..Outcome::of(moved) }
             }
             OperationKind::Accept => {
-                // SAFETY: the kernel has just made this descriptor for us, and nobody else knows of it.
+                // SAFETY: the kernel has just created this descriptor, and nothing else uses it.
                 let accepted = unsafe { OwnedFd::from_raw_fd(result) };
                 let address = self.areas.accepted(index);
                 Outcome { accepted: Some(accepted), address, ..Outcome::of(Ok(0)) }
             }
-            // The events of a poll, and a nought.
+            // The result is the events of a poll, or 0.
             OperationKind::WaitReadable | OperationKind::WaitWord => Outcome::of(Ok(0)),
             _ => Outcome::of(moved),
         }
@@ -319,7 +325,7 @@ impl Provider for Uring {
     }
 
     fn max_operations(&self) -> usize {
-        // A number has 31 bits besides the mark of polls.
+        // A number has 31 bits besides `POLLED`.
         (1 << 31) - 1
     }
 

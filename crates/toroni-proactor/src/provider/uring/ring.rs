@@ -1,4 +1,4 @@
-//! A ring, shared by those who start and the one who waits.
+//! A ring, shared by the threads that start and the one that waits.
 
 use crate::sys::{SignalSet, ThreadId};
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
@@ -7,42 +7,43 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-/// Places in the submission queue: what is started between two system calls.
+/// Entries of the submission queue: the maximum number of starts between two system calls.
 const ENTRIES: u32 = 256;
 
-/// Places in the completion queue. The kernel keeps what does not fit.
+/// Entries of the completion queue. The kernel keeps completions that do not fit.
 const COMPLETIONS: u32 = 4096;
 
 /// `IORING_RECVSEND_POLL_FIRST`.
 const POLL_FIRST: u16 = 1;
 
-/// How soon a kernel is asked again that takes nothing for now.
+/// How soon to retry when the kernel takes nothing for now.
 const AGAIN: Duration = Duration::from_millis(1);
 
-/// See the module.
 pub(crate) struct Ring {
     ring: IoUring,
     belongs_to_leader: bool,
-    /// Held by whoever has the submission queue. Nobody ever waits for it: the proactor's lock is held, too.
+    /// Held by the thread that uses the submission queue. No thread ever waits for it, because the proactor's
+    /// lock is held, too.
     submissions: Mutex<()>,
     /// The same for the completion queue.
     completions: Mutex<()>,
     /// The kernel has `IORING_OP_FUTEX_WAIT`.
     waits_for_words: bool,
-    /// How a transfer asks not to be tried before it is waited for; 0 where the kernel cannot: before Linux 5.19.
+    /// The flag by which a transfer asks to be polled before it is tried; 0 if the kernel has no such flag:
+    /// before Linux 5.19.
     poll_first: u16,
     /// The thread that a ring with an owner belongs to.
     owner: OnceLock<ThreadId>,
 }
 
 impl Ring {
-    /// Makes one. One that belongs to its leader takes submissions of that thread only, and completes in
-    /// its waits: that is faster. The other takes them from all threads, and completes at once.
+    /// Creates a ring. One that belongs to its leader takes submissions of that thread only, and completes in
+    /// its waits, which is faster. Another one takes them from all threads, and completes at once.
     pub(crate) fn new(belongs_to_leader: bool) -> Result<Self, Errno> {
         let mut builder = IoUring::builder();
         builder.setup_clamp().setup_cqsize(COMPLETIONS).setup_submit_all();
         if belongs_to_leader {
-            // Whoever enables it is the thread that it belongs to.
+            // It belongs to the thread that enables it.
             builder.setup_single_issuer().setup_defer_taskrun().setup_r_disabled();
         }
         let ring = builder.build(ENTRIES).map_err(|error| errno(&error))?;
@@ -54,7 +55,7 @@ impl Ring {
         let is_probed = ring.submitter().register_probe(&mut probe).is_ok();
         let supports = |code| is_probed && probe.is_supported(code);
         let waits_for_words = supports(opcode::FutexWait::CODE);
-        // Nothing tells of the flag, but it came with this operation, in Linux 5.19.
+        // Nothing reports the flag, but it came with this operation, in Linux 5.19.
         let poll_first = if supports(opcode::Socket::CODE) { POLL_FIRST } else { 0 };
         Ok(Self {
             ring,
@@ -67,43 +68,42 @@ impl Ring {
         })
     }
 
-    /// Whether only the leader submits.
+    /// Returns whether only the leader submits.
     pub(crate) fn belongs_to_leader(&self) -> bool {
         self.belongs_to_leader
     }
 
-    /// Whether the kernel waits for words in memory: Linux 6.7 and newer.
+    /// Returns whether the kernel waits for words in memory: Linux 6.7 and newer.
     pub(crate) fn waits_for_words(&self) -> bool {
         self.waits_for_words
     }
 
-    /// See the field.
     pub(crate) fn poll_first(&self) -> u16 {
         self.poll_first
     }
 
-    /// This thread leads from now on.
+    /// Makes this thread the leader.
     pub(crate) fn enable(&self) {
         if self.belongs_to_leader {
             self.owner.get_or_init(|| {
-                // It fails only where it was enabled before.
+                // Fails only if it was enabled before.
                 let _ = self.ring.submitter().register_enable_rings();
                 ThreadId::current()
             });
         }
     }
 
-    /// Puts an entry into the queue; whether there was room.
+    /// Adds an entry to the submission queue. Returns whether there was space.
     ///
     /// # Safety
     ///
-    /// All memory that the entry names stays valid and untouched until it is complete.
+    /// All memory that the entry names stays valid and unaccessed until it is complete.
     pub(crate) unsafe fn push(&self, entry: &squeue::Entry) -> bool {
         // SAFETY: as the caller says.
         if unsafe { self.push_once(entry) } {
             return true;
         }
-        // Full: the kernel takes what there is, if it takes it from this thread.
+        // Full: submit it, if the kernel accepts submissions from this thread.
         if self.belongs_to_leader && self.owner.get() != Some(&ThreadId::current()) {
             return false;
         }
@@ -121,13 +121,13 @@ impl Ring {
         unsafe { self.ring.submission_shared().push(entry).is_ok() }
     }
 
-    /// Hands to the kernel what is in the queue, and lets it put what is complete where there is room now.
-    /// Whether it took all. It refuses for a while if it has no memory, or completions have no place.
+    /// Submits the queue to the kernel, and lets it deliver completions for which there is space now. Returns
+    /// whether it took everything. It refuses for a while if it has no memory, or completions have no space.
     pub(crate) fn submit(&self) -> bool {
         self.ring.submitter().submit().is_ok() && self.queued() == 0
     }
 
-    /// Whether something is to be submitted, or completions had no place in their queue.
+    /// Returns whether something has to be submitted, or completions had no space in their queue.
     pub(crate) fn has_rest(&self) -> bool {
         let _alone = self.submissions.lock().expect("never panics");
         // SAFETY: there is one view of the queue at a time, by the mutex.
@@ -135,19 +135,19 @@ impl Ring {
         !queue.is_empty() || queue.cq_overflow()
     }
 
-    /// Whether a system call would bring no completion but those that are in the queue: nothing is to be
-    /// submitted, and all that was complete had a place. A ring with an owner completes in calls only.
+    /// Returns whether the queue has all completions, so that a system call would bring no more: nothing has
+    /// to be submitted, and all completions had space. A ring with an owner completes in system calls only.
     pub(crate) fn is_current(&self) -> bool {
         !self.belongs_to_leader && !self.has_rest()
     }
 
-    /// Submits, and waits for a completion, the end of the time, or a signal.
+    /// Submits, and waits for a completion, the timeout, or a signal.
     pub(crate) fn wait(&self, timeout: Option<Duration>, mask: Option<&SignalSet>) {
-        // Exactly as many as there are: otherwise the kernel submits, and does not wait. If another thread
-        // submits them meanwhile, this wait ends at once, and the leader waits anew.
+        // Exactly the number of entries: otherwise the kernel submits, and does not wait. If another thread
+        // submits them meanwhile, this wait ends at once, and the leader waits again.
         let waited = self.enter(self.queued(), timeout, mask);
         if matches!(waited, Err(Errno::BUSY | Errno::AGAIN)) {
-            // It takes nothing for now. What is complete makes room, once it has been taken.
+            // It takes nothing for now. Completions free space when they have been taken.
             let _ = self.enter(0, Some(timeout.map_or(AGAIN, |limit| limit.min(AGAIN))), mask);
         }
     }
@@ -158,7 +158,7 @@ impl Ring {
         timeout: Option<Duration>,
         mask: Option<&SignalSet>,
     ) -> Result<usize, Errno> {
-        /// As the kernel has it: `struct io_uring_getevents_arg`.
+        /// The kernel's `struct io_uring_getevents_arg`.
         #[repr(C)]
         struct Argument {
             mask: u64,
@@ -193,7 +193,7 @@ impl Ring {
         u32::try_from(queued).unwrap_or(ENTRIES)
     }
 
-    /// The next completion.
+    /// Takes the next completion.
     pub(crate) fn pop(&self) -> Option<cqueue::Entry> {
         let _alone = self.completions.lock().expect("never panics");
         // SAFETY: there is one view of the queue at a time, by the mutex.

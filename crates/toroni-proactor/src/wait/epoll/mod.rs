@@ -1,8 +1,11 @@
 //! *Dev_Poll_Strategy*, with Linux's `epoll` in the place of `/dev/poll`: the kernel keeps the descriptors,
-//! and a wait costs what is ready, not what is watched.
+//! and the cost of a
+//! wait depends on how many are ready, not on how many are watched.
 //!
-//! Descriptors are added once, for both directions and edge-triggered; an operation that is started is
-//! tried before anybody waits for it, so no edge is missed. Unlike `/dev/poll`, adding is legal while another thread waits.
+//! A descriptor is added once, for both directions and edge-triggered. An operation that is started is
+//! attempted before a
+//! thread waits for it, so no edge is missed. Unlike with `/dev/poll`, adding is legal while another thread
+//! waits.
 
 use super::{Event, Readiness, Started, WaitStrategy};
 use crate::interrupt::{self, InterruptChoice, InterruptStrategy};
@@ -13,16 +16,15 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Events taken in one wait. What is more comes with the next.
+/// The maximum number of events of one wait. Further ones come with the next.
 const EVENTS: usize = 256;
 
-/// See the module.
 pub(crate) struct Epoll {
     epoll: OwnedFd,
     leader: Mutex<Leader>,
 }
 
-/// What belongs to the leader.
+/// The leader's data.
 struct Leader {
     entries: Vec<EpollEntry>,
     filled: usize,
@@ -31,7 +33,6 @@ struct Leader {
 }
 
 impl Epoll {
-    /// Makes an epoll descriptor.
     pub(crate) fn new() -> Result<Self, Errno> {
         let entries = vec![EpollEntry::default(); EVENTS];
         let leader = Mutex::new(Leader { entries, filled: 0, seen: 0, mask: None });
@@ -82,14 +83,14 @@ impl Readiness for Epoll {
         let flags = Flags::IN | Flags::OUT | Flags::RDHUP | Flags::ET;
         let number = u64::from(descriptor.as_raw_fd().unsigned_abs());
         match epoll::add(&self.epoll, descriptor, epoll::EventData::new_u64(number), flags) {
-            // Watched already: the same open file, taken over anew under the same number.
+            // Watched already: the same open file, taken over again under the same number.
             Err(Errno::EXIST) => Ok(()),
             other => other,
         }
     }
 
     fn unwatch(&self, descriptor: BorrowedFd<'_>) {
-        // It was added, and nobody else removes it.
+        // It was added, and nothing else removes it.
         let _ = epoll::delete(&self.epoll, descriptor);
     }
 

@@ -1,11 +1,14 @@
 //! *SELECT_Strategy*: `ppoll` over the started operations, without the limit of 1024 that `select` has.
 //!
-//! The kernel is handed the list of descriptors anew with each wait, so a leader that waits does not know
-//! of what is started meanwhile: starts interrupt it.
+//! The kernel receives the list of descriptors with each wait, so a leader that waits does not know of
+//! operations that are
+//! started meanwhile: starts interrupt it.
 //!
-//! The list may not be longer than the process may have descriptors, so a descriptor is in it once, for both
-//! directions. It is too long all the same if that limit was lowered below what is open; then the kernel is asked
-//! in parts, over and over.
+//! The list may not be longer than the process's limit of descriptors, so a descriptor is in it once, for
+//! both directions. It
+//! is too long nevertheless if that limit was lowered below what is open; then the strategy asks the kernel
+//! in parts, again
+//! and again.
 
 use super::{Event, Readiness, Started, WaitStrategy};
 use crate::interrupt::{self, InterruptChoice, InterruptStrategy};
@@ -15,27 +18,26 @@ use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// How soon the kernel is asked again that does not take the whole list.
+/// How soon to ask again if the kernel does not take the whole list.
 const AGAIN: Duration = Duration::from_millis(5);
 
-/// See the module.
 #[derive(Default)]
 pub(crate) struct Ppoll {
     leader: Mutex<Leader>,
 }
 
-/// What belongs to the leader.
+/// The leader's data.
 #[derive(Default)]
 struct Leader {
     entries: Vec<PollEntry>,
-    /// By the number of a descriptor: where its entry is, if it has one. Never cleared, so the entry there may be
-    /// another's.
+    /// Indexed by descriptor: the position of its entry, if it has one. Never cleared, so the entry there may
+    /// belong to another descriptor.
     entry_of: Vec<usize>,
-    /// How many of them `next_event` has looked at.
+    /// The number of entries that `next_event` has read.
     seen: usize,
-    /// The kernel takes not even short lists: all descriptors are to be tried.
+    /// The kernel does not take even short lists: all descriptors have to be attempted.
     tries_all: bool,
-    /// When that was so last.
+    /// When that last happened.
     tried_all: Option<Instant>,
     mask: Option<SignalSet>,
 }
@@ -60,8 +62,8 @@ impl Leader {
         self.entries[*entry].ask_for(reading);
     }
 
-    /// What the kernel does not take at once. It cannot wait for several parts, so it is asked what is ready, and
-    /// if nothing is, soon again. Whether entries were filled.
+    /// Asks the kernel in parts if it does not take the whole list. It cannot wait for several parts, so it
+    /// reports what is ready; if nothing is, it is asked again soon. Returns whether entries were filled.
     #[cold]
     fn ask_in_parts(&mut self, timeout: Option<Duration>) -> bool {
         let (mut asked, mut part, mut has_found) = (0, self.entries.len() / 2, false);
@@ -77,7 +79,7 @@ impl Leader {
             }
         }
         if !has_found {
-            // The kernel always takes an empty list. Signals that interrupt are let through here.
+            // The kernel always takes an empty list. Signals that interrupt can arrive here.
             let limit = timeout.map_or(AGAIN, |limit| limit.min(AGAIN));
             let _ = sys::ppoll(&mut [], Some(limit), self.mask.as_ref());
         }
@@ -99,7 +101,7 @@ impl WaitStrategy for Ppoll {
         leader.entries.clear();
         leader.seen = 0;
         for (_, operation) in started {
-            // Only the first of a queue is tried, so only it is waited for.
+            // Only the first of a queue is attempted, so only it is waited for.
             if operation.has_predecessor() {
                 continue;
             }

@@ -25,7 +25,7 @@ fn a_descriptor_has_one_entry_for_both_directions() {
     let event = |readable, writable| {
         vec![Event::Ready { descriptor: ours.as_raw_fd(), readable, writable }]
     };
-    // The same place again, in lists of other descriptors and another order.
+    // The same entry again, in lists of other descriptors and in another order.
     for _ in 0..2 {
         ask_for(&ppoll, &[(&ours, true), (&reader, true), (&ours, false)]);
         assert_eq!(ppoll.leader().entries.len(), 2);
@@ -40,7 +40,7 @@ fn a_descriptor_has_one_entry_for_both_directions() {
     assert_eq!(events(&ppoll), event(true, false));
 }
 
-/// Whatever the kernel takes, it is asked now and then, and not all the time.
+/// However long a list the kernel takes, it is asked now and then, and not all the time.
 #[test]
 fn a_list_that_is_too_long_is_no_reason_to_spin() {
     alone("wait::ppoll::tests::a_list_that_is_too_long_is_no_reason_to_spin", || {
@@ -62,7 +62,7 @@ fn a_list_that_is_too_long_is_no_reason_to_spin() {
             ask_for(&ppoll, &asked);
             assert!(events(&ppoll).iter().all(|event| *event == Event::Rescan));
         }
-        // Whoever looks for leaks at the end opens files.
+        // A leak checker opens files at the end.
         limit_descriptors(100);
     });
 }
