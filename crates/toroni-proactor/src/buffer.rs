@@ -22,14 +22,12 @@ pub struct BufResult<T, B>(pub Result<T, crate::OperationError>, pub B);
 /// A buffer that the kernel may fill.
 ///
 /// Vectors are filled from their beginning up to their capacity, and their length becomes the number of bytes
-/// read.
-/// Arrays and boxed slices keep their length.
+/// read. Arrays and boxed slices keep their length.
 ///
 /// # Safety
 ///
 /// [`ReadBuffer::target`] returns writable memory that does not move when the buffer moves, stays valid until
-/// the
-/// buffer is dropped or accessed, and is the same for each call.
+/// the buffer is dropped or accessed, and is the same for each call.
 pub unsafe trait ReadBuffer: Send + 'static {
     /// Returns where to write, and the maximum number of bytes.
     fn target(&mut self) -> (*mut u8, usize);
@@ -47,8 +45,7 @@ pub unsafe trait ReadBuffer: Send + 'static {
 /// # Safety
 ///
 /// [`WriteBuffer::source`] returns initialised memory that does not move when the buffer moves, and neither
-/// changes nor
-/// becomes invalid until the buffer is dropped or accessed.
+/// changes nor becomes invalid until the buffer is dropped or accessed.
 pub unsafe trait WriteBuffer: Send + 'static {
     /// Returns the address and the number of the bytes.
     fn source(&self) -> (*const u8, usize);
@@ -141,8 +138,7 @@ unsafe impl WriteBuffer for &'static str {
 }
 
 /// A vector that a read extends, up to its capacity, instead of overwriting it. Use it to assemble data from
-/// several
-/// reads.
+/// several reads.
 ///
 /// ```
 /// # use toroni_proactor::{Append, BufResult, Proactor, Stream};

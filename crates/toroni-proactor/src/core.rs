@@ -1,6 +1,5 @@
 //! The state behind the lock: the operations, the dispatcher and the processors. Their algorithms are in
-//! `dispatcher/` and
-//! `processor/`, as methods of this type, because each uses all three.
+//! `dispatcher/` and `processor/`, as methods of this type, because each uses all three.
 
 use crate::dispatcher::Dispatcher;
 use crate::hook::mutant;
@@ -57,9 +56,9 @@ impl Core {
         matches!(self.phase, Phase::Running | Phase::Finishing)
     }
 
-    /// Completes a graceful stop if everything is over, and makes every thread leave. A start that is under
-    /// way may have
-    /// transferred already and must be dispatched then; its thread calls this again when that is known.
+    /// Completes a graceful stop if everything is over, and makes every thread leave. A start that is under way
+    /// may have transferred already and must be dispatched then; its thread calls this again when that is
+    /// known.
     pub(crate) fn stop_if_finished(&mut self) {
         if self.phase == Phase::Finishing
             && self.outstanding() == 0

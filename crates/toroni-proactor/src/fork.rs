@@ -1,6 +1,5 @@
 //! A proactor belongs to the process that created it. The child of a `fork` has a copy of its memory, but
-//! neither its threads
-//! nor its share of the kernel's objects, and perhaps a lock that no thread will release.
+//! neither its threads nor its share of the kernel's objects, and perhaps a lock that no thread will release.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 

@@ -1,14 +1,13 @@
 //! The only places at which tests reach into production code. In an ordinary build all of them compile to
 //! nothing.
 //!
-//! - [`point`] names a step at which another thread may come in between. Unit tests hold a thread up there,
-//!   or do
-//!   something at that moment: `tests/mod.rs` decides what.
+//! - [`point`] names a step at which another thread may come in between. Unit tests hold a thread up there, or
+//!   do something at that moment: `tests/mod.rs` decides what.
 //! - [`recheck_interval`] is a safety net's interval. Unit tests switch the net off, so that they see a lost
 //!   wake-up.
 //! - [`mutant`] is a known mistake beside the right code. The mistake is compiled only with `--cfg
-//!   toroni_mutants`, and
-//!   made if the environment has `TORONI_MUTANT=name`. `cargo xtask mutants` demands that a test notices each.
+//!   toroni_mutants`, and made if the environment has `TORONI_MUTANT=name`. `cargo xtask mutants` demands that
+//!   a test notices each.
 
 use std::time::Duration;
 

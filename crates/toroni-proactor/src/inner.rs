@@ -316,8 +316,8 @@ impl Inner {
     }
 
     /// Closes the proactor: nothing starts or is dispatched any more. Returns when the kernel has released
-    /// every buffer, or
-    /// the time limit has passed. Handlers that were not called are dropped with their buffers.
+    /// every buffer, or the time limit has passed. Handlers that were not called are dropped with their
+    /// buffers.
     pub(crate) fn close(self: &Arc<Self>) {
         if !self.generation.is_current() {
             // A child process shares the parent's rings and descriptors, and may find the lock held.
@@ -384,8 +384,7 @@ impl Inner {
 }
 
 /// Counts a start that runs outside of the lock, by a thread that is in none of the proactor's handlers: a
-/// graceful stop
-/// waits for it. A handler needs no such count, because it is outstanding itself.
+/// graceful stop waits for it. A handler needs no such count, because it is outstanding itself.
 ///
 /// Either the start sees that nothing is accepted any more, or `finish` sees the start.
 struct Starting<'a>(Option<&'a Inner>);

@@ -1,10 +1,8 @@
 //! Completion I/O for Linux whose engine the administrator chooses.
 //!
 //! A program starts operations, and its handlers are called when they are **over**, not when they could be
-//! attempted. A
-//! configuration chooses what carries them out (io_uring, `epoll`, `ppoll`, the C library), how threads wait,
-//! and how
-//! they are interrupted. A change needs no new build.
+//! attempted. A configuration chooses what carries them out (io_uring, `epoll`, `ppoll`, the C library), how
+//! threads wait, and how they are interrupted. A change needs no new build.
 //!
 //! ```
 //! use toroni_proactor::{BufResult, Config, Proactor, Stream};
@@ -45,10 +43,8 @@
 //! # Where to find what
 //!
 //! The crate follows Alexander Libman's paper *New Proactor implementation for POSIX*, and keeps its words:
-//! proactor, leader,
-//! follower, dispatcher, processor, provider, `start_aio`, `cancel_aio`, `handle_aio_events`. The first table
-//! lists the
-//! paper's sections, the second its combinations of provider and wait strategy.
+//! proactor, leader, follower, dispatcher, processor, provider, `start_aio`, `cancel_aio`, `handle_aio_events`.
+//! The first table lists the paper's sections, the second its combinations of provider and wait strategy.
 //!
 //! | | the paper | here |
 //! |---|---|---|

@@ -1,8 +1,7 @@
 //! The one lock of a proactor, and the three points at which it is released.
 //!
 //! Every entry (start, cancel, post, handle events) holds the lock for its whole length. It releases the lock
-//! only through
-//! the methods of [`Locked`], at the paper's three *unlock points*.
+//! only through the methods of [`Locked`], at the paper's three *unlock points*.
 
 use crate::core::Core;
 use crate::hook::{Point, point};

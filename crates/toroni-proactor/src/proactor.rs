@@ -18,9 +18,8 @@ use std::time::{Duration, Instant};
 /// Starts operations and calls their handlers in the threads that run it.
 ///
 /// Clones share one proactor. Dropping the last clone cancels its operations and drops handlers that have not
-/// been
-/// called, with their buffers; memory that the kernel may still write to is leaked instead of freed. Streams,
-/// listeners and other handles do not keep the proactor alive; a handler that holds a clone does.
+/// been called, with their buffers; memory that the kernel may still write to is leaked instead of freed.
+/// Streams, listeners and other handles do not keep the proactor alive; a handler that holds a clone does.
 #[derive(Clone)]
 pub struct Proactor {
     owner: Arc<Owner>,
@@ -113,12 +112,10 @@ impl Proactor {
     }
 
     /// Handles events in this thread until it has called at least one handler, the timeout expires, or the
-    /// proactor is
-    /// stopped. Returns the number of handlers called.
+    /// proactor is stopped. Returns the number of handlers called.
     ///
-    /// `None` waits without a limit. The timeout is checked between handlers, about once a millisecond; it
-    /// does not
-    /// interrupt a handler.
+    /// `None` waits without a limit. The timeout is checked between handlers, about once a millisecond; it does
+    /// not interrupt a handler.
     pub fn handle_events(&self, timeout: Option<Duration>) -> usize {
         self.inner().handle_events(timeout, None)
     }
@@ -160,15 +157,12 @@ impl Proactor {
 
     /// Drives a future to its end in the threads that handle events.
     ///
-    /// One thread at a time polls it, not always the same one. If it panics, it ends, and the panic
-    /// propagates in that
-    /// thread.
+    /// One thread at a time polls it, not always the same one. If it panics, it ends, and the panic propagates
+    /// in that thread.
     ///
-    /// In a graceful stop, the operations of the future end with `ECANCELED`, and so does each new one at
-    /// once: a task
-    /// that ends with its first error is over then. If the proactor is dropped, tasks that wait for its
-    /// operations are
-    /// dropped, too.
+    /// In a graceful stop, the operations of the future end with `ECANCELED`, and so does each new one at once:
+    /// a task that ends with its first error is over then. If the proactor is dropped, tasks that wait for its
+    /// operations are dropped, too.
     ///
     /// ```
     /// # use toroni_proactor::{BufResult, Listener, Proactor, Stream};
@@ -232,8 +226,7 @@ impl Proactor {
     /// Calls a handler after everything that is ready now.
     ///
     /// Use it for long work in parts, each of which posts the next: operations and posts that are ready get
-    /// their turn
-    /// first, so nothing starves.
+    /// their turn first, so nothing starves.
     ///
     /// # Errors
     ///
@@ -318,16 +311,13 @@ impl Proactor {
     }
 
     /// Stops gracefully: refuses new starts, cancels all operations and timers, and lets the threads that
-    /// handle events
-    /// return when every handler has been called. After [`Proactor::stop`], a thread must handle events once
-    /// more for that.
+    /// handle events return when every handler has been called. After [`Proactor::stop`], a thread must handle
+    /// events once more for that.
     ///
     /// A start that another thread is making at that moment is refused with [`StartError::Stopping`]. If its
-    /// transfer has
-    /// already taken place, it is accepted, and its handler is called before those threads return. A task
-    /// that waits for
-    /// something other than operations and timers is not waited for; if it is woken later, it continues after
-    /// [`Proactor::restart`].
+    /// transfer has already taken place, it is accepted, and its handler is called before those threads return.
+    /// A task that waits for something other than operations and timers is not waited for; if it is woken
+    /// later, it continues after [`Proactor::restart`].
     pub fn finish(&self) {
         self.inner().finish();
     }

@@ -89,8 +89,7 @@ impl ThreadId {
     }
 
     /// Sends a signal to the thread. Returns whether the kernel accepted it. Does nothing if the thread has
-    /// exited. Safe in
-    /// a signal handler.
+    /// exited. Safe in a signal handler.
     ///
     /// The kernel refuses a real-time signal while the user's signal queue is full; it never refuses others.
     pub(crate) fn signal(self, signal: i32) -> bool {
@@ -139,9 +138,8 @@ pub(crate) type AioSignalHandler = fn(i32, usize);
 /// An [`AioSignalHandler`], or null. Not a `OnceLock`, which the child of a fork could find locked for ever.
 static AIO_SIGNAL_HANDLER: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
 
-/// Passes on the AIO notifications that a thread receives by this signal because it does not block it.
-/// `EBUSY` if the
-/// program has its own handler for the signal.
+/// Passes on the AIO notifications that a thread receives by this signal because it does not block it. `EBUSY`
+/// if the program has its own handler for the signal.
 pub(crate) fn install_aio_handler(signal: i32, take: AioSignalHandler) -> Result<(), Errno> {
     extern "C" fn caught(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
         // SAFETY: the kernel gives a handler a valid siginfo_t, and the thread has an errno, which must look

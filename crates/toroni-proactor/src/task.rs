@@ -1,6 +1,5 @@
-//! Tasks: futures that the threads of a proactor drive. When a task is woken, it becomes a post, and the
-//! thread that
-//! dispatches the post polls it.
+//! Tasks: futures that the threads of a proactor drive. When a task is woken, it becomes a post, and the thread
+//! that dispatches the post polls it.
 
 use crate::dispatcher::After;
 use crate::error::StartError;

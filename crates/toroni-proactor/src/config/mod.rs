@@ -1,6 +1,5 @@
 //! The configuration: the paper's *AIO_Config*. The administrator of a machine chooses at run time which
-//! engines a proactor
-//! runs on.
+//! engines a proactor runs on.
 
 mod factory;
 mod text;
@@ -12,9 +11,8 @@ use serde::Deserialize;
 use std::fmt;
 use std::path::PathBuf;
 
-/// The configuration of a proactor: a primary processor, and optionally a secondary one for operations that
-/// the primary
-/// does not support.
+/// The configuration of a proactor: a primary processor, and optionally a secondary one for operations that the
+/// primary does not support.
 ///
 /// In a program:
 ///
@@ -29,9 +27,8 @@ use std::path::PathBuf;
 /// # assert_eq!(config.processors().len(), 1);
 /// ```
 ///
-/// In a file, or in the variable `TORONI_PROACTOR`. The variable contains the name of a file, such text
-/// itself, or one of
-/// the words `auto`, `combined`, `uring`, `epoll`, `poll` and `posix` ([`Config::from_environment`]):
+/// In a file, or in the variable `TORONI_PROACTOR`. The variable contains the name of a file, such text itself,
+/// or one of the words `auto`, `combined`, `uring`, `epoll`, `poll` and `posix` ([`Config::from_environment`]):
 ///
 /// ```
 /// # let text = r#"

@@ -1,10 +1,8 @@
 //! *Interrupt_Pipe_Strategy*, and the same with an eventfd: the leader always has one read in progress on the
-//! notification
-//! descriptor, and an interrupt is a write to its other end.
+//! notification descriptor, and an interrupt is a write to its other end.
 //!
 //! The operation of that read is reused, never reaches the dispatcher, and is started again only by a leader
-//! that finds it
-//! not started. Interrupts between two waits leave bytes in the pipe; the read takes all of them.
+//! that finds it not started. Interrupts between two waits leave bytes in the pipe; the read takes all of them.
 
 use super::{Activation, InterruptChoice, InterruptStrategy};
 use crate::operation::{Descriptor, Memory, OperationKind, Request};

@@ -1,10 +1,9 @@
 //! *Interrupt_Signal_Strategy* for waits that take no signal mask, such as `aio_suspend`.
 //!
 //! The leader blocks the signal, and unblocks it around its wait. A signal that comes just before the system
-//! call still
-//! provokes nothing. So the leader passes a gate on its way in and out, and the interrupting thread signals
-//! again until the
-//! leader is out. It does so under the proactor's lock, which a leader does not need to leave its wait.
+//! call still provokes nothing. So the leader passes a gate on its way in and out, and the interrupting thread
+//! signals again until the leader is out. It does so under the proactor's lock, which a leader does not need to
+//! leave its wait.
 
 use super::{Activation, InterruptChoice, InterruptStrategy, Signal};
 use crate::hook::{Point, mutant, point};

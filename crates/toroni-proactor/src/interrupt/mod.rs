@@ -1,8 +1,6 @@
 //! Interrupt strategies: the paper's *AIO_Interrupt_Strategy*. A strategy is how another thread makes the
-//! leader leave its
-//! wait. All methods are called under the proactor's lock. The processor calls `interrupt` at most once for
-//! each wait, and
-//! not for a leader that is awake.
+//! leader leave its wait. All methods are called under the proactor's lock. The processor calls `interrupt` at
+//! most once for each wait, and not for a leader that is awake.
 
 mod condition;
 mod descriptor;

@@ -1,14 +1,11 @@
 //! *Interrupt_Signal_Strategy*: a signal to the leader's thread.
 //!
 //! In the paper's words the signal provokes `EINTR`. But a signal between the leader's last check and its
-//! system call provokes
-//! nothing, and the wake-up is lost. So the leader blocks the signal, and the wait itself unblocks it by a
-//! mask: the kernel
-//! delivers a blocked signal the moment that the wait begins.
+//! system call provokes nothing, and the wake-up is lost. So the leader blocks the signal, and the wait itself
+//! unblocks it by a mask: the kernel delivers a blocked signal the moment that the wait begins.
 //!
 //! The kernel refuses a real-time signal while the user's signal queue is full. Then the leader receives
-//! another signal, which
-//! is never refused.
+//! another signal, which is never refused.
 
 use super::{Activation, InterruptChoice, InterruptStrategy};
 use crate::hook::mutant;

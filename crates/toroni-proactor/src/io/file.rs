@@ -11,9 +11,8 @@ use std::sync::Arc;
 
 /// A file that is read and written at given offsets. Clones share it.
 ///
-/// SELECT engines transfer in the thread that starts the operation, because files are always ready. That
-/// thread may wait
-/// for the disk.
+/// SELECT engines transfer in the thread that starts the operation, because files are always ready. That thread
+/// may wait for the disk.
 #[derive(Clone)]
 pub struct File(Arc<Handle>);
 
@@ -24,9 +23,8 @@ impl File {
     ///
     /// # Errors
     ///
-    /// `ESPIPE` if the descriptor has no positions, as pipes and sockets have none: some engines would read
-    /// it like a
-    /// stream, others not at all.
+    /// `ESPIPE` if the descriptor has no positions, as pipes and sockets have none: some engines would read it
+    /// like a stream, others not at all.
     pub fn new(proactor: &Proactor, file: impl Into<OwnedFd>) -> Result<Self, SetupError> {
         let handle = Handle::of(proactor, file.into())?;
         if handle.request(OperationKind::ReadFile).on().kind() != DescriptorKind::File {
@@ -44,8 +42,7 @@ impl File {
     /// # Errors
     ///
     /// If the operation cannot be started; the buffer and the handler come back. A buffer without capacity is
-    /// refused
-    /// ([`crate::StartError::NoRoom`]), because its 0 bytes would look like the end.
+    /// refused ([`crate::StartError::NoRoom`]), because its 0 bytes would look like the end.
     pub fn read<B, F>(
         &self,
         offset: u64,

@@ -1,8 +1,7 @@
 //! The typed handles: streams, listeners, datagram sockets and files.
 //!
-//! Each operation takes its buffer and its handler, or returns a future. Clones share one handle; dropping
-//! the last one
-//! cancels the operations in progress.
+//! Each operation takes its buffer and its handler, or returns a future. Clones share one handle; dropping the
+//! last one cancels the operations in progress.
 
 mod connecting;
 mod datagram;
@@ -40,8 +39,7 @@ pub(crate) struct Handle {
 
 impl Handle {
     /// Takes over a descriptor. Sockets become non-blocking, because `accept` and `connect` have no other way
-    /// not to
-    /// wait.
+    /// not to wait.
     pub(crate) fn new(inner: &Arc<Inner>, descriptor: OwnedFd) -> Result<Arc<Self>, SetupError> {
         let descriptor = Descriptor::new(descriptor)
             .map_err(SetupError::system("find out what kind of file the descriptor is"))?;

@@ -12,10 +12,8 @@ use std::time::Duration;
 /// An operation in progress, as a future.
 ///
 /// Dropping it cancels the operation; the buffer stays with the proactor until the kernel has released it. If
-/// the
-/// proactor is dropped first, the future never becomes ready: a task that has polled it is woken, and may ask
-/// whether it
-/// [is abandoned](Pending::is_abandoned).
+/// the proactor is dropped first, the future never becomes ready: a task that has polled it is woken, and may
+/// ask whether it [is abandoned](Pending::is_abandoned).
 #[must_use = "dropping it cancels the operation"]
 pub struct Pending<T> {
     shared: Arc<Shared<T>>,
@@ -57,8 +55,7 @@ impl<T> Finisher<T> {
 
 impl<T> Drop for Finisher<T> {
     /// If the handler is dropped without a call, the waker must go, too: it may hold the task that holds the
-    /// future, which
-    /// would hold the waker. And a task of another executor would wait for ever.
+    /// future, which would hold the waker. And a task of another executor would wait for ever.
     fn drop(&mut self) {
         let mut progress = self.0.progress();
         if matches!(*progress, Progress::Unawaited | Progress::Awaited(_)) {
@@ -72,9 +69,8 @@ impl<T> Drop for Finisher<T> {
 }
 
 impl<T: Send + 'static> Pending<T> {
-    /// Starts an operation with a handler that completes the future. If the start fails, the future is ready
-    /// at once, with
-    /// the value that `refused` returns.
+    /// Starts an operation with a handler that completes the future. If the start fails, the future is ready at
+    /// once, with the value that `refused` returns.
     pub(crate) fn start<R>(
         inner: &Arc<Inner>,
         start: impl FnOnce(Box<dyn FnOnce(T) + Send>) -> Result<OperationId, R>,
@@ -96,8 +92,7 @@ impl<T: Send + 'static> Pending<T> {
 
 impl<T> Pending<T> {
     /// Cancels the operation if it is not over within a duration. Its result is `ECANCELED` then, with its
-    /// buffer, unless the
-    /// operation was faster. Unlike dropping the future, this loses nothing that was read.
+    /// buffer, unless the operation was faster. Unlike dropping the future, this loses nothing that was read.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -126,8 +121,7 @@ impl<T> Pending<T> {
     /// Returns whether the proactor was dropped before the operation was over.
     ///
     /// Then the handler that would deliver the result was dropped, with its buffer, and the future never
-    /// becomes ready. A task
-    /// that had polled it was woken.
+    /// becomes ready. A task that had polled it was woken.
     #[must_use]
     pub fn is_abandoned(&self) -> bool {
         matches!(*self.shared.progress(), Progress::Abandoned)

@@ -35,8 +35,7 @@ impl Stream {
     /// # Errors
     ///
     /// If the socket cannot be created, or the operation cannot be started. A refused connection is a result
-    /// for the
-    /// handler.
+    /// for the handler.
     pub fn connect<F>(
         proactor: &Proactor,
         address: SocketAddr,
@@ -80,8 +79,7 @@ impl Stream {
     /// # Errors
     ///
     /// If the path is too long (108 bytes), or the operation cannot be started. A refused connection is a
-    /// result for the
-    /// handler; so is `EAGAIN`, if the listener's backlog is full.
+    /// result for the handler; so is `EAGAIN`, if the listener's backlog is full.
     pub fn connect_unix<F>(
         proactor: &Proactor,
         path: impl AsRef<Path>,
@@ -105,19 +103,16 @@ impl Stream {
         )
     }
 
-    /// Reads what has arrived, at most as much as the buffer holds; waits until something has. 0 bytes mean
-    /// the end of the
-    /// stream.
+    /// Reads what has arrived, at most as much as the buffer holds; waits until something has. 0 bytes mean the
+    /// end of the stream.
     ///
-    /// A read moves a few hundred KiB at most, so that other operations get their turn. [`crate::Append`]
-    /// keeps the bytes
-    /// that a vector already has.
+    /// A read moves a few hundred KiB at most, so that other operations get their turn. [`crate::Append`] keeps
+    /// the bytes that a vector already has.
     ///
     /// # Errors
     ///
     /// If the operation cannot be started; the buffer and the handler come back. A buffer without capacity is
-    /// refused
-    /// ([`crate::StartError::NoRoom`]), because its 0 bytes would look like the end.
+    /// refused ([`crate::StartError::NoRoom`]), because its 0 bytes would look like the end.
     pub fn read<B, F>(&self, buffer: B, handler: F) -> Result<OperationId, Refused<B, F>>
     where
         B: ReadBuffer,
@@ -128,8 +123,7 @@ impl Stream {
     }
 
     /// Writes from the beginning of the buffer: perhaps not all of it, and a few hundred KiB at most, so that
-    /// other
-    /// operations get their turn. [`crate::Rest`] is the part that is left.
+    /// other operations get their turn. [`crate::Rest`] is the part that is left.
     ///
     /// # Errors
     ///
@@ -145,9 +139,8 @@ impl Stream {
 
     /// Writes the whole buffer, in as many steps as it takes.
     ///
-    /// It is one operation: writes that are started later follow it, so a program may start any number
-    /// without waiting for
-    /// each. If it fails or is cancelled, a part of the buffer may have been sent.
+    /// It is one operation: writes that are started later follow it, so a program may start any number without
+    /// waiting for each. If it fails or is cancelled, a part of the buffer may have been sent.
     ///
     /// ```
     /// # use toroni_proactor::{BufResult, Proactor, Stream};
@@ -233,8 +226,7 @@ impl Stream {
     }
 
     /// Sets whether TCP sends small writes at once (`TCP_NODELAY`). By default it collects them while earlier
-    /// ones are not
-    /// acknowledged.
+    /// ones are not acknowledged.
     ///
     /// # Errors
     ///

@@ -1,6 +1,5 @@
 //! Starts of operations that move bytes. The buffer goes into the completion first, and the kernel learns the
-//! address that
-//! it has there.
+//! address that it has there.
 
 use super::Handle;
 use crate::buffer::{BufResult, ReadBuffer, WriteBuffer};

@@ -26,8 +26,7 @@ impl Watch {
     }
 
     /// Waits until a read would not block: data, the end or an error has arrived. Takes nothing from the
-    /// descriptor. If that
-    /// is so already, the operation is over at once.
+    /// descriptor. If that is so already, the operation is over at once.
     ///
     /// # Errors
     ///

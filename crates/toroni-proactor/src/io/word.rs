@@ -12,9 +12,8 @@ use std::sync::atomic::AtomicU32;
 ///
 /// # Safety
 ///
-/// [`Word::address`] returns the address of a readable word, the same for each call. The word neither moves
-/// nor becomes
-/// invalid until the object is dropped, wherever the object itself moves.
+/// [`Word::address`] returns the address of a readable word, the same for each call. The word neither moves nor
+/// becomes invalid until the object is dropped, wherever the object itself moves.
 pub unsafe trait Word: Send + 'static {
     /// Returns the address of the word.
     fn address(&self) -> *const AtomicU32;
@@ -44,19 +43,16 @@ where
 }
 
 impl Proactor {
-    /// Waits at a word while it has this value, until a thread of this or, in shared memory, of another
-    /// process wakes it
-    /// (`FUTEX_WAKE`, not private). If the word has another value when the wait begins, the operation is over
-    /// at once. Like
-    /// every wait at a futex, it may end without a reason.
+    /// Waits at a word while it has this value, until a thread of this or, in shared memory, of another process
+    /// wakes it (`FUTEX_WAKE`, not private). If the word has another value when the wait begins, the operation
+    /// is over at once. Like every wait at a futex, it may end without a reason.
     ///
     /// The object that contains the word belongs to the operation, and comes back with the result.
     ///
     /// # Errors
     ///
     /// If the operation cannot be started; the word and the handler come back. Only providers with a ring
-    /// support it, on
-    /// Linux 6.7 and newer: ask [`Proactor::supports`].
+    /// support it, on Linux 6.7 and newer: ask [`Proactor::supports`].
     pub fn wait_while<W, F>(
         &self,
         word: W,

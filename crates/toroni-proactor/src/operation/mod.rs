@@ -1,6 +1,6 @@
 //! Operations: the paper's *asynchronous results*. An [`Operation`] exists from its start to the end of its
-//! handler. It holds
-//! all inputs of the start, because a start may be deferred, and the outcome, because dispatching may be.
+//! handler. It holds all inputs of the start, because a start may be deferred, and the outcome, because
+//! dispatching may be.
 
 mod address;
 mod descriptor;

@@ -1,6 +1,5 @@
-//! Attempts: the thread that takes a READY operation from the dispatcher attempts it without the lock, so
-//! that transfers run
-//! in parallel. The paper's leader does all transfers, under the lock.
+//! Attempts: the thread that takes a READY operation from the dispatcher attempts it without the lock, so that
+//! transfers run in parallel. The paper's leader does all transfers, under the lock.
 
 use crate::core::Core;
 use crate::dispatcher::Notify;

@@ -1,6 +1,5 @@
 //! Dedicated processors. Each has a thread of its own, which leads it from the start of the proactor to its
-//! end. The thread
-//! never calls a handler, and never drops anything that belongs to a user.
+//! end. The thread never calls a handler, and never drops anything that belongs to a user.
 
 use crate::core::Phase;
 use crate::lock::{Lock, Locked};

@@ -1,6 +1,5 @@
 //! Processors: the paper's *AIO_Processor*. A processor owns the started and the deferred operations of one
-//! engine, plans
-//! starts and cancellations, and is led by one thread at a time.
+//! engine, plans starts and cancellations, and is led by one thread at a time.
 
 mod attempt;
 mod cancel_aio;

@@ -118,8 +118,7 @@ impl Core {
     /// Returns the level at which a leader of this processor announces what it found.
     ///
     /// A leader in a caller's thread is about to dispatch itself. A dedicated one announces to a follower, or
-    /// else to the leader
-    /// of the other processor, which may be the only thread that dispatches.
+    /// else to the leader of the other processor, which may be the only thread that dispatches.
     pub(super) fn level_of(&self, which: usize) -> Notify {
         let wakes_only = mutant("dedicated_leader_wakes_followers_only")
             && self.dispatcher.notification_state() != NotificationState::WakeupFollower;

@@ -1,7 +1,6 @@
 //! One attempt of an operation, which never waits for a peer. If the system call itself can be told not to
-//! wait, the
-//! descriptor's flags stay unchanged; listening and connecting sockets are non-blocking since they were taken
-//! over.
+//! wait, the descriptor's flags stay unchanged; listening and connecting sockets are non-blocking since they
+//! were taken over.
 
 use crate::operation::{Address, DescriptorKind, Memory, OperationKind, Outcome, Request, of_peer};
 use crate::sys;
@@ -22,13 +21,11 @@ enum Tried {
     Waits,
 }
 
-/// Attempts an operation. Returns `None` if it has to wait until the descriptor is ready, or until others
-/// have had their
-/// turn. Files are always ready.
+/// Attempts an operation. Returns `None` if it has to wait until the descriptor is ready, or until others have
+/// had their turn. Files are always ready.
 ///
 /// A descriptor that is known not to be ready is not attempted. So the engine must report every edge of the
-/// descriptor with
-/// [`Edges::report`](crate::operation::Edges::report).
+/// descriptor with [`Edges::report`](crate::operation::Edges::report).
 pub(super) fn attempt(request: &mut Request) -> Option<Outcome> {
     let reading = request.kind.is_reading();
     let edge = request.on().edges().last(reading)?;

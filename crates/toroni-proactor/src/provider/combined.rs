@@ -1,11 +1,9 @@
 //! SELECT × epoll, and a ring for what never becomes ready: files, and words in memory. One wait serves both,
-//! because epoll
-//! watches the ring's descriptor.
+//! because epoll watches the ring's descriptor.
 //!
 //! If operations on sockets have to wait, this is faster than a ring for everything: the kernel completes a
-//! ring's operation
-//! in the thread that submitted it. The paper would take two processors; then two leaders wait, or one thread
-//! takes turns.
+//! ring's operation in the thread that submitted it. The paper would take two processors; then two leaders
+//! wait, or one thread takes turns.
 
 use super::attempt;
 use super::select::Select;

@@ -1,6 +1,6 @@
 //! Providers: the paper's *AIO_Provider*, the pluggable device driver. A provider starts and cancels single
-//! operations and
-//! interprets what its wait strategy has seen. It knows nothing of the dispatcher, of leaders or of limits.
+//! operations and interprets what its wait strategy has seen. It knows nothing of the dispatcher, of leaders or
+//! of limits.
 
 mod attempt;
 pub(crate) mod combined;

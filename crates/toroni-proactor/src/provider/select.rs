@@ -1,12 +1,9 @@
 //! *SELECT_Provider*: turns readiness into completions. When its wait strategy reports that a descriptor is
-//! ready, the
-//! operation becomes READY, and the thread that will call its handler does the transfer, without the lock. It
-//! supports every
-//! operation but WAIT_WORD, and runs on any Linux.
+//! ready, the operation becomes READY, and the thread that will call its handler does the transfer, without the
+//! lock. It supports every operation but WAIT_WORD, and runs on any Linux.
 //!
 //! Operations of one descriptor and direction are done in the order of their starts: they are in a queue, and
-//! only the first
-//! is attempted.
+//! only the first is attempted.
 
 use super::attempt;
 use super::queues::{self, Queues};

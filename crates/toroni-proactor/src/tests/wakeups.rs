@@ -26,8 +26,7 @@ pub(super) fn pause_briefly() {
 }
 
 /// The same where another thread has to be woken to come in between: by whoever has found that an operation
-/// must
-/// wait, and has not yet said so.
+/// must wait, and has not yet said so.
 pub(super) fn pause_sometimes() {
     if random() >> 28 == 0 {
         std::thread::sleep(Duration::from_micros(50));

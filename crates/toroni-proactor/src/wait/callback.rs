@@ -1,10 +1,8 @@
 //! *POSIX_SGI_Strategy*: `SIGEV_THREAD` in the place of Irix's `SIGEV_CALLBACK`. For each operation that is
-//! over, the C library
-//! calls a function in a thread of its own, and that function wakes the leader.
+//! over, the C library calls a function in a thread of its own, and that function wakes the leader.
 //!
 //! The leader waits at a word in memory, which is what a condition variable consists of; unlike one, such a
-//! wait also ends
-//! with a signal. The word is the strategy's own interrupt, too.
+//! wait also ends with a signal. The word is the strategy's own interrupt, too.
 //!
 //! The C library does not make a call for which there is no memory: see `recheck.rs`.
 

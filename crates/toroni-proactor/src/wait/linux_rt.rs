@@ -1,10 +1,9 @@
 //! *LinuxRT_Strategy*: the kernel sends a real-time signal when a descriptor changes, and the leader takes
-//! signals from its
-//! queue.
+//! signals from its queue.
 //!
 //! A descriptor's signals go to one thread, so this is for dedicated processors only, whose leader never
-//! changes. When the
-//! signal queue is full, the kernel sends SIGIO once instead: then all descriptors are checked.
+//! changes. When the signal queue is full, the kernel sends SIGIO once instead: then all descriptors are
+//! checked.
 
 use super::{Event, Readiness, Started, WaitStrategy};
 use crate::interrupt::{self, InterruptChoice, InterruptStrategy};

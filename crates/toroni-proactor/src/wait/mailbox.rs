@@ -1,6 +1,6 @@
 //! Mailboxes for notifications of the C library. A notification may arrive when no thread waits for it any
-//! more, and even
-//! after its proactor is gone. So mailboxes live for ever, are identified by number, and are used again.
+//! more, and even after its proactor is gone. So mailboxes live for ever, are identified by number, and are
+//! used again.
 
 use crate::hook::mutant;
 use crate::interrupt::SPARE;

@@ -1,6 +1,5 @@
 //! Wait strategies: the paper's *AIO_Wait_Strategy*. A strategy is how the leader waits for its processor's
-//! operations, and
-//! what it has seen when it wakes. The provider decides what an event means for an operation.
+//! operations, and what it has seen when it wakes. The provider decides what an event means for an operation.
 
 mod callback;
 mod epoll;
@@ -59,8 +58,7 @@ pub(crate) enum Event {
 /// How the leader waits.
 ///
 /// Only the leader calls `prepare_to_wait`, `wait` and `next_event`, so a strategy may keep the leader's data
-/// in a mutex
-/// without contention. All methods but `wait` are called under the proactor's lock.
+/// in a mutex without contention. All methods but `wait` are called under the proactor's lock.
 pub(crate) trait WaitStrategy: Send + Sync {
     /// `init`: called once, before anything else.
     fn init(&self) -> Result<(), Errno> {

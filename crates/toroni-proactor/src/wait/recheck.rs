@@ -1,6 +1,5 @@
-//! The safety net for lost notifications: a signal is lost if the user's signal queue is full, a call if
-//! there is no memory
-//! for its thread. So a leader that waits for operations checks all of them ten times a second.
+//! The safety net for lost notifications: a signal is lost if the user's signal queue is full, a call if there
+//! is no memory for its thread. So a leader that waits for operations checks all of them ten times a second.
 
 use super::Started;
 use crate::hook::recheck_interval;

@@ -1,10 +1,8 @@
 //! *POSIX_SIG_Strategy*: `SIGEV_SIGNAL`, and a leader that takes signals from their queue with `sigtimedwait`.
 //!
-//! The C library sends its signals to the process, so the kernel delivers one to any thread that does not
-//! block it. A handler
-//! there records that a notification went astray, and wakes the leader, which checks all operations. A
-//! program that blocks
-//! the signal in all threads avoids that detour.
+//! The C library sends its signals to the process, so the kernel delivers one to any thread that does not block
+//! it. A handler there records that a notification went astray, and wakes the leader, which checks all
+//! operations. A program that blocks the signal in all threads avoids that detour.
 //!
 //! If the user's signal queue is full, the C library drops the signal without an error: see `recheck.rs`.
 

@@ -1,8 +1,7 @@
 //! *POSIX_STD_Strategy*: `aio_suspend` over the started operations.
 //!
 //! The C library receives the list with each wait, so starts interrupt a leader that waits. The wait takes no
-//! signal mask:
-//! see `interrupt/insistent.rs`.
+//! signal mask: see `interrupt/insistent.rs`.
 
 use super::{AioNotification, AioWaitStrategy, Event, FOR_EVER, Started, WaitStrategy};
 use crate::interrupt::{self, Gate, InterruptChoice, InterruptStrategy};

@@ -1,16 +1,12 @@
 //! Decides whether it pays to wake a thread while others run.
 //!
-//! A wake-up takes longer than a short handler. If handlers are short, the thread that posted a result is
-//! back before a woken
-//! thread arrives. If as many threads run as there are cores, one more only takes turns with them, unless
-//! handlers sleep. So
-//! if the running threads will finish the pending work sooner, judged by how long recent handlers took, no
-//! thread is woken,
-//! and spare threads rest.
+//! A wake-up takes longer than a short handler. If handlers are short, the thread that posted a result is back
+//! before a woken thread arrives. If as many threads run as there are cores, one more only takes turns with
+//! them, unless handlers sleep. So if the running threads will finish the pending work sooner, judged by how
+//! long recent handlers took, no thread is woken, and spare threads rest.
 //!
 //! Nothing tells whether a handler will return this time. So one waiting thread checks every [`TICK`] whether
-//! the others make
-//! progress; if they do not, it does the work. If no thread can check, no wake-up is left out.
+//! the others make progress; if they do not, it does the work. If no thread can check, no wake-up is left out.
 
 use crate::core::Core;
 use crate::sys;

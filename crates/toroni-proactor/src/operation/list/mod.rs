@@ -1,6 +1,5 @@
 //! Intrusive doubly linked lists of operations. The links are in the operations, so moving an operation from
-//! one list to
-//! another allocates nothing, cannot fail, and takes the same time at any position.
+//! one list to another allocates nothing, cannot fail, and takes the same time at any position.
 //!
 //! A link is the index of an operation in the [`Pool`], so all of this is safe code.
 

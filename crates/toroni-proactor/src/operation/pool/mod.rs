@@ -1,8 +1,6 @@
-//! The paper's cached allocator of results: all operations of a proactor, in chunks of entries, with a list
-//! of the free ones.
-//! It is used under the proactor's lock, so creating and starting an operation takes one lock. It uses the
-//! heap only when
-//! more operations exist at the same time than ever before.
+//! The paper's cached allocator of results: all operations of a proactor, in chunks of entries, with a list of
+//! the free ones. It is used under the proactor's lock, so creating and starting an operation takes one lock.
+//! It uses the heap only when more operations exist at the same time than ever before.
 
 use super::list::Links;
 use super::{Completion, Done, Key, Operation, Outcome, Request, State};

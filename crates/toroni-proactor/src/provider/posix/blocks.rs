@@ -1,10 +1,8 @@
 //! The control blocks of the C library's asynchronous I/O: one for each operation entry that ever needed one,
-//! at an address
-//! that does not change.
+//! at an address that does not change.
 //!
 //! The C library writes to a block from the start of its operation until `aio_error` no longer returns
-//! `EINPROGRESS`; after
-//! that it does not access it.
+//! `EINPROGRESS`; after that it does not access it.
 
 use crate::operation::Request;
 use crate::sys::{last_error, to_timespec};

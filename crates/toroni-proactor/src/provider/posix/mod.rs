@@ -1,10 +1,8 @@
 //! *POSIX_STD_Provider*: the C library's `aio_read`, `aio_write` and `aio_cancel`, for files.
 //!
-//! glibc does them in threads, at most 20 per process, and one operation of a descriptor at a time. So it is
-//! no use for
-//! sockets: a read that waits would block every write, and 20 of them everything. An operation that a thread
-//! works on cannot
-//! be cancelled; with files it is over soon.
+//! glibc does them in threads, at most 20 per process, and one operation of a descriptor at a time. So it is no
+//! use for sockets: a read that waits would block every write, and 20 of them everything. An operation that a
+//! thread works on cannot be cancelled; with files it is over soon.
 
 mod blocks;
 
@@ -54,10 +52,8 @@ impl Posix {
     /// Repeats a transfer whose outcome glibc has replaced, and returns whether it did.
     ///
     /// If glibc cannot send a notification, because the signal queue is full or there is no memory for a
-    /// thread, it replaces the
-    /// outcome of the transfer by that of the notification, `EAGAIN`. At an offset of a file the transfer can
-    /// be repeated,
-    /// without a notification; at the end of the file it cannot.
+    /// thread, it replaces the outcome of the transfer by that of the notification, `EAGAIN`. At an offset of a
+    /// file the transfer can be repeated, without a notification; at the end of the file it cannot.
     fn is_done_again(&mut self, pool: &Pool, index: u32, result: Result<usize, Errno>) -> bool {
         let operation = &pool[index];
         let request = &operation.request;

@@ -1,25 +1,19 @@
 //! io_uring, in the place of *SUN_Provider*: the platform's native completions. The kernel does what has to
-//! wait, and reports
-//! what is complete.
+//! wait, and reports what is complete.
 //!
-//! - A transfer of a socket is attempted before it is submitted: by the thread that starts it, or, if a
-//!   handler starts a
-//!   read, in its turn, as SELECT does. So threads transfer in parallel: the kernel completes a submission in
-//! the thread that
-//!   made it, and interrupts that thread. If an attempt found that the transfer has to wait, the kernel does
-//! not try again.
-//!   A completion is the edge after which a descriptor is attempted again.
+//! - A transfer of a socket is attempted before it is submitted: by the thread that starts it, or, if a handler
+//!   starts a read, in its turn, as SELECT does. So threads transfer in parallel: the kernel completes a
+//!   submission in the thread that made it, and interrupts that thread. If an attempt found that the transfer
+//!   has to wait, the kernel does not try again. A completion is the edge after which a descriptor is attempted
+//!   again.
 //! - The kernel cancels the submissions of a thread when that thread exits. The program did not ask for that,
-//!   so the
-//!   operation is submitted again.
+//!   so the operation is submitted again.
 //! - A non-blocking descriptor that is not a socket answers `EAGAIN`: then it is polled first.
 //! - The kernel promises no order among the reads of one stream, nor among its writes, so only one of each is
-//!   submitted at a
-//!   time.
+//!   submitted at a time.
 //! - A cancelled operation may succeed nevertheless: then that is its result.
 //! - If the kernel takes nothing for a while and its submission queue is full, entries go to a queue of the
-//!   provider: nothing
-//!   is lost that the kernel takes later.
+//!   provider: nothing is lost that the kernel takes later.
 
 mod areas;
 mod ring;

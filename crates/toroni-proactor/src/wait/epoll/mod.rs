@@ -1,11 +1,9 @@
-//! *Dev_Poll_Strategy*, with Linux's `epoll` in the place of `/dev/poll`: the kernel keeps the descriptors,
-//! and the cost of a
-//! wait depends on how many are ready, not on how many are watched.
+//! *Dev_Poll_Strategy*, with Linux's `epoll` in the place of `/dev/poll`: the kernel keeps the descriptors, and
+//! the cost of a wait depends on how many are ready, not on how many are watched.
 //!
 //! A descriptor is added once, for both directions and edge-triggered. An operation that is started is
-//! attempted before a
-//! thread waits for it, so no edge is missed. Unlike with `/dev/poll`, adding is legal while another thread
-//! waits.
+//! attempted before a thread waits for it, so no edge is missed. Unlike with `/dev/poll`, adding is legal while
+//! another thread waits.
 
 use super::{Event, Readiness, Started, WaitStrategy};
 use crate::interrupt::{self, InterruptChoice, InterruptStrategy};

@@ -1,14 +1,11 @@
 //! *SELECT_Strategy*: `ppoll` over the started operations, without the limit of 1024 that `select` has.
 //!
 //! The kernel receives the list of descriptors with each wait, so a leader that waits does not know of
-//! operations that are
-//! started meanwhile: starts interrupt it.
+//! operations that are started meanwhile: starts interrupt it.
 //!
-//! The list may not be longer than the process's limit of descriptors, so a descriptor is in it once, for
-//! both directions. It
-//! is too long nevertheless if that limit was lowered below what is open; then the strategy asks the kernel
-//! in parts, again
-//! and again.
+//! The list may not be longer than the process's limit of descriptors, so a descriptor is in it once, for both
+//! directions. It is too long nevertheless if that limit was lowered below what is open; then the strategy asks
+//! the kernel in parts, again and again.
 
 use super::{Event, Readiness, Started, WaitStrategy};
 use crate::interrupt::{self, InterruptChoice, InterruptStrategy};
