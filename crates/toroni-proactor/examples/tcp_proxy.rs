@@ -1,5 +1,5 @@
-//! A proxy for TCP: whoever connects to it is connected to somebody else, through which an `iperf3` session
-//! goes, or anything.
+//! A TCP proxy: it connects each client to a server, and passes bytes on in both directions, for example an
+//! `iperf3` session.
 //!
 //! ```console
 //! $ iperf3 --server --port 5201 &
@@ -9,12 +9,12 @@
 //! $ iperf3 --client 127.0.0.1 --port 5200 --bidir
 //! ```
 //!
-//! Each direction of each connection has one buffer, which is read into, and written from, in turns: a reader
-//! that is slow makes the writer wait, and costs no memory. The end of a direction is passed on, and the
-//! other direction goes on. The engine is the one that `TORONI_PROACTOR` names.
+//! Each direction of each connection has one buffer, which the proxy alternately fills and sends: a slow reader
+//! makes the writer wait, and costs no memory. The end of a direction is passed on, and the other direction
+//! continues. `TORONI_PROACTOR` names the engine.
 //!
-//! What clients can make it keep is bounded: so many connections, each of which has two descriptors and two
-//! buffers, and ends when for so long nothing has been passed on.
+//! The proxy limits what clients can make it keep: the number of connections, each of which has two descriptors
+//! and two buffers, and is closed when nothing has been passed on for some time.
 
 #[path = "common/mod.rs"]
 mod common;
@@ -28,14 +28,14 @@ use std::time::Duration;
 use toroni_proactor::{BufResult, Listener, OperationId, Proactor, Stream, WeakProactor};
 
 const USAGE: &str = "\
-usage: tcp_proxy TO [--listen ADDRESS] [--threads NUMBER] [--connections NUMBER] [--silence SECONDS]
-  TO             the address that connections are passed on to
-  --listen       where they come from; default 127.0.0.1:0, which is any free port
-  --threads      threads that work; default as many as there are cores
-  --connections  at the same time at most; default 1000. Others are closed at once
-  --silence      seconds after which a connection is ended on which no buffer was filled or emptied; default 300";
+usage: tcp_proxy TO [--listen ADDRESS] [--threads NUMBER] [--connections NUMBER] [--idle-timeout SECONDS]
+  TO             the address of the server
+  --listen       the address to listen on; default 127.0.0.1:0, which is any free port
+  --threads      the number of threads; default: the number of cores
+  --connections  the maximum number of open connections; default 1000. Others are closed at once
+  --idle-timeout seconds after which a connection is closed if no buffer was filled or sent; default 300";
 
-/// What of a direction is in memory, in bytes.
+/// The length in bytes of a direction's buffer.
 const BUFFER: usize = 64 * 1024;
 
 fn main() -> ExitCode {
@@ -62,13 +62,13 @@ fn run(options: Options) -> Result<(), Box<dyn std::error::Error>> {
 
 /// What all connections share.
 struct Proxy {
-    /// Its handlers have this, and are not to keep it alive.
+    /// Weak, because the proactor's handlers have this, and must not keep it alive.
     proactor: WeakProactor,
     open: Arc<AtomicUsize>,
     options: Options,
 }
 
-/// Accepts the next connection, and when it is there the one after it.
+/// Accepts the next connection, and then the one after it.
 fn accept(proxy: Arc<Proxy>, listener: &Listener) {
     let again = listener.clone();
     let started = listener.accept(move |accepted| match accepted {
@@ -87,8 +87,7 @@ fn accept(proxy: Arc<Proxy>, listener: &Listener) {
     }
 }
 
-/// Connects a client to the other side. A client that is one too many, or whose other side is not there, is
-/// dropped.
+/// Connects a client to the server. Closes a client beyond the limit, and one whose server cannot be reached.
 fn connect(proxy: &Proxy, client: Stream) {
     let Some(permit) = ConnectionPermit::take(&proxy.open, proxy.options.connections) else {
         return;
@@ -104,7 +103,7 @@ fn connect(proxy: &Proxy, client: Stream) {
         timer: Mutex::new(None),
         _permit: permit,
     });
-    Connection::listen_for_silence(&connection, proxy.options.silence);
+    Connection::close_when_idle(&connection, proxy.options.idle_timeout);
     let connected = Arc::clone(&connection);
     let started = Stream::connect(&proactor, to, move |server| match server {
         Ok(server) => connected.pass_on_both_ways(server),
@@ -116,23 +115,23 @@ fn connect(proxy: &Proxy, client: Stream) {
     }
 }
 
-/// A client, and who it is connected to. Its handlers have it; it is closed with the last of them.
+/// A client and its server. Its handlers hold it; it is closed with the last of them.
 struct Connection {
     proactor: WeakProactor,
     client: Stream,
-    /// None yet while it is being connected to.
+    /// Empty while the connection is being made.
     server: OnceLock<Stream>,
     connecting: OnceLock<OperationId>,
-    /// How many buffers were filled or emptied, ever.
+    /// The number of buffers filled or sent so far.
     transfers: AtomicU64,
-    /// What looks whether there were any lately.
+    /// Checks whether that number has changed.
     timer: Mutex<Option<OperationId>>,
     _permit: ConnectionPermit,
 }
 
 impl Connection {
     fn pass_on_both_ways(self: Arc<Self>, server: Stream) {
-        // Both sides have collected, or not collected, what is passed on, as they like it.
+        // Both ends have decided themselves whether to collect small writes.
         let _ = self.client.set_nodelay(true).and(server.set_nodelay(true));
         let client = self.client.clone();
         let _ = self.server.set(server.clone());
@@ -140,12 +139,12 @@ impl Connection {
         self.pass_on(server, client, Vec::with_capacity(BUFFER));
     }
 
-    /// Passes on what comes from one side to the other, until its end.
+    /// Passes bytes on from one end to the other, until the end of the stream.
     fn pass_on(self: Arc<Self>, from: Stream, to: Stream, buffer: Vec<u8>) {
         let source = from.clone();
         let read = source.read(buffer, move |BufResult(result, buffer)| match result {
             Ok(0) => {
-                // The other direction goes on.
+                // The other direction continues.
                 if to.shutdown(Shutdown::Write).is_err() {
                     self.end();
                 }
@@ -168,23 +167,23 @@ impl Connection {
         drop(read);
     }
 
-    /// Ends it if nothing is passed on for so long.
-    fn listen_for_silence(this: &Arc<Self>, silence: Duration) {
+    /// Closes the connection if nothing is passed on for that long.
+    fn close_when_idle(this: &Arc<Self>, idle_timeout: Duration) {
         let Some(proactor) = this.proactor.upgrade() else { return };
         let (before, weak) = (this.transfers.load(Ordering::Relaxed), Arc::downgrade(this));
-        let timer = proactor.timer(silence, move |over| {
+        let timer = proactor.timer(idle_timeout, move |over| {
             let Some(this) = Weak::upgrade(&weak).filter(|_| over.is_ok()) else { return };
             if this.transfers.load(Ordering::Relaxed) == before {
                 this.end();
             } else {
-                Self::listen_for_silence(&this, silence);
+                Self::close_when_idle(&this, idle_timeout);
             }
         });
         *this.timer.lock().unwrap_or_else(PoisonError::into_inner) = timer.ok();
     }
 
-    /// One side is gone, or both are silent. What waits for the other side ends with an error, and with it that
-    /// side.
+    /// Closes the connection, because one end is gone or both are idle. Operations that wait for the other end
+    /// fail, which closes that end, too.
     fn end(&self) {
         for stream in std::iter::once(&self.client).chain(self.server.get()) {
             let _ = stream.shutdown(Shutdown::Both);
@@ -211,7 +210,7 @@ struct Options {
     listen: SocketAddr,
     threads: usize,
     connections: usize,
-    silence: Duration,
+    idle_timeout: Duration,
 }
 
 impl Options {
@@ -219,19 +218,19 @@ impl Options {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let (mut to, mut listen) = (None, SocketAddr::from(([127, 0, 0, 1], 0)));
         let (mut threads, mut connections) = (cores, 1000);
-        let mut silence = Duration::from_secs(300);
+        let mut idle_timeout = Duration::from_secs(300);
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
             match argument.as_str() {
                 "--listen" => listen = parse(&value()?)?,
                 "--threads" => threads = parse::<usize>(&value()?)?.max(1),
                 "--connections" => connections = parse(&value()?)?,
-                "--silence" => silence = seconds(&value()?)?,
+                "--idle-timeout" => idle_timeout = seconds(&value()?)?,
                 address if to.is_none() => to = Some(parse(address)?),
-                more => return Err(format!("cannot make sense of {more}")),
+                more => return Err(format!("unexpected argument {more}")),
             }
         }
-        let to = to.ok_or("where to?")?;
-        Ok(Self { to, listen, threads, connections, silence })
+        let to = to.ok_or("the address of the server is missing")?;
+        Ok(Self { to, listen, threads, connections, idle_timeout })
     }
 }

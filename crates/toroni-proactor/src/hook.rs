@@ -14,9 +14,9 @@ use std::time::Duration;
 /// A step at which another thread may come in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Point {
-    /// A start has tried its operation, and has not taken the lock yet.
+    /// A start has attempted its operation, and has not taken the lock yet.
     BeforeStart,
-    /// An operation has been tried without the lock, which is about to be taken again.
+    /// An operation has been attempted without the lock, which is about to be taken again.
     AfterAttempt,
     /// A leader has opened the lock, and has not entered its system call yet.
     BeforeWait,

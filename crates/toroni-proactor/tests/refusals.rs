@@ -229,8 +229,7 @@ fn a_part_that_was_sent_is_told() {
 }
 
 /// A read that a handler starts is tried in its turn: here it finds what the handler has written after that.
-/// One
-/// that is tried at once would have to be submitted.
+/// One that is tried at once would have to be submitted.
 #[test]
 fn what_a_handler_goes_on_to_read_is_not_submitted() {
     each(|proactor| {

@@ -1,4 +1,4 @@
-//! One connection: requests one after the other, answered in their order, until either side has enough.
+//! One connection: answers requests in their order, until either side closes it.
 
 use crate::files::{Found, Site};
 use crate::request::{HEAD_LIMIT, Method, Parsed, Request, parse};
@@ -8,27 +8,26 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 use toroni_proactor::{Append, BufResult, OperationError, Stream};
 
-/// What of a file a client has to take in a second, in bytes, beyond what its patience is for.
+/// Bytes of a file that a client has to receive per second, beyond the timeout.
 const SLOWEST: u64 = 4096;
 
-/// What of a file is in memory at a time, in bytes.
+/// Bytes of a file that are in memory at a time.
 const PIECE: usize = 64 * 1024;
 
-/// A body that is read and thrown away, so that the connection can go on, in bytes at most.
+/// The maximum length in bytes of a body that is read and discarded, so that the connection can continue.
 const BODY_LIMIT: u64 = 64 * 1024;
 
-/// How long the rest of what a client sends is read after the last answer.
+/// How long to read what a client still sends after the last response.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// Serves a client to the end. It has so long for the head of each request, for its body, and for an answer,
-/// whose
-/// file may take longer; however small the pieces are in which it comes or goes.
-pub(crate) async fn serve(stream: Stream, site: &Site, patience: Duration) {
-    // Answers are written at once, so that there is nothing to collect.
+/// Serves a client until the connection ends. The timeout applies to the head of each request, to its body,
+/// and to a response (a large file may take longer), each as a whole, however small the pieces are.
+pub(crate) async fn serve(stream: Stream, site: &Site, timeout: Duration) {
+    // Responses are written as a whole, so there is nothing to collect.
     let _ = stream.set_nodelay(true);
     let input = Vec::with_capacity(HEAD_LIMIT);
-    let mut connection = Connection { stream, site, patience, input };
-    // What went wrong is the end of this connection, and no news for anybody.
+    let mut connection = Connection { stream, site, timeout, input };
+    // An error ends this connection, and is not reported.
     if let Ok(Next::Close) = connection.answer_all().await {
         connection.linger().await;
     }
@@ -37,12 +36,12 @@ pub(crate) async fn serve(stream: Stream, site: &Site, patience: Duration) {
 struct Connection<'a> {
     stream: Stream,
     site: &'a Site,
-    patience: Duration,
-    /// What has come and is not yet understood: perhaps more than one request.
+    timeout: Duration,
+    /// Bytes received and not parsed yet: perhaps more than one request.
     input: Vec<u8>,
 }
 
-/// What comes after an answer.
+/// What follows a response.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
     /// The next request.
@@ -73,9 +72,9 @@ impl Connection<'_> {
         }
     }
 
-    /// Reads until there is a head, whole or wrong. A part is all that will come.
+    /// Reads until there is a head, valid or not. `Head::Part` means that no more will arrive.
     async fn head(&mut self) -> Result<Parsed, OperationError> {
-        let until = self.within_patience();
+        let until = self.within_timeout();
         loop {
             let parsed = parse(&self.input);
             if !matches!(parsed, Parsed::Part) || self.receive(until).await? == 0 {
@@ -90,7 +89,7 @@ impl Connection<'_> {
             self.fail(Status::BodyTooLarge, After::Closes, has_body).await?;
             return Ok(Next::Close);
         }
-        // Who waits to be told to send a body is told the result instead.
+        // A client that expects `100 Continue` receives the final response instead.
         let keeps_alive = request.keeps_alive && !(request.expects_continue && request.body > 0);
         if keeps_alive && !self.skip_body(request.body).await? {
             return Ok(Next::Closed);
@@ -110,7 +109,7 @@ impl Connection<'_> {
                 let (head, bytes) = response::file(request, &found, after);
                 let bytes = if has_body { bytes } else { 0..0 };
                 if !self.send_file(head, &found, bytes).await? {
-                    // It has become shorter than was said: that is told by the end of the connection.
+                    // The file has become shorter than announced: the end of the connection shows that.
                     return Ok(Next::Closed);
                 }
             }
@@ -118,7 +117,7 @@ impl Connection<'_> {
         Ok(if keeps_alive { Next::Request } else { Next::Close })
     }
 
-    /// A head, and a part of a file, piece by piece. Whether there was all of it.
+    /// Sends a head and a part of a file, piece by piece. Returns whether the file had all of it.
     async fn send_file(
         &mut self,
         mut piece: Vec<u8>,
@@ -126,7 +125,7 @@ impl Connection<'_> {
         mut bytes: Range<u64>,
     ) -> Result<bool, OperationError> {
         let length = bytes.end - bytes.start;
-        let until = self.within_patience() + Duration::from_secs(length / SLOWEST);
+        let until = self.within_timeout() + Duration::from_secs(length / SLOWEST);
         loop {
             let left = usize::try_from(bytes.end - bytes.start).unwrap_or(PIECE).min(PIECE);
             if left > 0 {
@@ -143,7 +142,7 @@ impl Connection<'_> {
                 bytes.start += read as u64;
             }
             // Who takes nothing is not waited for because the file is large.
-            piece = self.send(piece, until.min(self.within_patience())).await?;
+            piece = self.send(piece, until.min(self.within_timeout())).await?;
             if bytes.is_empty() {
                 return Ok(true);
             }
@@ -158,7 +157,7 @@ impl Connection<'_> {
         has_body: bool,
     ) -> Result<(), OperationError> {
         let answer = response::failure(status, after, has_body);
-        self.send(answer, self.within_patience()).await.map(drop)
+        self.send(answer, self.within_timeout()).await.map(drop)
     }
 
     async fn send(&self, bytes: Vec<u8>, until: Instant) -> Result<Vec<u8>, OperationError> {
@@ -167,11 +166,11 @@ impl Connection<'_> {
         result.map(|()| bytes)
     }
 
-    /// Reads more behind what there is. 0 is the end, or that the time is over.
+    /// Reads more bytes. 0 means the end, or that the time is over.
     async fn receive(&mut self, until: Instant) -> Result<usize, OperationError> {
         let limit = left(until);
         if limit.is_zero() {
-            // There may be more all the time.
+            // There may always be more.
             return Ok(0);
         }
         let input = Append(std::mem::take(&mut self.input));
@@ -180,13 +179,13 @@ impl Connection<'_> {
         result
     }
 
-    fn within_patience(&self) -> Instant {
-        Instant::now() + self.patience
+    fn within_timeout(&self) -> Instant {
+        Instant::now() + self.timeout
     }
 
-    /// Throws a body away. Whether all of it came.
+    /// Discards a body. Returns whether all of it arrived.
     async fn skip_body(&mut self, mut length: u64) -> Result<bool, OperationError> {
-        let until = self.within_patience();
+        let until = self.within_timeout();
         loop {
             let here = usize::try_from(length).unwrap_or(usize::MAX).min(self.input.len());
             self.input.drain(..here);
@@ -200,7 +199,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Closing while the client still sends would make its kernel throw away the answer.
+    /// Reads the rest before it closes: otherwise the client's kernel would discard the response.
     async fn linger(&mut self) {
         let until = Instant::now() + LINGER;
         if self.stream.shutdown(Shutdown::Write).is_err() {

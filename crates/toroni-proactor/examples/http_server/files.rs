@@ -1,5 +1,5 @@
-//! The files below a folder. The kernel sees to it that a path does not lead out of it, not by `..` and not
-//! by a symbolic link.
+//! The files below a directory. The kernel makes sure that a path does not lead out of it, neither by `..`
+//! nor by a symbolic link.
 
 use crate::response::Status;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2};
@@ -10,47 +10,47 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 use toroni_proactor::{File, Proactor, SetupError};
 
-/// A folder, and who reads its files.
+/// A directory, and the proactor that reads its files.
 pub(crate) struct Site {
     proactor: Proactor,
     root: OwnedFd,
 }
 
-/// A file that was asked for.
+/// A requested file.
 pub(crate) struct Found {
     pub(crate) file: File,
-    /// In bytes, when it was opened.
+    /// Bytes, when it was opened.
     pub(crate) length: u64,
     pub(crate) modified: Option<SystemTime>,
     pub(crate) kind: &'static str,
 }
 
 impl Site {
-    /// The files below this folder.
+    /// Opens a directory.
     pub(crate) fn open(proactor: &Proactor, root: &Path) -> Result<Self, SetupError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = open(root, flags, Mode::empty()).map_err(|errno| SetupError::System {
-            action: "open the folder",
+            action: "open the directory",
             source: errno.into(),
         })?;
         let site = Self { proactor: proactor.clone(), root };
-        // Linux 5.6 has the call; a container may forbid it.
+        // The call exists since Linux 5.6; a container may forbid it.
         match site.descriptor(b".") {
             Err(errno @ (Errno::NOSYS | Errno::PERM)) => Err(SetupError::System {
-                action: "open files below the folder with openat2",
+                action: "open files below the directory with openat2",
                 source: io::Error::from(errno),
             }),
             _ => Ok(site),
         }
     }
 
-    /// A file by its path.
+    /// Opens a file by its path.
     pub(crate) fn find(&self, path: &[u8]) -> Result<Found, Status> {
         let descriptor = self.descriptor(path).map_err(|errno| match errno {
             Errno::ACCESS | Errno::PERM => Status::Forbidden,
             Errno::MFILE | Errno::NFILE | Errno::NOMEM => Status::Busy,
             Errno::IO | Errno::NOSYS => Status::Error,
-            // It is not there, or no file, or not below the folder.
+            // It does not exist, is not a file, or is not below the directory.
             _ => Status::NotFound,
         })?;
         let stat = fstat(&descriptor).map_err(|_| Status::Error)?;
@@ -67,13 +67,13 @@ impl Site {
     }
 
     fn descriptor(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
-        // Opening a named pipe would wait for who writes to it.
+        // Opening a named pipe would wait for a writer.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         let mut attempts = 0;
         loop {
             match openat2(&self.root, path, flags, Mode::empty(), resolve) {
-                // Somebody moved folders meanwhile, so that the kernel was not sure.
+                // A directory was moved meanwhile, so the kernel was not sure.
                 Err(Errno::AGAIN | Errno::INTR) if attempts < 10 => attempts += 1,
                 other => return other,
             }
@@ -81,7 +81,7 @@ impl Site {
     }
 }
 
-/// What a file's name says that it is.
+/// Returns the media type for a file name.
 fn kind(path: &[u8]) -> &'static str {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     let Some(at) = name.iter().rposition(|byte| *byte == b'.') else {

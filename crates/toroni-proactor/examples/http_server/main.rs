@@ -1,4 +1,4 @@
-//! An HTTP/1.1 server of the files below a folder, for `curl`, `wrk`, `ab` and browsers.
+//! An HTTP/1.1 server of the files below a directory, for `curl`, `wrk`, `ab` and browsers.
 //!
 //! ```console
 //! $ cargo run --release -p toroni-proactor --example http_server -- target/doc --listen 127.0.0.1:8080
@@ -6,11 +6,10 @@
 //! combined × epoll × pipe, shared
 //! ```
 //!
-//! What does the work is the choice of whoever starts it: `TORONI_PROACTOR` names the engine, or two of them,
-//! one for the files and one for the sockets. Everything is bounded: the connections, the head of a request,
-//! the body that is read and thrown away, the memory for a file on its way, and how long a client may take:
-//! for a
-//! head, for a body, and for an answer, each as a whole.
+//! `TORONI_PROACTOR` names the engine, or two of them: one for the files and one for the sockets. The server
+//! limits the number of connections, the length of a request's head, the length of a body that it discards, the
+//! memory for a file that it sends, and the time that a client may take for a head, for a body and for
+//! receiving a response, each as a whole.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -30,17 +29,17 @@ use std::time::Duration;
 use toroni_proactor::{Listener, Proactor, Stream};
 
 const USAGE: &str = "\
-usage: http_server ROOT [--listen ADDRESS] [--threads NUMBER] [--connections NUMBER] [--patience SECONDS]
-  ROOT           the folder whose files are served
-  --listen       where; default 127.0.0.1:0, which is any free port
-  --threads      threads that work; default as many as there are cores
-  --connections  at the same time at most; default 1000. Others are told 503
-  --patience     seconds that a client has for a request's head, for its body, and for taking an answer; default 30.
-                 A large file may take longer
+usage: http_server ROOT [--listen ADDRESS] [--threads NUMBER] [--connections NUMBER] [--timeout SECONDS]
+  ROOT           the directory whose files are served
+  --listen       the address to listen on; default 127.0.0.1:0, which is any free port
+  --threads      the number of threads; default: the number of cores
+  --connections  the maximum number of open connections; default 1000. Others receive status 503
+  --timeout      seconds that a client has for a request's head, for its body, and for receiving a response;
+                 default 30. A large file may take longer
 The engine is read from TORONI_PROACTOR: auto, combined, uring, epoll, poll, posix, or a
 TOML text or file.";
 
-/// How long somebody who comes too many may take to read that.
+/// How long a client beyond the limit may take to read its refusal.
 const REFUSAL: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
@@ -66,17 +65,14 @@ fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     let listener = Listener::bind(&proactor, options.listen)?;
     common::say_where(&proactor, &listener)?;
 
-    let connections = Connections {
-        open: Arc::default(),
-        limit: options.connections,
-        patience: options.patience,
-    };
+    let connections =
+        Connections { open: Arc::default(), limit: options.connections, timeout: options.timeout };
     proactor.spawn(accept(proactor.clone(), listener, Arc::new(site), connections))?;
     common::run(&proactor, options.threads);
     Ok(())
 }
 
-/// Accepts connections for ever, and a task serves each.
+/// Accepts connections for ever, and spawns a task for each.
 async fn accept(proactor: Proactor, listener: Listener, site: Arc<Site>, connections: Connections) {
     loop {
         match listener.accept_async().await {
@@ -86,9 +82,9 @@ async fn accept(proactor: Proactor, listener: Listener, site: Arc<Site>, connect
                     refuse(stream).await;
                     continue;
                 };
-                let (site, patience) = (Arc::clone(&site), connections.patience);
+                let (site, timeout) = (Arc::clone(&site), connections.timeout);
                 let served = proactor.spawn(async move {
-                    connection::serve(stream, &site, patience).await;
+                    connection::serve(stream, &site, timeout).await;
                     drop(permit);
                 });
                 if served.is_err() {
@@ -106,17 +102,17 @@ async fn accept(proactor: Proactor, listener: Listener, site: Arc<Site>, connect
     }
 }
 
-/// The socket is new, so that this short text fits into it.
+/// Sends a refusal. The socket is new, so this short text fits into its buffer.
 async fn refuse(stream: Stream) {
     let text = response::refusal();
     let _ = stream.write_all_async(text).within(REFUSAL).await;
 }
 
-/// Counts those that are open.
+/// The open connections, and their limits.
 struct Connections {
     open: Arc<AtomicUsize>,
     limit: usize,
-    patience: Duration,
+    timeout: Duration,
 }
 
 struct Options {
@@ -124,7 +120,7 @@ struct Options {
     listen: SocketAddr,
     threads: usize,
     connections: usize,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl Options {
@@ -132,20 +128,22 @@ impl Options {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let (mut root, mut listen) = (None, SocketAddr::from(([127, 0, 0, 1], 0)));
         let (mut threads, mut connections) = (cores, 1000);
-        let mut patience = Duration::from_secs(30);
+        let mut timeout = Duration::from_secs(30);
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
             match argument.as_str() {
                 "--listen" => listen = parse(&value()?)?,
                 "--threads" => threads = parse::<usize>(&value()?)?.max(1),
                 "--connections" => connections = parse(&value()?)?,
-                "--patience" => patience = seconds(&value()?)?,
-                option if option.starts_with('-') => return Err(format!("no option {option}")),
+                "--timeout" => timeout = seconds(&value()?)?,
+                option if option.starts_with('-') => {
+                    return Err(format!("unknown option {option}"));
+                }
                 folder if root.is_none() => root = Some(PathBuf::from(folder)),
-                more => return Err(format!("one folder, and not also {more}")),
+                more => return Err(format!("only one directory is served, not also {more}")),
             }
         }
-        let root = root.ok_or("which folder?")?;
-        Ok(Self { root, listen, threads, connections, patience })
+        let root = root.ok_or("the directory is missing")?;
+        Ok(Self { root, listen, threads, connections, timeout })
     }
 }

@@ -1,34 +1,33 @@
-//! From bytes to what is asked for. `httparse` reads the lines; what they mean together is here.
+//! Parses requests. `httparse` reads the lines; this module interprets them.
 
 use crate::response::Status;
 use httparse::Header;
 
-/// How long the head of a request may be, in bytes.
+/// The maximum length of a request's head in bytes.
 pub(crate) const HEAD_LIMIT: usize = 16 * 1024;
 
-/// How many lines it may have.
+/// The maximum number of its lines.
 const HEADERS: usize = 100;
 
-/// What a client asks for.
+/// A client's request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) method: Method,
-    /// Below the root: no empty parts, none that is `.` or `..`, no 0.
+    /// The path below the root: without empty parts, `.`, `..` and zero bytes.
     pub(crate) path: Vec<u8>,
     /// Whether another request may follow.
     pub(crate) keeps_alive: bool,
-    /// Whether the client must be told that.
+    /// Whether the response must say that.
     pub(crate) is_old: bool,
-    /// Bytes that follow the head.
+    /// The length in bytes of the body.
     pub(crate) body: u64,
-    /// The client sends them only when told to.
+    /// The client sends the body only after `100 Continue`.
     pub(crate) expects_continue: bool,
     pub(crate) range: Option<String>,
     pub(crate) if_range: Option<String>,
     pub(crate) if_modified_since: Option<String>,
 }
 
-/// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method {
     Get,
@@ -36,18 +35,18 @@ pub(crate) enum Method {
     Other,
 }
 
-/// What the bytes that came so far are.
+/// What the bytes received so far are.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Parsed {
     /// The beginning of a request.
     Part,
     /// A request, and the length of its head.
     Whole(Box<Request>, usize),
-    /// Not something to answer otherwise than with this, and to close.
+    /// Invalid: send this status, and close.
     Wrong(Status),
 }
 
-/// Looks at what came so far.
+/// Parses what was received so far.
 pub(crate) fn parse(bytes: &[u8]) -> Parsed {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS];
     let mut request = httparse::Request::new(&mut headers);
@@ -76,7 +75,7 @@ fn understand(request: &httparse::Request<'_, '_>) -> Result<Request, Status> {
     if all(headers, "host").count() != 1 && !is_old || all(headers, "host").count() > 1 {
         return Err(Status::BadRequest);
     }
-    // How long a body in pieces is tells only who reads it: nobody here.
+    // The length of a chunked body is known only after reading it, which this server does not do.
     if all(headers, "transfer-encoding").next().is_some() {
         return Err(Status::LengthRequired);
     }
@@ -103,13 +102,13 @@ fn understand(request: &httparse::Request<'_, '_>) -> Result<Request, Status> {
     })
 }
 
-/// The values of all headers of that name.
+/// Returns the values of all headers of that name.
 fn all<'a>(headers: &'a [Header<'a>], name: &'static str) -> impl Iterator<Item = &'a [u8]> {
     let named = headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name));
     named.map(|header| header.value)
 }
 
-/// `Content-Length`, of which there is one, or none.
+/// Returns `Content-Length`, which may occur once at most.
 fn body(headers: &[Header<'_>]) -> Result<u64, Status> {
     let mut lengths = all(headers, "content-length");
     let (first, second) = (lengths.next(), lengths.next());
@@ -117,13 +116,13 @@ fn body(headers: &[Header<'_>]) -> Result<u64, Status> {
     if second.is_some() || length.is_empty() || !length.iter().all(u8::is_ascii_digit) {
         return Err(Status::BadRequest);
     }
-    // More than can be counted is too much in any case.
+    // A number that does not fit is too large in any case.
     Ok(std::str::from_utf8(length).ok().and_then(|text| text.parse().ok()).unwrap_or(u64::MAX))
 }
 
-/// From a target such as `/a%20folder/file?question` to a path below the root.
+/// Converts a target such as `/a%20directory/file?query` to a path below the root.
 fn path(target: &str) -> Result<Vec<u8>, Status> {
-    // A client of a proxy gives all of it.
+    // A client of a proxy sends the whole URL.
     let target = match target.split_once("://") {
         Some(("http" | "https", rest)) => rest.find('/').map_or("/", |at| &rest[at..]),
         _ => target,
@@ -139,7 +138,7 @@ fn path(target: &str) -> Result<Vec<u8>, Status> {
         path.extend(part);
         path.push(b'/');
     }
-    // What ends with a slash, as the root does, is a folder.
+    // A path that ends with a slash, such as the root, is a directory.
     if target[..end].is_empty() || target[..end].ends_with('/') {
         path.extend(b"index.html");
     } else {
@@ -148,7 +147,7 @@ fn path(target: &str) -> Result<Vec<u8>, Status> {
     Ok(path)
 }
 
-/// With `%41` as `A`.
+/// Decodes `%41` to `A`.
 fn decoded(mut text: &[u8]) -> Result<Vec<u8>, Status> {
     let mut bytes = Vec::with_capacity(text.len());
     while let Some((first, rest)) = text.split_first() {

@@ -1,4 +1,4 @@
-//! The heads of answers.
+//! The heads of responses.
 
 use crate::files::Found;
 use crate::request::Request;
@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::ops::Range;
 use std::time::SystemTime;
 
-/// How it went. The text of each is its body, if it has one.
+/// A status. Its text is also the body, if the response has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
     BadRequest,
@@ -39,17 +39,17 @@ impl Status {
     }
 }
 
-/// What becomes of the connection, as the client is told.
+/// What the response says about the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum After {
-    /// More requests may follow, and the client takes that for granted.
+    /// More requests may follow, which the client expects by default.
     KeepsAlive,
-    /// The same, for a client that does not.
+    /// The same, for a client that does not expect it.
     KeepsOldAlive,
     Closes,
 }
 
-/// An answer that is not a file; without a body if only its head was wanted.
+/// Returns a response that is not a file; without a body if only the head was requested.
 pub(crate) fn failure(status: Status, after: After, has_body: bool) -> Vec<u8> {
     let mut text = head(status.line(), after);
     if status == Status::Method {
@@ -63,19 +63,19 @@ pub(crate) fn failure(status: Status, after: After, has_body: bool) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// For those who come too many.
+/// Returns the response for a client beyond the limit.
 pub(crate) fn refusal() -> Vec<u8> {
     failure(Status::Busy, After::Closes, true)
 }
 
-/// The head of an answer with a file, and which of its bytes follow.
+/// Returns the head of a response with a file, and the range of bytes that follows.
 pub(crate) fn file(request: &Request, found: &Found, after: After) -> (Vec<u8>, Range<u64>) {
     let modified = found.modified.map(fmt_http_date);
     let is_unchanged = found.modified.is_some_and(|modified| {
         let since = request.if_modified_since.as_deref().map(parse_http_date);
         matches!(since, Some(Ok(since)) if whole_seconds(modified) <= since)
     });
-    // A part only of what the client knows already.
+    // A range only of the version that the client already has.
     let is_known = request.if_range.is_none() || request.if_range == modified;
     let part = request.range.as_deref().filter(|_| is_known);
     let (line, bytes) = match part.and_then(|part| range(part, found.length)) {
@@ -121,13 +121,13 @@ fn head(line: &str, after: After) -> String {
     format!("HTTP/1.1 {line}\r\nDate: {now}\r\n{connection}")
 }
 
-/// As precisely as a date in a head tells it.
+/// Rounds to the precision of dates in a head.
 fn whole_seconds(time: SystemTime) -> SystemTime {
     parse_http_date(&fmt_http_date(time)).unwrap_or(time)
 }
 
-/// The bytes of `bytes=10-20`, `bytes=10-` or `bytes=-10`: `None` if it is something else, and to be ignored;
-/// none of the file, if it begins behind its end.
+/// Parses `bytes=10-20`, `bytes=10-` or `bytes=-10`. Returns `None` for anything else, which is ignored, and an
+/// inner `None` if the range begins after the end of the file.
 fn range(text: &str, length: u64) -> Option<Option<Range<u64>>> {
     let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
     let number = |text: &str| {

@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-/// With these processors, and nobody.
+/// Returns the state of a proactor with these processors, and without threads.
 fn core(types: &[ProcessorType]) -> Core {
     let mut pool = Pool::new();
     let mut processor = |(number, processor_type): (usize, &ProcessorType)| {
@@ -35,7 +35,7 @@ fn core(types: &[ProcessorType]) -> Core {
     }
 }
 
-/// With so many followers, and a leader of the first processor, as if they slept and waited.
+/// Adds this many followers, and a leader of the first processor, as if they slept and waited.
 fn with(followers: usize, is_led: bool) -> Core {
     let mut core = core(&[ProcessorType::Shared]);
     core.dispatcher.followers = followers;
@@ -51,7 +51,7 @@ fn lead(core: &mut Core, which: usize) {
     core.processors[which].set_waiting(true);
 }
 
-/// A handler that says when it is called, and is told when to return.
+/// A handler that reports when it is called, and returns when it is released.
 struct Held(Sender<()>, Receiver<()>);
 
 impl Completion for Held {
@@ -66,7 +66,7 @@ fn post(core: &mut Core, level: Notify) {
     core.post_completion(key.index, level);
 }
 
-/// What a post made necessary: how many followers are woken, and whether the leader is interrupted.
+/// Returns what a post made necessary: how many followers are woken, and whether the leader is interrupted.
 fn done(core: &mut Core) -> (usize, bool) {
     (core.dispatcher.take_wakes(), core.processors.iter().any(Processor::is_interrupted))
 }
@@ -84,7 +84,7 @@ fn the_state_follows_from_the_counts() {
         assert_eq!(core.dispatcher.notification_state(), state);
         post(&mut core, Notify::Strong);
         assert_eq!(done(&mut core), what, "{state:?}");
-        // And a processor that has got something to wait for tells the same.
+        // A processor that has got something to wait for has the same effect.
         let mut core = with(followers, is_led);
         core.notify_only_follower();
         assert_eq!(done(&mut core), what, "{state:?}");
@@ -101,7 +101,7 @@ fn a_level_of_none_tells_nobody() {
     }
 }
 
-/// Who is woken wakes the next, if there is more to do.
+/// A woken thread wakes the next, if there is more to do.
 #[test]
 fn one_wake_up_is_on_its_way_at_a_time() {
     let mut core = with(3, false);
@@ -111,7 +111,7 @@ fn one_wake_up_is_on_its_way_at_a_time() {
     assert_eq!(core.dispatcher.take_wakes(), 2, "the others, too");
 }
 
-/// A dedicated leader dispatches nothing: to interrupt it would be of no use.
+/// A dedicated leader dispatches nothing, so an interrupt would be useless.
 #[test]
 fn a_dedicated_leader_is_not_interrupted_for_a_result() {
     let mut core = core(&[ProcessorType::Dedicated, ProcessorType::Shared]);
@@ -122,7 +122,7 @@ fn a_dedicated_leader_is_not_interrupted_for_a_result() {
     assert!(!core.processors[0].is_interrupted() && core.processors[1].is_interrupted());
 }
 
-/// The only thread leads the other processor, and would sleep on if followers alone were told.
+/// The only thread leads the other processor, and would stay in its wait if only followers were woken.
 #[test]
 fn a_dedicated_leader_interrupts_the_only_thread() {
     let config = |processor_type, operations| ProcessorConfig {
@@ -151,7 +151,7 @@ fn a_dedicated_leader_interrupts_the_only_thread() {
     }
 }
 
-/// Of threads that do each of the three.
+/// With threads in each of the three roles.
 #[test]
 fn each_thread_is_counted_once() {
     const THREADS: usize = 4;

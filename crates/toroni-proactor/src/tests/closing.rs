@@ -1,8 +1,8 @@
-//! What the end of a proactor does with an operation that cannot be cancelled: it waits until that is over, and
-//! if it takes too long, frees nothing that may still be written to.
+//! Closing a proactor with an operation that cannot be cancelled: it waits until the operation is over, and if
+//! that takes too long, frees nothing that may still be written to.
 //!
-//! The operation is a read of a pipe by a thread of the C library. Users cannot start that, only the read of an
-//! interrupt strategy is one; it is what a disk that hangs looks like.
+//! The operation is a read of a pipe by a thread of the C library. Users cannot start one, only an interrupt
+//! strategy does; it stands for a disk that hangs.
 
 use crate::operation::{Completion, Descriptor, Done, Memory, OperationKind, Request};
 use crate::tests::common::*;
@@ -30,8 +30,8 @@ impl Drop for Held {
     }
 }
 
-/// A proactor with a read that a thread of the C library is at work on, what ends it, where it writes to, and
-/// whether that is freed.
+/// Returns a proactor with a read that a thread of the C library works on, the writer that ends it, the
+/// address that it writes to, and whether that was freed.
 fn stubborn(
     wait: WaitType,
     processor_type: ProcessorType,
@@ -53,7 +53,7 @@ fn stubborn(
     (proactor, writer, memory, is_freed)
 }
 
-/// Whether a thread of this process is in a read of that descriptor.
+/// Returns whether a thread of this process is in a read of that descriptor.
 fn somebody_reads(descriptor: i32) -> bool {
     let call = format!("{} {descriptor:#x} ", libc::SYS_read);
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();

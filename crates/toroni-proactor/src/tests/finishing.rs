@@ -1,5 +1,5 @@
-//! A graceful stop while somebody starts an operation: what was transferred, without the lock, is told before
-//! the threads leave; what was not is refused.
+//! A graceful stop while a thread starts an operation: if the transfer is done, the handler is called before
+//! the threads leave; otherwise the start is refused.
 
 use crate::hook::mutant;
 use crate::tests::common::*;
@@ -14,20 +14,20 @@ type Action = Box<dyn FnOnce()>;
 
 thread_local! { static NEXT: Cell<Option<Action>> = const { Cell::new(None) } }
 
-/// Called by whoever starts an operation, has tried it, and not yet taken the lock.
+/// Runs what this thread has set up, between the attempt of its start and the lock.
 pub(super) fn run_next() {
     if let Some(next) = NEXT.take() {
         next();
     }
 }
 
-/// A proactor is asked to finish when this thread's next start has been tried; what would leave has the time
-/// to.
+/// Asks the proactor to finish when this thread's next start has been attempted, and gives threads time to
+/// leave too early.
 fn finish_amid_the_next_start(proactor: &Proactor) {
     let proactor = proactor.clone();
     NEXT.set(Some(Box::new(move || {
         proactor.finish();
-        // Where they leave too early, as long as a busy machine takes; else they do not, however long it is.
+        // With the mutant they leave too early, within the time that a busy machine takes; otherwise never.
         let is_expected = mutant("finish_forgets_starts");
         let time_limit = Duration::from_millis(if is_expected { 5000 } else { 50 });
         let begun = Instant::now();
@@ -37,7 +37,7 @@ fn finish_amid_the_next_start(proactor: &Proactor) {
     })));
 }
 
-/// Does it on each engine that tries before it starts, with threads that run it.
+/// Runs a test on each engine that attempts before it starts, with threads that run the proactor.
 fn each(test: impl Fn(&Proactor, Crew)) {
     for provider in [ProviderType::Select, ProviderType::Combined, ProviderType::Uring] {
         let config = ProcessorConfig { provider, ..ProcessorConfig::default() };
@@ -48,7 +48,7 @@ fn each(test: impl Fn(&Proactor, Crew)) {
     }
 }
 
-/// By the time that the threads have left, the handler has been called.
+/// Waits until the threads have left. By then the handler has been called.
 #[track_caller]
 fn told<T>(proactor: &Proactor, crew: Crew, results: &Receiver<T>) -> T {
     crew.join();

@@ -1,8 +1,8 @@
-//! No interrupt is lost, at whatever step it finds the leader: between its last look and its system call,
-//! on the way into it, in it, on the way out.
+//! No interrupt is lost, at whatever step it reaches the leader: between its last check and its system call, on
+//! the way into the call, in it, or on the way out.
 //!
-//! One thread leads, and nothing but an interrupt ends its wait. The leader is held up, mostly for less than
-//! an interrupt takes, sometimes for longer, between opening the lock and the system call: there a signal
+//! One thread leads, and only an interrupt ends its wait. A hook holds the leader up between releasing the lock
+//! and the system call, mostly for less time than an interrupt takes, sometimes for longer: there a signal
 //! without a mask is lost.
 
 use crate::operation::{Completion, Descriptor, Done, Memory, OperationKind, Request};
@@ -19,14 +19,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Called by a leader that has opened the lock and not yet entered its system call, and by whoever has tried a
-/// transfer and not yet taken the lock.
+/// Lets another thread come in between: for up to about as long as an interrupt takes.
 pub(super) fn pause_briefly() {
     (0..random() >> 22).for_each(|_| std::hint::spin_loop());
 }
 
-/// The same where another thread has to be woken to come in between: by whoever has found that an operation
-/// must wait, and has not yet said so.
+/// The same if the other thread has to be woken first.
 pub(super) fn pause_sometimes() {
     if random() >> 28 == 0 {
         std::thread::sleep(Duration::from_micros(50));
@@ -40,7 +38,7 @@ fn random() -> u32 {
     seed
 }
 
-/// How often an interrupt, a datagram, a byte or a change of a word has to arrive.
+/// The number of interrupts, datagrams, bytes or changes of a word that have to arrive.
 fn rounds() -> u32 {
     repetitions(2000, 10_000)
 }
@@ -84,7 +82,8 @@ fn lose_none(provider: ProviderType, wait: WaitType, interrupt: InterruptType) {
     }
 }
 
-/// By an engine that does files, of a pipe, whose read nobody can cancel. It ends with the writer.
+/// Starts a read of a pipe with an engine for files. It cannot be cancelled, and ends when the writer is
+/// dropped.
 fn read_that_does_not_end(proactor: &Proactor) -> PipeWriter {
     struct Told(Box<[u8; 8]>);
     impl Completion for Told {
@@ -110,8 +109,8 @@ fn posts_arrive(proactor: &Proactor) {
     }
 }
 
-/// Writes that are deferred until a leader starts them. (SELECT tries them at once, without its leader; then
-/// they only show that nothing is lost to the thread that handles events.)
+/// Writes are deferred until a leader starts them. (SELECT attempts them at once, without its leader; then
+/// this only shows that the thread that handles events loses none.)
 fn deferred_starts_arrive(proactor: &Proactor) {
     let datagrams = Datagrams::bind(proactor, ANY).unwrap();
     let to = Some(datagrams.local_address().unwrap());
@@ -124,7 +123,7 @@ fn deferred_starts_arrive(proactor: &Proactor) {
     }
 }
 
-/// The same of a file.
+/// The same with a file.
 fn deferred_transfers_arrive(proactor: &Proactor) {
     let directory = TestDirectory::new();
     let file = std::fs::File::create(directory.0.join("file")).unwrap();
@@ -138,7 +137,7 @@ fn deferred_transfers_arrive(proactor: &Proactor) {
     }
 }
 
-/// A descriptor becomes readable at whatever step of a wait for that.
+/// A descriptor becomes readable at any step of a wait for that.
 fn datagrams_arrive(proactor: &Proactor) {
     struct Receiver {
         watch: Watch,
@@ -172,8 +171,8 @@ fn datagrams_arrive(proactor: &Proactor) {
     watched.cancel();
 }
 
-/// A byte comes at whatever step of a read that a handler goes on with: in its trial, on the way to the engine,
-/// in the wait.
+/// A byte arrives at any step of a read that a handler starts: in its attempt, on the way to the engine, in
+/// the wait.
 fn bytes_arrive(proactor: &Proactor) {
     fn read(stream: Arc<Stream>, arrived: Arc<AtomicU32>) {
         let again = Arc::clone(&stream);
@@ -197,7 +196,7 @@ fn bytes_arrive(proactor: &Proactor) {
     stream.cancel();
 }
 
-/// A word is changed, and whoever waits there is woken, at whatever step of a wait at it.
+/// A word changes, and its waiter is woken, at any step of the wait.
 fn words_arrive(proactor: &Proactor) {
     fn watch(proactor: WeakProactor, word: Arc<AtomicU32>, seen: u32, arrived: Arc<AtomicU32>) {
         let Some(strong) = proactor.upgrade() else { return };
@@ -229,7 +228,7 @@ fn wait_for(arrived: &AtomicU32, round: u32) {
     }
 }
 
-/// Up to about as long as a leader takes from one wait to the next.
+/// Takes up to about as long as a leader takes from one wait to the next.
 fn delay(round: u32) {
     let turns = round.wrapping_mul(2_654_435_761) >> 22;
     (0..turns * 4).for_each(|_| std::hint::spin_loop());
@@ -283,7 +282,7 @@ fn edges_during_attempts_are_seen() {
     datagrams_arrive(&proactor);
 }
 
-/// The same of what handlers go on to read, by each way to wait for it.
+/// The same with reads that handlers start, by each way to wait for them.
 #[test]
 fn bytes_during_attempts_are_seen() {
     for provider in [ProviderType::Select, ProviderType::Combined, ProviderType::Uring] {
@@ -299,8 +298,8 @@ fn bytes_during_attempts_are_seen() {
     }
 }
 
-/// A thread in `block_on` tries transfers meanwhile, with the lock open: whoever wakes its future then finds
-/// it neither asleep nor in a wait.
+/// A thread in `block_on` attempts transfers meanwhile, without the lock: the thread that wakes its future
+/// finds it neither asleep nor in a wait.
 #[test]
 fn a_future_that_is_woken_during_attempts_is_polled() {
     use std::io::Read;

@@ -277,7 +277,7 @@ pub(crate) fn too_many_are_told_so(engine: Engine) {
 
 /// A byte now and then is not enough: a head, and a body, have so much time as a whole.
 pub(crate) fn who_takes_too_long_is_left(engine: Engine) {
-    let fixture = Fixture::with(engine, &["--patience", "1"]);
+    let fixture = Fixture::with(engine, &["--timeout", "1"]);
     for request in [
         "GET /1 HTTP/1.1\r\nHost: test\r\nX: ",
         "PUT /1 HTTP/1.1\r\nHost: test\r\nContent-Length: 60000\r\n\r\n",

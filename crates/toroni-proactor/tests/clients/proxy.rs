@@ -121,7 +121,7 @@ pub(crate) fn one_too_many_is_closed(engine: Engine) {
 pub(crate) fn silence_ends_a_connection(engine: Engine) {
     let target = TcpListener::bind(ANY).unwrap();
     let to = target.local_addr().unwrap().to_string();
-    let server = proxy_with(engine, &to, &["--silence", "1"]);
+    let server = proxy_with(engine, &to, &["--idle-timeout", "1"]);
     let before = server.descriptors();
     let begun = Instant::now();
     // One that never said anything, and one of which a direction is over.

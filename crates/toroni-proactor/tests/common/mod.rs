@@ -194,9 +194,8 @@ pub(crate) enum Asked {
     WithSecond,
 }
 
-/// From now on, a system call answers with this error in this thread, and in those that it starts: by a
-/// filter, as
-/// containers have it.
+/// From now on, a system call answers with this error in this thread, and in those that it starts: by a filter,
+/// as containers have it.
 pub(crate) fn refuse(call: libc::c_long, asked: Asked, errno: i32) {
     /// Of the filter's input, `struct seccomp_data`: where the second argument is.
     const SECOND: u32 = 24 + if cfg!(target_endian = "big") { 4 } else { 0 };

@@ -430,8 +430,7 @@ pub(crate) fn hundreds_of_descriptors(kind: Kind) {
 }
 
 /// Each is waited for in both directions, and hardly any more descriptors are allowed: two entries for each
-/// would be
-/// more than `ppoll` takes.
+/// would be more than `ppoll` takes.
 pub(crate) fn both_directions_up_to_the_limit(kind: Kind) {
     const LISTENERS: usize = 4;
     const STREAMS: usize = 50;

@@ -256,8 +256,7 @@ pub(crate) fn a_busy_stream_starves_nobody(kind: Kind) {
 }
 
 /// Handlers that take a millisecond each, and post the next, for ever as it were: the clock is looked at
-/// between
-/// them.
+/// between them.
 pub(crate) fn a_timer_is_due_amid_long_handlers(kind: Kind) {
     const MOST: u32 = 200;
 
@@ -313,8 +312,7 @@ pub(crate) fn a_handler_may_handle_events(kind: Kind) {
 }
 
 /// Short handlers need no second thread; then one does not return before the others have been called, of what
-/// it
-/// started, of what it posted, and of what comes meanwhile.
+/// it started, of what it posted, and of what comes meanwhile.
 pub(crate) fn a_handler_that_blocks_holds_up_nobody(kind: Kind) {
     fn chain(proactor: &WeakProactor, left: u32, done: std::sync::mpsc::Sender<()>) {
         let again = proactor.clone();

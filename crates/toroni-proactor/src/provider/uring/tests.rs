@@ -10,7 +10,8 @@ use crate::{ProcessorConfig, ProviderType};
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 
-/// The kernel says so of what it had begun, or of what was tried once more while it was being cancelled.
+/// The kernel reports these errors for operations that had begun, or that were tried again while they were
+/// being cancelled.
 #[test]
 fn what_was_cancelled_and_moved_nothing_ends_as_cancelled() {
     let ring = Arc::new(Ring::new(false).unwrap());
@@ -29,8 +30,8 @@ fn what_was_cancelled_and_moved_nothing_ends_as_cancelled() {
     assert_eq!(outcome.unwrap().result, Err(Errno::CANCELED), "the poll was over first");
 }
 
-/// A read that a handler goes on with is tried before anything is submitted, and only once: what found nothing
-/// is waited for.
+/// A read that a handler starts is attempted before anything is submitted, and only once: if it finds
+/// nothing, it is waited for.
 #[test]
 fn what_may_be_ready_is_not_submitted() {
     let ring = Arc::new(Ring::new(false).unwrap());
@@ -41,7 +42,7 @@ fn what_may_be_ready_is_not_submitted() {
     let mut bytes = [0; 8];
     let mut read = |pool: &mut Pool| {
         let mut request = Request::new(OperationKind::ReadStream, Arc::clone(&on));
-        // SAFETY: the bytes outlive the ring, and nobody looks at them.
+        // SAFETY: the bytes outlive the ring, and nothing else accesses them.
         request.memory = unsafe { Memory::to_fill(bytes.as_mut_ptr(), 8) };
         pool.create(request, None).index
     };
@@ -62,7 +63,7 @@ fn what_may_be_ready_is_not_submitted() {
     assert!(!ring.has_rest());
     uring.wait_on(&mut pool, waits);
     assert!(ring.has_rest());
-    // Nobody tries what is known not to be ready, until the ring has said that something came.
+    // A descriptor that is known not to be ready is not attempted until the ring has reported an event.
     theirs.write_all(b"later").unwrap();
     assert!(uring.attempt()(&mut pool[waits].request).is_none());
     on.edges().report(true);
@@ -70,7 +71,7 @@ fn what_may_be_ready_is_not_submitted() {
     assert_eq!(uring.leave(&mut pool, waits), Some(behind));
 }
 
-/// While the leader waits, whoever finds that an operation has to wait hands it over to the kernel.
+/// While the leader waits, a thread that finds that an operation has to wait submits it to the kernel.
 #[test]
 fn what_was_tried_in_vain_is_submitted_for_a_leader_that_waits() {
     let config = ProcessorConfig { provider: ProviderType::Uring, ..ProcessorConfig::default() };
@@ -94,7 +95,7 @@ fn what_was_tried_in_vain_is_submitted_for_a_leader_that_waits() {
     let on = Arc::new(Descriptor::new(ours.into()).unwrap());
     let mut bytes = [0; 8];
     let mut request = Request::new(OperationKind::ReadStream, on);
-    // SAFETY: the bytes outlive the ring, and nobody looks at them.
+    // SAFETY: the bytes outlive the ring, and nothing else accesses them.
     request.memory = unsafe { Memory::to_fill(bytes.as_mut_ptr(), 8) };
     let index = core.pool.create(request, None).index;
     core.start_aio(0, index).unwrap();
