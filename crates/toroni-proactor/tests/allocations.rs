@@ -1,4 +1,4 @@
-//! Records travel from list to list without the heap: counted.
+//! Operations move from list to list without allocations.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -41,14 +41,14 @@ fn allocations(work: impl FnOnce()) -> usize {
     COUNT.with(Cell::get) - before
 }
 
-/// With room for half of the operations of a round.
+/// A proactor whose limit is half of the operations of a round.
 fn proactor(provider: ProviderType, wait: WaitType) -> Proactor {
     let max_operations = Some(50);
     let config = ProcessorConfig { provider, wait, max_operations, ..ProcessorConfig::default() };
     Proactor::new(&Config::one(config)).unwrap()
 }
 
-/// A round of 100 operations costs as many boxes, when tables have grown to what is needed.
+/// When the tables have grown, a round of 100 operations allocates 100 boxes.
 #[track_caller]
 fn costs_a_box_for_each(proactor: &Proactor, round: impl Fn()) {
     (0..5).for_each(|_| round());
@@ -62,8 +62,8 @@ fn finish_all(proactor: &Proactor) {
     }
 }
 
-/// One allocation for each operation: the box with the user's buffer and handler, made before the lock is
-/// taken. Whether it is started, deferred, cancelled or completed costs none.
+/// Each operation makes one allocation: the box with the user's buffer and handler, before the lock is taken.
+/// Starting, deferring, cancelling and completing it make none.
 #[test]
 fn an_operation_costs_the_box_of_its_handler() {
     let engines = [
@@ -109,7 +109,7 @@ fn an_operation_costs_the_box_of_its_handler() {
     }
 }
 
-/// The same of files, which some engines do in threads of others: what is counted is this one's.
+/// The same with files. Some engines read them in threads of the C library; this counts only its own thread.
 #[test]
 fn an_operation_of_a_file_costs_the_box_of_its_handler() {
     let engines = [

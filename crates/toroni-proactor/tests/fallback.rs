@@ -1,5 +1,5 @@
-//! Where the kernel refuses io_uring, `auto` takes epoll and says so, and `uring` says why it does not work.
-//! The refusal is a filter of system calls, as containers have it.
+//! If the kernel refuses io_uring, `auto` takes epoll and reports that, and `uring` reports the reason. The
+//! refusal is a filter of system calls, as containers have it.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -44,7 +44,7 @@ fn auto_takes_epoll_and_says_so() {
     });
 }
 
-/// A proactor belongs to the process that made it.
+/// A proactor belongs to the process that created it.
 #[test]
 fn a_child_of_fork_is_refused() {
     alone("a_child_of_fork_is_refused", || {
@@ -81,7 +81,7 @@ fn a_child_of_fork_is_refused() {
     });
 }
 
-/// When the queue of signals is full the kernel says so once, and everything is looked at.
+/// When the signal queue is full, the kernel reports that once, and the engine checks everything.
 #[test]
 fn a_full_queue_of_signals_loses_nothing() {
     alone("a_full_queue_of_signals_loses_nothing", || {
@@ -113,7 +113,7 @@ fn a_full_queue_of_signals_loses_nothing() {
     });
 }
 
-/// A real-time signal is refused then: the leader is interrupted all the same.
+/// A real-time signal is refused then, and the leader is interrupted nevertheless.
 #[test]
 fn a_full_queue_of_signals_loses_no_interrupt() {
     alone("a_full_queue_of_signals_loses_no_interrupt", || {
@@ -135,7 +135,7 @@ fn a_full_queue_of_signals_loses_no_interrupt() {
             let interrupt = InterruptType::Signal;
             let config =
                 ProcessorConfig { provider, wait, interrupt, ..ProcessorConfig::default() };
-            // By a thread of its own: it is interrupted for each start, and to leave.
+            // A dedicated leader is interrupted for each start, and to leave.
             let dedicated = ProcessorConfig {
                 processor_type: ProcessorType::Dedicated,
                 start_in_any_thread: Some(false),
@@ -160,12 +160,12 @@ fn a_full_queue_of_signals_loses_no_interrupt() {
     });
 }
 
-/// The kernel watches only so many descriptors of a user, or has no memory for one more.
+/// The kernel's limit of watched descriptors per user is reached, or it has no memory for one more.
 fn refuse_to_watch() {
     refuse(libc::SYS_epoll_ctl, Asked::Always, libc::ENOSPC);
 }
 
-/// The first descriptor that is one too many may be that of the interrupts.
+/// The first descriptor beyond the limit may be that of the interrupts.
 #[test]
 fn a_leader_that_cannot_hear_interrupts_looks_often() {
     alone("a_leader_that_cannot_hear_interrupts_looks_often", || {
@@ -175,7 +175,7 @@ fn a_leader_that_cannot_hear_interrupts_looks_often() {
             let proactor = Proactor::new(&Config::one(config)).unwrap();
             let (done, results) = channel();
             let (stream, mut peer) = stream_and_peer(&proactor);
-            // What there is to lead for. It is watched already.
+            // Something to lead for. It is watched already.
             let told = done.clone();
             stream.read(vec![0; 8], move |result| told.send(result.0).unwrap()).unwrap();
             let runs = proactor.clone();
@@ -209,7 +209,7 @@ fn a_dedicated_leader_that_cannot_hear_interrupts_comes_to_its_end() {
             Proactor::new(&Config::one(config)).unwrap()
         };
         let proactor = thread::scope(|scope| scope.spawn(make).join().unwrap());
-        // It waits, and sees what is watched.
+        // It waits, and sees the descriptors that are watched.
         let (stream, mut peer) = stream_and_peer(&proactor);
         stream.read(vec![0; 8], |_| {}).unwrap();
         peer.write_all(b"x").unwrap();

@@ -1,4 +1,4 @@
-//! What the threads of a proactor do while there is nothing to do.
+//! The threads of a proactor sleep while there is nothing to do.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 use toroni_proactor::{BufResult, Config, Proactor, Stream};
 
-/// How often all threads of this process gave up their cores by themselves.
+/// Returns how often all threads of this process gave up their cores by themselves.
 fn times_slept() -> u64 {
     let of_thread = |entry: std::fs::DirEntry| {
         let status = std::fs::read_to_string(entry.path().join("status")).unwrap();
@@ -32,7 +32,7 @@ fn echo(stream: Arc<Stream>) {
     started.unwrap();
 }
 
-/// While handlers are short, somebody looks again and again whether they return. Not for ever.
+/// While handlers are short, a thread checks again and again whether they return; but not for ever.
 #[test]
 fn threads_without_work_sleep() {
     alone("threads_without_work_sleep", || {
@@ -44,7 +44,7 @@ fn threads_without_work_sleep() {
             peer.write_all(b"x").unwrap();
             peer.read_exact(&mut [0]).unwrap();
         }
-        // On a busy machine, whoever is on its way to sleep gets there late.
+        // On a busy machine, a thread may take long to fall asleep.
         until(|| {
             let before = times_slept();
             thread::sleep(Duration::from_millis(300));

@@ -1,5 +1,5 @@
-//! A process may lower its limit of descriptors below what it has open, as some do that lock themselves up. The
-//! kernel takes no longer list from `ppoll` then.
+//! A process may lower its limit of descriptors below what it has open, as sandboxed programs do. Then
+//! `ppoll` refuses longer lists.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -24,7 +24,7 @@ fn a_limit_below_what_is_open_stops_nothing() {
         limit_descriptors(before);
         for interrupt in [InterruptType::Pipe, InterruptType::Eventfd, InterruptType::Signal] {
             for processor_type in [ProcessorType::Shared, ProcessorType::Dedicated] {
-                // The last one allows no list at all.
+                // The last limit allows no list at all.
                 for limit in [100, 1, 0] {
                     eprintln!("{interrupt:?}, {processor_type:?}, {limit}");
                     goes_on(interrupt, processor_type, limit);

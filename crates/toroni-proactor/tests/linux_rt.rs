@@ -1,4 +1,4 @@
-//! What only the engine meets that takes signals of changes from their queue.
+//! Cases of the engine that takes signals of changes from their queue.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -22,10 +22,10 @@ fn works(proactor: &Proactor) {
     assert_eq!(next(&results), Ok(3));
 }
 
-/// The threads that lead: one of each dedicated processor.
+/// Returns the threads that lead: one of each dedicated processor.
 fn leaders() -> Vec<i32> {
     let number = |task: &Path| task.file_name().unwrap().to_str().unwrap().parse().unwrap();
-    // One that ends meanwhile has no name any more.
+    // A thread that ends meanwhile has no name any more.
     let leads = |task: &Path| {
         let name = std::fs::read_to_string(task.join("comm"));
         name.is_ok_and(|name| name.trim() == "toroni-proactor")
@@ -34,7 +34,7 @@ fn leaders() -> Vec<i32> {
     tasks.filter(|task| leads(task)).map(|task| number(&task)).collect()
 }
 
-/// Sends it the signal, with a number where that of a descriptor would be.
+/// Sends the signal to a thread, with a number in the position of a descriptor's.
 fn send(leader: i32, signal: i32, code: i32, number: i32) {
     // SAFETY: a siginfo_t as the kernel lays it out: signal, errno, code, and at 24 the value, which is where the
     // number of a descriptor is if it tells of a change.
@@ -54,7 +54,7 @@ fn resident_kib() -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// A signal that anybody may send, with a value where the number of a descriptor would be.
+/// Any process may send a signal with a value in the position of a descriptor's number.
 #[test]
 fn a_stranger_may_send_the_signal() {
     alone("a_stranger_may_send_the_signal", || {
@@ -65,7 +65,7 @@ fn a_stranger_may_send_the_signal() {
                 interrupt,
                 ..ProcessorConfig::default()
             };
-            // A thread that was waited for is listed a little longer.
+            // A thread that has been joined is listed a little longer.
             until(|| leaders().is_empty());
             let proactor = Proactor::new(&Config::one(config)).unwrap();
             let signal = proactor.effective()[0].config.wait_signal.unwrap();
@@ -81,7 +81,7 @@ fn a_stranger_may_send_the_signal() {
                     assert!(grown_kib < 32 << 10, "{grown_kib} KiB for {number}");
                 }
             }
-            // The kernel's own, of a descriptor that somebody else had it watch.
+            // The kernel's own signal, for a descriptor that another library watches.
             let (foreign, peer) = UnixDatagram::pair().unwrap();
             let foreign = rustix::io::fcntl_dupfd_cloexec(&foreign, 900).unwrap();
             have_watched(&foreign, leader, signal);
@@ -91,7 +91,7 @@ fn a_stranger_may_send_the_signal() {
     });
 }
 
-/// From now on the thread gets the signal when the descriptor changes.
+/// Asks the kernel to send the signal to the thread when the descriptor changes.
 fn have_watched(descriptor: &OwnedFd, thread: i32, signal: i32) {
     const F_SETSIG: i32 = 10;
     const F_SETOWN_EX: i32 = 15;

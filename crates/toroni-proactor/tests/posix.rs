@@ -1,4 +1,4 @@
-//! What only the POSIX engines meet: signals that get lost or go astray, and the C library's few threads.
+//! Cases of the POSIX engines: lost and stray signals, and the C library's few threads.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -16,7 +16,7 @@ fn posix(wait: WaitType, processor_type: ProcessorType) -> ProcessorConfig {
     ProcessorConfig { provider, wait, processor_type, ..ProcessorConfig::default() }
 }
 
-/// Reads single bytes of a file, some at the same time.
+/// Reads single bytes of a file, several at the same time.
 fn works(proactor: &Proactor, rounds: usize) {
     let directory = TestDirectory::new();
     let content = pattern(100);
@@ -41,7 +41,7 @@ fn each_type(test: impl Fn(ProcessorType)) {
     [ProcessorType::Shared, ProcessorType::Dedicated].into_iter().for_each(test);
 }
 
-/// The C library says nothing when the queue is full: the leader looks by itself.
+/// The C library reports nothing when the queue is full: the leader checks by itself.
 #[test]
 fn a_full_queue_of_signals_loses_no_operation() {
     alone("a_full_queue_of_signals_loses_no_operation", || {
@@ -60,12 +60,12 @@ fn a_full_queue_of_signals_loses_no_operation() {
     });
 }
 
-/// Where no thread lets the signal in, all come to the leader with what they tell.
+/// If all other threads block the signal, all signals reach the leader with their values.
 #[test]
 fn a_signal_that_all_threads_block_goes_to_the_leader() {
     alone("a_signal_that_all_threads_block_goes_to_the_leader", || {
         let number = libc::SIGRTMIN() + 5;
-        // The harness's main thread lets everything in, until a handler in it says otherwise.
+        // The harness's main thread blocks no signal, until a handler in it changes that.
         extern "C" fn block_in_caller(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
             // SAFETY: the context of a handler is a ucontext_t; its mask is what holds after the handler.
             unsafe {
@@ -105,7 +105,7 @@ fn a_signal_that_all_threads_block_goes_to_the_leader() {
     });
 }
 
-/// Two of them use the same signal: each gets what belongs to the other.
+/// Two proactors use the same signal, so each receives signals of the other.
 #[test]
 fn a_signal_may_be_shared() {
     each_type(|processor_type| {
@@ -120,7 +120,7 @@ fn a_signal_may_be_shared() {
     });
 }
 
-/// A signal that anybody may send, with a value that names nothing.
+/// Any process may send a signal with a value that identifies nothing.
 #[test]
 fn a_stranger_may_send_the_signal() {
     alone("a_stranger_may_send_the_signal", || {
@@ -172,7 +172,7 @@ fn a_signal_with_a_handler_of_the_program_is_refused() {
     });
 }
 
-/// Else operations of files would wait for reads of pipes that never end.
+/// Otherwise operations of files would wait for reads of pipes that never end.
 #[test]
 fn interrupts_leave_threads_to_operations() {
     alone("interrupts_leave_threads_to_operations", || {
@@ -191,7 +191,7 @@ fn interrupts_leave_threads_to_operations() {
         assert!(error.to_string().contains("signal"), "{error}");
         assert_eq!(many.len(), 16);
         let _crews: Vec<_> = many.iter().map(|proactor| Crew::new(proactor, 1)).collect();
-        // The reads are in progress; there is still room for what the threads are for.
+        // The reads are in progress, and threads are left for operations.
         many.iter().for_each(|proactor| works(proactor, 2));
         let other = with(InterruptType::Signal).unwrap();
         let _crew = Crew::new(&other, 1);

@@ -1,4 +1,4 @@
-//! Two processors in one proactor, in every combination, and who does what.
+//! Two processors in one proactor, in every combination.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -13,7 +13,7 @@ use toroni_proactor::{
     ProcessorType, ProviderType, StartError, WaitType,
 };
 
-/// A processor that does files only, or everything.
+/// Returns a processor for files only, or for everything.
 fn config(
     processor_type: ProcessorType,
     provider: ProviderType,
@@ -50,7 +50,7 @@ fn both_are_served(first: ProcessorType, second: ProcessorType, threads: usize) 
                     told_too.send(result.map(|datagram| datagram.length)).unwrap();
                 })
                 .unwrap();
-            // In turns, so that each is the one that is waited for while the other speaks.
+            // In turns, so that each is waited for while the other sends.
             if round % 2 == 0 {
                 peer.write_all(b"abc").unwrap();
                 assert_eq!(next(&results), Ok(3));
@@ -93,7 +93,7 @@ fn dedicated_and_shared() {
     both_are_served(ProcessorType::Dedicated, ProcessorType::Shared, 1);
 }
 
-/// The paper's own example: the C library does files, SELECT the rest, each in its own way.
+/// The paper's own example: the C library does files, SELECT everything else.
 #[test]
 fn files_on_posix_and_the_rest_on_select() {
     use ProcessorType::{Dedicated, Shared};
@@ -161,14 +161,14 @@ fn an_operation_goes_to_the_first_that_supports_it() {
     assert_eq!(copied.unwrap(), b"of the file");
     let [files, rest] = proactor.effective() else { panic!("two processors") };
     assert_eq!(files.operations, OperationMask::FILES);
-    // Words in memory are io_uring's.
+    // Only io_uring waits at words in memory.
     let is_done = |operation| rest.operations.contains(operation);
     let missing: Vec<_> =
         OperationKind::STARTABLE.into_iter().filter(|operation| !is_done(*operation)).collect();
     assert_eq!(missing, [OperationKind::WaitWord]);
 }
 
-/// Nobody handles events: an operation that is over waits for somebody who does.
+/// While no thread handles events, an operation that is over waits for one that does.
 #[test]
 fn a_dedicated_leader_calls_no_handler() {
     let dedicated = config(ProcessorType::Dedicated, ProviderType::Select, OperationMask::ALL);

@@ -1,8 +1,8 @@
-//! The kernel takes no submissions for a while, because it has no room or no memory. Nothing ends that it takes
-//! later.
+//! The kernel takes no submissions for a while, because it has no space or no memory. Operations that it takes
+//! later must not fail.
 //!
-//! Which thread it refuses is told by a filter of system calls: `io_uring_enter` with something to submit. What
-//! such a thread reaps and has to submit once more finds the queue of submissions full.
+//! A filter of system calls decides which thread it refuses: it refuses `io_uring_enter` with something to
+//! submit. If such a thread has to submit again after a completion, it finds the submission queue full.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -21,10 +21,10 @@ use toroni_proactor::{
     ProviderType, WaitType,
 };
 
-/// More than the queue of submissions has places.
+/// More than the submission queue has entries.
 const MANY: usize = 400;
 
-/// What the kernel says for a while.
+/// The kernel's error for a while.
 const REFUSALS: [i32; 2] = [libc::EBUSY, libc::EAGAIN];
 
 fn each(test: impl Fn(Proactor)) {
@@ -49,7 +49,7 @@ fn wait(proactor: &Proactor, word: &Arc<AtomicU32>, number: usize, told: &Told) 
     proactor.wait_while(Arc::clone(word), 0, done).unwrap()
 }
 
-/// In a thread whose submissions are refused.
+/// Runs in a thread whose submissions are refused.
 fn refused<T: Send>(errno: i32, work: impl FnOnce() -> T + Send) -> T {
     let work = || {
         refuse(libc::SYS_io_uring_enter, Asked::WithSecond, errno);
@@ -58,7 +58,7 @@ fn refused<T: Send>(errno: i32, work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(work).join().unwrap())
 }
 
-/// Handles events for a while, also if there are some all the time.
+/// Handles events for a while, even if events keep coming.
 fn handle(proactor: &Proactor) {
     (0..10).for_each(|_| {
         proactor.handle_events(Some(Duration::from_millis(5)));
@@ -75,8 +75,8 @@ fn wake(proactor: &Proactor, word: &AtomicU32) {
     });
 }
 
-/// What a thread has submitted the kernel cancels when that exits: so it is submitted again, by one that may
-/// not.
+/// The kernel cancels a thread's submissions when the thread exits. They are submitted again, by a thread whose
+/// submissions are refused.
 #[test]
 fn what_has_to_be_submitted_again_waits_for_its_turn() {
     each(|proactor| {
@@ -101,15 +101,15 @@ fn what_has_to_be_submitted_again_waits_for_its_turn() {
                     });
                     drop(leave);
                     handle(proactor);
-                    // Whether it is in the kernel or not, it can be cancelled.
+                    // It can be cancelled whether or not it is in the kernel.
                     assert!(proactor.cancel(first[0]));
                     handle(proactor);
                 });
                 first
             });
-            // All but the one that was cancelled are still there.
+            // All but the cancelled one are still there.
             until(|| {
-                // Nobody else handles events, and it may not have ended yet.
+                // No other thread handles events, and it may not be over yet.
                 proactor.handle_events(Some(Duration::from_millis(5)));
                 results.try_recv().is_ok_and(|(number, result)| {
                     let result = result.map_err(|error| error.is_cancelled());
@@ -178,7 +178,7 @@ fn what_stands_behind_another_waits_for_its_turn() {
     });
 }
 
-/// Whoever cannot submit it wakes a leader that can.
+/// A thread that cannot submit wakes a leader that can.
 #[test]
 fn a_leader_that_waits_submits_what_others_may_not() {
     each(|proactor| {
@@ -188,9 +188,9 @@ fn a_leader_that_waits_submits_what_others_may_not() {
         for errno in REFUSALS {
             refused(errno, || {
                 for round in 0..20 {
-                    // By now it waits, mostly.
+                    // By now it mostly waits.
                     thread::sleep(Duration::from_millis(1));
-                    // One, or more than there are places for.
+                    // One, or more than the queue has entries.
                     let count = if round % 2 == 0 { 1 } else { MANY };
                     let (told, results) = channel();
                     let words: Vec<_> = (0..count).map(|_| Arc::new(AtomicU32::new(1))).collect();
@@ -206,7 +206,7 @@ fn a_leader_that_waits_submits_what_others_may_not() {
     });
 }
 
-/// The kernel has no room for one more watch, which is asked for when a part has been sent already.
+/// The kernel refuses one more watch, which is requested when a part has been sent already.
 #[test]
 fn a_part_that_was_sent_is_told() {
     let config = ProcessorConfig { provider: ProviderType::Select, ..ProcessorConfig::default() };
@@ -228,13 +228,13 @@ fn a_part_that_was_sent_is_told() {
     assert_eq!(proactor.outstanding(), 0);
 }
 
-/// A read that a handler starts is tried in its turn: here it finds what the handler has written after that.
-/// One that is tried at once would have to be submitted.
+/// A read that a handler starts is attempted in its turn: here it finds what the handler wrote after that. If
+/// it were attempted at once, it would have to be submitted.
 #[test]
 fn what_a_handler_goes_on_to_read_is_not_submitted() {
     each(|proactor| {
         refused(libc::EBUSY, || {
-            // Handlers are short, as far as anybody knows, when so many have been.
+            // After this many, handlers count as short.
             (0..1000).for_each(|_| proactor.post(|| {}).unwrap());
             until(|| proactor.handle_events(Some(Duration::ZERO)) == 0);
             let (stream, mut peer) = stream_and_peer(&proactor);

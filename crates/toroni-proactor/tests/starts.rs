@@ -1,4 +1,5 @@
-//! Starts that fail: at once, they give everything back to the caller; later, the handler is told.
+//! Starts that fail: immediate ones return everything to the caller, deferred ones report the error to the
+//! handler.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -13,8 +14,8 @@ use toroni_proactor::{
     StartError, Stream, WaitType,
 };
 
-/// On an engine that cannot wait for an eventfd: the kernel sends no signals of those. Whether it can is
-/// looked at when an operation is started.
+/// Uses an engine that cannot wait for an eventfd, because the kernel sends no signals for those. The engine
+/// checks that when an operation is started.
 fn proactor(start_in_any_thread: bool, max_operations: Option<usize>) -> Proactor {
     let config = ProcessorConfig {
         provider: ProviderType::Select,
@@ -59,8 +60,8 @@ fn a_start_that_fails_at_once_gives_everything_back() {
     works(&proactor);
 }
 
-/// `START_ERROR` of a deferred start goes to the completed queue: the handler is told, and what is deferred
-/// behind it is started.
+/// `START_ERROR` of a deferred start goes to the completed queue: the handler receives the error, and the next
+/// deferred operation is started.
 #[test]
 fn a_deferred_start_that_fails_is_told() {
     let by_the_leader = proactor(false, None);
@@ -68,7 +69,7 @@ fn a_deferred_start_that_fails_is_told() {
     for proactor in [by_the_leader, beyond_the_limit] {
         let _crew = Crew::new(&proactor, 1);
         works(&proactor);
-        // What is at the limit, if there is one.
+        // Reaches the limit, if there is one.
         let (first, mut first_peer) = stream_and_peer(&proactor);
         let (done, results) = channel();
         let told = done.clone();

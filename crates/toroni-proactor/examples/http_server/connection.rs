@@ -72,7 +72,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Reads until there is a head, valid or not. `Head::Part` means that no more will arrive.
+    /// Reads until there is a head, valid or not. `Parsed::Part` means that no more will arrive.
     async fn head(&mut self) -> Result<Parsed, OperationError> {
         let until = self.within_timeout();
         loop {

@@ -1,4 +1,4 @@
-//! What the tests of this crate share. They use it as its users do.
+//! What the tests of this crate share. They use the crate as its users do.
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
@@ -13,16 +13,16 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use toroni_proactor::{Config, Listener, Proactor, Stream};
 
-/// Far beyond what anything here takes: what takes longer has been lost.
+/// A time limit far beyond what anything here takes: what takes longer has been lost.
 pub(crate) const LOST: Duration = Duration::from_secs(30);
 
-/// [`LOST`], or less where a mutant is switched on: then it is what is expected, and not worth so long a wait.
+/// Returns [`LOST`], or less with a mutant: then a loss is expected, and not worth such a long wait.
 pub(crate) fn lost() -> Duration {
     let is_expected = cfg!(toroni_mutants) && std::env::var_os("TORONI_MUTANT").is_some();
     if is_expected { Duration::from_secs(5) } else { LOST }
 }
 
-/// Any port of this machine.
+/// Any free port of this machine.
 pub(crate) const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// Threads that run a proactor, until this is dropped.
@@ -40,7 +40,7 @@ impl Crew {
         Self { proactor: proactor.clone(), threads: (0..threads).map(run).collect() }
     }
 
-    /// Waits for all to leave.
+    /// Waits until all threads have left.
     pub(crate) fn join(mut self) {
         for thread in self.threads.drain(..) {
             let started = Instant::now();
@@ -66,7 +66,7 @@ impl Drop for Crew {
     }
 }
 
-/// The configuration of a proactor, for another one.
+/// Returns the configuration of a proactor, to create another one.
 pub(crate) fn same_as(proactor: &Proactor) -> Config {
     let mut configs = proactor.effective().iter().map(|one| one.config.clone());
     let first = configs.next().unwrap();
@@ -76,13 +76,13 @@ pub(crate) fn same_as(proactor: &Proactor) -> Config {
     }
 }
 
-/// The next value, or the end of the test.
+/// Returns the next value, or fails the test.
 #[track_caller]
 pub(crate) fn next<T>(receiver: &Receiver<T>) -> T {
     receiver.recv_timeout(lost()).expect("comes in time")
 }
 
-/// Two ends of a connection: one of the proactor, one of the standard library.
+/// Returns two ends of a connection: one of the proactor, one of the standard library.
 pub(crate) fn stream_and_peer(proactor: &Proactor) -> (Stream, TcpStream) {
     let listener = TcpListener::bind(ANY).unwrap();
     let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -93,20 +93,20 @@ pub(crate) fn stream_and_peer(proactor: &Proactor) -> (Stream, TcpStream) {
     (Stream::new(proactor, accepted).unwrap(), peer)
 }
 
-/// Two ends of a connection, both of the proactor.
+/// Returns two ends of a connection, both of the proactor.
 pub(crate) fn two_streams(proactor: &Proactor) -> (Stream, Stream) {
     let (stream, peer) = stream_and_peer(proactor);
     (stream, Stream::new(proactor, peer).unwrap())
 }
 
-/// A listener on a free port, and its address.
+/// Returns a listener on a free port, and its address.
 pub(crate) fn listener(proactor: &Proactor) -> (Listener, SocketAddr) {
     let listener = Listener::bind(proactor, ANY).unwrap();
     let address = listener.local_address().unwrap();
     (listener, address)
 }
 
-/// An address at which nobody listens, for as long as this lives: its port stays taken.
+/// An address without a listener. Its port stays in use until this is dropped.
 pub(crate) struct Nobody {
     pub(crate) address: SocketAddr,
     _bound: OwnedFd,
@@ -123,7 +123,7 @@ impl Nobody {
     }
 }
 
-/// A directory that is removed at the end.
+/// A directory that is removed when this is dropped.
 pub(crate) struct TestDirectory(pub(crate) PathBuf);
 
 impl TestDirectory {
@@ -135,7 +135,7 @@ impl TestDirectory {
             let path = std::env::temp_dir().join(name);
             match std::fs::create_dir(&path) {
                 Ok(()) => return Self(path),
-                // Of a process that was killed, and had this number before.
+                // Left by a process that was killed, and had this number before.
                 Err(error) => assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{path:?}"),
             }
         }
@@ -148,7 +148,7 @@ impl Drop for TestDirectory {
     }
 }
 
-/// Runs a test in a process of its own, where nobody else opens descriptors or takes signals.
+/// Runs a test in a process of its own, where no other test opens descriptors or takes signals.
 pub(crate) fn alone(test: &str, body: impl FnOnce()) {
     const ALONE: &str = "TORONI_PROACTOR_TEST_ALONE";
     if std::env::var_os(ALONE).is_some() {
@@ -164,19 +164,19 @@ pub(crate) fn alone(test: &str, body: impl FnOnce()) {
     assert!(output.status.success() && said.contains("1 passed"), "{said}\n{failed}");
 }
 
-/// How many descriptors this process has open.
+/// Returns how many descriptors this process has open.
 pub(crate) fn open_descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count() - 1
 }
 
-/// From now on this process may not have more than so many; what it has, it keeps.
+/// Limits the number of descriptors of this process. Open ones stay open.
 pub(crate) fn limit_descriptors(most: usize) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let maximum = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: Some(most as u64), maximum }).unwrap();
 }
 
-/// Waits until it is true.
+/// Waits until the condition is true.
 #[track_caller]
 pub(crate) fn until(mut condition: impl FnMut() -> bool) {
     let started = Instant::now();
@@ -186,7 +186,7 @@ pub(crate) fn until(mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// When [`refuse`] does.
+/// Which calls [`refuse`] refuses.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asked {
     Always,
@@ -194,10 +194,10 @@ pub(crate) enum Asked {
     WithSecond,
 }
 
-/// From now on, a system call answers with this error in this thread, and in those that it starts: by a filter,
-/// as containers have it.
+/// Makes a system call fail with this error in this thread, and in threads that it starts: by a filter, as
+/// containers have it.
 pub(crate) fn refuse(call: libc::c_long, asked: Asked, errno: i32) {
-    /// Of the filter's input, `struct seccomp_data`: where the second argument is.
+    /// The offset of the second argument in the filter's input, `struct seccomp_data`.
     const SECOND: u32 = 24 + if cfg!(target_endian = "big") { 4 } else { 0 };
     let statement = |code: u32, yes, no, value| libc::sock_filter {
         code: u16::try_from(code).unwrap(),
@@ -243,7 +243,7 @@ pub(crate) fn pattern(length: usize) -> Vec<u8> {
     bytes[..length].to_vec()
 }
 
-/// Returns how often to repeat something: less than the whole, unless `TORONI_LONG_TESTS=1` asks for that.
+/// Returns how often to repeat something: `usual` times, or `whole` times with `TORONI_LONG_TESTS=1`.
 pub(crate) fn repetitions(usual: u32, whole: u32) -> u32 {
     if std::env::var_os("TORONI_LONG_TESTS").is_some_and(|it| it == "1") { whole } else { usual }
 }

@@ -1,4 +1,4 @@
-//! The configurations, and that they are what they say.
+//! The configurations; and that a proactor really has what its configuration asks for.
 
 use super::common::*;
 use std::io::Write;
@@ -11,20 +11,21 @@ use toroni_proactor::{
     ProviderType, WaitType,
 };
 
-/// A configuration, but for its flags.
+/// A configuration without its flags.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kind {
     pub(crate) provider: ProviderType,
     pub(crate) wait: WaitType,
     pub(crate) interrupt: InterruptType,
     pub(crate) processor: ProcessorType,
-    /// Of its module.
+    /// The name of its module.
     pub(crate) name: &'static str,
 }
 
 impl Kind {
-    /// With the flags "starts in any thread" and "a start interrupts the leader", and a limit. POSIX does
-    /// files only: what is no file goes to a second processor of the same type, as the paper has it.
+    /// Returns the configuration with the flags "starts in any thread" and "a start interrupts the leader", and
+    /// a limit. POSIX does files only: as in the paper, a second processor of the same type does everything
+    /// else.
     fn config(self, any_thread: bool, interrupts: bool, limit: Option<usize>) -> Config {
         let engine = ProcessorConfig {
             processor_type: self.processor,
@@ -53,7 +54,7 @@ impl Kind {
         self.each_limited(None, test);
     }
 
-    /// And with a limit of operations in progress.
+    /// Runs a test with each setting of the flags, and a limit of operations in progress.
     pub(crate) fn each_limited(self, limit: Option<usize>, test: impl Fn(&Proactor)) {
         for (any_thread, interrupts) in [(false, false), (true, false), (true, true)] {
             eprintln!("any thread {any_thread}, interrupts {interrupts}");
@@ -64,7 +65,7 @@ impl Kind {
     }
 }
 
-/// The C library has 20 threads for all tests of this process: few have a part in them at the same time.
+/// Limits the number of tests that use the C library's threads at the same time: it has 20 for this process.
 fn permit() -> MutexGuard<'static, ()> {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     static PERMITS: [Mutex<()>; 4] = [const { Mutex::new(()) }; 4];
@@ -85,7 +86,8 @@ pub(crate) fn is_what_was_asked_for(kind: Kind) {
     });
 }
 
-/// The fourth setting is none of its own: it is that of neither, and this is told. So `each` has three.
+/// The fourth setting of the flags counts as neither, and the proactor reports that. So `each` has three
+/// settings.
 pub(crate) fn interrupts_without_any_thread_mean_nothing(kind: Kind) {
     let _permit = (kind.provider == ProviderType::Posix).then(permit);
     let proactor = Proactor::new(&kind.config(false, true, None)).unwrap();
@@ -119,13 +121,13 @@ pub(crate) fn empty_poll_returns_at_once(kind: Kind) {
         for _ in 0..POLLS {
             assert_eq!(proactor.handle_events(Some(Duration::ZERO)), 0);
         }
-        // Not none: a lock may be held by another thread.
+        // Some, because another thread may hold a lock.
         let slept = sleeps() - before;
         assert!(slept < POLLS / 2, "{slept} times in {POLLS} polls");
     });
 }
 
-/// How often this thread gave up its core by itself.
+/// Returns how often this thread gave up its core by itself.
 fn sleeps() -> u64 {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches:")).unwrap();

@@ -1,4 +1,4 @@
-//! Files: many transfers at once, and their ends before their time.
+//! Files: many transfers at once, and transfers that end early.
 
 use super::Kind;
 use super::common::*;
@@ -10,7 +10,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use toroni_proactor::{BufResult, File, Proactor, Rest};
 
-/// A new file of this many bytes, its path, and what is in it.
+/// Creates a file of this many bytes. Returns it and its content.
 fn file_of(
     proactor: &Proactor,
     directory: &TestDirectory,
@@ -63,7 +63,7 @@ pub(crate) fn many_files_at_once(kind: Kind) {
     });
 }
 
-/// However far each has come: it succeeds or is cancelled, and gives its buffer back.
+/// However far each has come, it succeeds or is cancelled, and its buffer comes back.
 pub(crate) fn cancelled_transfers_are_told_once(kind: Kind) {
     const READS: usize = 60;
     kind.each_limited(Some(20), |proactor| {
@@ -89,7 +89,7 @@ pub(crate) fn cancelled_transfers_are_told_once(kind: Kind) {
             if all_at_once {
                 file.cancel();
             } else {
-                // From the last to the first: in front of them others are still at work.
+                // From the last to the first, so that earlier ones are still in progress.
                 operations.iter().rev().for_each(|read| _ = proactor.cancel(*read));
             }
             for _ in 0..READS {
@@ -104,7 +104,7 @@ pub(crate) fn cancelled_transfers_are_told_once(kind: Kind) {
             assert_eq!(told.load(Ordering::Relaxed), READS);
             assert!(!operations.iter().any(|read| proactor.cancel(*read)), "they are over");
         }
-        // The file is as good as before.
+        // The file still works.
         let (done, results) = channel();
         file.read(5, vec![0; 8], move |result| done.send(result.1).unwrap()).unwrap();
         assert_eq!(next(&results), expected[5..13]);
@@ -136,7 +136,7 @@ pub(crate) fn transfers_beyond_the_limit(kind: Kind) {
     });
 }
 
-/// They were started by threads that have ended, before anybody handled events.
+/// The threads that started them have ended before any thread handles events.
 pub(crate) fn transfers_outlive_their_threads(kind: Kind) {
     kind.each(|proactor| {
         let directory = TestDirectory::new();
@@ -184,7 +184,7 @@ pub(crate) fn a_handler_blocks_no_transfer(kind: Kind) {
     });
 }
 
-/// Handlers and buffers are dropped, or were used; each once.
+/// Each handler and each buffer is used or dropped, once.
 pub(crate) fn a_proactor_is_dropped_amid_transfers(kind: Kind) {
     const WRITES: usize = 200;
     kind.each(|other| {
@@ -209,7 +209,7 @@ pub(crate) fn a_proactor_is_dropped_amid_transfers(kind: Kind) {
     });
 }
 
-/// An engine must not decide whether a pipe is a file.
+/// Whether a pipe is a file must not depend on the engine.
 pub(crate) fn what_has_no_positions_is_no_file(kind: Kind) {
     kind.each(|proactor| {
         let (reading, mut writing) = std::io::pipe().unwrap();
@@ -230,7 +230,7 @@ pub(crate) fn what_has_no_positions_is_no_file(kind: Kind) {
     });
 }
 
-/// To io_uring the largest number means the file's own position, and to the others nothing.
+/// To io_uring, the largest number means the file's own position; to the other engines, nothing.
 pub(crate) fn positions_have_63_bits(kind: Kind) {
     kind.each(|proactor| {
         let directory = TestDirectory::new();
@@ -263,7 +263,7 @@ pub(crate) fn non_blocking_files_are_read(kind: Kind) {
     });
 }
 
-/// More than any queue between a program and the kernel holds, before anybody waits for the first.
+/// More than any queue between a program and the kernel holds, before any thread waits.
 pub(crate) fn thousands_of_transfers_at_once(kind: Kind) {
     const READS: usize = 6000;
     kind.each(|proactor| {

@@ -1,4 +1,4 @@
-//! Each operation does what it says.
+//! Each operation does what it promises.
 
 use super::Kind;
 use super::common::*;
@@ -56,7 +56,7 @@ pub(crate) fn a_refused_connection_is_a_result(kind: Kind) {
     });
 }
 
-/// Writes back what comes, until the end.
+/// Writes back what it reads, until the end.
 pub(crate) fn serve_echo(stream: Stream, buffer: Vec<u8>) {
     let again = stream.clone();
     let started = stream.read(buffer, move |BufResult(result, buffer)| {
@@ -70,7 +70,7 @@ pub(crate) fn serve_echo(stream: Stream, buffer: Vec<u8>) {
     drop(started);
 }
 
-/// Writes all of a buffer, and gives it back.
+/// Writes a whole buffer, and returns it.
 pub(crate) fn write_all<B: WriteBuffer>(
     stream: Stream,
     buffer: B,
@@ -93,7 +93,7 @@ fn write_rest<B: WriteBuffer>(
     drop(started);
 }
 
-/// Reads to the end, and says what came.
+/// Reads to the end, and sends what it has read.
 pub(crate) fn read_all(stream: Stream, mut all: Vec<u8>, done: Sender<Vec<u8>>) {
     let again = stream.clone();
     stream
@@ -244,7 +244,7 @@ pub(crate) fn files_are_written_and_read(kind: Kind) {
             assert_eq!(result.unwrap(), expected.len());
             assert!(buffer == expected);
         }
-        // What may only be read.
+        // A file that is opened for reading only.
         let reading = std::fs::File::open(directory.0.join("file")).unwrap();
         let reading = File::new(proactor, reading).unwrap();
         reading.write(0, sent, move |result| done.send(result).unwrap()).unwrap();
@@ -276,7 +276,7 @@ pub(crate) fn futures_are_driven(kind: Kind) {
     });
 }
 
-/// Nothing is left once cancelled operations have been told.
+/// Nothing is left when the handlers of cancelled operations have been called.
 fn finishes(proactor: &Proactor) {
     until(|| {
         proactor.handle_events(Some(std::time::Duration::ZERO));
@@ -336,12 +336,12 @@ pub(crate) fn reads_are_done_in_order(kind: Kind) {
     });
 }
 
-/// What a handler goes on to read: the first may be tried in its turn, the others stand behind it; some find
-/// something then, some have to wait, and one is cancelled.
+/// Reads that a handler starts: the first is attempted in its turn, the others follow it in the queue. Some
+/// find bytes then, some have to wait, and one is cancelled.
 pub(crate) fn reads_of_handlers_are_done_in_order(kind: Kind) {
     kind.each(|proactor| {
         let _crew = Crew::new(proactor, 1);
-        // Handlers are short, as far as anybody knows, when so many have been.
+        // After this many, handlers count as short.
         let (done, finished) = channel();
         (0..1000).for_each(|_| proactor.post(|| {}).unwrap());
         proactor.post(move || done.send(()).unwrap()).unwrap();
@@ -374,7 +374,7 @@ pub(crate) fn reads_of_handlers_are_done_in_order(kind: Kind) {
                 given.send(write).unwrap();
             });
             posted.unwrap();
-            // What is there already is more than enough, or the rest comes later.
+            // Either enough bytes are there already, or the rest comes later.
             let mut write = next(&back);
             thread::sleep(std::time::Duration::from_micros(200));
             write(6);
@@ -398,8 +398,8 @@ pub(crate) fn reads_of_handlers_are_done_in_order(kind: Kind) {
     });
 }
 
-/// More at the same time than an engine's queue to the kernel holds, and all over at once. Alone, because of
-/// the many descriptors.
+/// More operations than an engine's queue to the kernel holds, and all of them end at once. In a process of its
+/// own, because of the many descriptors.
 pub(crate) fn hundreds_of_descriptors(kind: Kind) {
     const STREAMS: usize = 400;
     let test = format!("{}::hundreds_of_descriptors", kind.name);
@@ -412,7 +412,7 @@ pub(crate) fn hundreds_of_descriptors(kind: Kind) {
                 })
                 .collect();
             let (done, results) = channel();
-            // Two of each stream, so that one waits for the other.
+            // Two reads of each stream, so that one waits for the other.
             for (stream, _) in streams.iter().chain(&streams) {
                 let done = done.clone();
                 let tell = move |result: BufResult<usize, _>| done.send(result.0).unwrap();
@@ -429,12 +429,12 @@ pub(crate) fn hundreds_of_descriptors(kind: Kind) {
     });
 }
 
-/// Each is waited for in both directions, and hardly any more descriptors are allowed: two entries for each
+/// Each stream waits in both directions, and hardly any more descriptors are allowed: two entries for each
 /// would be more than `ppoll` takes.
 pub(crate) fn both_directions_up_to_the_limit(kind: Kind) {
     const LISTENERS: usize = 4;
     const STREAMS: usize = 50;
-    /// Of each listener.
+    /// The number of streams of each listener that are served.
     const SERVED: usize = 5;
     /// Far beyond what the sockets hold.
     static MUCH: [u8; 1 << 20] = [7; 1 << 20];
@@ -445,7 +445,7 @@ pub(crate) fn both_directions_up_to_the_limit(kind: Kind) {
                 (0..LISTENERS).map(|_| TcpListener::bind(ANY).unwrap()).collect();
             let connect = |listener: &TcpListener| {
                 set_socket_recv_buffer_size(listener, 10_000).unwrap();
-                // Nobody has accepted it yet, so that it takes one descriptor only.
+                // It is not accepted yet, so it takes one descriptor only.
                 let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
                 set_socket_send_buffer_size(&stream, 10_000).unwrap();
                 Stream::new(proactor, stream).unwrap()

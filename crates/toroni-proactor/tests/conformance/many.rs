@@ -48,7 +48,7 @@ pub(crate) fn timers_come_in_order_and_not_early(kind: Kind) {
         for after_ms in [30, 10, 20, 0] {
             let done = done.clone();
             let after = Duration::from_millis(after_ms);
-            // From one moment: this thread may be held up between two of them.
+            // All from the same point in time: this thread may be held up between two of them.
             proactor
                 .timer_at(begun + after, move |result| {
                     result.unwrap();
@@ -57,12 +57,12 @@ pub(crate) fn timers_come_in_order_and_not_early(kind: Kind) {
                 })
                 .unwrap();
         }
-        // Something to lead for, so that leaders' waits are cut short, too.
+        // Something to lead for, so that timers cut a leader's wait short, too.
         let (stream, _peer) = stream_and_peer(proactor);
         stream.read(vec![0; 10], |_| {}).unwrap();
         let _crew = Crew::new(proactor, 1);
         assert_eq!([next(&order), next(&order), next(&order), next(&order)], [0, 10, 20, 30]);
-        // A nearer one, while a thread waits for a farther one.
+        // An earlier timer, while a thread waits for a later one.
         let _far = proactor.timer(Duration::from_secs(3600), |_| {}).unwrap();
         thread::sleep(Duration::from_millis(2));
         let done = done.clone();
@@ -98,7 +98,7 @@ pub(crate) fn an_accept_storm_beyond_the_backlog(kind: Kind) {
         drop(started);
     }
     /// The kernel drops the last step of connecting when the backlog is full, and repeats it after
-    /// seconds, if at all: a client that gets no answer tries anew.
+    /// seconds, if at all: a client that gets no answer tries again.
     fn speak(address: SocketAddr, timeout: Duration) -> std::io::Result<()> {
         let mut client = TcpStream::connect_timeout(&address, timeout)?;
         client.set_read_timeout(Some(timeout))?;
@@ -154,7 +154,7 @@ pub(crate) fn leadership_is_handed_over(kind: Kind) {
     });
 }
 
-/// A thread that waits is enough, though the one that led before has left for good.
+/// One waiting thread is enough, although the thread that led before has left for good.
 pub(crate) fn a_thread_that_leaves_hands_over(kind: Kind) {
     kind.each(|proactor| {
         let (stream, mut peer) = stream_and_peer(proactor);
@@ -162,7 +162,7 @@ pub(crate) fn a_thread_that_leaves_hands_over(kind: Kind) {
         stream.read(vec![0; 1], move |result| done.send(result.0).unwrap()).unwrap();
         let served = AtomicBool::new(false);
         thread::scope(|scope| {
-            // One of the two leads, and leaves when its time is over; which one is open.
+            // One of the two leads; the first one leaves when its time is over, and may be the leader.
             let first = scope.spawn(|| proactor.handle_events(Some(Duration::from_millis(20))));
             scope.spawn(|| {
                 while !served.load(Ordering::Relaxed) {
@@ -178,7 +178,7 @@ pub(crate) fn a_thread_that_leaves_hands_over(kind: Kind) {
     });
 }
 
-/// The kernel may cancel what a thread has started when that thread exits: nobody is told of it.
+/// The kernel may cancel the operations of a thread that exits; their handlers must not see that.
 pub(crate) fn operations_outlive_their_threads(kind: Kind) {
     kind.each(|proactor| {
         let _crew = Crew::new(proactor, 1);
@@ -203,7 +203,7 @@ pub(crate) fn operations_outlive_their_threads(kind: Kind) {
                     }
                 });
             });
-            // The leader's wait sees what became of it.
+            // The leader's wait sees the cancellation.
             thread::sleep(Duration::from_millis(10));
             assert!(results.try_recv().is_err(), "told of the end of a thread");
             peer.write_all(b"1").unwrap();
@@ -217,10 +217,10 @@ pub(crate) fn operations_outlive_their_threads(kind: Kind) {
     });
 }
 
-/// How many times a busy stream writes.
+/// The maximum number of writes of a busy stream.
 const WRITES: u32 = 3000;
 
-/// Each write is done at once, and its handler starts the next.
+/// Each write completes at once, and its handler starts the next.
 fn write(stream: &Arc<Stream>, count: &Arc<AtomicU32>) {
     if count.fetch_add(1, Ordering::Relaxed) < WRITES {
         let (again, count) = (Arc::clone(stream), Arc::clone(count));
@@ -228,7 +228,7 @@ fn write(stream: &Arc<Stream>, count: &Arc<AtomicU32>) {
     }
 }
 
-/// A post, behind a session that never pauses.
+/// A post gets its turn, although a session never pauses.
 pub(crate) fn a_busy_stream_starves_nobody(kind: Kind) {
     kind.each(|proactor| {
         let (stream, mut peer) = stream_and_peer(proactor);
@@ -255,8 +255,7 @@ pub(crate) fn a_busy_stream_starves_nobody(kind: Kind) {
     });
 }
 
-/// Handlers that take a millisecond each, and post the next, for ever as it were: the clock is looked at
-/// between them.
+/// Handlers that take a millisecond each, and post the next: the clock is checked between them.
 pub(crate) fn a_timer_is_due_amid_long_handlers(kind: Kind) {
     const MOST: u32 = 200;
 
@@ -289,7 +288,7 @@ pub(crate) fn a_timer_is_due_amid_long_handlers(kind: Kind) {
     });
 }
 
-/// A handler lends its thread again: it is one thread all the same.
+/// A handler handles events itself: its thread is still counted once.
 pub(crate) fn a_handler_may_handle_events(kind: Kind) {
     kind.each(|proactor| {
         let _crew = Crew::new(proactor, 2);
@@ -311,8 +310,8 @@ pub(crate) fn a_handler_may_handle_events(kind: Kind) {
     });
 }
 
-/// Short handlers need no second thread; then one does not return before the others have been called, of what
-/// it started, of what it posted, and of what comes meanwhile.
+/// Short handlers need no second thread. Then a handler blocks until others have been called: of operations
+/// that it started, of its posts, and of results that arrive meanwhile.
 pub(crate) fn a_handler_that_blocks_holds_up_nobody(kind: Kind) {
     fn chain(proactor: &WeakProactor, left: u32, done: std::sync::mpsc::Sender<()>) {
         let again = proactor.clone();
@@ -358,7 +357,7 @@ pub(crate) fn a_handler_that_blocks_holds_up_nobody(kind: Kind) {
     });
 }
 
-/// One session never pauses, and a handler of another one reads on, whose bytes are there already.
+/// One session never pauses; a handler of another one continues to read, and its bytes are there already.
 pub(crate) fn a_busy_stream_starves_no_reader(kind: Kind) {
     fn read(stream: &Arc<Stream>, left: u32, done: std::sync::mpsc::Sender<()>) {
         let again = Arc::clone(stream);
@@ -397,9 +396,9 @@ pub(crate) fn a_busy_stream_starves_no_reader(kind: Kind) {
     });
 }
 
-/// Work that posts its next part for ever, and a future that wakes itself for ever.
+/// Work that posts its next part for ever, and a future that wakes itself for ever, starve no read.
 pub(crate) fn work_in_parts_starves_nobody(kind: Kind) {
-    /// So many before anybody else has a turn are starvation.
+    /// This many before another operation gets its turn are starvation.
     const MOST: u32 = 1_000_000;
 
     fn work(proactor: WeakProactor, most: u32, parts: Arc<AtomicU32>, done: Arc<AtomicBool>) {
@@ -410,7 +409,7 @@ pub(crate) fn work_in_parts_starves_nobody(kind: Kind) {
         proactor.upgrade().unwrap().post_later(move || work(again, most, parts, done)).unwrap();
     }
 
-    // A leader of its own has its own time, for which it may have to wait while this thread works.
+    // A dedicated leader may have to wait for a core while this thread works.
     let is_shared = kind.processor == ProcessorType::Shared;
     let most = if is_shared { MOST } else { u32::MAX };
     kind.each(|proactor| {
@@ -449,7 +448,7 @@ pub(crate) fn work_in_parts_starves_nobody(kind: Kind) {
     });
 }
 
-/// Room for one operation, and handlers that always start the next one.
+/// A limit of one operation, and handlers that always start the next one.
 pub(crate) fn what_was_deferred_has_its_turn(kind: Kind) {
     kind.each_limited(Some(1), |proactor| {
         // Reads of one stream are done in the order of their starts.
@@ -477,7 +476,7 @@ pub(crate) fn what_was_deferred_has_its_turn(kind: Kind) {
         drop(crew);
     });
     kind.each_limited(Some(1), |proactor| {
-        // A stream that is never done holds up no other one.
+        // A stream that is never done blocks no other one.
         fn go_on(stream: Stream, peer: TcpStream, reads: Arc<AtomicU32>, enough: Arc<AtomicBool>) {
             if enough.load(Ordering::Relaxed) {
                 return;
@@ -570,7 +569,7 @@ pub(crate) fn a_handler_may_panic(kind: Kind) {
         assert!(handled.is_err());
         assert_eq!(next(&results), 3);
         assert_eq!(proactor.outstanding(), 0);
-        // All is as before.
+        // Everything still works.
         let _crew = Crew::new(proactor, 2);
         serve_echo(stream, vec![0; 8]);
         peer.write_all(b"x").unwrap();

@@ -1,4 +1,4 @@
-//! Cancelling, stopping, dropping: everything is told, nothing leaks.
+//! Cancelling, stopping, dropping: every result is reported, nothing leaks.
 
 use super::Kind;
 use super::common::*;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use toroni_proactor::{BufResult, Listener, OperationId, Proactor, StartError, Stream};
 
-/// What a stop left behind is told by the graceful stop that follows.
+/// A graceful stop after a stop reports what the stop had left.
 pub(crate) fn a_stop_may_become_a_graceful_one(kind: Kind) {
     kind.each(|proactor| {
         let crew = Crew::new(proactor, 2);
@@ -50,15 +50,15 @@ pub(crate) fn cancel_of_started(kind: Kind) {
         assert!(error.is_cancelled(), "{error}");
         assert_eq!((buffer.as_ptr() as usize, buffer.len()), (address, 77), "the same buffer");
         assert!(!proactor.cancel(read), "it is over");
-        // The stream is as good as before.
+        // The stream still works.
         stream.read(buffer, move |result| done.send(result).unwrap()).unwrap();
         peer.write_all(b"later").unwrap();
         assert_eq!(next(&results).0, Ok(5));
     });
 }
 
-/// Both are ready when the first handler cancels the other operation: that is told of it or has read, and
-/// no byte is lost.
+/// Both operations are ready when the first handler cancels the other one. That one reports its cancellation or
+/// has read, and no byte is lost.
 pub(crate) fn cancel_of_what_is_ready(kind: Kind) {
     kind.each(|proactor| {
         let ends = [stream_and_peer(proactor), stream_and_peer(proactor)];
@@ -76,7 +76,7 @@ pub(crate) fn cancel_of_what_is_ready(kind: Kind) {
                 stream.read(vec![0; 8], handler).unwrap()
             });
             *ids.lock().unwrap() = started.collect();
-            // Now they wait, and then there is something for both.
+            // Now they wait; then bytes arrive for both.
             proactor.handle_events(Some(Duration::ZERO));
             ends.iter().for_each(|(_, peer)| (&*peer).write_all(b"bytes").unwrap());
             until(|| {
@@ -128,7 +128,7 @@ pub(crate) fn results_of_a_stream_stay_in_order(kind: Kind) {
                 proactor.handle_events(Some(Duration::from_millis(1)));
                 proactor.outstanding() <= 1
             });
-            // Where the first was faster than its cancellation, the second waits for more.
+            // If the first was faster than its cancellation, the second waits for more.
             if proactor.outstanding() == 1 {
                 peer.write_all(b"again").unwrap();
             }
@@ -141,8 +141,8 @@ pub(crate) fn results_of_a_stream_stay_in_order(kind: Kind) {
     });
 }
 
-/// A read and a write wait for their start. Meanwhile the socket, which was full, is emptied, and nobody is
-/// told, because nobody watches it yet.
+/// A read and a write are deferred. Meanwhile the socket, which was full, is emptied, and no event reports
+/// that, because the socket is not watched yet.
 pub(crate) fn what_became_ready_before_it_was_watched(kind: Kind) {
     kind.each_limited(Some(2), |proactor| {
         let _crew = Crew::new(proactor, 1);
@@ -184,7 +184,7 @@ pub(crate) fn cancel_of_deferred(kind: Kind) {
         let BufResult(result, buffer) = next(&results);
         assert!(result.unwrap_err().is_cancelled());
         assert_eq!(buffer, [2; 8]);
-        // The one that was started makes room for the next.
+        // When the started one is over, the next one starts.
         let third = done.clone();
         let waiting = other.read(vec![3; 8], move |result| third.send(result).unwrap()).unwrap();
         peer.write_all(b"x").unwrap();
@@ -206,7 +206,7 @@ pub(crate) fn cancel_of_a_descriptor(kind: Kind) {
             let tell = move |BufResult(result, _)| done.send((number, result)).unwrap();
             stream.read(vec![0; 8], tell).unwrap();
         };
-        // In progress and deferred, of both.
+        // Some of both are in progress, some deferred.
         read(&other, 100);
         (0..5).for_each(|number| read(&stream, number));
         assert_eq!(stream.cancel(), 5);
@@ -235,7 +235,7 @@ pub(crate) fn cancelled_accepts_leak_nothing(kind: Kind) {
             let told = Arc::new(AtomicUsize::new(0));
             let round = |listener: &Listener| {
                 let told = Arc::clone(&told);
-                // Connections race with the cancellation: either is a result.
+                // The connection races with the cancellation; both are valid results.
                 let accept = listener.accept(move |_| _ = told.fetch_add(1, Ordering::Relaxed));
                 let client = std::net::TcpStream::connect(address).unwrap();
                 proactor.cancel(accept.unwrap());
@@ -249,7 +249,7 @@ pub(crate) fn cancelled_accepts_leak_nothing(kind: Kind) {
             drop(crew);
             assert_eq!(proactor.outstanding(), 0);
         });
-        // What each proactor opened is closed with it.
+        // Everything that a proactor opened is closed with it.
         until(|| open_descriptors() == before);
     });
 }
@@ -295,7 +295,7 @@ pub(crate) fn a_client_is_destroyed_with_operations_outstanding(kind: Kind) {
             stream.write(vec![7; 1 << 20], tell).unwrap();
         }
         drop(writer);
-        // The handle goes: everything in progress ends, and then the connection.
+        // Dropping the handle ends everything in progress, and then the connection.
         drop(stream);
         let told: Vec<Told> = (0..=WRITES).map(|_| next(&results)).collect();
         assert!(told.iter().filter(|result| result.is_err()).count() >= 2, "{told:?}");
@@ -382,7 +382,7 @@ pub(crate) fn immediate_stop_loses_nothing(kind: Kind) {
     kind.each(|proactor| {
         let hops = Hops::new(most);
         (0..16).for_each(|_| hops.hop(proactor));
-        // Stopped in the midst of it, several times, by whoever.
+        // Stopped several times in the middle of it.
         for part in 1..4 {
             let crew = Crew::new(proactor, 8);
             until(|| hops.called.load(Ordering::Relaxed) >= most / 4 * part);
@@ -398,7 +398,7 @@ pub(crate) fn immediate_stop_loses_nothing(kind: Kind) {
     });
 }
 
-/// Handlers are dropped without a call, with their buffers; peers that write later write to nobody.
+/// Handlers are dropped without a call, with their buffers; what peers write later is read by no handler.
 pub(crate) fn a_dropped_proactor_lets_go(kind: Kind) {
     kind.each(|other| {
         let proactor = Proactor::new(&same_as(other)).unwrap();
@@ -411,7 +411,7 @@ pub(crate) fn a_dropped_proactor_lets_go(kind: Kind) {
         listener.accept(move |_| drop(b)).unwrap();
         proactor.timer(Duration::from_secs(3600), move |_| drop(c)).unwrap();
         proactor.post(move || drop(d)).unwrap();
-        // Once with everything started by a leader, once as it was.
+        // Some were started by a leader, the others were not dispatched.
         let crew = Crew::new(&proactor, 1);
         until(|| proactor.outstanding() == 3);
         drop(crew);
@@ -423,15 +423,15 @@ pub(crate) fn a_dropped_proactor_lets_go(kind: Kind) {
     });
 }
 
-/// A connection that was accepted, and never handed to a handler, ends with the proactor, and not with the
-/// last handle of it.
+/// A connection that was accepted, but never passed to a handler, ends with the proactor, not with the last
+/// handle of the listener.
 pub(crate) fn what_nobody_took_is_closed(kind: Kind) {
     kind.each(|other| {
         let proactor = Proactor::new(&same_as(other)).unwrap();
         let (listener, address) = listener(&proactor);
         let mut clients: Vec<_> =
             (0..3).map(|_| std::net::TcpStream::connect_timeout(&address, LOST).unwrap()).collect();
-        // The first handler stops the proactor, so that what else is complete is not dispatched; none keeps
+        // The first handler stops the proactor, so that the other completions are not dispatched. No handler keeps
         // it alive.
         let stopping = Arc::new(Mutex::new(Some(proactor.clone())));
         for _ in &clients {
@@ -446,7 +446,7 @@ pub(crate) fn what_nobody_took_is_closed(kind: Kind) {
         }
         proactor.run();
         drop(proactor);
-        // Those that nobody accepted are none of the proactor's.
+        // Connections that were not accepted do not belong to the proactor.
         while rustix::net::accept(&listener).is_ok() {}
         for client in &mut clients {
             client.set_read_timeout(Some(lost())).unwrap();
@@ -456,12 +456,12 @@ pub(crate) fn what_nobody_took_is_closed(kind: Kind) {
     });
 }
 
-/// Closing a socket may take as long as its owner wants to linger; only the thread that closes it waits.
+/// Closing a socket may take as long as its linger time; only the thread that closes it waits.
 pub(crate) fn a_slow_close_holds_up_nobody(kind: Kind) {
     kind.each(|proactor| {
         let _crew = Crew::new(proactor, 2);
         let (stream, mut peer) = stream_and_peer(proactor);
-        // Something is unsent, and stays so.
+        // Some bytes are unsent, and stay unsent.
         let (done, results) = channel();
         let write = stream.write_all(vec![7; 30_000_000], move |result| _ = done.send(result.0));
         peer.read_exact(&mut [0; 1000]).unwrap();
@@ -469,7 +469,7 @@ pub(crate) fn a_slow_close_holds_up_nobody(kind: Kind) {
         assert!(next(&results).unwrap_err().is_cancelled());
         let linger = Some(2 * LOST);
         rustix::net::sockopt::set_socket_linger(&stream, linger).unwrap();
-        // The handler has the last handle, and the operation the descriptor.
+        // The handler holds the last handle, and the operation the descriptor.
         let (closes, closing) = channel();
         let last = Arc::new(Mutex::new(Some(stream.clone())));
         let close = Arc::clone(&last);

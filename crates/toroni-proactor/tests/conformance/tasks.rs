@@ -11,7 +11,7 @@ use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 use toroni_proactor::{BufResult, Listener, Proactor, StartError, Stream};
 
-/// Serves everybody who connects, until the listener is cancelled.
+/// Serves every client, until the listener is cancelled.
 async fn serve(proactor: Proactor, listener: Listener, over: Sender<()>) {
     while let Ok((stream, _)) = listener.accept_async().await {
         proactor.spawn(echo(stream, over.clone())).unwrap();
@@ -58,7 +58,7 @@ pub(crate) fn tasks_serve_connections(kind: Kind) {
     });
 }
 
-/// In a graceful stop tasks see their operations cancelled, and come to their ends before it is over.
+/// In a graceful stop, tasks see their operations cancelled, and end before the stop is complete.
 pub(crate) fn a_graceful_stop_ends_tasks(kind: Kind) {
     const TASKS: usize = 20;
     kind.each(|proactor| {
@@ -93,7 +93,7 @@ pub(crate) fn a_dropped_proactor_drops_its_tasks(kind: Kind) {
         let (stream, mut peer) = stream_and_peer(&proactor);
         let spawn = |seconds: u64| {
             let (stream, held) = (stream.clone(), Arc::clone(&held));
-            // The task must not hold the proactor, which it would keep alive.
+            // The task must not hold the proactor: it would keep it alive.
             let clock = proactor.timer_async(Duration::from_secs(seconds));
             let task = async move {
                 let _held = held;
@@ -117,7 +117,7 @@ pub(crate) fn a_dropped_proactor_drops_its_tasks(kind: Kind) {
     });
 }
 
-/// On another executor, which polls it again when it is woken, and not before.
+/// A future on another executor, which polls it again only when it is woken.
 pub(crate) fn a_dropped_proactor_wakes_futures(kind: Kind) {
     struct Told(Mutex<Sender<()>>);
     impl Wake for Told {
@@ -141,7 +141,7 @@ pub(crate) fn a_dropped_proactor_wakes_futures(kind: Kind) {
     });
 }
 
-/// Woken by whoever, while it is polled and while it is not, thousands of times: none is lost.
+/// Another thread wakes the task thousands of times, while it is polled and while it is not: no wake is lost.
 pub(crate) fn no_wake_of_a_task_is_lost(kind: Kind) {
     const ROUNDS: usize = 3000;
     kind.each(|proactor| {

@@ -1,4 +1,4 @@
-//! Waits that move nothing: for descriptors of others, and at words in memory.
+//! Operations that only wait: for descriptors of other libraries, and at words in memory.
 
 use super::Kind;
 use super::common::*;
@@ -19,7 +19,7 @@ pub(crate) fn descriptors_of_others_become_readable(kind: Kind) {
         let (original, peer) = UnixDatagram::pair().unwrap();
         original.set_nonblocking(true).unwrap();
         for round in 0..3 {
-            // Each time under another number.
+            // Under another number each time.
             let _other = peer.try_clone().unwrap();
             let watch = Watch::new(proactor, original.try_clone().unwrap()).unwrap();
             let (first, results) = channel();
@@ -30,7 +30,7 @@ pub(crate) fn descriptors_of_others_become_readable(kind: Kind) {
             assert!(results.try_recv().is_err(), "readable without a datagram, round {round}");
             peer.send(b"x").unwrap();
             assert_eq!((next(&results), next(&results)), (Ok(()), Ok(())), "all who wait");
-            // Nothing was taken, so it still is.
+            // Nothing was taken, so it is still readable.
             let (again, results) = channel();
             watch.readable(move |result| again.send(result).unwrap()).unwrap();
             assert_eq!(next(&results), Ok(()));
@@ -48,7 +48,7 @@ pub(crate) fn descriptors_of_others_become_readable(kind: Kind) {
     });
 }
 
-/// Starts a wait at a word. The result, and the word that came back.
+/// Starts a wait at a word. The channel receives the result and the word.
 fn wait_at(
     proactor: &Proactor,
     word: &Arc<AtomicU32>,
@@ -82,7 +82,7 @@ pub(crate) fn words_are_waited_for(kind: Kind) {
         let BufResult(result, back) = next(&results);
         assert_eq!(result, Ok(()));
         assert!(Arc::ptr_eq(&word, &back));
-        // Woken; also if who started it is gone meanwhile.
+        // Woken, even if the thread that started it has ended.
         let waits = [wait_at(proactor, &word, 7), {
             thread::scope(|scope| scope.spawn(|| wait_at(proactor, &word, 7)).join().unwrap())
         }];
@@ -93,7 +93,7 @@ pub(crate) fn words_are_waited_for(kind: Kind) {
         for (_, results) in &waits {
             assert_eq!(next(results).0, Ok(()));
         }
-        // Cancelled: the word comes back, and nobody else has it any more.
+        // Cancelled: the word comes back, and nothing else holds it any more.
         let (waiting, results) = wait_at(proactor, &word, 8);
         assert!(proactor.cancel(waiting));
         assert!(next(&results).0.unwrap_err().is_cancelled());
@@ -104,7 +104,7 @@ pub(crate) fn words_are_waited_for(kind: Kind) {
     });
 }
 
-/// What the kernel looks at is freed when it looks no more, and no sooner.
+/// The memory of a word is freed when the kernel no longer reads it, and not before.
 pub(crate) fn a_dropped_proactor_lets_go_of_words(kind: Kind) {
     kind.each(|other| {
         if !other.supports(OperationKind::WaitWord) {

@@ -1,4 +1,4 @@
-//! Writes of whole buffers, reads behind what is there, local sockets.
+//! Writes of whole buffers, reads that append, local sockets.
 
 use super::Kind;
 use super::common::*;
@@ -14,7 +14,7 @@ use toroni_proactor::{
     Append, BufResult, Listener, OperationKind, ProcessorType, StartError, Stream, WriteBuffer,
 };
 
-/// Many at the same time, each more than the socket holds: nothing of one comes between parts of another.
+/// Several at the same time, each more than the socket holds: their parts do not mix.
 pub(crate) fn whole_writes_stay_whole(kind: Kind) {
     const WRITES: usize = 6;
     kind.each_limited(Some(4), |proactor| {
@@ -41,19 +41,19 @@ pub(crate) fn whole_writes_stay_whole(kind: Kind) {
         peer.read_to_end(&mut received).unwrap();
         assert_eq!(received.len(), WRITES * sent.len());
         assert!(received.chunks(sent.len()).all(|part| part == sent));
-        // Each after the one before, but two threads may tell of two that are over.
+        // They complete in order, but two threads may call their handlers.
         let mut told: Vec<_> = (0..WRITES).map(|_| next(&results)).collect();
         told.sort_unstable_by_key(|(number, ..)| *number);
         assert_eq!(told, (0..WRITES).map(|n| (n, Ok(()), sent.len())).collect::<Vec<_>>());
     });
 }
 
-/// It holds up neither who starts it nor the handlers of others for as long as somebody takes what it sends.
+/// A long write to a fast peer blocks neither the thread that starts it nor other handlers.
 pub(crate) fn a_whole_write_begins_with_its_share(kind: Kind) {
     const ALL: usize = 1 << 20;
     kind.each(|proactor| {
         let (mut reader, writer) = std::io::pipe().unwrap();
-        // There is room for all of it.
+        // The pipe can hold all of it.
         fcntl_setpipe_size(&writer, ALL).unwrap();
         let moved = |reader: &PipeReader| ioctl_fionread(reader).unwrap();
         let stream = Stream::new(proactor, writer).unwrap();
@@ -61,7 +61,7 @@ pub(crate) fn a_whole_write_begins_with_its_share(kind: Kind) {
         let sent = pattern(ALL);
         let tell = move |BufResult(result, _)| done.send(result).unwrap();
         stream.write_all(sent.clone(), tell).unwrap();
-        // A leader of its own may have gone on.
+        // A dedicated leader may have continued.
         let by_start = moved(&reader);
         let is_alone = kind.processor == ProcessorType::Shared;
         assert!(!is_alone || by_start <= ALL as u64 / 4, "{by_start} bytes at once");
@@ -189,7 +189,7 @@ pub(crate) fn local_sockets_are_connected(kind: Kind) {
     });
 }
 
-/// Whoever starts first, in whichever thread; also if nobody else was writing when they began.
+/// Several threads start writes, also when no write was in progress as they began.
 pub(crate) fn whole_writes_of_many_threads_stay_whole(kind: Kind) {
     const THREADS: u8 = 3;
     const ROUNDS: usize = 8;
@@ -198,7 +198,7 @@ pub(crate) fn whole_writes_of_many_threads_stay_whole(kind: Kind) {
         let _crew = Crew::new(proactor, 1);
         let (ours, mut peer) = std::os::unix::net::UnixStream::pair().unwrap();
         let stream = Stream::new(proactor, ours).unwrap();
-        // Nothing is sent in one step.
+        // No write is sent in one step.
         rustix::net::sockopt::set_socket_send_buffer_size(&stream, 20_000).unwrap();
         let reader = thread::spawn(move || {
             let mut message = vec![0; LENGTH];
@@ -229,7 +229,7 @@ pub(crate) fn whole_writes_of_many_threads_stay_whole(kind: Kind) {
     });
 }
 
-/// It has found something wrong: then nobody needs to wait for what it does not read.
+/// A reader that has found an error: the writers need not wait for what it does not read.
 fn reader_is_gone(stream: &Stream) -> bool {
     rustix::net::getpeername(stream).is_err()
 }
