@@ -138,7 +138,7 @@ fn a_dedicated_leader_interrupts_the_only_thread() {
     );
     let proactor = Proactor::new(&config).unwrap();
     let _crew = Crew::new(&proactor, 1);
-    // What there is to lead for.
+    // Something to lead for.
     let idle = Datagrams::bind(&proactor, ANY).unwrap();
     idle.read(vec![0; 8], |_| {}).unwrap();
     let (stream, mut peer) = stream_and_peer(&proactor);

@@ -59,7 +59,7 @@ fn lose_none(provider: ProviderType, wait: WaitType, interrupt: InterruptType) {
         };
         let proactor = Proactor::new(&Config::one(config)).unwrap();
         let _crew = Crew::new(&proactor, 1);
-        // What there is to lead for; it never ends.
+        // Something to lead for; it never ends.
         if provider == ProviderType::Posix {
             let _writer = read_that_does_not_end(&proactor);
             match processor_type {
@@ -276,7 +276,7 @@ fn edges_during_attempts_are_seen() {
     let config = ProcessorConfig { provider: ProviderType::Select, ..config };
     let proactor = Proactor::new(&Config::one(config)).unwrap();
     let _crew = Crew::new(&proactor, 3);
-    // What there is to lead for meanwhile.
+    // Something to lead for meanwhile.
     let (idle, _peer) = stream_and_peer(&proactor);
     idle.read(vec![0; 1], |_| {}).unwrap();
     datagrams_arrive(&proactor);
@@ -290,7 +290,7 @@ fn bytes_during_attempts_are_seen() {
             let config = ProcessorConfig { provider, processor_type, ..Default::default() };
             let proactor = Proactor::new(&Config::one(config)).unwrap();
             let _crew = Crew::new(&proactor, 3);
-            // What there is to lead for meanwhile.
+            // Something to lead for meanwhile.
             let (idle, _peer) = stream_and_peer(&proactor);
             idle.read(vec![0; 1], |_| {}).unwrap();
             bytes_arrive(&proactor);

@@ -1,4 +1,4 @@
-//! `examples/http_server`.
+//! Tests of `examples/http_server`.
 
 use crate::common::{LOST, TestDirectory, pattern, until};
 use crate::message::Connection;
@@ -9,7 +9,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Files of all sizes that are somehow at an edge, and one of many pieces.
+/// Files of all sizes at a boundary, and one of many pieces.
 const SIZES: [usize; 7] = [0, 1, 65_000, 65_535, 65_536, 65_537, 3_000_003];
 
 struct Fixture {
@@ -83,7 +83,7 @@ pub(crate) fn curl_gets_the_same_bytes(engine: Engine) {
     assert_eq!(curl(&[&fixture.url("a%20name,%20100%25.txt?with=question")]), "named");
     assert_eq!(curl(&[&fixture.url("folder/")]), "<p>");
     assert_eq!(curl(&["--http1.0", &fixture.url("stays-in")]).len(), 1);
-    // Nothing new since then.
+    // Not modified since then.
     let file = fixture.directory.0.join("root/65000");
     let since =
         ["--time-cond", file.to_str().unwrap(), "--write-out", "%{http_code} %{size_download}"];
@@ -93,7 +93,7 @@ pub(crate) fn curl_gets_the_same_bytes(engine: Engine) {
 pub(crate) fn requests_in_a_row_and_in_pieces(engine: Engine) {
     let fixture = Fixture::new(engine);
     let mut connection = fixture.connect();
-    // Many at once, before any answer is read.
+    // Many requests at once, before any response is read.
     let sizes: Vec<usize> = (0..60).map(|number| SIZES[number % 6]).collect();
     let mut requests = String::new();
     for (number, size) in sizes.iter().enumerate() {
@@ -112,7 +112,7 @@ pub(crate) fn requests_in_a_row_and_in_pieces(engine: Engine) {
         assert!(number % 4 == 3 || answer.body == pattern(*size), "answer {number}");
     }
     writer.join().unwrap();
-    // Bodies are skipped, whether they come with the head or after it, and the next request is found.
+    // The server skips a body that comes with the head or after it, and finds the next request.
     connection.send(
         "GET /1 HTTP/1.1\r\nHost: test\r\nContent-Length: 7\r\n\r\nGET /xxGET /1 HTTP/1.1\r\n",
     );
@@ -123,7 +123,7 @@ pub(crate) fn requests_in_a_row_and_in_pieces(engine: Engine) {
     }
     assert_eq!(connection.answer(true).body, pattern(1));
     assert_eq!(connection.answer(true).body, pattern(65_000));
-    // As clients of HTTP/1.0 want it.
+    // The default of HTTP/1.0.
     connection.send("GET /1 HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n");
     assert_eq!(connection.answer(true).headers["connection"], "keep-alive");
     connection.send("GET /1 HTTP/1.0\r\n\r\n");
@@ -136,7 +136,7 @@ pub(crate) fn a_half_closed_client_is_answered(engine: Engine) {
     for size in [1, 3_000_003] {
         let mut connection = fixture.connect();
         let request = format!("GET /{size} HTTP/1.1\r\nHost: test\r\n\r\n");
-        // Two, and then nothing more will come.
+        // Two requests, and then the end of the stream.
         connection.send(request.repeat(2));
         connection.stream.shutdown(Shutdown::Write).unwrap();
         for _ in 0..2 {
@@ -144,7 +144,7 @@ pub(crate) fn a_half_closed_client_is_answered(engine: Engine) {
         }
         assert_eq!(connection.rest(), b"");
     }
-    // The beginning of a request is none.
+    // The beginning of a request gets no response.
     let mut connection = fixture.connect();
     connection.send("GET / HT");
     connection.stream.shutdown(Shutdown::Write).unwrap();
@@ -154,7 +154,7 @@ pub(crate) fn a_half_closed_client_is_answered(engine: Engine) {
 pub(crate) fn what_is_refused_and_how(engine: Engine) {
     let fixture = Fixture::new(engine);
     let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n");
-    // The connection goes on.
+    // The connection continues.
     let mut connection = fixture.connect();
     for (path, status) in [
         ("/nothing", 404),
@@ -175,7 +175,7 @@ pub(crate) fn what_is_refused_and_how(engine: Engine) {
     let answer = connection.answer(true);
     assert_eq!((answer.status, &answer.headers["content-range"][..]), (416, "bytes */1"));
     assert_eq!(connection.get("/1").status, 200);
-    // It does not.
+    // The connection ends.
     let much = format!("X: {}\r\n", "y".repeat(500));
     for (request, status) in [
         (get("/../secret"), 400),
@@ -215,7 +215,7 @@ pub(crate) fn what_is_refused_and_how(engine: Engine) {
         assert_eq!(answer.headers["connection"], "close");
         assert_eq!(connection.rest(), b"");
     }
-    // The answer arrives although much more is sent than anybody reads.
+    // The response arrives although the client sends much more than the server reads.
     let mut connection = fixture.connect();
     connection.send("PUT /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n");
     connection.send(vec![0; 200_000]);
@@ -239,11 +239,11 @@ pub(crate) fn aborted_clients_leak_nothing(engine: Engine) {
                 _ => connection.send("PUT /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 9999\r\n\r\nx"),
             }
             if number % 2 == 0 {
-                // With a reset in the place of an end.
+                // Ends with a reset.
                 set_socket_linger(&connection.stream, Some(Duration::ZERO)).unwrap();
             }
         }
-        // The one that is served here was accepted behind all of them.
+        // The connection that is served here was accepted after all of them.
         assert_eq!(fixture.connect().get("/1").status, 200);
         fixture.server.closes_all_but(before);
     }
@@ -263,7 +263,7 @@ pub(crate) fn too_many_are_told_so(engine: Engine) {
     }
     assert!(connections.iter_mut().all(|connection| connection.get("/1").status == 200));
     connections.pop();
-    // There is a place again, as soon as the server has seen that.
+    // Another connection is accepted when the server has seen that.
     until(|| {
         let mut stream = TcpStream::connect(fixture.server.address).unwrap();
         stream.set_read_timeout(Some(LOST)).unwrap();
@@ -275,7 +275,7 @@ pub(crate) fn too_many_are_told_so(engine: Engine) {
     });
 }
 
-/// A byte now and then is not enough: a head, and a body, have so much time as a whole.
+/// A byte now and then is not enough: the timeout applies to a head, and to a body, as a whole.
 pub(crate) fn who_takes_too_long_is_left(engine: Engine) {
     let fixture = Fixture::with(engine, &["--timeout", "1"]);
     for request in [
@@ -287,7 +287,7 @@ pub(crate) fn who_takes_too_long_is_left(engine: Engine) {
         connection.send(request);
         connection.stream.set_nonblocking(true).unwrap();
         until(|| {
-            // Bytes that come behind the end are answered with a reset.
+            // Bytes after the end are answered with a reset.
             let sent = connection.stream.write(b"x");
             let ended = connection.stream.read(&mut [0]);
             std::thread::sleep(Duration::from_millis(20));
@@ -305,7 +305,7 @@ pub(crate) fn wrk_and_ab_have_no_complaints(engine: Engine) {
     }
     let fixture = Fixture::new(engine);
     let url = fixture.url("65000");
-    // It ends by time: on a machine that is busy with something else, again.
+    // It ends by time, so on a busy machine it is repeated.
     let mut requests = 0;
     until(|| {
         let said = client("wrk", &["-t2", "-c100", "-d1s", "--timeout", "20s", &url]);
@@ -325,7 +325,7 @@ pub(crate) fn wrk_and_ab_have_no_complaints(engine: Engine) {
     assert_eq!(number("Failed requests:"), Some(0), "{said}");
     assert_eq!(number("Keep-Alive requests:"), Some(1000), "{said}");
     assert_eq!(number("Non-2xx responses:"), None, "{said}");
-    // And one connection for each request.
+    // One connection for each request.
     let said = client("ab", &["-q", "-n", "300", "-c", "30", &url]);
     assert!(
         said.lines().any(|line| line.split_whitespace().eq(["Failed", "requests:", "0"])),

@@ -1,5 +1,4 @@
-//! The examples, as processes, with clients that nobody here wrote: curl, wrk, ab and iperf3, on every
-//! engine.
+//! The examples as processes, with third-party clients: curl, wrk, ab and iperf3, on every engine.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 

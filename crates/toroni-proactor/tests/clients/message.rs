@@ -1,4 +1,4 @@
-//! As much of an HTTP client as shows what curl does not: how answers come one after the other.
+//! A small HTTP client, for what curl does not show: the order of responses.
 
 use crate::common::LOST;
 use std::collections::HashMap;
@@ -11,11 +11,11 @@ pub(crate) struct Connection {
     reader: BufReader<TcpStream>,
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    /// By name, in small letters.
+    /// By name, in lower case.
     pub(crate) headers: HashMap<String, String>,
     pub(crate) body: Vec<u8>,
 }
@@ -33,7 +33,7 @@ impl Connection {
         self.stream.write_all(bytes.as_ref()).unwrap();
     }
 
-    /// The next answer; a body follows it if that is how the request was.
+    /// Returns the next response, with a body unless the request was `HEAD`.
     #[track_caller]
     pub(crate) fn answer(&mut self, has_body: bool) -> Answer {
         let mut head = Vec::new();
@@ -57,14 +57,14 @@ impl Connection {
         Answer { status: response.code.unwrap(), headers, body }
     }
 
-    /// Sends a request that has no body, and gives its answer.
+    /// Sends a request without a body, and returns its response.
     #[track_caller]
     pub(crate) fn get(&mut self, path: &str) -> Answer {
         self.send(format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n"));
         self.answer(true)
     }
 
-    /// What comes until the end of the connection.
+    /// Returns everything until the end of the connection.
     #[track_caller]
     pub(crate) fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();

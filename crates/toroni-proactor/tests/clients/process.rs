@@ -1,4 +1,4 @@
-//! Programs that the tests start, and end.
+//! Programs that the tests start and stop.
 
 use crate::common::{LOST, until};
 use std::io::{BufRead, BufReader, Write};
@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
-/// What an example runs on.
+/// The engine of an example.
 #[derive(Clone, Copy)]
 pub(crate) struct Engine {
-    /// How the example's first processor calls itself.
+    /// What the example prints for its first processor.
     pub(crate) effective: &'static str,
     /// The first table `[[processor]]` without its head, and perhaps a second one.
     pub(crate) configuration: &'static str,
@@ -27,13 +27,13 @@ type Lines = std::iter::MapWhile<
     fn(std::io::Result<String>) -> Option<String>,
 >;
 
-/// What a child says, line by line.
+/// Returns the lines that a child prints.
 fn lines(child: &mut Child) -> Lines {
     BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok)
 }
 
 impl Server {
-    /// An example, on a free port.
+    /// Starts an example on a free port.
     pub(crate) fn example(name: &str, engine: Engine, arguments: &[&str]) -> Self {
         let mut command = Command::new(example(name));
         command.args(arguments);
@@ -44,12 +44,13 @@ impl Server {
         let address = first.strip_prefix("listening on ").unwrap().parse().unwrap();
         let server = Self { child, address };
         let effective = lines.next().unwrap();
-        // Without a note on anything that was chosen otherwise.
+        // Without a note: every value is the configured one.
         assert_eq!(effective, engine.effective);
         server
     }
 
-    /// `iperf3 --server`, and who is told each time that it listens. It cannot choose a port itself.
+    /// Starts `iperf3 --server`. The channel receives a value each time that it listens. It cannot choose a
+    /// port itself.
     pub(crate) fn iperf3() -> (Self, Receiver<()>) {
         for _ in 0..20 {
             let address = free_address();
@@ -66,24 +67,24 @@ impl Server {
                 std::thread::spawn(move || listens.for_each(|_| _ = tell.send(())));
                 return (server, told);
             }
-            // Somebody else took the port.
+            // Another program has taken the port.
             let _ = server.child.wait();
         }
         panic!("no port for iperf3 in 20 attempts");
     }
 
-    /// How many descriptors it has open.
+    /// Returns how many descriptors it has open.
     pub(crate) fn descriptors(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
     }
 
-    /// Waits until it has as many open as before.
+    /// Waits until it has this many open.
     #[track_caller]
     pub(crate) fn closes_all_but(&self, before: usize) {
         until(|| self.descriptors() == before);
     }
 
-    /// What of its memory is in use, in KiB.
+    /// Returns its resident memory in KiB.
     pub(crate) fn resident_kib(&self) -> u64 {
         let status = format!("/proc/{}/status", self.child.id());
         let status = std::fs::read_to_string(status).unwrap();
@@ -99,15 +100,15 @@ impl Drop for Server {
     }
 }
 
-/// An address that nobody listens on; perhaps not for long.
+/// Returns an address that is free now, perhaps not for long.
 fn free_address() -> SocketAddr {
     TcpListener::bind(crate::common::ANY).unwrap().local_addr().unwrap()
 }
 
-/// Runs a client to its end, and gives what it said.
+/// Runs a client to its end, and returns its output.
 #[track_caller]
 pub(crate) fn client(program: &str, arguments: &[&str]) -> String {
-    // One that hangs is ended by a program that does not.
+    // `timeout` ends a client that hangs.
     let output = Command::new("timeout")
         .args(["--signal", "KILL", &LOST.as_secs().to_string(), program])
         .args(arguments)
@@ -123,8 +124,8 @@ pub(crate) fn client(program: &str, arguments: &[&str]) -> String {
     said
 }
 
-/// Whether there are the clients that a test needs: programs, and their packages. If one is missing, the
-/// test is skipped and says so; with `TORONI_CLIENTS=required`, as in CI, it fails.
+/// Returns whether the clients that a test needs are installed: programs, and their packages. If one is
+/// missing, the test is skipped and reports that; with `TORONI_CLIENTS=required`, as in CI, it fails.
 #[track_caller]
 pub(crate) fn has(clients: &[(&str, &str)]) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -135,12 +136,12 @@ pub(crate) fn has(clients: &[(&str, &str)]) -> bool {
     };
     let said = format!("{program} is missing: apt-get install {package}");
     assert!(std::env::var_os("TORONI_CLIENTS").is_none_or(|it| it != "required"), "{said}");
-    // Not `eprintln!`, of which the test runner swallows what passing tests print.
+    // Not `eprintln!`: the test runner hides what passing tests print with it.
     let _ = writeln!(std::io::stderr(), "skipped: {said}");
     false
 }
 
-/// `cargo test` builds examples beside its tests.
+/// Returns the path of an example, which `cargo build --examples` or `cargo test` of the whole package builds.
 fn example(name: &str) -> PathBuf {
     let tests = std::env::current_exe().unwrap();
     let path = tests.parent().unwrap().parent().unwrap().join("examples").join(name);

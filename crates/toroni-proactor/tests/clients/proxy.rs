@@ -1,4 +1,4 @@
-//! `examples/tcp_proxy`.
+//! Tests of `examples/tcp_proxy`.
 
 use crate::common::{ANY, LOST, Nobody, next, pattern, until};
 use crate::process::{Engine, Server, client, has};
@@ -16,7 +16,7 @@ fn proxy_with(engine: Engine, to: &str, more: &[&str]) -> Server {
     Server::example("tcp_proxy", engine, &[&[to, "--threads", "2"], more].concat())
 }
 
-/// Whether the other end has closed it, in whichever way.
+/// Returns whether the other end has closed the connection, in any way.
 fn is_closed(mut stream: &TcpStream) -> bool {
     stream.set_read_timeout(Some(LOST)).unwrap();
     match stream.read(&mut [0; 8]) {
@@ -25,7 +25,7 @@ fn is_closed(mut stream: &TcpStream) -> bool {
     }
 }
 
-/// A client on this side of a proxy, and who it speaks to on the other.
+/// A client on one side of a proxy, and its server on the other.
 fn through(server: &Server, target: &TcpListener) -> (TcpStream, TcpStream) {
     let client = TcpStream::connect(server.address).unwrap();
     let (peer, _) = target.accept().unwrap();
@@ -59,10 +59,10 @@ pub(crate) fn both_directions_end_by_themselves(engine: Engine) {
             assert!(reading.join().unwrap() == sent);
         }
         drop((client, peer));
-        // Nothing stays open of a connection whose ends are gone.
+        // Nothing of a closed connection stays open.
         server.closes_all_but(before);
     }
-    // One end breaks off, and the other one learns of it.
+    // If one end aborts, the other one is closed.
     for breaks_client in [true, false] {
         let (client, peer) = through(&server, &target);
         let (broken, mut other) = if breaks_client { (client, peer) } else { (peer, client) };
@@ -101,7 +101,7 @@ pub(crate) fn one_too_many_is_closed(engine: Engine) {
         peer.read_exact(&mut [0; 7]).unwrap();
     }
     drop(pairs);
-    // There is a place again, as soon as the proxy has seen that.
+    // Another connection is accepted when the proxy has seen that.
     target.set_nonblocking(true).unwrap();
     until(|| {
         let client = TcpStream::connect(server.address).unwrap();
@@ -124,7 +124,7 @@ pub(crate) fn silence_ends_a_connection(engine: Engine) {
     let server = proxy_with(engine, &to, &["--idle-timeout", "1"]);
     let before = server.descriptors();
     let begun = Instant::now();
-    // One that never said anything, and one of which a direction is over.
+    // A connection that never sent anything, and one with one direction closed.
     let pairs: Vec<_> = (0..2).map(|_| through(&server, &target)).collect();
     pairs[1].0.shutdown(Shutdown::Write).unwrap();
     for (client, peer) in &pairs {
@@ -134,7 +134,7 @@ pub(crate) fn silence_ends_a_connection(engine: Engine) {
     server.closes_all_but(before);
 }
 
-/// Writers stop when what the kernel holds is full; the proxy holds a buffer for each direction.
+/// Writers wait when the kernel's buffers are full; the proxy has one buffer for each direction.
 pub(crate) fn slow_readers_make_writers_wait(engine: Engine) {
     const CONNECTIONS: usize = 3;
     /// Far beyond what two sockets hold.
@@ -196,8 +196,8 @@ pub(crate) fn iperf3_sessions_pass(engine: Engine) {
         let said = client("iperf3", &[&common, more].concat());
         let report: serde_json::Value = serde_json::from_str(&said).unwrap();
         assert!(report.get("error").is_none(), "{more:?}: {said}");
-        // The session is over when all is sent, in both directions together: what was on its way then does
-        // not count as received.
+        // The session is over when everything is sent, in both directions together: bytes in transit then do not count
+        // as received.
         let bidir = ["sum_sent_bidir_reverse", "sum_received_bidir_reverse"];
         let reverse = if *more == ["--bidir"] { &bidir[..] } else { &[] };
         for sum in ["sum_sent", "sum_received"].iter().chain(reverse) {
