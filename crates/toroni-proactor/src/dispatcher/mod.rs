@@ -2,8 +2,6 @@
 //! `handle_events` what it does: sleep as a follower, call handlers, or lead a processor.
 
 mod handle_events;
-#[cfg(test)]
-mod tests;
 mod timers;
 mod wake_policy;
 
@@ -300,3 +298,6 @@ impl Core {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -127,7 +127,7 @@ impl Edges {
     /// Records that it became ready, or may have: an attempt that found it not ready must be repeated.
     ///
     /// The edge is *released* to the attempts that *acquire* it. An attempt that sees the edge sees the data
-    /// behind it; one that does not see it is recognised as older by the thread that puts the operation into a
+    /// that it reports; one that does not see it is recognised as older by the thread that puts the operation into a
     /// queue.
     pub(crate) fn report(&self, reading: bool) {
         self.reported[usize::from(reading)].fetch_add(1, Ordering::Release);

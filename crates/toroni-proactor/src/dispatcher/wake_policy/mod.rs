@@ -5,7 +5,7 @@
 //! them, unless handlers sleep. So if the running threads will finish the pending work sooner, judged by how
 //! long recent handlers took, no thread is woken, and spare threads rest.
 //!
-//! Nothing tells whether a handler will return this time. So one waiting thread checks every [`TICK`] whether
+//! Nothing says whether a handler will return this time. So one waiting thread checks every [`TICK`] whether
 //! the others make progress; if they do not, it does the work. If no thread can check, no wake-up is left out.
 
 use crate::core::Core;
@@ -121,7 +121,7 @@ impl WakePolicy {
 }
 
 impl Sample {
-    /// Marks the begin of the handler.
+    /// Marks the beginning of the handler.
     pub(super) fn begin(&mut self) {
         self.slept = -sys::times_slept();
     }
