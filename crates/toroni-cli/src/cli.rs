@@ -23,7 +23,7 @@ use toroni::{LockKind, NotifyKind, Policy, Start, WaitStrategy};
   toroni pub plant/boiler/temperature 351.2   publish a message")]
 pub(crate) struct Cli {
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) location: BusLocation,
     /// Color failures and losses; auto: on a terminal, unless NO_COLOR is set
     // `note::choice_in` reads it, before anything is parsed.
     #[arg(
@@ -40,7 +40,7 @@ pub(crate) struct Cli {
 
 /// Which bus.
 #[derive(Args, Clone)]
-pub(crate) struct Place {
+pub(crate) struct BusLocation {
     /// Name of the bus
     #[arg(
         short,

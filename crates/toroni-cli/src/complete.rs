@@ -2,13 +2,14 @@
 //!
 //! The script of `toroni completions` calls this program on Tab, with the variable [`VARIABLE`] set.
 
-use crate::cli;
+use crate::cli::{self, BusLocation};
+use crate::commands;
 use clap::Command;
 use clap::builder::Resettable;
 use clap_complete::CompletionCandidate;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
-use toroni::{BusConfig, admin};
+use toroni::admin;
 
 /// While it names a shell, the program prints what could come next on the command line of that shell.
 pub(crate) const VARIABLE: &str = "TORONI_COMPLETE";
@@ -27,14 +28,13 @@ pub(crate) fn offered() -> Command {
 
 /// Names of buses.
 pub(crate) fn buses(current: &OsStr) -> Vec<CompletionCandidate> {
-    let directory = Place::of_command_line().directory;
-    let buses = admin::list(directory.as_deref()).unwrap_or_default();
+    let buses = admin::list(location().dir.as_deref()).unwrap_or_default();
     candidates(current, buses.into_iter().map(|bus| bus.name))
 }
 
 /// Topics that have messages in the ring.
 pub(crate) fn topics(current: &OsStr) -> Vec<CompletionCandidate> {
-    candidates(current, Place::of_command_line().topics().unwrap_or_default())
+    candidates(current, topics_of(&location()).unwrap_or_default())
 }
 
 /// The names that begin with `current`. A shell inserts them into the command line unquoted, and other users choose
@@ -55,58 +55,46 @@ fn is_plain(name: &str) -> bool {
     !name.starts_with('-') && name.chars().all(|c| c.is_alphanumeric() || "/_-.,+".contains(c))
 }
 
-/// The bus and the directory that the command line names so far.
-struct Place {
-    directory: Option<PathBuf>,
-    bus: String,
+/// The bus and the directory that the incomplete command line names.
+fn location() -> BusLocation {
+    // The shell passes its words after the program's own name and `--`.
+    location_in(std::env::args_os().skip_while(|word| word != "--").skip(1))
 }
 
-impl Place {
-    fn of_command_line() -> Self {
-        // The words of the shell come behind the program's own name and `--`.
-        Self::of(std::env::args_os().skip_while(|word| word != "--").skip(1))
-    }
-
-    fn of(words: impl IntoIterator<Item = OsString>) -> Self {
-        let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-        let (mut directory, mut bus) = (variable("TORONI_DIR"), variable("TORONI_BUS"));
-        let mut words = words.into_iter();
-        while let Some(word) = words.next() {
-            match word.to_str() {
-                Some("-b" | "--bus") => bus = words.next(),
-                Some("--dir") => directory = words.next(),
-                Some(text) => {
-                    if let Some(name) = text.strip_prefix("--bus=") {
-                        bus = Some(name.into());
-                    } else if let Some(path) = text.strip_prefix("--dir=") {
-                        directory = Some(path.into());
-                    }
+fn location_in(words: impl IntoIterator<Item = OsString>) -> BusLocation {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let (mut directory, mut bus) = (variable("TORONI_DIR"), variable("TORONI_BUS"));
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        match word.to_str() {
+            Some("-b" | "--bus") => bus = words.next(),
+            Some("--dir") => directory = words.next(),
+            Some(text) => {
+                if let Some(name) = text.strip_prefix("--bus=") {
+                    bus = Some(name.into());
+                } else if let Some(path) = text.strip_prefix("--dir=") {
+                    directory = Some(path.into());
                 }
-                None => {}
             }
-        }
-        let bus = bus.and_then(|bus| bus.into_string().ok());
-        Self {
-            directory: directory.map(PathBuf::from),
-            bus: bus.unwrap_or_else(|| "default".to_owned()),
+            None => {}
         }
     }
+    let bus = bus.and_then(|bus| bus.into_string().ok());
+    BusLocation {
+        bus: bus.unwrap_or_else(|| "default".to_owned()),
+        dir: directory.map(PathBuf::from),
+    }
+}
 
-    /// `None` if there is no such bus, or this user may not read it.
-    fn topics(&self) -> Option<Vec<String>> {
-        let mut config = BusConfig::new();
-        if let Some(directory) = &self.directory {
-            config = config.directory(directory);
-        }
-        let bus = config.open_existing(&self.bus).ok()?;
-        if bus.stats().ok()?.capacity > LARGEST_RING_BYTES {
-            return None;
-        }
-        let mut topics: Vec<String> =
-            bus.topics().ok()?.into_iter().map(|topic| topic.name).collect();
-        topics.sort();
-        Some(topics)
+/// The topics of a bus; `None` if there is no such bus, or this user may not read it.
+fn topics_of(location: &BusLocation) -> Option<Vec<String>> {
+    let bus = commands::config(location).open_existing(&location.bus).ok()?;
+    if bus.stats().ok()?.capacity > LARGEST_RING_BYTES {
+        return None;
     }
+    let mut topics: Vec<String> = bus.topics().ok()?.into_iter().map(|topic| topic.name).collect();
+    topics.sort();
+    Some(topics)
 }
 
 #[cfg(test)]
@@ -115,11 +103,11 @@ mod tests {
 
     #[test]
     fn the_bus_of_the_command_line_is_found() {
-        let place = |words: &[&str]| Place::of(words.iter().map(OsString::from));
-        assert_eq!(place(&["toroni", "sub", "-b", "plant", "x"]).bus, "plant");
-        assert_eq!(place(&["toroni", "--bus=plant", "sub"]).bus, "plant");
-        let place = place(&["toroni", "--dir", "/mnt", "--bus", "a", "--bus", "b", "sub"]);
-        assert_eq!((place.directory, place.bus.as_str()), (Some("/mnt".into()), "b"));
+        let location = |words: &[&str]| location_in(words.iter().map(OsString::from));
+        assert_eq!(location(&["toroni", "sub", "-b", "plant", "x"]).bus, "plant");
+        assert_eq!(location(&["toroni", "--bus=plant", "sub"]).bus, "plant");
+        let location = location(&["toroni", "--dir", "/mnt", "--bus", "a", "--bus", "b", "sub"]);
+        assert_eq!((location.dir, location.bus.as_str()), (Some("/mnt".into()), "b"));
     }
 
     #[test]

@@ -9,6 +9,8 @@ mod complete;
 mod exchange;
 mod exits;
 mod failure;
+#[doc(hidden)]
+pub mod fuzz_entry;
 mod human;
 mod note;
 mod output;
@@ -16,8 +18,6 @@ mod progress;
 mod ready;
 mod settings;
 mod stop;
-#[doc(hidden)]
-pub mod trial;
 
 use clap::FromArgMatches;
 use clap::error::ErrorKind;

@@ -29,7 +29,7 @@ impl ReadyFd {
     }
 
     /// Writes the line and closes the descriptor.
-    pub(crate) fn announce(self) -> Result<(), Failure> {
+    pub(crate) fn signal(self) -> Result<(), Failure> {
         let Some(mut file) = self.0 else { return Ok(()) };
         file.write_all(b"ready\n").map_err(|error| {
             Failure::Failed(format!("cannot write to the descriptor of --ready-fd: {error}"))

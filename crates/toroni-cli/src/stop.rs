@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 /// What happens to a command that does not end by itself after the signal.
-pub(crate) enum Patience {
+pub(crate) enum GracePeriod {
     /// It may be blocked for long in a write to a full pipe, or in a publish that waits for a slow
     /// subscriber. It holds nothing that the kernel does not give back: end it after a second, and
     /// say what it was doing, as in "waiting for a slow subscriber".
-    ASecond(String),
+    OneSecond(String),
     /// It has things to remove, and never blocks for long: let it.
     Unlimited,
 }
@@ -42,7 +42,7 @@ pub(crate) struct Stop {
 
 impl Stop {
     /// Handles the signals from now on.
-    pub(crate) fn install(patience: Patience) -> Result<Self, Failure> {
+    pub(crate) fn install(patience: GracePeriod) -> Result<Self, Failure> {
         let failed = |error: io::Error| Failure::Failed(format!("cannot handle signals: {error}"));
         let (wake, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
             .map_err(|e| failed(e.into()))?;
@@ -55,7 +55,7 @@ impl Stop {
                 let Some(signal) = signals.forever().next() else { return };
                 arrived.store(signal, Ordering::Relaxed);
                 drop(writer);
-                if let Patience::ASecond(doing) = patience {
+                if let GracePeriod::OneSecond(doing) = patience {
                     end_soon(&mut signals, signal, &doing);
                 }
             })

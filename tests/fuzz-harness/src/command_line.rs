@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::sync::Mutex;
 use toroni::{Bus, BusConfig, Policy, Publisher, Subscriber};
-use toroni_cli::trial::{self, Way};
+use toroni_cli::fuzz_entry::{self, Way};
 
 const TOPIC: &str = "plant/boiler";
 
@@ -45,7 +45,7 @@ impl Stage {
                 let bytes = input.rest();
                 arguments(bytes);
                 // Any line: an error, never a panic.
-                let _ = trial::read_json(bytes);
+                let _ = fuzz_entry::read_json(bytes);
             }
             1 => {
                 let ways =
@@ -70,7 +70,7 @@ impl Stage {
         let topic = if payload_only { String::new() } else { format!("{TOPIC}\t") };
         let printed = |format: &str| {
             let mut file = memory(&[]);
-            trial::print(&message, format, payload_only, file.try_clone().unwrap()).unwrap();
+            fuzz_entry::print(&message, format, payload_only, file.try_clone().unwrap()).unwrap();
             let mut printed = Vec::new();
             file.rewind().unwrap();
             file.read_to_end(&mut printed).unwrap();
@@ -94,7 +94,7 @@ impl Stage {
             Err(_) => assert_eq!(object["encoding"], "base64"),
         }
         // And `toroni pub --json` reads the same message.
-        match trial::read_json(line) {
+        match fuzz_entry::read_json(line) {
             Ok(read) => assert_eq!(read, Some((TOPIC.to_owned(), false, payload.to_vec()))),
             Err(said) => assert!(payload_only && said.contains("topic"), "{said}"),
         }
@@ -104,26 +104,26 @@ impl Stage {
 fn arguments(bytes: &[u8]) {
     let words: Vec<OsString> =
         bytes.split(|byte| *byte == b'\n').map(|word| OsString::from_vec(word.to_vec())).collect();
-    if let Err((code, said)) = trial::arguments(&words) {
+    if let Err((code, said)) = fuzz_entry::arguments(&words) {
         assert!([0, 2].contains(&code) && !said.is_empty(), "{words:?}: {code} {said}");
     }
     for word in words.iter().filter_map(|word| word.to_str()) {
-        if let Some((count, shown)) = trial::bytes(word) {
+        if let Some((count, shown)) = fuzz_entry::bytes(word) {
             // Shown with three digits; the very largest may be rounded up beyond what there is.
-            let again = trial::bytes(&shown).map_or(u64::MAX, |(again, _)| again);
+            let again = fuzz_entry::bytes(&shown).map_or(u64::MAX, |(again, _)| again);
             assert!(again.abs_diff(count) <= count / 99, "{word:?}: {count}, {shown}, {again}");
             assert!(
                 word.parse().is_ok_and(|number: u64| number == count)
                     || word.parse::<u64>().is_err()
             );
         }
-        assert!(!trial::printable(word).contains(char::is_control));
+        assert!(!fuzz_entry::printable(word).contains(char::is_control));
     }
 }
 
 /// Against the obvious way.
 fn take_apart(bytes: &[u8], way: Way, buffer: usize, limit: u64) {
-    let (found, said) = trial::messages(memory(bytes), way, buffer, limit);
+    let (found, said) = fuzz_entry::messages(memory(bytes), way, buffer, limit);
     let fits = |message: &&[u8]| message.len() as u64 <= limit;
     let (expected, fails): (Vec<&[u8]>, bool) = match way {
         Way::Chunks(chunk) => (bytes.chunks(usize::try_from(chunk).unwrap()).collect(), false),

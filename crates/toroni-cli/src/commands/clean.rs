@@ -1,6 +1,6 @@
 //! `toroni clean`: slots, sockets and buses of those who are gone.
 
-use crate::cli::{Clean, Place};
+use crate::cli::{BusLocation, Clean};
 use crate::failure::Failure;
 use crate::output::{Output, printable};
 use serde_json::json;
@@ -8,17 +8,21 @@ use std::io::{IsTerminal, Write};
 use toroni::{OpenError, admin};
 
 /// Cleans one bus or all, and says what was done and what was left alone.
-pub(crate) fn run(place: &Place, arguments: &Clean, bus_named: bool) -> Result<(), Failure> {
+pub(crate) fn run(
+    location: &BusLocation,
+    arguments: &Clean,
+    bus_named: bool,
+) -> Result<(), Failure> {
     let name = match &arguments.name {
         Some(name) => Some(name.as_str()),
-        None => bus_named.then_some(place.bus.as_str()),
+        None => bus_named.then_some(location.bus.as_str()),
     };
-    let directory = place.dir.as_deref();
+    let directory = location.dir.as_deref();
     let made_on_purpose = match name {
         Some(_) if arguments.all => {
             return Err(Failure::Usage("--all and --bus exclude each other".to_owned()));
         }
-        None if arguments.all => confirmed(arguments, &to_be_removed(place)?)?,
+        None if arguments.all => confirmed(arguments, &to_be_removed(location)?)?,
         _ => Vec::new(),
     };
     let mut report = admin::clean(directory, name, arguments.dry_run)?;
@@ -70,8 +74,8 @@ pub(crate) fn run(place: &Place, arguments: &Clean, bus_named: bool) -> Result<(
 }
 
 /// Buses that were made on purpose and that nobody has open.
-fn to_be_removed(place: &Place) -> Result<Vec<String>, Failure> {
-    let buses = admin::list(place.dir.as_deref())?.into_iter();
+fn to_be_removed(location: &BusLocation) -> Result<Vec<String>, Failure> {
+    let buses = admin::list(location.dir.as_deref())?.into_iter();
     let unused = buses.filter(|bus| bus.persistent && bus.in_use != Some(true));
     Ok(unused.map(|bus| bus.name).collect())
 }

@@ -1,14 +1,14 @@
 //! `toroni create`: a bus with settings of one's own.
 
-use crate::cli::{Create, Place};
+use crate::cli::{BusLocation, Create};
 use crate::failure::Failure;
 use crate::human;
 use crate::output::Output;
 use toroni::OpenError;
 
 /// Creates the bus. With `--if-absent`, one that exists with the given settings will do.
-pub(crate) fn run(place: &Place, arguments: Create) -> Result<(), Failure> {
-    let mut config = super::config(place);
+pub(crate) fn run(location: &BusLocation, arguments: Create) -> Result<(), Failure> {
+    let mut config = super::config(location);
     if let Some(bytes) = arguments.capacity {
         config = config.capacity(bytes);
     }

@@ -1,6 +1,6 @@
 //! `toroni info`: one bus, seen from outside.
 
-use crate::cli::{Info, Place};
+use crate::cli::{BusLocation, Info};
 use crate::failure::Failure;
 use crate::human;
 use crate::output::{Output, Table};
@@ -9,8 +9,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use toroni::{BusStats, LockOwner, Pattern, PublisherStats, SubscriberSlotStats};
 
 /// Prints the header of the bus and its participants.
-pub(crate) fn run(place: &Place, arguments: &Info) -> Result<(), Failure> {
-    let bus = super::open_existing(place, arguments.name.as_deref())?;
+pub(crate) fn run(location: &BusLocation, arguments: &Info) -> Result<(), Failure> {
+    let bus = super::open_existing(location, arguments.name.as_deref())?;
     let stats = bus.stats()?;
     let mut output = Output::new()?;
     if arguments.json {

@@ -1,6 +1,6 @@
 //! `toroni ls`: the buses of the directory.
 
-use crate::cli::{List, Place};
+use crate::cli::{BusLocation, List};
 use crate::failure::Failure;
 use crate::human;
 use crate::output::{Output, Table, printable};
@@ -9,8 +9,8 @@ use std::io::Write;
 use toroni::admin;
 
 /// Prints a line for each bus, those that cannot be opened included.
-pub(crate) fn run(place: &Place, arguments: &List) -> Result<(), Failure> {
-    let buses = admin::list(place.dir.as_deref())?;
+pub(crate) fn run(location: &BusLocation, arguments: &List) -> Result<(), Failure> {
+    let buses = admin::list(location.dir.as_deref())?;
     let mut output = Output::new()?;
     let mut table = Table::new(&["NAME", ">CAPACITY", "STATE", "PATH"]);
     let mut problems = Vec::new();
@@ -56,7 +56,7 @@ pub(crate) fn run(place: &Place, arguments: &List) -> Result<(), Failure> {
         }
     } else if !arguments.json {
         // Not on standard output, where scripts expect buses. Nobody is there to tell if it fails.
-        let directory = place.dir.clone().unwrap_or_else(admin::default_directory);
+        let directory = location.dir.clone().unwrap_or_else(admin::default_directory);
         let _ = writeln!(
             std::io::stderr(),
             "No buses in {}: `toroni create NAME` and `toroni pub` make one.",

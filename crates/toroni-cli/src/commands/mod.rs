@@ -16,7 +16,7 @@ mod remove;
 pub(crate) mod subscribe;
 mod topics;
 
-use crate::cli::{Cli, Command, Place};
+use crate::cli::{BusLocation, Cli, Command};
 use crate::failure::Failure;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
@@ -29,29 +29,29 @@ const LOOK_UP_EVERY: Duration = Duration::from_millis(200);
 
 /// Does what the command line says.
 pub(crate) fn run(cli: Cli, matches: &ArgMatches) -> Result<(), Failure> {
-    let place = cli.place;
+    let location = cli.location;
     match cli.command {
-        Command::Demo(arguments) => demo::run(&place, &arguments),
-        Command::DemoPublisher(arguments) => demo::publisher::run(&place, &arguments),
-        Command::DemoSubscriber(arguments) => demo::subscriber::run(&place, &arguments),
-        Command::Publish(arguments) => publish::run(&place, arguments),
-        Command::Subscribe(arguments) => subscribe::run(&place, arguments),
-        Command::Hz(arguments) => hz::run(&place, &arguments),
-        Command::Create(arguments) => create::run(&place, arguments),
-        Command::List(arguments) => list::run(&place, &arguments),
+        Command::Demo(arguments) => demo::run(&location, &arguments),
+        Command::DemoPublisher(arguments) => demo::publisher::run(&location, &arguments),
+        Command::DemoSubscriber(arguments) => demo::subscriber::run(&location, &arguments),
+        Command::Publish(arguments) => publish::run(&location, arguments),
+        Command::Subscribe(arguments) => subscribe::run(&location, arguments),
+        Command::Hz(arguments) => hz::run(&location, &arguments),
+        Command::Create(arguments) => create::run(&location, arguments),
+        Command::List(arguments) => list::run(&location, &arguments),
         Command::Info(arguments) => {
-            one_bus(&place, arguments.name.as_deref(), is_bus_named(matches, "info"))?;
-            info::run(&place, &arguments)
+            one_bus(&location, arguments.name.as_deref(), is_bus_named(matches, "info"))?;
+            info::run(&location, &arguments)
         }
-        Command::Topics(arguments) => topics::run(&place, &arguments),
-        Command::Doctor(arguments) => doctor::run(&place, &arguments),
-        Command::Remove(arguments) => remove::run(&place, &arguments),
+        Command::Topics(arguments) => topics::run(&location, &arguments),
+        Command::Doctor(arguments) => doctor::run(&location, &arguments),
+        Command::Remove(arguments) => remove::run(&location, &arguments),
         Command::Clean(arguments) => {
             let named = is_bus_named(matches, "clean");
-            one_bus(&place, arguments.name.as_deref(), named)?;
-            clean::run(&place, &arguments, named)
+            one_bus(&location, arguments.name.as_deref(), named)?;
+            clean::run(&location, &arguments, named)
         }
-        Command::Bench(arguments) => bench::run(&place, &arguments),
+        Command::Bench(arguments) => bench::run(&location, &arguments),
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Man(arguments) => man::run(&arguments),
     }
@@ -65,18 +65,19 @@ fn is_bus_named(matches: &ArgMatches, command: &str) -> bool {
 }
 
 /// Refuses to choose between two buses.
-fn one_bus(place: &Place, name: Option<&str>, bus_named: bool) -> Result<(), Failure> {
+fn one_bus(location: &BusLocation, name: Option<&str>, bus_named: bool) -> Result<(), Failure> {
     match name {
-        Some(name) if bus_named && name != place.bus => {
-            Err(Failure::Usage(format!("--bus {} and {name} are two buses: name one", place.bus)))
-        }
+        Some(name) if bus_named && name != location.bus => Err(Failure::Usage(format!(
+            "--bus {} and {name} are two buses: name one",
+            location.bus
+        ))),
         _ => Ok(()),
     }
 }
 
 /// The configuration to open a bus with, in the directory of the command line.
-fn config(place: &Place) -> BusConfig {
-    match &place.dir {
+pub(crate) fn config(location: &BusLocation) -> BusConfig {
+    match &location.dir {
         Some(directory) => BusConfig::new().directory(directory),
         None => BusConfig::new(),
     }
@@ -89,6 +90,6 @@ fn patterns(texts: &[String]) -> Result<Vec<Pattern>, Failure> {
 }
 
 /// The bus a looking command names: it must exist.
-fn open_existing(place: &Place, name: Option<&str>) -> Result<Bus, Failure> {
-    Ok(config(place).open_existing(name.unwrap_or(&place.bus))?)
+fn open_existing(location: &BusLocation, name: Option<&str>) -> Result<Bus, Failure> {
+    Ok(config(location).open_existing(name.unwrap_or(&location.bus))?)
 }

@@ -1,6 +1,6 @@
 //! `toroni rm`: buses that are not needed any more, however they were made.
 
-use crate::cli::{Place, Remove};
+use crate::cli::{BusLocation, Remove};
 use crate::failure::{Failure, no_bus};
 use crate::output::{Output, printable};
 use serde_json::json;
@@ -8,11 +8,11 @@ use toroni::OpenError;
 use toroni::admin::{self, CleanAction};
 
 /// Removes each bus that nobody has open; fails at the end if one is left.
-pub(crate) fn run(place: &Place, arguments: &Remove) -> Result<(), Failure> {
+pub(crate) fn run(location: &BusLocation, arguments: &Remove) -> Result<(), Failure> {
     let mut output = Output::new()?;
     let mut left = Vec::new();
     for name in &arguments.names {
-        let report = match admin::clean_persistent(place.dir.as_deref(), name, false) {
+        let report = match admin::clean_persistent(location.dir.as_deref(), name, false) {
             Err(OpenError::NotFound { path }) => {
                 left.push(no_bus(&path));
                 continue;

@@ -1,7 +1,7 @@
 //! `toroni topics`: what is in the ring now, by topic, and who subscribes to it.
 
 use super::info;
-use crate::cli::{Place, Topics};
+use crate::cli::{BusLocation, Topics};
 use crate::failure::Failure;
 use crate::output::{Output, Table};
 use crate::{human, note};
@@ -12,9 +12,9 @@ use toroni::SubscriberSlotStats;
 const MOST_NAMED: usize = 8;
 
 /// Prints a line for each topic of the bus that matches a pattern.
-pub(crate) fn run(place: &Place, arguments: &Topics) -> Result<(), Failure> {
+pub(crate) fn run(location: &BusLocation, arguments: &Topics) -> Result<(), Failure> {
     let patterns = super::patterns(&arguments.patterns)?;
-    let bus = super::open_existing(place, None)?;
+    let bus = super::open_existing(location, None)?;
     let mut topics = bus.topics()?;
     topics.retain(|topic| patterns.iter().any(|pattern| pattern.matches(&topic.name)));
     topics.sort_by(|a, b| a.name.cmp(&b.name));

@@ -1,6 +1,6 @@
 //! Exit codes: what a signal makes of each command, and the table that says so.
 
-use crate::support::{Buses, PATIENCE, Process, wait_until};
+use crate::support::{Buses, Process, TIMEOUT, wait_until};
 use rustix::process::Signal;
 use std::fs::File;
 use std::io::Write;
@@ -166,7 +166,7 @@ fn full_pipe() -> (File, File) {
     rustix::io::ioctl_fionbio(&writer, true).unwrap();
     let started = Instant::now();
     while writer.write(&[b'.'; 4096]).is_ok() {
-        assert!(started.elapsed() < PATIENCE);
+        assert!(started.elapsed() < TIMEOUT);
     }
     rustix::io::ioctl_fionbio(&writer, false).unwrap();
     (File::from(reader), writer)

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Longer than anything here takes on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A directory of buses, removed with everything in it.
 pub(crate) struct Buses(PathBuf);
@@ -160,7 +160,7 @@ impl Process {
 
     /// Waits for its end.
     pub(crate) fn wait(&mut self) -> ExitStatus {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status;
@@ -187,14 +187,14 @@ fn read_all(pipe: Option<impl Read>) -> Vec<u8> {
 }
 
 fn wait_readable(pipe: &impl AsFd, what: &str) {
-    let patience = Timespec::try_from(PATIENCE).unwrap();
+    let timeout = Timespec::try_from(TIMEOUT).unwrap();
     let mut fds = [PollFd::new(pipe, PollFlags::IN)];
-    assert!(poll(&mut fds, Some(&patience)).unwrap() > 0, "{what} prints nothing");
+    assert!(poll(&mut fds, Some(&timeout)).unwrap() > 0, "{what} prints nothing");
 }
 
 /// Looks again and again until it is so.
 pub(crate) fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !so() {
         assert!(Instant::now() < deadline, "never: {what}");
         std::thread::sleep(Duration::from_millis(5));

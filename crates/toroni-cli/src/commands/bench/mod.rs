@@ -9,11 +9,11 @@ mod rmp_tcp;
 mod scale;
 mod sweep;
 
-use crate::cli::Place;
+use crate::cli::BusLocation;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::stop::{Patience, Stop};
+use crate::stop::{GracePeriod, Stop};
 use options::{Bench, Shared, Workload};
 use std::cell::RefCell;
 use std::path::Path;
@@ -43,33 +43,33 @@ pub(crate) fn run_child() -> ExitCode {
 }
 
 /// Measures, and prints the report.
-pub(crate) fn run(place: &Place, arguments: &Bench) -> Result<(), Failure> {
+pub(crate) fn run(location: &BusLocation, arguments: &Bench) -> Result<(), Failure> {
     match &arguments.workload {
         Workload::Throughput(options) => {
-            measure(place, &options.shared, |launch| throughput::run(launch, &options.options()))
+            measure(location, &options.shared, |launch| throughput::run(launch, &options.options()))
         }
         Workload::Latency(options) => {
-            measure(place, &options.shared, |launch| latency::run(launch, &options.options()))
+            measure(location, &options.shared, |launch| latency::run(launch, &options.options()))
         }
         Workload::Stress(options) => {
-            measure(place, &options.shared, |launch| stress::run(launch, &options.options()))
+            measure(location, &options.shared, |launch| stress::run(launch, &options.options()))
         }
-        Workload::RmpTcp(given) => {
-            measure(place, &given.shared, |launch| workload::rmp_tcp::run(launch, &given.options()))
-        }
+        Workload::RmpTcp(given) => measure(location, &given.shared, |launch| {
+            workload::rmp_tcp::run(launch, &given.options())
+        }),
         Workload::P2mp(given) => {
-            measure(place, &given.shared, |launch| workload::p2mp::run(launch, &given.options()))
+            measure(location, &given.shared, |launch| workload::p2mp::run(launch, &given.options()))
         }
-        Workload::Sweep(given) => {
-            measure(place, &given.shared, |launch| workload::sweep::run(launch, &given.options()))
-        }
-        Workload::Fanout(given) => {
-            measure(place, &given.shared, |launch| workload::fanout::run(launch, &given.options()))
-        }
-        Workload::Scale(given) => {
-            measure(place, &given.shared, |launch| workload::scale::run(launch, &given.options()))
-        }
-        Workload::Proactor(given) => measure(place, &given.shared, |launch| {
+        Workload::Sweep(given) => measure(location, &given.shared, |launch| {
+            workload::sweep::run(launch, &given.options())
+        }),
+        Workload::Fanout(given) => measure(location, &given.shared, |launch| {
+            workload::fanout::run(launch, &given.options())
+        }),
+        Workload::Scale(given) => measure(location, &given.shared, |launch| {
+            workload::scale::run(launch, &given.options())
+        }),
+        Workload::Proactor(given) => measure(location, &given.shared, |launch| {
             let columns = workload::sessions::own_columns(&launch.program);
             workload::sessions::run(launch, &given.options(), &columns)
         }),
@@ -77,7 +77,7 @@ pub(crate) fn run(place: &Place, arguments: &Bench) -> Result<(), Failure> {
 }
 
 fn measure(
-    place: &Place,
+    location: &BusLocation,
     shared: &Shared,
     run: impl FnOnce(&Launch<'_>) -> Result<Report, toroni_bench_harness::Failure>,
 ) -> Result<(), Failure> {
@@ -87,9 +87,9 @@ fn measure(
     let path = std::env::current_exe()
         .map_err(|error| Failure::Failed(format!("cannot find this program: {error}")))?;
     let arguments = CHILD.map(str::to_owned).to_vec();
-    let looking = Looking { stop: Stop::install(Patience::Unlimited)?, bar: RefCell::default() };
+    let looking = Looking { stop: Stop::install(GracePeriod::Unlimited)?, bar: RefCell::default() };
     let mut launch = Launch::new(Program { path, arguments }, Toroni::NAME, &looking);
-    if let Some(directory) = &place.dir {
+    if let Some(directory) = &location.dir {
         launch.root.clone_from(directory);
     }
     let before = cache_line::one_way_ns();

@@ -5,19 +5,19 @@
 //! *pace* the survivors publish at a low, steady rate: only then is latency the time that a message
 //! takes, and not the time that it stands in the queue.
 
-mod family;
 mod payload;
+mod process_group;
 mod protocol;
 pub(crate) mod publisher;
 mod report;
 pub(crate) mod subscriber;
 mod verdict;
 
-use crate::cli::{Demo, Place};
+use crate::cli::{BusLocation, Demo};
 use crate::failure::Failure;
 use crate::progress::Progress;
-use crate::stop::{Patience, Stop};
-use family::{Event, Family, Role};
+use crate::stop::{GracePeriod, Stop};
+use process_group::{Event, ProcessGroup, Role};
 use protocol::{Order, Phase, Report};
 use std::io::Write;
 use std::path::PathBuf;
@@ -27,11 +27,11 @@ use toroni::{Policy, PublishError, Publisher, admin};
 /// The smallest ring of the demo; larger messages get a larger one.
 const RING_BYTES: u64 = 4 << 20;
 /// Messages per second of all publishers together in the paced phase, and how many.
-const PACED_PER_SECOND: u64 = 2000;
-const PACED_MESSAGES: u64 = 2000;
+const STEADY_PER_SECOND: u64 = 2000;
+const STEADY_MESSAGES: u64 = 2000;
 
 /// Runs the demo; fails if a check does.
-pub(crate) fn run(place: &Place, arguments: &Demo) -> Result<(), Failure> {
+pub(crate) fn run(location: &BusLocation, arguments: &Demo) -> Result<(), Failure> {
     let least = payload::HEADER_BYTES;
     if usize::try_from(arguments.size).is_ok_and(|size| size < least) {
         return Err(Failure::Usage(format!(
@@ -39,11 +39,11 @@ pub(crate) fn run(place: &Place, arguments: &Demo) -> Result<(), Failure> {
             arguments.size
         )));
     }
-    let stop = Stop::install(Patience::Unlimited)?;
-    let (mut bus, control) = DemoBus::create(place, arguments.size)?;
+    let stop = Stop::install(GracePeriod::Unlimited)?;
+    let (mut bus, control) = DemoBus::create(location, arguments.size)?;
     // Declared after the bus, and so dropped before it: nobody holds it when it is removed.
-    let mut demo = Running { family: Family::new(), control, stop: &stop, arguments };
-    let outcome = demo.run(&bus.place)?;
+    let mut demo = Running { processes: ProcessGroup::new(), control, stop: &stop, arguments };
+    let outcome = demo.run(&bus.location)?;
     drop(demo);
     bus.remove()?;
 
@@ -55,52 +55,59 @@ pub(crate) fn run(place: &Place, arguments: &Demo) -> Result<(), Failure> {
 
 /// What the demo saw.
 struct Outcome {
-    /// Messages that each survivor published in the flood, and in the pace.
-    flooded: Vec<u64>,
-    paced: Vec<u64>,
+    /// Messages that each survivor published in the flood, and in the steady phase.
+    flood_published: Vec<u64>,
+    steady_published: Vec<u64>,
     /// What the victim said it had published before it was killed.
     victim_confirmed: u64,
     /// Earliest start of a publisher in the flood.
     started_ns: u64,
     /// What each subscriber saw.
     flood: Vec<Phase>,
-    pace: Vec<Phase>,
+    steady: Vec<Phase>,
 }
 
 struct Running<'a> {
-    family: Family,
+    processes: ProcessGroup,
     control: Publisher,
     stop: &'a Stop,
     arguments: &'a Demo,
 }
 
 impl Running<'_> {
-    fn run(&mut self, place: &Place) -> Result<Outcome, Failure> {
+    fn run(&mut self, location: &BusLocation) -> Result<Outcome, Failure> {
         let Demo { publishers, subscribers, messages, size, .. } = *self.arguments;
         // Subscribers first: what is published after that, they all see.
         for index in 0..subscribers {
-            self.family.start(Role::Subscriber(index), index, size, place)?;
+            self.processes.start(Role::Subscriber(index), index, size, location)?;
         }
         self.wait_until_ready(subscribers)?;
         for index in 0..publishers {
-            self.family.start(Role::Publisher(index), index, size, place)?;
+            self.processes.start(Role::Publisher(index), index, size, location)?;
         }
-        self.family.start(Role::Victim, publishers, size, place)?;
+        self.processes.start(Role::Victim, publishers, size, location)?;
         self.wait_until_ready(publishers + 1)?;
 
-        let flooded = shares(messages, publishers);
-        let paced = shares(PACED_MESSAGES.min(messages), publishers);
-        let (started_ns, victim_confirmed) = self.flood(&flooded)?;
+        let flood_published = shares(messages, publishers);
+        let steady_published = shares(STEADY_MESSAGES.min(messages), publishers);
+        let (started_ns, victim_confirmed) = self.flood(&flood_published)?;
         let flood = self.end_phase(protocol::FLOOD_MARK)?;
-        self.pace(&paced)?;
-        let pace = self.end_phase(protocol::PACE_MARK)?;
-        self.family.leave(Role::Victim)?;
-        Ok(Outcome { flooded, paced, victim_confirmed, started_ns, flood, pace })
+        self.steady(&steady_published)?;
+        let steady = self.end_phase(protocol::STEADY_MARK)?;
+        self.processes.leave(Role::Victim)?;
+        Ok(Outcome {
+            flood_published,
+            steady_published,
+            victim_confirmed,
+            started_ns,
+            flood,
+            steady,
+        })
     }
 
     fn wait_until_ready(&mut self, count: u16) -> Result<(), Failure> {
         for _ in 0..count {
-            match self.family.next(self.stop)? {
+            match self.processes.next(self.stop)? {
                 Event::Said(_, Report::Ready) => {}
                 event => return Err(unexpected(&event)),
             }
@@ -115,9 +122,9 @@ impl Running<'_> {
         for (role, share) in publishers(shares) {
             // The last quarter, or at least the last message, comes after the victim's death.
             let hold_at = share.checked_sub((share / 4).max(1));
-            self.family.order(role, &Order::Flood { messages: share, report_every, hold_at })?;
+            self.processes.order(role, &Order::Flood { messages: share, report_every, hold_at })?;
         }
-        self.family.order(
+        self.processes.order(
             Role::Victim,
             &Order::Flood { messages: u64::MAX >> 16, report_every, hold_at: None },
         )?;
@@ -130,12 +137,12 @@ impl Running<'_> {
         let mut started_ns = u64::MAX;
         let mut running = shares.len();
         while running > 0 || victim_alive {
-            match self.family.next(self.stop)? {
+            match self.processes.next(self.stop)? {
                 Event::Said(Role::Publisher(index), Report::Sent { messages, holding }) => {
                     sent[usize::from(index)] = messages;
                     held[usize::from(index)] |= holding;
                 }
-                Event::Said(Role::Publisher(index), Report::Flooded { started_ns: at }) => {
+                Event::Said(Role::Publisher(index), Report::FloodDone { started_ns: at }) => {
                     sent[usize::from(index)] = shares[usize::from(index)];
                     held[usize::from(index)] = true;
                     started_ns = started_ns.min(at);
@@ -153,27 +160,27 @@ impl Running<'_> {
             let in_the_middle = done >= total / 2 && victim_confirmed > total / 32;
             let at_the_latest = held.iter().all(|held| *held) && victim_confirmed > 0;
             if victim_alive && (in_the_middle || at_the_latest) {
-                self.family.kill(Role::Victim)?;
+                self.processes.kill(Role::Victim)?;
                 victim_alive = false;
                 for (role, _) in publishers(shares) {
-                    self.family.order(role, &Order::Proceed)?;
+                    self.processes.order(role, &Order::Proceed)?;
                 }
             }
         }
         Ok((started_ns, victim_confirmed))
     }
 
-    fn pace(&mut self, shares: &[u64]) -> Result<(), Failure> {
+    fn steady(&mut self, shares: &[u64]) -> Result<(), Failure> {
         let publishers_count = u64::try_from(shares.len()).unwrap_or(1);
-        let turn_ns = 1_000_000_000 / PACED_PER_SECOND;
+        let turn_ns = 1_000_000_000 / STEADY_PER_SECOND;
         for (turn, (role, messages)) in (0..).zip(publishers(shares)) {
             let (interval_ns, offset_ns) = (turn_ns * publishers_count, turn_ns * turn);
-            self.family.order(role, &Order::Pace { messages, interval_ns, offset_ns })?;
+            self.processes.order(role, &Order::Steady { messages, interval_ns, offset_ns })?;
         }
         let mut running = shares.len();
         while running > 0 {
-            match self.family.next(self.stop)? {
-                Event::Said(Role::Publisher(_), Report::Paced) => running -= 1,
+            match self.processes.next(self.stop)? {
+                Event::Said(Role::Publisher(_), Report::SteadyDone) => running -= 1,
                 Event::Ended(Role::Victim) => {}
                 // What it said before it was killed may be read late.
                 Event::Said(Role::Victim, _) => {}
@@ -196,11 +203,11 @@ impl Running<'_> {
         }
         let mut phases = Vec::new();
         while phases.len() < usize::from(self.arguments.subscribers) {
-            match self.family.next(self.stop)? {
+            match self.processes.next(self.stop)? {
                 Event::Said(Role::Subscriber(_), Report::Phase(phase)) => phases.push(*phase),
                 Event::Said(Role::Victim, _) | Event::Ended(Role::Victim) => {}
                 // After the last phase they leave one by one.
-                Event::Ended(Role::Subscriber(_)) if mark == protocol::PACE_MARK => {}
+                Event::Ended(Role::Subscriber(_)) if mark == protocol::STEADY_MARK => {}
                 event => return Err(unexpected(&event)),
             }
         }
@@ -228,38 +235,38 @@ fn shares(total: u64, parts: u16) -> Vec<u64> {
 /// The demo's own bus; removed when dropped, whatever happened.
 struct DemoBus {
     /// Where the processes find it.
-    place: Place,
+    location: BusLocation,
     path: PathBuf,
     removed: bool,
 }
 
 impl DemoBus {
     /// The bus, and the demo's own publisher on it, which must go before the bus can be removed.
-    fn create(place: &Place, size: u64) -> Result<(Self, Publisher), Failure> {
+    fn create(location: &BusLocation, size: u64) -> Result<(Self, Publisher), Failure> {
         let name = format!("demo-{}", std::process::id());
-        let place = Place { bus: name, dir: place.dir.clone() };
+        let location = BusLocation { bus: name, dir: location.dir.clone() };
         let wanted = size.saturating_mul(8).checked_next_power_of_two().unwrap_or(u64::MAX);
-        let bus = super::config(&place)
+        let bus = super::config(&location)
             .participant_name("demo")
             .capacity(wanted.max(RING_BYTES))
             // Nothing may be lost: a publisher waits as long as the slowest subscriber lives.
             .policy(Policy::Wait { limit: None })
-            .create(&place.bus)?;
+            .create(&location.bus)?;
         let path = bus.path().to_path_buf();
-        let guard = Self { place, path, removed: false };
+        let guard = Self { location, path, removed: false };
         let control = bus.publisher(protocol::CONTROL_TOPIC)?;
         Ok((guard, control))
     }
 
     fn remove(&mut self) -> Result<(), Failure> {
         self.removed = true;
-        admin::clean(self.place.dir.as_deref(), Some(&self.place.bus), false)?;
+        admin::clean(self.location.dir.as_deref(), Some(&self.location.bus), false)?;
         if self.path.exists() {
             return Err(Failure::Failed(format!(
                 "{} could not be removed: see `toroni info {}`, then `toroni clean {}`",
                 self.path.display(),
-                self.place.bus,
-                self.place.bus
+                self.location.bus,
+                self.location.bus
             )));
         }
         Ok(())

@@ -20,7 +20,7 @@ pub(super) enum Order {
     /// Go on: the victim is dead.
     Proceed,
     /// Publish at a steady rate, each message with its time.
-    Pace {
+    Steady {
         /// Messages in all.
         messages: u64,
         /// Nanoseconds from one to the next.
@@ -43,12 +43,12 @@ pub(super) enum Report {
         holding: bool,
     },
     /// The flood is over.
-    Flooded {
+    FloodDone {
         /// When it began, CLOCK_MONOTONIC.
         started_ns: u64,
     },
     /// The paced messages are published.
-    Paced,
+    SteadyDone,
     /// A subscriber came to the end of a phase.
     Phase(Box<Phase>),
 }
@@ -80,8 +80,8 @@ pub(super) struct Phase {
 
 /// The mark at the end of the flood, on [`CONTROL_TOPIC`].
 pub(super) const FLOOD_MARK: &[u8] = b"end of the flood";
-/// The mark at the end of the paced messages.
-pub(super) const PACE_MARK: &[u8] = b"end of the pace";
+/// The mark at the end of the steady phase.
+pub(super) const STEADY_MARK: &[u8] = b"end of the steady phase";
 /// Where the demo itself publishes.
 pub(super) const CONTROL_TOPIC: &str = "demo/control";
 

@@ -2,7 +2,7 @@
 
 use super::payload::{self, Header};
 use super::protocol::{Order, Parent, Report, now_ns};
-use crate::cli::{DemoChild, Place};
+use crate::cli::{BusLocation, DemoChild};
 use crate::failure::Failure;
 use std::time::Duration;
 use toroni::Publisher;
@@ -13,11 +13,11 @@ const BURST_MESSAGES: usize = 64;
 const BURST_BYTES: usize = 64 << 10;
 
 /// Follows the demo's orders until it closes the stream.
-pub(crate) fn run(place: &Place, arguments: &DemoChild) -> Result<(), Failure> {
+pub(crate) fn run(location: &BusLocation, arguments: &DemoChild) -> Result<(), Failure> {
     let mut parent = Parent::bind()?;
-    let bus = crate::commands::config(place)
+    let bus = crate::commands::config(location)
         .participant_name(format!("demo-publisher-{}", arguments.index))
-        .open_existing(&place.bus)?;
+        .open_existing(&location.bus)?;
     let publisher = bus.publisher(&format!("demo/publisher/{}", arguments.index))?;
     let size = usize::try_from(arguments.size).unwrap_or(0);
     let length = (BURST_BYTES / size.max(1)).clamp(1, BURST_MESSAGES);
@@ -34,9 +34,9 @@ pub(crate) fn run(place: &Place, arguments: &DemoChild) -> Result<(), Failure> {
             Order::Flood { messages, report_every, hold_at } => {
                 process.flood(messages, report_every.max(1), hold_at, &mut parent)?;
             }
-            Order::Pace { messages, interval_ns, offset_ns } => {
-                process.pace(messages, interval_ns, offset_ns)?;
-                parent.report(&Report::Paced)?;
+            Order::Steady { messages, interval_ns, offset_ns } => {
+                process.steady(messages, interval_ns, offset_ns)?;
+                parent.report(&Report::SteadyDone)?;
             }
             Order::Proceed => {}
         }
@@ -78,7 +78,7 @@ impl Process {
                 next_report = sent + report_every;
             }
         }
-        parent.report(&Report::Flooded { started_ns })
+        parent.report(&Report::FloodDone { started_ns })
     }
 
     /// One burst of at most `most` messages; the first carries its time. Returns how many.
@@ -95,7 +95,7 @@ impl Process {
         Ok(u64::try_from(count).unwrap_or(0))
     }
 
-    fn pace(&mut self, messages: u64, interval_ns: u64, offset_ns: u64) -> Result<(), Failure> {
+    fn steady(&mut self, messages: u64, interval_ns: u64, offset_ns: u64) -> Result<(), Failure> {
         let started_ns = now_ns() + offset_ns;
         for turn in 0..messages {
             let due_ns = started_ns + turn * interval_ns;

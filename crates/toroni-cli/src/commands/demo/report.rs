@@ -3,7 +3,7 @@
 use super::protocol::Phase;
 use super::subscriber::new_histogram;
 use super::verdict::Check;
-use super::{Outcome, PACED_PER_SECOND};
+use super::{Outcome, STEADY_PER_SECOND};
 use crate::cli::Demo;
 use crate::failure::Failure;
 use crate::human::{self, as_f64};
@@ -31,11 +31,11 @@ struct Figures {
     messages: u64,
     seconds: f64,
     victim_messages: u64,
-    paced_messages: u64,
+    steady_messages: u64,
     /// The longest that a subscriber waited for a message during the flood.
     longest_wait: Duration,
     flood: Histogram<u64>,
-    pace: Histogram<u64>,
+    steady: Histogram<u64>,
 }
 
 impl Figures {
@@ -48,13 +48,13 @@ impl Figures {
             messages: first.map_or(0, |phase| phase.messages),
             seconds: Duration::from_nanos(nanoseconds).as_secs_f64(),
             victim_messages: first
-                .and_then(|phase| phase.counts.get(outcome.flooded.len()))
+                .and_then(|phase| phase.counts.get(outcome.flood_published.len()))
                 .copied()
                 .unwrap_or(0),
-            paced_messages: outcome.paced.iter().sum(),
+            steady_messages: outcome.steady_published.iter().sum(),
             longest_wait: Duration::from_nanos(longest),
             flood: merge(&outcome.flood)?,
-            pace: merge(&outcome.pace)?,
+            steady: merge(&outcome.steady)?,
         })
     }
 
@@ -76,7 +76,7 @@ impl Figures {
         let rate = self.per_second();
         let delivered = rate * f64::from(demo.subscribers);
         let size = as_f64(demo.size);
-        let all = self.messages + self.paced_messages;
+        let all = self.messages + self.steady_messages;
         output.line(&format!(
             "{} publishers and {} subscribers, each a process. Messages of {} bytes:\n\
              {:>13}  at full speed\n\
@@ -88,7 +88,7 @@ impl Figures {
             human::count(demo.size),
             human::count(demo.messages),
             human::count(self.victim_messages),
-            human::count(self.paced_messages),
+            human::count(self.steady_messages),
             human::count(all),
         ))?;
         let mut table = Table::new(&["THROUGHPUT", ">MESSAGES", ">BYTES"]);
@@ -103,8 +103,8 @@ impl Figures {
         output.line("")?;
 
         let mut table = Table::new(&["LATENCY", ">P50", ">P99", ">P99.9", ">MAX"]);
-        let paced = format!("at {} messages/s", human::count(PACED_PER_SECOND));
-        for (name, histogram) in [(paced.as_str(), &self.pace), ("at full speed", &self.flood)] {
+        let steady = format!("at {} messages/s", human::count(STEADY_PER_SECOND));
+        for (name, histogram) in [(steady.as_str(), &self.steady), ("at full speed", &self.flood)] {
             let mut row = vec![name.to_owned()];
             for (_, percentile) in PERCENTILES {
                 row.push(nanoseconds(histogram.value_at_percentile(percentile)));
@@ -138,17 +138,17 @@ impl Figures {
             "subscribers": demo.subscribers,
             "messages": demo.messages,
             "size": demo.size,
-            "paced_messages": self.paced_messages,
+            "paced_messages": self.steady_messages,
             "victim_messages": self.victim_messages,
             "victim_confirmed_messages": outcome.victim_confirmed,
             "seconds": self.seconds,
             "messages_per_second": self.per_second(),
             "bytes_per_second": self.per_second() * as_f64(demo.size),
             "longest_wait_ns": u64::try_from(self.longest_wait.as_nanos()).unwrap_or(u64::MAX),
-            "paced_per_second": PACED_PER_SECOND,
-            "latency_paced_ns": latencies(&self.pace),
+            "paced_per_second": STEADY_PER_SECOND,
+            "latency_paced_ns": latencies(&self.steady),
             "latency_full_speed_ns": latencies(&self.flood),
-            "hash": outcome.pace.first().map(|phase| format!("{:016x}", phase.hash)),
+            "hash": outcome.steady.first().map(|phase| format!("{:016x}", phase.hash)),
         })
     }
 }

@@ -1,8 +1,8 @@
 //! A subscribing process of the demo: looks at every message, and condenses what it saw.
 
 use super::payload;
-use super::protocol::{CONTROL_TOPIC, FLOOD_MARK, PACE_MARK, Parent, Phase, Report, now_ns};
-use crate::cli::{DemoChild, Place};
+use super::protocol::{CONTROL_TOPIC, FLOOD_MARK, Parent, Phase, Report, STEADY_MARK, now_ns};
+use crate::cli::{BusLocation, DemoChild};
 use crate::failure::Failure;
 use hdrhistogram::Histogram;
 use std::hash::{DefaultHasher, Hasher};
@@ -12,24 +12,24 @@ use toroni::{Message, ReceiveError, Subscriber};
 const MOST_PUBLISHERS: usize = 65;
 
 /// Receives until the mark of the last phase.
-pub(crate) fn run(place: &Place, arguments: &DemoChild) -> Result<(), Failure> {
+pub(crate) fn run(location: &BusLocation, arguments: &DemoChild) -> Result<(), Failure> {
     let parent = Parent::bind()?;
-    let bus = crate::commands::config(place).open_existing(&place.bus)?;
+    let bus = crate::commands::config(location).open_existing(&location.bus)?;
     let mut subscriber = bus
         .subscriber()
         .pattern("demo/**")
         .name(format!("demo-subscriber-{}", arguments.index))
         .build()?;
-    let mut witness = Witness::new(usize::try_from(arguments.size).unwrap_or(0))?;
+    let mut verifier = Verifier::new(usize::try_from(arguments.size).unwrap_or(0))?;
     parent.report(&Report::Ready)?;
-    for mark in [FLOOD_MARK, PACE_MARK] {
-        witness.watch_until(&mut subscriber, mark)?;
-        parent.report(&Report::Phase(Box::new(witness.end_phase())))?;
+    for mark in [FLOOD_MARK, STEADY_MARK] {
+        verifier.verify_until(&mut subscriber, mark)?;
+        parent.report(&Report::Phase(Box::new(verifier.end_phase())))?;
     }
     Ok(())
 }
 
-struct Witness {
+struct Verifier {
     size: usize,
     hasher: DefaultHasher,
     seen: Phase,
@@ -38,7 +38,7 @@ struct Witness {
     latencies: Histogram<u64>,
 }
 
-impl Witness {
+impl Verifier {
     fn new(size: usize) -> Result<Self, Failure> {
         Ok(Self {
             size,
@@ -51,17 +51,17 @@ impl Witness {
         })
     }
 
-    fn watch_until(&mut self, subscriber: &mut Subscriber, mark: &[u8]) -> Result<(), Failure> {
+    fn verify_until(&mut self, subscriber: &mut Subscriber, mark: &[u8]) -> Result<(), Failure> {
         loop {
             match subscriber.try_receive() {
                 Ok(Some(message)) => {
-                    if self.look_at(&message, mark) {
+                    if self.verify(&message, mark) {
                         return Ok(());
                     }
                     continue;
                 }
                 Ok(None) => {}
-                Err(error) => self.note_loss(error)?,
+                Err(error) => self.count_loss(error)?,
             }
             let waits_since_ns = now_ns();
             match subscriber.receive() {
@@ -71,17 +71,17 @@ impl Witness {
                         let waited_ns = now_ns().saturating_sub(waits_since_ns);
                         self.seen.longest_wait_ns = self.seen.longest_wait_ns.max(waited_ns);
                     }
-                    if self.look_at(&message, mark) {
+                    if self.verify(&message, mark) {
                         return Ok(());
                     }
                 }
-                Err(error) => self.note_loss(error)?,
+                Err(error) => self.count_loss(error)?,
             }
         }
     }
 
     /// Whether it is the mark.
-    fn look_at(&mut self, message: &Message<'_>, mark: &[u8]) -> bool {
+    fn verify(&mut self, message: &Message<'_>, mark: &[u8]) -> bool {
         let (topic, bytes, sequence) = (message.topic(), message.payload(), message.sequence());
         self.hasher.write(topic.as_bytes());
         self.hasher.write_u8(0xFF);
@@ -121,7 +121,7 @@ impl Witness {
         self.next_numbers[publisher] = number + 1;
     }
 
-    fn note_loss(&mut self, error: ReceiveError) -> Result<(), Failure> {
+    fn count_loss(&mut self, error: ReceiveError) -> Result<(), Failure> {
         let ReceiveError::Lapped { lost_messages, .. } = error else { return Err(error.into()) };
         self.seen.lost_messages += lost_messages;
         // The sequence goes on behind the gap, which is counted already.

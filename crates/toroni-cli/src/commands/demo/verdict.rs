@@ -31,17 +31,17 @@ fn one_order(outcome: &Outcome) -> Check {
             .all(|two| two[0].hash == two[1].hash && two[0].messages == two[1].messages)
             && !phases.is_empty()
     };
-    let passed = agree(&outcome.flood) && agree(&outcome.pace);
-    let detail = match outcome.pace.first() {
+    let passed = agree(&outcome.flood) && agree(&outcome.steady);
+    let detail = match outcome.steady.first() {
         Some(phase) if passed => format!(
             "{} subscribers, {} messages each, hash {:016x}",
-            outcome.pace.len(),
+            outcome.steady.len(),
             human::count(phase.messages),
             phase.hash
         ),
         _ => {
             let hashes: Vec<String> = outcome
-                .pace
+                .steady
                 .iter()
                 .map(|phase| format!("{:016x} of {}", phase.hash, phase.messages))
                 .collect();
@@ -53,11 +53,13 @@ fn one_order(outcome: &Outcome) -> Check {
 
 fn complete(outcome: &Outcome) -> Check {
     let mut wrong = Vec::new();
-    for (name, phases, both) in [("flood", &outcome.flood, false), ("pace", &outcome.pace, true)] {
+    for (name, phases, both) in
+        [("flood", &outcome.flood, false), ("steady", &outcome.steady, true)]
+    {
         for (subscriber, phase) in phases.iter().enumerate() {
-            for (publisher, flooded) in outcome.flooded.iter().enumerate() {
-                let paced = outcome.paced.get(publisher).copied().unwrap_or(0);
-                let wanted = flooded + if both { paced } else { 0 };
+            for (publisher, flood_published) in outcome.flood_published.iter().enumerate() {
+                let steady = outcome.steady_published.get(publisher).copied().unwrap_or(0);
+                let wanted = flood_published + if both { steady } else { 0 };
                 let found = phase.counts.get(publisher).copied().unwrap_or(0);
                 let disorder = phase.disorders.get(publisher).copied().unwrap_or(0);
                 if found != wanted || disorder > 0 {
@@ -69,16 +71,17 @@ fn complete(outcome: &Outcome) -> Check {
             }
         }
     }
-    let [flooded, paced] = [&outcome.flooded, &outcome.paced].map(|all| all.iter().sum::<u64>());
+    let [flood_published, steady] =
+        [&outcome.flood_published, &outcome.steady_published].map(|all| all.iter().sum::<u64>());
     Check {
         promise: "survivors complete",
         passed: wrong.is_empty(),
         detail: if wrong.is_empty() {
             format!(
                 "all {} + {} messages of {} publishers, each in its order",
-                human::count(flooded),
-                human::count(paced),
-                outcome.flooded.len()
+                human::count(flood_published),
+                human::count(steady),
+                outcome.flood_published.len()
             )
         } else {
             wrong.join("; ")
@@ -87,10 +90,10 @@ fn complete(outcome: &Outcome) -> Check {
 }
 
 fn victim(outcome: &Outcome) -> Check {
-    let index = outcome.flooded.len();
+    let index = outcome.flood_published.len();
     let count = |phase: &Phase| phase.counts.get(index).copied().unwrap_or(0);
-    let seen: Vec<u64> = outcome.flood.iter().chain(&outcome.pace).map(count).collect();
-    let disorder: u64 = outcome.pace.iter().filter_map(|phase| phase.disorders.get(index)).sum();
+    let seen: Vec<u64> = outcome.flood.iter().chain(&outcome.steady).map(count).collect();
+    let disorder: u64 = outcome.steady.iter().filter_map(|phase| phase.disorders.get(index)).sum();
     let same = seen.windows(2).all(|two| two[0] == two[1]);
     let enough = seen.iter().all(|seen| *seen >= outcome.victim_confirmed);
     let first = seen.first().copied().unwrap_or(0);
@@ -110,8 +113,8 @@ fn victim(outcome: &Outcome) -> Check {
 }
 
 fn nothing_lost(outcome: &Outcome) -> Check {
-    let lost: u64 = outcome.pace.iter().map(|phase| phase.lost_messages).sum();
-    let gaps: u64 = outcome.pace.iter().map(|phase| phase.sequence_errors).sum();
+    let lost: u64 = outcome.steady.iter().map(|phase| phase.lost_messages).sum();
+    let gaps: u64 = outcome.steady.iter().map(|phase| phase.sequence_errors).sum();
     Check {
         promise: "nothing lost",
         passed: lost == 0 && gaps == 0,
@@ -124,7 +127,7 @@ fn nothing_lost(outcome: &Outcome) -> Check {
 }
 
 fn whole(outcome: &Outcome) -> Check {
-    let torn: u64 = outcome.pace.iter().map(|phase| phase.torn).sum();
+    let torn: u64 = outcome.steady.iter().map(|phase| phase.torn).sum();
     Check {
         promise: "nothing torn",
         passed: torn == 0,
@@ -152,12 +155,12 @@ mod tests {
 
     fn good() -> Outcome {
         Outcome {
-            flooded: vec![50, 50],
-            paced: vec![2, 2],
+            flood_published: vec![50, 50],
+            steady_published: vec![2, 2],
             victim_confirmed: 20,
             started_ns: 0,
             flood: vec![phase(&[50, 50, 24]), phase(&[50, 50, 24])],
-            pace: vec![phase(&[52, 52, 24]), phase(&[52, 52, 24])],
+            steady: vec![phase(&[52, 52, 24]), phase(&[52, 52, 24])],
         }
     }
 
@@ -175,15 +178,15 @@ mod tests {
         type Break = fn(&mut Outcome);
         let cases: [(Break, &str); 10] = [
             (|o| o.flood[1].hash = 8, "one identical order"),
-            (|o| o.pace[0].hash = 8, "one identical order"),
-            (|o| o.pace[0].messages -= 1, "one identical order"),
+            (|o| o.steady[0].hash = 8, "one identical order"),
+            (|o| o.steady[0].messages -= 1, "one identical order"),
             (|o| o.flood[0].counts[0] = 49, "survivors complete"),
-            (|o| o.pace[1].disorders[1] = 1, "survivors complete"),
+            (|o| o.steady[1].disorders[1] = 1, "survivors complete"),
             (|o| o.victim_confirmed = 25, "the victim's prefix"),
-            (|o| o.pace[1].disorders[2] = 1, "the victim's prefix"),
-            (|o| o.pace[1].lost_messages = 1, "nothing lost"),
-            (|o| o.pace[1].sequence_errors = 1, "nothing lost"),
-            (|o| o.pace[1].torn = 1, "nothing torn"),
+            (|o| o.steady[1].disorders[2] = 1, "the victim's prefix"),
+            (|o| o.steady[1].lost_messages = 1, "nothing lost"),
+            (|o| o.steady[1].sequence_errors = 1, "nothing lost"),
+            (|o| o.steady[1].torn = 1, "nothing torn"),
         ];
         for (index, (break_it, promise)) in cases.into_iter().enumerate() {
             let mut outcome = good();

@@ -4,19 +4,19 @@ mod files;
 mod network;
 mod system;
 
-use crate::cli::{List, Place};
+use crate::cli::{BusLocation, List};
 use crate::failure::Failure;
 use crate::output::{Output, printable};
-use crate::stop::{Patience, Stop};
+use crate::stop::{GracePeriod, Stop};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use toroni::admin;
 
 /// Runs every check; fails if one of them fails.
-pub(crate) fn run(place: &Place, arguments: &List) -> Result<(), Failure> {
-    let directory = place.dir.clone().unwrap_or_else(admin::default_directory);
+pub(crate) fn run(location: &BusLocation, arguments: &List) -> Result<(), Failure> {
+    let directory = location.dir.clone().unwrap_or_else(admin::default_directory);
     // A signal must not keep it from removing the bus that it tries out.
-    let stop = Stop::install(Patience::Unlimited)?;
+    let stop = Stop::install(GracePeriod::Unlimited)?;
     let mut output = Output::new()?;
     let mut failures = 0;
     let mut warnings = 0;

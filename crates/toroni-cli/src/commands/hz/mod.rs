@@ -2,12 +2,12 @@
 
 mod jitter;
 
-use crate::cli::{Hz, Place};
+use crate::cli::{BusLocation, Hz};
 use crate::failure::Failure;
 use crate::human::{self, as_f64};
 use crate::note::{self, Kind};
 use crate::output::{Output, Table};
-use crate::stop::{Patience, Stop};
+use crate::stop::{GracePeriod, Stop};
 use jitter::Jitter;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -23,12 +23,13 @@ const MOST_TOPICS: usize = 10_000;
 const OTHER_TOPICS: &str = "* (other topics)";
 
 /// Reports once per interval until a signal, the count, or nobody reads the output.
-pub(crate) fn run(place: &Place, arguments: &Hz) -> Result<(), Failure> {
-    let stop = Stop::install(Patience::ASecond("waiting for whoever reads its output".to_owned()))?;
+pub(crate) fn run(location: &BusLocation, arguments: &Hz) -> Result<(), Failure> {
+    let stop =
+        Stop::install(GracePeriod::OneSecond("waiting for whoever reads its output".to_owned()))?;
     let patterns = super::patterns(&arguments.patterns)?;
     let mut output = Output::new()?;
-    let config = super::config(place).participant_name("toroni-hz");
-    let bus = config.open_existing(&place.bus)?;
+    let config = super::config(location).participant_name("toroni-hz");
+    let bus = config.open_existing(&location.bus)?;
     let mut builder = bus.subscriber().gating(false).name("toroni-hz");
     for pattern in &patterns {
         builder = builder.pattern(pattern.as_str());
@@ -53,7 +54,7 @@ pub(crate) fn run(place: &Place, arguments: &Hz) -> Result<(), Failure> {
         if arguments.json {
             output.json(&counts.json(seconds))?;
         } else {
-            let nothing = || vec![(nothing_yet(&place.bus, &arguments.patterns), None)];
+            let nothing = || vec![(nothing_yet(&location.bus, &arguments.patterns), None)];
             let lines = if counts.is_empty() { nothing() } else { counts.text(seconds) };
             screen.show(&lines, &mut output)?;
         }

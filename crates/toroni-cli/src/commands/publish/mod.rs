@@ -4,11 +4,11 @@ mod audience;
 mod copy;
 pub(crate) mod source;
 
-use crate::cli::{Place, Publish};
+use crate::cli::{BusLocation, Publish};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::stop::{Patience, Stop};
+use crate::stop::{GracePeriod, Stop};
 use crate::{human, note};
 use audience::Wanted;
 use copy::Losses;
@@ -23,7 +23,7 @@ const STEPS_BETWEEN_LOOKS: u64 = 1024;
 const LINE_BYTES: u64 = 4096;
 
 /// Publishes everything that the source gives.
-pub(crate) fn run(place: &Place, arguments: Publish) -> Result<(), Failure> {
+pub(crate) fn run(location: &BusLocation, arguments: Publish) -> Result<(), Failure> {
     if arguments.repeat.is_some() && arguments.message.is_none() && arguments.size.is_none() {
         return Err(Failure::Usage("--repeat needs a MESSAGE or --size".to_owned()));
     }
@@ -43,14 +43,14 @@ pub(crate) fn run(place: &Place, arguments: Publish) -> Result<(), Failure> {
         // Before a bus is made for it.
         Topic::new(topic).map_err(OpenError::Topic)?;
     }
-    let stop = Stop::install(Patience::ASecond(format!(
+    let stop = Stop::install(GracePeriod::OneSecond(format!(
         "waiting for a slow subscriber, or for a publisher that holds the lock: see `toroni info {}`",
-        place.bus
+        location.bus
     )))?;
-    let config = super::config(place)
+    let config = super::config(location)
         .participant_name(arguments.name.as_str())
         .timestamps(arguments.timestamps);
-    let bus = super::opening::or_made(&config, place)?;
+    let bus = super::opening::or_made(&config, location)?;
     let mut input = Input::new(&bus, &arguments)?;
     if let Some(count) = arguments.wait_subscribers {
         let (topic, to_descendants) = (arguments.topic.as_deref(), arguments.to_descendants);
@@ -61,7 +61,7 @@ pub(crate) fn run(place: &Place, arguments: Publish) -> Result<(), Failure> {
     let mut run = Run {
         batch: Vec::new(),
         batch_length: usize::try_from(arguments.batch).unwrap_or(usize::MAX),
-        pace: arguments.rate.map(Pace::new),
+        rate: arguments.rate.map(Rate::new),
         progress: shows_progress.then(|| Progress::new(input.total_messages())),
         stop: &stop,
         messages: 0,
@@ -140,7 +140,7 @@ struct Run<'a> {
     /// Messages that wait for their batch to be full; empty without `--batch`.
     batch: Vec<Vec<u8>>,
     batch_length: usize,
-    pace: Option<Pace>,
+    rate: Option<Rate>,
     progress: Option<Progress>,
     stop: &'a Stop,
     messages: u64,
@@ -195,7 +195,7 @@ impl Run<'_> {
         self.messages += as_u64(messages);
         self.bytes += as_u64(bytes);
         if let Some(progress) = &mut self.progress
-            && (self.pace.is_some() || self.messages.is_multiple_of(STEPS_BETWEEN_LOOKS))
+            && (self.rate.is_some() || self.messages.is_multiple_of(STEPS_BETWEEN_LOOKS))
         {
             progress.set(self.messages);
         }
@@ -203,8 +203,8 @@ impl Run<'_> {
 
     /// Waits until the rate allows `messages` more; `false` if a signal came first.
     fn wait_for_turn(&mut self, messages: usize) -> bool {
-        let Some(pace) = &mut self.pace else { return true };
-        match pace.wait_before(as_u64(messages), Instant::now()) {
+        let Some(rate) = &mut self.rate else { return true };
+        match rate.wait_before(as_u64(messages), Instant::now()) {
             Duration::ZERO => true,
             wait => self.stop.sleep(wait),
         }
@@ -216,13 +216,13 @@ fn as_u64(count: usize) -> u64 {
 }
 
 /// When the next message is due.
-struct Pace {
+struct Rate {
     seconds_each: f64,
     started: Option<Instant>,
     due_seconds: f64,
 }
 
-impl Pace {
+impl Rate {
     fn new(per_second: f64) -> Self {
         Self { seconds_each: 1.0 / per_second, started: None, due_seconds: 0.0 }
     }
@@ -246,14 +246,14 @@ mod tests {
     fn a_pace_holds_on_average() {
         let start = Instant::now();
         let after = |ms| start + Duration::from_millis(ms);
-        let mut pace = Pace::new(100.0);
-        assert_eq!(pace.wait_before(1, start), Duration::ZERO);
-        assert_eq!(pace.wait_before(1, start).as_millis(), 10);
+        let mut rate = Rate::new(100.0);
+        assert_eq!(rate.wait_before(1, start), Duration::ZERO);
+        assert_eq!(rate.wait_before(1, start).as_millis(), 10);
         // Late by 30 ms: three messages without a wait, then 10 ms apart again.
-        assert_eq!(pace.wait_before(1, after(50)), Duration::ZERO);
-        assert_eq!(pace.wait_before(2, after(50)), Duration::ZERO);
-        assert_eq!(pace.wait_before(1, after(50)), Duration::ZERO);
-        let wait = pace.wait_before(1, after(50));
+        assert_eq!(rate.wait_before(1, after(50)), Duration::ZERO);
+        assert_eq!(rate.wait_before(2, after(50)), Duration::ZERO);
+        assert_eq!(rate.wait_before(1, after(50)), Duration::ZERO);
+        let wait = rate.wait_before(1, after(50));
         assert!((9..=10).contains(&wait.as_millis()), "{wait:?}");
     }
 }

@@ -5,12 +5,12 @@ pub(crate) mod printer;
 pub(crate) mod template;
 
 use super::opening::{self, Awaited};
-use crate::cli::{Format, Place, Subscribe};
+use crate::cli::{BusLocation, Format, Subscribe};
 use crate::exchange::Loss;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::ready::ReadyFd;
-use crate::stop::{Patience, Stop};
+use crate::stop::{GracePeriod, Stop};
 use crate::{human, note};
 use history::{History, Kept};
 use printer::{Printer, Style};
@@ -18,19 +18,20 @@ use std::time::Instant;
 use toroni::{Message, ReceiveError, Start, Subscriber};
 
 /// Prints until one of the ends that the arguments set, a signal, or nobody reads the output.
-pub(crate) fn run(place: &Place, arguments: Subscribe) -> Result<(), Failure> {
+pub(crate) fn run(location: &BusLocation, arguments: Subscribe) -> Result<(), Failure> {
     let ready = ReadyFd::claim(arguments.ready_fd)?;
     if arguments.null && matches!(arguments.format, Format::Raw | Format::Json) {
         return Err(Failure::Usage("-0 goes with --template, text and hex".to_owned()));
     }
     let patterns = super::patterns(&arguments.patterns)?;
-    let stop = Stop::install(Patience::ASecond("waiting for whoever reads its output".to_owned()))?;
+    let stop =
+        Stop::install(GracePeriod::OneSecond("waiting for whoever reads its output".to_owned()))?;
     let output = Output::new()?;
-    let config = super::config(place).participant_name(arguments.name.as_str());
+    let config = super::config(location).participant_name(arguments.name.as_str());
     let (bus, is_new) = if arguments.create {
-        (config.open(&place.bus)?, false)
+        (config.open(&location.bus)?, false)
     } else {
-        match opening::awaited(&config, place, arguments.timeout, &stop, &output)? {
+        match opening::awaited(&config, location, arguments.timeout, &stop, &output)? {
             Awaited::Found(bus) => (bus, false),
             Awaited::Made(bus) => (bus, true),
             Awaited::Missing => return ended_early(&arguments, 0, &stop),
@@ -58,10 +59,10 @@ pub(crate) fn run(place: &Place, arguments: Subscribe) -> Result<(), Failure> {
         }
         None => None,
     };
-    ready.announce()?;
+    ready.signal()?;
     if arguments.verbose {
         let patterns = arguments.patterns.join(", ");
-        note::remark(&format!("subscribed to {patterns} on bus {}", place.bus));
+        note::remark(&format!("subscribed to {patterns} on bus {}", location.bus));
     }
 
     let end = if arguments.null { 0 } else { b'\n' };
@@ -130,7 +131,7 @@ impl Run<'_> {
             // Drained: the reader of our output gets what there is before we sleep.
             self.printer.output.flush()?;
             self.printer.output.check_reader()?;
-            let patience = match self.arguments.timeout {
+            let wait = match self.arguments.timeout {
                 None => super::LOOK_UP_EVERY,
                 Some(timeout) => {
                     let left = timeout.saturating_sub(quiet_since.elapsed());
@@ -140,7 +141,7 @@ impl Run<'_> {
                     left.min(super::LOOK_UP_EVERY)
                 }
             };
-            match subscriber.receive_timeout(patience) {
+            match subscriber.receive_timeout(wait) {
                 Ok(Some(message)) => {
                     self.message(&message)?;
                     is_quiet = false;

@@ -1,13 +1,13 @@
 //! The processes of a demo: started, spoken with, ended and reaped.
 
 use super::protocol::{Order, Report};
-use crate::cli::Place;
+use crate::cli::BusLocation;
 use crate::failure::Failure;
 use crate::stop::Stop;
 use std::fmt;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{self, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -40,23 +40,23 @@ pub(super) enum Event {
 }
 
 /// All processes; none outlives it.
-pub(super) struct Family {
-    members: Vec<Member>,
+pub(super) struct ProcessGroup {
+    children: Vec<Child>,
     events: Receiver<Event>,
     sender: Sender<Event>,
 }
 
-struct Member {
+struct Child {
     role: Role,
-    process: Child,
+    process: process::Child,
     orders: Option<ChildStdin>,
     listener: Option<JoinHandle<()>>,
 }
 
-impl Family {
+impl ProcessGroup {
     pub(super) fn new() -> Self {
         let (sender, events) = channel();
-        Self { members: Vec::new(), events, sender }
+        Self { children: Vec::new(), events, sender }
     }
 
     /// Starts this program once more, as one of its processes.
@@ -65,14 +65,14 @@ impl Family {
         role: Role,
         index: u16,
         size: u64,
-        place: &Place,
+        location: &BusLocation,
     ) -> Result<(), Failure> {
         let failed =
             |error: std::io::Error| Failure::Failed(format!("cannot start {role}: {error}"));
         let program = std::env::current_exe().map_err(failed)?;
         let mut command = Command::new(program);
-        command.args(["--bus", &place.bus]);
-        if let Some(directory) = &place.dir {
+        command.args(["--bus", &location.bus]);
+        if let Some(directory) = &location.dir {
             command.arg("--dir").arg(directory);
         }
         command.arg(match role {
@@ -87,7 +87,7 @@ impl Family {
         let reports = process.stdout.take();
         let sender = self.sender.clone();
         // Reaped from here on, whatever happens next.
-        self.members.push(Member { role, process, orders, listener: None });
+        self.children.push(Child { role, process, orders, listener: None });
         let listener = std::thread::Builder::new()
             .name(role.to_string())
             .spawn(move || {
@@ -102,8 +102,8 @@ impl Family {
                 let _ = sender.send(Event::Ended(role));
             })
             .map_err(failed)?;
-        if let Some(member) = self.members.last_mut() {
-            member.listener = Some(listener);
+        if let Some(child) = self.children.last_mut() {
+            child.listener = Some(listener);
         }
         Ok(())
     }
@@ -134,8 +134,8 @@ impl Family {
             |error: std::io::Error| Failure::Failed(format!("{role} takes no orders: {error}"));
         let mut line = serde_json::to_vec(order).map_err(|error| failed(error.into()))?;
         line.push(b'\n');
-        match self.members.iter_mut().find(|member| member.role == role) {
-            Some(Member { orders: Some(pipe), .. }) => pipe.write_all(&line).map_err(failed),
+        match self.children.iter_mut().find(|child| child.role == role) {
+            Some(Child { orders: Some(pipe), .. }) => pipe.write_all(&line).map_err(failed),
             _ => Err(failed(std::io::ErrorKind::NotConnected.into())),
         }
     }
@@ -144,39 +144,39 @@ impl Family {
     pub(super) fn kill(&mut self, role: Role) -> Result<(), Failure> {
         let failed =
             |error: std::io::Error| Failure::Failed(format!("cannot kill {role}: {error}"));
-        for member in self.members.iter_mut().filter(|member| member.role == role) {
-            member.process.kill().map_err(failed)?;
-            member.process.wait().map_err(failed)?;
+        for child in self.children.iter_mut().filter(|child| child.role == role) {
+            child.process.kill().map_err(failed)?;
+            child.process.wait().map_err(failed)?;
         }
         Ok(())
     }
 
     /// Lets all leave, and fails if one of them ended badly.
     pub(super) fn leave(&mut self, killed: Role) -> Result<(), Failure> {
-        for member in &mut self.members {
-            member.orders = None;
+        for child in &mut self.children {
+            child.orders = None;
         }
-        for member in self.members.iter_mut().filter(|member| member.role != killed) {
-            let status = member.process.wait().map_err(|error| {
-                Failure::Failed(format!("cannot wait for {}: {error}", member.role))
+        for child in self.children.iter_mut().filter(|child| child.role != killed) {
+            let status = child.process.wait().map_err(|error| {
+                Failure::Failed(format!("cannot wait for {}: {error}", child.role))
             })?;
             if !status.success() {
-                return Err(Failure::Failed(format!("{} ended with {status}", member.role)));
+                return Err(Failure::Failed(format!("{} ended with {status}", child.role)));
             }
         }
         Ok(())
     }
 }
 
-impl Drop for Family {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
-        for member in &mut self.members {
+        for child in &mut self.children {
             // Fails only for those that have been reaped.
-            let _ = member.process.kill();
+            let _ = child.process.kill();
         }
-        for member in &mut self.members {
-            let _ = member.process.wait();
-            if let Some(listener) = member.listener.take() {
+        for child in &mut self.children {
+            let _ = child.process.wait();
+            if let Some(listener) = child.listener.take() {
                 let _ = listener.join();
             }
         }
