@@ -1,4 +1,4 @@
-//! The demo, and that nothing of it is left however it ends.
+//! The demo passes, and leaves nothing behind, however it ends.
 
 use crate::support::{Buses, json_lines, wait_until};
 use rustix::process::Signal;
@@ -48,8 +48,8 @@ fn the_text_has_a_verdict() {
     let buses = Buses::new();
     let text = buses.succeed(&["demo", "--messages", "2000"]);
     for word in [
-        "at a steady pace",
-        "in all",
+        "at a steady rate",
+        "in total",
         "THROUGHPUT",
         "P99.9",
         "one identical order",
@@ -65,7 +65,7 @@ fn a_signal_leaves_nothing() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let buses = Buses::new();
         let demo = buses.start(&["demo", "--messages", "1000000000"]);
-        wait_until("it is at work", || processes(&buses) >= 9);
+        wait_until("the demo runs", || processes(&buses) >= 9);
         demo.signal(signal);
         let output = demo.finish();
         assert_eq!(output.status.code(), Some(code), "{output:?}");
@@ -79,12 +79,12 @@ fn a_signal_leaves_nothing() {
 fn its_processes_die_with_it() {
     let buses = Buses::new();
     let demo = buses.start(&["demo", "--messages", "1000000000"]);
-    wait_until("it is at work", || processes(&buses) >= 9);
+    wait_until("the demo runs", || processes(&buses) >= 9);
     demo.signal(Signal::KILL);
-    wait_until("all are gone", || processes(&buses) == 0);
-    // Nobody was left to remove the bus: that is what clean is for.
+    wait_until("all processes have ended", || processes(&buses) == 0);
+    // No process was left to remove the bus: `toroni clean` does.
     assert_eq!(buses.entries().len(), 1);
-    // A dying process loses its memory, by which this test knows it, before its leases.
+    // A dying process loses its memory, by which this test finds it, before its leases.
     wait_until("clean removes it", || {
         buses.succeed(&["clean"]);
         buses.entries().is_empty()
@@ -96,7 +96,7 @@ fn the_death_of_another_process_is_no_success() {
     let buses = Buses::new();
     let demo = buses.start(&["demo", "--messages", "1000000000"]);
     let mut victim = None;
-    wait_until("a subscriber is at work", || {
+    wait_until("a subscriber runs", || {
         victim = pids(&buses).into_iter().find(|(_, line)| line.contains("demo-subscriber"));
         victim.is_some() && processes(&buses) >= 9
     });
@@ -104,17 +104,17 @@ fn the_death_of_another_process_is_no_success() {
     rustix::process::kill_process(pid, Signal::KILL).unwrap();
     let output = demo.finish();
     assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("ended too early"), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("ended unexpectedly"), "{output:?}");
     assert!(buses.entries().is_empty());
     assert_eq!(processes(&buses), 0);
 }
 
-/// Processes of a demo on these buses: the demo itself and its children, but no zombies.
+/// Counts the processes of a demo on these buses: the demo itself and its children, but no zombies.
 fn processes(buses: &Buses) -> usize {
     pids(buses).len()
 }
 
-/// With their command lines.
+/// Returns their process IDs and command lines.
 fn pids(buses: &Buses) -> Vec<(i32, String)> {
     let wanted = format!("TORONI_DIR={}\0", buses.path().display());
     std::fs::read_dir("/proc")

@@ -1,9 +1,9 @@
-//! `toroni demo`: real processes, one of them killed, and the proof that it harmed nobody.
+//! `toroni demo`: runs publishers and subscribers as real processes, kills one, and checks what arrived.
 //!
-//! Two phases. In the *flood* all publishers publish as fast as they can; in its middle one more
-//! publisher is killed with SIGKILL, and none of the others finishes before it is dead. In the
-//! *pace* the survivors publish at a low, steady rate: only then is latency the time that a message
-//! takes, and not the time that it stands in the queue.
+//! There are two phases. In the *flood* phase all publishers publish as fast as they can. In its middle, one more
+//! publisher, the *victim*, is killed with SIGKILL; no other publisher finishes before the victim is dead. In the
+//! *steady* phase the survivors publish at a low rate, so that latency is the time a message takes and not the
+//! time it waits in the ring.
 
 mod payload;
 mod process_group;
@@ -18,16 +18,17 @@ use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::stop::{GracePeriod, Stop};
 use process_group::{Event, ProcessGroup, Role};
-use protocol::{Order, Phase, Report};
+use protocol::{Instruction, Phase, Report};
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use toroni::{Policy, PublishError, Publisher, admin};
 
-/// The smallest ring of the demo; larger messages get a larger one.
+/// The smallest ring of the demo. Large messages get a larger ring.
 const RING_BYTES: u64 = 4 << 20;
-/// Messages per second of all publishers together in the paced phase, and how many.
+/// Messages per second in the steady phase, of all publishers together.
 const STEADY_PER_SECOND: u64 = 2000;
+/// Messages in the steady phase, of all publishers together.
 const STEADY_MESSAGES: u64 = 2000;
 
 /// Runs the demo; fails if a check does.
@@ -35,13 +36,13 @@ pub(crate) fn run(location: &BusLocation, arguments: &Demo) -> Result<(), Failur
     let least = payload::HEADER_BYTES;
     if usize::try_from(arguments.size).is_ok_and(|size| size < least) {
         return Err(Failure::Usage(format!(
-            "--size {}: at least {least} bytes, for the publisher, the number and the time",
+            "--size {}: a message of the demo has at least {least} bytes",
             arguments.size
         )));
     }
     let stop = Stop::install(GracePeriod::Unlimited)?;
     let (mut bus, control) = DemoBus::create(location, arguments.size)?;
-    // Declared after the bus, and so dropped before it: nobody holds it when it is removed.
+    // Declared after the bus and therefore dropped first: no process has the bus open when it is removed.
     let mut demo = Running { processes: ProcessGroup::new(), control, stop: &stop, arguments };
     let outcome = demo.run(&bus.location)?;
     drop(demo);
@@ -53,16 +54,15 @@ pub(crate) fn run(location: &BusLocation, arguments: &Demo) -> Result<(), Failur
     if passed { Ok(()) } else { Err(Failure::Failed("a check of the demo failed".to_owned())) }
 }
 
-/// What the demo saw.
 struct Outcome {
-    /// Messages that each survivor published in the flood, and in the steady phase.
+    /// Messages that each survivor published in each phase.
     flood_published: Vec<u64>,
     steady_published: Vec<u64>,
-    /// What the victim said it had published before it was killed.
+    /// Messages that the victim reported as published before it was killed.
     victim_confirmed: u64,
-    /// Earliest start of a publisher in the flood.
+    /// When the first publisher started the flood.
     started_ns: u64,
-    /// What each subscriber saw.
+    /// What each subscriber received.
     flood: Vec<Phase>,
     steady: Vec<Phase>,
 }
@@ -77,7 +77,7 @@ struct Running<'a> {
 impl Running<'_> {
     fn run(&mut self, location: &BusLocation) -> Result<Outcome, Failure> {
         let Demo { publishers, subscribers, messages, size, .. } = *self.arguments;
-        // Subscribers first: what is published after that, they all see.
+        // Subscribers first, so that they receive everything that is published.
         for index in 0..subscribers {
             self.processes.start(Role::Subscriber(index), index, size, location)?;
         }
@@ -94,7 +94,7 @@ impl Running<'_> {
         let flood = self.end_phase(protocol::FLOOD_MARK)?;
         self.steady(&steady_published)?;
         let steady = self.end_phase(protocol::STEADY_MARK)?;
-        self.processes.leave(Role::Victim)?;
+        self.processes.end(Role::Victim)?;
         Ok(Outcome {
             flood_published,
             steady_published,
@@ -108,25 +108,26 @@ impl Running<'_> {
     fn wait_until_ready(&mut self, count: u16) -> Result<(), Failure> {
         for _ in 0..count {
             match self.processes.next(self.stop)? {
-                Event::Said(_, Report::Ready) => {}
+                Event::Reported(_, Report::Ready) => {}
                 event => return Err(unexpected(&event)),
             }
         }
         Ok(())
     }
 
-    /// Returns when the first publisher started, and what the victim had confirmed.
+    /// Returns when the first publisher started, and how many messages the victim had confirmed.
     fn flood(&mut self, shares: &[u64]) -> Result<(u64, u64), Failure> {
         let total: u64 = shares.iter().sum();
         let report_every = (total / 100).max(1);
         for (role, share) in publishers(shares) {
-            // The last quarter, or at least the last message, comes after the victim's death.
+            // Each publisher holds back its last quarter, at least one message, until the victim is dead.
             let hold_at = share.checked_sub((share / 4).max(1));
-            self.processes.order(role, &Order::Flood { messages: share, report_every, hold_at })?;
+            self.processes
+                .instruct(role, &Instruction::Flood { messages: share, report_every, hold_at })?;
         }
-        self.processes.order(
+        self.processes.instruct(
             Role::Victim,
-            &Order::Flood { messages: u64::MAX >> 16, report_every, hold_at: None },
+            &Instruction::Flood { messages: u64::MAX >> 16, report_every, hold_at: None },
         )?;
 
         let mut progress = Progress::new(Some(total));
@@ -138,17 +139,17 @@ impl Running<'_> {
         let mut running = shares.len();
         while running > 0 || victim_alive {
             match self.processes.next(self.stop)? {
-                Event::Said(Role::Publisher(index), Report::Sent { messages, holding }) => {
+                Event::Reported(Role::Publisher(index), Report::Sent { messages, holding }) => {
                     sent[usize::from(index)] = messages;
                     held[usize::from(index)] |= holding;
                 }
-                Event::Said(Role::Publisher(index), Report::FloodDone { started_ns: at }) => {
+                Event::Reported(Role::Publisher(index), Report::FloodDone { started_ns: at }) => {
                     sent[usize::from(index)] = shares[usize::from(index)];
                     held[usize::from(index)] = true;
                     started_ns = started_ns.min(at);
                     running -= 1;
                 }
-                Event::Said(Role::Victim, Report::Sent { messages, .. }) => {
+                Event::Reported(Role::Victim, Report::Sent { messages, .. }) => {
                     victim_confirmed = messages;
                 }
                 Event::Ended(Role::Victim) if !victim_alive => {}
@@ -156,14 +157,14 @@ impl Running<'_> {
             }
             let done: u64 = sent.iter().sum();
             progress.set(done);
-            // The victim started last: let it have a say. Who waits for its death waits no longer.
+            // The victim started last: give it time to publish. Kill it at the latest when all others wait for that.
             let in_the_middle = done >= total / 2 && victim_confirmed > total / 32;
             let at_the_latest = held.iter().all(|held| *held) && victim_confirmed > 0;
             if victim_alive && (in_the_middle || at_the_latest) {
                 self.processes.kill(Role::Victim)?;
                 victim_alive = false;
                 for (role, _) in publishers(shares) {
-                    self.processes.order(role, &Order::Proceed)?;
+                    self.processes.instruct(role, &Instruction::Proceed)?;
                 }
             }
         }
@@ -175,22 +176,23 @@ impl Running<'_> {
         let turn_ns = 1_000_000_000 / STEADY_PER_SECOND;
         for (turn, (role, messages)) in (0..).zip(publishers(shares)) {
             let (interval_ns, offset_ns) = (turn_ns * publishers_count, turn_ns * turn);
-            self.processes.order(role, &Order::Steady { messages, interval_ns, offset_ns })?;
+            self.processes
+                .instruct(role, &Instruction::Steady { messages, interval_ns, offset_ns })?;
         }
         let mut running = shares.len();
         while running > 0 {
             match self.processes.next(self.stop)? {
-                Event::Said(Role::Publisher(_), Report::SteadyDone) => running -= 1,
+                Event::Reported(Role::Publisher(_), Report::SteadyDone) => running -= 1,
                 Event::Ended(Role::Victim) => {}
-                // What it said before it was killed may be read late.
-                Event::Said(Role::Victim, _) => {}
+                // A report from before the kill may be read late.
+                Event::Reported(Role::Victim, _) => {}
                 event => return Err(unexpected(&event)),
             }
         }
         Ok(())
     }
 
-    /// Publishes the mark: everything was published before it, so whoever receives it, has all.
+    /// Publishes the mark that ends a phase. A subscriber that receives it has received the whole phase.
     fn end_phase(&mut self, mark: &[u8]) -> Result<Vec<Phase>, Failure> {
         let deadline = Instant::now() + Duration::from_secs(60);
         while let Err(error) = self.control.publish_timeout(mark, Duration::from_millis(100)) {
@@ -204,9 +206,9 @@ impl Running<'_> {
         let mut phases = Vec::new();
         while phases.len() < usize::from(self.arguments.subscribers) {
             match self.processes.next(self.stop)? {
-                Event::Said(Role::Subscriber(_), Report::Phase(phase)) => phases.push(*phase),
-                Event::Said(Role::Victim, _) | Event::Ended(Role::Victim) => {}
-                // After the last phase they leave one by one.
+                Event::Reported(Role::Subscriber(_), Report::Phase(phase)) => phases.push(*phase),
+                Event::Reported(Role::Victim, _) | Event::Ended(Role::Victim) => {}
+                // After the last phase the subscribers end one by one.
                 Event::Ended(Role::Subscriber(_)) if mark == protocol::STEADY_MARK => {}
                 event => return Err(unexpected(&event)),
             }
@@ -217,8 +219,8 @@ impl Running<'_> {
 
 fn unexpected(event: &Event) -> Failure {
     Failure::Failed(match event {
-        Event::Ended(role) => format!("{role} ended too early"),
-        Event::Said(role, report) => format!("{role} said {report:?} out of turn"),
+        Event::Ended(role) => format!("{role} ended unexpectedly"),
+        Event::Reported(role, report) => format!("unexpected report from {role}: {report:?}"),
     })
 }
 
@@ -226,22 +228,21 @@ fn publishers(shares: &[u64]) -> impl Iterator<Item = (Role, u64)> {
     (0..).map(Role::Publisher).zip(shares.iter().copied())
 }
 
-/// `total` in `parts` parts that differ by 1 at most.
+/// Splits `total` into `parts` parts that differ by at most 1.
 fn shares(total: u64, parts: u16) -> Vec<u64> {
     let parts = u64::from(parts);
     (0..parts).map(|part| total / parts + u64::from(part < total % parts)).collect()
 }
 
-/// The demo's own bus; removed when dropped, whatever happened.
+/// The demo's own bus. Dropping it removes the bus.
 struct DemoBus {
-    /// Where the processes find it.
     location: BusLocation,
     path: PathBuf,
     removed: bool,
 }
 
 impl DemoBus {
-    /// The bus, and the demo's own publisher on it, which must go before the bus can be removed.
+    /// Creates the bus and the demo's own publisher. Drop the publisher before the bus: it keeps the bus open.
     fn create(location: &BusLocation, size: u64) -> Result<(Self, Publisher), Failure> {
         let name = format!("demo-{}", std::process::id());
         let location = BusLocation { bus: name, dir: location.dir.clone() };
@@ -249,7 +250,7 @@ impl DemoBus {
         let bus = super::config(&location)
             .participant_name("demo")
             .capacity(wanted.max(RING_BYTES))
-            // Nothing may be lost: a publisher waits as long as the slowest subscriber lives.
+            // Nothing may be lost: a publisher waits for the slowest subscriber for as long as that one lives.
             .policy(Policy::Wait { limit: None })
             .create(&location.bus)?;
         let path = bus.path().to_path_buf();
@@ -263,7 +264,8 @@ impl DemoBus {
         admin::clean(self.location.dir.as_deref(), Some(&self.location.bus), false)?;
         if self.path.exists() {
             return Err(Failure::Failed(format!(
-                "{} could not be removed: see `toroni info {}`, then `toroni clean {}`",
+                "could not remove {}, because a process has it open: `toroni info {}` shows which, \
+                 `toroni clean {}` removes the bus afterwards",
                 self.path.display(),
                 self.location.bus,
                 self.location.bus

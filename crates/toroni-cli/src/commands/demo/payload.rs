@@ -1,4 +1,4 @@
-//! What stands in a message of the demo.
+//! The layout of the demo's messages.
 //!
 //! ```text
 //!  0           2               8               16
@@ -6,24 +6,21 @@
 //!  | publisher | number (u48)  | time (u64 ns) | the filler, repeated |
 //!  +-----------+---------------+---------------+---------------------+
 //! ```
-//! Little-endian. The time is CLOCK_MONOTONIC, which all processes of a machine share; 0 where none
-//! was taken. The filler follows from publisher and number, so bytes of another message show.
+//! Numbers are little-endian. The time is CLOCK_MONOTONIC, which all processes of a machine share, or 0. The filler
+//! is computed from publisher and number, so a reader notices bytes of another message.
 
-/// Bytes in front of the filler, and the least size of a message.
+/// Bytes before the filler, and the smallest size of a message.
 pub(super) const HEADER_BYTES: usize = 16;
 
-/// The numbers of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
-    /// Index of its publisher.
     pub(super) publisher: u16,
-    /// Its place among the messages of that publisher, from 0.
+    /// The publisher counts its messages from 0.
     pub(super) number: u64,
-    /// When it was published, or 0.
     pub(super) time_ns: u64,
 }
 
-/// Fills a message of any size from [`HEADER_BYTES`] on.
+/// Fills a message of at least [`HEADER_BYTES`].
 pub(super) fn write(header: Header, message: &mut [u8]) {
     let number = header.number.to_le_bytes();
     message[..2].copy_from_slice(&header.publisher.to_le_bytes());
@@ -32,7 +29,7 @@ pub(super) fn write(header: Header, message: &mut [u8]) {
     message[HEADER_BYTES..].fill(filler(header));
 }
 
-/// `None` if the bytes are not those of one whole message of `size` bytes.
+/// Returns the header, or `None` if the bytes are not one whole message of `size` bytes.
 pub(super) fn read(message: &[u8], size: usize) -> Option<Header> {
     if message.len() != size {
         return None;

@@ -1,6 +1,6 @@
-//! The processes of a demo: started, spoken with, ended and reaped.
+//! The processes of a demo: starts them, exchanges messages with them, ends and reaps them.
 
-use super::protocol::{Order, Report};
+use super::protocol::{Instruction, Report};
 use crate::cli::BusLocation;
 use crate::failure::Failure;
 use crate::stop::Stop;
@@ -12,10 +12,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Longer than any healthy process of a demo is silent, on a busy machine as well.
+/// Longer than any healthy process is silent, even on a busy machine.
 const LONGEST_SILENCE: Duration = Duration::from_secs(60);
 
-/// Which process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Publisher(u16),
@@ -27,19 +26,18 @@ impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Publisher(index) => write!(f, "publisher {index}"),
-            Self::Victim => f.write_str("the publisher that is to be killed"),
+            Self::Victim => f.write_str("the publisher to be killed"),
             Self::Subscriber(index) => write!(f, "subscriber {index}"),
         }
     }
 }
 
-/// What a process said, or that it says nothing more.
 pub(super) enum Event {
-    Said(Role, Report),
+    Reported(Role, Report),
     Ended(Role),
 }
 
-/// All processes; none outlives it.
+/// All child processes. Dropping the group kills and reaps them.
 pub(super) struct ProcessGroup {
     children: Vec<Child>,
     events: Receiver<Event>,
@@ -49,7 +47,7 @@ pub(super) struct ProcessGroup {
 struct Child {
     role: Role,
     process: process::Child,
-    orders: Option<ChildStdin>,
+    instructions: Option<ChildStdin>,
     listener: Option<JoinHandle<()>>,
 }
 
@@ -59,7 +57,7 @@ impl ProcessGroup {
         Self { children: Vec::new(), events, sender }
     }
 
-    /// Starts this program once more, as one of its processes.
+    /// Starts this program again, as one of the demo's processes.
     pub(super) fn start(
         &mut self,
         role: Role,
@@ -80,22 +78,22 @@ impl ProcessGroup {
             Role::Publisher(_) | Role::Victim => "demo-publisher",
         });
         command.args(["--index", &index.to_string(), "--size", &size.to_string()]);
-        // A group of its own: Ctrl-C reaches only the demo, which then ends the others in order.
+        // In a process group of its own, so that Ctrl-C reaches only the demo, which then ends the others.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         let mut process = command.spawn().map_err(failed)?;
-        let orders = process.stdin.take();
+        let instructions = process.stdin.take();
         let reports = process.stdout.take();
         let sender = self.sender.clone();
-        // Reaped from here on, whatever happens next.
-        self.children.push(Child { role, process, orders, listener: None });
+        // From here on the process is reaped, even if this function fails.
+        self.children.push(Child { role, process, instructions, listener: None });
         let listener = std::thread::Builder::new()
             .name(role.to_string())
             .spawn(move || {
                 for line in reports.into_iter().flat_map(|pipe| BufReader::new(pipe).lines()) {
-                    // What cannot be read is as good as the end: half a line of a killed process.
+                    // A killed process may leave half a line: treat it as the end.
                     let Ok(line) = line else { break };
                     let Ok(report) = serde_json::from_str(&line) else { break };
-                    if sender.send(Event::Said(role, report)).is_err() {
+                    if sender.send(Event::Reported(role, report)).is_err() {
                         return;
                     }
                 }
@@ -108,7 +106,7 @@ impl ProcessGroup {
         Ok(())
     }
 
-    /// The next thing that any of them says. Fails at a signal, and when all are silent for long.
+    /// Returns the next event of any process. Fails after a signal, or if all processes are silent for too long.
     pub(super) fn next(&self, stop: &Stop) -> Result<Event, Failure> {
         let deadline = Instant::now() + LONGEST_SILENCE;
         loop {
@@ -120,7 +118,7 @@ impl ProcessGroup {
                 Err(RecvTimeoutError::Timeout) if Instant::now() < deadline => {}
                 Err(_) => {
                     return Err(Failure::Failed(format!(
-                        "no process of the demo said anything for {} s",
+                        "no process of the demo has reported anything for {} s: the machine may be overloaded",
                         LONGEST_SILENCE.as_secs()
                     )));
                 }
@@ -128,19 +126,23 @@ impl ProcessGroup {
         }
     }
 
-    /// Gives an order to one publisher.
-    pub(super) fn order(&mut self, role: Role, order: &Order) -> Result<(), Failure> {
+    /// Sends an instruction to one publisher.
+    pub(super) fn instruct(
+        &mut self,
+        role: Role,
+        instruction: &Instruction,
+    ) -> Result<(), Failure> {
         let failed =
-            |error: std::io::Error| Failure::Failed(format!("{role} takes no orders: {error}"));
-        let mut line = serde_json::to_vec(order).map_err(|error| failed(error.into()))?;
+            |error: std::io::Error| Failure::Failed(format!("cannot instruct {role}: {error}"));
+        let mut line = serde_json::to_vec(instruction).map_err(|error| failed(error.into()))?;
         line.push(b'\n');
         match self.children.iter_mut().find(|child| child.role == role) {
-            Some(Child { orders: Some(pipe), .. }) => pipe.write_all(&line).map_err(failed),
+            Some(Child { instructions: Some(pipe), .. }) => pipe.write_all(&line).map_err(failed),
             _ => Err(failed(std::io::ErrorKind::NotConnected.into())),
         }
     }
 
-    /// Kills one with SIGKILL; it is dead and reaped when this returns.
+    /// Kills one process with SIGKILL, and reaps it.
     pub(super) fn kill(&mut self, role: Role) -> Result<(), Failure> {
         let failed =
             |error: std::io::Error| Failure::Failed(format!("cannot kill {role}: {error}"));
@@ -151,10 +153,10 @@ impl ProcessGroup {
         Ok(())
     }
 
-    /// Lets all leave, and fails if one of them ended badly.
-    pub(super) fn leave(&mut self, killed: Role) -> Result<(), Failure> {
+    /// Closes the input of all processes and waits until they end. Fails if one other than `killed` failed.
+    pub(super) fn end(&mut self, killed: Role) -> Result<(), Failure> {
         for child in &mut self.children {
-            child.orders = None;
+            child.instructions = None;
         }
         for child in self.children.iter_mut().filter(|child| child.role != killed) {
             let status = child.process.wait().map_err(|error| {
@@ -171,7 +173,7 @@ impl ProcessGroup {
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
         for child in &mut self.children {
-            // Fails only for those that have been reaped.
+            // Fails only if the process has been reaped.
             let _ = child.process.kill();
         }
         for child in &mut self.children {

@@ -1,91 +1,88 @@
-//! What the demo and its processes tell one another, as JSON lines over their standard streams.
+//! The messages between the demo and its processes: JSON lines over standard input and output.
 
 use crate::failure::Failure;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, Write};
 
-/// From the demo to a publisher. The end of the stream means: leave.
+/// Sent by the demo to a publisher. At the end of the stream the publisher ends.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) enum Order {
+pub(super) enum Instruction {
     /// Publish as fast as possible.
     Flood {
-        /// Messages in all.
         messages: u64,
-        /// Tell about the progress once for so many.
+        /// Report progress once per this many messages.
         report_every: u64,
-        /// After so many, wait for [`Order::Proceed`].
+        /// After this many messages, wait for [`Instruction::Proceed`].
         hold_at: Option<u64>,
     },
-    /// Go on: the victim is dead.
+    /// Continue: the victim is dead.
     Proceed,
-    /// Publish at a steady rate, each message with its time.
+    /// Publish at a steady rate, with the time in each message.
     Steady {
-        /// Messages in all.
         messages: u64,
-        /// Nanoseconds from one to the next.
+        /// Time between two messages.
         interval_ns: u64,
-        /// Nanoseconds before the first, so that the publishers take turns.
+        /// Time before the first message, so that the publishers take turns.
         offset_ns: u64,
     },
 }
 
-/// From a process to the demo.
+/// Sent by a process to the demo.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Report {
-    /// The publisher can publish; the subscriber is subscribed.
+    /// The publisher can publish, or the subscriber is subscribed.
     Ready,
-    /// So many messages of the flood are published.
+    /// The publisher has published this many messages of the flood.
     Sent {
-        /// Messages so far.
         messages: u64,
-        /// Whether it waits for [`Order::Proceed`].
+        /// Whether the publisher waits for [`Instruction::Proceed`].
         holding: bool,
     },
-    /// The flood is over.
+    /// The publisher has published its part of the flood.
     FloodDone {
-        /// When it began, CLOCK_MONOTONIC.
+        /// When it started, by CLOCK_MONOTONIC.
         started_ns: u64,
     },
-    /// The paced messages are published.
+    /// The publisher has published its part of the steady phase.
     SteadyDone,
-    /// A subscriber came to the end of a phase.
+    /// The subscriber has received the end of a phase.
     Phase(Box<Phase>),
 }
 
-/// What a subscriber saw from the start to the end of a phase.
+/// What a subscriber received. Counts and hash run from the start of the demo, times from the start of the phase.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Phase {
-    /// Messages of all publishers, without the marks between the phases.
+    /// Messages of all publishers, without the marks that end a phase.
     pub(super) messages: u64,
-    /// Over topic, payload and sequence of every message, in order.
+    /// Hash over topic, payload and sequence number of every message, in order.
     pub(super) hash: u64,
-    /// Messages that the bus said were lost.
+    /// Messages that the bus reported as lost.
     pub(super) lost_messages: u64,
-    /// Messages whose sequence is not that of the one before plus 1.
+    /// Messages whose sequence number does not follow that of the message before.
     pub(super) sequence_errors: u64,
-    /// Messages that are none of the demo's, or whose bytes do not fit together.
+    /// Messages that were not published by the demo, or whose bytes do not belong together.
     pub(super) torn: u64,
     /// Messages of each publisher.
     pub(super) counts: Vec<u64>,
-    /// Messages of each publisher whose number is not that of the one before plus 1.
+    /// Messages of each publisher whose number does not follow that of the message before.
     pub(super) disorders: Vec<u64>,
-    /// When the mark of the phase arrived, CLOCK_MONOTONIC.
+    /// When the mark of the phase arrived, by CLOCK_MONOTONIC.
     pub(super) ended_ns: u64,
-    /// Longest wait for a message in this phase, in nanoseconds.
+    /// Longest wait for a message in this phase.
     pub(super) longest_wait_ns: u64,
-    /// Latencies of this phase: nanoseconds, and how many messages had them.
+    /// Latencies of this phase, in nanoseconds, each with the number of messages that had it.
     pub(super) latencies: Vec<(u64, u64)>,
 }
 
-/// The mark at the end of the flood, on [`CONTROL_TOPIC`].
+/// Published on [`CONTROL_TOPIC`] at the end of the flood.
 pub(super) const FLOOD_MARK: &[u8] = b"end of the flood";
-/// The mark at the end of the steady phase.
+/// Published on [`CONTROL_TOPIC`] at the end of the steady phase.
 pub(super) const STEADY_MARK: &[u8] = b"end of the steady phase";
-/// Where the demo itself publishes.
+/// The topic of the demo itself.
 pub(super) const CONTROL_TOPIC: &str = "demo/control";
 
-/// CLOCK_MONOTONIC in nanoseconds.
+/// Returns CLOCK_MONOTONIC in nanoseconds.
 pub(super) fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
@@ -93,41 +90,41 @@ pub(super) fn now_ns() -> u64 {
     seconds * 1_000_000_000 + nanoseconds
 }
 
-/// A process's end of the conversation.
+/// The connection of a child process to the demo.
 pub(super) struct Parent {
     input: io::StdinLock<'static>,
     line: String,
 }
 
 impl Parent {
-    /// Binds this process to the life of the demo: it dies with it.
+    /// Asks the kernel to kill this process when the demo ends, and connects to the demo.
     pub(super) fn bind() -> Result<Self, Failure> {
         set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| {
-            Failure::Failed(format!("cannot bind this process to its parent: {error}"))
+            Failure::Failed(format!("cannot make this process end with the demo: {error}"))
         })?;
-        // The parent may have died before that; then its end of the pipe is closed.
+        // If the parent had died before that call, its end of the pipe is closed.
         if crate::stop::is_hung_up(io::stdout()) {
             return Err(Failure::ClosedPipe);
         }
         Ok(Self { input: io::stdin().lock(), line: String::new() })
     }
 
-    /// The next order; `None` at the end.
-    pub(super) fn order(&mut self) -> Result<Option<Order>, Failure> {
+    /// Waits for the next instruction. Returns `None` at the end of the stream.
+    pub(super) fn instruction(&mut self) -> Result<Option<Instruction>, Failure> {
         self.line.clear();
         let length = self
             .input
             .read_line(&mut self.line)
-            .map_err(|error| Failure::Failed(format!("cannot read an order: {error}")))?;
+            .map_err(|error| Failure::Failed(format!("cannot read an instruction: {error}")))?;
         if length == 0 {
             return Ok(None);
         }
-        serde_json::from_str(&self.line)
-            .map(Some)
-            .map_err(|error| Failure::Failed(format!("{:?} is no order: {error}", self.line)))
+        serde_json::from_str(&self.line).map(Some).map_err(|error| {
+            Failure::Failed(format!("{:?} is not an instruction: {error}", self.line))
+        })
     }
 
-    /// Tells the demo something.
+    /// Sends a report to the demo.
     pub(super) fn report(&self, report: &Report) -> Result<(), Failure> {
         let failed = |error: io::Error| Failure::of_output(&error);
         let mut line = serde_json::to_vec(report).map_err(|error| failed(error.into()))?;

@@ -1,18 +1,18 @@
 //! A publishing process of the demo.
 
 use super::payload::{self, Header};
-use super::protocol::{Order, Parent, Report, now_ns};
+use super::protocol::{Instruction, Parent, Report, now_ns};
 use crate::cli::{BusLocation, DemoChild};
 use crate::failure::Failure;
 use std::time::Duration;
 use toroni::Publisher;
 
-/// Messages and bytes of one burst: large enough to share the lock among many, small enough that
-/// the other publishers get their turn.
+/// The size of a burst: large enough that many messages share one locking of the ring, small enough that other
+/// publishers get their turn.
 const BURST_MESSAGES: usize = 64;
 const BURST_BYTES: usize = 64 << 10;
 
-/// Follows the demo's orders until it closes the stream.
+/// Follows the demo's instructions until it closes the stream.
 pub(crate) fn run(location: &BusLocation, arguments: &DemoChild) -> Result<(), Failure> {
     let mut parent = Parent::bind()?;
     let bus = crate::commands::config(location)
@@ -29,16 +29,16 @@ pub(crate) fn run(location: &BusLocation, arguments: &DemoChild) -> Result<(), F
     };
 
     parent.report(&Report::Ready)?;
-    while let Some(order) = parent.order()? {
-        match order {
-            Order::Flood { messages, report_every, hold_at } => {
+    while let Some(instruction) = parent.instruction()? {
+        match instruction {
+            Instruction::Flood { messages, report_every, hold_at } => {
                 process.flood(messages, report_every.max(1), hold_at, &mut parent)?;
             }
-            Order::Steady { messages, interval_ns, offset_ns } => {
+            Instruction::Steady { messages, interval_ns, offset_ns } => {
                 process.steady(messages, interval_ns, offset_ns)?;
                 parent.report(&Report::SteadyDone)?;
             }
-            Order::Proceed => {}
+            Instruction::Proceed => {}
         }
     }
     Ok(())
@@ -47,7 +47,7 @@ pub(crate) fn run(location: &BusLocation, arguments: &DemoChild) -> Result<(), F
 struct Process {
     publisher: Publisher,
     index: u16,
-    /// Of the next message.
+    /// Number of the next message.
     number: u64,
     burst: Vec<Vec<u8>>,
 }
@@ -66,7 +66,7 @@ impl Process {
         while sent < messages {
             if hold_at.is_some_and(|hold| sent >= hold) {
                 parent.report(&Report::Sent { messages: sent, holding: true })?;
-                if parent.order()?.is_none() {
+                if parent.instruction()?.is_none() {
                     return Ok(());
                 }
                 hold_at = None;
@@ -81,7 +81,7 @@ impl Process {
         parent.report(&Report::FloodDone { started_ns })
     }
 
-    /// One burst of at most `most` messages; the first carries its time. Returns how many.
+    /// Publishes a burst of at most `most` messages and returns how many. Only the first has the time in it.
     fn publish_burst(&mut self, most: u64) -> Result<u64, Failure> {
         let mut time_ns = now_ns();
         let mut count = 0;

@@ -1,4 +1,4 @@
-//! Prints what a demo showed.
+//! Prints the result of a demo.
 
 use super::protocol::Phase;
 use super::subscriber::new_histogram;
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const PERCENTILES: [(&str, f64); 3] = [("p50", 50.0), ("p99", 99.0), ("p99.9", 99.9)];
 
-/// Figures and verdict, as text or as one JSON object.
+/// Prints figures and checks, as text or as one JSON object.
 pub(super) fn print(arguments: &Demo, outcome: &Outcome, checks: &[Check]) -> Result<(), Failure> {
     let figures = Figures::of(outcome)?;
     let mut output = Output::new()?;
@@ -27,12 +27,13 @@ pub(super) fn print(arguments: &Demo, outcome: &Outcome, checks: &[Check]) -> Re
 }
 
 struct Figures {
-    /// Messages of the flood, the victim's included, and how long it took until all had them.
+    /// Messages of the flood, with the victim's.
     messages: u64,
+    /// How long it took until every subscriber had them.
     seconds: f64,
     victim_messages: u64,
     steady_messages: u64,
-    /// The longest that a subscriber waited for a message during the flood.
+    /// The longest time that a subscriber waited for a message during the flood.
     longest_wait: Duration,
     flood: Histogram<u64>,
     steady: Histogram<u64>,
@@ -64,10 +65,10 @@ impl Figures {
 
     fn longest_wait_text(&self) -> String {
         if self.longest_wait.is_zero() {
-            return "At full speed no subscriber ever had nothing to read.".to_owned();
+            return "At full speed, every subscriber always had a message to read.".to_owned();
         }
         format!(
-            "At full speed the longest that a subscriber had nothing to read: {}.",
+            "At full speed, the longest time a subscriber had nothing to read was {}.",
             human::duration(self.longest_wait)
         )
     }
@@ -78,11 +79,11 @@ impl Figures {
         let size = as_f64(demo.size);
         let all = self.messages + self.steady_messages;
         output.line(&format!(
-            "{} publishers and {} subscribers, each a process. Messages of {} bytes:\n\
-             {:>13}  at full speed\n\
-             {:>13}  of one more publisher, killed with SIGKILL on the way\n\
-             {:>13}  then at a steady pace, to measure the latency\n\
-             {:>13}  in all\n",
+            "{} publishers and {} subscribers, each in a process of its own. Messages of {} bytes:\n\
+             {:>13}  published at full speed\n\
+             {:>13}  published by one more publisher until it was killed with SIGKILL\n\
+             {:>13}  published at a steady rate afterwards, to measure the latency\n\
+             {:>13}  in total\n",
             demo.publishers,
             demo.subscribers,
             human::count(demo.size),
@@ -114,7 +115,7 @@ impl Figures {
         }
         output.table(&table)?;
         output.line(&format!(
-            "From the call of publish to the message in the subscriber's hand. At full speed that is\nmostly the time in the queue of the ring.\n{}\n",
+            "Latency is the time from the call of publish until the subscriber has the message.\nAt full speed, messages spend most of it waiting in the ring.\n{}\n",
             self.longest_wait_text()
         ))?;
 
@@ -124,7 +125,7 @@ impl Figures {
         }
         let passed = checks.iter().all(|check| check.passed);
         output.line(if passed {
-            "\nPASSED: the death of a publisher harmed nobody."
+            "\nPASSED: killing a publisher did not affect the other processes."
         } else {
             "\nFAILED"
         })
@@ -161,7 +162,7 @@ fn latencies(histogram: &Histogram<u64>) -> Value {
     object
 }
 
-/// The latencies of all subscribers together.
+/// Merges the latencies of all subscribers.
 fn merge(phases: &[Phase]) -> Result<Histogram<u64>, Failure> {
     let mut all = new_histogram()?;
     for (value, count) in phases.iter().flat_map(|phase| &phase.latencies) {

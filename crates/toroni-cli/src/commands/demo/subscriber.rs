@@ -1,4 +1,4 @@
-//! A subscribing process of the demo: looks at every message, and condenses what it saw.
+//! A subscribing process of the demo: verifies every message and summarizes each phase.
 
 use super::payload;
 use super::protocol::{CONTROL_TOPIC, FLOOD_MARK, Parent, Phase, Report, STEADY_MARK, now_ns};
@@ -8,7 +8,7 @@ use hdrhistogram::Histogram;
 use std::hash::{DefaultHasher, Hasher};
 use toroni::{Message, ReceiveError, Subscriber};
 
-/// Indices beyond it are no publisher's of the demo.
+/// The demo has at most this many publishers, with the victim.
 const MOST_PUBLISHERS: usize = 65;
 
 /// Receives until the mark of the last phase.
@@ -42,7 +42,7 @@ impl Verifier {
     fn new(size: usize) -> Result<Self, Failure> {
         Ok(Self {
             size,
-            // Its keys are constant: all processes of this program hash alike.
+            // Its keys are constant, so all processes of this program compute the same hash.
             hasher: DefaultHasher::new(),
             seen: Phase::default(),
             next_sequence: None,
@@ -66,7 +66,7 @@ impl Verifier {
             let waits_since_ns = now_ns();
             match subscriber.receive() {
                 Ok(message) => {
-                    // The wait for the first message is no wait of the bus.
+                    // The wait for the first message does not count: nothing had been published.
                     if self.next_sequence.is_some() {
                         let waited_ns = now_ns().saturating_sub(waits_since_ns);
                         self.seen.longest_wait_ns = self.seen.longest_wait_ns.max(waited_ns);
@@ -80,7 +80,7 @@ impl Verifier {
         }
     }
 
-    /// Whether it is the mark.
+    /// Verifies and counts a message. Returns whether it is the mark.
     fn verify(&mut self, message: &Message<'_>, mark: &[u8]) -> bool {
         let (topic, bytes, sequence) = (message.topic(), message.payload(), message.sequence());
         self.hasher.write(topic.as_bytes());
@@ -124,12 +124,12 @@ impl Verifier {
     fn count_loss(&mut self, error: ReceiveError) -> Result<(), Failure> {
         let ReceiveError::Lapped { lost_messages, .. } = error else { return Err(error.into()) };
         self.seen.lost_messages += lost_messages;
-        // The sequence goes on behind the gap, which is counted already.
+        // The loss is counted: the sequence may continue anywhere.
         self.next_sequence = None;
         Ok(())
     }
 
-    /// Counts and hash go on; times start anew.
+    /// Returns the phase. Counts and hash continue, latencies and waits start again.
     fn end_phase(&mut self) -> Phase {
         self.seen.ended_ns = now_ns();
         self.seen.hash = self.hasher.finish();
@@ -145,8 +145,8 @@ impl Verifier {
     }
 }
 
-/// For latencies from a nanosecond to a minute, with three digits.
+/// Creates a histogram for latencies from 1 ns to 60 s, with three significant digits.
 pub(super) fn new_histogram() -> Result<Histogram<u64>, Failure> {
     Histogram::new_with_bounds(1, 60_000_000_000, 3)
-        .map_err(|error| Failure::Failed(format!("cannot make a histogram: {error}")))
+        .map_err(|error| Failure::Failed(format!("cannot create a histogram: {error}")))
 }

@@ -1,11 +1,11 @@
-//! Judges what the processes of a demo saw. Pure.
+//! Checks what the processes of a demo saw. Does no I/O.
 
 use super::Outcome;
 use super::protocol::Phase;
 use crate::human;
 use serde::Serialize;
 
-/// One promise, and whether it was kept.
+/// One promise of the bus, and whether it was kept.
 #[derive(Debug, Serialize)]
 pub(super) struct Check {
     pub(super) promise: &'static str,
@@ -13,7 +13,7 @@ pub(super) struct Check {
     pub(super) detail: String,
 }
 
-/// All promises of the bus that the demo tests.
+/// Checks every promise that the demo tests.
 pub(super) fn judge(outcome: &Outcome) -> Vec<Check> {
     vec![
         one_order(outcome),
@@ -43,7 +43,7 @@ fn one_order(outcome: &Outcome) -> Check {
             let hashes: Vec<String> = outcome
                 .steady
                 .iter()
-                .map(|phase| format!("{:016x} of {}", phase.hash, phase.messages))
+                .map(|phase| format!("hash {:016x} over {} messages", phase.hash, phase.messages))
                 .collect();
             format!("the subscribers disagree: {}", hashes.join(", "))
         }
@@ -64,8 +64,8 @@ fn complete(outcome: &Outcome) -> Check {
                 let disorder = phase.disorders.get(publisher).copied().unwrap_or(0);
                 if found != wanted || disorder > 0 {
                     wrong.push(format!(
-                        "{name}: subscriber {subscriber} has {found} of {wanted} of publisher \
-                         {publisher}, {disorder} out of turn"
+                        "{name} phase: subscriber {subscriber} received {found} of {wanted} messages of \
+                         publisher {publisher}, {disorder} of them out of order"
                     ));
                 }
             }
@@ -78,7 +78,7 @@ fn complete(outcome: &Outcome) -> Check {
         passed: wrong.is_empty(),
         detail: if wrong.is_empty() {
             format!(
-                "all {} + {} messages of {} publishers, each in its order",
+                "all {} + {} messages of {} publishers, each publisher's in order",
                 human::count(flood_published),
                 human::count(steady),
                 outcome.flood_published.len()
@@ -100,16 +100,16 @@ fn victim(outcome: &Outcome) -> Check {
     let passed = same && enough && disorder == 0 && first > 0;
     let detail = if passed {
         format!(
-            "SIGKILL after {} messages: all of them arrived, and none behind a gap",
+            "{} of its messages arrived until SIGKILL, in order and without a gap",
             human::count(first)
         )
     } else {
         format!(
-            "subscribers saw {seen:?} messages, {disorder} out of turn, of {} confirmed",
+            "subscribers received {seen:?} messages, {disorder} of them out of order; {} were confirmed",
             outcome.victim_confirmed
         )
     };
-    Check { promise: "the victim's prefix", passed, detail }
+    Check { promise: "killed publisher", passed, detail }
 }
 
 fn nothing_lost(outcome: &Outcome) -> Check {
@@ -119,7 +119,7 @@ fn nothing_lost(outcome: &Outcome) -> Check {
         promise: "nothing lost",
         passed: lost == 0 && gaps == 0,
         detail: if lost == 0 && gaps == 0 {
-            "no subscriber was told of a loss, no sequence number is missing".to_owned()
+            "no subscriber reported a loss, and no sequence number is missing".to_owned()
         } else {
             format!("{lost} messages lost, {gaps} gaps in the sequence")
         },
@@ -132,9 +132,9 @@ fn whole(outcome: &Outcome) -> Check {
         promise: "nothing torn",
         passed: torn == 0,
         detail: if torn == 0 {
-            "every message has the bytes that were published".to_owned()
+            "every message has exactly the bytes that were published".to_owned()
         } else {
-            format!("{torn} messages have bytes that nobody published together")
+            format!("{torn} messages have bytes that were not published together")
         },
     }
 }
@@ -182,8 +182,8 @@ mod tests {
             (|o| o.steady[0].messages -= 1, "one identical order"),
             (|o| o.flood[0].counts[0] = 49, "survivors complete"),
             (|o| o.steady[1].disorders[1] = 1, "survivors complete"),
-            (|o| o.victim_confirmed = 25, "the victim's prefix"),
-            (|o| o.steady[1].disorders[2] = 1, "the victim's prefix"),
+            (|o| o.victim_confirmed = 25, "killed publisher"),
+            (|o| o.steady[1].disorders[2] = 1, "killed publisher"),
             (|o| o.steady[1].lost_messages = 1, "nothing lost"),
             (|o| o.steady[1].sequence_errors = 1, "nothing lost"),
             (|o| o.steady[1].torn = 1, "nothing torn"),
