@@ -1,4 +1,4 @@
-//! Directories that vanish, processes that are reaped.
+//! Temporary directories of buses, and processes that are killed and reaped when dropped.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
@@ -9,7 +9,7 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longer than anything here takes on a busy machine.
+/// Longer than any operation of these tests takes, even on a busy machine.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A directory of buses, removed with everything in it.
@@ -23,7 +23,7 @@ impl Buses {
             let path = format!("/dev/shm/toroni-test-{}-{number}", std::process::id());
             match std::fs::create_dir(&path) {
                 Ok(()) => return Self(path.into()),
-                // Of a process that was killed, and had this number before.
+                // A process that had this ID before was killed and left its directory.
                 Err(error) => assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{path}"),
             }
         }
@@ -33,7 +33,7 @@ impl Buses {
         &self.0
     }
 
-    /// The program on these buses, not yet started.
+    /// Returns the program with `TORONI_DIR` set to this directory, not yet started.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_toroni"));
         command
@@ -46,22 +46,22 @@ impl Buses {
         command
     }
 
-    /// Runs it to its end.
+    /// Runs the program to its end.
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         self.start(arguments).finish()
     }
 
-    /// Runs it to its end with bytes on standard input.
+    /// Runs the program to its end with bytes on standard input.
     pub(crate) fn run_with_input(&self, arguments: &[&str], input: &[u8]) -> Output {
         let mut process = Process::start(self.command(arguments).stdin(Stdio::piped()), arguments);
         let mut pipe = process.child.stdin.take().unwrap();
-        // Who refuses its arguments does not read.
+        // A program that rejects its arguments does not read.
         let _ = pipe.write_all(input);
         drop(pipe);
         process.finish()
     }
 
-    /// Runs it to its end, which must be a success, and returns what it printed.
+    /// Runs the program to its end and returns what it printed. Panics if it fails.
     pub(crate) fn succeed(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         assert!(output.status.success(), "{arguments:?}: {output:?}");
@@ -72,7 +72,7 @@ impl Buses {
         Process::start(&mut self.command(arguments), arguments)
     }
 
-    /// `toroni sub`, subscribed when this returns; it makes the bus if it is not there.
+    /// Starts `toroni sub --create` and waits until it is subscribed.
     pub(crate) fn subscribe(&self, arguments: &[&str]) -> Process {
         let mut all = vec!["sub", "--create", "--ready-fd", "2"];
         all.extend(arguments);
@@ -83,7 +83,7 @@ impl Buses {
         process
     }
 
-    /// `toroni info --json` of a bus.
+    /// Returns what `toroni info --json` prints for a bus.
     pub(crate) fn info(&self, bus: &str) -> Value {
         serde_json::from_str(&self.succeed(&["info", bus, "--json"])).unwrap()
     }
@@ -92,7 +92,7 @@ impl Buses {
         self.info(bus)["subscribers"].as_array().unwrap().len()
     }
 
-    /// Names in the directory, hidden ones included.
+    /// Returns the sorted names in the directory, with hidden ones.
     pub(crate) fn entries(&self) -> Vec<String> {
         let mut names: Vec<String> = std::fs::read_dir(&self.0)
             .unwrap()
@@ -125,7 +125,7 @@ impl Process {
         Self { child, stdout, stderr, what: format!("{arguments:?}") }
     }
 
-    /// The next line of standard output.
+    /// Waits for the next line of standard output.
     pub(crate) fn line(&mut self) -> String {
         let stdout = self.stdout.as_mut().unwrap();
         let mut line = String::new();
@@ -148,17 +148,17 @@ impl Process {
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
-    /// What is left of its output, and how it ended.
+    /// Waits for the end and returns the rest of the output.
     pub(crate) fn finish(mut self) -> Output {
         let (stdout, stderr) = (self.stdout.take(), self.stderr.take());
-        // Beside this thread, so that a program that does not end fails the test.
+        // In threads, so that a program that does not end fails the test.
         let stdout = std::thread::spawn(move || read_all(stdout));
         let stderr = std::thread::spawn(move || read_all(stderr));
         let status = self.wait();
         Output { status, stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap() }
     }
 
-    /// Waits for its end.
+    /// Waits for the end. Panics after [`TIMEOUT`].
     pub(crate) fn wait(&mut self) -> ExitStatus {
         let deadline = Instant::now() + TIMEOUT;
         loop {
@@ -192,16 +192,16 @@ fn wait_readable(pipe: &impl AsFd, what: &str) {
     assert!(poll(&mut fds, Some(&timeout)).unwrap() > 0, "{what} prints nothing");
 }
 
-/// Looks again and again until it is so.
-pub(crate) fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
+/// Polls until the condition holds. Panics after [`TIMEOUT`].
+pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + TIMEOUT;
-    while !so() {
+    while !condition() {
         assert!(Instant::now() < deadline, "never: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// Each line as a JSON value.
+/// Parses each line as a JSON value.
 pub(crate) fn json_lines(text: &[u8]) -> Vec<Value> {
     std::str::from_utf8(text)
         .unwrap()
