@@ -1,5 +1,6 @@
 //! The command line: what each command takes, with an example for each.
 
+#[cfg(feature = "bench")]
 use crate::commands::bench::options::Bench;
 use crate::commands::subscribe::template::Template;
 use crate::complete;
@@ -141,6 +142,7 @@ pub(crate) enum Command {
     /// Free what the dead left behind; remove buses that nobody made on purpose and nobody has open
     Clean(Clean),
     /// Measure this machine: throughput, latency, stress, fan-out, scale, the proactor, and beside TCP and others
+    #[cfg(feature = "bench")]
     Bench(Bench),
     /// Print the completions for a shell
     Completions(Completions),

@@ -50,6 +50,7 @@ const TABLE: &[Exits] = &[
     Exits::new("doctor", "every check passed, perhaps with warnings", "a check failed"),
     Exits::new("rm", "every bus was removed", "a bus could not be removed"),
     Exits::new("clean", "success", "failure, or nothing could be done for the bus that was named"),
+    #[cfg(feature = "bench")]
     Exits::new("bench", "the benchmark is complete, whether or not it met its goals", "failure"),
     Exits::new("completions", "success", "failure"),
     Exits::new("man", "success", "failure"),

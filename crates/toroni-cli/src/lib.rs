@@ -28,6 +28,7 @@ use std::process::ExitCode;
 /// What the program does, with the arguments and the environment of this process.
 #[must_use]
 pub fn main() -> ExitCode {
+    #[cfg(feature = "bench")]
     if commands::bench::is_child() {
         return commands::bench::run_child();
     }

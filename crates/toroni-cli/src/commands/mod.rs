@@ -1,5 +1,6 @@
 //! One file for each command. Each takes its arguments and returns when it has let go of the bus.
 
+#[cfg(feature = "bench")]
 pub(crate) mod bench;
 mod clean;
 mod completions;
@@ -51,6 +52,7 @@ pub(crate) fn run(cli: Cli, matches: &ArgMatches) -> Result<(), Failure> {
             one_bus(&location, arguments.name.as_deref(), named)?;
             clean::run(&location, &arguments, named)
         }
+        #[cfg(feature = "bench")]
         Command::Bench(arguments) => bench::run(&location, &arguments),
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Man(arguments) => man::run(&arguments),

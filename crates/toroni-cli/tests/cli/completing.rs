@@ -37,9 +37,11 @@ fn run(buses: &Buses, command: &mut Command) -> Output {
 fn bash_offers_commands_and_options() {
     let buses = Buses::new();
     let commands = bash(&buses, &[""]);
-    for command in ["demo", "pub", "sub", "hz", "info", "topics", "clean", "bench", "man"] {
-        assert!(commands.iter().any(|offered| offered == command), "{command}: {commands:?}");
+    let is_offered = |command| commands.iter().any(|offered| offered == command);
+    for command in ["demo", "pub", "sub", "hz", "info", "topics", "clean", "man"] {
+        assert!(is_offered(command), "{command}: {commands:?}");
     }
+    assert_eq!(is_offered("bench"), cfg!(feature = "bench"), "{commands:?}");
     assert!(!commands.iter().any(|offered| offered.starts_with("demo-")), "{commands:?}");
     assert_eq!(bash(&buses, &["comp"]), ["completions"]);
     assert_eq!(bash(&buses, &["sub", "--templ"]), ["--template"]);

@@ -175,7 +175,17 @@ fn full_pipe() -> (File, File) {
 #[test]
 fn help_and_manual_have_the_same_table() {
     let buses = Buses::new();
-    for command in ["", "demo", "pub", "sub", "hz", "clean", "bench", "man"] {
+    for command in [
+        "",
+        "demo",
+        "pub",
+        "sub",
+        "hz",
+        "clean",
+        #[cfg(feature = "bench")]
+        "bench",
+        "man",
+    ] {
         let (help, manual) = if command.is_empty() {
             (buses.succeed(&["--help"]), buses.succeed(&["man"]))
         } else {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[cfg(feature = "bench")]
 mod bench;
 mod choosing;
 mod completing;
@@ -9,6 +10,7 @@ mod copying;
 mod demo;
 mod errors;
 mod exits;
+#[cfg(feature = "bench")]
 mod experiments;
 mod formats;
 mod help;
