@@ -1,7 +1,8 @@
 //! Doors for trials: what the program does with any bytes, without a process for each.
 
-use crate::cli::{Cli, Format, definitions};
+use crate::cli::{Cli, definitions};
 use crate::commands::publish::source::{Lines, Next, Source};
+use crate::commands::subscribe::options::Format;
 use crate::commands::subscribe::printer::{Printer, Style};
 use crate::exchange::{self, Entry};
 use crate::output::Output;

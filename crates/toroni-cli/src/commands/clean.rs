@@ -1,11 +1,41 @@
 //! `toroni clean`: slots, sockets and buses of those who are gone.
 
-use crate::cli::{BusLocation, Clean};
+use crate::cli::BusLocation;
+use crate::complete;
 use crate::failure::Failure;
 use crate::output::{Output, printable};
+use clap::Args;
+use clap_complete::ArgValueCompleter;
 use serde_json::json;
 use std::io::{IsTerminal, Write};
 use toroni::{OpenError, admin};
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  toroni clean --dry-run    what would be done
+  toroni clean plant        only the bus plant
+  toroni clean --all        also buses that were made on purpose; asks first
+
+A bus that was made on purpose, with `toroni create` or as persistent by a program, stays: remove it with \
+`toroni rm NAME` or with --all. A bus that somebody has open is never removed. One whose header is damaged \
+cannot say how it was made: it is removed only by its name.")]
+pub(crate) struct Clean {
+    /// Only this bus [default: all of the directory]
+    #[arg(add = ArgValueCompleter::new(complete::buses))]
+    pub(super) name: Option<String>,
+    /// Also remove buses that were made on purpose, if nobody has them open
+    #[arg(long, conflicts_with = "name")]
+    all: bool,
+    /// Do not ask before --all; needed where there is no terminal
+    #[arg(long, requires = "all")]
+    yes: bool,
+    /// Show what would be done, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+}
 
 /// Cleans one bus or all, and says what was done and what was left alone.
 pub(crate) fn run(

@@ -1,10 +1,24 @@
 //! `toroni completions`: the script by which a shell asks this program what could come next.
 
-use crate::cli::Completions;
 use crate::complete::VARIABLE;
 use crate::failure::Failure;
 use crate::output::Output;
+use clap::Args;
 use clap_complete::env::Shells;
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  toroni completions bash > ~/.local/share/bash-completion/completions/toroni
+  toroni completions zsh > ~/.zfunc/_toroni
+  toroni completions fish > ~/.config/fish/completions/toroni.fish
+
+On Tab the shell calls this program, so it also offers the buses that exist and the topics of the bus. \
+Print the script again after an upgrade of the program.")]
+pub(crate) struct Completions {
+    /// Which shell
+    #[arg(value_enum)]
+    shell: clap_complete::Shell,
+}
 
 /// Prints the completions for a shell.
 pub(crate) fn run(arguments: &Completions) -> Result<(), Failure> {

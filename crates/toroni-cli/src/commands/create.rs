@@ -1,10 +1,67 @@
 //! `toroni create`: a bus with settings of one's own.
 
-use crate::cli::{BusLocation, Create};
+use crate::cli::BusLocation;
 use crate::failure::Failure;
-use crate::human;
+use crate::human::{self, parse_bytes, parse_mode};
 use crate::output::Output;
-use toroni::OpenError;
+use crate::settings::{parse_lock, parse_notify, parse_policy};
+use clap::Args;
+use toroni::{LockKind, NotifyKind, OpenError, Policy};
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  toroni create plant --capacity 64MiB --policy wait:forever
+  toroni create ticks --policy overwrite --readers traders --mode 0640
+  toroni create pod --lock lease --notify multicast:239.255.1.2:5000
+  toroni create plant --if-absent --capacity 64MiB     again, in a script
+
+The bus stays until `toroni rm NAME` removes it, unless it is --temporary.")]
+pub(crate) struct Create {
+    /// Name of the new bus
+    name: String,
+    /// Bytes of the ring: a power of two from 64KiB to 1TiB [default: 4MiB]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    capacity: Option<u64>,
+    /// Subscribers at the same time, at most 1024 [default: 128]
+    #[arg(long, value_name = "N")]
+    max_subscribers: Option<u32>,
+    /// Publishing processes at the same time, at most 1024 [default: 128]
+    #[arg(long, value_name = "N")]
+    max_publishers: Option<u32>,
+    /// When a subscriber is slow: wait[:LIMIT|:forever], overwrite, bounded:BUDGET/PER [default: wait:100ms]
+    #[arg(long, value_parser = parse_policy)]
+    policy: Option<Policy>,
+    /// How publishers exclude one another: lease (works across containers) or robust [default: lease]
+    #[arg(long, value_name = "KIND", value_parser = parse_lock)]
+    lock: Option<LockKind>,
+    /// Group that may publish, by name or number
+    #[arg(long, value_name = "GROUP")]
+    writers: Option<String>,
+    /// Group that may subscribe, by name or number
+    #[arg(long, value_name = "GROUP")]
+    readers: Option<String>,
+    /// File mode in octal [default: what the umask leaves, without classes that may only read or only write]
+    #[arg(long, value_parser = parse_mode)]
+    mode: Option<u32>,
+    /// Put the ring on huge pages
+    #[arg(long)]
+    huge_pages: bool,
+    /// How subscribers are woken: futex, datagram, multicast[:GROUP:PORT] [default: futex]
+    #[arg(long, value_name = "KIND", value_parser = parse_notify)]
+    notify: Option<NotifyKind>,
+    /// Let `toroni clean` remove the bus when nobody has it open
+    #[arg(long)]
+    temporary: bool,
+    /// Succeed if the bus exists and has the settings that are given here
+    #[arg(long)]
+    if_absent: bool,
+    /// Bytes for the names of topics [default: 1MiB]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    topic_table: Option<u64>,
+    /// Print the new bus as a JSON object
+    #[arg(long)]
+    json: bool,
+}
 
 /// Creates the bus. With `--if-absent`, one that exists with the given settings will do.
 pub(crate) fn run(location: &BusLocation, arguments: Create) -> Result<(), Failure> {

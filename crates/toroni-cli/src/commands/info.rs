@@ -1,12 +1,26 @@
 //! `toroni info`: one bus, seen from outside.
 
-use crate::cli::{BusLocation, Info};
+use crate::cli::BusLocation;
+use crate::complete;
 use crate::failure::Failure;
 use crate::human;
 use crate::output::{Output, Table};
+use clap::Args;
+use clap_complete::ArgValueCompleter;
 use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
 use toroni::{BusStats, LockOwner, Pattern, PublisherStats, SubscriberSlotStats};
+
+/// Options of `info`.
+#[derive(Args)]
+pub(crate) struct Info {
+    /// Name of the bus [default: that of --bus]
+    #[arg(add = ArgValueCompleter::new(complete::buses))]
+    pub(super) name: Option<String>,
+    /// Print JSON, one object a line
+    #[arg(long)]
+    json: bool,
+}
 
 /// Prints the header of the bus and its participants.
 pub(crate) fn run(location: &BusLocation, arguments: &Info) -> Result<(), Failure> {

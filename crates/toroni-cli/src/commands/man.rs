@@ -1,11 +1,25 @@
 //! `toroni man`: manual pages, made from the definitions behind `--help`.
 
-use crate::cli::{self, Man};
+use crate::cli;
 use crate::failure::Failure;
 use crate::output::Output;
-use clap::Command;
+use clap::{Args, Command};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  toroni man | man -l -
+  toroni man sub | man -l -
+  toroni man --to /usr/local/share/man/man1")]
+pub(crate) struct Man {
+    /// The command to describe [default: the program itself]
+    #[arg(conflicts_with = "to")]
+    command: Option<String>,
+    /// Write the pages of all commands into this directory, which is made if it is not there
+    #[arg(long, value_name = "DIRECTORY")]
+    to: Option<PathBuf>,
+}
 
 /// Prints a manual page, or writes all of them.
 pub(crate) fn run(arguments: &Man) -> Result<(), Failure> {

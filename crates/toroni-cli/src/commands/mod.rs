@@ -2,20 +2,20 @@
 
 #[cfg(feature = "bench")]
 pub(crate) mod bench;
-mod clean;
-mod completions;
-mod create;
-mod demo;
+pub(crate) mod clean;
+pub(crate) mod completions;
+pub(crate) mod create;
+pub(crate) mod demo;
 mod doctor;
-mod hz;
-mod info;
+pub(crate) mod hz;
+pub(crate) mod info;
 mod list;
-mod man;
+pub(crate) mod man;
 mod opening;
 pub(crate) mod publish;
-mod remove;
+pub(crate) mod remove;
 pub(crate) mod subscribe;
-mod topics;
+pub(crate) mod topics;
 
 use crate::cli::{BusLocation, Cli, Command};
 use crate::failure::Failure;

@@ -1,11 +1,28 @@
 //! `toroni rm`: buses that are not needed any more, however they were made.
 
-use crate::cli::{BusLocation, Remove};
+use crate::cli::BusLocation;
+use crate::complete;
 use crate::failure::{Failure, no_bus};
 use crate::output::{Output, printable};
+use clap::Args;
+use clap_complete::ArgValueCompleter;
 use serde_json::json;
 use toroni::OpenError;
 use toroni::admin::{self, CleanAction};
+
+#[derive(Args)]
+#[command(after_help = "Example:
+  toroni rm plant ticks
+
+A bus that somebody has open is not removed.")]
+pub(crate) struct Remove {
+    /// Names of the buses
+    #[arg(required = true, add = ArgValueCompleter::new(complete::buses))]
+    names: Vec<String>,
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+}
 
 /// Removes each bus that nobody has open; fails at the end if one is left.
 pub(crate) fn run(location: &BusLocation, arguments: &Remove) -> Result<(), Failure> {

@@ -1,12 +1,29 @@
 //! `toroni topics`: what is in the ring now, by topic, and who subscribes to it.
 
 use super::info;
-use crate::cli::{BusLocation, Topics};
+use crate::cli::BusLocation;
+use crate::complete;
 use crate::failure::Failure;
 use crate::output::{Output, Table};
 use crate::{human, note};
+use clap::Args;
+use clap_complete::ArgValueCompleter;
 use serde_json::{Value, json};
 use toroni::SubscriberSlotStats;
+
+/// Options of `topics`.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  toroni -b plant topics 'boiler/**'
+  toroni topics --json | jq -r 'select(.messages > 100) | .topic'")]
+pub(crate) struct Topics {
+    /// What to show, as in plant/** [default: **]
+    #[arg(value_name = "PATTERN", hide_default_value = true, default_value = "**", add = ArgValueCompleter::new(complete::topics))]
+    patterns: Vec<String>,
+    /// Print JSON, one object a line
+    #[arg(long)]
+    json: bool,
+}
 
 /// Subscribers named in a row of the table. `--json` names all.
 const MOST_NAMED: usize = 8;

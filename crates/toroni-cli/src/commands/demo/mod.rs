@@ -5,6 +5,7 @@
 //! *steady* phase the survivors publish at a low rate, so that latency is the time a message takes and not the
 //! time it waits in the ring.
 
+pub(crate) mod options;
 mod payload;
 mod process_group;
 mod protocol;
@@ -13,10 +14,11 @@ mod report;
 pub(crate) mod subscriber;
 mod verdict;
 
-use crate::cli::{BusLocation, Demo};
+use crate::cli::BusLocation;
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::stop::{GracePeriod, Stop};
+use options::Demo;
 use process_group::{Event, ProcessGroup, Role};
 use protocol::{Instruction, Phase, Report};
 use std::io::Write;

@@ -1,8 +1,9 @@
 //! A publishing process of the demo.
 
+use super::options::DemoChild;
 use super::payload::{self, Header};
 use super::protocol::{Instruction, Parent, Report, now_ns};
-use crate::cli::{BusLocation, DemoChild};
+use crate::cli::BusLocation;
 use crate::failure::Failure;
 use std::time::Duration;
 use toroni::Publisher;

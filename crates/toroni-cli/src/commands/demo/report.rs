@@ -1,10 +1,10 @@
 //! Prints the result of a demo.
 
+use super::options::Demo;
 use super::protocol::Phase;
 use super::subscriber::new_histogram;
 use super::verdict::Check;
 use super::{Outcome, STEADY_PER_SECOND};
-use crate::cli::Demo;
 use crate::failure::Failure;
 use crate::human::{self, as_f64};
 use crate::output::{Output, Table};

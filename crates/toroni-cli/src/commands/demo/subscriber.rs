@@ -1,8 +1,9 @@
 //! A subscribing process of the demo: verifies every message and summarizes each phase.
 
+use super::options::DemoChild;
 use super::payload;
 use super::protocol::{CONTROL_TOPIC, FLOOD_MARK, Parent, Phase, Report, STEADY_MARK, now_ns};
-use crate::cli::{BusLocation, DemoChild};
+use crate::cli::BusLocation;
 use crate::failure::Failure;
 use hdrhistogram::Histogram;
 use std::hash::{DefaultHasher, Hasher};

@@ -1,14 +1,16 @@
 //! `toroni hz`: rate, bandwidth, size and jitter per topic, live.
 
 mod jitter;
+pub(crate) mod options;
 
-use crate::cli::{BusLocation, Hz};
+use crate::cli::BusLocation;
 use crate::failure::Failure;
 use crate::human::{self, as_f64};
 use crate::note::{self, Kind};
 use crate::output::{Output, Table};
 use crate::stop::{GracePeriod, Stop};
 use jitter::Jitter;
+use options::Hz;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

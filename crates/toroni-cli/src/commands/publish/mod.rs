@@ -2,9 +2,10 @@
 
 mod audience;
 mod copy;
+pub(crate) mod options;
 pub(crate) mod source;
 
-use crate::cli::{BusLocation, Publish};
+use crate::cli::BusLocation;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::progress::Progress;
@@ -12,6 +13,7 @@ use crate::stop::{GracePeriod, Stop};
 use crate::{human, note};
 use audience::Wanted;
 use copy::Losses;
+use options::Publish;
 use serde_json::json;
 use source::{Lines, Next, Source};
 use std::time::{Duration, Instant};

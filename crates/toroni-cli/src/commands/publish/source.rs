@@ -1,7 +1,7 @@
 //! Where the messages of `toroni pub` come from.
 
 use super::as_u64;
-use crate::cli::Publish;
+use super::options::Publish;
 use crate::failure::Failure;
 use crate::stop::Stop;
 use std::ffi::OsString;

@@ -1,11 +1,12 @@
 //! `toroni sub`: prints messages, in the order of the bus.
 
 mod history;
+pub(crate) mod options;
 pub(crate) mod printer;
 pub(crate) mod template;
 
 use super::opening::{self, Awaited};
-use crate::cli::{BusLocation, Format, Subscribe};
+use crate::cli::BusLocation;
 use crate::exchange::Loss;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -13,6 +14,7 @@ use crate::ready::ReadyFd;
 use crate::stop::{GracePeriod, Stop};
 use crate::{human, note};
 use history::{History, Kept};
+use options::{Format, Subscribe};
 use printer::{Printer, Style};
 use std::time::Instant;
 use toroni::{Message, ReceiveError, Start, Subscriber};

@@ -1,7 +1,7 @@
 //! Messages and losses as `sub` prints them.
 
+use super::options::Format;
 use super::template::{Template, write_bytes};
-use crate::cli::Format;
 use crate::exchange::{self, Loss};
 use crate::failure::Failure;
 use crate::note;

@@ -1,0 +1,156 @@
+//! The options of `toroni sub`.
+
+use super::template::Template;
+use crate::complete;
+use crate::human::parse_interval;
+use clap::{Args, ValueEnum};
+use clap_complete::ArgValueCompleter;
+use std::time::Duration;
+use toroni::{Start, WaitStrategy};
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  toroni sub                                         everything on the bus
+  toroni sub 'plant/**' '*/alarm'                    * is one segment, ** any number
+  toroni sub --json --from oldest --count 10 | jq .payload
+  toroni sub --last 5 -n 5 -t 1s 'alarm/**'          the newest five that the ring still has
+  toroni sub -F '%T %t %l' 'plant/**'                time, topic and size of each message
+  toroni sub --json | toroni -b copy pub --json      copy all topics to the bus copy
+  toroni sub --strict > capture                      exit code 3 at the first loss
+
+If the bus does not exist, sub waits until somebody makes it, and then begins with its first message.
+Text is printed as topic, tab, payload. With --json, losses are objects with the field lost at \
+their place in the output; otherwise they are reported on standard error.
+
+Letters of --template:
+  %t  topic
+  %p  payload
+  %x  payload in hexadecimal digits
+  %b  payload in base64
+  %l  bytes of the payload
+  %s  sequence number
+  %o  position in the stream
+  %T  publisher's time (RFC 3339, UTC), or -
+  %n  the same in nanoseconds since 1970, or -
+  %d  1 if posted to descendants, else 0
+  %%  a percent sign
+
+A line feed follows each message (a NUL with -0). \\n, \\t, \\r, \\e, \\0, \\xHH and \\\\ are bytes.")]
+pub(crate) struct Subscribe {
+    /// What to print, as in plant/** [default: **]
+    #[arg(value_name = "PATTERN", hide_default_value = true, default_value = "**", add = ArgValueCompleter::new(complete::topics))]
+    pub(crate) patterns: Vec<String>,
+    /// End after so many messages
+    #[arg(short = 'n', long, value_name = "N")]
+    pub(crate) count: Option<u64>,
+    /// How to print a message
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+    /// The same as --format json: one object a line
+    #[arg(long, conflicts_with = "format")]
+    pub(crate) json: bool,
+    /// Print each message in this form, with letters such as %t and %p; see below
+    #[arg(short = 'F', long, value_name = "TEMPLATE", value_parser = Template::parse, conflicts_with_all = ["format", "json", "payload_only"])]
+    pub(crate) template: Option<Template>,
+    /// End each message with a NUL byte instead of a line feed, as `pub -0` reads it
+    #[arg(short = '0', long, conflicts_with = "json")]
+    pub(crate) null: bool,
+    /// Leave out the topic
+    #[arg(long)]
+    pub(crate) payload_only: bool,
+    /// Where to start: latest, oldest, or a position printed by --json
+    #[arg(long, value_name = "START", default_value = "latest", value_parser = parse_start)]
+    pub(crate) from: Start,
+    /// Start with the newest N matching messages that are still in the ring, then continue with new ones
+    #[arg(long, value_name = "N", conflicts_with = "from")]
+    pub(crate) last: Option<u64>,
+    /// Never make a publisher wait; lose messages instead
+    #[arg(long)]
+    pub(crate) no_gate: bool,
+    /// Make the bus with the default settings if it does not exist, instead of waiting for it
+    #[arg(long)]
+    pub(crate) create: bool,
+    /// End with exit code 3 at the first loss
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// How to wait for messages
+    #[arg(long, value_enum, default_value_t = Wait::Backoff)]
+    pub(crate) wait: Wait,
+    /// End after so many seconds without a message
+    #[arg(short, long, value_name = "S", value_parser = parse_interval)]
+    pub(crate) timeout: Option<Duration>,
+    /// Do not report losses on standard error
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// Report on standard error what it subscribes to, and at the end how much it printed
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+    /// Write a line to this inherited descriptor once subscribed
+    #[arg(long, value_name = "FD")]
+    pub(crate) ready_fd: Option<i32>,
+    /// Name of this participant in `toroni info`
+    #[arg(long, value_name = "NAME", default_value = "toroni-sub")]
+    pub(crate) name: String,
+}
+
+/// How `sub` prints a message.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Topic, tab, payload, line feed
+    Text,
+    /// Topic, tab, payload in hexadecimal digits, line feed
+    Hex,
+    /// The payload and nothing else
+    Raw,
+    /// An object with topic, position, sequence, length and payload
+    Json,
+}
+
+/// How `sub` waits.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Wait {
+    /// Poll without a pause: lowest latency, a whole processor
+    Spin,
+    /// Poll, and let others run in between
+    Yield,
+    /// Poll for a short time, then sleep
+    Backoff,
+    /// Sleep at once
+    Block,
+}
+
+impl From<Wait> for WaitStrategy {
+    fn from(wait: Wait) -> Self {
+        match wait {
+            Wait::Spin => Self::Spin,
+            Wait::Yield => Self::Yield,
+            Wait::Backoff => Self::Backoff,
+            Wait::Block => Self::Block,
+        }
+    }
+}
+
+fn parse_start(text: &str) -> Result<Start, String> {
+    match text {
+        "latest" => Ok(Start::Latest),
+        "oldest" => Ok(Start::Oldest),
+        position => position
+            .parse()
+            .map(Start::Position)
+            .map_err(|_| "write latest, oldest, or the position of a message".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn starts_are_parsed() {
+        assert!(matches!(parse_start("latest"), Ok(Start::Latest)));
+        assert!(matches!(parse_start("oldest"), Ok(Start::Oldest)));
+        assert!(matches!(parse_start("4096"), Ok(Start::Position(4096))));
+        assert!(parse_start("-1").is_err());
+        assert!(parse_start("newest").is_err());
+    }
+}
