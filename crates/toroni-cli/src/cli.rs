@@ -24,14 +24,14 @@ use std::path::PathBuf;
 #[derive(Parser)]
 #[command(name = "toroni", version, propagate_version = true, arg_required_else_help = true)]
 #[command(after_help = "Examples:
-  toroni demo                                 see it at work
-  toroni sub 'plant/**'                       print what is published below plant
+  toroni demo                                 see how it works
+  toroni sub 'plant/**'                       print the messages of all topics below plant
   toroni pub plant/boiler/temperature 351.2   publish a message")]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) location: BusLocation,
-    /// Color failures and losses; auto: on a terminal, unless NO_COLOR is set
-    // `note::choice_in` reads it, before anything is parsed.
+    /// When to color errors and losses; auto: on a terminal, unless NO_COLOR is set
+    // `note::choice_in` reads it before clap parses anything.
     #[arg(
         long,
         global = true,
@@ -44,7 +44,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// Which bus.
+/// A bus and the directory it is in.
 #[derive(Args, Clone)]
 pub(crate) struct BusLocation {
     /// Name of the bus
@@ -59,19 +59,19 @@ pub(crate) struct BusLocation {
         add = ArgValueCompleter::new(complete::buses)
     )]
     pub(crate) bus: String,
-    /// Directory of all buses [default: /dev/shm/toroni]
+    /// Directory that contains the buses [default: /dev/shm/toroni]
     #[arg(long, global = true, value_name = "DIR", env = "TORONI_DIR", help_heading = "Which bus")]
     pub(crate) dir: Option<PathBuf>,
 }
 
-/// The commands without a bus, or with one of their own: `--bus` means nothing there.
+/// Commands that do not use `--bus`.
 const WITHOUT_BUS: [&str; 8] =
     ["bench", "completions", "create", "demo", "doctor", "ls", "man", "rm"];
-/// Those that look at no directory either.
+/// Commands that do not use `--dir`.
 const WITHOUT_DIR: [&str; 2] = ["completions", "man"];
 
-/// The definitions of all commands, with their exit codes. `--bus` and `--dir` are shown only where they mean
-/// something.
+/// Returns the definitions of all commands, with their exit codes. The help of a command shows `--bus` and `--dir`
+/// only if the command uses them.
 pub(crate) fn definitions() -> clap::Command {
     let mut program =
         with_exit_codes(Cli::command(), &exits::overview()).mut_subcommands(|command| {
@@ -81,7 +81,7 @@ pub(crate) fn definitions() -> clap::Command {
             }
         });
     for (option, variable) in [("bus", "TORONI_BUS"), ("dir", "TORONI_DIR")] {
-        // As in the library, a variable that is set to nothing is not set.
+        // As in the library, an empty variable counts as not set.
         if std::env::var_os(variable).is_some_and(|value| value.is_empty()) {
             program = program.mut_arg(option, |known| known.env(Resettable::Reset));
         }
@@ -90,9 +90,9 @@ pub(crate) fn definitions() -> clap::Command {
         let Some(shown) = program.get_arguments().find(|known| known.get_id() == option) else {
             continue;
         };
-        // A command's own definition goes before the global one.
+        // The definition in a command takes precedence over the global one.
         let hidden = shown.clone().hide(true);
-        // Not `mut_subcommand`, which puts the command behind all others.
+        // Not `mut_subcommand`, which moves the command to the end of the list.
         program = program.mut_subcommands(|command| {
             if commands.contains(&command.get_name()) { command.arg(&hidden) } else { command }
         });
@@ -105,14 +105,14 @@ fn with_exit_codes(command: clap::Command, codes: &str) -> clap::Command {
     command.after_help(format!("{notes}\n\nExit codes:\n{codes}"))
 }
 
-/// Whether a command looks at no directory of buses.
+/// Whether a command does not use a directory of buses.
 pub(crate) fn is_without_directory(command: &str) -> bool {
     WITHOUT_DIR.contains(&command)
 }
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Start publishers and subscribers, kill one, and check what arrived
+    /// Start publishers and subscribers, kill one publisher, and check what arrived
     Demo(Demo),
     /// Publish a message, or each line of standard input
     #[command(name = "pub")]
@@ -122,7 +122,7 @@ pub(crate) enum Command {
     Subscribe(Subscribe),
     /// Show rate, jitter, bandwidth and size per topic, live
     Hz(Hz),
-    /// Create a bus with settings of your own
+    /// Create a bus with the settings you choose
     Create(Create),
     /// List the buses
     #[command(
@@ -131,27 +131,27 @@ pub(crate) enum Command {
   toroni --dir /mnt/buses ls --json | jq -r .name"
     )]
     List(List),
-    /// Show one bus: its header, its participants, who lags, who lost what
+    /// Show one bus: its settings, publishers and subscribers, their lag and losses
     #[command(after_help = "Example:
   toroni info plant --json | jq '.subscribers[] | {name, pid, lag_bytes, lost_messages}'")]
     Info(Info),
-    /// Show the topics of a bus, with counts within the retained ring, and who subscribes to each
+    /// Show the topics in the ring of a bus, with message counts and subscribers
     Topics(Topics),
-    /// Check this machine, and say how to mend each finding
+    /// Check this machine and suggest a fix for each problem
     #[command(after_help = "Example:
   toroni doctor --json | jq 'select(.status != \"ok\")'")]
     Doctor(List),
-    /// Remove buses that nobody has open
+    /// Remove buses that no process has open
     #[command(name = "rm")]
     Remove(Remove),
-    /// Free what the dead left behind; remove buses that nobody made on purpose and nobody has open
+    /// Clean up after dead processes, and remove unused buses that are not persistent
     Clean(Clean),
-    /// Measure this machine: throughput, latency, stress, fan-out, scale, the proactor, and beside TCP and others
+    /// Run benchmarks: throughput, latency, stress, fan-out, scaling, the proactor, comparisons with TCP and others
     #[cfg(feature = "bench")]
     Bench(Bench),
-    /// Print the completions for a shell
+    /// Print the completion script of a shell
     Completions(Completions),
-    /// Print a manual page
+    /// Print a manual page, or write all of them
     Man(Man),
     /// A publishing process of the demo
     #[command(hide = true)]
@@ -161,10 +161,10 @@ pub(crate) enum Command {
     DemoSubscriber(DemoChild),
 }
 
-/// Options of the commands that only list something.
+/// The options of `ls` and `doctor`.
 #[derive(Args)]
 pub(crate) struct List {
-    /// Print one JSON object a line
+    /// Print JSON, one object per line
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_definitions_fit_together() {
+    fn the_definitions_are_consistent() {
         definitions().debug_assert();
     }
 

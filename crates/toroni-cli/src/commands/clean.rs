@@ -1,4 +1,4 @@
-//! `toroni clean`: slots, sockets and buses of those who are gone.
+//! `toroni clean`: frees what dead processes held, and removes unused buses.
 
 use crate::cli::BusLocation;
 use crate::complete;
@@ -12,32 +12,33 @@ use toroni::{OpenError, admin};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
-  toroni clean --dry-run    what would be done
-  toroni clean plant        only the bus plant
-  toroni clean --all        also buses that were made on purpose; asks first
+  toroni clean --dry-run    show what would be done
+  toroni clean plant        clean only the bus plant
+  toroni clean --all        also remove persistent buses; asks first
 
-A bus that was made on purpose, with `toroni create` or as persistent by a program, stays: remove it with \
-`toroni rm NAME` or with --all. A bus that somebody has open is never removed. One whose header is damaged \
-cannot say how it was made: it is removed only by its name.")]
+clean frees the slots and sockets of dead processes, and removes buses that no process has open. It keeps \
+persistent buses: those of `toroni create`, and those that a program created as persistent. Remove them with \
+`toroni rm NAME` or with --all. A bus with a damaged header may be persistent, so it is removed only by name. \
+A bus that a process has open is never removed.")]
 pub(crate) struct Clean {
-    /// Only this bus [default: all of the directory]
+    /// Clean only this bus [default: all buses in the directory]
     #[arg(add = ArgValueCompleter::new(complete::buses))]
     pub(super) name: Option<String>,
-    /// Also remove buses that were made on purpose, if nobody has them open
+    /// Also remove persistent buses that no process has open
     #[arg(long, conflicts_with = "name")]
     all: bool,
-    /// Do not ask before --all; needed where there is no terminal
+    /// With --all, do not ask; required if there is no terminal
     #[arg(long, requires = "all")]
     yes: bool,
-    /// Show what would be done, and do nothing
+    /// Show what would be done, but do nothing
     #[arg(long)]
     dry_run: bool,
-    /// Print one JSON object a line
+    /// Print JSON, one object per line
     #[arg(long)]
     json: bool,
 }
 
-/// Cleans one bus or all, and says what was done and what was left alone.
+/// Cleans one bus or all, and prints what was done and what was skipped.
 pub(crate) fn run(
     location: &BusLocation,
     arguments: &Clean,
@@ -48,26 +49,26 @@ pub(crate) fn run(
         None => bus_named.then_some(location.bus.as_str()),
     };
     let directory = location.dir.as_deref();
-    let made_on_purpose = match name {
+    let persistent = match name {
         Some(_) if arguments.all => {
             return Err(Failure::Usage("--all and --bus exclude each other".to_owned()));
         }
-        None if arguments.all => confirmed(arguments, &to_be_removed(location)?)?,
+        None if arguments.all => confirmed(arguments, &unused_persistent(location)?)?,
         _ => Vec::new(),
     };
     let mut report = admin::clean(directory, name, arguments.dry_run)?;
-    for name in &made_on_purpose {
+    for name in &persistent {
         match admin::clean_persistent(directory, name, arguments.dry_run) {
             Ok(more) => {
                 report.actions.extend(more.actions);
                 report.skipped.extend(more.skipped);
             }
-            // Somebody else has removed it.
+            // Another process has removed the bus.
             Err(OpenError::NotFound { .. }) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    // Whoever named a bus wants it gone, or cleaned: that nothing could be done is no success.
+    // If a bus is named and nothing could be done for it, the command has failed.
     let is_refused = name.is_some() && report.actions.is_empty() && !report.skipped.is_empty();
     let mut output = Output::new()?;
     for action in &report.actions {
@@ -80,20 +81,20 @@ pub(crate) fn run(
             output.line(&printable(&action))?;
         }
     }
-    let mut left_alone = Vec::new();
+    let mut skipped = Vec::new();
     for (what, why) in &report.skipped {
         let what = what.to_string_lossy();
         if arguments.json {
             output.json(&json!({ "skipped": what, "reason": why }))?;
         }
-        left_alone.push(printable(&format!("left alone: {what}: {why}")));
+        skipped.push(printable(&format!("skipped {what}: {why}")));
     }
     if is_refused {
         output.flush()?;
-        return Err(Failure::Failed(left_alone.join("\ntoroni: ")));
+        return Err(Failure::Failed(skipped.join("\ntoroni: ")));
     }
     if !arguments.json {
-        for line in &left_alone {
+        for line in &skipped {
             output.line(line)?;
         }
         if report.actions.is_empty() {
@@ -103,29 +104,27 @@ pub(crate) fn run(
     output.flush()
 }
 
-/// Buses that were made on purpose and that nobody has open.
-fn to_be_removed(location: &BusLocation) -> Result<Vec<String>, Failure> {
+/// Returns the persistent buses that no process has open.
+fn unused_persistent(location: &BusLocation) -> Result<Vec<String>, Failure> {
     let buses = admin::list(location.dir.as_deref())?.into_iter();
     let unused = buses.filter(|bus| bus.persistent && bus.in_use != Some(true));
     Ok(unused.map(|bus| bus.name).collect())
 }
 
-/// The same names, if they may be removed: it was said beforehand, or is said now.
+/// Asks whether the buses may be removed, unless --yes was given, and returns their names.
 fn confirmed(arguments: &Clean, names: &[String]) -> Result<Vec<String>, Failure> {
     if arguments.dry_run || arguments.yes {
         return Ok(names.to_vec());
     }
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        let why =
-            "--all removes buses that were made on purpose: add --yes where nobody can be asked";
+        let why = "--all removes persistent buses, and without a terminal cannot ask for confirmation: add --yes";
         return Err(Failure::Usage(why.to_owned()));
     }
     if names.is_empty() {
         return Ok(Vec::new());
     }
-    // There is nobody to ask if standard error is closed, and no answer either.
-    let _ =
-        write!(std::io::stderr(), "Remove what was made on purpose: {}? [y/N] ", names.join(", "));
+    // If standard error is closed, there is no answer either.
+    let _ = write!(std::io::stderr(), "Remove the persistent buses {}? [y/N] ", names.join(", "));
     let mut answer = String::new();
     let _ = std::io::stdin().read_line(&mut answer);
     if ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) {

@@ -1,4 +1,4 @@
-//! `toroni completions`: the script by which a shell asks this program what could come next.
+//! `toroni completions`: prints the script with which a shell asks this program for completions.
 
 use crate::complete::VARIABLE;
 use crate::failure::Failure;
@@ -12,24 +12,27 @@ use clap_complete::env::Shells;
   toroni completions zsh > ~/.zfunc/_toroni
   toroni completions fish > ~/.config/fish/completions/toroni.fish
 
-On Tab the shell calls this program, so it also offers the buses that exist and the topics of the bus. \
-Print the script again after an upgrade of the program.")]
+On Tab the shell calls this program, which also offers existing buses and their topics. After an upgrade of \
+the program, print the script again.")]
 pub(crate) struct Completions {
     /// Which shell
     #[arg(value_enum)]
     shell: clap_complete::Shell,
 }
 
-/// Prints the completions for a shell.
+/// Prints the completion script of a shell.
 pub(crate) fn run(arguments: &Completions) -> Result<(), Failure> {
     let shells = Shells::builtins();
-    let shell = shells
-        .completer(&arguments.shell.to_string())
-        .ok_or_else(|| Failure::Usage(format!("no completions for {}", arguments.shell)))?;
+    let shell = shells.completer(&arguments.shell.to_string()).ok_or_else(|| {
+        Failure::Usage(format!(
+            "there are no completions for {}: use bash, zsh or fish",
+            arguments.shell
+        ))
+    })?;
     let mut script = Vec::new();
     shell
         .write_registration(VARIABLE, "toroni", "toroni", "toroni", &mut script)
-        .map_err(|error| Failure::Failed(format!("cannot make the script: {error}")))?;
+        .map_err(|error| Failure::Failed(format!("cannot generate the script: {error}")))?;
     let mut output = Output::new()?;
     output.bytes(&script)?;
     output.flush()

@@ -1,4 +1,4 @@
-//! `toroni create`: a bus with settings of one's own.
+//! `toroni create`: creates a bus with the given settings.
 
 use crate::cli::BusLocation;
 use crate::failure::Failure;
@@ -13,25 +13,25 @@ use toroni::{LockKind, NotifyKind, OpenError, Policy};
   toroni create plant --capacity 64MiB --policy wait:forever
   toroni create ticks --policy overwrite --readers traders --mode 0640
   toroni create pod --lock lease --notify multicast:239.255.1.2:5000
-  toroni create plant --if-absent --capacity 64MiB     again, in a script
+  toroni create plant --if-absent --capacity 64MiB     in a script that may run again
 
-The bus stays until `toroni rm NAME` removes it, unless it is --temporary.")]
+The bus is persistent: it stays until `toroni rm NAME` removes it, unless --temporary is given.")]
 pub(crate) struct Create {
     /// Name of the new bus
     name: String,
-    /// Bytes of the ring: a power of two from 64KiB to 1TiB [default: 4MiB]
+    /// Size of the ring: a power of two from 64KiB to 1TiB [default: 4MiB]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     capacity: Option<u64>,
-    /// Subscribers at the same time, at most 1024 [default: 128]
+    /// How many subscribers can exist at the same time, at most 1024 [default: 128]
     #[arg(long, value_name = "N")]
     max_subscribers: Option<u32>,
-    /// Publishing processes at the same time, at most 1024 [default: 128]
+    /// How many processes can publish at the same time, at most 1024 [default: 128]
     #[arg(long, value_name = "N")]
     max_publishers: Option<u32>,
-    /// When a subscriber is slow: wait[:LIMIT|:forever], overwrite, bounded:BUDGET/PER [default: wait:100ms]
+    /// What publishers do when a subscriber is slow: wait[:LIMIT|:forever], overwrite, bounded:BUDGET/PER [default: wait:100ms]
     #[arg(long, value_parser = parse_policy)]
     policy: Option<Policy>,
-    /// How publishers exclude one another: lease (works across containers) or robust [default: lease]
+    /// Kind of the writer lock: lease (works across containers) or robust [default: lease]
     #[arg(long, value_name = "KIND", value_parser = parse_lock)]
     lock: Option<LockKind>,
     /// Group that may publish, by name or number
@@ -40,22 +40,22 @@ pub(crate) struct Create {
     /// Group that may subscribe, by name or number
     #[arg(long, value_name = "GROUP")]
     readers: Option<String>,
-    /// File mode in octal [default: what the umask leaves, without classes that may only read or only write]
+    /// File mode in octal [default: from the umask, without access for classes that could only read or only write]
     #[arg(long, value_parser = parse_mode)]
     mode: Option<u32>,
-    /// Put the ring on huge pages
+    /// Use huge pages for the ring
     #[arg(long)]
     huge_pages: bool,
     /// How subscribers are woken: futex, datagram, multicast[:GROUP:PORT] [default: futex]
     #[arg(long, value_name = "KIND", value_parser = parse_notify)]
     notify: Option<NotifyKind>,
-    /// Let `toroni clean` remove the bus when nobody has it open
+    /// Let `toroni clean` remove the bus when no process has it open
     #[arg(long)]
     temporary: bool,
-    /// Succeed if the bus exists and has the settings that are given here
+    /// Succeed if the bus already exists with the settings given here
     #[arg(long)]
     if_absent: bool,
-    /// Bytes for the names of topics [default: 1MiB]
+    /// Size of the table of topic names [default: 1MiB]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     topic_table: Option<u64>,
     /// Print the new bus as a JSON object
@@ -63,7 +63,7 @@ pub(crate) struct Create {
     json: bool,
 }
 
-/// Creates the bus. With `--if-absent`, one that exists with the given settings will do.
+/// Creates the bus. With `--if-absent`, succeeds if it exists with the given settings.
 pub(crate) fn run(location: &BusLocation, arguments: Create) -> Result<(), Failure> {
     let mut config = super::config(location);
     if let Some(bytes) = arguments.capacity {
@@ -113,8 +113,8 @@ pub(crate) fn run(location: &BusLocation, arguments: Create) -> Result<(), Failu
         output.json(&super::info::header_json(&stats))?;
     } else {
         output.line(&format!(
-            "{} {} ({}, {}, lock {}, notifier {}).",
-            if made { "Created" } else { "There is" },
+            "{} {} (ring {}, policy {}, lock {}, notifier {}).",
+            if made { "Created" } else { "Found" },
             bus.path().display(),
             human::bytes(stats.capacity),
             stats.policy,

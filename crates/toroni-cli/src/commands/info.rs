@@ -1,4 +1,4 @@
-//! `toroni info`: one bus, seen from outside.
+//! `toroni info`: shows the settings and the state of one bus.
 
 use crate::cli::BusLocation;
 use crate::complete;
@@ -11,18 +11,17 @@ use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
 use toroni::{BusStats, LockOwner, Pattern, PublisherStats, SubscriberSlotStats};
 
-/// Options of `info`.
 #[derive(Args)]
 pub(crate) struct Info {
-    /// Name of the bus [default: that of --bus]
+    /// Name of the bus [default: the bus of --bus]
     #[arg(add = ArgValueCompleter::new(complete::buses))]
     pub(super) name: Option<String>,
-    /// Print JSON, one object a line
+    /// Print JSON, one object per line
     #[arg(long)]
     json: bool,
 }
 
-/// Prints the header of the bus and its participants.
+/// Prints the header of the bus, its publishers and its subscribers.
 pub(crate) fn run(location: &BusLocation, arguments: &Info) -> Result<(), Failure> {
     let bus = super::open_existing(location, arguments.name.as_deref())?;
     let stats = bus.stats()?;
@@ -37,7 +36,7 @@ pub(crate) fn run(location: &BusLocation, arguments: &Info) -> Result<(), Failur
     output.flush()
 }
 
-/// What does not change while the bus lives, and how far its stream is.
+/// Returns the settings of a bus and the positions of its stream.
 pub(crate) fn header_json(stats: &BusStats) -> Value {
     json!({
         "name": stats.name,
@@ -74,7 +73,7 @@ fn full_json(stats: &BusStats) -> Value {
     object
 }
 
-/// `null` where this process may not look.
+/// Returns `null` if this process has no access to the participants.
 fn participants<T>(all: Option<&[T]>, one: fn(&T) -> Value) -> Value {
     all.map_or(Value::Null, |all| all.iter().map(one).collect())
 }
@@ -132,7 +131,7 @@ fn header_text(stats: &BusStats, output: &mut Output) -> Result<(), Failure> {
         (
             "ring",
             format!(
-                "{}, {} of them retained",
+                "{}, holds the latest {} of the stream",
                 human::bytes(stats.capacity),
                 human::bytes(retained)
             ),
@@ -141,7 +140,14 @@ fn header_text(stats: &BusStats, output: &mut Output) -> Result<(), Failure> {
             "stream",
             format!("{}, {}", human::counted(stats.sequence, "message"), human::bytes(stats.tail)),
         ),
-        ("topics", format!("{}, table of {}", stats.topics, human::bytes(stats.topic_table_bytes))),
+        (
+            "topics",
+            format!(
+                "{} in a table of {}",
+                human::count(stats.topics.into()),
+                human::bytes(stats.topic_table_bytes)
+            ),
+        ),
         ("policy", stats.policy.to_string()),
         ("lock", format!("{}, {}", stats.lock, owner(stats.lock_owner.as_ref()))),
         ("notifier", stats.notify.to_string()),
@@ -149,7 +155,7 @@ fn header_text(stats: &BusStats, output: &mut Output) -> Result<(), Failure> {
     if stats.persistent {
         lines.push((
             "persistent",
-            format!("yes: `toroni clean` keeps it, `toroni rm {}` removes it", stats.name),
+            format!("yes (`toroni clean` keeps the bus, `toroni rm {}` removes it)", stats.name),
         ));
     }
     if stats.on_disk {
@@ -166,7 +172,7 @@ fn header_text(stats: &BusStats, output: &mut Output) -> Result<(), Failure> {
 
 fn publishers_text(stats: &BusStats, output: &mut Output) -> Result<(), Failure> {
     let Some(publishers) = &stats.publishers else {
-        return output.line("\npublishers: not visible with the access of this process");
+        return output.line("\npublishers: this process may not read them");
     };
     output.line(&format!("\npublishers  {} of {}", publishers.len(), stats.max_publishers))?;
     let mut table = Table::new(&[
@@ -200,7 +206,7 @@ fn publishers_text(stats: &BusStats, output: &mut Output) -> Result<(), Failure>
 
 fn subscribers_text(stats: &BusStats, output: &mut Output) -> Result<(), Failure> {
     let Some(subscribers) = &stats.subscribers else {
-        return output.line("\nsubscribers: not visible with the access of this process");
+        return output.line("\nsubscribers: this process may not read them");
     };
     output.line(&format!("\nsubscribers {} of {}", subscribers.len(), stats.max_subscribers))?;
     let mut table = Table::new(&[
@@ -243,15 +249,15 @@ fn owner(owner: Option<&LockOwner>) -> String {
     let pid = owner.pid.map_or_else(|| "an unknown process".to_owned(), |pid| format!("pid {pid}"));
     let slot = owner.slot.map_or_else(String::new, |slot| format!(" in slot {slot}"));
     let state = match (owner.alive, owner.stopped) {
-        (Some(false), _) => ", which is dead: the next publisher takes over",
+        (Some(false), _) => ", which is dead: the next publisher takes the lock over",
         // Only a lock of kind `lease` names a slot.
         _ if owner.dumping && owner.slot.is_some() => {
-            ", which crashed and is dumping core: the next publisher takes over"
+            ", which crashed and is dumping core: the next publisher takes the lock over"
         }
         _ if owner.dumping => {
-            ", which crashed and is dumping core: publishers wait until the dump is written (shorten it with ulimit -c or coredump_filter)"
+            ", which crashed and is dumping core: publishers wait until the dump is written (limit it with ulimit -c or coredump_filter)"
         }
-        (_, true) => ", which is stopped: publishers wait until it goes on (kill -CONT) or ends",
+        (_, true) => ", which is stopped: publishers wait until it continues (kill -CONT) or ends",
         (_, false) => "",
     };
     format!("held by {pid}{slot}{state}")
@@ -266,9 +272,9 @@ fn patterns(subscriber: &SubscriberSlotStats) -> String {
     if shown.is_empty() { "none".to_owned() } else { shown.join(", ") }
 }
 
-/// A process as the tables show it.
+/// Returns a process ID as the tables show it.
 pub(super) fn pid(pid: u32, same_namespace: bool) -> String {
-    // The number of another namespace means something else here.
+    // In this namespace, the number means another process.
     if same_namespace { pid.to_string() } else { format!("{pid} (other namespace)") }
 }
 
@@ -282,7 +288,7 @@ fn state(alive: bool, stopped: bool, dumping: bool) -> &'static str {
 }
 
 fn age(since: SystemTime) -> String {
-    // A clock that was set back in between gives no age below 0.
+    // If the clock was set back since then, the age is 0.
     human::duration(since.elapsed().unwrap_or_default())
 }
 

@@ -1,4 +1,4 @@
-//! `toroni ls`: the buses of the directory.
+//! `toroni ls`: lists the buses of the directory.
 
 use crate::cli::{BusLocation, List};
 use crate::failure::Failure;
@@ -8,7 +8,7 @@ use serde_json::json;
 use std::io::Write;
 use toroni::admin;
 
-/// Prints a line for each bus, those that cannot be opened included.
+/// Prints a line for each bus, also for those that cannot be opened.
 pub(crate) fn run(location: &BusLocation, arguments: &List) -> Result<(), Failure> {
     let buses = admin::list(location.dir.as_deref())?;
     let mut output = Output::new()?;
@@ -35,7 +35,7 @@ pub(crate) fn run(location: &BusLocation, arguments: &List) -> Result<(), Failur
             state.push("persistent");
         }
         if let Some(problem) = &bus.problem {
-            // Whose header cannot be read may be damaged, or of another release: the text tells.
+            // The header may be damaged or of another release: the text says which.
             state.push("cannot be opened");
             problems.push(printable(&format!("{}: {problem}", bus.name)));
         }
@@ -55,11 +55,11 @@ pub(crate) fn run(location: &BusLocation, arguments: &List) -> Result<(), Failur
             output.line(problem)?;
         }
     } else if !arguments.json {
-        // Not on standard output, where scripts expect buses. Nobody is there to tell if it fails.
+        // Scripts expect only buses on standard output. If standard error is closed, nothing is said.
         let directory = location.dir.clone().unwrap_or_else(admin::default_directory);
         let _ = writeln!(
             std::io::stderr(),
-            "No buses in {}: `toroni create NAME` and `toroni pub` make one.",
+            "No buses in {}. `toroni create NAME` and `toroni pub` create one.",
             directory.display()
         );
     }

@@ -1,4 +1,4 @@
-//! `toroni man`: manual pages, made from the definitions behind `--help`.
+//! `toroni man`: manual pages, generated from the same definitions as `--help`.
 
 use crate::cli;
 use crate::failure::Failure;
@@ -13,15 +13,15 @@ use std::path::{Path, PathBuf};
   toroni man sub | man -l -
   toroni man --to /usr/local/share/man/man1")]
 pub(crate) struct Man {
-    /// The command to describe [default: the program itself]
+    /// Command to describe [default: the program itself]
     #[arg(conflicts_with = "to")]
     command: Option<String>,
-    /// Write the pages of all commands into this directory, which is made if it is not there
+    /// Write the pages of all commands to this directory; creates it if necessary
     #[arg(long, value_name = "DIRECTORY")]
     to: Option<PathBuf>,
 }
 
-/// Prints a manual page, or writes all of them.
+/// Prints one manual page, or writes all of them.
 pub(crate) fn run(arguments: &Man) -> Result<(), Failure> {
     if let Some(directory) = &arguments.to {
         return write_all(directory);
@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: &Man) -> Result<(), Failure> {
     output.flush()
 }
 
-/// All commands with the names, versions and global options that they inherit.
+/// Returns the definitions of all commands, with the versions and global options that they inherit.
 fn built() -> Command {
     let mut program = cli::definitions();
     program.build();
@@ -46,11 +46,11 @@ fn built() -> Command {
 fn find<'a>(program: &'a Command, name: &str) -> Result<&'a Command, Failure> {
     program.find_subcommand(name).ok_or_else(|| {
         let known: Vec<&str> = visible(program).map(Command::get_name).collect();
-        Failure::Usage(format!("there is no command {name:?}: take one of {}", known.join(", ")))
+        Failure::Usage(format!("there is no command {name:?}: use one of {}", known.join(", ")))
     })
 }
 
-/// The commands that are meant for people.
+/// Returns the commands that are not hidden.
 fn visible(program: &Command) -> impl Iterator<Item = &Command> {
     program.get_subcommands().filter(|command| !command.is_hide_set())
 }
@@ -58,7 +58,7 @@ fn visible(program: &Command) -> impl Iterator<Item = &Command> {
 fn render(command: &Command) -> Result<Vec<u8>, Failure> {
     let mut page = Vec::new();
     render_into(command, &mut page)
-        .map_err(|error| Failure::Failed(format!("cannot make the manual page: {error}")))?;
+        .map_err(|error| Failure::Failed(format!("cannot generate the manual page: {error}")))?;
     Ok(page)
 }
 
@@ -90,10 +90,10 @@ fn render_into(command: &Command, page: &mut Vec<u8>) -> io::Result<()> {
 }
 
 const ENVIRONMENT: &str = "\
-TORONI_BUS   name of the bus, where --bus is not given
-TORONI_DIR   directory of all buses, where --dir is not given";
+TORONI_BUS   name of the bus, if --bus is not given
+TORONI_DIR   directory of the buses, if --dir is not given";
 
-/// The text below the options of `--help`, which has examples first, then paragraphs.
+/// The text below the options of `--help`: examples, paragraphs, exit codes.
 struct Notes {
     examples: String,
     exit_status: String,
@@ -116,7 +116,7 @@ impl Notes {
     }
 }
 
-/// In the language of manual pages; `literal` keeps the lines as they are.
+/// Writes a section in roff. `literal` keeps the line breaks.
 fn section(page: &mut Vec<u8>, title: &str, text: &str, literal: bool) -> io::Result<()> {
     writeln!(
         page,
@@ -128,7 +128,7 @@ fn section(page: &mut Vec<u8>, title: &str, text: &str, literal: bool) -> io::Re
     }
     for line in text.lines() {
         let line = line.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq");
-        // A point in front would be a request.
+        // A line that starts with a dot would be a roff request.
         let guard = if line.starts_with('.') { "\\&" } else { "" };
         writeln!(page, "{guard}{line}")?;
     }

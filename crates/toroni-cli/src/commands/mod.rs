@@ -1,4 +1,4 @@
-//! One file for each command. Each takes its arguments and returns when it has let go of the bus.
+//! One file or directory for each command: its options, and `run`, which returns when it has closed the bus.
 
 #[cfg(feature = "bench")]
 pub(crate) mod bench;
@@ -24,11 +24,11 @@ use clap::parser::ValueSource;
 use std::time::Duration;
 use toroni::{Bus, BusConfig, OpenError, Pattern};
 
-/// How long a command sleeps at a time before it looks at the signals and at its output again. A
-/// silent subscriber looks at the ring every 250 ms by itself, so this wakes it little more often.
-const LOOK_UP_EVERY: Duration = Duration::from_millis(200);
+/// How long a command sleeps before it checks again for signals and for a closed output. A silent subscriber
+/// polls the ring every 250 ms by itself, so this wakes it only a little more often.
+const CHECK_EVERY: Duration = Duration::from_millis(200);
 
-/// Does what the command line says.
+/// Runs the command of the command line.
 pub(crate) fn run(cli: Cli, matches: &ArgMatches) -> Result<(), Failure> {
     let location = cli.location;
     match cli.command {
@@ -59,25 +59,25 @@ pub(crate) fn run(cli: Cli, matches: &ArgMatches) -> Result<(), Failure> {
     }
 }
 
-/// Whether `--bus` stands on the command line. It has a default, and the environment may name a bus.
+/// Whether `--bus` is on the command line. Its value may also be the default or come from the environment.
 fn is_bus_named(matches: &ArgMatches, command: &str) -> bool {
     matches
         .subcommand_matches(command)
         .is_some_and(|matches| matches.value_source("bus") == Some(ValueSource::CommandLine))
 }
 
-/// Refuses to choose between two buses.
+/// Fails if the command line names two different buses.
 fn one_bus(location: &BusLocation, name: Option<&str>, bus_named: bool) -> Result<(), Failure> {
     match name {
         Some(name) if bus_named && name != location.bus => Err(Failure::Usage(format!(
-            "--bus {} and {name} are two buses: name one",
+            "--bus {} and {name} are two buses: name only one",
             location.bus
         ))),
         _ => Ok(()),
     }
 }
 
-/// The configuration to open a bus with, in the directory of the command line.
+/// Returns a configuration with the directory of the command line.
 pub(crate) fn config(location: &BusLocation) -> BusConfig {
     match &location.dir {
         Some(directory) => BusConfig::new().directory(directory),
@@ -85,13 +85,13 @@ pub(crate) fn config(location: &BusLocation) -> BusConfig {
     }
 }
 
-/// Patterns of the command line. Checked before a command waits for its bus, or makes it.
+/// Parses patterns. Call it before the command waits for its bus or creates it.
 fn patterns(texts: &[String]) -> Result<Vec<Pattern>, Failure> {
     let patterns: Result<Vec<Pattern>, _> = texts.iter().map(|text| Pattern::new(text)).collect();
     Ok(patterns.map_err(OpenError::Pattern)?)
 }
 
-/// The bus a looking command names: it must exist.
+/// Opens the bus of a command that only inspects it. Fails if the bus does not exist.
 fn open_existing(location: &BusLocation, name: Option<&str>) -> Result<Bus, Failure> {
     Ok(config(location).open_existing(name.unwrap_or(&location.bus))?)
 }

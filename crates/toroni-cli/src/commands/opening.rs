@@ -1,5 +1,5 @@
-//! How commands open a bus that may not exist: `sub` waits for it, and `pub` makes it. Neither does so in
-//! silence, so that a mistyped name is noticed.
+//! Opens a bus that may not exist: `sub` waits for it, and `pub` creates it. Both report that on standard error, so
+//! that a user notices a mistyped name.
 
 use crate::cli::BusLocation;
 use crate::failure::{Failure, no_bus};
@@ -10,20 +10,20 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use toroni::{Bus, BusConfig, OpenError, admin};
 
-/// How often a command that waits for its bus looks for it.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How often a command that waits for its bus checks whether it exists.
+const CHECK_EVERY: Duration = Duration::from_millis(50);
 
-/// A bus that is made if it does not exist; then that is said on standard error.
-pub(super) fn or_made(config: &BusConfig, location: &BusLocation) -> Result<Bus, Failure> {
+/// Opens the bus. If it does not exist, creates it and says so on standard error.
+pub(super) fn open_or_create(config: &BusConfig, location: &BusLocation) -> Result<Bus, Failure> {
     match config.open_existing(&location.bus) {
         Err(OpenError::NotFound { path }) => {
             let was_missing = no_bus(&path);
             match config.create(&location.bus) {
-                // Somebody else was faster.
+                // Another process was faster.
                 Err(OpenError::AlreadyExists { .. }) => Ok(config.open(&location.bus)?),
                 answer => {
                     let bus = answer?;
-                    note::remark(&format!("{was_missing}: made it with the default settings"));
+                    note::remark(&format!("{was_missing}: created it with the default settings"));
                     Ok(bus)
                 }
             }
@@ -32,18 +32,18 @@ pub(super) fn or_made(config: &BusConfig, location: &BusLocation) -> Result<Bus,
     }
 }
 
-/// What came of waiting for a bus.
+/// The result of waiting for a bus.
 pub(super) enum Awaited {
-    /// It was there.
+    /// The bus existed.
     Found(Bus),
-    /// It was made meanwhile: everything on it was published after the command began.
-    Made(Bus),
-    /// It is not there. A signal came, or the time is over.
+    /// The bus was created meanwhile: everything on it was published after the command started.
+    Created(Bus),
+    /// A signal came or the time-out passed, and the bus does not exist.
     Missing,
 }
 
-/// Waits until the bus exists, as long as `timeout`; says so on standard error if it has to.
-pub(super) fn awaited(
+/// Opens the bus. If it does not exist, says so on standard error and waits for it, at most for `timeout`.
+pub(super) fn open_or_wait(
     config: &BusConfig,
     location: &BusLocation,
     timeout: Option<Duration>,
@@ -58,21 +58,21 @@ pub(super) fn awaited(
         return Err(OpenError::MissingDirectory { path }.into());
     }
     note::remark(&format!(
-        "{}: waiting until somebody makes it (--create makes it now)",
+        "{}: waiting until a process creates it (--create creates it now)",
         no_bus(&path)
     ));
-    let began = Instant::now();
-    while timeout.is_none_or(|timeout| began.elapsed() < timeout) && stop.sleep(LOOK_EVERY) {
+    let started = Instant::now();
+    while timeout.is_none_or(|timeout| started.elapsed() < timeout) && stop.sleep(CHECK_EVERY) {
         output.check_reader()?;
         match config.open_existing(&location.bus) {
             Err(OpenError::NotFound { .. }) => {}
-            answer => return Ok(Awaited::Made(answer?)),
+            answer => return Ok(Awaited::Created(answer?)),
         }
     }
     Ok(Awaited::Missing)
 }
 
-/// A directory that must exist before anybody can make the directory of buses.
+/// Returns the parent of the directory of buses if neither exists: then no process can create a bus.
 fn missing_parent(location: &BusLocation) -> Option<PathBuf> {
     let directory = location.dir.clone().unwrap_or_else(admin::default_directory);
     let parent = std::path::absolute(&directory).ok()?.parent()?.to_owned();

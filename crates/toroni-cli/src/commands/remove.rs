@@ -1,4 +1,4 @@
-//! `toroni rm`: buses that are not needed any more, however they were made.
+//! `toroni rm`: removes buses, persistent or not, that no process has open.
 
 use crate::cli::BusLocation;
 use crate::complete;
@@ -14,17 +14,17 @@ use toroni::admin::{self, CleanAction};
 #[command(after_help = "Example:
   toroni rm plant ticks
 
-A bus that somebody has open is not removed.")]
+A bus that a process has open is not removed.")]
 pub(crate) struct Remove {
     /// Names of the buses
     #[arg(required = true, add = ArgValueCompleter::new(complete::buses))]
     names: Vec<String>,
-    /// Print one JSON object a line
+    /// Print JSON, one object per line
     #[arg(long)]
     json: bool,
 }
 
-/// Removes each bus that nobody has open; fails at the end if one is left.
+/// Removes each bus that no process has open. Fails at the end if a bus could not be removed.
 pub(crate) fn run(location: &BusLocation, arguments: &Remove) -> Result<(), Failure> {
     let mut output = Output::new()?;
     let mut left = Vec::new();

@@ -1,4 +1,4 @@
-//! `toroni topics`: what is in the ring now, by topic, and who subscribes to it.
+//! `toroni topics`: shows the topics of the messages in the ring, and their subscribers.
 
 use super::info;
 use crate::cli::BusLocation;
@@ -11,24 +11,23 @@ use clap_complete::ArgValueCompleter;
 use serde_json::{Value, json};
 use toroni::SubscriberSlotStats;
 
-/// Options of `topics`.
 #[derive(Args)]
 #[command(after_help = "Examples:
   toroni -b plant topics 'boiler/**'
   toroni topics --json | jq -r 'select(.messages > 100) | .topic'")]
 pub(crate) struct Topics {
-    /// What to show, as in plant/** [default: **]
+    /// Topics to show, such as plant/** [default: **]
     #[arg(value_name = "PATTERN", hide_default_value = true, default_value = "**", add = ArgValueCompleter::new(complete::topics))]
     patterns: Vec<String>,
-    /// Print JSON, one object a line
+    /// Print JSON, one object per line
     #[arg(long)]
     json: bool,
 }
 
-/// Subscribers named in a row of the table. `--json` names all.
+/// How many subscribers a row of the table names. `--json` names all.
 const MOST_NAMED: usize = 8;
 
-/// Prints a line for each topic of the bus that matches a pattern.
+/// Prints a line for each topic that matches a pattern.
 pub(crate) fn run(location: &BusLocation, arguments: &Topics) -> Result<(), Failure> {
     let patterns = super::patterns(&arguments.patterns)?;
     let bus = super::open_existing(location, None)?;
@@ -37,16 +36,16 @@ pub(crate) fn run(location: &BusLocation, arguments: &Topics) -> Result<(), Fail
     topics.sort_by(|a, b| a.name.cmp(&b.name));
     let subscribers = match bus.stats() {
         Ok(stats) => stats.subscribers,
-        // Any subscriber can damage the file of the subscribers. The topics are there all the same.
+        // Any subscriber can damage the file of the subscribers. That does not affect the topics.
         Err(error) => {
-            note::remark(&format!("cannot read who subscribes: {error}"));
+            note::remark(&format!("cannot read the subscribers: {error}"));
             None
         }
     };
     let subscribers: Option<Vec<SubscriberSlotStats>> =
         subscribers.map(|all| all.into_iter().filter(|one| one.alive).collect());
     let mut output = Output::new()?;
-    let mut table = Table::new(&["TOPIC", ">MESSAGES", ">BYTES", ">SUBSCRIBERS", "WHO"]);
+    let mut table = Table::new(&["TOPIC", ">MESSAGES", ">BYTES", ">SUBSCRIBERS", "NAMES"]);
     for topic in topics {
         let listeners = subscribers.as_deref().map(|all| listeners(all, &topic.name));
         if arguments.json {
@@ -71,15 +70,18 @@ pub(crate) fn run(location: &BusLocation, arguments: &Topics) -> Result<(), Fail
     if !table.is_empty() {
         output.table(&table)?;
     } else if !arguments.json && output.is_terminal() {
-        output.line(&format!("No topic matches {} yet.", arguments.patterns.join(", ")))?;
+        output.line(&format!(
+            "No message in the ring has a topic that matches {}.",
+            arguments.patterns.join(", ")
+        ))?;
     }
     output.flush()
 }
 
-/// A subscriber that receives a topic.
+/// A subscriber that receives, or may receive, a topic.
 struct Listener<'a> {
     subscriber: &'a SubscriberSlotStats,
-    /// Whether one of the listed patterns matches. Otherwise the list is truncated.
+    /// Whether a pattern that is shown matches. If not, the shown list is truncated, and a missing one may match.
     certain: bool,
 }
 

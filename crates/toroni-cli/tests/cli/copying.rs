@@ -98,11 +98,11 @@ fn a_bad_line_is_named_with_its_reason() {
         ("{\"topic\":\"t\",\"payload\":\"!\",\"encoding\":\"base64\"}", "\"payload\": Invalid"),
         (
             &format!("{{\"topic\":\"t\",\"payload\":\"{long}\"}}"),
-            "the payload is too long, more than 32",
+            "the payload is too long (more than 32",
         ),
         (
             &format!("{{\"topic\":\"t\",\"payload\":\"{longest}\"}}"),
-            "a line is too long, more than 20",
+            "a line is too long (more than 20",
         ),
     ] {
         let input = format!("{{\"topic\":\"t\",\"payload\":\"fine\"}}\n{line}\n");

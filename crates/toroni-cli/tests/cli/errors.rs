@@ -13,7 +13,7 @@ const WRONG: [(&[&str], i32, &str); 35] = [
     (&["topics", "--bus", "nosuch"], 1, "in this directory: odd, other, there"),
     (&["hz", "--bus", "nosuch"], 1, "in this directory: odd, other, there"),
     (&["clean", "nosuch"], 1, "in this directory: odd, other, there"),
-    (&["clean", "--all"], 2, "add --yes where nobody can be asked"),
+    (&["clean", "--all"], 2, "cannot ask for confirmation: add --yes"),
     (&["sub", "--timeout", "0"], 2, "'--timeout <S>': 0 is too short"),
     (&["hz", "--interval", "0"], 2, "'--interval <S>': 0 is too short"),
     (&["pub", "a//b", "x"], 2, "empty segment"),

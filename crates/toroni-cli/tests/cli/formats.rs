@@ -117,7 +117,7 @@ fn templates_say_what_is_printed() {
     let output = buses.run(&["sub", "-F", "%q"]);
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("%q is unknown") && said.contains("%t topic"), "{said}");
+    assert!(said.contains("%q is unknown: use %t topic"), "{said}");
     assert_eq!(buses.run(&["sub", "-F", "%t", "--json"]).status.code(), Some(2));
 }
 

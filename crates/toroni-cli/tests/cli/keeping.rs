@@ -120,7 +120,7 @@ fn clean_all_asks_on_a_terminal() {
     for no in ["n\n", "\n", "\u{4}"] {
         let (code, said) = answer(no);
         assert_eq!(code, Some(1), "{said}");
-        assert!(said.contains("made on purpose: a? [y/N]"), "{said}");
+        assert!(said.contains("Remove the persistent buses a? [y/N]"), "{said}");
         assert_eq!(buses.entries(), ["a"], "{no:?}");
     }
     let (code, said) = answer("y\n");
@@ -133,7 +133,7 @@ fn if_absent_compares_what_is_given() {
     let buses = Buses::new();
     let create = ["create", "plant", "--if-absent", "--capacity", "64KiB", "--mode", "0600"];
     assert!(buses.succeed(&create).starts_with("Created "));
-    assert!(buses.succeed(&create).starts_with("There is "));
+    assert!(buses.succeed(&create).starts_with("Found "));
     // What is not given may be anything.
     buses.succeed(&["create", "plant", "--if-absent", "--lock", "lease"]);
     for (option, value, found) in [
@@ -167,7 +167,7 @@ fn a_publisher_says_that_it_made_the_bus() {
     assert!(made.status.success() && made.stdout.is_empty(), "{made:?}");
     let said = stderr(&made);
     assert!(said.starts_with("toroni: there is no bus at ") && said.lines().count() == 1, "{said}");
-    assert!(said.contains("/plnat (in this directory: plant): made it"), "{said}");
+    assert!(said.contains("/plnat (in this directory: plant): created it"), "{said}");
     let again = buses.run(&["--bus", "plnat", "pub", "t", "x"]);
     assert!(again.status.success() && again.stderr.is_empty(), "{again:?}");
 }

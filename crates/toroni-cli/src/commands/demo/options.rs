@@ -7,19 +7,20 @@ use clap::Args;
 #[command(after_help = "Example:
   toroni demo --publishers 2 --subscribers 6 --messages 5000000
 
-All subscribers must see one identical order and lose nothing, although one publisher more than \
-asked for is killed with SIGKILL on the way. The bus is the demo's own and is removed at the end.")]
+While the publishers publish, the demo kills one additional publisher with SIGKILL. Then it checks that \
+all subscribers received the same messages in the same order and that none was lost. The demo creates a bus \
+of its own and removes it at the end.")]
 pub(crate) struct Demo {
-    /// Publishing processes that survive
+    /// Number of publishing processes that survive
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) publishers: u16,
-    /// Subscribing processes
+    /// Number of subscribing processes
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) subscribers: u16,
-    /// Messages of all surviving publishers together
+    /// Messages that the surviving publishers publish in total
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) messages: u64,
-    /// Bytes of a message, at least 16: publisher, number and time stand in them
+    /// Size of a message, at least 16 bytes
     #[arg(long, value_name = "BYTES", default_value = "16", value_parser = parse_bytes)]
     pub(crate) size: u64,
     /// Print one JSON object instead of text
@@ -29,10 +30,10 @@ pub(crate) struct Demo {
 
 #[derive(Args)]
 pub(crate) struct DemoChild {
-    /// Number of the process within its kind
+    /// Number of this publisher or subscriber
     #[arg(long)]
     pub(crate) index: u16,
-    /// Bytes of a message
+    /// Size of a message
     #[arg(long)]
     pub(crate) size: u64,
 }

@@ -1,4 +1,4 @@
-//! The directory of the buses, its file system, and what lies there.
+//! Checks of the directory of buses: its file system, free space and content.
 
 use super::{Finding, existing, read};
 use crate::human;
@@ -9,20 +9,20 @@ use std::time::Duration;
 use toroni::admin::{self, CleanAction};
 use toroni::{BusConfig, OpenError};
 
-/// A bus of the default settings: 4 MiB of ring, 1 MiB of topics, headers and slots.
+/// The size of a bus with the default settings: 4 MiB of ring, 1 MiB of topics, headers and slots.
 const DEFAULT_BUS_BYTES: u64 = 6 << 20;
-/// Room for a handful of buses, below which containers usually run short.
+/// Enough for a few buses. Containers often have less.
 const COMFORTABLE_BYTES: u64 = 64 << 20;
 
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 const RAMFS_MAGIC: u64 = 0x8584_58f6;
 
-/// Exists, or can be made; who may use it; what it lies on.
+/// Checks that the directory exists or can be created, who may use it, and what file system it is on.
 pub(super) fn directory(directory: &Path) -> Finding {
     const CHECK: &str = "bus directory";
-    // Whoever else made the default directory could exchange every bus in it, so it is refused.
+    // Another user who created the default directory could replace every bus in it, so the library refuses it.
     if let Err(error @ OpenError::UntrustedDirectory { .. }) = admin::list(Some(directory)) {
-        return Finding::fail(CHECK, error.to_string(), "do what the message says");
+        return Finding::fail(CHECK, error.to_string(), "follow the message");
     }
     let base = existing(directory);
     if let Err(error) = access(&base, Access::WRITE_OK | Access::EXEC_OK) {
@@ -33,17 +33,24 @@ pub(super) fn directory(directory: &Path) -> Finding {
         );
     }
     let Ok(metadata) = base.metadata() else {
-        return Finding::fail(CHECK, format!("{} vanished", base.display()), "run it again");
+        return Finding::fail(
+            CHECK,
+            format!("{} was removed during the check", base.display()),
+            "run toroni doctor again",
+        );
     };
     if !metadata.is_dir() {
         return Finding::fail(
             CHECK,
-            format!("{} is no directory", base.display()),
+            format!("{} is not a directory", base.display()),
             "set TORONI_DIR to a directory",
         );
     }
     if base != directory {
-        return Finding::ok(CHECK, format!("{} is made when needed", directory.display()));
+        return Finding::ok(
+            CHECK,
+            format!("{} will be created when it is needed", directory.display()),
+        );
     }
     let mode = metadata.permissions().mode() & 0o7777;
     let described = format!(
@@ -55,68 +62,72 @@ pub(super) fn directory(directory: &Path) -> Finding {
     if mode & 0o002 != 0 && mode & 0o1000 == 0 {
         return Finding::warn(
             CHECK,
-            format!("{described}: everybody may remove the buses of others"),
+            format!("{described}: any user can remove the buses of others"),
             format!("chmod 1777 {}", directory.display()),
         );
     }
     if metadata.uid() != 0 && metadata.uid() != rustix::process::geteuid().as_raw() {
         return Finding::warn(
             CHECK,
-            format!("{described}: its owner could exchange the buses of others"),
-            format!("as root: chown root {}; or trust that user", directory.display()),
+            format!("{described}: its owner can replace the buses of others"),
+            format!("as root: chown root {}; or trust the owner", directory.display()),
         );
     }
     if !on_memory(directory) {
         return Finding::warn(
             CHECK,
-            format!("{described}: the ring is written to a disk now and then"),
-            "set TORONI_DIR to a directory on tmpfs, unless the ring shall be larger than the memory",
+            format!("{described}: the kernel writes the ring to the disk from time to time"),
+            "set TORONI_DIR to a directory on tmpfs, unless the ring has to be larger than the memory",
         );
     }
     let us = rustix::process::geteuid().as_raw();
     if directory == Path::new("/dev/shm/toroni") && metadata.uid() == us && us != 0 {
-        let refused = "other users of this machine are refused, as it is not root's";
+        let refused = "other users cannot use it, because it does not belong to root";
         return Finding::ok(CHECK, format!("{described}: {refused}"));
     }
     Finding::ok(CHECK, described)
 }
 
-/// Free space where the buses are.
-pub(super) fn room(directory: &Path) -> Finding {
-    room_at("room", &existing(directory))
+/// Checks the free space for buses.
+pub(super) fn free_space(directory: &Path) -> Finding {
+    free_space_at("free space", &existing(directory))
 }
 
-/// Free space in /dev/shm, which others use as well.
-pub(super) fn room_of_shm(_: &Path) -> Finding {
-    const CHECK: &str = "room in /dev/shm";
+/// Checks the free space in /dev/shm, which other programs use as well.
+pub(super) fn free_space_of_shm(_: &Path) -> Finding {
+    const CHECK: &str = "free /dev/shm";
     let shm = Path::new("/dev/shm");
     if !shm.is_dir() {
         return Finding::fail(
             CHECK,
             "/dev/shm does not exist",
-            "mount -t tmpfs -o mode=1777 tmpfs /dev/shm, or set TORONI_DIR",
+            "mount -t tmpfs -o mode=1777 tmpfs /dev/shm; or set TORONI_DIR",
         );
     }
-    room_at(CHECK, shm)
+    free_space_at(CHECK, shm)
 }
 
-fn room_at(check: &'static str, path: &Path) -> Finding {
+fn free_space_at(check: &'static str, path: &Path) -> Finding {
     let space = match statvfs(path) {
         Ok(space) => space,
         Err(error) => {
             return Finding::fail(
                 check,
                 format!("{}: {error}", path.display()),
-                "set TORONI_DIR to a directory that can be read",
+                "set TORONI_DIR to a directory that this user may read",
             );
         }
     };
     let free = space.f_bavail.saturating_mul(space.f_frsize);
     let described = format!("{}: {} free", path.display(), human::bytes(free));
-    let remedy = "mount -o remount,size=1G on it; Docker: --shm-size=1g; Kubernetes: an emptyDir \
-                  with medium: Memory; or `toroni create --capacity` with less";
+    let remedy = "mount -o remount,size=1G; Docker: --shm-size=1g; Kubernetes: an emptyDir with \
+                  medium: Memory; or create buses with a smaller --capacity";
     if free < DEFAULT_BUS_BYTES {
-        Finding::fail(check, format!("{described}, too little for a bus of 4 MiB"), remedy)
+        Finding::fail(
+            check,
+            format!("{described}, too little for a bus with the default capacity of 4 MiB"),
+            remedy,
+        )
     } else if free < COMFORTABLE_BYTES {
         Finding::warn(check, described, remedy)
     } else {
@@ -124,7 +135,7 @@ fn room_at(check: &'static str, path: &Path) -> Finding {
     }
 }
 
-/// Creates a bus, sends a message through it, and removes it.
+/// Creates a bus, publishes and receives a message on it, and removes it.
 pub(super) fn round_trip(directory: &Path) -> Finding {
     const CHECK: &str = "a message";
     let name = format!("doctor-{}", std::process::id());
@@ -132,17 +143,17 @@ pub(super) fn round_trip(directory: &Path) -> Finding {
     let removed = admin::clean(Some(directory), Some(&name), false);
     match (result, removed) {
         (Ok(()), Ok(_)) if !directory.join(&name).exists() => {
-            Finding::ok(CHECK, "went through a new bus")
+            Finding::ok(CHECK, "sent and received on a new bus")
         }
         (Ok(()), removed) => Finding::fail(
             CHECK,
             match removed {
-                Ok(_) => format!("the bus {name} could not be removed"),
-                Err(error) => format!("the bus {name} could not be removed: {error}"),
+                Ok(_) => format!("could not remove the bus {name}"),
+                Err(error) => format!("could not remove the bus {name}: {error}"),
             },
             format!("toroni clean {name}"),
         ),
-        (Err(error), _) => Finding::fail(CHECK, error, "the message says what to do"),
+        (Err(error), _) => Finding::fail(CHECK, error, "follow the message"),
     }
 }
 
@@ -159,12 +170,12 @@ fn send_and_receive(directory: &Path, name: &str) -> Result<(), String> {
     publisher.publish(b"well?").map_err(|e| text(&e))?;
     match subscriber.receive_timeout(Duration::from_secs(5)).map_err(|e| text(&e))? {
         Some(message) if message.payload() == b"well?" => Ok(()),
-        Some(_) => Err("another message arrived than was published".to_owned()),
-        None => Err("a message that was published did not arrive within 5 s".to_owned()),
+        Some(_) => Err("the received message is not the published one".to_owned()),
+        None => Err("a published message did not arrive within 5 s".to_owned()),
     }
 }
 
-/// What the dead left behind. A bus that nobody has open may well be wanted, and is only counted.
+/// Checks for leftovers of dead processes. A bus that no process has open may still be needed: it is only counted.
 pub(super) fn leftovers(directory: &Path) -> Finding {
     const CHECK: &str = "leftovers";
     if !directory.exists() {
@@ -173,24 +184,28 @@ pub(super) fn leftovers(directory: &Path) -> Finding {
     let report = match admin::clean(Some(directory), None, true) {
         Ok(report) => report,
         Err(error) => {
-            return Finding::warn(CHECK, error.to_string(), "run it as the owner of the buses");
+            return Finding::warn(
+                CHECK,
+                error.to_string(),
+                "run toroni doctor as the owner of the buses",
+            );
         }
     };
     let (idle, left): (Vec<_>, Vec<_>) =
         report.actions.into_iter().partition(|action| matches!(action, CleanAction::RemoveBus(_)));
     if left.is_empty() {
-        return Finding::ok(CHECK, format!("none; buses that nobody has open: {}", idle.len()));
+        return Finding::ok(CHECK, format!("none; buses that no process has open: {}", idle.len()));
     }
     let left: Vec<String> = left.iter().map(ToString::to_string).collect();
     Finding::warn(CHECK, left.join("; "), "toroni clean")
 }
 
-/// Whether the user who asks may publish and subscribe, for each bus. That it may not is no fault: the bus may
-/// be somebody else's.
+/// Checks for each bus whether this user may publish and subscribe. If not, that is no problem: the bus may belong to
+/// another user.
 pub(super) fn rights(directory: &Path) -> Vec<Finding> {
     const CHECK: &str = "your rights";
     const MOST_BUSES: usize = 100;
-    // That it cannot be listed, another check says.
+    // If the directory cannot be listed, another check reports it.
     let buses = admin::list(Some(directory)).unwrap_or_default();
     let mut findings: Vec<Finding> = buses
         .iter()
@@ -218,43 +233,43 @@ pub(super) fn rights(directory: &Path) -> Vec<Finding> {
                     )
                 }
                 (Err(error), _) | (_, Err(error)) => {
-                    Finding::warn(CHECK, format!("{name}: {error}"), "do what the message says")
+                    Finding::warn(CHECK, format!("{name}: {error}"), "follow the message")
                 }
             }
         })
         .collect();
     if buses.len() > MOST_BUSES {
         let more = buses.len() - MOST_BUSES;
-        findings.push(Finding::ok(CHECK, format!("not looked at: {more} more buses")));
+        findings.push(Finding::ok(CHECK, format!("{more} more buses were not checked")));
     }
     findings
 }
 
-/// systemd can remove the shared memory of a user who logs out.
+/// Checks whether systemd removes the shared memory of a user who logs out.
 pub(super) fn remove_ipc(directory: &Path) -> Finding {
     const CHECK: &str = "logout";
     if !Path::new("/run/systemd/system").exists() {
-        return Finding::ok(CHECK, "no systemd that removes shared memory");
+        return Finding::ok(CHECK, "systemd does not run here, which could remove shared memory");
     }
-    // systemd spares system users.
+    // systemd does not do that to system users.
     if rustix::process::getuid().as_raw() < 1000 {
-        return Finding::ok(CHECK, "systemd spares the shared memory of system users");
+        return Finding::ok(CHECK, "systemd keeps the shared memory of system users");
     }
     if !directory.starts_with("/dev/shm") {
-        return Finding::ok(CHECK, "systemd removes nothing outside of /dev/shm");
+        return Finding::ok(CHECK, "systemd removes nothing outside /dev/shm");
     }
     if removes_ipc(&logind_configuration()) {
         Finding::warn(
             CHECK,
-            "systemd removes this user's files in /dev/shm when the last session ends",
-            "RemoveIPC=no in /etc/systemd/logind.conf, or run the service as a system user",
+            "systemd removes this user's files in /dev/shm when the user's last login session ends",
+            "set RemoveIPC=no in /etc/systemd/logind.conf, or run the service as a system user",
         )
     } else {
-        Finding::ok(CHECK, "RemoveIPC=no: shared memory stays at logout")
+        Finding::ok(CHECK, "RemoveIPC=no: systemd keeps shared memory at logout")
     }
 }
 
-/// All configuration of logind; what comes later wins.
+/// Returns the whole configuration of logind. The last of several settings wins.
 fn logind_configuration() -> String {
     let mut text = String::new();
     for directory in ["/usr/lib/systemd", "/run/systemd", "/etc/systemd"] {
@@ -274,7 +289,7 @@ fn logind_configuration() -> String {
     text
 }
 
-/// The default of logind is yes.
+/// Whether the configuration has RemoveIPC, which is on by default.
 fn removes_ipc(configuration: &str) -> bool {
     configuration
         .lines()
@@ -286,7 +301,7 @@ fn removes_ipc(configuration: &str) -> bool {
 }
 
 fn on_memory(path: &Path) -> bool {
-    // The type of f_type differs between platforms; the magic numbers have 32 bits.
+    // `f_type` has different types on different platforms; the magic numbers have 32 bits.
     statfs(path).is_ok_and(|stat| {
         let kind = u64::try_from(stat.f_type).unwrap_or(0) & 0xFFFF_FFFF;
         kind == TMPFS_MAGIC || kind == RAMFS_MAGIC

@@ -1,4 +1,4 @@
-//! `toroni doctor`: looks at this machine and says how to mend what it finds.
+//! `toroni doctor`: checks this machine and suggests a fix for each problem.
 
 mod files;
 mod network;
@@ -6,22 +6,23 @@ mod system;
 
 use crate::cli::{BusLocation, List};
 use crate::failure::Failure;
+use crate::human;
 use crate::output::{Output, printable};
 use crate::stop::{GracePeriod, Stop};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use toroni::admin;
 
-/// Runs every check; fails if one of them fails.
+/// Runs every check. Fails if one of them fails.
 pub(crate) fn run(location: &BusLocation, arguments: &List) -> Result<(), Failure> {
     let directory = location.dir.clone().unwrap_or_else(admin::default_directory);
-    // A signal must not keep it from removing the bus that it tries out.
+    // After a signal, it still has to remove the bus that it created for a check.
     let stop = Stop::install(GracePeriod::Unlimited)?;
     let mut output = Output::new()?;
     let mut failures = 0;
     let mut warnings = 0;
     let checks = CHECKS.iter().map(|check| vec![check(&directory)]);
-    // Made one by one, as the loop asks for them.
+    // Lazy: the loop runs one check after the other.
     for finding in checks.chain(std::iter::once_with(|| files::rights(&directory))).flatten() {
         if stop.is_set() {
             return Err(stop.interrupted("interrupted"));
@@ -36,19 +37,21 @@ pub(crate) fn run(location: &BusLocation, arguments: &List) -> Result<(), Failur
         } else {
             show(&finding, &mut output)?;
         }
-        // A check may take a second: show each as soon as it is known.
+        // A check may take a second: show each result as soon as it is known.
         output.flush()?;
     }
     if failures > 0 {
         return Err(Failure::Failed(format!(
-            "checks that failed: {failures}; that gave warnings: {warnings}"
+            "{} failed, with {}: follow the lines that start with ->",
+            human::counted(failures, "check"),
+            human::counted(warnings, "warning")
         )));
     }
     if !arguments.json {
         output.line(&match warnings {
-            0 => "\nEverything is well.".to_owned(),
-            1 => "\nToroni works here; one finding may be worth mending.".to_owned(),
-            _ => format!("\nToroni works here; {warnings} findings may be worth mending."),
+            0 => "\nNo problems found.".to_owned(),
+            1 => "\nToroni works on this machine, with one warning.".to_owned(),
+            _ => format!("\nToroni works on this machine, with {warnings} warnings."),
         })?;
     }
     output.flush()
@@ -58,8 +61,8 @@ type Check = fn(&Path) -> Finding;
 
 const CHECKS: &[Check] = &[
     files::directory,
-    files::room,
-    files::room_of_shm,
+    files::free_space,
+    files::free_space_of_shm,
     files::round_trip,
     files::leftovers,
     files::remove_ipc,
@@ -81,13 +84,13 @@ const CHECKS: &[Check] = &[
 #[serde(rename_all = "lowercase")]
 enum Status {
     Ok,
-    /// Works, but something is slower, or an option has no effect.
+    /// Toroni works, but something is slower, or an option has no effect.
     Warn,
-    /// A bus of the default settings does not work.
+    /// A bus with the default settings does not work.
     Fail,
 }
 
-/// What a check found, and how to mend it.
+/// The result of a check, and how to fix the problem.
 #[derive(Serialize)]
 struct Finding {
     check: &'static str,
@@ -125,12 +128,12 @@ fn show(finding: &Finding, output: &mut Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The trimmed content of a small file of /proc or /sys, if it can be read.
+/// Reads a small file of /proc or /sys, trimmed.
 fn read(path: &str) -> Option<String> {
     std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }
 
-/// The directory itself, or the nearest parent that exists.
+/// Returns the directory itself, or the nearest ancestor that exists.
 fn existing(directory: &Path) -> PathBuf {
     directory
         .ancestors()

@@ -1,4 +1,4 @@
-//! What the multicast notifier needs: the loopback interface, and buffers.
+//! Checks of what the multicast notifier needs: the loopback interface and buffers.
 
 use super::{Finding, read};
 use crate::human;
@@ -8,10 +8,10 @@ use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The kernel's own default; less than it was set by somebody.
+/// The kernel's default. A smaller value was configured.
 const USUAL_BUFFER_BYTES: u64 = 212_992;
 
-/// `net.core.rmem_max`.
+/// Checks `net.core.rmem_max`.
 pub(super) fn receive_buffer(_: &Path) -> Finding {
     const CHECK: &str = "receive buffers";
     let setting = read("/proc/sys/net/core/rmem_max").and_then(|text| text.parse::<u64>().ok());
@@ -26,24 +26,24 @@ pub(super) fn receive_buffer(_: &Path) -> Finding {
     }
 }
 
-/// Whether `lo` is up.
+/// Checks whether `lo` is up.
 pub(super) fn loopback(_: &Path) -> Finding {
     const CHECK: &str = "loopback";
     const UP: u32 = 1;
     let flags = read("/sys/class/net/lo/flags")
         .and_then(|text| u32::from_str_radix(text.trim_start_matches("0x"), 16).ok());
     match flags {
-        None => Finding::ok(CHECK, "/sys does not show it; see multicast"),
+        None => Finding::ok(CHECK, "not shown in /sys; the check of multicast uses it"),
         Some(flags) if flags & UP != 0 => Finding::ok(CHECK, "up"),
         Some(_) => Finding::warn(
             CHECK,
-            "down: the notifier multicast does not work",
-            "ip link set lo up; or use the notifier futex",
+            "down: the multicast notifier does not work",
+            "ip link set lo up; or use the futex notifier",
         ),
     }
 }
 
-/// Sends a datagram to a group on the loopback interface, and receives it.
+/// Checks that a datagram to a multicast group on the loopback interface arrives.
 pub(super) fn multicast(_: &Path) -> Finding {
     const CHECK: &str = "multicast";
     match send_to_self() {
@@ -53,7 +53,7 @@ pub(super) fn multicast(_: &Path) -> Finding {
         Err(error) => Finding::warn(
             CHECK,
             format!("does not work on loopback: {error}"),
-            "ip link set lo up; let the firewall pass 239.255.0.0/16 on lo; or use the notifier futex",
+            "ip link set lo up; allow 239.255.0.0/16 on lo in the firewall; or use the futex notifier",
         ),
     }
 }
@@ -67,7 +67,7 @@ fn send_to_self() -> io::Result<Duration> {
     sender.set_multicast_ttl_v4(0)?;
     sender.set_multicast_loop_v4(true)?;
 
-    // Nobody else's datagram may pass for ours.
+    // Unique, so that a datagram of another process is not mistaken for this one.
     let token = format!("toroni doctor {} {:?}", std::process::id(), Instant::now());
     let started = Instant::now();
     let deadline = started + Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! Kernel, limits, containers, processors.
+//! Checks of kernel, limits, containers and CPUs.
 
 use super::{Finding, read};
 use crate::human;
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 /// Inode of the first PID namespace of every kernel (`PROC_PID_INIT_INO`, linux/proc_ns.h).
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
-/// ACLs and open-file-description locks are older; this is the oldest that is tested.
+/// The oldest kernel that Toroni is tested with. ACLs and open-file-description locks exist since older ones.
 const OLDEST_TESTED: (u32, u32) = (5, 10);
 
-/// Its release.
+/// Checks the release of the kernel.
 pub(super) fn kernel(_: &Path) -> Finding {
     const CHECK: &str = "kernel";
     let release = read("/proc/sys/kernel/osrelease").unwrap_or_default();
@@ -19,7 +19,7 @@ pub(super) fn kernel(_: &Path) -> Finding {
         Some(found) if found >= OLDEST_TESTED => Finding::ok(CHECK, format!("Linux {release}")),
         Some(_) => Finding::warn(
             CHECK,
-            format!("Linux {release} is older than what Toroni is tested with"),
+            format!("Linux {release} is older than the kernels Toroni is tested with"),
             format!("use Linux {}.{} or newer", OLDEST_TESTED.0, OLDEST_TESTED.1),
         ),
         None => Finding::warn(CHECK, "cannot read the release of the kernel", "mount /proc"),
@@ -31,7 +31,7 @@ fn version(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// Whether this process runs in a container, as far as it can know.
+/// Looks for signs that this process runs in a container.
 pub(super) fn container(_: &Path) -> Finding {
     const CHECK: &str = "container";
     let mut signs = Vec::new();
@@ -59,79 +59,84 @@ pub(super) fn container(_: &Path) -> Finding {
         }
     }
     if signs.is_empty() {
-        Finding::ok(CHECK, "none that can be seen")
+        Finding::ok(CHECK, "no sign of one")
     } else {
         Finding::ok(
             CHECK,
             format!(
-                "{}: to share a bus, mount one bus directory into each container",
+                "{}: to share buses, mount the same directory of buses into each container",
                 signs.join(", ")
             ),
         )
     }
 }
 
-/// The robust lock works only within one.
+/// Checks the PID namespace: the robust lock works only within one.
 pub(super) fn pid_namespace(_: &Path) -> Finding {
     const CHECK: &str = "PID namespace";
     let Ok(own) = std::fs::read_link("/proc/self/ns/pid") else {
         return Finding::warn(CHECK, "cannot read /proc/self/ns/pid", "mount /proc");
     };
     let own = own.to_string_lossy().into_owned();
-    // The process id that /proc shows must be our own, else /proc is of another namespace.
+    // If /proc shows another process ID for this process, it belongs to another namespace.
     let seen = std::fs::read_link("/proc/self").ok().and_then(|link| link.to_str()?.parse().ok());
     if seen != Some(std::process::id()) {
         return Finding::warn(
             CHECK,
             "/proc belongs to another PID namespace than this process",
-            "start it with unshare --mount-proc, or mount /proc anew in it",
+            "start the process with unshare --mount-proc, or mount /proc again in its namespace",
         );
     }
     if own == FIRST_PID_NAMESPACE {
-        Finding::ok(CHECK, format!("that of the machine, {own}"))
+        Finding::ok(CHECK, format!("{own}, the one of the machine"))
     } else {
         Finding::ok(
             CHECK,
-            format!("one of its own, {own}: buses shared beyond it need the lock `lease`"),
+            format!(
+                "{own}, not the one of the machine: buses shared with other namespaces need the lock lease"
+            ),
         )
     }
 }
 
-/// For `lock_memory`.
+/// Checks the limit for the library's setting `lock_memory`.
 pub(super) fn locked_memory(_: &Path) -> Finding {
     const CHECK: &str = "locked memory";
     const WANTED: u64 = 8 << 20;
     match getrlimit(Resource::Memlock).current {
         Some(limit) if limit < WANTED => Finding::warn(
             CHECK,
-            format!("at most {}: too little to lock a bus in memory", human::bytes(limit)),
-            "ulimit -l unlimited; systemd: LimitMEMLOCK=infinity; only needed for lock_memory",
+            format!(
+                "at most {}: too little to lock a bus in memory (setting lock_memory)",
+                human::bytes(limit)
+            ),
+            "ulimit -l unlimited; systemd: LimitMEMLOCK=infinity; needed only for lock_memory",
         ),
         Some(limit) => Finding::ok(CHECK, format!("at most {}", human::bytes(limit))),
         None => Finding::ok(CHECK, "no limit"),
     }
 }
 
-/// A participant needs a handful.
+/// Checks the limit of open files. A process on a bus needs only a few.
 pub(super) fn open_files(_: &Path) -> Finding {
     const CHECK: &str = "open files";
     match getrlimit(Resource::Nofile).current {
         Some(limit) if limit < 256 => Finding::warn(
             CHECK,
-            format!("at most {limit} in a process"),
+            format!("at most {limit} per process"),
             "ulimit -n 1024; systemd: LimitNOFILE=1024",
         ),
-        Some(limit) => Finding::ok(CHECK, format!("at most {}", human::count(limit))),
+        Some(limit) => Finding::ok(CHECK, format!("at most {} per process", human::count(limit))),
         None => Finding::ok(CHECK, "no limit"),
     }
 }
 
-/// For `--huge-pages` on tmpfs.
+/// Checks whether `--huge-pages` has an effect on tmpfs.
 pub(super) fn huge_pages(_: &Path) -> Finding {
     const CHECK: &str = "huge pages";
     const PATH: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
     let Some(choices) = read(PATH) else {
-        return Finding::ok(CHECK, "this kernel has none for shared memory");
+        return Finding::ok(CHECK, "this kernel does not support them for shared memory");
     };
     let chosen = chosen(&choices);
     match chosen {
@@ -141,51 +146,53 @@ pub(super) fn huge_pages(_: &Path) -> Finding {
         _ => Finding::warn(
             CHECK,
             format!("for shared memory: {chosen}; --huge-pages has no effect"),
-            format!("echo advise > {PATH}; only needed for --huge-pages"),
+            format!("as root: echo advise > {PATH}; needed only for --huge-pages"),
         ),
     }
 }
 
-/// `always advise [never]` → `never`.
+/// Returns `never` for `always advise [never]`.
 fn chosen(choices: &str) -> &str {
     choices.split(['[', ']']).nth(1).unwrap_or(choices)
 }
 
-/// How many, and whether some are kept free.
+/// Checks the number of CPUs, and whether some are isolated.
 pub(super) fn processors(_: &Path) -> Finding {
     const CHECK: &str = "processors";
     let count = std::thread::available_parallelism().map_or(1, usize::from);
     if count == 1 {
         return Finding::warn(
             CHECK,
-            "one: a waiting subscriber takes it from the publisher",
-            "do not use the wait strategies spin and yield here",
+            "only one: a subscriber that polls takes it from the publisher",
+            "do not use the wait strategies spin and yield on this machine",
         );
     }
     match read("/sys/devices/system/cpu/isolated").filter(|list| !list.is_empty()) {
         Some(list) => Finding::ok(CHECK, format!("{count}; isolated: {list}")),
         None => Finding::ok(
             CHECK,
-            format!("{count}, none isolated (isolcpus= helps the last percentiles of latency)"),
+            format!(
+                "{count}, none isolated (isolcpus= improves the highest percentiles of latency)"
+            ),
         ),
     }
 }
 
-/// A sleeping processor has to gain speed first.
+/// Checks the CPU governor: a slowed-down CPU needs time to speed up.
 pub(super) fn governor(_: &Path) -> Finding {
     const CHECK: &str = "CPU governor";
     match read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") {
-        None => Finding::ok(CHECK, "none visible (a virtual machine, or no frequency scaling)"),
+        None => Finding::ok(CHECK, "not visible (a virtual machine, or no frequency scaling)"),
         Some(governor) if governor == "performance" => Finding::ok(CHECK, governor),
         Some(governor) => Finding::warn(
             CHECK,
-            format!("{governor}: latencies vary with the frequency"),
+            format!("{governor}: latencies vary with the CPU frequency"),
             "cpupower frequency-set -g performance",
         ),
     }
 }
 
-/// Time stamps and time-outs read it.
+/// Checks how long reading the clock takes. Timestamps and time-outs read it.
 pub(super) fn clock(_: &Path) -> Finding {
     const CHECK: &str = "clock";
     const READS: u32 = 20_000;
@@ -196,12 +203,12 @@ pub(super) fn clock(_: &Path) -> Finding {
         std::hint::black_box(Instant::now());
     }
     let each = started.elapsed() / READS;
-    let described = format!("{source}, {} a reading", human::duration(each));
+    let described = format!("{source}, {} per reading", human::duration(each));
     if each > Duration::from_nanos(500) {
         Finding::warn(
             CHECK,
             format!("{described}: slow"),
-            "boot with clocksource=tsc if the machine's is reliable; use fewer timestamps",
+            "if the TSC of this machine is reliable, boot with clocksource=tsc; otherwise use few timestamps",
         )
     } else {
         Finding::ok(CHECK, described)

@@ -1,9 +1,9 @@
-//! How regularly messages arrive. Pure.
+//! Measures how regularly messages arrive. Does no I/O.
 
 use std::time::{Duration, Instant};
 
-/// Statistics of the times between one message and the next. They follow Welford's method, because a sum of squares
-/// loses precision.
+/// Statistics of the gaps, the times between one message and the next. Computed with Welford's method, because a sum
+/// of squares loses precision.
 #[derive(Default)]
 pub(super) struct Jitter {
     last: Option<Instant>,
@@ -15,7 +15,7 @@ pub(super) struct Jitter {
 }
 
 impl Jitter {
-    /// A message arrived.
+    /// Counts a message that arrived at `now`.
     pub(super) fn arrival(&mut self, now: Instant) {
         let Some(last) = self.last.replace(now) else { return };
         let gap = now.saturating_duration_since(last);
@@ -26,7 +26,7 @@ impl Jitter {
         self.squares += distance * (gap.as_secs_f64() - self.mean_seconds);
     }
 
-    /// Messages were missed: the time until the next one is not the time between two neighbours.
+    /// Call this when messages were missed: the time until the next message is no gap.
     pub(super) fn interrupt(&mut self) {
         self.last = None;
     }
@@ -36,13 +36,13 @@ impl Jitter {
         *self = Self { last: self.last, ..Self::default() };
     }
 
-    /// The standard deviation of the gaps; `None` below two.
+    /// Returns the standard deviation of the gaps, or `None` if there are fewer than two.
     pub(super) fn deviation(&self) -> Option<Duration> {
         let variance = self.squares / f64::from(self.gaps);
         (self.gaps >= 2).then(|| Duration::try_from_secs_f64(variance.sqrt()).unwrap_or_default())
     }
 
-    /// The longest gap, if there was any.
+    /// Returns the longest gap, if there was any.
     pub(super) fn longest(&self) -> Option<Duration> {
         (self.gaps > 0).then_some(self.longest)
     }

@@ -1,4 +1,4 @@
-//! `toroni hz`: rate, bandwidth, size and jitter per topic, live.
+//! `toroni hz`: shows rate, jitter, bandwidth and size per topic, live.
 
 mod jitter;
 pub(crate) mod options;
@@ -16,18 +16,19 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use toroni::{Message, ReceiveError, Subscriber};
 
-/// Messages between two looks at the clock while there is always one more.
-const MESSAGES_BETWEEN_LOOKS: u32 = 256;
+/// How many messages are received without checking the clock, if there is always one more.
+const MESSAGES_PER_CHECK: u32 = 256;
 
-/// Topics with a line of their own; those that come later share one.
+/// How many topics have a line of their own. All later topics share one line.
 const MOST_TOPICS: usize = 10_000;
-/// The line they share. No topic has this name: `*` is reserved.
+/// The name of the shared line. No topic has this name, because `*` is reserved.
 const OTHER_TOPICS: &str = "* (other topics)";
 
-/// Reports once per interval until a signal, the count, or nobody reads the output.
+/// Reports once per interval, until a signal, the count, or a closed output.
 pub(crate) fn run(location: &BusLocation, arguments: &Hz) -> Result<(), Failure> {
-    let stop =
-        Stop::install(GracePeriod::OneSecond("waiting for whoever reads its output".to_owned()))?;
+    let stop = Stop::install(GracePeriod::OneSecond(
+        "writing to standard output, which its reader does not read".to_owned(),
+    ))?;
     let patterns = super::patterns(&arguments.patterns)?;
     let mut output = Output::new()?;
     let config = super::config(location).participant_name("toroni-hz");
@@ -100,7 +101,7 @@ impl Counts {
                 continue;
             }
             output.check_reader()?;
-            match subscriber.receive_timeout(left.min(super::LOOK_UP_EVERY)) {
+            match subscriber.receive_timeout(left.min(super::CHECK_EVERY)) {
                 Ok(Some(message)) => self.add(&message),
                 Ok(None) => {}
                 Err(error) => self.add_loss(error)?,
@@ -109,9 +110,9 @@ impl Counts {
         Ok(())
     }
 
-    /// `false` if there was nothing more.
+    /// Receives some messages. Returns `false` if there are no more.
     fn take_some(&mut self, subscriber: &mut Subscriber) -> Result<bool, Failure> {
-        for _ in 0..MESSAGES_BETWEEN_LOOKS {
+        for _ in 0..MESSAGES_PER_CHECK {
             match subscriber.try_receive() {
                 Ok(Some(message)) => self.add(&message),
                 Ok(None) => return Ok(false),
@@ -136,7 +137,7 @@ impl Counts {
             topic.bytes += bytes;
             topic.total_messages += 1;
             topic.total_bytes += bytes;
-            // Between messages of several topics a gap says nothing.
+            // A gap between messages of different topics means nothing.
             if name != OTHER_TOPICS {
                 topic.jitter.arrival(Instant::now());
             }
@@ -217,7 +218,7 @@ impl Counts {
             table.render().lines().map(|line| (line.to_owned(), None)).collect();
         if self.lost_messages > 0 {
             let text = format!(
-                "too fast to watch: missed {} of the bus in {}",
+                "missed {} in {}: the bus is faster than hz",
                 human::counted(self.lost_messages, "message"),
                 human::duration(Duration::from_secs_f64(seconds))
             );
@@ -229,9 +230,9 @@ impl Counts {
 
 fn nothing_yet(bus: &str, patterns: &[String]) -> String {
     if patterns == ["**"] {
-        return format!("nothing yet on bus {bus}");
+        return format!("no messages yet on bus {bus}");
     }
-    format!("nothing yet on bus {bus} that matches {}", patterns.join(", "))
+    format!("no messages yet on bus {bus} that match {}", patterns.join(", "))
 }
 
 fn seconds_of(gap: Option<Duration>) -> Option<f64> {
@@ -242,10 +243,10 @@ fn mean(bytes: u64, messages: u64) -> Option<f64> {
     (messages > 0).then(|| as_f64(bytes) / as_f64(messages))
 }
 
-/// A line of a report, and its colour.
+/// A line of a report, and the kind that determines its color.
 type Line = (String, Option<Kind>);
 
-/// Reports one below the other, or on a terminal one in place of the other.
+/// Prints reports one below the other; on a terminal, each report replaces the one before.
 #[derive(Default)]
 struct Screen {
     lines_shown: usize,
@@ -264,7 +265,7 @@ impl Screen {
             }
             return output.line("");
         }
-        // Lines that scrolled away, or wrapped, cannot be written over: show only what fits.
+        // Lines that scrolled away or wrapped cannot be overwritten: show only what fits.
         let (columns, rows) = terminal_size();
         if self.lines_shown > 0 {
             output.bytes(format!("\x1b[{}A\x1b[J", self.lines_shown).as_bytes())?;

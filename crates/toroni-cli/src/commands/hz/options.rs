@@ -10,21 +10,21 @@ use std::time::Duration;
 #[command(after_help = "Example:
   toroni hz 'plant/**' --interval 5
 
-JITTER is the standard deviation of the times between two messages of a topic, and LONGEST GAP is \
-the longest of these times, both within the interval. They are measured when hz receives the messages.
+JITTER is the standard deviation of the time between two messages of a topic within the interval, and \
+LONGEST GAP is the longest such time. Both are measured when hz receives the messages.
 
-The bus must exist. It watches without gating: publishers never wait for it; what it missed is counted as lost.")]
+The bus must exist. Publishers never wait for hz; messages that it missed are counted as lost.")]
 pub(crate) struct Hz {
-    /// What to count, as in plant/** [default: **]
+    /// Topics to count, such as plant/** [default: **]
     #[arg(value_name = "PATTERN", hide_default_value = true, default_value = "**", add = ArgValueCompleter::new(complete::topics))]
     pub(crate) patterns: Vec<String>,
-    /// Seconds between two reports
+    /// Seconds from one report to the next
     #[arg(long, value_name = "S", default_value = "1", value_parser = parse_interval)]
     pub(crate) interval: Duration,
-    /// End after so many reports
+    /// Stop after N reports
     #[arg(short = 'n', long, value_name = "N")]
     pub(crate) count: Option<u64>,
-    /// Print each report as a JSON object on a line
+    /// Print each report as a JSON object on one line
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -7,71 +7,72 @@ use std::fmt;
 use std::time::{Duration, Instant};
 use toroni::Bus;
 
-/// How often it looks.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// The shortest time between two reports of whom it waits for, and before the first one.
-const SAY_EVERY: Duration = Duration::from_millis(500);
+/// How often the subscribers are counted.
+const CHECK_EVERY: Duration = Duration::from_millis(10);
+/// The shortest time between two reports, and before the first one.
+const REPORT_EVERY: Duration = Duration::from_millis(500);
 
 /// The subscribers that a command waits for.
 pub(super) struct Wanted<'a> {
-    /// How many.
     pub(super) count: u32,
-    /// The topic that their patterns must match; any patterns will do if the topics are not known yet.
+    /// The topic that their patterns must match. `None` if the topics are not known yet: then any pattern matches.
     pub(super) topic: Option<&'a str>,
-    /// Whether a pattern that matches something below the topic is enough.
+    /// Whether a pattern also matches if it matches a topic below this one.
     pub(super) to_descendants: bool,
 }
 
-/// How many subscribers are alive, and how many of them match.
+/// Counts of live subscribers.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Audience {
     present: u64,
     matching: u64,
-    /// Their patterns are truncated, and none of those that are listed matches.
+    /// Their list of patterns is truncated, and no pattern in it matches.
     perhaps: u64,
     unreadable: u64,
 }
 
-/// Waits until there are as many subscribers as wanted, and reports meanwhile how many it sees.
+/// Waits until there are as many subscribers as wanted, and reports on standard error how many there are.
 ///
-/// A subscriber whose patterns are truncated counts, and the command says so. Otherwise it could wait for ever
-/// for a subscriber that is there.
+/// A subscriber with a truncated list of patterns counts, and the command says so. Otherwise the command could wait
+/// forever for a subscriber that exists.
 pub(super) fn wait_for(wanted: &Wanted<'_>, bus: &Bus, stop: &Stop) -> Result<(), Failure> {
     let started = Instant::now();
-    let mut last_said: Option<(Instant, Audience)> = None;
+    let mut last_report: Option<(Instant, Audience)> = None;
     loop {
-        let seen = wanted.look(bus)?;
+        let seen = wanted.count(bus)?;
         if seen.matching + seen.perhaps >= u64::from(wanted.count) {
             if seen.matching < u64::from(wanted.count) {
                 note::remark(&format!(
-                    "counted {} whose patterns are not all shown: maybe none of them matches {wanted}",
+                    "counted {} with a truncated list of patterns: perhaps no pattern of it matches {wanted}",
                     human::counted(seen.perhaps, "subscriber")
                 ));
             }
             return Ok(());
         }
-        let is_due = match last_said {
-            None => started.elapsed() >= SAY_EVERY,
-            Some((said_at, said)) => said != seen && said_at.elapsed() >= SAY_EVERY,
+        let is_due = match last_report {
+            None => started.elapsed() >= REPORT_EVERY,
+            Some((reported_at, reported)) => {
+                reported != seen && reported_at.elapsed() >= REPORT_EVERY
+            }
         };
         if is_due {
             note::remark(&format!("waiting for {}: {seen}", wanted.described()));
-            last_said = Some((Instant::now(), seen));
+            last_report = Some((Instant::now(), seen));
         }
-        if !stop.sleep(LOOK_EVERY) {
+        if !stop.sleep(CHECK_EVERY) {
             let waited_for = wanted.described();
             return Err(
-                stop.interrupted(format!("interrupted while it waited for {waited_for}: {seen}"))
+                stop.interrupted(format!("interrupted while waiting for {waited_for}: {seen}"))
             );
         }
     }
 }
 
 impl Wanted<'_> {
-    fn look(&self, bus: &Bus) -> Result<Audience, Failure> {
+    fn count(&self, bus: &Bus) -> Result<Audience, Failure> {
         let Some(subscribers) = bus.stats()?.subscribers else {
             return Err(Failure::Failed(
-                "--wait-subscribers: this process may not read who subscribes to the bus"
+                "--wait-subscribers: this process may not read the subscribers of the bus"
                     .to_owned(),
             ));
         };

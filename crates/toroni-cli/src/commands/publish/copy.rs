@@ -1,4 +1,4 @@
-//! `pub --json`: messages with their topics, as `sub --json` prints them.
+//! `pub --json`: publishes messages with their topics, as `sub --json` prints them.
 
 use super::Run;
 use super::source::{Lines, Next, too_long};
@@ -8,8 +8,8 @@ use crate::{human, note};
 use std::collections::HashMap;
 use toroni::{Bus, Publisher};
 
-/// Topics whose publishers are kept. The input may name any number of topics; beyond this one, all publishers are
-/// dropped and created again when they are needed.
+/// For how many topics publishers are kept. The input may have any number of topics: beyond this one, all publishers
+/// are dropped, and created again when they are needed.
 const MOST_PUBLISHERS: usize = 4096;
 
 /// What to do about losses in the input.
@@ -18,7 +18,7 @@ pub(super) struct Losses {
     pub(super) quiet: bool,
 }
 
-/// Publishes every message of the input, each on its topic.
+/// Publishes each message of the input on its topic.
 pub(super) fn run(
     bus: &Bus,
     lines: &mut Lines,
@@ -61,13 +61,13 @@ impl Losses {
             note::loss(&format!("line {line} of standard input: {lost} ({bytes} bytes) were lost"));
         }
         if self.strict {
-            return Err(Failure::Lost("ended at a loss, because of --strict".to_owned()));
+            return Err(Failure::Lost("stopped at a loss because of --strict".to_owned()));
         }
         Ok(())
     }
 }
 
-/// For each topic, one that posts to it and one that posts to its descendants as well.
+/// Two publishers for each topic: the second also publishes to the topic's descendants.
 struct Publishers<'a> {
     bus: &'a Bus,
     by_topic: HashMap<String, [Publisher; 2]>,

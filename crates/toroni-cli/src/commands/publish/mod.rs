@@ -1,4 +1,4 @@
-//! `toroni pub`: messages from the command line, standard input, a file, another bus, or made up.
+//! `toroni pub`: publishes messages from the command line, standard input, a file or another bus, or generates them.
 
 mod audience;
 mod copy;
@@ -19,40 +19,40 @@ use source::{Lines, Next, Source};
 use std::time::{Duration, Instant};
 use toroni::{Bus, OpenError, Publisher, Topic};
 
-/// The progress bar and its clock are looked at once for so many messages, unless a rate is kept.
-const STEPS_BETWEEN_LOOKS: u64 = 1024;
-/// What a line of `--json` has beside its payload, at most: a topic of 255 bytes, the names of the fields, numbers.
+/// Without a rate, the progress bar is updated once per this many messages.
+const MESSAGES_PER_UPDATE: u64 = 1024;
+/// The largest part of a `--json` line that is not payload: a topic of 255 bytes, names of fields, numbers.
 const LINE_BYTES: u64 = 4096;
 
-/// Publishes everything that the source gives.
+/// Publishes all messages of the input.
 pub(crate) fn run(location: &BusLocation, arguments: Publish) -> Result<(), Failure> {
     if arguments.repeat.is_some() && arguments.message.is_none() && arguments.size.is_none() {
         return Err(Failure::Usage("--repeat needs a MESSAGE or --size".to_owned()));
     }
-    // After TOPIC, clap takes it for a negative number.
+    // After TOPIC, clap parses it as a negative number.
     if arguments.message.as_ref().is_some_and(|message| message == "-0") {
         return Err(Failure::Usage(
-            "-0 after TOPIC could be the option or the message: write `toroni pub -0 TOPIC`, or publish \
-             the message -0 from standard input"
+            "-0 after TOPIC is ambiguous: for the option, write `toroni pub -0 TOPIC`; publish the message -0 \
+             from standard input"
                 .to_owned(),
         ));
     }
-    // Not `requires`: clap forgives it where something conflicts with --json, as TOPIC does.
+    // Not `requires`: clap does not check that if another argument conflicts with --json, as TOPIC does.
     if arguments.strict && !arguments.json {
         return Err(Failure::Usage("--strict needs --json".to_owned()));
     }
     if let Some(topic) = &arguments.topic {
-        // Before a bus is made for it.
+        // Before a bus is created.
         Topic::new(topic).map_err(OpenError::Topic)?;
     }
     let stop = Stop::install(GracePeriod::OneSecond(format!(
-        "waiting for a slow subscriber, or for a publisher that holds the lock: see `toroni info {}`",
+        "waiting for a slow subscriber, or for a publisher that holds the lock; `toroni info {}` shows both",
         location.bus
     )))?;
     let config = super::config(location)
         .participant_name(arguments.name.as_str())
         .timestamps(arguments.timestamps);
-    let bus = super::opening::or_made(&config, location)?;
+    let bus = super::opening::open_or_create(&config, location)?;
     let mut input = Input::new(&bus, &arguments)?;
     if let Some(count) = arguments.wait_subscribers {
         let (topic, to_descendants) = (arguments.topic.as_deref(), arguments.to_descendants);
@@ -77,7 +77,7 @@ pub(crate) fn run(location: &BusLocation, arguments: Publish) -> Result<(), Fail
             copy::run(&bus, lines, &losses, &mut run)
         }
     };
-    // The bar goes before anything is said.
+    // Remove the bar before anything is printed.
     run.progress = None;
     let published = human::counted(run.messages, "message");
     if arguments.verbose {
@@ -102,7 +102,6 @@ pub(crate) fn run(location: &BusLocation, arguments: Publish) -> Result<(), Fail
     Ok(())
 }
 
-/// What is published.
 enum Input {
     /// Messages on one topic.
     Topic(Publisher, Source),
@@ -113,7 +112,7 @@ enum Input {
 impl Input {
     fn new(bus: &Bus, arguments: &Publish) -> Result<Self, Failure> {
         let Some(topic) = &arguments.topic else {
-            // At worst a byte is written as six, as in \u0000, and half of the ring is one message.
+            // At worst, one message fills half of the ring and each of its bytes takes six, as in \u0000.
             let limit = bus.stats()?.capacity.saturating_mul(3).saturating_add(LINE_BYTES);
             return Ok(Self::Json(Lines::of_standard_input(b'\n', limit)?));
         };
@@ -129,7 +128,7 @@ impl Input {
         }
     }
 
-    /// Whether a signal is the usual way to end it.
+    /// Whether a signal is the usual way to end the input.
     fn is_endless(&self) -> bool {
         match self {
             Self::Topic(_, source) => source.is_endless(),
@@ -139,7 +138,7 @@ impl Input {
 }
 
 struct Run<'a> {
-    /// Messages that wait for their batch to be full; empty without `--batch`.
+    /// Messages of an incomplete batch. Empty without `--batch`.
     batch: Vec<Vec<u8>>,
     batch_length: usize,
     rate: Option<Rate>,
@@ -150,13 +149,13 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Until the end of the source, or a signal.
+    /// Publishes until the end of the source, or a signal.
     fn publish_all(&mut self, publisher: &Publisher, source: &mut Source) -> Result<Next, Failure> {
         let mut message = Vec::new();
         loop {
             let next = source.next(&mut message, self.stop)?;
             if next != Next::Message {
-                // What was read is published, even after a signal.
+                // Publish what was read, even after a signal.
                 self.publish_batch(publisher)?;
                 return Ok(next);
             }
@@ -174,7 +173,7 @@ impl Run<'_> {
         }
     }
 
-    /// Publishes one message when the rate allows it; `false` if a signal came first.
+    /// Publishes one message when the rate allows it. Returns `false` if a signal came first.
     fn publish(&mut self, publisher: &Publisher, message: &[u8]) -> Result<bool, Failure> {
         if !self.wait_for_turn(1) {
             return Ok(false);
@@ -197,13 +196,13 @@ impl Run<'_> {
         self.messages += as_u64(messages);
         self.bytes += as_u64(bytes);
         if let Some(progress) = &mut self.progress
-            && (self.rate.is_some() || self.messages.is_multiple_of(STEPS_BETWEEN_LOOKS))
+            && (self.rate.is_some() || self.messages.is_multiple_of(MESSAGES_PER_UPDATE))
         {
             progress.set(self.messages);
         }
     }
 
-    /// Waits until the rate allows `messages` more; `false` if a signal came first.
+    /// Waits until the rate allows `messages` more. Returns `false` if a signal came first.
     fn wait_for_turn(&mut self, messages: usize) -> bool {
         let Some(rate) = &mut self.rate else { return true };
         match rate.wait_before(as_u64(messages), Instant::now()) {
@@ -217,7 +216,7 @@ fn as_u64(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
 }
 
-/// When the next message is due.
+/// A rate of messages. Holds on average: a publisher that is late does not wait until it has caught up.
 struct Rate {
     seconds_each: f64,
     started: Option<Instant>,
@@ -229,8 +228,7 @@ impl Rate {
         Self { seconds_each: 1.0 / per_second, started: None, due_seconds: 0.0 }
     }
 
-    /// Counts `messages` and says how long to wait before they are published. Who is late is not
-    /// told to wait until it has caught up, so the rate holds on average.
+    /// Counts `messages` and returns how long to wait before publishing them.
     fn wait_before(&mut self, messages: u64, now: Instant) -> Duration {
         let started = *self.started.get_or_insert(now);
         let due = self.due_seconds;
@@ -245,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pace_holds_on_average() {
+    fn a_rate_holds_on_average() {
         let start = Instant::now();
         let after = |ms| start + Duration::from_millis(ms);
         let mut rate = Rate::new(100.0);

@@ -10,70 +10,72 @@ use std::path::PathBuf;
 #[derive(Args)]
 #[command(after_help = "Examples:
   toroni pub plant/boiler/temperature 351.2
-  vmstat 1 | toroni pub host/vmstat                  each line is a message
+  vmstat 1 | toroni pub host/vmstat                  publish each line as a message
   toroni pub load/test --size 1KiB --repeat 100000 --rate 10k/s
   toroni pub firmware --file image.bin --chunk 64KiB --wait-subscribers 1
-  find /etc -print0 | toroni pub -0 files            each name is a message
+  find /etc -print0 | toroni pub -0 files            publish each name as a message
   toroni -b a sub --json | toroni -b b pub --json    copy all topics of bus a to bus b
 
---json reads what sub --json writes: one object a line, with topic, payload, encoding (base64, or left out \
-for text) and to_descendants. It reports losses in the input on standard error and ignores all other fields.")]
+If the bus does not exist, pub creates it with the default settings.
+
+With --json, pub reads what sub --json writes: one object per line with topic, payload, encoding (base64, or \
+absent for text) and to_descendants. It ignores other fields, and reports losses in the input on standard error.")]
 pub(crate) struct Publish {
-    /// Topic, as in plant/boiler/temperature
+    /// Topic, such as plant/boiler/temperature
     #[arg(required_unless_present = "json", add = ArgValueCompleter::new(complete::topics))]
     pub(crate) topic: Option<String>,
-    /// The message; without it, and without --size, --raw, --file and --json, each line of standard input
+    /// The message. Without it, and without --size, --raw, --file or --json, publish each line of standard input
     #[arg(allow_negative_numbers = true, conflicts_with_all = ["size", "raw", "file"])]
     pub(crate) message: Option<OsString>,
-    /// Publish the message so many times; needs MESSAGE or --size
+    /// Publish the message N times; needs MESSAGE or --size
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["raw", "file"])]
     pub(crate) repeat: Option<u64>,
-    /// Make messages of so many bytes, with a counter at their start
+    /// Generate messages of this size that start with a counter
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, conflicts_with_all = ["raw", "file"])]
     pub(crate) size: Option<u64>,
-    /// Messages per second, as in 500/s, 10k/s or 30/min [default: as fast as possible]
+    /// Rate of messages, such as 500/s, 10k/s or 30/min [default: as fast as possible]
     #[arg(long, value_name = "R/s", value_parser = parse_rate)]
     pub(crate) rate: Option<f64>,
-    /// Publish so many messages at once: all of a batch become visible together
+    /// Publish messages in batches of N; the messages of a batch become visible together
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) batch: u32,
-    /// Deliver to the subscribers of the topic and of everything below it
+    /// Deliver to the subscribers of the topic and of all topics below it
     #[arg(long)]
     pub(crate) to_descendants: bool,
-    /// Start once this many subscribers have a pattern that matches the topic
+    /// Wait until N subscribers have a pattern that matches the topic
     #[arg(long, value_name = "N")]
     pub(crate) wait_subscribers: Option<u32>,
-    /// All of standard input is one message
+    /// Publish all of standard input as one message
     #[arg(long, conflicts_with = "file")]
     pub(crate) raw: bool,
-    /// Messages of standard input end with a NUL byte instead of a line feed, as `sub -0` prints them
+    /// Messages in standard input end with a NUL byte instead of a line feed, as `sub -0` prints them
     #[arg(short = '0', long, conflicts_with_all = ["message", "size", "raw", "file"])]
     pub(crate) null: bool,
     /// Read messages with their topics from standard input, as `sub --json` prints them
     #[arg(long, conflicts_with_all = ["topic", "message", "repeat", "size", "batch", "to_descendants", "raw", "null", "file"])]
     pub(crate) json: bool,
-    /// With --json, end with exit code 3 at the first loss in the input
+    /// With --json, stop with exit code 3 at the first loss in the input
     #[arg(long)]
     pub(crate) strict: bool,
     /// Publish the content of a file
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// Bytes of the file in a message
+    /// Split the file into messages of this size
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, default_value = "64KiB", requires = "file")]
     pub(crate) chunk: u64,
-    /// Stamp each message with the time
+    /// Put the time of publication into each message
     #[arg(long)]
     pub(crate) timestamps: bool,
-    /// Name of this participant in `toroni info`
+    /// Name of this publisher in `toroni info`
     #[arg(long, value_name = "NAME", default_value = "toroni-pub")]
     pub(crate) name: String,
-    /// Print a summary at the end as a JSON object
+    /// At the end, print a summary as a JSON object
     #[arg(long)]
     pub(crate) summary: bool,
-    /// Show no progress, and do not report losses in the input
+    /// Do not show progress, and do not report losses in the input
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// Report on standard error, at the end, how much was published
+    /// At the end, report on standard error how much was published
     #[arg(short, long)]
     pub(crate) verbose: bool,
 }

@@ -1,4 +1,4 @@
-//! Where the messages of `toroni pub` come from.
+//! The sources of the messages of `toroni pub`.
 
 use super::as_u64;
 use super::options::Publish;
@@ -12,23 +12,22 @@ use std::os::unix::ffi::OsStringExt;
 
 const INPUT_BUFFER_BYTES: usize = 128 << 10;
 
-/// What [`Source::next`] came to.
+/// The result of [`Source::next`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// There is a message.
     Message,
-    /// That was all.
+    /// There are no more messages.
     End,
     /// A signal came first.
     Interrupted,
 }
 
-/// Gives one message after another.
+/// An iterator over messages.
 pub(crate) enum Source {
     /// The same message, `left` times.
     Repeated { message: Vec<u8>, total: u64, left: u64 },
-    /// `size` bytes that start with a number, counted up.
-    Made { size: usize, total: u64, next: u64 },
+    /// `size` bytes that start with a counter.
+    Generated { size: usize, total: u64, next: u64 },
     /// Lines of standard input.
     Lines(Lines),
     /// All of standard input.
@@ -38,7 +37,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// What the arguments ask for; `limit` is the longest message of the bus, in bytes.
+    /// Returns the source for the arguments. `limit` is the longest message of the bus, in bytes.
     pub(crate) fn new(arguments: &Publish, limit: u64) -> Result<Self, Failure> {
         let total = arguments.repeat.unwrap_or(1);
         if let Some(message) = &arguments.message {
@@ -47,7 +46,7 @@ impl Source {
         if let Some(size) = arguments.size {
             check_length("--size", size, limit)?;
             let size = usize::try_from(size).unwrap_or(usize::MAX);
-            return Ok(Self::Made { size, total, next: 0 });
+            return Ok(Self::Generated { size, total, next: 0 });
         }
         if arguments.raw {
             return Ok(Self::Whole { input: standard_input()?, limit, done: false });
@@ -62,12 +61,12 @@ impl Source {
         check_length("--chunk", arguments.chunk, limit)?;
         let failed = |error| Failure::Failed(format!("cannot read {}: {error}", path.display()));
         let file = File::open(path).map_err(failed)?;
-        // A pipe has no length: then the bar shows none either.
+        // A pipe has the length 0; then there is no progress bar.
         let total = file.metadata().map_err(failed)?.len().div_ceil(arguments.chunk);
         Ok(Self::Chunks { file, name: path.clone().into(), chunk: arguments.chunk, total })
     }
 
-    /// The next message, in place of what is in `into`.
+    /// Reads the next message into `into`, whose content it replaces.
     pub(crate) fn next(&mut self, into: &mut Vec<u8>, stop: &Stop) -> Result<Next, Failure> {
         into.clear();
         if stop.is_set() {
@@ -80,9 +79,9 @@ impl Source {
                 into.extend_from_slice(message);
                 Ok(Next::Message)
             }
-            Self::Made { total, next, .. } if next == total => Ok(Next::End),
-            Self::Made { size, next, .. } => {
-                make(*next, *size, into);
+            Self::Generated { total, next, .. } if next == total => Ok(Next::End),
+            Self::Generated { size, next, .. } => {
+                generate(*next, *size, into);
                 *next += 1;
                 Ok(Next::Message)
             }
@@ -101,16 +100,16 @@ impl Source {
         }
     }
 
-    /// Messages in all, where that is known beforehand.
+    /// Returns the number of messages, if it is known in advance.
     pub(crate) fn total_messages(&self) -> Option<u64> {
         match self {
-            Self::Repeated { total, .. } | Self::Made { total, .. } => Some(*total),
+            Self::Repeated { total, .. } | Self::Generated { total, .. } => Some(*total),
             Self::Chunks { total, .. } => Some(*total).filter(|total| *total > 0),
             Self::Lines(_) | Self::Whole { .. } => None,
         }
     }
 
-    /// Whether a signal is the usual way to end it.
+    /// Whether a signal is the usual way to end the source.
     pub(crate) fn is_endless(&self) -> bool {
         matches!(self, Self::Lines(lines) if lines.is_endless())
     }
@@ -120,7 +119,7 @@ impl Source {
 pub(crate) struct Lines {
     input: BufReader<File>,
     end: u8,
-    /// The longest, in bytes.
+    /// The longest piece, in bytes.
     limit: u64,
 }
 
@@ -134,23 +133,23 @@ impl Lines {
         Ok(Self::new(input, end, limit))
     }
 
-    /// Whether a signal is the usual way to end it. A regular file ends by itself; a terminal or a pipe may not.
+    /// Whether a signal is the usual way to end the input. A regular file ends by itself; a terminal or a pipe may not.
     pub(crate) fn is_endless(&self) -> bool {
         !self.input.get_ref().metadata().is_ok_and(|metadata| metadata.is_file())
     }
 
-    /// Appends the next one.
+    /// Appends the next piece to `into`.
     pub(crate) fn next(&mut self, into: &mut Vec<u8>, stop: &Stop) -> Result<Next, Failure> {
         let Self { input, end, limit } = self;
         let limit_bytes = usize::try_from(*limit).unwrap_or(usize::MAX);
-        // One byte more than fits: the longest line that fits may have its line feed there.
+        // One byte more than fits: the longest line that fits may be followed by its line feed.
         let most = limit_bytes.saturating_add(1);
         loop {
             if stop.is_set()
                 || (input.buffer().is_empty()
                     && !stop.wait_readable(input.get_ref().as_fd()).map_err(of_input)?)
             {
-                // A signal in the middle of a line: what is there of it is no message.
+                // After a signal in the middle of a line, its first part is not a message.
                 return Ok(Next::Interrupted);
             }
             let available = match input.fill_buf() {
@@ -162,10 +161,10 @@ impl Lines {
                 // The last line may lack its line feed.
                 return Ok(if into.is_empty() { Next::End } else { Next::Message });
             }
-            let room = available.len().min(most - into.len());
-            let found = available[..room].iter().position(|byte| byte == end);
-            into.extend_from_slice(&available[..found.unwrap_or(room)]);
-            input.consume(found.map_or(room, |index| index + 1));
+            let length = available.len().min(most - into.len());
+            let found = available[..length].iter().position(|byte| byte == end);
+            into.extend_from_slice(&available[..found.unwrap_or(length)]);
+            input.consume(found.map_or(length, |index| index + 1));
             if into.len() > limit_bytes {
                 return Err(Failure::Failed(too_long("a line", *limit)));
             }
@@ -176,7 +175,7 @@ impl Lines {
     }
 }
 
-/// Descriptor 0 without the buffer of `io::stdin()`, in which bytes would wait unseen by poll.
+/// Opens descriptor 0 without the buffer of `io::stdin()`: `poll` does not see bytes in that buffer.
 fn standard_input() -> Result<File, Failure> {
     Ok(File::from(io::stdin().as_fd().try_clone_to_owned().map_err(of_input)?))
 }
@@ -186,12 +185,12 @@ fn check_length(option: &str, length: u64, limit: u64) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::Failed(format!(
-        "{option} {length}: the bus carries at most {limit} bytes a message; create one with a larger --capacity"
+        "{option} {length}: a message on this bus has at most {limit} bytes; create a bus with a larger --capacity"
     )))
 }
 
-/// The number in decimal digits, a space, then letters; cut at `size`.
-fn make(number: u64, size: usize, into: &mut Vec<u8>) {
+/// Writes the number in decimal digits, a space, and letters, cut at `size`.
+fn generate(number: u64, size: usize, into: &mut Vec<u8>) {
     into.extend_from_slice(number.to_string().as_bytes());
     into.push(b' ');
     into.truncate(size);
@@ -199,19 +198,19 @@ fn make(number: u64, size: usize, into: &mut Vec<u8>) {
 }
 
 fn read_all(input: &File, limit: u64, into: &mut Vec<u8>, stop: &Stop) -> Result<Next, Failure> {
-    // One byte more than fits tells that it does not fit.
+    // Read one byte more than fits, to notice that the input is too long.
     Stoppable { input, stop }.take(limit.saturating_add(1)).read_to_end(into).map_err(of_input)?;
     if as_u64(into.len()) > limit {
         return Err(Failure::Failed(too_long("the input", limit)));
     }
-    // Half of the input is not the message.
+    // After a signal, the input is incomplete and not a message.
     Ok(if stop.is_set() { Next::Interrupted } else { Next::Message })
 }
 
-/// Reading ends at the limit: how long it is in all is not known.
+/// Reading stops at the limit, so the whole length is not known.
 pub(super) fn too_long(what: &str, limit: u64) -> String {
     format!(
-        "{what} is too long, more than {limit} bytes: split it, or create the bus with a larger --capacity"
+        "{what} is too long (more than {limit} bytes): split it, or create a bus with a larger --capacity"
     )
 }
 
@@ -219,7 +218,7 @@ fn of_input(error: io::Error) -> Failure {
     Failure::Failed(format!("cannot read standard input: {error}"))
 }
 
-/// Input that ends at a signal.
+/// A reader that reports the end of the input after a signal.
 struct Stoppable<'a> {
     input: &'a File,
     stop: &'a Stop,
@@ -236,15 +235,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn made_messages_start_with_their_number() {
+    fn generated_messages_start_with_their_number() {
         let mut message = Vec::new();
-        make(17, 8, &mut message);
+        generate(17, 8, &mut message);
         assert_eq!(message, b"17 abcde");
         message.clear();
-        make(1234, 2, &mut message);
+        generate(1234, 2, &mut message);
         assert_eq!(message, b"12");
         message.clear();
-        make(5, 0, &mut message);
+        generate(5, 0, &mut message);
         assert!(message.is_empty());
     }
 }

@@ -1,20 +1,19 @@
-//! `--last N`: the newest messages of the ring, found before the first is printed.
+//! `--last N`: finds the newest messages in the ring before the first is printed.
 
 use crate::exchange::Loss;
 use std::collections::VecDeque;
 
-/// What [`History`] keeps, in the order of the bus.
 pub(super) enum Kept {
-    /// A message, as it is printed.
+    /// A message in its printed form.
     Message(Vec<u8>),
-    /// A loss among the messages that are kept, and what the library says about it.
+    /// A loss between kept messages, with the text of the library's error.
     Loss(Loss, String),
 }
 
-/// The newest `wanted` messages of those before `end`.
+/// Keeps the newest `wanted` messages before the position `end`.
 pub(super) struct History {
     wanted: usize,
-    /// The end of the stream when the subscriber began: what is there and later is not history.
+    /// The end of the stream when the subscriber started. Messages from here on are not history.
     pub(super) end: u64,
     messages: usize,
     kept: VecDeque<Kept>,
@@ -25,7 +24,7 @@ impl History {
         Self { wanted, end, messages: 0, kept: VecDeque::new() }
     }
 
-    /// Keeps the next message and forgets the oldest if there are too many.
+    /// Keeps the next message, and drops the oldest if there are too many.
     pub(super) fn message(&mut self, rendered: Vec<u8>) {
         self.kept.push_back(Kept::Message(rendered));
         self.messages += 1;
@@ -34,18 +33,18 @@ impl History {
         }
         self.messages -= 1;
         while let Some(Kept::Loss(..)) = self.kept.pop_front() {}
-        // Older than all that is kept.
+        // Drop losses that are older than the oldest message.
         while let Some(Kept::Loss(..)) = self.kept.front() {
             self.kept.pop_front();
         }
     }
 
-    /// Keeps a loss at its place.
+    /// Keeps a loss between the messages around it.
     pub(super) fn loss(&mut self, loss: Loss, text: String) {
         self.kept.push_back(Kept::Loss(loss, text));
     }
 
-    /// What is kept, oldest first.
+    /// Returns what is kept, oldest first.
     pub(super) fn into_kept(self) -> impl Iterator<Item = Kept> {
         self.kept.into_iter()
     }
@@ -55,7 +54,7 @@ impl History {
 mod tests {
     use super::*;
 
-    /// Messages by their letter, losses as `!`.
+    /// Events and result as text: a letter for each message, `!` for a loss.
     fn kept(wanted: usize, events: &str) -> String {
         let mut history = History::new(wanted, 0);
         for event in events.bytes() {

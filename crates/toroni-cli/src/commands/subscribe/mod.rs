@@ -1,4 +1,4 @@
-//! `toroni sub`: prints messages, in the order of the bus.
+//! `toroni sub`: prints messages in the order of the bus.
 
 mod history;
 pub(crate) mod options;
@@ -19,27 +19,30 @@ use printer::{Printer, Style};
 use std::time::Instant;
 use toroni::{Message, ReceiveError, Start, Subscriber};
 
-/// Prints until one of the ends that the arguments set, a signal, or nobody reads the output.
+/// Prints messages until the arguments, a signal or a closed output end it.
 pub(crate) fn run(location: &BusLocation, arguments: Subscribe) -> Result<(), Failure> {
     let ready = ReadyFd::claim(arguments.ready_fd)?;
     if arguments.null && matches!(arguments.format, Format::Raw | Format::Json) {
-        return Err(Failure::Usage("-0 goes with --template, text and hex".to_owned()));
+        return Err(Failure::Usage(
+            "-0 works with --template, and with --format text and hex".to_owned(),
+        ));
     }
     let patterns = super::patterns(&arguments.patterns)?;
-    let stop =
-        Stop::install(GracePeriod::OneSecond("waiting for whoever reads its output".to_owned()))?;
+    let stop = Stop::install(GracePeriod::OneSecond(
+        "writing to standard output, which its reader does not read".to_owned(),
+    ))?;
     let output = Output::new()?;
     let config = super::config(location).participant_name(arguments.name.as_str());
     let (bus, is_new) = if arguments.create {
         (config.open(&location.bus)?, false)
     } else {
-        match opening::awaited(&config, location, arguments.timeout, &stop, &output)? {
+        match opening::open_or_wait(&config, location, arguments.timeout, &stop, &output)? {
             Awaited::Found(bus) => (bus, false),
-            Awaited::Made(bus) => (bus, true),
+            Awaited::Created(bus) => (bus, true),
             Awaited::Missing => return ended_early(&arguments, 0, &stop),
         }
     };
-    // What is on a new bus was published after this command began, and is not to be missed.
+    // All messages of a new bus were published after this command started: print them all.
     let last = arguments.last.filter(|_| !is_new);
     let start = match arguments.from {
         Start::Latest if is_new || last.is_some() => Start::Oldest,
@@ -84,7 +87,7 @@ pub(crate) fn run(location: &BusLocation, arguments: Subscribe) -> Result<(), Fa
     };
     let started = Instant::now();
     let ended = run.print_all(&mut subscriber, &stop);
-    // What was received is printed, however it ended.
+    // Whatever ended it, print what was received.
     let flushed = run.printer.output.flush();
     if arguments.verbose {
         note::remark(&format!(
@@ -100,7 +103,7 @@ pub(crate) fn run(location: &BusLocation, arguments: Subscribe) -> Result<(), Fa
 struct Run<'a> {
     printer: Printer,
     arguments: &'a Subscribe,
-    /// With `--last`, until the history is printed.
+    /// With `--last`: `Some` until the history is printed.
     history: Option<History>,
     printed: u64,
     lost: u64,
@@ -127,20 +130,20 @@ impl Run<'_> {
             self.show_history()?;
             if !is_quiet {
                 (is_quiet, quiet_since) = (true, Instant::now());
-                // Of the history there may be more than is wanted.
+                // The history may have had more messages than `--count` wants.
                 continue;
             }
-            // Drained: the reader of our output gets what there is before we sleep.
+            // No more messages: flush the output before sleeping.
             self.printer.output.flush()?;
             self.printer.output.check_reader()?;
             let wait = match self.arguments.timeout {
-                None => super::LOOK_UP_EVERY,
+                None => super::CHECK_EVERY,
                 Some(timeout) => {
                     let left = timeout.saturating_sub(quiet_since.elapsed());
                     if left.is_zero() {
                         return ended_early(self.arguments, self.printed, stop);
                     }
-                    left.min(super::LOOK_UP_EVERY)
+                    left.min(super::CHECK_EVERY)
                 }
             };
             match subscriber.receive_timeout(wait) {
@@ -174,7 +177,7 @@ impl Run<'_> {
         self.printer.print(message)
     }
 
-    /// Prints what `--last` has found.
+    /// Prints the messages of `--last`.
     fn show_history(&mut self) -> Result<(), Failure> {
         let Some(history) = self.history.take() else { return Ok(()) };
         let wanted = self.arguments.count.unwrap_or(u64::MAX);
@@ -205,13 +208,13 @@ impl Run<'_> {
         }
         if self.arguments.strict {
             self.show_history()?;
-            return Err(Failure::Lost("ended at a loss, because of --strict".to_owned()));
+            return Err(Failure::Lost("stopped at a loss because of --strict".to_owned()));
         }
         Ok(())
     }
 }
 
-/// After a signal, or without a message for as long as `--timeout` says.
+/// Returns the result after a signal or after `--timeout`: a failure if `--count` wanted more messages.
 fn ended_early(arguments: &Subscribe, printed: u64, stop: &Stop) -> Result<(), Failure> {
     let Some(wanted) = arguments.count.filter(|wanted| printed < *wanted) else { return Ok(()) };
     match arguments.timeout {

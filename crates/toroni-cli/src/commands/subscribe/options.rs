@@ -10,112 +10,110 @@ use toroni::{Start, WaitStrategy};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
-  toroni sub                                         everything on the bus
-  toroni sub 'plant/**' '*/alarm'                    * is one segment, ** any number
+  toroni sub                                         all messages on the bus
+  toroni sub 'plant/**' '*/alarm'                    * matches one segment, ** any number
   toroni sub --json --from oldest --count 10 | jq .payload
-  toroni sub --last 5 -n 5 -t 1s 'alarm/**'          the newest five that the ring still has
-  toroni sub -F '%T %t %l' 'plant/**'                time, topic and size of each message
+  toroni sub --last 5 -n 5 -t 1s 'alarm/**'          the newest five that are still in the ring
+  toroni sub -F '%T %t %l' 'plant/**'                time, topic and length of each message
   toroni sub --json | toroni -b copy pub --json      copy all topics to the bus copy
   toroni sub --strict > capture                      exit code 3 at the first loss
 
-If the bus does not exist, sub waits until somebody makes it, and then begins with its first message.
-Text is printed as topic, tab, payload. With --json, losses are objects with the field lost at \
-their place in the output; otherwise they are reported on standard error.
+If the bus does not exist, sub waits until a process creates it, and then starts with its first message.
+With --format text, sub prints topic, tab and payload. It reports losses on standard error; with --json, as \
+objects with the field lost, between the messages.
 
 Letters of --template:
   %t  topic
   %p  payload
   %x  payload in hexadecimal digits
   %b  payload in base64
-  %l  bytes of the payload
+  %l  length of the payload in bytes
   %s  sequence number
   %o  position in the stream
-  %T  publisher's time (RFC 3339, UTC), or -
-  %n  the same in nanoseconds since 1970, or -
-  %d  1 if posted to descendants, else 0
+  %T  time of publication (RFC 3339, UTC), or -
+  %n  time of publication in nanoseconds since 1970, or -
+  %d  1 if published to descendants, else 0
   %%  a percent sign
 
-A line feed follows each message (a NUL with -0). \\n, \\t, \\r, \\e, \\0, \\xHH and \\\\ are bytes.")]
+A line feed follows each message (with -0, a NUL). Escapes are \\n, \\t, \\r, \\e, \\0, \\xHH and \\\\.")]
 pub(crate) struct Subscribe {
-    /// What to print, as in plant/** [default: **]
+    /// Topics to subscribe to, such as plant/** [default: **]
     #[arg(value_name = "PATTERN", hide_default_value = true, default_value = "**", add = ArgValueCompleter::new(complete::topics))]
     pub(crate) patterns: Vec<String>,
-    /// End after so many messages
+    /// Stop after N messages
     #[arg(short = 'n', long, value_name = "N")]
     pub(crate) count: Option<u64>,
     /// How to print a message
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
-    /// The same as --format json: one object a line
+    /// The same as --format json: one object per line
     #[arg(long, conflicts_with = "format")]
     pub(crate) json: bool,
-    /// Print each message in this form, with letters such as %t and %p; see below
+    /// Print each message in this form; see the letters below
     #[arg(short = 'F', long, value_name = "TEMPLATE", value_parser = Template::parse, conflicts_with_all = ["format", "json", "payload_only"])]
     pub(crate) template: Option<Template>,
     /// End each message with a NUL byte instead of a line feed, as `pub -0` reads it
     #[arg(short = '0', long, conflicts_with = "json")]
     pub(crate) null: bool,
-    /// Leave out the topic
+    /// Do not print the topic
     #[arg(long)]
     pub(crate) payload_only: bool,
-    /// Where to start: latest, oldest, or a position printed by --json
+    /// Where to start: latest, oldest, or a position that --json printed
     #[arg(long, value_name = "START", default_value = "latest", value_parser = parse_start)]
     pub(crate) from: Start,
     /// Start with the newest N matching messages that are still in the ring, then continue with new ones
     #[arg(long, value_name = "N", conflicts_with = "from")]
     pub(crate) last: Option<u64>,
-    /// Never make a publisher wait; lose messages instead
+    /// Never make publishers wait for this subscriber; it may lose messages instead
     #[arg(long)]
     pub(crate) no_gate: bool,
-    /// Make the bus with the default settings if it does not exist, instead of waiting for it
+    /// If the bus does not exist, create it with the default settings instead of waiting for it
     #[arg(long)]
     pub(crate) create: bool,
-    /// End with exit code 3 at the first loss
+    /// Stop with exit code 3 at the first loss
     #[arg(long)]
     pub(crate) strict: bool,
     /// How to wait for messages
     #[arg(long, value_enum, default_value_t = Wait::Backoff)]
     pub(crate) wait: Wait,
-    /// End after so many seconds without a message
+    /// Stop after S seconds without a message
     #[arg(short, long, value_name = "S", value_parser = parse_interval)]
     pub(crate) timeout: Option<Duration>,
     /// Do not report losses on standard error
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// Report on standard error what it subscribes to, and at the end how much it printed
+    /// Report on standard error the subscription, and at the end how much was printed
     #[arg(short, long)]
     pub(crate) verbose: bool,
-    /// Write a line to this inherited descriptor once subscribed
+    /// Write a line to this inherited file descriptor when subscribed
     #[arg(long, value_name = "FD")]
     pub(crate) ready_fd: Option<i32>,
-    /// Name of this participant in `toroni info`
+    /// Name of this subscriber in `toroni info`
     #[arg(long, value_name = "NAME", default_value = "toroni-sub")]
     pub(crate) name: String,
 }
 
-/// How `sub` prints a message.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// Topic, tab, payload, line feed
     Text,
     /// Topic, tab, payload in hexadecimal digits, line feed
     Hex,
-    /// The payload and nothing else
+    /// Only the payload, without a line feed
     Raw,
     /// An object with topic, position, sequence, length and payload
     Json,
 }
 
-/// How `sub` waits.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Wait {
-    /// Poll without a pause: lowest latency, a whole processor
+    /// Poll without a pause: lowest latency, uses a whole CPU
     Spin,
-    /// Poll, and let others run in between
+    /// Poll, and let other threads run between two polls
     Yield,
     /// Poll for a short time, then sleep
     Backoff,
-    /// Sleep at once
+    /// Sleep immediately
     Block,
 }
 

@@ -1,4 +1,4 @@
-//! Messages and losses as `sub` prints them.
+//! Prints messages and losses for `sub`.
 
 use super::options::Format;
 use super::template::{Template, write_bytes};
@@ -8,17 +8,16 @@ use crate::note;
 use crate::output::{Output, hex};
 use toroni::Message;
 
-/// What is printed of a message.
+/// How a message is printed.
 pub(crate) enum Style {
     Format { format: Format, payload_only: bool },
     Template(Template),
 }
 
-/// Messages in one of the styles.
 pub(crate) struct Printer {
     pub(crate) output: Output,
     style: Style,
-    /// What follows a message.
+    /// The byte after each message.
     end: u8,
     scratch: Vec<u8>,
 }
@@ -38,7 +37,7 @@ impl Printer {
         printed
     }
 
-    /// Appends what is printed of a message. A terminal must not obey what somebody published.
+    /// Appends the printed form of a message. For a terminal, control characters are escaped.
     pub(crate) fn render(&self, message: &Message<'_>, into: &mut Vec<u8>) {
         let terminal = self.output.is_terminal();
         let (format, payload_only) = match &self.style {
@@ -65,8 +64,8 @@ impl Printer {
         into.push(self.end);
     }
 
-    /// Reports a loss: as JSON at its place in the output, else on standard error, so that what was
-    /// received is all that the output has.
+    /// Reports a loss: with JSON in the output, otherwise on standard error, so that the output has only what was
+    /// received.
     pub(crate) fn loss(&mut self, loss: Loss, text: &str, quiet: bool) -> Result<(), Failure> {
         if matches!(self.style, Style::Format { format: Format::Json, .. }) {
             let mut line = Vec::new();
@@ -76,7 +75,7 @@ impl Printer {
         if quiet {
             return Ok(());
         }
-        // Behind what came before it, for whoever sees both.
+        // On a terminal that shows both streams, the loss appears after the messages before it.
         self.output.flush()?;
         note::loss(text);
         Ok(())

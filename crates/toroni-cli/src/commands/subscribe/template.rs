@@ -1,4 +1,4 @@
-//! `--template '%t %p %s'`: what is printed of a message, and in which order. Pure.
+//! `--template '%t %p %s'`: parses and applies the form in which messages are printed. Does no I/O.
 
 use crate::exchange::{base64, nanoseconds};
 use crate::human;
@@ -6,7 +6,6 @@ use crate::output::{hex, printable};
 use std::io::Write;
 use toroni::Message;
 
-/// Literal bytes and fields of the message, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Template(Vec<Part>);
 
@@ -30,18 +29,18 @@ enum Field {
     Descendants,
 }
 
-/// Every letter; the help of `toroni sub` has them, too.
+/// All letters. The help of `toroni sub` lists them as well.
 const LETTERS: [(char, Field, &str); 10] = [
     ('t', Field::Topic, "topic"),
     ('p', Field::Payload, "payload"),
     ('x', Field::Hex, "payload in hexadecimal digits"),
     ('b', Field::Base64, "payload in base64"),
-    ('l', Field::Length, "bytes of the payload"),
+    ('l', Field::Length, "length of the payload in bytes"),
     ('s', Field::Sequence, "sequence number"),
     ('o', Field::Position, "position in the stream"),
-    ('T', Field::Time, "publisher's time (RFC 3339, UTC), or -"),
-    ('n', Field::Nanoseconds, "the same in nanoseconds since 1970, or -"),
-    ('d', Field::Descendants, "1 if posted to descendants, else 0"),
+    ('T', Field::Time, "time of publication (RFC 3339, UTC), or -"),
+    ('n', Field::Nanoseconds, "time of publication in nanoseconds since 1970, or -"),
+    ('d', Field::Descendants, "1 if published to descendants, else 0"),
 ];
 
 impl Template {
@@ -74,7 +73,7 @@ impl Template {
         Ok(Self(parts))
     }
 
-    /// Appends a message in this form. On a terminal, control characters in names and payloads are escaped.
+    /// Appends a message in this form. For a terminal, control characters in names and payloads are escaped.
     pub(crate) fn write(&self, message: &Message<'_>, terminal: bool, into: &mut Vec<u8>) {
         for part in &self.0 {
             match part {
@@ -110,7 +109,7 @@ impl Field {
     }
 }
 
-/// Appends bytes: unchanged, or for a terminal with control characters escaped.
+/// Appends bytes. For a terminal, control characters are escaped.
 pub(crate) fn write_bytes(bytes: &[u8], terminal: bool, into: &mut Vec<u8>) {
     if terminal {
         into.extend_from_slice(printable(&String::from_utf8_lossy(bytes)).as_bytes());
@@ -131,7 +130,7 @@ fn field(letter: Option<char>) -> Result<Field, String> {
     let known: Vec<String> =
         LETTERS.iter().map(|(letter, _, meaning)| format!("%{letter} {meaning}")).collect();
     let given = letter.map(String::from).unwrap_or_default();
-    Err(format!("%{given} is unknown; there are {}; %% a percent sign", known.join("; ")))
+    Err(format!("%{given} is unknown: use {}; %% a percent sign", known.join("; ")))
 }
 
 fn escaped(letters: &mut std::str::Chars<'_>) -> Result<u8, String> {
@@ -148,10 +147,10 @@ fn escaped(letters: &mut std::str::Chars<'_>) -> Result<u8, String> {
             let digits = letters.as_str().get(..2).filter(is_hex);
             let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
             letters.nth(1);
-            byte.ok_or_else(|| "\\x needs two hexadecimal digits, as in \\x1f".to_owned())
+            byte.ok_or_else(|| "\\x needs two hexadecimal digits, such as \\x1f".to_owned())
         }
         _ => Err(format!(
-            "\\{} is unknown; there are \\n, \\t, \\r, \\e, \\0, \\xHH and \\\\",
+            "\\{} is unknown: use \\n, \\t, \\r, \\e, \\0, \\xHH and \\\\",
             letter.map(String::from).unwrap_or_default()
         )),
     }
@@ -183,9 +182,9 @@ mod tests {
     #[test]
     fn what_is_unknown_lists_what_is_known() {
         for (text, said) in [
-            ("%q", "%q is unknown; there are %t topic; %p payload;"),
+            ("%q", "%q is unknown: use %t topic; %p payload;"),
             ("100%", "% is unknown"),
-            ("\\q", "\\q is unknown; there are \\n,"),
+            ("\\q", "\\q is unknown: use \\n,"),
             ("\\", "\\ is unknown"),
             ("\\x4", "two hexadecimal digits"),
             ("\\xä", "two hexadecimal digits"),
