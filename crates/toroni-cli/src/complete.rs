@@ -1,6 +1,6 @@
-//! Completion for shells: commands, options, the buses that exist and the topics of the bus.
+//! Completion in shells: commands, options, existing buses, and topics of the bus.
 //!
-//! The script of `toroni completions` calls this program on Tab, with the variable [`VARIABLE`] set.
+//! On Tab, the script of `toroni completions` calls this program with the variable [`VARIABLE`] set.
 
 use crate::cli::{self, BusLocation};
 use crate::commands;
@@ -11,14 +11,14 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use toroni::admin;
 
-/// While it names a shell, the program prints what could come next on the command line of that shell.
+/// If this variable names a shell, the program prints completions for the command line of that shell.
 pub(crate) const VARIABLE: &str = "TORONI_COMPLETE";
 
-/// Topics are found by reading the whole ring. For a larger ring this takes too long for completion.
+/// Finding topics means reading the whole ring, which takes too long in a larger one.
 const LARGEST_RING_BYTES: u64 = 256 << 20;
 
-/// The definitions of all commands. Of a command and its visible alias the engine offers only one, the alias, so the
-/// alias is hidden here.
+/// Returns the definitions of all commands. The alias of `sub` is hidden, because the completion engine would offer
+/// only the alias and not the command.
 pub(crate) fn offered() -> Command {
     cli::definitions().mut_subcommands(|command| match command.get_name() {
         "sub" => command.visible_alias(Resettable::Reset).alias("echo"),
@@ -26,19 +26,19 @@ pub(crate) fn offered() -> Command {
     })
 }
 
-/// Names of buses.
+/// Returns the names of buses that begin with `current`.
 pub(crate) fn buses(current: &OsStr) -> Vec<CompletionCandidate> {
     let buses = admin::list(location().dir.as_deref()).unwrap_or_default();
     candidates(current, buses.into_iter().map(|bus| bus.name))
 }
 
-/// Topics that have messages in the ring.
+/// Returns the topics in the ring that begin with `current`.
 pub(crate) fn topics(current: &OsStr) -> Vec<CompletionCandidate> {
     candidates(current, topics_of(&location()).unwrap_or_default())
 }
 
-/// The names that begin with `current`. A shell inserts them into the command line unquoted, and other users choose
-/// them, so names that are not one plain word to a shell are left out.
+/// Returns the names that begin with `current`. A shell inserts them unquoted into the command line, and other users
+/// choose them, so names that a shell would not read as one plain word are left out.
 fn candidates(
     current: &OsStr,
     names: impl IntoIterator<Item = String>,
@@ -55,7 +55,7 @@ fn is_plain(name: &str) -> bool {
     !name.starts_with('-') && name.chars().all(|c| c.is_alphanumeric() || "/_-.,+".contains(c))
 }
 
-/// The bus and the directory that the incomplete command line names.
+/// Returns the bus and the directory that the incomplete command line names.
 fn location() -> BusLocation {
     // The shell passes its words after the program's own name and `--`.
     location_in(std::env::args_os().skip_while(|word| word != "--").skip(1))
@@ -86,7 +86,7 @@ fn location_in(words: impl IntoIterator<Item = OsString>) -> BusLocation {
     }
 }
 
-/// The topics of a bus; `None` if there is no such bus, or this user may not read it.
+/// Returns the topics of a bus, or `None` if it does not exist, is too large, or this user may not read it.
 fn topics_of(location: &BusLocation) -> Option<Vec<String>> {
     let bus = commands::config(location).open_existing(&location.bus).ok()?;
     if bus.stats().ok()?.capacity > LARGEST_RING_BYTES {

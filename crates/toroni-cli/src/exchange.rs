@@ -1,7 +1,7 @@
-//! Messages as JSON, one object a line. `sub --json` writes this form and `pub --json` reads it, so that a
-//! pipe between both copies messages byte by byte.
+//! Messages as JSON, one object per line. `sub --json` writes this format and `pub --json` reads it, so a pipe
+//! between them copies messages exactly.
 //!
-//! Numbers that may exceed 2^53 are strings of decimal digits: many readers of JSON, JavaScript's for one, keep
+//! Numbers that may exceed 2^53 are strings of decimal digits: many readers of JSON, such as JavaScript's, store
 //! numbers as 64-bit floats and would round them.
 
 use crate::human;
@@ -13,7 +13,6 @@ use toroni::Message;
 
 const BASE64: &str = "base64";
 
-/// A message as it is written.
 #[derive(Serialize)]
 struct Written<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -23,10 +22,10 @@ struct Written<'a> {
     #[serde(serialize_with = "as_text")]
     sequence: u64,
     length: usize,
-    /// RFC 3339, if the publisher stamps its messages.
+    /// Time of publication (RFC 3339), if the publisher adds it.
     #[serde(skip_serializing_if = "Option::is_none")]
     timestamp: Option<String>,
-    /// The same in nanoseconds since 1970.
+    /// Time of publication in nanoseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     timestamp_ns: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -37,13 +36,11 @@ struct Written<'a> {
     payload: &'a str,
 }
 
-/// Lost messages, at their place between the others.
 #[derive(Serialize)]
 struct WrittenLoss {
     lost: Loss,
 }
 
-/// How much was lost.
 #[derive(Serialize, Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Loss {
     #[serde(serialize_with = "as_text")]
@@ -90,16 +87,15 @@ pub(crate) fn write_loss(lost: Loss, into: &mut Vec<u8>) {
 }
 
 fn append(value: &impl Serialize, into: &mut Vec<u8>) {
-    // Strings and numbers only, into memory.
-    write_json(into, value).expect("it can be written as JSON");
+    write_json(into, value).expect("strings and numbers can be written to memory as JSON");
 }
 
-/// Bytes in base64, with padding.
+/// Encodes bytes in base64, with padding.
 pub(crate) fn base64(bytes: &[u8]) -> String {
     BASE64_STANDARD.encode(bytes)
 }
 
-/// Nanoseconds since 1970.
+/// Returns the nanoseconds since 1970, or `None` before 1970 and after 2554.
 pub(crate) fn nanoseconds(time: SystemTime) -> Option<u64> {
     let since = time.duration_since(UNIX_EPOCH).ok()?;
     u64::try_from(since.as_nanos()).ok()
@@ -112,7 +108,7 @@ pub(crate) enum Entry {
     Lost(Loss),
 }
 
-/// The fields that are read; position, sequence, length and time belong to the bus that was read from.
+/// The fields that are read. Position, sequence, length and time belong to the source bus.
 #[derive(Deserialize)]
 struct Read {
     topic: Option<String>,
@@ -134,7 +130,7 @@ pub(crate) fn read(line: &[u8]) -> Result<Entry, String> {
     let Read { topic, payload, encoding, to_descendants, lost } = serde_json::from_slice(line)
         .map_err(|error| {
             let text = error.to_string();
-            // It counts lines from the start of this one.
+            // Its line number is always 1.
             let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
             format!("column {}: {what}", error.column())
         })?;
@@ -147,7 +143,7 @@ pub(crate) fn read(line: &[u8]) -> Result<Entry, String> {
             messages: number("messages", &lost.messages)?,
             bytes: number("bytes", &lost.bytes)?,
         })),
-        (_, _, Some(_)) => Err("an object with \"lost\" cannot be a message as well".to_owned()),
+        (_, _, Some(_)) => Err("an object with \"lost\" cannot also be a message".to_owned()),
         (None, _, None) => Err("\"topic\" is missing".to_owned()),
         (_, None, None) => Err("\"payload\" is missing".to_owned()),
     }
@@ -159,15 +155,15 @@ fn decode(payload: String, encoding: Option<&str>) -> Result<Vec<u8>, String> {
         Some(BASE64) => {
             BASE64_STANDARD.decode(payload).map_err(|error| format!("\"payload\": {error}"))
         }
-        Some(other) => Err(format!(
-            "\"encoding\" {other:?} is unknown: write \"{BASE64}\", or leave it out for text"
-        )),
+        Some(other) => {
+            Err(format!("\"encoding\" {other:?} is unknown: use \"{BASE64}\", or omit it for text"))
+        }
     }
 }
 
 fn number(name: &str, digits: &str) -> Result<u64, String> {
     digits.parse().map_err(|_| {
-        format!("\"{name}\" of \"lost\" is {digits:?}: write a string of decimal digits")
+        format!("\"{name}\" of \"lost\" is {digits:?}: use a string of decimal digits")
     })
 }
 
@@ -202,7 +198,7 @@ mod tests {
             ("{\"topic\":\"a\",\"payload\":\"\",\"encoding\":\"hex\"}", "\"hex\" is unknown"),
             (
                 "{\"topic\":\"a\",\"payload\":\"\",\"lost\":{\"messages\":\"1\",\"bytes\":\"1\"}}",
-                "as well",
+                "cannot also be a message",
             ),
             ("{\"lost\":{\"messages\":1,\"bytes\":\"1\"}}", "invalid type"),
             ("{\"lost\":{\"messages\":\"-1\",\"bytes\":\"1\"}}", "decimal digits"),

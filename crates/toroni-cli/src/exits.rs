@@ -1,8 +1,7 @@
-//! The exit codes of every command. `--help` and the manual pages print this table.
+//! The exit codes of every command, as `--help` and the manual pages show them.
 
 use std::fmt::Write;
 
-/// When one command exits with which code.
 struct Exits {
     command: &'static str,
     /// Exit code 0.
@@ -11,7 +10,7 @@ struct Exits {
     failure: &'static str,
     /// Exit code 3, for commands that report lost messages.
     lost: Option<&'static str>,
-    /// When a signal is the usual way to end the command, so that it exits with 0.
+    /// When a signal is the usual way to end the command, which then exits with 0.
     ended_by_signal: Option<&'static str>,
 }
 
@@ -29,7 +28,7 @@ impl Exits {
     }
 }
 
-/// One row for each command that is shown.
+/// One row for each command that is not hidden, in the order of the help.
 const TABLE: &[Exits] = &[
     Exits::new("demo", "every check passed", "a check failed, or the demo could not run"),
     Exits::new("pub", "every message was published", "a message could not be published")
@@ -43,13 +42,17 @@ const TABLE: &[Exits] = &[
     .lost("messages were lost, with --strict")
     .ended_by_signal("without --count"),
     Exits::new("hz", "--count reports were printed", "failure").ended_by_signal("without --count"),
-    Exits::new("create", "the bus was created, or exists as asked for with --if-absent", "failure"),
+    Exits::new(
+        "create",
+        "the bus was created, or with --if-absent exists with the given settings",
+        "failure",
+    ),
     Exits::new("ls", "success, even if there is no bus", "failure"),
     Exits::new("info", "success", "failure, or there is no such bus"),
     Exits::new("topics", "success, even if there is no topic", "failure, or there is no such bus"),
-    Exits::new("doctor", "every check passed, perhaps with warnings", "a check failed"),
+    Exits::new("doctor", "every check passed, possibly with warnings", "a check failed"),
     Exits::new("rm", "every bus was removed", "a bus could not be removed"),
-    Exits::new("clean", "success", "failure, or nothing could be done for the bus that was named"),
+    Exits::new("clean", "success", "failure, or nothing could be done for the named bus"),
     #[cfg(feature = "bench")]
     Exits::new("bench", "the benchmark is complete, whether or not it met its goals", "failure"),
     Exits::new("completions", "success", "failure"),
@@ -58,7 +61,7 @@ const TABLE: &[Exits] = &[
 
 const INTERRUPTED: &str = "a signal (SIGHUP, SIGINT, SIGTERM) ended it before it was done";
 
-/// The codes of one command, one a line; `None` if it is not in the table.
+/// Returns the codes of one command, one per line, or `None` if the command is not in the table.
 pub(crate) fn of(command: &str) -> Option<String> {
     let exits = TABLE.iter().find(|exits| exits.command == command)?;
     let ended = exits.ended_by_signal.map(|when| format!("a signal ended it {when}"));
@@ -76,7 +79,7 @@ pub(crate) fn of(command: &str) -> Option<String> {
     Some(text)
 }
 
-/// What all commands have in common, and what differs between them.
+/// Returns the codes of all commands, and those in which commands differ.
 pub(crate) fn overview() -> String {
     let mut text = String::new();
     row(&mut text, "0", "success, or the reader of the output closed it");

@@ -1,26 +1,26 @@
-//! How a command ends when it does not simply succeed, and with which exit code.
+//! The ways in which a command fails: exit codes and texts.
 
 use std::io;
 use std::path::Path;
 use toroni::{BurstError, InvalidSetting, OpenError, PublishError, ReceiveError, admin};
 
-/// The reason for ending a command.
+/// Why a command ended.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// It did not work: exit code 1.
+    /// The command failed: exit code 1.
     Failed(String),
-    /// The arguments make no sense together: exit code 2.
+    /// The arguments are invalid: exit code 2.
     Usage(String),
-    /// A subscriber with `--strict` lost messages: exit code 3.
+    /// Messages were lost and `--strict` was given: exit code 3.
     Lost(String),
-    /// A signal came before the command was done: exit code 128 and the signal's number, as shells have it.
+    /// A signal came before the command was done: exit code 128 plus the signal's number, as in shells.
     Interrupted { signal: i32, text: String },
-    /// Nobody reads standard output any more, as with `| head`: a normal end, exit code 0.
+    /// The reader of standard output closed it, as `| head` does. A normal end: exit code 0.
     ClosedPipe,
 }
 
 impl Failure {
-    /// The exit code, and what to say on standard error.
+    /// Returns the exit code and the text for standard error.
     pub(crate) fn report(self) -> (u8, Option<String>) {
         match self {
             Self::Failed(text) => (1, Some(text)),
@@ -31,7 +31,7 @@ impl Failure {
         }
     }
 
-    /// A write to standard output went wrong.
+    /// Converts an error of a write to standard output.
     pub(crate) fn of_output(error: &io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             Self::ClosedPipe
@@ -41,7 +41,7 @@ impl Failure {
     }
 }
 
-/// What a shell shows for a process that this signal has killed.
+/// Returns the exit code that a shell shows for a process killed by this signal.
 pub(crate) fn code_of_signal(signal: i32) -> u8 {
     u8::try_from(signal).map_or(1, |signal| signal.saturating_add(128))
 }
@@ -56,7 +56,7 @@ impl From<OpenError> for Failure {
             | OpenError::Pattern(_) => Self::Usage(error.to_string()),
             OpenError::NotFound { path } => {
                 let name = path.file_name().unwrap_or_default().display();
-                Self::Failed(format!("{}: `toroni create {name}` makes one", no_bus(&path)))
+                Self::Failed(format!("{}: `toroni create {name}` creates it", no_bus(&path)))
             }
             error => match options(&error) {
                 Some(options) => Self::Failed(format!("{error} (option {options})")),
@@ -66,7 +66,7 @@ impl From<OpenError> for Failure {
     }
 }
 
-/// The settings as the library names them, and the options of `create` that set them.
+/// The library's names of settings, and the options of `create` that set them.
 const SETTINGS: [(&str, &str); 11] = [
     ("capacity", "--capacity"),
     ("topic_table_bytes", "--topic-table"),
@@ -81,7 +81,7 @@ const SETTINGS: [(&str, &str); 11] = [
     ("readers_group", "--readers"),
 ];
 
-/// Puts the option in the place of the setting where the library's text names one.
+/// Replaces the name of a setting by the option.
 fn with_options(error: OpenError) -> OpenError {
     let option = |setting| {
         let known = SETTINGS.iter().find(|(name, _)| *name == setting);
@@ -99,14 +99,14 @@ fn with_options(error: OpenError) -> OpenError {
     }
 }
 
-/// The options that set what the library's text advises to change.
+/// Returns the option that changes what the library's text advises to change.
 fn options(error: &OpenError) -> Option<&'static str> {
     match error {
         OpenError::NoSpace { .. } | OpenError::FileTooLong { .. } => Some("--capacity"),
         OpenError::TooManyPublishers { .. } => Some("--max-publishers"),
         OpenError::TooManySubscribers { .. } => Some("--max-subscribers"),
         OpenError::UnknownGroup { .. } => Some("--writers or --readers"),
-        OpenError::AclsUnsupported { .. } => Some("--mode in place of --writers and --readers"),
+        OpenError::AclsUnsupported { .. } => Some("--mode instead of --writers and --readers"),
         OpenError::RobustLockRefused { .. } | OpenError::RobustOnDisk { .. } => Some("--lock"),
         OpenError::NetworkNamespace { .. } => Some("--notify"),
         OpenError::PositionLost { .. } => Some("--from oldest"),
@@ -118,11 +118,11 @@ fn options(error: &OpenError) -> Option<&'static str> {
     }
 }
 
-/// That there is no bus at `path`, and which there are beside it: names are mistyped.
+/// Returns a text that there is no bus at `path`. It lists the buses in the directory, in case the name was mistyped.
 pub(crate) fn no_bus(path: &Path) -> String {
     const MOST_NAMES: usize = 20;
     let text = format!("there is no bus at {}", path.display());
-    // If the directory cannot be read, that there is no bus is all that is known.
+    // If the directory cannot be read, the list is empty.
     let buses = admin::list(path.parent()).unwrap_or_default();
     let mut names: Vec<&str> = buses.iter().map(|bus| bus.name.as_str()).collect();
     if names.len() > MOST_NAMES {
@@ -193,7 +193,7 @@ mod tests {
             (OpenError::TooManyPublishers { limit: 1 }, "(option --max-publishers)"),
             (
                 OpenError::AclsUnsupported { path: path() },
-                "(option --mode in place of --writers and --readers)",
+                "(option --mode instead of --writers and --readers)",
             ),
             (OpenError::PositionLost { position: 1, oldest: 2 }, "(option --from oldest)"),
         ] {

@@ -1,4 +1,4 @@
-//! Doors for trials: what the program does with any bytes, without a process for each.
+//! Entry points for the fuzz harness: parts of the program that take arbitrary input, without starting a process.
 
 use crate::cli::{Cli, definitions};
 use crate::commands::publish::source::{Lines, Next, Source};
@@ -14,11 +14,10 @@ use std::fs::File;
 use std::io::BufReader;
 use toroni::Message;
 
-/// Whether the arguments, without the program's name, are understood; else the exit code, and what is
-/// said.
+/// Parses arguments, without the program's name.
 ///
 /// # Errors
-/// What clap says.
+/// Returns the exit code and the text of clap's error.
 pub fn arguments(arguments: &[OsString]) -> Result<(), (i32, String)> {
     let all = std::iter::once(OsString::from("toroni")).chain(arguments.iter().cloned());
     let said = |error: clap::Error| (error.exit_code(), error.render().to_string());
@@ -26,19 +25,19 @@ pub fn arguments(arguments: &[OsString]) -> Result<(), (i32, String)> {
     Cli::from_arg_matches(&matches).map(drop).map_err(said)
 }
 
-/// How `toroni pub` takes its input apart.
+/// How `toroni pub` splits its input into messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// Lines that end with this byte.
     Lines(u8),
-    /// All of it is one message.
+    /// The whole input is one message.
     Whole,
-    /// Pieces of so many bytes.
+    /// Pieces of this many bytes.
     Chunks(u64),
 }
 
-/// The messages that `toroni pub` makes of its input, as far as it gets, and why it gets no further.
-/// `buffer` is what it reads at a time, and `limit` the longest message, in bytes.
+/// Returns the messages that `toroni pub` reads from its input, and the error that ended it, if any. `buffer` is the
+/// size of its read buffer, and `limit` the longest message, in bytes.
 #[must_use]
 pub fn messages(
     input: File,
@@ -68,10 +67,10 @@ pub fn messages(
     }
 }
 
-/// Prints a message as `toroni sub` does with this `--format`, to a file.
+/// Prints a message to a file, as `toroni sub` does with this `--format`.
 ///
 /// # Errors
-/// What `toroni sub` would say.
+/// Returns the text of the error that `toroni sub` would report.
 pub fn print(
     message: &Message<'_>,
     format: &str,
@@ -86,11 +85,11 @@ pub fn print(
     printer.output.flush().map_err(said)
 }
 
-/// What `toroni pub --json` makes of a line: topic, whether it goes to descendants, and payload; `None` for a
-/// loss.
+/// Parses a line as `toroni pub --json` does. Returns the topic, whether the message goes to descendants, and the
+/// payload, or `None` for a loss.
 ///
 /// # Errors
-/// What it would say.
+/// Returns the text of the error that `toroni pub` would report.
 pub fn read_json(line: &[u8]) -> Result<Option<(String, bool, Vec<u8>)>, String> {
     Ok(match exchange::read(line)? {
         Entry::Message { topic, to_descendants, payload } => Some((topic, to_descendants, payload)),
@@ -98,14 +97,14 @@ pub fn read_json(line: &[u8]) -> Result<Option<(String, bool, Vec<u8>)>, String>
     })
 }
 
-/// What a text is as bytes, and what those are as text.
+/// Parses a size in bytes, and prints it again.
 #[must_use]
 pub fn bytes(text: &str) -> Option<(u64, String)> {
     let count = human::parse_bytes(text).ok()?;
     Some((count, human::bytes(count)))
 }
 
-/// What of a name a terminal gets.
+/// Escapes a name for a terminal.
 #[must_use]
 pub fn printable(text: &str) -> String {
     output::printable(text)

@@ -1,8 +1,8 @@
-//! Sizes, rates and durations as people write and read them. Pure.
+//! Parses and prints sizes, rates and durations. Does no I/O.
 
 use std::time::Duration;
 
-/// Bytes: `4096`, `64KiB`, `4M`, `1.5GiB` (powers of 1024), `10kB`, `1GB` (powers of 1000).
+/// Parses a number of bytes: `4096`, `64KiB`, `4M`, `1.5GiB` (powers of 1024), `10kB`, `1GB` (powers of 1000).
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     let (number, unit) = split_unit(text)?;
     let factor: u64 = match unit.to_ascii_lowercase().as_str() {
@@ -18,7 +18,11 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
         "gb" => 1_000_000_000,
         "tb" => 1_000_000_000_000,
         "pb" => 1_000_000_000_000_000,
-        _ => return Err(format!("{unit:?} is no unit of bytes: write 65536, 64KiB, 4MiB or 1GiB")),
+        _ => {
+            return Err(format!(
+                "{unit:?} is not a unit of bytes: write for example 65536, 64KiB, 4MiB or 1GiB"
+            ));
+        }
     };
     if let Ok(whole) = number.parse::<u64>() {
         return whole.checked_mul(factor).ok_or_else(|| format!("{text} is too large"));
@@ -27,7 +31,7 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     to_u64(bytes).ok_or_else(|| format!("{text} is too large"))
 }
 
-/// A duration with its unit: `250us`, `100ms`, `1.5s`, `2min`, `1h`; a bare 0 needs none.
+/// Parses a duration with its unit: `250us`, `100ms`, `1.5s`, `2min`, `1h`. 0 needs no unit.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = split_unit(text)?;
     let seconds_each = match unit {
@@ -40,7 +44,7 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
         "" if number == "0" => 1.0,
         _ => {
             return Err(format!(
-                "{text:?} is no duration: write a number and ns, us, ms, s, min or h"
+                "{text:?} is not a duration: write a number and ns, us, ms, s, min or h"
             ));
         }
     };
@@ -48,31 +52,33 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
         .map_err(|_| format!("{text} is too long"))
 }
 
-/// Seconds, as a bare number or with a unit.
+/// Parses seconds without a unit, or a duration with its unit.
 pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
     let bare = text.chars().all(|c| c.is_ascii_digit() || c == '.');
     if bare { parse_duration(&format!("{text}s")) } else { parse_duration(text) }
 }
 
-/// Like [`parse_seconds`], and above 0.
+/// Parses like [`parse_seconds`] and requires more than 0.
 pub(crate) fn parse_interval(text: &str) -> Result<Duration, String> {
     match parse_seconds(text)? {
         Duration::ZERO => {
-            Err("0 is too short: write seconds above 0, as in 0.5, or a unit, as in 200ms"
+            Err("0 is too short: write seconds above 0, such as 0.5, or a duration with its unit, such as 200ms"
                 .to_owned())
         }
         interval => Ok(interval),
     }
 }
 
-/// Events per second: `500`, `10k/s`, `2.5M/s`, `30/min`.
+/// Parses a rate and returns events per second: `500`, `10k/s`, `2.5M/s`, `30/min`.
 pub(crate) fn parse_rate(text: &str) -> Result<f64, String> {
     let (count, seconds) = match text.split_once('/') {
         None | Some((_, "s")) => (text.split('/').next().unwrap_or(text), 1.0),
         Some((count, "m" | "min")) => (count, 60.0),
         Some((count, "h")) => (count, 3600.0),
         Some((_, unit)) => {
-            return Err(format!("{unit:?} is no unit of a rate: write 500/s, 30/min or 10/h"));
+            return Err(format!(
+                "{unit:?} is not a unit of a rate: write for example 500/s, 30/min or 10/h"
+            ));
         }
     };
     let (number, unit) = split_unit(count)?;
@@ -81,27 +87,27 @@ pub(crate) fn parse_rate(text: &str) -> Result<f64, String> {
         "k" | "K" => 1e3,
         "M" => 1e6,
         "G" => 1e9,
-        _ => return Err(format!("{text:?} is no rate: write 500/s, 10k/s or 2M/s")),
+        _ => return Err(format!("{text:?} is not a rate: write for example 500/s, 10k/s or 2M/s")),
     };
     let rate = parse_number(number)? * factor / seconds;
     if rate > 0.0 { Ok(rate) } else { Err("a rate must be above 0".to_owned()) }
 }
 
-/// A number of file permissions, as `chmod` takes it: `0660`.
+/// Parses a file mode as `chmod` does: `0660`.
 pub(crate) fn parse_mode(text: &str) -> Result<u32, String> {
     let digits = text.strip_prefix("0o").unwrap_or(text);
     match u32::from_str_radix(digits, 8) {
         Ok(mode) if mode <= 0o777 => Ok(mode),
-        _ => Err(format!("{text:?} is no file mode: write octal digits such as 0660")),
+        _ => Err(format!("{text:?} is not a file mode: write octal digits such as 0660")),
     }
 }
 
-/// `4 MiB`, `1.53 KiB`, `17 B`.
+/// Prints bytes: `4 MiB`, `1.53 KiB`, `17 B`.
 pub(crate) fn bytes(count: u64) -> String {
     if count < 1024 { format!("{count} B") } else { scaled_bytes(as_f64(count)) }
 }
 
-/// `1.53 MiB/s`: the units of [`bytes`].
+/// Prints bytes per second in the units of [`bytes`]: `1.53 MiB/s`.
 pub(crate) fn bytes_per_second(rate: f64) -> String {
     format!("{}/s", scaled_bytes(rate))
 }
@@ -120,12 +126,12 @@ fn scaled_bytes(mut value: f64) -> String {
     format!("{} {unit}", three_digits(value))
 }
 
-/// `72.1 M/s`.
+/// Prints a rate: `72.1 M/s`.
 pub(crate) fn per_second(rate: f64) -> String {
     scaled(rate, &["/s", "k/s", "M/s", "G/s"])
 }
 
-/// `8.21 µs`, `100 ms`, `2.5 s`.
+/// Prints a duration: `8.21 µs`, `100 ms`, `2.5 s`.
 pub(crate) fn duration(value: Duration) -> String {
     let seconds = value.as_secs_f64();
     if value.is_zero() {
@@ -147,7 +153,7 @@ pub(crate) fn duration(value: Duration) -> String {
     }
 }
 
-/// A time in nanoseconds since 1970 as RFC 3339 has it, in UTC: `2026-11-22T19:27:09.000000001Z`.
+/// Prints a time, given in nanoseconds since 1970, in UTC and as in RFC 3339: `2026-11-22T19:27:09.000000001Z`.
 pub(crate) fn rfc3339(nanoseconds: u64) -> String {
     let (seconds, fraction) = (nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000);
     let (days, second) = (seconds / 86_400, seconds % 86_400);
@@ -157,8 +163,8 @@ pub(crate) fn rfc3339(nanoseconds: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{fraction:09}Z")
 }
 
-/// Year, month and day, of days since 1970, in the Gregorian calendar. Years are counted from March on, so that
-/// the leap day is the last one: <https://howardhinnant.github.io/date_algorithms.html#civil_from_days>.
+/// Converts days since 1970 to year, month and day of the Gregorian calendar. It counts years from March on, so that
+/// the leap day is the last of the year: <https://howardhinnant.github.io/date_algorithms.html#civil_from_days>.
 fn date(days: u64) -> (u64, u64, u64) {
     // Days since 1 March of the year 0, in eras of 400 years.
     let days = days + 719_468;
@@ -171,7 +177,7 @@ fn date(days: u64) -> (u64, u64, u64) {
     (era * 400 + year + u64::from(month <= 2), month, day)
 }
 
-/// `1,000,000`.
+/// Prints a number: `1,000,000`.
 pub(crate) fn count(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -184,20 +190,20 @@ pub(crate) fn count(value: u64) -> String {
     text
 }
 
-/// `1 message`, `1,000 messages`.
+/// Prints a number of things: `1 message`, `1,000 messages`.
 pub(crate) fn counted(value: u64, what: &str) -> String {
     let plural = if value == 1 { "" } else { "s" };
     format!("{} {what}{plural}", count(value))
 }
 
-/// For display and averages, where 53 bits are more than enough.
+/// Converts a number for display and averages, for which 53 bits are enough.
 pub(crate) fn as_f64(value: u64) -> f64 {
     #[allow(clippy::cast_precision_loss, reason = "shown with three digits")]
     let float = value as f64;
     float
 }
 
-/// The nearest whole number; `None` if it is negative, no number, or too large.
+/// Rounds to a whole number. Returns `None` if the value is negative, NaN or too large.
 pub(crate) fn to_u64(value: f64) -> Option<u64> {
     let rounded = value.round();
     // 2^64 itself does not fit; every float below it does.
@@ -236,7 +242,7 @@ fn scaled(mut value: f64, units: &[&str]) -> String {
     format!("{} {}", three_digits(value), units[chosen])
 }
 
-/// Three digits that mean something, without zeros behind the point.
+/// Prints three significant digits, without trailing zeros.
 fn three_digits(value: f64) -> String {
     let decimals = if value >= 99.95 {
         0

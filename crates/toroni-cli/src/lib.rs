@@ -1,7 +1,14 @@
-//! The `toroni` program: publish, subscribe and look at buses from a shell.
+//! The `toroni` program: publish, subscribe and inspect buses from a shell.
 //!
-//! `cli` says what can be written and `complete` what a shell offers, `commands` has a file for each command, `output` and `human`
-//! shape what is printed, `exchange` is the JSON that `sub` writes and `pub` reads, `note` speaks on standard error, `failure` and `exits` know the exit codes, `stop` the signals.
+//! | modules | contents |
+//! |---|---|
+//! | `commands` | each command with its options |
+//! | `cli`, `complete` | the list of commands, the options of all of them; completion in shells |
+//! | `human`, `settings` | sizes, times, rates and settings of a bus as text |
+//! | `output`, `exchange` | standard output, tables, JSON; the messages that `sub --json` writes and `pub --json` reads |
+//! | `note`, `progress` | standard error |
+//! | `failure`, `exits` | the texts of errors, exit codes |
+//! | `stop`, `ready` | signals; `--ready-fd` |
 
 mod cli;
 mod commands;
@@ -25,29 +32,29 @@ use clap_complete::CompleteEnv;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// What the program does, with the arguments and the environment of this process.
+/// Runs the program with the arguments and the environment of this process.
 #[must_use]
 pub fn main() -> ExitCode {
     #[cfg(feature = "bench")]
     if commands::bench::is_child() {
         return commands::bench::run_child();
     }
-    // Ends here if a shell asks what could come next.
+    // If a shell asks for completions, prints them and exits.
     CompleteEnv::with_factory(complete::offered).var(complete::VARIABLE).complete();
     let color = note::choice_in(std::env::args_os().skip(1));
     note::choose(color);
     let matches = match cli::definitions().color(color).try_get_matches() {
         Ok(matches) => matches,
-        // The error of clap would list the hidden commands, too.
+        // The error of clap would also list the hidden commands.
         Err(error) if error.kind() == ErrorKind::MissingSubcommand => {
             let _ = write!(std::io::stderr(), "{}", cli::definitions().render_help());
             return ExitCode::from(2);
         }
-        Err(error) => return refused(&error),
+        Err(error) => return report_usage(&error),
     };
     let cli = match cli::Cli::from_arg_matches(&matches) {
         Ok(cli) => cli,
-        Err(error) => return refused(&error),
+        Err(error) => return report_usage(&error),
     };
     let Err(failure) = commands::run(cli, &matches) else { return ExitCode::SUCCESS };
     let (code, text) = failure.report();
@@ -57,12 +64,12 @@ pub fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Prints what clap says: help and the version as they are, an error under the prefix of all others.
-fn refused(error: &clap::Error) -> ExitCode {
+/// Prints help and version as clap does, and errors of usage with the prefix of all other errors.
+fn report_usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         error.exit();
     }
-    let said = error.render().to_string();
-    note::failure(said.strip_prefix("error: ").unwrap_or(&said).trim_end());
+    let text = error.render().to_string();
+    note::failure(text.strip_prefix("error: ").unwrap_or(&text).trim_end());
     ExitCode::from(2)
 }

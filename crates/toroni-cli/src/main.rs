@@ -1,4 +1,4 @@
-//! The `toroni` program. All of it is in the library beside, where trials of any bytes reach it, too.
+//! The `toroni` program. Its code is in the library, where the fuzz harness can call it.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Standard error: failures, losses and what `--verbose` adds, with colour where a person reads it.
+//! Standard error: failures, losses and remarks, in color on a terminal.
 
 use crate::output::printable;
 use clap::ColorChoice;
@@ -6,23 +6,23 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::sync::OnceLock;
 
-/// The choice of `--color`, for the whole process.
+/// The choice of `--color`.
 static CHOICE: OnceLock<ColorChoice> = OnceLock::new();
 
-/// What a text is about, and so its colour.
+/// The kind of a text, which determines its color.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
     Failure,
     Loss,
 }
 
-/// Sets what `--color` asks for. Without it, terminals get colour and files do not.
+/// Sets the choice of `--color` for the whole process.
 pub(crate) fn choose(choice: ColorChoice) {
-    // Set once, by `main`.
+    // `main` calls this once.
     let _ = CHOICE.set(choice);
 }
 
-/// What `--color` asks for, before the command line is parsed: clap prints its errors in colour, too.
+/// Finds the choice of `--color` before clap parses the command line, because clap also prints its errors in color.
 pub(crate) fn choice_in(arguments: impl IntoIterator<Item = OsString>) -> ColorChoice {
     let mut arguments = arguments.into_iter().take_while(|argument| argument != "--");
     while let Some(argument) = arguments.next() {
@@ -38,27 +38,27 @@ pub(crate) fn choice_in(arguments: impl IntoIterator<Item = OsString>) -> ColorC
     ColorChoice::Auto
 }
 
-/// Says why the command failed.
+/// Prints why the command failed.
 pub(crate) fn failure(text: &str) {
     say(&painted("toroni:", Kind::Failure, io::stderr().is_terminal()), text);
 }
 
-/// Reports lost messages.
+/// Prints that messages were lost.
 pub(crate) fn loss(text: &str) {
     say(&painted("toroni:", Kind::Loss, io::stderr().is_terminal()), text);
 }
 
-/// Says what is neither: what a command waits for, what it made, and what `--verbose` adds.
+/// Prints other remarks: what a command waits for, what it created, and what `--verbose` adds.
 pub(crate) fn remark(text: &str) {
     say("toroni:", &printable(text));
 }
 
-/// The text in the colour of its kind, if colour is wanted on an output that is a `terminal` or not.
+/// Returns the text in the color of its kind, or unchanged if the output is not to be in color.
 pub(crate) fn painted(text: &str, kind: Kind, terminal: bool) -> String {
     let wanted = match CHOICE.get() {
         Some(ColorChoice::Always) => true,
         Some(ColorChoice::Never) => false,
-        _ => terminal && !is_refused(),
+        _ => terminal && !is_disabled(),
     };
     if !wanted {
         return text.to_owned();
@@ -70,14 +70,14 @@ pub(crate) fn painted(text: &str, kind: Kind, terminal: bool) -> String {
     format!("\x1b[{code}m{text}\x1b[0m")
 }
 
-/// See <https://no-color.org>: any value but an empty one.
-fn is_refused() -> bool {
+/// Whether the environment disables color. See <https://no-color.org>: NO_COLOR counts unless it is empty.
+fn is_disabled() -> bool {
     std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
         || std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb")
 }
 
 fn say(prefix: &str, text: &str) {
-    // There is nobody to tell if standard error is closed.
+    // If standard error is closed, the text is lost.
     let _ = writeln!(io::stderr(), "{prefix} {text}");
 }
 

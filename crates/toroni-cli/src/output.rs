@@ -7,18 +7,18 @@ use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsFd;
 
-/// Enough that a stream of small messages costs a system call per thousand.
+/// Enough for about a thousand small messages per system call.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Standard output behind one buffer; what is left in it is written by [`Output::flush`].
+/// Standard output with a buffer. Call [`Output::flush`] at the end.
 pub(crate) struct Output {
-    // Not `io::stdout()`, which looks for the end of the line in all that passes through.
+    // Not `io::stdout()`, which searches everything written for line feeds.
     writer: BufWriter<File>,
     terminal: bool,
 }
 
 impl Output {
-    /// The standard output of this process.
+    /// Opens the standard output of this process.
     pub(crate) fn new() -> Result<Self, Failure> {
         let file = io::stdout()
             .as_fd()
@@ -28,43 +28,43 @@ impl Output {
         Ok(Self { writer: BufWriter::with_capacity(BUFFER_BYTES, File::from(file)), terminal })
     }
 
-    /// A file in the place of standard output.
+    /// Writes to a file instead of standard output.
     pub(crate) fn to(file: File) -> Self {
         Self { writer: BufWriter::with_capacity(BUFFER_BYTES, file), terminal: false }
     }
 
-    /// Whether a person looks at it.
     pub(crate) fn is_terminal(&self) -> bool {
         self.terminal
     }
 
-    /// Bytes as they are.
+    /// Writes bytes unchanged.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.writer.write_all(bytes).map_err(|error| Failure::of_output(&error))
     }
 
-    /// A line of text.
+    /// Writes a line of text.
     pub(crate) fn line(&mut self, text: &str) -> Result<(), Failure> {
         self.bytes(text.as_bytes())?;
         self.bytes(b"\n")
     }
 
-    /// One object on a line of its own.
+    /// Writes one object on a line of its own.
     pub(crate) fn json(&mut self, value: &impl Serialize) -> Result<(), Failure> {
         write_json(&mut self.writer, value).map_err(|error| Failure::of_output(&error))
     }
 
-    /// A table with aligned columns, unless it has no rows.
+    /// Writes a table with aligned columns.
     pub(crate) fn table(&mut self, table: &Table) -> Result<(), Failure> {
         self.bytes(table.render().as_bytes())
     }
 
-    /// Writes what the buffer still holds.
+    /// Writes the content of the buffer.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         self.writer.flush().map_err(|error| Failure::of_output(&error))
     }
 
-    /// Ends the command if nobody reads its output any more: it would notice only when it writes.
+    /// Fails with [`Failure::ClosedPipe`] if the reader of the output has closed it. Without this check, a command
+    /// would notice only at its next write.
     pub(crate) fn check_reader(&self) -> Result<(), Failure> {
         if crate::stop::is_hung_up(self.writer.get_ref()) {
             Err(Failure::ClosedPipe)
@@ -74,31 +74,30 @@ impl Output {
     }
 }
 
-/// Rows under a heading; numbers are aligned to the right.
 pub(crate) struct Table {
     right: Vec<bool>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// Column titles; those that start with `>` are aligned to the right.
+    /// Creates a table. Columns whose title starts with `>` are aligned to the right.
     pub(crate) fn new(titles: &[&str]) -> Self {
         let right = titles.iter().map(|title| title.starts_with('>')).collect();
         let titles = titles.iter().map(|title| title.trim_start_matches('>').to_owned()).collect();
         Self { right, rows: vec![titles] }
     }
 
-    /// One more row.
+    /// Adds a row.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells.iter().map(|cell| printable(cell)).collect());
     }
 
-    /// Whether there is nothing below the heading.
+    /// Whether the table has no rows below its titles.
     pub(crate) fn is_empty(&self) -> bool {
         self.rows.len() == 1
     }
 
-    /// All lines, each with its line feed.
+    /// Returns all lines, each with a line feed.
     pub(crate) fn render(&self) -> String {
         let widths: Vec<usize> = (0..self.right.len())
             .map(|column| {
@@ -128,35 +127,35 @@ impl Table {
     }
 }
 
-/// Names come from other processes: a terminal must not obey what is in them.
+/// Escapes what would control a terminal: names come from other processes.
 pub(crate) fn printable(text: &str) -> String {
-    if !text.chars().any(steers) {
+    if !text.chars().any(controls) {
         return text.to_owned();
     }
     text.chars()
         .map(|c| match c {
             _ if c.is_control() => c.escape_default().to_string(),
-            _ if steers(c) => c.escape_unicode().to_string(),
+            _ if controls(c) => c.escape_unicode().to_string(),
             _ => c.to_string(),
         })
         .collect()
 }
 
-/// Whether a terminal does more than to show it: control characters, and those that turn the direction of
-/// what follows or end the line in Unicode's eyes, by which a text reads otherwise than it is.
-fn steers(c: char) -> bool {
+/// Whether a character controls a terminal instead of being shown: control characters, and Unicode's line separators
+/// and direction marks, which can make a text read differently from what it is.
+fn controls(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// One object and a line feed.
+/// Writes one object and a line feed.
 pub(crate) fn write_json(into: impl Write, value: &impl Serialize) -> io::Result<()> {
     let mut serializer = serde_json::Serializer::with_formatter(into, Escaping);
     value.serialize(&mut serializer)?;
     serializer.into_inner().write_all(b"\n")
 }
 
-/// Escapes what a terminal would obey; readers of JSON see no difference.
+/// Escapes what would control a terminal. For readers of JSON this makes no difference.
 struct Escaping;
 
 impl Formatter for Escaping {
@@ -165,9 +164,9 @@ impl Formatter for Escaping {
         W: ?Sized + Write,
     {
         let mut rest = fragment;
-        while let Some((at, c)) = rest.char_indices().find(|(_, c)| steers(*c)) {
+        while let Some((at, c)) = rest.char_indices().find(|(_, c)| controls(*c)) {
             writer.write_all(&rest.as_bytes()[..at])?;
-            // All of them are below U+10000.
+            // All these characters are below U+10000.
             write!(writer, "\\u{:04x}", u32::from(c))?;
             rest = &rest[at + c.len_utf8()..];
         }
@@ -175,7 +174,7 @@ impl Formatter for Escaping {
     }
 }
 
-/// Lowercase hexadecimal digits, two a byte.
+/// Appends two lowercase hexadecimal digits for each byte.
 pub(crate) fn hex(bytes: &[u8], into: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     into.reserve(bytes.len() * 2);

@@ -1,12 +1,11 @@
-//! The bar of long work, on a terminal only.
+//! The progress bar, shown only on a terminal.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::time::{Duration, Instant};
 
-/// Work that is over before this shows no bar at all.
+/// Work that takes less time shows no bar.
 const SHOWN_AFTER: Duration = Duration::from_millis(500);
 
-/// How far a piece of work is.
 pub(crate) struct Progress {
     bar: ProgressBar,
     shown: bool,
@@ -14,28 +13,28 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Of `total` steps; `None` if nobody knows, and then there is no bar.
+    /// Starts a bar of `total` steps. If that is `None`, no bar is shown.
     pub(crate) fn new(total: Option<u64>) -> Self {
         let bar = ProgressBar::hidden();
         bar.set_length(total.unwrap_or(0));
-        // The template is constant and a test renders it.
+        // A test checks the template.
         if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
             bar.set_style(style);
         }
         Self { bar, shown: total.is_none(), started: Instant::now() }
     }
 
-    /// So many steps are done.
+    /// Sets how many steps are done.
     pub(crate) fn set(&mut self, done: u64) {
         if !self.shown && self.started.elapsed() >= SHOWN_AFTER {
-            // Stays invisible if standard error is no terminal.
+            // Shows nothing if standard error is not a terminal.
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
             self.shown = true;
         }
         self.bar.set_position(done);
     }
 
-    /// Whether looking at the clock for the bar is worth it.
+    /// Whether standard error is a terminal.
     pub(crate) fn is_wanted() -> bool {
         std::io::IsTerminal::is_terminal(&std::io::stderr())
     }

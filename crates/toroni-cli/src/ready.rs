@@ -1,34 +1,38 @@
-//! `--ready-fd N`: tells whoever started this process that it is subscribed.
+//! `--ready-fd N`: tells the process that started this one that it is subscribed.
 
 use crate::failure::Failure;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 
-/// The inherited descriptor, until the line is written.
+/// The inherited file descriptor.
 pub(crate) struct ReadyFd(Option<File>);
 
 impl ReadyFd {
-    /// Takes over descriptor `number`. Call it before this process opens anything: later, the
-    /// number of a descriptor that was not inherited may be one of our own.
+    /// Takes ownership of descriptor `number`. Call this before the process opens any file: later, a number that was
+    /// not inherited may be a descriptor of this process.
     pub(crate) fn claim(number: Option<i32>) -> Result<Self, Failure> {
         let Some(number) = number else { return Ok(Self(None)) };
         let unusable = |why: &str| {
-            Failure::Usage(format!("--ready-fd {number}: {why}; in a shell: --ready-fd 3 3>ready"))
+            Failure::Usage(format!(
+                "--ready-fd {number}: {why}; in a shell, write for example --ready-fd 3 3>file"
+            ))
         };
         let owned = match number {
-            ..=0 => return Err(unusable("it must be above 0")),
-            // The standard streams are still needed.
+            ..=0 => return Err(unusable("the number must be above 0")),
+            // The standard streams stay open.
             1 => io::stdout().as_fd().try_clone_to_owned(),
             2 => io::stderr().as_fd().try_clone_to_owned(),
-            _ if !is_open(number) => return Err(unusable("no such descriptor was inherited")),
+            _ if !is_open(number) => {
+                return Err(unusable("this process did not inherit such a descriptor"));
+            }
             _ => Ok(adopt(number)),
         };
         let owned = owned.map_err(|error| unusable(&error.to_string()))?;
         Ok(Self(Some(File::from(owned))))
     }
 
-    /// Writes the line and closes the descriptor.
+    /// Writes the line `ready` and closes the descriptor.
     pub(crate) fn signal(self) -> Result<(), Failure> {
         let Some(mut file) = self.0 else { return Ok(()) };
         file.write_all(b"ready\n").map_err(|error| {

@@ -1,11 +1,11 @@
-//! Reads the settings of a bus as the library writes them: `wait:100ms`, `bounded:10ms/1s`,
+//! Parses settings of a bus in the form in which the library prints them: `wait:100ms`, `bounded:10ms/1s`,
 //! `multicast:239.255.1.2:5000`.
 
 use crate::human;
 use std::net::SocketAddrV4;
 use toroni::{LockKind, NotifyKind, Policy};
 
-/// `wait`, `wait:LIMIT`, `wait:forever`, `overwrite`, `bounded:BUDGET/PER`.
+/// Parses `wait`, `wait:LIMIT`, `wait:forever`, `overwrite` or `bounded:BUDGET/PER`.
 pub(crate) fn parse_policy(text: &str) -> Result<Policy, String> {
     let (kind, detail) = split(text);
     match (kind, detail) {
@@ -16,7 +16,7 @@ pub(crate) fn parse_policy(text: &str) -> Result<Policy, String> {
         ("bounded", Some(detail)) => {
             let (budget, per) = detail
                 .split_once('/')
-                .ok_or("write the budget and its interval: bounded:10ms/1s")?;
+                .ok_or("write the budget and its interval, such as bounded:10ms/1s")?;
             Ok(Policy::Bounded {
                 budget: human::parse_duration(budget)?,
                 per: human::parse_duration(per)?,
@@ -26,7 +26,7 @@ pub(crate) fn parse_policy(text: &str) -> Result<Policy, String> {
     }
 }
 
-/// `lease` or `robust`.
+/// Parses `lease` or `robust`.
 pub(crate) fn parse_lock(text: &str) -> Result<LockKind, String> {
     match text {
         "lease" => Ok(LockKind::Lease),
@@ -35,7 +35,7 @@ pub(crate) fn parse_lock(text: &str) -> Result<LockKind, String> {
     }
 }
 
-/// `futex`, `datagram`, `multicast`, `multicast:GROUP:PORT`.
+/// Parses `futex`, `datagram`, `multicast` or `multicast:GROUP:PORT`.
 pub(crate) fn parse_notify(text: &str) -> Result<NotifyKind, String> {
     match split(text) {
         ("futex", None) => Ok(NotifyKind::Futex),
@@ -43,7 +43,7 @@ pub(crate) fn parse_notify(text: &str) -> Result<NotifyKind, String> {
         ("multicast", None) => Ok(NotifyKind::Multicast { group: None }),
         ("multicast", Some(group)) => {
             let group: SocketAddrV4 = group.parse().map_err(|_| {
-                format!("{group:?} is not a group and port: write 239.255.1.2:5000")
+                format!("{group:?} is not a group and a port: write for example 239.255.1.2:5000")
             })?;
             Ok(NotifyKind::Multicast { group: Some(group) })
         }
@@ -64,7 +64,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn policies_go_both_ways() {
+    fn policies_are_parsed_and_printed() {
         for (text, value) in [
             ("wait:100ms", Policy::default()),
             ("wait:2s", Policy::Wait { limit: Some(Duration::from_secs(2)) }),
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn locks_and_notifiers_go_both_ways() {
+    fn locks_and_notifiers_are_parsed_and_printed() {
         for text in ["lease", "robust"] {
             assert_eq!(parse_lock(text).unwrap().to_string(), text);
         }

@@ -1,4 +1,4 @@
-//! Ctrl-C and its relatives: a flag to look at between two steps, and a descriptor to wait on.
+//! Signals that end a command (SIGINT, SIGTERM, SIGHUP): a flag to check, and a descriptor to wait on.
 
 use crate::failure::{Failure, code_of_signal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -10,40 +10,44 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
-/// What happens to a command that does not end by itself after the signal.
+/// How long a command may take to end after the signal.
 pub(crate) enum GracePeriod {
-    /// It may be blocked for long in a write to a full pipe, or in a publish that waits for a slow
-    /// subscriber. It holds nothing that the kernel does not give back: end it after a second, and
-    /// say what it was doing, as in "waiting for a slow subscriber".
+    /// After a second, the process exits and reports what it was doing, for example "waiting for a slow subscriber".
+    /// For commands that may block in a write to a full pipe or in a publish, and that hold nothing that the kernel
+    /// does not release.
     OneSecond(String),
-    /// It has things to remove, and never blocks for long: let it.
+    /// For commands that have files to remove, and that never block for long.
     Unlimited,
 }
 
-/// Times are counted in these and not by the clock: while the machine stood still, or had no core to spare,
-/// the command could not end either.
+/// The grace period is counted in ticks and not by the clock: while the machine was suspended or overloaded, the
+/// command could not end either.
 const TICK: Duration = Duration::from_millis(20);
-/// How long a command may take to end after the signal: a second.
-const LONGEST_END_TICKS: u32 = 50;
-/// A second signal within this time, 200 ms, is no impatient user: `timeout` signals its child and then the
-/// group of processes that the child is in, and a terminal that is closed signals more than once.
+/// The grace period: one second.
+const GRACE_TICKS: u32 = 50;
+/// A second signal within this time, 200 ms, is ignored; later, it ends the grace period. `timeout` signals its child
+/// and then the process group of the child, and a terminal that is closed sends more than one signal.
 const ECHO_TICKS: u32 = 10;
 
 /// Whether SIGINT, SIGTERM or SIGHUP arrived.
 pub(crate) struct Stop {
-    /// The signal that arrived first; 0 before.
+    /// The first signal that arrived, or 0.
     signal: Arc<AtomicI32>,
-    /// Reports a hang-up from the first signal on, for ever.
+    /// Reports a hang-up from the first signal on.
     wake: OwnedFd,
-    /// Its other end, where no thread has it.
+    /// The other end of `wake`, if no thread owns it.
     #[expect(dead_code, reason = "held open")]
     writer: Option<OwnedFd>,
 }
 
 impl Stop {
-    /// Handles the signals from now on.
+    /// Installs the signal handlers.
     pub(crate) fn install(patience: GracePeriod) -> Result<Self, Failure> {
-        let failed = |error: io::Error| Failure::Failed(format!("cannot handle signals: {error}"));
+        let failed = |error: io::Error| {
+            Failure::Failed(format!(
+                "cannot install a signal handler: {error} (see the limits `ulimit -u` and `ulimit -n`)"
+            ))
+        };
         let (wake, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
             .map_err(|e| failed(e.into()))?;
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
@@ -63,24 +67,24 @@ impl Stop {
         Ok(Self { signal: first, wake, writer: None })
     }
 
-    /// Without signals: nobody stops it.
+    /// Returns a `Stop` that no signal sets.
     pub(crate) fn never() -> Self {
         let (wake, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
-            .expect("a trial has descriptors left");
+            .expect("the fuzz harness has descriptors left");
         Self { signal: Arc::default(), wake, writer: Some(writer) }
     }
 
-    /// Whether to stop.
+    /// Whether a signal arrived.
     pub(crate) fn is_set(&self) -> bool {
         self.signal.load(Ordering::Relaxed) != 0
     }
 
-    /// The failure of a command that a signal ended before it was done.
+    /// Returns the failure of a command that a signal ended before it was done.
     pub(crate) fn interrupted(&self, text: impl Into<String>) -> Failure {
         Failure::Interrupted { signal: self.signal.load(Ordering::Relaxed), text: text.into() }
     }
 
-    /// Waits; `false` if the signal cut it short.
+    /// Sleeps. Returns `false` if a signal arrived first.
     pub(crate) fn sleep(&self, duration: Duration) -> bool {
         let deadline = Instant::now() + duration;
         loop {
@@ -91,12 +95,12 @@ impl Stop {
             if left.is_zero() {
                 return true;
             }
-            // An interruption or a failure to wait only means: look at the clock again.
+            // After an interruption or an error, the loop checks the clock again.
             let _ = poll(&mut [PollFd::new(&self.wake, PollFlags::IN)], timespec(left).as_ref());
         }
     }
 
-    /// Waits until `input` can be read (or is at its end); `false` if the signal came first.
+    /// Waits until `input` is readable or at its end. Returns `false` if a signal arrived first.
     pub(crate) fn wait_readable(&self, input: BorrowedFd<'_>) -> io::Result<bool> {
         loop {
             let mut fds =
@@ -116,7 +120,7 @@ impl Stop {
     }
 }
 
-/// Whether the reader of a pipe is gone, without writing to it.
+/// Whether the reader of a pipe has closed it. Does not write to the pipe.
 pub(crate) fn is_hung_up(output: impl AsFd) -> bool {
     let mut fds = [PollFd::new(&output, PollFlags::empty())];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -129,9 +133,9 @@ fn timespec(duration: Duration) -> Option<Timespec> {
 }
 
 fn end_soon(signals: &mut Signals, signal: i32, doing: &str) {
-    for tick in 1..=LONGEST_END_TICKS {
+    for tick in 1..=GRACE_TICKS {
         std::thread::sleep(TICK);
-        // Read also where it is an echo, which must not count later.
+        // Also read a signal that is ignored, so that it does not count later.
         let again = signals.pending().next().is_some();
         if again && tick >= ECHO_TICKS {
             break;

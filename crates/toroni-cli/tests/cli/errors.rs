@@ -80,7 +80,7 @@ fn without_any_bus_none_is_listed() {
     let output = buses.run(&["clean", "nosuch"]);
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(said.ends_with("/nosuch: `toroni create nosuch` makes one\n"), "{said}");
+    assert!(said.ends_with("/nosuch: `toroni create nosuch` creates it\n"), "{said}");
 }
 
 /// What of a text only a Rust program can mean.

@@ -151,7 +151,7 @@ fn experiments_speak_json_and_draw() {
 fn what_cannot_be_measured_is_refused() {
     let buses = Buses::new();
     for (arguments, said) in [
-        (&["rmp-tcp", "--sizes", "7"][..], "take 8 bytes or more"),
+        (&["rmp-tcp", "--sizes", "7"][..], "use 8 bytes or more"),
         (&["rmp-tcp", "--sizes", "1MiB", "--capacity", "1MiB"], "or a larger ring"),
         (&["p2mp", "--batch", "100"], "a batch has 200 bytes"),
         (&["p2mp", "--batch", "1MiB", "--capacity", "1MiB"], "or a larger ring"),

@@ -10,25 +10,23 @@ use toroni_bench_harness::workload::fanout::{MOST_SUBSCRIBERS, Options};
 #[command(after_help = "Example:
   toroni bench fanout --subscribers 1,10,20 --interval 100us --plot fanout.svg
 
-One publisher process, one process whose only thread serves all subscribers in turn; both poll. Over \
-Toroni with a subscriber each, over Toroni with one router, and over UDP multicast with a socket each, in \
-turn.")]
+One process publishes; the only thread of another process serves all subscribers in turn. Both processes poll. \
+Measured in turn: Toroni with a subscriber each, Toroni with one router, UDP multicast with a socket each.")]
 pub(crate) struct Fanout {
     #[command(flatten)]
     pub(crate) shared: Shared,
-    /// Messages of a run [default: 40000; 3000 with --quick, 200000 with --full]
+    /// Messages per run [default: 40000; 3000 with --quick, 200000 with --full]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub(crate) messages: Option<u64>,
-    /// Numbers of subscribers; a row for each [default: 1,2,3,4,5,10,15,20]
+    /// Numbers of subscribers; one row for each [default: 1,2,3,4,5,10,15,20]
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=i64::from(MOST_SUBSCRIBERS)))]
     pub(crate) subscribers: Vec<u16>,
-    /// From one message to the next: longer than the slowest way takes for one [default: 50us]
+    /// Time from one message to the next; must be longer than the slowest variant needs for a message [default: 50us]
     #[arg(long, value_name = "TIME", value_parser = interval)]
     pub(crate) interval: Option<Duration>,
 }
 
 impl Fanout {
-    /// For the rig.
     pub(crate) fn options(&self) -> Options {
         let mut options = Options::of(self.shared.effort());
         options.repetitions = self.shared.repetitions.unwrap_or(options.repetitions);

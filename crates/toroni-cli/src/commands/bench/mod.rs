@@ -1,5 +1,4 @@
-//! `toroni bench`: the rig's workloads on this library. What is measured, and how, is in the crate
-//! `toroni-bench-harness`; here are the options, the progress bar and the printing.
+//! `toroni bench`: the benchmarks. The harness is a crate of its own; here are options, progress bar and output.
 
 mod fanout;
 pub(crate) mod options;
@@ -24,25 +23,25 @@ use toroni_bench_harness::transports::{self, Toroni};
 use toroni_bench_harness::workload::{self, latency, stress, throughput};
 use toroni_bench_harness::{cache_line, child, transport::Transport};
 
-/// The arguments of a process of a benchmark.
+/// The arguments of a child process of a benchmark.
 const CHILD: [&str; 2] = ["bench", "child"];
 
-/// Whether this process is one of a benchmark. Asked before the definitions of all commands are built,
-/// which takes longer than all else until a child is at work, and some benchmarks wait for that.
+/// Whether this process is a child process of a benchmark. `main` checks this before it builds the definitions of all
+/// commands, which would dominate the start of a child; some benchmarks measure from there.
 pub(crate) fn is_child() -> bool {
     std::env::args_os().skip(1).eq(CHILD)
 }
 
-/// The whole life of such a process.
+/// Runs a child process of a benchmark.
 pub(crate) fn run_child() -> ExitCode {
     match child::run(transports::perform) {
         Ok(()) => ExitCode::SUCCESS,
-        // The parent has been told, and tells the user.
+        // The child has reported the error to its parent, which reports it to the user.
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-/// Measures, and prints the report.
+/// Runs a benchmark and prints its report.
 pub(crate) fn run(location: &BusLocation, arguments: &Bench) -> Result<(), Failure> {
     match &arguments.workload {
         Workload::Throughput(options) => {
@@ -87,20 +86,21 @@ fn measure(
     let path = std::env::current_exe()
         .map_err(|error| Failure::Failed(format!("cannot find this program: {error}")))?;
     let arguments = CHILD.map(str::to_owned).to_vec();
-    let looking = Looking { stop: Stop::install(GracePeriod::Unlimited)?, bar: RefCell::default() };
-    let mut launch = Launch::new(Program { path, arguments }, Toroni::NAME, &looking);
+    let observer =
+        BenchObserver { stop: Stop::install(GracePeriod::Unlimited)?, bar: RefCell::default() };
+    let mut launch = Launch::new(Program { path, arguments }, Toroni::NAME, &observer);
     if let Some(directory) = &location.dir {
         launch.root.clone_from(directory);
     }
     let before = cache_line::one_way_ns();
     let mut report = run(&launch).map_err(|failure| match failure {
-        toroni_bench_harness::Failure::Interrupted => looking.stop.interrupted("interrupted"),
+        toroni_bench_harness::Failure::Interrupted => observer.stop.interrupted("interrupted"),
         other => Failure::Failed(other.to_string()),
     })?;
     let cache_line = cache_line::describe(before, cache_line::one_way_ns());
     report.conditions.push(("cache line".to_owned(), cache_line));
-    // The bar goes before the report comes.
-    looking.bar.take();
+    // Remove the bar before the report is printed.
+    observer.bar.take();
 
     if let Some(path) = &shared.plot {
         let svg = report.svg().map_err(|failure| Failure::Failed(failure.to_string()))?;
@@ -117,7 +117,7 @@ fn measure(
     output.flush()
 }
 
-/// Fails now and not after minutes of measuring.
+/// Fails before the benchmark, not after minutes of measuring.
 fn check_writable(path: &Path) -> Result<(), Failure> {
     let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
     file.map(drop).map_err(|error| cannot_write(path, &error))
@@ -127,13 +127,13 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
     Failure::Failed(format!("cannot write {}: {error}", path.display()))
 }
 
-/// Ctrl-C, and the bar on a terminal.
-struct Looking {
+/// Handles signals and shows the progress bar.
+struct BenchObserver {
     stop: Stop,
     bar: RefCell<Option<Progress>>,
 }
 
-impl Observer for Looking {
+impl Observer for BenchObserver {
     fn is_cancelled(&self) -> bool {
         self.stop.is_set()
     }

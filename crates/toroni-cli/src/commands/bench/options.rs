@@ -17,59 +17,57 @@ use toroni_bench_harness::workload::{Effort, latency, stress, throughput};
   toroni bench throughput --plot throughput.svg
   toroni bench throughput --json | jq -c 'select(.kind == \"goal\" and .met == false)'
 
-Each writer, reader and bus host is a process of its own, but for `proactor`, whose sessions share one. The bus is the benchmark's own, below \
-/dev/shm (or --dir), and is removed at the end. Only ratios of what was measured in one run, on a \
-machine that does nothing else, can be compared.")]
+Each writer and each reader is a process of its own, and another process creates the bus; `proactor` measures \
+connections within one process. A benchmark uses a bus of its own in /dev/shm (or --dir) and removes it at the \
+end. Compare only ratios of results that were measured in the same run on an otherwise idle machine.")]
 pub(crate) struct Bench {
     #[command(subcommand)]
     pub(crate) workload: Workload,
 }
 
-/// What is measured.
 #[derive(Subcommand)]
 pub(crate) enum Workload {
-    /// Messages a second by writers and readers: the Toroni paper's Table 4
+    /// Messages per second for numbers of writers and readers: Table 4 of the Toroni paper
     Throughput(Throughput),
-    /// Time from post to receipt by writers and readers: Table 5; and what idle readers cost
+    /// Time from publish to receive for numbers of writers and readers: Table 5; CPU time of idle readers
     Latency(Latency),
-    /// Many writers and readers on a ring that is much too small: §4.4.3
+    /// Many writers and readers on a ring that is much too small: section 4.4.3
     Stress(Stress),
-    /// One writer, one reader, beside TCP: the Toroni paper's Figure 8
+    /// One writer and one reader, compared with TCP: Figure 8
     RmpTcp(RmpTcp),
-    /// One sender, several receivers, small objects in batches, beside TCP and a queue behind a mutex
+    /// One sender and several receivers of small objects in batches, compared with TCP and a queue with a mutex
     P2mp(P2mp),
-    /// As p2mp, with batches of several sizes
+    /// The same as p2mp, with batches of several sizes
     Sweep(Sweep),
-    /// Latency of subscribers that share a thread, beside UDP multicast
+    /// Latency of subscribers that share a thread, compared with UDP multicast
     Fanout(Fanout),
     /// How the cost of a message grows with subscribers, topics, patterns and sizes
     Scale(Scale),
-    /// Sessions over TCP on each engine of the proactor, beside a thread-pool reactor
+    /// TCP connections on each engine of the proactor, compared with a thread-pool reactor
     Proactor(Proactor),
 }
 
-/// What all workloads know.
+/// Options of all workloads.
 #[derive(Args)]
 pub(crate) struct Shared {
-    /// Take less than 20 s: fewer repetitions, smaller volumes
+    /// Measure less, in under 20 s: fewer repetitions, smaller volumes
     #[arg(long, conflicts_with = "full")]
     pub(crate) quick: bool,
-    /// Measure everything, however long it takes
+    /// Measure everything; may take long
     #[arg(long)]
     pub(crate) full: bool,
-    /// Runs of each cell, or of the whole [default: depends on the benchmark]
+    /// Number of runs of each table cell, or of the whole benchmark [default: depends on the benchmark]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) repetitions: Option<u32>,
-    /// Print JSON objects, one a line: the report, each cell, each goal
+    /// Print JSON, one object per line: the report, each cell, each goal
     #[arg(long)]
     pub(crate) json: bool,
-    /// Draw a chart into this file, as SVG
+    /// Write a chart to this file, as SVG
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
 }
 
 impl Shared {
-    /// How much time it may take.
     pub(crate) fn effort(&self) -> Effort {
         match (self.quick, self.full) {
             (true, _) => Effort::Quick,
@@ -79,7 +77,7 @@ impl Shared {
     }
 }
 
-/// The cells of a table of writers and readers.
+/// The numbers of writers and readers of a table.
 #[derive(Args)]
 pub(crate) struct Cells {
     /// Numbers of writers [default: 1,2,4,7; 1 to 7 with --full]
@@ -91,7 +89,7 @@ pub(crate) struct Cells {
 }
 
 impl Cells {
-    /// Puts what was asked for in place of the defaults.
+    /// Replaces the defaults by the given numbers.
     fn choose(&self, writers: &mut Vec<u16>, readers: &mut Vec<u16>) {
         for (chosen, numbers) in [(&self.writers, writers), (&self.readers, readers)] {
             if !chosen.is_empty() {
@@ -109,22 +107,21 @@ pub(crate) struct Throughput {
     pub(crate) shared: Shared,
     #[command(flatten)]
     pub(crate) cells: Cells,
-    /// Messages of each writer in a burst [default: 20000]
+    /// Messages that each writer publishes in a burst [default: 20000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=10_000_000))]
     pub(crate) messages: Option<u64>,
-    /// Also measure writers that post one message a call
+    /// Also measure writers that publish one message per call
     #[arg(long)]
     pub(crate) one_by_one: bool,
-    /// Also measure writers that begin as soon as they have started, as in the paper [default: not with --quick]
+    /// Also measure writers that do not wait for one another at the start, as in the paper [default: not with --quick]
     #[arg(long)]
     pub(crate) as_started: bool,
-    /// Volume of the sustained table: so many times the ring's size from each writer, 0 for none [default: 100; 2 with --quick]
+    /// Volume of each writer in the table of sustained throughput, in sizes of the ring; 0 for no table [default: 100; 2 with --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=1_000_000))]
     pub(crate) sustained: Option<u64>,
 }
 
 impl Throughput {
-    /// For the rig.
     pub(crate) fn options(&self) -> throughput::Options {
         let mut options = throughput::Options::of(self.shared.effort());
         if let Some(repetitions) = self.shared.repetitions {
@@ -150,19 +147,18 @@ pub(crate) struct Latency {
     pub(crate) shared: Shared,
     #[command(flatten)]
     pub(crate) cells: Cells,
-    /// Messages of each writer [default: 10]
+    /// Messages that each writer publishes [default: 10]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(crate) messages: Option<u64>,
-    /// Also measure writers that begin as soon as they have started, as in the paper [default: not with --quick]
+    /// Also measure writers that do not wait for one another at the start, as in the paper [default: not with --quick]
     #[arg(long)]
     pub(crate) as_started: bool,
-    /// Seconds for which readers wait for nothing, to see what that costs; 0 for not at all [default: 5; 2 with --quick]
+    /// Seconds to measure the CPU time of idle readers; 0 to skip that [default: 5; 2 with --quick]
     #[arg(long, value_name = "S")]
     pub(crate) idle: Option<u16>,
 }
 
 impl Latency {
-    /// For the rig.
     pub(crate) fn options(&self) -> latency::Options {
         let mut options = latency::Options::of(self.shared.effort());
         options.repetitions = self.shared.repetitions.unwrap_or(options.repetitions);
@@ -182,19 +178,18 @@ impl Latency {
 pub(crate) struct Stress {
     #[command(flatten)]
     pub(crate) shared: Shared,
-    /// Writers
+    /// Number of writers
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..=16))]
     pub(crate) writers: u16,
-    /// Readers
+    /// Number of readers
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) readers: u16,
-    /// Messages of each writer, of 500 bytes
+    /// Messages of 500 bytes that each writer publishes
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub(crate) messages: u64,
 }
 
 impl Stress {
-    /// For the rig.
     pub(crate) fn options(&self) -> stress::Options {
         let options = stress::Options::of(self.shared.effort());
         stress::Options {

@@ -10,29 +10,28 @@ use toroni_bench_harness::workload::sweep::Options;
 #[command(after_help = "Example:
   toroni bench sweep --batches 100000,10000,1000 --plot sweep.svg
 
-As p2mp, with batches of several sizes, over Toroni and over the queue of the published experiment, in turn.")]
+The same as p2mp with batches of several sizes. Measured in turn: Toroni and the queue of the published experiment.")]
 pub(crate) struct Sweep {
     #[command(flatten)]
     pub(crate) shared: Shared,
-    /// Objects that each receiver gets [default: 20 million; 2 million with --quick, 1000 million with --full]
+    /// Objects that each receiver receives [default: 20 million; 2 million with --quick, 1000 million with --full]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000))]
     pub(crate) objects: Option<u64>,
-    /// Receiving processes [default: 3]
+    /// Number of receiving processes [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=15))]
     pub(crate) receivers: Option<u16>,
-    /// Bytes of a batch; a row for each [default: 100000 to 1000, as published]
+    /// Sizes of a batch; one row for each [default: 100000 to 1000, as published]
     #[arg(long, value_name = "BYTES,…", value_delimiter = ',', value_parser = batch_bytes)]
     pub(crate) batches: Vec<usize>,
-    /// Packets of the queue; a batch is two of them [default: 256]
+    /// Packets in the queue; a batch is two packets [default: 256]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..))]
     pub(crate) packets: Option<u16>,
-    /// Bytes of Toroni's ring, a power of two [default: 8MiB]
+    /// Size of Toroni's ring, a power of two [default: 8MiB]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub(crate) capacity: Option<u64>,
 }
 
 impl Sweep {
-    /// For the rig.
     pub(crate) fn options(&self) -> Options {
         let mut options = Options::of(self.shared.effort());
         options.repetitions = self.shared.repetitions.unwrap_or(options.repetitions);
