@@ -163,10 +163,10 @@ fn the_doctor_sees_whose_directory_it_is() {
     let said = || run(root.toroni(&["doctor"])).stdout;
     assert!(said().contains("ok    bus directory"), "{}", said());
     std::os::unix::fs::chown(root.buses(), Some(STRANGER.id()), None).unwrap();
-    assert!(said().contains("its owner could exchange the buses of others"), "{}", said());
+    assert!(said().contains("its owner can replace the buses of others"), "{}", said());
     std::os::unix::fs::chown(root.buses(), Some(0), None).unwrap();
     set_mode(&root.buses(), 0o777);
-    assert!(said().contains("everybody may remove the buses of others"), "{}", said());
+    assert!(said().contains("any user can remove the buses of others"), "{}", said());
 }
 
 /// Of a program with more rights than its starter, the starter would choose where it writes.

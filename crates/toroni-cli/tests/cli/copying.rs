@@ -74,7 +74,7 @@ fn losses_in_the_input_are_reported() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(
         said,
-        "toroni: line 2 of standard input: 18,446,744,073,709,551,615 messages (9007199254740993 bytes) were lost\n"
+        "toroni: line 2 of standard input reports a loss of 18,446,744,073,709,551,615 messages (9007199254740993 bytes)\n"
     );
     assert_eq!(buses.info("default")["messages"], 2);
     let quiet = buses.run_with_input(&["pub", "--json", "-q"], LOSSY);

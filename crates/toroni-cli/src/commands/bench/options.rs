@@ -29,11 +29,11 @@ pub(crate) struct Bench {
 pub(crate) enum Workload {
     /// Messages per second for numbers of writers and readers: Table 4 of the Toroni paper
     Throughput(Throughput),
-    /// Time from publish to receive for numbers of writers and readers: Table 5; CPU time of idle readers
+    /// Time from publish to receive for numbers of writers and readers: Table 5 of the Toroni paper; CPU time of idle readers
     Latency(Latency),
-    /// Many writers and readers on a ring that is much too small: section 4.4.3
+    /// Many writers and readers on a ring that is much too small: section 4.4.3 of the Toroni paper
     Stress(Stress),
-    /// One writer and one reader, compared with TCP: Figure 8
+    /// One writer and one reader, compared with TCP: Figure 8 of the Toroni paper
     RmpTcp(RmpTcp),
     /// One sender and several receivers of small objects in batches, compared with TCP and a queue with a mutex
     P2mp(P2mp),

@@ -95,7 +95,7 @@ pub(super) fn free_space(directory: &Path) -> Finding {
 
 /// Checks the free space in /dev/shm, which other programs use as well.
 pub(super) fn free_space_of_shm(_: &Path) -> Finding {
-    const CHECK: &str = "free /dev/shm";
+    const CHECK: &str = "shared memory";
     let shm = Path::new("/dev/shm");
     if !shm.is_dir() {
         return Finding::fail(

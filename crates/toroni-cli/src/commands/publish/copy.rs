@@ -58,7 +58,9 @@ impl Losses {
         let Loss { messages, bytes } = loss;
         let lost = human::counted(messages, "message");
         if !self.quiet {
-            note::loss(&format!("line {line} of standard input: {lost} ({bytes} bytes) were lost"));
+            note::loss(&format!(
+                "line {line} of standard input reports a loss of {lost} ({bytes} bytes)"
+            ));
         }
         if self.strict {
             return Err(Failure::Lost("stopped at a loss because of --strict".to_owned()));

@@ -82,7 +82,7 @@ pub(crate) struct Subscribe {
     /// Do not report losses on standard error
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// Report on standard error the subscription, and at the end how much was printed
+    /// Report on standard error what is subscribed, and at the end how much was printed
     #[arg(short, long)]
     pub(crate) verbose: bool,
     /// Write a line to this inherited file descriptor when subscribed
