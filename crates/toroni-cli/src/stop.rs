@@ -42,7 +42,7 @@ pub(crate) struct Stop {
 
 impl Stop {
     /// Installs the signal handlers.
-    pub(crate) fn install(patience: GracePeriod) -> Result<Self, Failure> {
+    pub(crate) fn install(grace: GracePeriod) -> Result<Self, Failure> {
         let failed = |error: io::Error| {
             Failure::Failed(format!(
                 "cannot install a signal handler: {error} (see the limits `ulimit -u` and `ulimit -n`)"
@@ -59,7 +59,7 @@ impl Stop {
                 let Some(signal) = signals.forever().next() else { return };
                 arrived.store(signal, Ordering::Relaxed);
                 drop(writer);
-                if let GracePeriod::OneSecond(doing) = patience {
+                if let GracePeriod::OneSecond(doing) = grace {
                     end_soon(&mut signals, signal, &doing);
                 }
             })

@@ -100,7 +100,7 @@ pub(crate) fn run(location: &BusLocation, arguments: Create) -> Result<(), Failu
         config = config.huge_pages(true);
     }
     let config = config.persistent(!arguments.temporary);
-    let (bus, made) = match config.create(&arguments.name) {
+    let (bus, is_new) = match config.create(&arguments.name) {
         Err(OpenError::AlreadyExists { .. }) if arguments.if_absent => {
             (config.require_given().open_existing(&arguments.name)?, false)
         }
@@ -114,7 +114,7 @@ pub(crate) fn run(location: &BusLocation, arguments: Create) -> Result<(), Failu
     } else {
         output.line(&format!(
             "{} {} (ring {}, policy {}, lock {}, notifier {}).",
-            if made { "Created" } else { "Found" },
+            if is_new { "Created" } else { "Found" },
             bus.path().display(),
             human::bytes(stats.capacity),
             stats.policy,

@@ -41,7 +41,7 @@ fn number(text: &str) -> f64 {
 }
 
 #[test]
-fn throughput_in_all_its_ways_as_json() {
+fn throughput_prints_all_variants_as_json() {
     let buses = Buses::new();
     let all = ["--json", "--as-started", "--one-by-one"];
     let arguments = [&THROUGHPUT[..10], &["--sustained", "1"], &all].concat();
@@ -161,7 +161,7 @@ fn ctrl_c_leaves_nothing_behind() {
 }
 
 #[test]
-fn children_die_with_their_parent_and_what_it_leaves_is_swept() {
+fn children_die_with_their_parent_and_leftovers_are_removed() {
     let buses = Buses::new();
     let mut bench = buses.start(&IDLE);
     wait_until("children are at work", || children(&bench.child).len() >= 3);
@@ -189,7 +189,7 @@ fn a_child_that_dies_ends_the_benchmark() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_at_once() {
+fn invalid_benchmarks_are_rejected() {
     let buses = Buses::new();
     for arguments in [
         &["bench"][..],

@@ -46,7 +46,7 @@ const WRONG: [(&[&str], i32, &str); 35] = [
 ];
 
 #[test]
-fn errors_speak_the_language_of_the_command_line() {
+fn errors_name_options_and_not_rust() {
     let buses = Buses::new();
     for name in ["there", "other"] {
         buses.succeed(&["create", name]);
@@ -75,7 +75,7 @@ fn errors_speak_the_language_of_the_command_line() {
 }
 
 #[test]
-fn without_any_bus_none_is_listed() {
+fn errors_list_no_bus_if_there_is_none() {
     let buses = Buses::new();
     let output = buses.run(&["clean", "nosuch"]);
     let said = String::from_utf8(output.stderr).unwrap();

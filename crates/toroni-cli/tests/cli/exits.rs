@@ -39,7 +39,7 @@ fn has_publisher(buses: &Buses) -> bool {
 }
 
 #[test]
-fn a_signal_is_the_way_to_end_what_has_no_end() {
+fn endless_commands_exit_with_0_after_a_signal() {
     let buses = Buses::new();
     buses.succeed(&["create", "default"]);
     for arguments in [&["sub"][..], &["sub", "--timeout", "600"], &["hz"]] {
@@ -50,7 +50,7 @@ fn a_signal_is_the_way_to_end_what_has_no_end() {
 }
 
 #[test]
-fn who_is_interrupted_before_the_end_says_by_which_signal() {
+fn interrupted_commands_exit_with_the_code_of_the_signal() {
     let buses = Buses::new();
     buses.succeed(&["create", "default"]);
     for arguments in [&["sub", "--count", "3"][..], &["hz", "--count", "3", "--interval", "600"]] {
@@ -68,7 +68,7 @@ fn who_is_interrupted_before_the_end_says_by_which_signal() {
 }
 
 #[test]
-fn a_file_of_lines_has_an_end() {
+fn a_signal_interrupts_a_file_of_lines() {
     let buses = Buses::new();
     let path = buses.path().join("lines");
     std::fs::write(&path, "line\n".repeat(1000)).unwrap();
@@ -212,7 +212,7 @@ fn help_and_manual_have_the_same_table() {
 }
 
 #[test]
-fn a_variable_set_to_nothing_is_not_set() {
+fn an_empty_variable_is_not_set() {
     let buses = Buses::new();
     let mut command = buses.command(&["pub", "t", "x"]);
     let output = command.env("TORONI_BUS", "").output().unwrap();

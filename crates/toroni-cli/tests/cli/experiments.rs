@@ -114,7 +114,7 @@ fn experiments_are_measured_and_reported() {
 }
 
 #[test]
-fn experiments_speak_json_and_draw() {
+fn experiments_print_json_and_draw_charts() {
     for case in CASES {
         let buses = Buses::new();
         let plot = buses.path().join("plot.svg");
@@ -148,7 +148,7 @@ fn experiments_speak_json_and_draw() {
 }
 
 #[test]
-fn what_cannot_be_measured_is_refused() {
+fn invalid_experiments_are_rejected() {
     let buses = Buses::new();
     for (arguments, said) in [
         (&["rmp-tcp", "--sizes", "7"][..], "use 8 bytes or more"),

@@ -57,7 +57,7 @@ fn json_has_every_field() {
 }
 
 #[test]
-fn a_position_starts_there() {
+fn sub_starts_at_a_position() {
     let buses = Buses::new();
     buses.run_with_input(&["pub", "t"], b"a\nb\nc\n");
     let all = json_lines(lines(&buses, &["--json"]).as_bytes());
@@ -70,7 +70,7 @@ fn a_position_starts_there() {
 }
 
 #[test]
-fn patterns_choose() {
+fn patterns_select_messages() {
     let buses = Buses::new();
     for topic in ["plant/boiler/heat", "plant/pump", "plants/x", "office/alarm"] {
         buses.succeed(&["pub", topic, topic]);
@@ -84,7 +84,7 @@ fn patterns_choose() {
 }
 
 #[test]
-fn stamps_and_descendants_show() {
+fn json_shows_times_and_descendants() {
     let buses = Buses::new();
     let subscriber = buses.subscribe(&["plant/boiler/*", "--count", "1", "--json"]);
     buses.succeed(&["pub", "plant", "all", "--to-descendants", "--timestamps"]);
@@ -100,7 +100,7 @@ fn stamps_and_descendants_show() {
 }
 
 #[test]
-fn templates_say_what_is_printed() {
+fn templates_determine_what_is_printed() {
     let buses = Buses::new();
     buses.succeed(&["pub", "plant/pump", "ä\n%"]);
     buses.succeed(&["pub", "plant", "x", "--to-descendants", "--timestamps"]);
@@ -180,7 +180,7 @@ fn the_last_messages_come_first() {
 }
 
 #[test]
-fn short_options_are_the_long_ones() {
+fn short_options_equal_the_long_ones() {
     let buses = Buses::new();
     buses.succeed(&["-b", "plant", "pub", "t", "x", "-n", "2", "-q"]);
     let output = buses.run(&["sub", "-b", "plant", "--from", "oldest", "-n", "2", "-v", "-t", "5"]);
@@ -195,7 +195,7 @@ fn short_options_are_the_long_ones() {
 }
 
 #[test]
-fn colour_is_for_terminals_unless_it_is_asked_for() {
+fn color_is_for_terminals_unless_requested() {
     let buses = Buses::new();
     for (arguments, refused, colored) in [
         (&["info", "x"][..], "", false),

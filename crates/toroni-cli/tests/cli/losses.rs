@@ -26,7 +26,7 @@ fn strict_ends_with_3() {
 }
 
 #[test]
-fn without_strict_it_goes_on() {
+fn without_strict_sub_continues() {
     let buses = Buses::new();
     let mut subscriber = overwhelmed(&buses, &["--json"]);
     let mut received = Vec::new();
@@ -65,7 +65,7 @@ fn number(value: &Value) -> u64 {
 }
 
 #[test]
-fn as_text_losses_go_to_standard_error_unless_it_is_quiet() {
+fn text_losses_go_to_standard_error_unless_quiet() {
     for quiet in [false, true] {
         let buses = Buses::new();
         let arguments = if quiet { &["--quiet"][..] } else { &["--color", "always"] };

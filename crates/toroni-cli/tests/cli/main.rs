@@ -4,9 +4,8 @@
 
 #[cfg(feature = "bench")]
 mod bench;
-mod choosing;
-mod completing;
-mod copying;
+mod completion;
+mod copy;
 mod demo;
 mod errors;
 mod exits;
@@ -14,9 +13,10 @@ mod exits;
 mod experiments;
 mod formats;
 mod help;
-mod keeping;
-mod looking;
+mod inspect;
+mod lifetime;
 mod losses;
 mod publish;
+mod selection;
 mod stopping;
 mod support;

@@ -83,7 +83,7 @@ fn lines_are_published_at_once() {
 }
 
 #[test]
-fn a_message_is_repeated_and_summed_up() {
+fn a_message_is_repeated_and_summarized() {
     let buses = Buses::new();
     let summary = buses.succeed(&["pub", "t", "four", "--repeat", "25", "--summary"]);
     let summary = &json_lines(summary.as_bytes())[0];
@@ -95,7 +95,7 @@ fn a_message_is_repeated_and_summed_up() {
 }
 
 #[test]
-fn made_messages_count() {
+fn generated_messages_are_numbered() {
     let buses = Buses::new();
     buses.succeed(&["pub", "t", "--size", "8", "--repeat", "12", "--batch", "5"]);
     let output = buses.succeed(&["sub", "--from", "oldest", "--count", "12", "--payload-only"]);
@@ -116,7 +116,7 @@ fn batches_of_lines_are_complete() {
 }
 
 #[test]
-fn a_file_comes_back() {
+fn a_file_is_published_in_chunks() {
     let buses = Buses::new();
     let path = buses
         .path()
@@ -136,7 +136,7 @@ fn a_file_comes_back() {
 }
 
 #[test]
-fn it_waits_for_subscribers() {
+fn pub_waits_for_subscribers() {
     let buses = Buses::new();
     buses.succeed(&["create", "default"]);
     let mut publisher = buses.start(&["pub", "t", "hello", "--wait-subscribers", "2"]);
@@ -151,7 +151,7 @@ fn it_waits_for_subscribers() {
 
 /// A subscriber of another topic does not count; the program says whom it sees, and whom it waits for.
 #[test]
-fn it_waits_for_subscribers_of_its_topic() {
+fn pub_waits_for_subscribers_of_its_topic() {
     let buses = Buses::new();
     buses.succeed(&["create", "default"]);
     let _other = buses.subscribe(&["plants/**", "pump/speed"]);
@@ -198,7 +198,7 @@ fn a_rate_is_not_exceeded() {
 }
 
 #[test]
-fn what_is_too_long_is_refused() {
+fn too_long_messages_are_rejected() {
     let buses = Buses::new();
     buses.succeed(&["create", "small", "--capacity", "64KiB"]);
     let long = vec![b'x'; 40_000];

@@ -22,7 +22,7 @@ fn a_signal_ends_a_subscriber() {
 }
 
 #[test]
-fn an_echo_of_the_signal_is_not_impatience() {
+fn a_second_signal_right_after_the_first_is_ignored() {
     let buses = Buses::new();
     for _ in 0..3 {
         let subscriber = buses.subscribe(&[]);
@@ -37,7 +37,7 @@ fn an_echo_of_the_signal_is_not_impatience() {
 }
 
 #[test]
-fn a_subscriber_that_still_wanted_messages_failed() {
+fn a_subscriber_interrupted_before_its_count_fails() {
     let buses = Buses::new();
     let subscriber = buses.subscribe(&["--count", "3"]);
     subscriber.signal(Signal::INT);
@@ -94,7 +94,7 @@ fn a_signal_ends_a_publisher() {
 }
 
 #[test]
-fn a_signal_ends_a_publisher_that_waits_for_ever() {
+fn a_signal_ends_a_publisher_that_waits_forever() {
     let buses = Buses::new();
     buses.succeed(&["create", "default", "--capacity", "64KiB", "--policy", "wait:forever"]);
     let subscriber = buses.subscribe(&[]);
@@ -134,7 +134,7 @@ fn an_inherited_descriptor_gets_a_line() {
 }
 
 #[test]
-fn a_descriptor_that_is_not_there_is_refused() {
+fn a_missing_descriptor_is_rejected() {
     let buses = Buses::new();
     for number in ["9", "0", "-1", "100000"] {
         let output = buses.run(&["sub", &format!("--ready-fd={number}")]);

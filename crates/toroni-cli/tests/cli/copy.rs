@@ -17,7 +17,7 @@ fn content(buses: &Buses, bus: &str) -> Vec<(String, String, String)> {
 }
 
 #[test]
-fn a_pipe_copies_topics_byte_by_byte() {
+fn a_pipe_copies_messages_exactly() {
     let buses = Buses::new();
     let large: Vec<u8> = (0..300_000_u32).flat_map(u32::to_le_bytes).collect();
     let payloads: [&[u8]; 9] = [
@@ -85,7 +85,7 @@ fn losses_in_the_input_are_reported() {
 }
 
 #[test]
-fn a_bad_line_is_named_with_its_reason() {
+fn a_bad_line_is_reported_with_number_and_reason() {
     let buses = Buses::new();
     buses.succeed(&["create", "default", "--capacity", "64KiB"]);
     let long = "x".repeat(40_000);
@@ -117,7 +117,7 @@ fn a_bad_line_is_named_with_its_reason() {
 }
 
 #[test]
-fn what_json_brings_along_is_not_said_twice() {
+fn options_that_conflict_with_json_are_rejected() {
     let buses = Buses::new();
     for arguments in [
         &["pub", "--json", "t"][..],

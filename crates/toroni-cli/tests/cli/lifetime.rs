@@ -37,7 +37,7 @@ fn what_was_made_on_purpose_survives_a_clean() {
 }
 
 #[test]
-fn cleaning_removes_what_nobody_made_on_purpose() {
+fn clean_removes_buses_that_are_not_persistent() {
     let buses = Buses::new();
     for bus in ["idle", "other"] {
         buses.succeed(&["--bus", bus, "pub", "t", "x"]);
@@ -61,7 +61,7 @@ fn cleaning_removes_what_nobody_made_on_purpose() {
 }
 
 #[test]
-fn rm_removes_what_is_named_and_nobody_has_open() {
+fn rm_removes_named_buses_that_no_process_has_open() {
     let buses = Buses::new();
     for bus in ["a", "b", "c"] {
         buses.succeed(&["create", bus]);
@@ -81,7 +81,7 @@ fn rm_removes_what_is_named_and_nobody_has_open() {
 }
 
 #[test]
-fn clean_all_removes_what_was_made_on_purpose_if_it_may() {
+fn clean_all_removes_persistent_buses_if_confirmed() {
     let buses = Buses::new();
     buses.succeed(&["create", "a"]);
     buses.succeed(&["create", "b"]);
@@ -160,7 +160,7 @@ fn if_absent_compares_what_is_given() {
 }
 
 #[test]
-fn a_publisher_says_that_it_made_the_bus() {
+fn pub_reports_that_it_created_the_bus() {
     let buses = Buses::new();
     buses.succeed(&["create", "plant"]);
     let made = buses.run(&["--bus", "plnat", "pub", "t", "x"]);
@@ -173,7 +173,7 @@ fn a_publisher_says_that_it_made_the_bus() {
 }
 
 #[test]
-fn a_topic_or_pattern_that_is_none_makes_no_bus() {
+fn an_invalid_topic_or_pattern_creates_no_bus() {
     let buses = Buses::new();
     for arguments in
         [&["pub", "plant/*", "x"][..], &["pub", "", "x"], &["sub", "a/b*"], &["hz", "a/b*"]]
@@ -184,7 +184,7 @@ fn a_topic_or_pattern_that_is_none_makes_no_bus() {
 }
 
 #[test]
-fn those_that_look_name_the_buses_that_are_there() {
+fn errors_list_the_existing_buses() {
     let buses = Buses::new();
     for bus in ["plant", "ticks"] {
         buses.succeed(&["create", bus]);

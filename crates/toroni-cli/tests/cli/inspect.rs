@@ -4,7 +4,7 @@ use crate::support::{Buses, json_lines};
 use serde_json::Value;
 
 #[test]
-fn created_as_asked_for() {
+fn create_applies_all_settings() {
     let buses = Buses::new();
     let created = buses.succeed(&[
         "create",
@@ -48,7 +48,7 @@ fn created_as_asked_for() {
 }
 
 #[test]
-fn created_once() {
+fn a_bus_is_created_once() {
     let buses = Buses::new();
     assert!(buses.succeed(&["create", "b"]).starts_with("Created "));
     let again = buses.run(&["create", "b"]);
@@ -94,7 +94,7 @@ fn wrong_settings_are_wrong_usage() {
 }
 
 #[test]
-fn what_is_not_there_is_not_made_by_looking() {
+fn inspecting_creates_no_bus() {
     let buses = Buses::new();
     for arguments in [&["info"][..], &["info", "x"], &["topics", "-b", "x"], &["clean", "x"]] {
         let output = buses.run(arguments);
@@ -109,7 +109,7 @@ fn what_is_not_there_is_not_made_by_looking() {
 }
 
 #[test]
-fn listed_with_their_state() {
+fn ls_shows_the_state_of_buses() {
     let buses = Buses::new();
     buses.succeed(&["--bus", "idle", "pub", "t", "x"]);
     buses.succeed(&["create", "kept", "--capacity", "64KiB"]);
@@ -129,7 +129,7 @@ fn listed_with_their_state() {
 }
 
 #[test]
-fn who_is_stopped_is_shown_as_such() {
+fn info_shows_a_stopped_subscriber() {
     let buses = Buses::new();
     let subscriber = buses.subscribe(&["--bus", "b"]);
     let info = || json_lines(buses.succeed(&["info", "b", "--json"]).as_bytes()).remove(0);
@@ -144,7 +144,7 @@ fn who_is_stopped_is_shown_as_such() {
 }
 
 #[test]
-fn the_damaged_are_listed_and_removed_by_name() {
+fn damaged_buses_are_listed_and_removed_by_name() {
     let buses = Buses::new();
     buses.succeed(&["create", "good", "--temporary"]);
     buses.succeed(&["create", "bad"]);
@@ -229,7 +229,7 @@ fn topics_are_counted() {
 }
 
 #[test]
-fn patterns_and_listeners_are_shown() {
+fn patterns_and_subscribers_are_shown() {
     let buses = Buses::new();
     let one = buses.subscribe(&["plant/**", "alarm", "--name", "dashboard"]);
     let _two = buses.subscribe(&["*/boiler", "--name", "logger"]);
@@ -264,7 +264,7 @@ fn patterns_and_listeners_are_shown() {
 
 /// `info` says that patterns are missing, and `pub` counts the subscriber and says so.
 #[test]
-fn patterns_that_do_not_fit_count_as_perhaps() {
+fn truncated_patterns_may_match() {
     let buses = Buses::new();
     let patterns: Vec<String> =
         (0..8).map(|number| format!("{number}/{}", "x".repeat(90))).collect();
@@ -386,7 +386,7 @@ fn the_doctor_checks_and_leaves_nothing() {
 }
 
 #[test]
-fn the_doctor_tells_idle_buses_from_leftovers() {
+fn the_doctor_distinguishes_idle_buses_from_leftovers() {
     let buses = Buses::new();
     let leftovers = || {
         let output = buses.run(&["doctor", "--json"]);
@@ -406,7 +406,7 @@ fn the_doctor_tells_idle_buses_from_leftovers() {
 }
 
 #[test]
-fn the_doctor_fails_where_no_bus_can_be() {
+fn the_doctor_fails_where_no_bus_can_be_created() {
     let buses = Buses::new();
     let file = buses.path().join("file");
     std::fs::write(&file, "").unwrap();

@@ -3,7 +3,7 @@
 use crate::support::{Buses, json_lines};
 
 #[test]
-fn topics_take_patterns() {
+fn topics_are_selected_by_patterns() {
     let buses = Buses::new();
     for topic in ["plant/boiler/heat", "plant/pump", "plants/x", "office/alarm"] {
         buses.succeed(&["-b", "b", "pub", topic, "x"]);
@@ -24,7 +24,7 @@ fn topics_take_patterns() {
 }
 
 #[test]
-fn two_names_of_a_bus_are_refused() {
+fn two_bus_names_are_rejected() {
     let buses = Buses::new();
     for name in ["a", "b"] {
         buses.succeed(&["create", name]);
