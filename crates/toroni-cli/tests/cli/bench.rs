@@ -1,4 +1,4 @@
-//! Benchmarks with tiny volumes: what they print, that they leave nothing behind, and how they fail.
+//! `toroni bench` with tiny volumes: output, clean-up and errors.
 
 use crate::support::{Buses, json_lines, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
@@ -63,7 +63,7 @@ fn throughput_prints_all_variants_as_json() {
             .collect();
         assert_eq!(lost, [0.0; 4], "{table}");
     }
-    // Of the four cells, the prototype was measured with one reader only.
+    // The prototype was measured with one reader only.
     let goals = lines.iter().filter(|line| line["kind"] == "goal");
     assert!(goals.clone().all(|goal| goal["met"].is_boolean() && goal["reference"].is_number()));
     assert_eq!(goals.count(), 4);
@@ -137,13 +137,13 @@ fn stress_loses_nothing() {
     ]);
     assert!(text.contains("each of 4 readers got all of 1200 messages, in order"), "{text}");
     assert!(text.contains("CPU time of all processes") && text.contains("3 × 4"), "{text}");
-    // The goals are about the paper's sizes.
+    // There are goals only for the paper's numbers of writers and readers.
     assert!(!text.contains("MISSED") && !text.contains("  met"));
     assert_is_svg(&chart, &["measured", "prototype"]);
     assert_eq!(buses.entries(), ["stress.svg"]);
 }
 
-/// Begins with a run in which nothing happens for ten minutes: a host, a writer, a reader.
+/// The first run has a host, a writer and a reader, and is idle for ten minutes.
 const IDLE: [&str; 6] = ["bench", "latency", "--idle", "600", "--readers", "1"];
 
 #[test]
@@ -151,7 +151,7 @@ fn ctrl_c_leaves_nothing_behind() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let buses = Buses::new();
         let bench = buses.start(&IDLE);
-        wait_until("children are at work", || children(&bench.child).len() >= 3);
+        wait_until("the children run", || children(&bench.child).len() >= 3);
         bench.signal(signal);
         let output = bench.finish();
         assert_eq!(output.status.code(), Some(code));
@@ -164,7 +164,7 @@ fn ctrl_c_leaves_nothing_behind() {
 fn children_die_with_their_parent_and_leftovers_are_removed() {
     let buses = Buses::new();
     let mut bench = buses.start(&IDLE);
-    wait_until("children are at work", || children(&bench.child).len() >= 3);
+    wait_until("the children run", || children(&bench.child).len() >= 3);
     let orphans = children(&bench.child);
     bench.signal(Signal::KILL);
     bench.wait();
@@ -178,7 +178,7 @@ fn children_die_with_their_parent_and_leftovers_are_removed() {
 fn a_child_that_dies_ends_the_benchmark() {
     let buses = Buses::new();
     let bench = buses.start(&IDLE);
-    wait_until("children are at work", || children(&bench.child).len() >= 3);
+    wait_until("the children run", || children(&bench.child).len() >= 3);
     let victim = children(&bench.child).into_iter().max().unwrap();
     kill_process(Pid::from_raw(victim).unwrap(), Signal::KILL).unwrap();
     let output = bench.finish();
@@ -211,7 +211,7 @@ fn invalid_benchmarks_are_rejected() {
     assert!(buses.entries().is_empty());
 }
 
-/// Processes whose parent is this one, without zombies.
+/// Returns the child processes of a process, without zombies.
 fn children(parent: &std::process::Child) -> Vec<i32> {
     let wanted = parent.id().to_string();
     std::fs::read_dir("/proc")
@@ -225,7 +225,7 @@ fn is_alive(pid: i32) -> bool {
     stat(pid).is_some_and(|(state, _)| state != "Z")
 }
 
-/// State and parent of a process.
+/// Returns the state and the parent of a process.
 fn stat(pid: i32) -> Option<(String, String)> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, rest) = text.rsplit_once(") ")?;

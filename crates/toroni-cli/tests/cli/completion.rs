@@ -1,10 +1,10 @@
-//! What shells offer on Tab.
+//! Completion in shells.
 
 use crate::support::{Buses, Process};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// What bash offers behind these words, the last of which is not complete.
+/// Returns the completions that bash offers for the last of these words.
 fn bash(buses: &Buses, words: &[&str]) -> Vec<String> {
     let script = r#"
         source <(toroni completions bash)
@@ -46,7 +46,7 @@ fn bash_offers_commands_and_options() {
     assert_eq!(bash(&buses, &["comp"]), ["completions"]);
     assert_eq!(bash(&buses, &["sub", "--templ"]), ["--template"]);
     assert_eq!(bash(&buses, &["echo", "--format", "h"]), ["hex"]);
-    assert!(buses.entries().is_empty(), "looking makes no bus");
+    assert!(buses.entries().is_empty(), "completion creates no bus");
 }
 
 #[test]
@@ -72,14 +72,14 @@ fn bash_offers_buses_and_topics() {
     ] {
         assert_eq!(bash(&buses, before), topics, "{before:?}");
     }
-    // Whatever a shell would not take for a word is not offered.
+    // Names that a shell would not read as one word are not offered.
     let all = bash(&buses, &["-b", "plant", "pub", ""]);
     let words: Vec<&String> = all.iter().filter(|word| !word.starts_with('-')).collect();
     assert_eq!(words, ["größe", "office", "plant/boiler/heat", "plant/pump"]);
     assert!(bash(&buses, &["-b", "nosuch", "sub", "pl"]).is_empty());
 }
 
-/// Where the shell is installed, it must be able to read its script.
+/// Skips shells that are not installed.
 #[test]
 fn shells_can_read_their_scripts() {
     let buses = Buses::new();

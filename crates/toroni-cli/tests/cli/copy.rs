@@ -1,9 +1,9 @@
-//! `sub --json | pub --json`: what one bus has, another gets, byte by byte.
+//! `sub --json | pub --json` copies messages from one bus to another.
 
 use crate::support::{Buses, Process, json_lines};
 use std::process::Stdio;
 
-/// Topics, payloads and whether they go to descendants, as the bus has them.
+/// Returns topic, `to_descendants` and payload in hexadecimal digits of each message on the bus.
 fn content(buses: &Buses, bus: &str) -> Vec<(String, String, String)> {
     let arguments = ["-b", bus, "sub", "--from", "oldest", "-t", "0.2", "-F", "%t %d %x"];
     buses
@@ -29,7 +29,7 @@ fn a_pipe_copies_messages_exactly() {
         b"{\"topic\":\"x\",\"payload\":\"y\"}",
         b"{\"lost\":{\"messages\":\"1\",\"bytes\":\"1\"}}",
         &large,
-        // Each byte is six in JSON.
+        // In JSON, each byte takes six.
         &[1; 300_000],
     ];
     for (number, payload) in payloads.iter().enumerate() {

@@ -1,12 +1,12 @@
-//! What the program says when something is wrong: in the words of its user, who writes options and not Rust.
+//! Error messages. They name options of the program, not items of the Rust library.
 
 use crate::support::Buses;
 use std::os::unix::fs::symlink;
 
-/// The settings as the library's languages write them. The program's user writes options.
+/// Names of settings in the library. Errors name the options instead.
 const SETTINGS: [&str; 3] = ["max_publishers", "max_subscribers", "topic_table"];
 
-/// Each fails, with its exit code and a part of what it says.
+/// Arguments, the exit code, and a part of the error message.
 const WRONG: [(&[&str], i32, &str); 35] = [
     (&["create", "there"], 1, "there is already a bus at "),
     (&["info", "nosuch"], 1, "in this directory: odd, other, there"),
@@ -51,7 +51,7 @@ fn errors_name_options_and_not_rust() {
     for name in ["there", "other"] {
         buses.succeed(&["create", name]);
     }
-    // Not ours, and so nothing to remove.
+    // Not buses of Toroni: no message may advise to remove them.
     std::fs::write(buses.path().join("file"), "a file").unwrap();
     std::fs::create_dir(buses.path().join("odd")).unwrap();
     std::fs::write(buses.path().join("odd/ring"), "no bus").unwrap();
@@ -66,10 +66,13 @@ fn errors_name_options_and_not_rust() {
         assert!(said.starts_with("toroni: "), "{arguments:?}: {said}");
         assert_eq!(rust_in(&said), None, "{arguments:?}: {said}");
         if arguments.iter().any(|one| ["file", "odd", "link", "/dev/null"].contains(one)) {
-            assert!(!said.contains("remove"), "advises to remove what is not ours: {said}");
+            assert!(
+                !said.contains("remove"),
+                "advises to remove something that is not a bus: {said}"
+            );
         }
     }
-    // `pub` has made the bus that it publishes on by default.
+    // `pub` has created the default bus.
     let left: Vec<String> = buses.entries().into_iter().filter(|name| name != "default").collect();
     assert_eq!(left, entries);
 }
@@ -83,7 +86,7 @@ fn errors_list_no_bus_if_there_is_none() {
     assert!(said.ends_with("/nosuch: `toroni create nosuch` creates it\n"), "{said}");
 }
 
-/// What of a text only a Rust program can mean.
+/// Finds a word that has a meaning only in Rust.
 fn rust_in(text: &str) -> Option<&str> {
     let types = ["BusConfig", "Error", "Policy", "LockKind", "NotifyKind", "Duration", "PathBuf"];
     let syntax = ["::", "Some(", "None", " { ", "Wait", "Overwrite", "Bounded"];

@@ -1,4 +1,4 @@
-//! Exit codes: what a signal makes of each command, and the table that says so.
+//! Exit codes after signals, and the table of exit codes in help and manual.
 
 use crate::support::{Buses, Process, TIMEOUT, wait_until};
 use rustix::process::Signal;
@@ -8,12 +8,12 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Instant;
 
-/// As a shell shows it: commands without a handler are killed by the signal itself.
+/// Returns the exit code that a shell shows, also for a process killed by a signal.
 fn shell_code(status: ExitStatus) -> i32 {
     status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap()
 }
 
-/// Runs a command until `ready`, sends it each of the signals and returns the exit codes.
+/// Runs a command once for SIGINT and once for SIGTERM, sends the signal when `ready`, and returns the exit codes.
 fn codes_after_signals(
     buses: &Buses,
     arguments: &[&str],
@@ -22,9 +22,9 @@ fn codes_after_signals(
     [Signal::INT, Signal::TERM].map(|signal| {
         let mut command = buses.command(arguments);
         let mut process = Process::start(command.stdin(Stdio::piped()), arguments);
-        // Held open: standard input does not end.
+        // Keeps standard input open.
         let _input = process.child.stdin.take();
-        wait_until("it is at work", || ready(buses));
+        wait_until("it is ready", || ready(buses));
         process.signal(signal);
         shell_code(process.finish().status)
     })
@@ -45,7 +45,7 @@ fn endless_commands_exit_with_0_after_a_signal() {
     for arguments in [&["sub"][..], &["sub", "--timeout", "600"], &["hz"]] {
         assert_eq!(codes_after_signals(&buses, arguments, has_subscriber), [0, 0], "{arguments:?}");
     }
-    // That is how one ends typing messages.
+    // This is how users end typing messages.
     assert_eq!(codes_after_signals(&buses, &["pub", "t"], has_publisher), [0, 0]);
 }
 
@@ -97,21 +97,21 @@ fn short_commands_are_killed_by_the_signal() {
         &["man"],
     ] {
         for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
-            // It cannot end by itself: what it prints does not fit into the pipe.
+            // It cannot end by itself, because the pipe of its output is full.
             let (_reader, writer) = full_pipe();
             let mut command = with_default_signals(&buses.command(arguments));
             let mut process = Process::start(command.stdout(writer), arguments);
             wait_until("it is the program", || status(process.child.id(), "Name:") == "toroni");
             process.signal(signal);
             assert_eq!(shell_code(process.wait()), code, "{arguments:?}");
-            // It may have come as far as that.
+            // `create` may already have created the bus.
             let _ = std::fs::remove_dir_all(buses.path().join("b"));
         }
     }
 }
 
-/// The command with the signals as they are at a terminal. A shell without job control has what it starts in the
-/// background ignore SIGINT, and these tests with it.
+/// Returns the command with default signal handling, as on a terminal. A shell without job control makes background
+/// processes, and so these tests and their children, ignore SIGINT.
 fn with_default_signals(command: &Command) -> Command {
     let mut with = Command::new("env");
     with.arg("--default-signal").arg(command.get_program()).args(command.get_args());
@@ -125,7 +125,7 @@ fn with_default_signals(command: &Command) -> Command {
     with
 }
 
-/// A command with things to remove is not killed, but stops as soon as it can.
+/// `doctor` has files to remove, so the signal does not kill it: it stops after the running check.
 #[test]
 fn the_doctor_is_interrupted() {
     let buses = Buses::new();
@@ -136,9 +136,9 @@ fn the_doctor_is_interrupted() {
             handles_signals(process.child.id()) && status(process.child.id(), "Threads:") == "2"
         });
         process.signal(signal);
-        // Its thread for signals ends when it has noted one.
-        wait_until("it noted the signal", || status(process.child.id(), "Threads:") == "1");
-        // Read only now: the first finding goes out, and no second check begins.
+        // The thread that handles signals ends after the first signal.
+        wait_until("it has handled the signal", || status(process.child.id(), "Threads:") == "1");
+        // Only now read the output, so that `doctor` can write its first result. It must not start a second check.
         let reader = std::thread::spawn(move || std::io::copy(&mut &reader, &mut std::io::sink()));
         assert_eq!(shell_code(process.finish().status), code);
         reader.join().unwrap().unwrap();
@@ -152,14 +152,14 @@ fn handles_signals(pid: u32) -> bool {
     caught & (1 << (Signal::INT.as_raw() - 1)) != 0
 }
 
-/// What the kernel says about a process.
+/// Returns a field of /proc/PID/status.
 fn status(pid: u32, field: &str) -> String {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let value = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
     value.trim().to_owned()
 }
 
-/// A pipe into which nothing more fits.
+/// Returns a pipe that is full.
 fn full_pipe() -> (File, File) {
     let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
     let mut writer = File::from(writer);
@@ -218,7 +218,7 @@ fn an_empty_variable_is_not_set() {
     let output = command.env("TORONI_BUS", "").output().unwrap();
     assert!(output.status.success(), "{output:?}");
     assert_eq!(buses.entries(), ["default"]);
-    // No bus has this name, and looking makes none.
+    // No bus has this name, and `info` does not create it.
     let mut command = buses.command(&["info", "no-bus-has-this-name"]);
     let output = command.env("TORONI_DIR", "").output().unwrap();
     assert_eq!(output.status.code(), Some(1));

@@ -1,14 +1,14 @@
-//! `toroni bench` on the published experiments: real processes, tiny amounts.
+//! `toroni bench` on the published experiments, with tiny volumes.
 
 use crate::support::Buses;
 use serde_json::Value;
 
-/// A workload with parameters that take little time, and what its report must show.
+/// A workload with arguments for a short run, and the expected parts of its report.
 struct Case {
     arguments: &'static [&'static str],
-    /// Parts of the text for people.
+    /// Parts of the text output.
     shown: &'static [&'static str],
-    /// Tables and the rows of the first of them.
+    /// The tables in the JSON output, and the rows of the first table.
     tables: &'static [&'static str],
     rows: &'static [&'static str],
     goals: usize,
@@ -98,7 +98,7 @@ const CASES: [Case; 6] = [
 fn experiments_are_measured_and_reported() {
     for case in CASES {
         let buses = Buses::new();
-        // Repetitions are the same for all: one workload shows them.
+        // Only one workload prints single repetitions.
         let repetitions = if case.shown.contains(&"rep. 2") { "2" } else { "1" };
         let report = run(&buses, case.arguments, &["--repetitions", repetitions]);
         for part in case.shown.iter().chain(&["machine", "kernel", "in turn in each"]) {
@@ -140,7 +140,7 @@ fn experiments_print_json_and_draw_charts() {
 
         let svg = std::fs::read_to_string(&plot).unwrap();
         assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
-        // Lines with marks, or bars besides the background.
+        // Lines with marks, or several bars.
         assert!(svg.contains("<circle") || svg.matches("<rect").count() > 4, "{svg}");
         assert!(!svg.contains("NaN"));
         assert_eq!(buses.entries(), ["plot.svg"]);

@@ -1,4 +1,4 @@
-//! What `sub` prints.
+//! The output formats of `sub`.
 
 use crate::support::{Buses, Process, json_lines};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -134,7 +134,7 @@ fn messages_may_end_with_a_nul() {
         &["sub", "-0", "--format", "json"],
         &["sub", "-0", "--format", "raw"],
         &["pub", "-0", "t", "x"],
-        // Neither a message nor the option in silence.
+        // Ambiguous: it could be the message or the option.
         &["pub", "t", "-0"],
     ] {
         assert_eq!(buses.run(arguments).status.code(), Some(2), "{arguments:?}");
@@ -154,13 +154,13 @@ fn the_last_messages_come_first() {
     assert_eq!(last(&["2"]).stdout, b"3\n4\n");
     assert_eq!(last(&["0"]).stdout, b"");
     assert_eq!(last(&["100"]).stdout, b"1\n2\n3\n4\n");
-    // --count counts them, too.
+    // --count also counts them.
     let some = last(&["3", "--count", "2"]);
     assert_eq!((&some.stdout[..], some.status.code()), (&b"2\n3\n"[..], Some(0)));
     let more = last(&["3", "--count", "4"]);
     assert_eq!((&more.stdout[..], more.status.code()), (&b"2\n3\n4\n"[..], Some(1)));
     assert_eq!(last(&["3", "--from", "oldest"]).status.code(), Some(2));
-    // What is no longer in the ring is not found.
+    // Messages that are no longer in the ring are not found.
     buses.succeed(&["-b", "small", "create", "small", "--capacity", "64KiB"]);
     buses.succeed(&["-b", "small", "pub", "t", "--size", "1000", "--repeat", "150"]);
     let sequences = |last: &str| -> Vec<u64> {
@@ -171,7 +171,7 @@ fn the_last_messages_come_first() {
     let all = sequences("1000");
     assert!((30..70).contains(&all.len()), "{all:?}");
     assert!(all.windows(2).all(|two| two[0] + 1 == two[1]) && all.last() == Some(&149), "{all:?}");
-    // It goes on with those that come.
+    // It continues with new messages.
     let mut subscriber = buses.subscribe(&["a", "--payload-only", "--last", "1"]);
     assert_eq!(subscriber.line(), "4\n");
     buses.run_with_input(&["pub", "a"], b"5\n6\n");
@@ -201,7 +201,7 @@ fn color_is_for_terminals_unless_requested() {
         (&["info", "x"][..], "", false),
         (&["info", "x", "--color", "never"], "", false),
         (&["info", "x", "--color", "always"], "", true),
-        // Who asks for it on the command line gets it.
+        // The command line takes precedence over NO_COLOR.
         (&["info", "x", "--color=always"], "1", true),
         (&["info", "--nonsense", "--color", "always"], "", true),
         (&["info", "--nonsense"], "", false),
@@ -224,7 +224,7 @@ fn a_terminal_does_not_obey_payloads() {
         all.extend(arguments);
         let mut process = Process::start(buses.command(&all).stdout(terminal), arguments);
         assert!(process.wait().success(), "{arguments:?}");
-        // A terminal keeps what was written to it when the writer is gone.
+        // The terminal keeps the output after the program has ended.
         let mut bytes = [0; 4096];
         let length = master.read(&mut bytes).unwrap();
         let shown = std::str::from_utf8(&bytes[..length]).unwrap();
@@ -234,14 +234,14 @@ fn a_terminal_does_not_obey_payloads() {
     }
 }
 
-/// A terminal: the side of a person, and that of a program.
+/// Opens a pseudoterminal: the side of the user and the side of the program.
 fn terminal() -> (File, File) {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let master = openpt(flags).unwrap();
     grantpt(&master).unwrap();
     unlockpt(&master).unwrap();
     let path = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
-    // Kept from becoming the terminal of this process.
+    // Must not become the controlling terminal of this process.
     let mut options = File::options();
     let terminal = options.read(true).write(true).custom_flags(NOCTTY).open(path).unwrap();
     (File::from(master), terminal)

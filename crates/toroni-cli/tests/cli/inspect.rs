@@ -1,4 +1,4 @@
-//! Creating, listing, looking and cleaning.
+//! `create`, `ls`, `info`, `topics`, `hz`, `doctor`.
 
 use crate::support::{Buses, json_lines};
 use serde_json::Value;
@@ -150,7 +150,7 @@ fn damaged_buses_are_listed_and_removed_by_name() {
     buses.succeed(&["create", "bad"]);
     let ring = buses.path().join("bad/ring");
     let mut bytes = std::fs::read(&ring).unwrap();
-    // Behind the first bytes, without which it would be no bus at all, and nothing to remove.
+    // Keep the first bytes: without them it would not count as a bus and would not be removed.
     bytes[16..64].fill(0x5a);
     std::fs::write(&ring, bytes).unwrap();
     let text = buses.succeed(&["ls"]);
@@ -164,7 +164,7 @@ fn damaged_buses_are_listed_and_removed_by_name() {
     assert!(buses.entries().is_empty());
 }
 
-/// The error names both versions, and what it advises works.
+/// The error names both versions, and its advice works.
 #[test]
 fn a_bus_of_another_layout_is_refused_and_removed_by_name() {
     let buses = Buses::new();
@@ -262,7 +262,7 @@ fn patterns_and_subscribers_are_shown() {
     assert!(alarm.ends_with(&format!("1  dashboard ({})", one.child.id())), "{text}");
 }
 
-/// `info` says that patterns are missing, and `pub` counts the subscriber and says so.
+/// `info` shows that patterns are missing. `pub` counts the subscriber and reports that.
 #[test]
 fn truncated_patterns_may_match() {
     let buses = Buses::new();
@@ -275,21 +275,21 @@ fn truncated_patterns_may_match() {
     assert_eq!(shown["patterns_truncated"], true, "{info}");
     assert_eq!(shown["patterns"].as_array().unwrap()[0], patterns[0]);
     assert!(buses.succeed(&["info"]).contains(", …\n"));
-    // One of those that show.
+    // A pattern that is in the list.
     let sure = buses.run(&["pub", patterns[0], "x", "--wait-subscribers", "1"]);
     assert!(sure.status.success() && sure.stderr.is_empty(), "{sure:?}");
-    // One of those that do not.
+    // A pattern that is missing from the list.
     let perhaps = buses.run(&["pub", "last", "x", "--wait-subscribers", "1"]);
     assert!(perhaps.status.success(), "{perhaps:?}");
     let said = String::from_utf8(perhaps.stderr).unwrap();
-    assert!(said.contains("counted 1 subscriber with a truncated list of patterns"), "{said}");
+    assert!(said.contains("counted 1 subscriber whose list of patterns is truncated"), "{said}");
     let topics = json_lines(buses.succeed(&["topics", "--json"]).as_bytes());
     let last = topics.iter().find(|one| one["topic"] == "last").unwrap();
     assert_eq!(last["subscribers"][0]["certain"], false, "{last}");
     assert!(buses.succeed(&["topics"]).contains("perhaps toroni-sub ("));
 }
 
-/// Another subscriber wrote them: nothing of it reaches the terminal, and it matches nothing.
+/// Another subscriber may have overwritten the patterns: nothing of them reaches the terminal, and they match nothing.
 #[test]
 fn patterns_that_are_none_are_shown_as_such() {
     let buses = Buses::new();
@@ -327,7 +327,7 @@ fn rates_are_reported() {
     let nothing = buses.succeed(&["hz", "--count", "1", "--interval", "0.01"]);
     assert_eq!(nothing, "no messages yet on bus default\n\n");
     let mut hz = buses.start(&["hz", "a/**", "--interval", "0.2", "--json"]);
-    crate::support::wait_until("it watches", || {
+    crate::support::wait_until("hz is subscribed", || {
         buses.entries() == ["default"] && buses.subscriber_count("default") == 1
     });
     buses.succeed(&["pub", "a/b", "--size", "10", "--repeat", "50"]);
@@ -341,7 +341,7 @@ fn rates_are_reported() {
             assert_eq!(topic["topic"], "a/b");
             total = topic["total_messages"].as_u64().unwrap();
             assert_eq!(topic["total_bytes"], total * 10);
-            // Within an interval of n messages there are n - 1 gaps, and one more from the interval before.
+            // n messages have n - 1 gaps, and the gap to the interval before counts as well.
             let (messages, jitter) =
                 (topic["messages"].as_u64().unwrap(), &topic["jitter_seconds"]);
             let longest = topic["longest_gap_seconds"].as_f64();

@@ -1,4 +1,4 @@
-//! What makes a bus, what keeps it, and what removes it.
+//! How buses are created, kept and removed.
 
 use crate::support::{Buses, Process, json_lines, wait_until};
 use std::io::BufRead;
@@ -20,7 +20,7 @@ fn fails(buses: &Buses, arguments: &[&str], wanted: &[&str]) {
     }
 }
 
-/// A clean must not turn a bus with rights and settings of its own into one with the defaults.
+/// Otherwise the next publisher would create the bus again, with default rights and settings.
 #[test]
 fn what_was_made_on_purpose_survives_a_clean() {
     let buses = Buses::new();
@@ -73,7 +73,7 @@ fn rm_removes_named_buses_that_no_process_has_open() {
     let subscriber = buses.subscribe(&["--bus", "c"]);
     fails(&buses, &["rm", "c"], &["cannot remove c: it is in use"]);
     drop(subscriber);
-    // One that is not there keeps no other from being removed.
+    // A missing bus does not keep the others from being removed.
     let output = buses.run(&["rm", "d", "c", "--json"]);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(json_lines(&output.stdout)[0]["done"], true);
@@ -100,7 +100,7 @@ fn clean_all_removes_persistent_buses_if_confirmed() {
     assert!(buses.entries().is_empty());
 }
 
-/// `script` gives the program a terminal.
+/// Runs the program in `script`, which gives it a terminal.
 #[test]
 fn clean_all_asks_on_a_terminal() {
     let buses = Buses::new();
@@ -134,7 +134,7 @@ fn if_absent_compares_what_is_given() {
     let create = ["create", "plant", "--if-absent", "--capacity", "64KiB", "--mode", "0600"];
     assert!(buses.succeed(&create).starts_with("Created "));
     assert!(buses.succeed(&create).starts_with("Found "));
-    // What is not given may be anything.
+    // Settings that are not given are not compared.
     buses.succeed(&["create", "plant", "--if-absent", "--lock", "lease"]);
     for (option, value, found) in [
         ("--capacity", "128KiB", "65536"),
@@ -154,7 +154,7 @@ fn if_absent_compares_what_is_given() {
     for flag in ["--huge-pages", "--temporary"] {
         fails(&buses, &["create", "plant", "--if-absent", flag], &["is required"]);
     }
-    // One that would vanish with the next clean is no bus that was made on purpose.
+    // A bus that `clean` would remove is not persistent, which `create` implies.
     buses.succeed(&["--bus", "scratch", "pub", "t", "x"]);
     fails(&buses, &["create", "scratch", "--if-absent"], &["persistent false", "is required"]);
 }
@@ -200,7 +200,7 @@ fn errors_list_the_existing_buses() {
     assert_eq!(buses.entries(), ["plant", "ticks"]);
 }
 
-/// A mistyped name makes no bus; the notice shows it. Where the name is right, nothing is missed.
+/// With a mistyped name, `sub` creates no bus and prints a remark. When the bus appears, `sub` misses no message.
 #[test]
 fn a_subscriber_waits_for_its_bus() {
     let buses = Buses::new();
@@ -237,7 +237,7 @@ fn a_subscriber_that_waits_for_its_bus_can_be_ended() {
     let mut piped = buses.start(&["sub"]);
     drop(piped.stdout.take());
     assert_eq!(piped.finish().status.code(), Some(0));
-    // Nobody can make a bus below a directory that is not there.
+    // No process can create a bus if the parent directory does not exist.
     let deep = buses.path().join("no/where");
     fails(&buses, &["--dir", deep.to_str().unwrap(), "sub"], &["there is no directory", "/no"]);
     assert!(buses.entries().is_empty());

@@ -1,10 +1,10 @@
-//! A subscriber that was too slow is told, and says so.
+//! `sub` reports the messages that it lost because it was too slow.
 
 use crate::support::{Buses, Process, json_lines};
 use rustix::process::Signal;
 use serde_json::Value;
 
-/// A stopped subscriber, and twice as much published as its ring holds.
+/// Starts and stops a subscriber, publishes twice as much as the ring holds, and continues the subscriber.
 fn overwhelmed(buses: &Buses, arguments: &[&str]) -> Process {
     buses.succeed(&["create", "default", "--capacity", "64KiB", "--policy", "overwrite"]);
     let subscriber = buses.subscribe(arguments);
@@ -43,7 +43,7 @@ fn without_strict_sub_continues() {
     let output = subscriber.finish();
     assert_eq!(output.status.code(), Some(0));
     assert!(output.stderr.is_empty(), "{output:?}");
-    // The losses stand where they were: what is missing before a message is what was lost so far.
+    // Each loss is reported between the messages around it, so sequence numbers and losses add up.
     let (mut expected, mut losses) = (0, 0);
     for line in &received {
         if let Some(lost) = line.get("lost") {
@@ -59,7 +59,7 @@ fn without_strict_sub_continues() {
     assert_eq!(expected, 151);
 }
 
-/// An exact integer, which is a string in JSON.
+/// Parses an exact integer, which is a string in the JSON.
 fn number(value: &Value) -> u64 {
     value.as_str().unwrap().parse().unwrap()
 }

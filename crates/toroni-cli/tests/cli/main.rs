@@ -1,4 +1,4 @@
-//! The program as its users meet it: every command as a real process, on buses of its own.
+//! Tests of the program: each command runs as a process, on buses in a temporary directory.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

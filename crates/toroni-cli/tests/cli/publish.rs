@@ -1,4 +1,4 @@
-//! What `pub` publishes.
+//! `pub`: sources, sizes, batches, rates, waiting for subscribers.
 
 use crate::support::{Buses, json_lines, wait_until};
 use std::collections::HashMap;
@@ -149,7 +149,7 @@ fn pub_waits_for_subscribers() {
     }
 }
 
-/// A subscriber of another topic does not count; the program says whom it sees, and whom it waits for.
+/// A subscriber of another topic does not count. `pub` reports what it waits for and which subscribers there are.
 #[test]
 fn pub_waits_for_subscribers_of_its_topic() {
     let buses = Buses::new();
@@ -208,7 +208,7 @@ fn too_long_messages_are_rejected() {
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains("too long (more than 32"), "{said}");
-        assert!(!said.contains("40000"), "it was not read to its end: {said}");
+        assert!(!said.contains("40000"), "the input was not read to its end: {said}");
     }
     let output = buses.run(&["--bus", "small", "pub", "t", "--size", "1MiB"]);
     assert_eq!(output.status.code(), Some(1));
@@ -240,7 +240,7 @@ fn the_environment_names_the_bus() {
     let output = command.env("TORONI_BUS", "other").output().unwrap();
     assert!(output.status.success());
     assert_eq!(buses.entries(), ["other"]);
-    // The command line wins.
+    // The command line takes precedence.
     let mut command = buses.command(&["--bus", "third", "pub", "t", "x"]);
     assert!(command.env("TORONI_BUS", "other").output().unwrap().status.success());
     wait_until("both are there", || buses.entries() == ["other", "third"]);

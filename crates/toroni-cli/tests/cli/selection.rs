@@ -1,4 +1,4 @@
-//! Which bus, and which topics of it.
+//! Selection of the bus and of its topics.
 
 use crate::support::{Buses, json_lines};
 
@@ -38,9 +38,9 @@ fn two_bus_names_are_rejected() {
         }
     }
     assert_eq!(buses.entries(), ["a", "b"]);
-    // The same one twice is one.
+    // The same name may be given twice.
     buses.succeed(&["info", "b", "--bus", "b"]);
-    // The environment is a default.
+    // The environment is only a default.
     let mut command = buses.command(&["info", "b", "--json"]);
     let output = command.env("TORONI_BUS", "a").output().unwrap();
     assert_eq!(json_lines(&output.stdout)[0]["name"], "b");

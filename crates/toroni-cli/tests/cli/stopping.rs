@@ -26,7 +26,7 @@ fn a_second_signal_right_after_the_first_is_ignored() {
     let buses = Buses::new();
     for _ in 0..3 {
         let subscriber = buses.subscribe(&[]);
-        // Two of a kind would arrive as one.
+        // Two of the same signal could arrive as one.
         subscriber.signal(Signal::TERM);
         subscriber.signal(Signal::HUP);
         let output = subscriber.finish();
@@ -51,7 +51,7 @@ fn a_closed_pipe_is_a_normal_end() {
     buses.succeed(&["pub", "t", "--size", "100", "--repeat", "1000"]);
     subscriber.line();
     drop(subscriber.stdout.take());
-    // Nothing more is published: it notices nevertheless.
+    // Nothing more is published; it notices the closed pipe all the same.
     let output = subscriber.finish();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(output.stderr.is_empty(), "{output:?}");
@@ -81,7 +81,7 @@ fn a_signal_ends_a_publisher() {
         buses.info("default")["publishers"].as_array().is_some_and(|all| !all.is_empty())
     });
     publisher.signal(Signal::INT);
-    // That is how one ends typing messages.
+    // This is how users end typing messages.
     assert_eq!(publisher.finish().status.code(), Some(0));
 
     let endless = buses.start(&["pub", "t", "x", "--repeat", "1000000", "--rate", "100"]);
@@ -126,7 +126,7 @@ fn an_inherited_descriptor_gets_a_line() {
     ready.read_line(&mut line).unwrap();
     assert_eq!(line, "ready\n");
     line.clear();
-    // It closed the descriptor; it still runs.
+    // It has closed the descriptor and still runs.
     assert_eq!(ready.read_line(&mut line).unwrap(), 0);
     assert_eq!(buses.subscriber_count("default"), 1);
     buses.succeed(&["pub", "t", "after"]);

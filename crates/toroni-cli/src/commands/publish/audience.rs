@@ -43,7 +43,7 @@ pub(super) fn wait_for(wanted: &Wanted<'_>, bus: &Bus, stop: &Stop) -> Result<()
         if seen.matching + seen.perhaps >= u64::from(wanted.count) {
             if seen.matching < u64::from(wanted.count) {
                 note::remark(&format!(
-                    "counted {} with a truncated list of patterns: perhaps no pattern of it matches {wanted}",
+                    "counted {} whose list of patterns is truncated: it may lack a pattern that matches {wanted}",
                     human::counted(seen.perhaps, "subscriber")
                 ));
             }
