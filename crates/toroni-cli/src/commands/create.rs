@@ -6,7 +6,7 @@ use crate::human::{self, parse_bytes, parse_mode};
 use crate::output::Output;
 use crate::settings::{parse_lock, parse_notify, parse_policy};
 use clap::Args;
-use toroni::{LockKind, NotifyKind, OpenError, Policy};
+use toroni::{BusConfig, LockKind, NotifyKind, OpenError, Policy};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -65,41 +65,18 @@ pub(crate) struct Create {
 
 /// Creates the bus. With `--if-absent`, succeeds if it exists with the given settings.
 pub(crate) fn run(location: &BusLocation, arguments: Create) -> Result<(), Failure> {
-    let mut config = super::config(location);
-    if let Some(bytes) = arguments.capacity {
-        config = config.capacity(bytes);
-    }
-    if let Some(bytes) = arguments.topic_table {
-        config = config.topic_table_bytes(bytes);
-    }
-    if let Some(count) = arguments.max_subscribers {
-        config = config.max_subscribers(count);
-    }
-    if let Some(count) = arguments.max_publishers {
-        config = config.max_publishers(count);
-    }
-    if let Some(policy) = arguments.policy {
-        config = config.policy(policy);
-    }
-    if let Some(lock) = arguments.lock {
-        config = config.lock(lock);
-    }
-    if let Some(notify) = arguments.notify {
-        config = config.notify(notify);
-    }
-    if let Some(group) = arguments.writers {
-        config = config.writers_group(group);
-    }
-    if let Some(group) = arguments.readers {
-        config = config.readers_group(group);
-    }
-    if let Some(mode) = arguments.mode {
-        config = config.mode(mode);
-    }
-    if arguments.huge_pages {
-        config = config.huge_pages(true);
-    }
-    let config = config.persistent(!arguments.temporary);
+    let config = super::config(location).persistent(!arguments.temporary);
+    let config = set(config, arguments.capacity, BusConfig::capacity);
+    let config = set(config, arguments.topic_table, BusConfig::topic_table_bytes);
+    let config = set(config, arguments.max_subscribers, BusConfig::max_subscribers);
+    let config = set(config, arguments.max_publishers, BusConfig::max_publishers);
+    let config = set(config, arguments.policy, BusConfig::policy);
+    let config = set(config, arguments.lock, BusConfig::lock);
+    let config = set(config, arguments.notify, BusConfig::notify);
+    let config = set(config, arguments.writers, BusConfig::writers_group);
+    let config = set(config, arguments.readers, BusConfig::readers_group);
+    let config = set(config, arguments.mode, BusConfig::mode);
+    let config = set(config, arguments.huge_pages.then_some(true), BusConfig::huge_pages);
     let (bus, is_new) = match config.create(&arguments.name) {
         Err(OpenError::AlreadyExists { .. }) if arguments.if_absent => {
             (config.require_given().open_existing(&arguments.name)?, false)
@@ -123,4 +100,12 @@ pub(crate) fn run(location: &BusLocation, arguments: Create) -> Result<(), Failu
         ))?;
     }
     output.flush()
+}
+
+/// Sets a setting if its option was given: `--if-absent` compares only those.
+fn set<T>(config: BusConfig, value: Option<T>, setter: fn(BusConfig, T) -> BusConfig) -> BusConfig {
+    match value {
+        Some(value) => setter(config, value),
+        None => config,
+    }
 }
