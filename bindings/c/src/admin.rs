@@ -3,7 +3,7 @@
 use crate::arguments::{close, handle, optional_string, put_handle};
 use crate::lists::{Strings, one};
 use crate::options::unknown;
-use crate::status::{Failure, Outcome, edge, edge_or};
+use crate::status::{Failure, Outcome, catch_panics, catch_panics_or};
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
 use std::path::{Path, PathBuf};
@@ -128,7 +128,7 @@ thread_local! {
 /// The directory of buses where none is given.
 #[unsafe(no_mangle)]
 pub extern "C" fn toroni_default_directory() -> *const c_char {
-    edge_or(null(), || {
+    catch_panics_or(null(), || {
         let path = admin::default_directory().into_os_string().into_encoded_bytes();
         // What stands in the environment has no 0.
         let path = CString::new(path).map_err(|error| Failure::argument(error.to_string()))?;
@@ -146,7 +146,7 @@ pub unsafe extern "C" fn toroni_list_buses(
     result: *mut *mut toroni_bus_list,
 ) -> c_int {
     // SAFETY: what callers owe.
-    edge(|| unsafe {
+    catch_panics(|| unsafe {
         put_handle(result, || {
             let directory = optional_string(directory, "the directory")?;
             Ok(admin::list(directory.map(Path::new))?.into())
@@ -172,7 +172,7 @@ unsafe fn entries<'a>(pointer: *const toroni_bus_list) -> Outcome<&'a [toroni_bu
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_bus_list_count(list: *const toroni_bus_list) -> usize {
     // SAFETY: what callers owe.
-    edge_or(0, || Ok(unsafe { entries(list) }?.len()))
+    catch_panics_or(0, || Ok(unsafe { entries(list) }?.len()))
 }
 
 /// One of them.
@@ -182,7 +182,7 @@ pub unsafe extern "C" fn toroni_bus_list_at(
     index: usize,
 ) -> *const toroni_bus_entry {
     // SAFETY: what callers owe.
-    edge_or(null(), || one(unsafe { entries(list) }?, index))
+    catch_panics_or(null(), || one(unsafe { entries(list) }?, index))
 }
 
 /// Cleans up.
@@ -194,7 +194,7 @@ pub unsafe extern "C" fn toroni_clean(
     result: *mut *mut toroni_clean_report,
 ) -> c_int {
     // SAFETY: what callers owe.
-    edge(|| unsafe {
+    catch_panics(|| unsafe {
         put_handle(result, || {
             let directory = optional_string(directory, "the directory")?.map(Path::new);
             Ok(clean(directory, optional_string(name, "the name")?, flags)?.into())
@@ -236,7 +236,7 @@ pub unsafe extern "C" fn toroni_clean_report_action_count(
     report: *const toroni_clean_report,
 ) -> usize {
     // SAFETY: what callers owe.
-    edge_or(0, || Ok(unsafe { self::report(report) }?.actions.len()))
+    catch_panics_or(0, || Ok(unsafe { self::report(report) }?.actions.len()))
 }
 
 /// One of them.
@@ -246,7 +246,7 @@ pub unsafe extern "C" fn toroni_clean_report_action(
     index: usize,
 ) -> *const toroni_clean_action {
     // SAFETY: what callers owe.
-    edge_or(null(), || one(&unsafe { self::report(report) }?.actions, index))
+    catch_panics_or(null(), || one(&unsafe { self::report(report) }?.actions, index))
 }
 
 /// How many things were left alone.
@@ -255,7 +255,7 @@ pub unsafe extern "C" fn toroni_clean_report_skip_count(
     report: *const toroni_clean_report,
 ) -> usize {
     // SAFETY: what callers owe.
-    edge_or(0, || Ok(unsafe { self::report(report) }?.skipped.len()))
+    catch_panics_or(0, || Ok(unsafe { self::report(report) }?.skipped.len()))
 }
 
 /// One of them.
@@ -265,5 +265,5 @@ pub unsafe extern "C" fn toroni_clean_report_skip(
     index: usize,
 ) -> *const toroni_clean_skip {
     // SAFETY: what callers owe.
-    edge_or(null(), || one(&unsafe { self::report(report) }?.skipped, index))
+    catch_panics_or(null(), || one(&unsafe { self::report(report) }?.skipped, index))
 }

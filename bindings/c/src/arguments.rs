@@ -52,7 +52,7 @@ pub(crate) unsafe fn put_handle<T>(to: *mut *mut T, make: impl FnOnce() -> Outco
 /// `pointer` is null, or one of [`put_handle`] that was not closed yet.
 pub(crate) unsafe fn close<T>(pointer: *mut T) {
     if !pointer.is_null() {
-        crate::status::edge(|| {
+        crate::status::catch_panics(|| {
             // SAFETY: made by `put_handle`, and nobody's but the caller's.
             drop(unsafe { Box::from_raw(pointer) });
             Ok(())

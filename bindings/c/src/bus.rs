@@ -2,7 +2,7 @@
 
 use crate::arguments::{close, handle, put, put_handle, string};
 use crate::options::{open, toroni_open_options};
-use crate::status::{Failure, Outcome, edge, edge_or};
+use crate::status::{Failure, Outcome, catch_panics, catch_panics_or};
 use std::ffi::{CString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use toroni::{Bus, Reopened};
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn toroni_bus_open(
     result: *mut *mut toroni_bus,
 ) -> c_int {
     // SAFETY: what callers owe.
-    edge(|| unsafe {
+    catch_panics(|| unsafe {
         put_handle(result, || toroni_bus::new(open(string(name, "the name")?, options)?))
     })
 }
@@ -73,21 +73,21 @@ pub unsafe extern "C" fn toroni_bus_close(bus: *mut toroni_bus) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_bus_name(bus: *const toroni_bus) -> *const c_char {
     // SAFETY: what callers owe.
-    edge_or(std::ptr::null(), || Ok(unsafe { self::bus(bus) }?.name.as_ptr()))
+    catch_panics_or(std::ptr::null(), || Ok(unsafe { self::bus(bus) }?.name.as_ptr()))
 }
 
 /// Its directory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_bus_path(bus: *const toroni_bus) -> *const c_char {
     // SAFETY: what callers owe.
-    edge_or(std::ptr::null(), || Ok(unsafe { self::bus(bus) }?.path.as_ptr()))
+    catch_panics_or(std::ptr::null(), || Ok(unsafe { self::bus(bus) }?.path.as_ptr()))
 }
 
 /// Its identity.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_bus_id(bus: *const toroni_bus) -> *const c_char {
     // SAFETY: what callers owe.
-    edge_or(std::ptr::null(), || Ok(unsafe { self::bus(bus) }?.id.as_ptr()))
+    catch_panics_or(std::ptr::null(), || Ok(unsafe { self::bus(bus) }?.id.as_ptr()))
 }
 
 /// What became of it when the machine booted.
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn toroni_bus_reopened(
     bus: *const toroni_bus,
     result: *mut toroni_reopened,
 ) -> c_int {
-    edge(|| {
+    catch_panics(|| {
         // SAFETY: what callers owe.
         let (outcome, messages) = match unsafe { self::bus(bus) }?.bus.reopened() {
             None => (0, 0),

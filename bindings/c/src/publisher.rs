@@ -5,7 +5,7 @@ use crate::arguments::{
 };
 use crate::bus::{bus, toroni_bus};
 use crate::options::{policy, toroni_policy, unknown};
-use crate::status::{Failure, Outcome, Status, edge, edge_or};
+use crate::status::{Failure, Outcome, Status, catch_panics, catch_panics_or};
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn toroni_bus_publisher(
     result: *mut *mut toroni_publisher,
 ) -> c_int {
     // SAFETY: what callers owe.
-    edge(|| unsafe {
+    catch_panics(|| unsafe {
         put_handle(result, || {
             let topic = string(topic, "the topic")?;
             let mut publisher = self::bus(bus)?.bus.publisher(topic)?;
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn toroni_publisher_topic(
     publisher: *const toroni_publisher,
 ) -> *const c_char {
     // SAFETY: what callers owe.
-    edge_or(std::ptr::null(), || Ok(unsafe { self::publisher(publisher) }?.topic.as_ptr()))
+    catch_panics_or(std::ptr::null(), || Ok(unsafe { self::publisher(publisher) }?.topic.as_ptr()))
 }
 
 /// The most bytes that a message of it may have.
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn toroni_publisher_largest_message(
     publisher: *const toroni_publisher,
 ) -> u64 {
     // SAFETY: what callers owe.
-    edge_or(0, || Ok(unsafe { self::publisher(publisher) }?.publisher.largest_message()))
+    catch_panics_or(0, || Ok(unsafe { self::publisher(publisher) }?.publisher.largest_message()))
 }
 
 /// Publishes a message.
@@ -152,7 +152,9 @@ pub unsafe extern "C" fn toroni_publish(
     length: usize,
 ) -> c_int {
     // SAFETY: what callers owe.
-    edge(|| unsafe { Ok(self::publisher(publisher)?.publisher.publish(payload(data, length)?)?) })
+    catch_panics(|| unsafe {
+        Ok(self::publisher(publisher)?.publisher.publish(payload(data, length)?)?)
+    })
 }
 
 /// Publishes a message if that needs no wait.
@@ -163,7 +165,7 @@ pub unsafe extern "C" fn toroni_try_publish(
     length: usize,
 ) -> c_int {
     // SAFETY: what callers owe.
-    edge(|| unsafe {
+    catch_panics(|| unsafe {
         Ok(self::publisher(publisher)?.publisher.try_publish(payload(data, length)?)?)
     })
 }
@@ -177,7 +179,7 @@ pub unsafe extern "C" fn toroni_publish_timeout(
     timeout_ns: u64,
 ) -> c_int {
     // SAFETY: what callers owe.
-    edge(|| unsafe {
+    catch_panics(|| unsafe {
         let publisher = &self::publisher(publisher)?.publisher;
         let payload = payload(data, length)?;
         Ok(match timeout(timeout_ns) {
@@ -195,7 +197,7 @@ pub unsafe extern "C" fn toroni_publish_to_descendants(
     length: usize,
 ) -> c_int {
     // SAFETY: what callers owe.
-    edge(|| unsafe {
+    catch_panics(|| unsafe {
         Ok(self::publisher(publisher)?.publisher.publish_to_descendants(payload(data, length)?)?)
     })
 }
@@ -208,7 +210,7 @@ pub unsafe extern "C" fn toroni_publish_batch(
     count: usize,
 ) -> c_int {
     // SAFETY: what callers owe.
-    edge(|| unsafe {
+    catch_panics(|| unsafe {
         let publisher = &self::publisher(publisher)?.publisher;
         Ok(publisher.publish_batch(self::payloads(payloads, count)?)?)
     })
@@ -223,7 +225,7 @@ pub unsafe extern "C" fn toroni_publish_batch_timeout(
     timeout_ns: u64,
 ) -> c_int {
     // SAFETY: what callers owe.
-    edge(|| unsafe {
+    catch_panics(|| unsafe {
         let publisher = &self::publisher(publisher)?.publisher;
         let payloads = self::payloads(payloads, count)?;
         Ok(match timeout(timeout_ns) {
@@ -255,7 +257,7 @@ pub unsafe extern "C" fn toroni_publish_burst_timeout(
     published: *mut usize,
 ) -> c_int {
     // SAFETY: what callers owe.
-    edge(|| unsafe {
+    catch_panics(|| unsafe {
         if !published.is_null() {
             published.write(0);
         }
@@ -281,7 +283,7 @@ pub unsafe extern "C" fn toroni_publish_in_place(
     fill: toroni_fill,
     context: *mut c_void,
 ) -> c_int {
-    edge(|| {
+    catch_panics(|| {
         // A count of its own: `fill` may close the handle.
         // SAFETY: what callers owe.
         let publisher = unsafe { self::publisher(publisher) }?.publisher.clone();

@@ -4,7 +4,7 @@ use crate::arguments::{FOREVER, close, handle, null, put, put_handle, string};
 use crate::bus::{bus, toroni_bus};
 use crate::message::toroni_message;
 use crate::stats::NO_SLOT;
-use crate::status::{Failure, Outcome, Status, edge, edge_or};
+use crate::status::{Failure, Outcome, Status, catch_panics, catch_panics_or};
 use crate::subscriber::{toroni_loss, toroni_subscriber_stats};
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_char, c_int, c_void};
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn toroni_bus_router(
     result: *mut *mut toroni_router,
 ) -> c_int {
     // SAFETY: what callers owe.
-    edge(|| unsafe {
+    catch_panics(|| unsafe {
         put_handle(result, || {
             let mut router = self::bus(bus)?.bus.router()?;
             Ok(toroni_router {
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn toroni_router_on(
     context: *mut c_void,
 ) -> c_int {
     // SAFETY: what callers owe.
-    edge(|| unsafe {
+    catch_panics(|| unsafe {
         let pattern = string(pattern, "the pattern")?;
         let handler = handler.ok_or_else(|| null("the handler"))?;
         let context = Context(context);
@@ -139,7 +139,7 @@ pub unsafe extern "C" fn toroni_router_on_lapped(
     context: *mut c_void,
 ) -> c_int {
     // SAFETY: what callers owe.
-    edge(|| unsafe {
+    catch_panics(|| unsafe {
         let handler = handler.ok_or_else(|| null("the handler"))?;
         let context = Context(context);
         with(router, |router, _| {
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn toroni_router_poll(
     handled: *mut usize,
 ) -> c_int {
     // SAFETY: what callers owe.
-    edge(|| unsafe {
+    catch_panics(|| unsafe {
         let count = with(router, |router, loss| router.poll().map_err(|error| note(loss, error)))?;
         if handled.is_null() { Ok(()) } else { put(handled, "handled", count) }
     })
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn toroni_router_run_once(
     timeout_ns: u64,
 ) -> c_int {
     // SAFETY: what callers owe.
-    edge(|| unsafe {
+    catch_panics(|| unsafe {
         let timeout =
             if timeout_ns == FOREVER { Duration::MAX } else { Duration::from_nanos(timeout_ns) };
         let found = with(router, |router, loss| {
@@ -186,7 +186,7 @@ pub unsafe extern "C" fn toroni_router_run_once(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_router_run(router: *mut toroni_router) -> c_int {
     // SAFETY: what callers owe.
-    edge(|| unsafe {
+    catch_panics(|| unsafe {
         with(router, |router, loss| match router.run() {
             Ok(never) => match never {},
             Err(error) => Err(note(loss, error)),
@@ -201,7 +201,7 @@ pub unsafe extern "C" fn toroni_router_last_loss(
     loss: *mut toroni_loss,
 ) -> c_int {
     // SAFETY: what callers owe.
-    edge(|| unsafe {
+    catch_panics(|| unsafe {
         put(loss, "the place for the loss", handle(router, "the router")?.loss.get())
     })
 }
@@ -220,7 +220,7 @@ pub unsafe extern "C" fn toroni_router_interrupt(router: *const toroni_router) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_router_fd(router: *mut toroni_router, fd: *mut c_int) -> c_int {
     // SAFETY: what callers owe.
-    edge(|| unsafe {
+    catch_panics(|| unsafe {
         put(fd, "the place for the descriptor", -1)?;
         let descriptor = with(router, |router, _| Ok(router.fd()?.as_raw_fd()))?;
         put(fd, "the place for the descriptor", descriptor)
@@ -231,21 +231,21 @@ pub unsafe extern "C" fn toroni_router_fd(router: *mut toroni_router, fd: *mut c
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_router_position(router: *const toroni_router) -> u64 {
     // SAFETY: what callers owe.
-    edge_or(0, || unsafe { with(router, |router, _| Ok(router.subscriber().position())) })
+    catch_panics_or(0, || unsafe { with(router, |router, _| Ok(router.subscriber().position())) })
 }
 
 /// How far its subscriber lags behind.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_router_lag_bytes(router: *const toroni_router) -> u64 {
     // SAFETY: what callers owe.
-    edge_or(0, || unsafe { with(router, |router, _| Ok(router.subscriber().lag_bytes())) })
+    catch_panics_or(0, || unsafe { with(router, |router, _| Ok(router.subscriber().lag_bytes())) })
 }
 
 /// The slot of its subscriber.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_router_slot(router: *const toroni_router) -> u32 {
     // SAFETY: what callers owe.
-    edge_or(NO_SLOT, || unsafe { with(router, |router, _| Ok(router.subscriber().slot())) })
+    catch_panics_or(NO_SLOT, || unsafe { with(router, |router, _| Ok(router.subscriber().slot())) })
 }
 
 /// What its subscriber has seen.
@@ -255,7 +255,7 @@ pub unsafe extern "C" fn toroni_router_get_stats(
     stats: *mut toroni_subscriber_stats,
 ) -> c_int {
     // SAFETY: what callers owe.
-    edge(|| unsafe {
+    catch_panics(|| unsafe {
         let seen = with(router, |router, _| Ok(router.subscriber().stats()))?;
         put(stats, "the place for the statistics", seen.into())
     })

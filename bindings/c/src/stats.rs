@@ -5,7 +5,7 @@ use crate::bus::{bus, toroni_bus};
 use crate::lists::{Strings, one};
 use crate::message::nanoseconds;
 use crate::options::toroni_policy;
-use crate::status::{Outcome, edge, edge_or};
+use crate::status::{Outcome, catch_panics, catch_panics_or};
 use std::ffi::{c_char, c_int};
 use std::time::Duration;
 use toroni::{BusStats, LockKind, NotifyKind, Policy};
@@ -278,7 +278,7 @@ pub unsafe extern "C" fn toroni_bus_take_stats(
     result: *mut *mut toroni_stats,
 ) -> c_int {
     // SAFETY: what callers owe.
-    edge(|| unsafe { put_handle(result, || Ok(self::bus(bus)?.bus.stats()?.into())) })
+    catch_panics(|| unsafe { put_handle(result, || Ok(self::bus(bus)?.bus.stats()?.into())) })
 }
 
 /// Gives it back.
@@ -299,7 +299,7 @@ unsafe fn stats<'a>(pointer: *const toroni_stats) -> Outcome<&'a toroni_stats> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_stats_bus(stats: *const toroni_stats) -> *const toroni_bus_stats {
     // SAFETY: what callers owe.
-    edge_or(std::ptr::null(), || Ok(&raw const unsafe { self::stats(stats) }?.bus))
+    catch_panics_or(std::ptr::null(), || Ok(&raw const unsafe { self::stats(stats) }?.bus))
 }
 
 /// Who holds the writer lock.
@@ -307,7 +307,7 @@ pub unsafe extern "C" fn toroni_stats_bus(stats: *const toroni_stats) -> *const 
 pub unsafe extern "C" fn toroni_stats_lock_owner(
     stats: *const toroni_stats,
 ) -> *const toroni_lock_owner {
-    edge_or(std::ptr::null(), || {
+    catch_panics_or(std::ptr::null(), || {
         // SAFETY: what callers owe.
         let owner = &unsafe { self::stats(stats) }?.lock_owner;
         Ok(owner.as_ref().map_or(std::ptr::null(), std::ptr::from_ref))
@@ -318,7 +318,7 @@ pub unsafe extern "C" fn toroni_stats_lock_owner(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_stats_publisher_count(stats: *const toroni_stats) -> usize {
     // SAFETY: what callers owe.
-    edge_or(0, || Ok(unsafe { self::stats(stats) }?.publishers.len()))
+    catch_panics_or(0, || Ok(unsafe { self::stats(stats) }?.publishers.len()))
 }
 
 /// One of them.
@@ -328,14 +328,14 @@ pub unsafe extern "C" fn toroni_stats_publisher(
     index: usize,
 ) -> *const toroni_publisher_info {
     // SAFETY: what callers owe.
-    edge_or(std::ptr::null(), || one(&unsafe { self::stats(stats) }?.publishers, index))
+    catch_panics_or(std::ptr::null(), || one(&unsafe { self::stats(stats) }?.publishers, index))
 }
 
 /// How many subscribers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_stats_subscriber_count(stats: *const toroni_stats) -> usize {
     // SAFETY: what callers owe.
-    edge_or(0, || Ok(unsafe { self::stats(stats) }?.subscribers.len()))
+    catch_panics_or(0, || Ok(unsafe { self::stats(stats) }?.subscribers.len()))
 }
 
 /// One of them.
@@ -345,14 +345,14 @@ pub unsafe extern "C" fn toroni_stats_subscriber(
     index: usize,
 ) -> *const toroni_subscriber_info {
     // SAFETY: what callers owe.
-    edge_or(std::ptr::null(), || one(&unsafe { self::stats(stats) }?.subscribers, index))
+    catch_panics_or(std::ptr::null(), || one(&unsafe { self::stats(stats) }?.subscribers, index))
 }
 
 /// How many sockets.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_stats_socket_count(stats: *const toroni_stats) -> usize {
     // SAFETY: what callers owe.
-    edge_or(0, || Ok(unsafe { self::stats(stats) }?.sockets.len()))
+    catch_panics_or(0, || Ok(unsafe { self::stats(stats) }?.sockets.len()))
 }
 
 /// The name of one of them.
@@ -361,7 +361,7 @@ pub unsafe extern "C" fn toroni_stats_socket(
     stats: *const toroni_stats,
     index: usize,
 ) -> *const c_char {
-    edge_or(std::ptr::null(), || {
+    catch_panics_or(std::ptr::null(), || {
         // SAFETY: what callers owe.
         let name = one(&unsafe { self::stats(stats) }?.sockets, index)?;
         // SAFETY: from a list that is there.

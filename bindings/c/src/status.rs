@@ -189,7 +189,7 @@ impl From<ReceiveError> for Failure {
 
 /// Runs what a function does, and answers with its status. No panic leaves it.
 #[inline]
-pub(crate) fn edge(call: impl FnOnce() -> Outcome) -> c_int {
+pub(crate) fn catch_panics(call: impl FnOnce() -> Outcome) -> c_int {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(())) => Status::Ok as c_int,
         Ok(Err(failure)) => report(failure),
@@ -197,9 +197,9 @@ pub(crate) fn edge(call: impl FnOnce() -> Outcome) -> c_int {
     }
 }
 
-/// As [`edge`], for functions that return something else, and `otherwise` if they cannot.
+/// As [`catch_panics`], for functions that return something else, and `otherwise` if they cannot.
 #[inline]
-pub(crate) fn edge_or<T>(otherwise: T, call: impl FnOnce() -> Outcome<T>) -> T {
+pub(crate) fn catch_panics_or<T>(otherwise: T, call: impl FnOnce() -> Outcome<T>) -> T {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(value)) => return value,
         Ok(Err(failure)) => report(failure),
@@ -280,21 +280,21 @@ mod tests {
 
     #[test]
     fn a_panic_ends_at_the_edge() {
-        assert_eq!(edge(|| panic!("number {}", 7)), Status::Panic as c_int);
+        assert_eq!(catch_panics(|| panic!("number {}", 7)), Status::Panic as c_int);
         assert_eq!(last(), "a bug in the library, which panicked: number 7");
-        assert_eq!(edge(|| std::panic::panic_any(7)), Status::Panic as c_int);
+        assert_eq!(catch_panics(|| std::panic::panic_any(7)), Status::Panic as c_int);
         assert_eq!(last(), "a bug in the library, which panicked: without a text");
-        assert_eq!(edge_or(-1, || panic!("again")), -1);
+        assert_eq!(catch_panics_or(-1, || panic!("again")), -1);
     }
 
     #[test]
     fn errors_are_told_and_what_is_none_leaves_the_text() {
         let told = Failure::argument("zero\0within");
-        assert_eq!(edge(|| Err(told)), Status::InvalidArgument as c_int);
+        assert_eq!(catch_panics(|| Err(told)), Status::InvalidArgument as c_int);
         assert_eq!(last(), "zerowithin");
-        assert_eq!(edge(|| Err(Failure::plain(Status::NoMessage))), 1);
+        assert_eq!(catch_panics(|| Err(Failure::plain(Status::NoMessage))), 1);
         assert_eq!(last(), "zerowithin");
-        assert_eq!(edge(|| Err(PublishError::Full.into())), Status::Full as c_int);
+        assert_eq!(catch_panics(|| Err(PublishError::Full.into())), Status::Full as c_int);
         assert_eq!(last(), Status::Full.text().to_str().unwrap());
         // SAFETY: a text without end of life.
         let unknown = unsafe { CStr::from_ptr(toroni_status_text(-1)) };

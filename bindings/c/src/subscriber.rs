@@ -6,7 +6,7 @@ use crate::bus::{bus, toroni_bus};
 use crate::message::toroni_message;
 use crate::options::unknown;
 use crate::stats::NO_SLOT;
-use crate::status::{Failure, Outcome, Status, edge, edge_or};
+use crate::status::{Failure, Outcome, Status, catch_panics, catch_panics_or};
 use std::cell::UnsafeCell;
 use std::ffi::{c_char, c_int};
 use std::os::fd::AsRawFd;
@@ -144,7 +144,7 @@ unsafe fn receive(
     message: *mut toroni_message,
     receive: impl FnOnce(&mut Subscriber) -> Result<Option<toroni_message>, ReceiveError>,
 ) -> c_int {
-    edge(|| {
+    catch_panics(|| {
         // Before there is a message that would be lost.
         if message.is_null() {
             return Err(null("the place for the message"));
@@ -167,7 +167,7 @@ pub unsafe extern "C" fn toroni_bus_subscribe(
     result: *mut *mut toroni_subscriber,
 ) -> c_int {
     // SAFETY: what callers owe.
-    edge(|| unsafe {
+    catch_panics(|| unsafe {
         put_handle(result, || {
             let pattern = string(pattern, "the pattern")?;
             toroni_subscriber::new(self::bus(bus)?.bus.subscribe(pattern)?)
@@ -183,7 +183,7 @@ pub unsafe extern "C" fn toroni_bus_subscribe_with(
     result: *mut *mut toroni_subscriber,
 ) -> c_int {
     // SAFETY: what callers owe.
-    edge(|| unsafe {
+    catch_panics(|| unsafe {
         put_handle(result, || {
             let options = arguments::options(options)?;
             toroni_subscriber::new(subscribe(bus, &options)?)
@@ -241,7 +241,7 @@ pub unsafe extern "C" fn toroni_subscriber_add_pattern(
     pattern: *const c_char,
 ) -> c_int {
     // SAFETY: what callers owe.
-    edge(|| unsafe {
+    catch_panics(|| unsafe {
         let (subscriber, _) = state(subscriber)?.open();
         Ok(subscriber.add_pattern(string(pattern, "the pattern")?)?)
     })
@@ -300,7 +300,7 @@ pub unsafe extern "C" fn toroni_receive_in_place(
     timeout_ns: u64,
     message: *mut toroni_message,
 ) -> c_int {
-    edge(|| {
+    catch_panics(|| {
         if message.is_null() {
             return Err(null("the place for the message"));
         }
@@ -329,7 +329,7 @@ pub unsafe extern "C" fn toroni_next_in_place(
     subscriber: *mut toroni_subscriber,
     message: *mut toroni_message,
 ) -> c_int {
-    edge(|| {
+    catch_panics(|| {
         if message.is_null() {
             return Err(null("the place for the message"));
         }
@@ -351,7 +351,7 @@ unsafe fn next(state: &mut State, message: *mut toroni_message) -> Outcome {
 /// Whether what was read of the run is what was published.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_validate(subscriber: *mut toroni_subscriber) -> c_int {
-    edge(|| {
+    catch_panics(|| {
         // SAFETY: what callers owe.
         let state = unsafe { state(subscriber) }?;
         let run = state.run.as_ref().ok_or_else(|| {
@@ -364,7 +364,7 @@ pub unsafe extern "C" fn toroni_validate(subscriber: *mut toroni_subscriber) -> 
 /// The number of the run.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_subscriber_run_number(subscriber: *const toroni_subscriber) -> u64 {
-    edge_or(0, || {
+    catch_panics_or(0, || {
         // SAFETY: what callers owe.
         let state = unsafe { state(subscriber) }?;
         Ok(if state.run.is_some() { state.runs } else { 0 })
@@ -378,7 +378,7 @@ pub unsafe extern "C" fn toroni_subscriber_last_loss(
     loss: *mut toroni_loss,
 ) -> c_int {
     // SAFETY: what callers owe.
-    edge(|| unsafe { put(loss, "the place for the loss", state(subscriber)?.loss) })
+    catch_panics(|| unsafe { put(loss, "the place for the loss", state(subscriber)?.loss) })
 }
 
 /// Ends a blocked call.
@@ -398,7 +398,7 @@ pub unsafe extern "C" fn toroni_subscriber_fd(
     fd: *mut c_int,
 ) -> c_int {
     // SAFETY: what callers owe.
-    edge(|| unsafe {
+    catch_panics(|| unsafe {
         let (subscriber, _) = state(subscriber)?.open();
         put(fd, "the place for the descriptor", -1)?;
         let descriptor = subscriber.fd().map_err(|error: OpenError| Failure::from(error))?;
@@ -410,20 +410,20 @@ pub unsafe extern "C" fn toroni_subscriber_fd(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_subscriber_position(subscriber: *mut toroni_subscriber) -> u64 {
     // SAFETY: what callers owe.
-    edge_or(0, || Ok(unsafe { state(subscriber) }?.open().0.position()))
+    catch_panics_or(0, || Ok(unsafe { state(subscriber) }?.open().0.position()))
 }
 
 /// How far it lags behind.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_subscriber_lag_bytes(subscriber: *mut toroni_subscriber) -> u64 {
     // SAFETY: what callers owe.
-    edge_or(0, || Ok(unsafe { state(subscriber) }?.open().0.lag_bytes()))
+    catch_panics_or(0, || Ok(unsafe { state(subscriber) }?.open().0.lag_bytes()))
 }
 
 /// Its slot.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_subscriber_slot(subscriber: *const toroni_subscriber) -> u32 {
-    edge_or(NO_SLOT, || {
+    catch_panics_or(NO_SLOT, || {
         // SAFETY: what callers owe.
         let state = unsafe { state(subscriber) }?;
         // SAFETY: from a box that lives as long as this. A run, which is not ended by this, only reads it.
@@ -438,7 +438,7 @@ pub unsafe extern "C" fn toroni_subscriber_get_stats(
     stats: *mut toroni_subscriber_stats,
 ) -> c_int {
     // SAFETY: what callers owe.
-    edge(|| unsafe {
+    catch_panics(|| unsafe {
         let seen = state(subscriber)?.open().0.stats();
         put(stats, "the place for the statistics", seen.into())
     })

@@ -3,7 +3,7 @@
 use crate::arguments::{close, handle, put, put_handle, string};
 use crate::bus::{bus, toroni_bus};
 use crate::lists::{Strings, one};
-use crate::status::{Outcome, edge, edge_or};
+use crate::status::{Outcome, catch_panics, catch_panics_or};
 use std::ffi::{c_char, c_int};
 use toroni::{OpenError, Pattern, Topic, TopicStats};
 
@@ -46,7 +46,7 @@ unsafe fn ask(
     does_match: fn(&Pattern, &str) -> bool,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    edge(|| unsafe {
+    catch_panics(|| unsafe {
         let pattern = Pattern::new(string(pattern, "the pattern")?).map_err(OpenError::from)?;
         let topic = Topic::new(string(topic, "the topic")?).map_err(OpenError::from)?;
         put(result, "the place for the answer", does_match(&pattern, topic.as_str()).into())
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn toroni_bus_take_topics(
     result: *mut *mut toroni_topics,
 ) -> c_int {
     // SAFETY: what callers owe.
-    edge(|| unsafe { put_handle(result, || Ok(self::bus(bus)?.bus.topics()?.into())) })
+    catch_panics(|| unsafe { put_handle(result, || Ok(self::bus(bus)?.bus.topics()?.into())) })
 }
 
 /// Gives the list back.
@@ -103,7 +103,7 @@ unsafe fn topics<'a>(pointer: *const toroni_topics) -> Outcome<&'a [toroni_topic
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_topics_count(topics: *const toroni_topics) -> usize {
     // SAFETY: what callers owe.
-    edge_or(0, || Ok(unsafe { self::topics(topics) }?.len()))
+    catch_panics_or(0, || Ok(unsafe { self::topics(topics) }?.len()))
 }
 
 /// One of them.
@@ -113,5 +113,5 @@ pub unsafe extern "C" fn toroni_topics_at(
     index: usize,
 ) -> *const toroni_topic_info {
     // SAFETY: what callers owe.
-    edge_or(std::ptr::null(), || one(unsafe { self::topics(topics) }?, index))
+    catch_panics_or(std::ptr::null(), || one(unsafe { self::topics(topics) }?, index))
 }
