@@ -1,4 +1,4 @@
-//! Buses as files: which there are, and cleaning up after the dead.
+//! Buses as files: listing them, and cleaning up after dead processes.
 
 use crate::arguments::{close, handle, optional_string, put_handle};
 use crate::lists::{Strings, one};
@@ -10,61 +10,42 @@ use std::path::{Path, PathBuf};
 use std::ptr::null;
 use toroni::admin::{self, BusEntry, CleanAction, CleanReport};
 
-/// `toroni_bus_list` of the header.
 pub struct toroni_bus_list {
     entries: Vec<toroni_bus_entry>,
-    /// What they point to.
+    /// The strings that the items above point to.
     _strings: Strings,
 }
 
-/// `toroni_bus_entry` of the header.
 #[repr(C)]
 pub struct toroni_bus_entry {
-    /// Its name.
     pub name: *const c_char,
-    /// Its directory.
     pub path: *const c_char,
-    /// Why it cannot be opened, or null.
     pub problem: *const c_char,
-    /// Bytes of the ring, or 0.
     pub capacity: u64,
-    /// Whether any process has it open, or -1.
     pub in_use: c_int,
-    /// Whether it outlives a clean-up.
     pub persistent: c_int,
 }
 
-/// `toroni_clean_report` of the header.
 pub struct toroni_clean_report {
     actions: Vec<toroni_clean_action>,
     skipped: Vec<toroni_clean_skip>,
-    /// What they point to.
+    /// The strings that the items above point to.
     _strings: Strings,
 }
 
-/// `toroni_clean_action` of the header.
 #[repr(C)]
 pub struct toroni_clean_action {
-    /// A `TORONI_CLEANED_…` of things that are cleaned, or -1.
     pub kind: c_int,
-    /// Of a slot.
     pub slot: u32,
-    /// Of a slot: the bus; else null.
     pub bus: *const c_char,
-    /// Of a slot: the file; else null.
     pub file: *const c_char,
-    /// What is removed; of a slot null.
     pub path: *const c_char,
-    /// All of this as a sentence.
     pub text: *const c_char,
 }
 
-/// `toroni_clean_skip` of the header.
 #[repr(C)]
 pub struct toroni_clean_skip {
-    /// What was left alone.
     pub path: *const c_char,
-    /// Why.
     pub why: *const c_char,
 }
 
@@ -121,16 +102,15 @@ impl From<CleanReport> for toroni_clean_report {
 }
 
 thread_local! {
-    /// What [`toroni_default_directory`] answered last.
+    /// The last result of [`toroni_default_directory`].
     static DIRECTORY: RefCell<CString> = RefCell::default();
 }
 
-/// The directory of buses where none is given.
 #[unsafe(no_mangle)]
 pub extern "C" fn toroni_default_directory() -> *const c_char {
     catch_panics_or(null(), || {
         let path = admin::default_directory().into_os_string().into_encoded_bytes();
-        // What stands in the environment has no 0.
+        // A value of the environment contains no 0.
         let path = CString::new(path).map_err(|error| Failure::argument(error.to_string()))?;
         let pointer = path.as_ptr();
         let kept = DIRECTORY.try_with(|last| last.replace(path));
@@ -139,13 +119,12 @@ pub extern "C" fn toroni_default_directory() -> *const c_char {
     })
 }
 
-/// Lists the buses of a directory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_list_buses(
     directory: *const c_char,
     result: *mut *mut toroni_bus_list,
 ) -> c_int {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics(|| unsafe {
         put_handle(result, || {
             let directory = optional_string(directory, "the directory")?;
@@ -154,38 +133,34 @@ pub unsafe extern "C" fn toroni_list_buses(
     })
 }
 
-/// Gives the list back.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_bus_list_close(list: *mut toroni_bus_list) {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     unsafe { close(list) }
 }
 
 /// # Safety
 /// As [`handle`].
 unsafe fn entries<'a>(pointer: *const toroni_bus_list) -> Outcome<&'a [toroni_bus_entry]> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { handle(pointer, "the list") }.map(|list| &list.entries[..])
 }
 
-/// How many buses.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_bus_list_count(list: *const toroni_bus_list) -> usize {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics_or(0, || Ok(unsafe { entries(list) }?.len()))
 }
 
-/// One of them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_bus_list_at(
     list: *const toroni_bus_list,
     index: usize,
 ) -> *const toroni_bus_entry {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics_or(null(), || one(unsafe { entries(list) }?, index))
 }
 
-/// Cleans up.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_clean(
     directory: *const c_char,
@@ -193,7 +168,7 @@ pub unsafe extern "C" fn toroni_clean(
     flags: u32,
     result: *mut *mut toroni_clean_report,
 ) -> c_int {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics(|| unsafe {
         put_handle(result, || {
             let directory = optional_string(directory, "the directory")?.map(Path::new);
@@ -211,59 +186,54 @@ fn clean(directory: Option<&Path>, name: Option<&str>, flags: u32) -> Outcome<Cl
         return Ok(admin::clean(directory, name, dry_run)?);
     }
     let name = name.ok_or_else(|| {
-        Failure::argument("TORONI_CLEAN_PERSISTENT is for one bus: the name is null")
+        Failure::argument("the name is null, but TORONI_CLEAN_PERSISTENT needs the name of a bus")
     })?;
     Ok(admin::clean_persistent(directory, name, dry_run)?)
 }
 
-/// Gives the report back.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_clean_report_close(report: *mut toroni_clean_report) {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     unsafe { close(report) }
 }
 
 /// # Safety
 /// As [`handle`].
 unsafe fn report<'a>(pointer: *const toroni_clean_report) -> Outcome<&'a toroni_clean_report> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { handle(pointer, "the report") }
 }
 
-/// How many things were done.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_clean_report_action_count(
     report: *const toroni_clean_report,
 ) -> usize {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics_or(0, || Ok(unsafe { self::report(report) }?.actions.len()))
 }
 
-/// One of them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_clean_report_action(
     report: *const toroni_clean_report,
     index: usize,
 ) -> *const toroni_clean_action {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics_or(null(), || one(&unsafe { self::report(report) }?.actions, index))
 }
 
-/// How many things were left alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_clean_report_skip_count(
     report: *const toroni_clean_report,
 ) -> usize {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics_or(0, || Ok(unsafe { self::report(report) }?.skipped.len()))
 }
 
-/// One of them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_clean_report_skip(
     report: *const toroni_clean_report,
     index: usize,
 ) -> *const toroni_clean_skip {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics_or(null(), || one(&unsafe { self::report(report) }?.skipped, index))
 }

@@ -1,42 +1,42 @@
-//! Pointers, strings and lengths from outside: checked here, once.
+//! Checks pointers, strings and lengths that come from C.
 
 use crate::status::{Failure, Outcome};
 use std::ffi::{CStr, c_char, c_void};
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
-/// `TORONI_FOREVER` of the header.
+/// `TORONI_FOREVER` of toroni.h.
 pub(crate) const FOREVER: u64 = u64::MAX;
 
-/// The handle behind a pointer.
+/// Returns the handle that a pointer points to.
 ///
 /// # Safety
-/// `pointer` is null, or what callers owe for a handle holds for 'a.
+/// `pointer` meets the requirements for handles (see the crate's documentation) for 'a.
 pub(crate) unsafe fn handle<'a, T>(pointer: *const T, what: &str) -> Outcome<&'a T> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { pointer.as_ref() }.ok_or_else(|| null(what))
 }
 
-/// Writes a result to where the caller wants it.
+/// Writes a result to the caller's variable.
 ///
 /// # Safety
-/// `to` is null, or may be written.
+/// `to` is null or writable.
 pub(crate) unsafe fn put<T>(to: *mut T, what: &str, value: T) -> Outcome {
     if to.is_null() {
         return Err(null(what));
     }
-    // SAFETY: not null, and so writable; it may hold anything before.
+    // SAFETY: not null, and so writable; the old value needs no drop.
     unsafe { to.write(value) };
     Ok(())
 }
 
-/// Hands a new handle to the caller. The place for it is looked at before it is made.
+/// Makes a handle and writes it to the caller's variable, or NULL on an error. Checks `to` before it calls `make`.
 ///
 /// # Safety
 /// As [`put`].
 pub(crate) unsafe fn put_handle<T>(to: *mut *mut T, make: impl FnOnce() -> Outcome<T>) -> Outcome {
     if to.is_null() {
-        return Err(null("the place for the handle"));
+        return Err(null("the pointer to the handle"));
     }
     // SAFETY: as in `put`.
     unsafe { to.write(std::ptr::null_mut()) };
@@ -46,33 +46,33 @@ pub(crate) unsafe fn put_handle<T>(to: *mut *mut T, make: impl FnOnce() -> Outco
     Ok(())
 }
 
-/// Closes a handle.
+/// Drops a handle.
 ///
 /// # Safety
-/// `pointer` is null, or one of [`put_handle`] that was not closed yet.
+/// `pointer` is null, or comes from [`put_handle`] and has not been closed.
 pub(crate) unsafe fn close<T>(pointer: *mut T) {
     if !pointer.is_null() {
         crate::status::catch_panics(|| {
-            // SAFETY: made by `put_handle`, and nobody's but the caller's.
+            // SAFETY: made by `put_handle`; nothing else uses it.
             drop(unsafe { Box::from_raw(pointer) });
             Ok(())
         });
     }
 }
 
-/// A string that must be there.
+/// Returns a string. Null is an error.
 ///
 /// # Safety
 /// As [`optional_string`].
 pub(crate) unsafe fn string<'a>(pointer: *const c_char, what: &str) -> Outcome<&'a str> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { optional_string(pointer, what) }?.ok_or_else(|| null(what))
 }
 
-/// A string that may be left out.
+/// Returns a string, or `None` if the pointer is null.
 ///
 /// # Safety
-/// `pointer` is null, or at bytes that end with 0 and stay for 'a.
+/// `pointer` is null, or points to bytes that end with 0 and do not change for 'a.
 pub(crate) unsafe fn optional_string<'a>(
     pointer: *const c_char,
     what: &str,
@@ -80,63 +80,66 @@ pub(crate) unsafe fn optional_string<'a>(
     if pointer.is_null() {
         return Ok(None);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     let text = unsafe { CStr::from_ptr(pointer) };
     let text = text.to_str().map_err(|error| Failure::argument(format!("{what}: {error}")))?;
     Ok(Some(text))
 }
 
-/// Options that begin with their size, by which programs and library of different releases understand one another.
+/// Options that begin with their size, so that a program can use a library of another release.
 ///
 /// # Safety
-/// It is `repr(C)`, begins with a `usize` that is its size, has no bytes of padding at its end, and may be all zeros.
-/// A field that a release adds stands at the end, leaves no padding, and 0 is what held before.
+/// The type is `repr(C)`, begins with a `usize` that is its size, has no padding at its end, and all zeros are a valid
+/// value. A release adds fields only at the end and without padding, and 0 in such a field means the old behaviour.
 pub(crate) unsafe trait Options: Copy {
-    /// The macro of the header that makes one.
+    /// The macro in toroni.h that initialises the options.
     const INIT: &'static str;
 }
 
-/// No structure of options will be larger: whoever says so has not set its size.
+/// No options will be larger than this. A larger size has not been initialised.
 const LARGEST_OPTIONS: usize = 4096;
 
-/// The options of a caller, who may know less of them than this release, or more: what it does not know is 0, and
-/// what it knows more must be 0.
+/// Returns a caller's options. The caller may be built against another release: fields that it does not have are 0,
+/// and fields that this release does not have must be 0.
 ///
 /// # Safety
-/// `pointer` is null, or at as many bytes as the `usize` there says.
+/// `pointer` is null, or points to as many bytes as the `usize` at their start says.
 pub(crate) unsafe fn options<T: Options>(pointer: *const T) -> Outcome<T> {
     if pointer.is_null() {
         return Err(null("the options"));
     }
     let bytes: *const u8 = pointer.cast();
-    // By itself: how much more there is, it tells.
-    // SAFETY: the caller's promise.
+    // Only the size is read here, because it says how many more bytes may be read.
+    // SAFETY: the caller guarantees it.
     let size = unsafe { bytes.cast::<usize>().read_unaligned() };
     let known = size_of::<T>();
     if !(size_of::<usize>()..=LARGEST_OPTIONS).contains(&size) || size % align_of::<T>() != 0 {
-        let text = format!("struct_size is {size}, which is no size of it: take {}", T::INIT);
+        let text = format!(
+            "struct_size is {size}, which is not a possible size: initialise the options with {}",
+            T::INIT
+        );
         return Err(Failure::argument(text));
     }
     let mut options = MaybeUninit::<T>::zeroed();
-    // SAFETY: as many bytes are there, and have room; the two are not the same.
+    // SAFETY: the source has `size` bytes, the target `known`, and they do not overlap.
     unsafe { bytes.copy_to_nonoverlapping(options.as_mut_ptr().cast(), size.min(known)) };
     for at in known..size {
         // SAFETY: as above.
         if unsafe { bytes.add(at).read() } != 0 {
             let text = format!(
-                "the options of {size} bytes have something at {at}: this release knows {known}"
+                "byte {at} of the options is set, but this release knows only {known} bytes of them"
             );
             return Err(Failure::argument(text));
         }
     }
-    // SAFETY: zeros are one, and what was copied is the caller's, of the same fields.
+    // SAFETY: all zeros are valid, and the bytes that were copied belong to the same fields.
     Ok(unsafe { options.assume_init() })
 }
 
-/// `length` things from `pointer` on.
+/// Returns the array of `length` items at `pointer`.
 ///
 /// # Safety
-/// `pointer` is null, or at as many things, which stay as they are for 'a.
+/// `pointer` is null, or points to that many items, which do not change for 'a.
 pub(crate) unsafe fn slice<'a, T>(
     pointer: *const T,
     length: usize,
@@ -149,23 +152,25 @@ pub(crate) unsafe fn slice<'a, T>(
         return Err(null(what));
     }
     if !pointer.is_aligned() || length > isize::MAX.unsigned_abs() / size_of::<T>().max(1) {
-        return Err(Failure::argument(format!("{what}: {length} at {pointer:p} cannot be")));
+        return Err(Failure::argument(format!(
+            "{what}: there cannot be {length} items at {pointer:p}"
+        )));
     }
-    // SAFETY: not null, aligned, not longer than memory; the rest is the caller's promise.
+    // SAFETY: not null, aligned, not larger than memory; the caller guarantees the rest.
     Ok(unsafe { std::slice::from_raw_parts(pointer, length) })
 }
 
-/// The bytes of a message.
+/// Returns the bytes of a message.
 ///
 /// # Safety
 /// As [`slice`].
 #[inline]
 pub(crate) unsafe fn payload<'a>(pointer: *const c_void, length: usize) -> Outcome<&'a [u8]> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { slice(pointer.cast(), length, "the payload") }
 }
 
-/// The time limit of a call; `None` for ever.
+/// Returns the timeout, or `None` for `TORONI_FOREVER`.
 pub(crate) fn timeout(ns: u64) -> Option<Duration> {
     (ns != FOREVER).then(|| Duration::from_nanos(ns))
 }
@@ -178,7 +183,7 @@ pub(crate) fn null(what: &str) -> Failure {
 mod tests {
     use super::*;
 
-    /// Of this release.
+    /// The options as this release knows them.
     #[repr(C)]
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     struct Known {
@@ -188,39 +193,38 @@ mod tests {
         third: u64,
     }
 
-    // SAFETY: it is so.
+    // SAFETY: it has these properties.
     unsafe impl Options for Known {
         const INIT: &'static str = "KNOWN_INIT";
     }
 
-    /// What is read of as many words as there are.
     fn read(words: &[usize]) -> Outcome<Known> {
         assert_eq!(words[0] / size_of::<usize>(), words.len());
-        // SAFETY: as many as the first says.
+        // SAFETY: the first word says how many there are.
         unsafe { options(words.as_ptr().cast()) }
     }
 
     #[test]
     fn options_of_older_and_newer_programs_are_understood() {
-        // The first of two in a word.
+        // `first` and `second`, in one word.
         let word = usize::from_ne_bytes([3_u32.to_ne_bytes(), [0; 4]].concat().try_into().unwrap());
         let whole = Known { size: 24, first: 3, second: 0, third: 9 };
         assert_eq!(read(&[24, word, 9]).ok(), Some(whole));
-        // Of a release that had no third.
+        // From a release without `third`.
         assert_eq!(read(&[16, word]).ok(), Some(Known { size: 16, third: 0, ..whole }));
         assert_eq!(read(&[8]).ok(), Some(Known { size: 8, first: 0, second: 0, third: 0 }));
-        // Of one that has two more, which are not used.
+        // From a release with two more fields, which are not set.
         assert_eq!(read(&[40, word, 9, 0, 0]).ok(), Some(Known { size: 40, ..whole }));
-        for (used, at) in [([40, word, 9, 1, 0], "at 24"), ([40, word, 9, 0, 1], "at 32")] {
+        for (used, at) in [([40, word, 9, 1, 0], "byte 24"), ([40, word, 9, 0, 1], "byte 32")] {
             let text = read(&used).unwrap_err().text.unwrap();
-            assert!(text.contains(at) && text.contains("knows 24"), "{text}");
+            assert!(text.contains(at) && text.contains("knows only 24"), "{text}");
         }
     }
 
     #[test]
-    fn what_is_no_size_of_options_is_told() {
+    fn an_impossible_size_of_options_is_an_error() {
         for size in [0, 7, 9, 23, 25, 4104, usize::MAX] {
-            // SAFETY: nothing but the size is looked at.
+            // SAFETY: only the size is read.
             let text =
                 unsafe { options::<Known>([size].as_ptr().cast()) }.unwrap_err().text.unwrap();
             assert!(text.contains(&size.to_string()) && text.contains("KNOWN_INIT"), "{text}");

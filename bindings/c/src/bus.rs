@@ -7,7 +7,6 @@ use std::ffi::{CString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use toroni::{Bus, Reopened};
 
-/// `toroni_bus` of the header.
 pub struct toroni_bus {
     pub(crate) bus: Bus,
     name: CString,
@@ -15,14 +14,10 @@ pub struct toroni_bus {
     id: CString,
 }
 
-/// `toroni_reopened` of the header.
 #[repr(C)]
 pub struct toroni_reopened {
-    /// A `TORONI_REOPENED_…`, or -1.
     pub outcome: c_int,
-    /// 0.
     pub reserved: u32,
-    /// Messages that were kept.
     pub messages: u64,
 }
 
@@ -40,64 +35,56 @@ impl toroni_bus {
     }
 }
 
-/// The bus behind a pointer.
-///
 /// # Safety
 /// As [`handle`].
 pub(crate) unsafe fn bus<'a>(pointer: *const toroni_bus) -> Outcome<&'a toroni_bus> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { handle(pointer, "the bus") }
 }
 
-/// Opens a bus.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_bus_open(
     name: *const c_char,
     options: *const toroni_open_options,
     result: *mut *mut toroni_bus,
 ) -> c_int {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics(|| unsafe {
         put_handle(result, || toroni_bus::new(open(string(name, "the name")?, options)?))
     })
 }
 
-/// Closes it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_bus_close(bus: *mut toroni_bus) {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     unsafe { close(bus) }
 }
 
-/// Its name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_bus_name(bus: *const toroni_bus) -> *const c_char {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics_or(std::ptr::null(), || Ok(unsafe { self::bus(bus) }?.name.as_ptr()))
 }
 
-/// Its directory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_bus_path(bus: *const toroni_bus) -> *const c_char {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics_or(std::ptr::null(), || Ok(unsafe { self::bus(bus) }?.path.as_ptr()))
 }
 
-/// Its identity.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_bus_id(bus: *const toroni_bus) -> *const c_char {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics_or(std::ptr::null(), || Ok(unsafe { self::bus(bus) }?.id.as_ptr()))
 }
 
-/// What became of it when the machine booted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_bus_reopened(
     bus: *const toroni_bus,
     result: *mut toroni_reopened,
 ) -> c_int {
     catch_panics(|| {
-        // SAFETY: what callers owe.
+        // SAFETY: toroni.h requires it of callers.
         let (outcome, messages) = match unsafe { self::bus(bus) }?.bus.reopened() {
             None => (0, 0),
             Some(Reopened::Kept { messages }) => (1, messages),
@@ -106,6 +93,6 @@ pub unsafe extern "C" fn toroni_bus_reopened(
         };
         let reopened = toroni_reopened { outcome, reserved: 0, messages };
         // SAFETY: as above.
-        unsafe { put(result, "the place for the result", reopened) }
+        unsafe { put(result, "the pointer to the result", reopened) }
     })
 }

@@ -1,18 +1,18 @@
-//! The C interface of Toroni: what `include/toroni.h` declares and documents. A function here says in one
-//! line what it is; what callers owe, units, threads and errors stand in the header.
+//! The C interface of Toroni, which `include/toroni.h` declares and documents.
 //!
-//! - `status`: every function's answer, the text of the last error, and the edge that no panic passes.
-//! - `arguments`: pointers, strings and lengths from outside, checked.
-//! - `lists`: what a handle owns that is a list.
-//! - `options`, `bus`, `publisher`, `subscriber`, `message`, `router`, `stats`, `topics`, `admin`: the functions,
-//!   by handle.
+//! - `status`: the status that each function returns, the text of the last error, and `catch_panics`.
+//! - `arguments`: checks pointers, strings and lengths that come from C.
+//! - `lists`: lists that a handle owns.
+//! - `options`, `bus`, `publisher`, `subscriber`, `message`, `router`, `stats`, `topics`, `admin`: the functions, by
+//!   handle.
 //!
-//! A handle is a box that C has a pointer to. What callers owe for each: the pointer is null or one that this
-//! library returned and that was not closed; no other thread closes it meanwhile, or uses it, where the
-//! header says that it belongs to one thread.
+//! A handle is a `Box` whose pointer C holds. For every handle, toroni.h requires of callers: the pointer is null, or
+//! the library returned it and it has not been closed; no other thread closes the handle during the call, or uses it
+//! if it belongs to one thread.
 
-#![expect(clippy::missing_safety_doc, reason = "the header says what callers owe")]
-#![expect(non_camel_case_types, reason = "the names of C")]
+#![expect(clippy::missing_safety_doc, reason = "toroni.h says what is required of callers")]
+#![expect(missing_docs, reason = "toroni.h documents everything that is public here")]
+#![expect(non_camel_case_types, reason = "these are the names in C")]
 
 mod admin;
 mod arguments;

@@ -1,4 +1,4 @@
-//! How a bus is opened: the options of C as those of the library.
+//! Converts the options for opening a bus.
 
 use crate::arguments::{self, Options, optional_string};
 use crate::status::{Failure, Outcome};
@@ -7,65 +7,40 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 use toroni::{Bus, BusConfig, LockKind, NotifyKind, Policy};
 
-/// `toroni_policy` of the header.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct toroni_policy {
-    /// A `TORONI_POLICY_…`.
     pub kind: c_int,
-    /// Of `TORONI_POLICY_WAIT`: the longest wait in ns, or `TORONI_FOREVER`.
     pub limit_ns: u64,
-    /// Of `TORONI_POLICY_BOUNDED`: ns of an interval for waiting.
     pub budget_ns: u64,
-    /// Of `TORONI_POLICY_BOUNDED`: the interval in ns.
     pub per_ns: u64,
 }
 
-/// `toroni_open_options` of the header.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct toroni_open_options {
-    /// `sizeof(toroni_open_options)` of the caller: see `Options`.
     pub struct_size: usize,
-    /// A `TORONI_OPEN_…`.
     pub existence: c_int,
-    /// A `TORONI_LOCK_…`.
     pub lock: c_int,
-    /// A `TORONI_NOTIFY_…`.
     pub notify: c_int,
-    /// Group of `TORONI_NOTIFY_MULTICAST`, 4 numbers as in text; all 0 for one made of the bus's id.
     pub multicast_address: [u8; 4],
-    /// Its port.
     pub multicast_port: u16,
-    /// Directory of buses, or null.
     pub directory: *const c_char,
-    /// Bytes of the ring, or 0.
     pub capacity: u64,
-    /// Bytes for names of topics, or 0.
     pub topic_table_bytes: u64,
-    /// Slots, or 0.
     pub max_publishers: u32,
-    /// Slots, or 0.
     pub max_subscribers: u32,
-    /// What publishers do about slow subscribers.
     pub policy: toroni_policy,
-    /// `TORONI_FLAG_…`, combined.
     pub flags: u32,
-    /// `TORONI_REQUIRE_…`, combined.
     pub require: u32,
-    /// Permission bits of a new bus, or 0.
     pub mode: u32,
-    /// The user of `TORONI_REQUIRE_OWNER`.
     pub owner: u32,
-    /// Group that may publish, or null.
     pub writers_group: *const c_char,
-    /// Group that may subscribe, or null.
     pub readers_group: *const c_char,
-    /// How this handle appears in `toroni info`, or null.
     pub participant_name: *const c_char,
 }
 
-// SAFETY: it is numbers and pointers, as the test of layouts says.
+// SAFETY: all fields are numbers and pointers; a test checks the layout.
 unsafe impl Options for toroni_open_options {
     const INIT: &'static str = "TORONI_OPEN_OPTIONS_INIT";
 }
@@ -85,17 +60,17 @@ const REQUIREMENTS: [fn(BusConfig) -> BusConfig; 4] = [
 ];
 const REQUIRE_OWNER: u32 = 1 << REQUIREMENTS.len();
 
-/// Opens a bus by the options, or by the defaults if they are null.
+/// Opens a bus with these options, or with the defaults if `options` is null.
 ///
 /// # Safety
-/// `options` is null, or at what the header says.
+/// `options` is null, or points to options as toroni.h describes them.
 pub(crate) unsafe fn open(name: &str, options: *const toroni_open_options) -> Outcome<Bus> {
     if options.is_null() {
         return Ok(Bus::open(name)?);
     }
-    // SAFETY: not null; the caller's promise.
+    // SAFETY: not null; the caller guarantees the rest.
     let options = unsafe { arguments::options(options) }?;
-    // SAFETY: as above, with the strings in it.
+    // SAFETY: as above; that includes the strings.
     let config = unsafe { config(&options) }?;
     Ok(match options.existence {
         0 => config.open(name),
@@ -106,7 +81,7 @@ pub(crate) unsafe fn open(name: &str, options: *const toroni_open_options) -> Ou
 }
 
 /// # Safety
-/// The strings are null, or end with 0.
+/// The strings are null or end with 0.
 unsafe fn config(options: &toroni_open_options) -> Outcome<BusConfig> {
     let mut config = BusConfig::new().lock(match options.lock {
         0 => LockKind::Lease,
@@ -122,7 +97,7 @@ unsafe fn config(options: &toroni_open_options) -> Outcome<BusConfig> {
     if let Some(policy) = policy(&options.policy)? {
         config = config.policy(policy);
     }
-    // SAFETY: the caller's promise, for each.
+    // SAFETY: the caller guarantees it for each string.
     let strings = unsafe {
         [
             (optional_string(options.directory, "directory")?, BusConfig::directory as With),
@@ -178,7 +153,7 @@ fn multicast_group(options: &toroni_open_options) -> Option<SocketAddrV4> {
     is_given.then(|| SocketAddrV4::new(address, options.multicast_port))
 }
 
-/// The policy; `None` for the default.
+/// Returns the policy, or `None` for the default.
 pub(crate) fn policy(policy: &toroni_policy) -> Outcome<Option<Policy>> {
     Ok(Some(match policy.kind {
         0 => return Ok(None),

@@ -1,4 +1,4 @@
-//! Publishing on a topic.
+//! Publishers.
 
 use crate::arguments::{
     self, FOREVER, Options, close, handle, null, payload, put, put_handle, slice, string, timeout,
@@ -11,47 +11,37 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use toroni::Publisher;
 
-/// `toroni_publisher` of the header.
 pub struct toroni_publisher {
-    /// Counted: a call may outlive the handle.
+    /// Counted, because a call may outlive the handle: see [`toroni_publish_in_place`].
     publisher: Arc<Publisher>,
     topic: CString,
 }
 
-/// `toroni_publisher_options` of the header.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct toroni_publisher_options {
-    /// `sizeof(toroni_publisher_options)` of the caller: see `Options`.
     pub struct_size: usize,
-    /// A shorter policy than the bus's, or the default.
     pub policy: toroni_policy,
-    /// Not 0: post to everything below the topic, too.
     pub to_descendants: c_int,
-    /// 0.
     pub reserved: u32,
 }
 
-// SAFETY: it is numbers, as the test of layouts says.
+// SAFETY: all fields are numbers; a test checks the layout.
 unsafe impl Options for toroni_publisher_options {
     const INIT: &'static str = "TORONI_PUBLISHER_OPTIONS_INIT";
 }
 
-/// `toroni_bytes` of the header.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct toroni_bytes {
-    /// The first.
     pub data: *const c_void,
-    /// How many.
     pub length: usize,
 }
 
-/// `toroni_fill` of the header.
 pub type toroni_fill =
     Option<unsafe extern "C" fn(data: *mut c_void, length: usize, context: *mut c_void) -> c_int>;
 
-/// One payload of many, which was checked.
+/// A payload that [`payloads`] has checked.
 #[repr(transparent)]
 struct Payload(toroni_bytes);
 
@@ -61,21 +51,21 @@ impl AsRef<[u8]> for Payload {
         if self.0.length == 0 {
             return &[];
         }
-        // SAFETY: `payloads` looked at it, and its caller promised the rest.
+        // SAFETY: `payloads` has checked it; its caller guarantees the rest.
         unsafe { std::slice::from_raw_parts(self.0.data.cast(), self.0.length) }
     }
 }
 
 /// # Safety
-/// As [`slice`], of as many payloads, each with as many bytes as it says.
+/// As [`slice`], for the array and for the bytes of each payload.
 unsafe fn payloads<'a>(pointer: *const toroni_bytes, count: usize) -> Outcome<&'a [Payload]> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     let all = unsafe { slice(pointer, count, "the payloads") }?;
     for one in all {
         // SAFETY: as above.
         unsafe { payload(one.data, one.length) }?;
     }
-    // SAFETY: `Payload` is transparent.
+    // SAFETY: as above; `Payload` is transparent.
     unsafe { slice(pointer.cast(), count, "the payloads") }
 }
 
@@ -83,11 +73,10 @@ unsafe fn payloads<'a>(pointer: *const toroni_bytes, count: usize) -> Outcome<&'
 /// As [`handle`].
 #[inline]
 unsafe fn publisher<'a>(pointer: *const toroni_publisher) -> Outcome<&'a toroni_publisher> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { handle(pointer, "the publisher") }
 }
 
-/// Makes a publisher.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_bus_publisher(
     bus: *const toroni_bus,
@@ -95,7 +84,7 @@ pub unsafe extern "C" fn toroni_bus_publisher(
     options: *const toroni_publisher_options,
     result: *mut *mut toroni_publisher,
 ) -> c_int {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics(|| unsafe {
         put_handle(result, || {
             let topic = string(topic, "the topic")?;
@@ -119,58 +108,52 @@ pub unsafe extern "C" fn toroni_bus_publisher(
     })
 }
 
-/// Closes it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_publisher_close(publisher: *mut toroni_publisher) {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     unsafe { close(publisher) }
 }
 
-/// Its topic.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_publisher_topic(
     publisher: *const toroni_publisher,
 ) -> *const c_char {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics_or(std::ptr::null(), || Ok(unsafe { self::publisher(publisher) }?.topic.as_ptr()))
 }
 
-/// The most bytes that a message of it may have.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_publisher_largest_message(
     publisher: *const toroni_publisher,
 ) -> u64 {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics_or(0, || Ok(unsafe { self::publisher(publisher) }?.publisher.largest_message()))
 }
 
-/// Publishes a message.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_publish(
     publisher: *const toroni_publisher,
     data: *const c_void,
     length: usize,
 ) -> c_int {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics(|| unsafe {
         Ok(self::publisher(publisher)?.publisher.publish(payload(data, length)?)?)
     })
 }
 
-/// Publishes a message if that needs no wait.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_try_publish(
     publisher: *const toroni_publisher,
     data: *const c_void,
     length: usize,
 ) -> c_int {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics(|| unsafe {
         Ok(self::publisher(publisher)?.publisher.try_publish(payload(data, length)?)?)
     })
 }
 
-/// Publishes a message, with a limit to the wait.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_publish_timeout(
     publisher: *const toroni_publisher,
@@ -178,7 +161,7 @@ pub unsafe extern "C" fn toroni_publish_timeout(
     length: usize,
     timeout_ns: u64,
 ) -> c_int {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics(|| unsafe {
         let publisher = &self::publisher(publisher)?.publisher;
         let payload = payload(data, length)?;
@@ -189,34 +172,31 @@ pub unsafe extern "C" fn toroni_publish_timeout(
     })
 }
 
-/// Publishes a message to the topic and all below it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_publish_to_descendants(
     publisher: *const toroni_publisher,
     data: *const c_void,
     length: usize,
 ) -> c_int {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics(|| unsafe {
         Ok(self::publisher(publisher)?.publisher.publish_to_descendants(payload(data, length)?)?)
     })
 }
 
-/// Publishes messages that become visible together.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_publish_batch(
     publisher: *const toroni_publisher,
     payloads: *const toroni_bytes,
     count: usize,
 ) -> c_int {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics(|| unsafe {
         let publisher = &self::publisher(publisher)?.publisher;
         Ok(publisher.publish_batch(self::payloads(payloads, count)?)?)
     })
 }
 
-/// Publishes messages that become visible together, with a limit to the wait.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_publish_batch_timeout(
     publisher: *const toroni_publisher,
@@ -224,7 +204,7 @@ pub unsafe extern "C" fn toroni_publish_batch_timeout(
     count: usize,
     timeout_ns: u64,
 ) -> c_int {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics(|| unsafe {
         let publisher = &self::publisher(publisher)?.publisher;
         let payloads = self::payloads(payloads, count)?;
@@ -235,7 +215,6 @@ pub unsafe extern "C" fn toroni_publish_batch_timeout(
     })
 }
 
-/// Publishes messages one by one with one lock.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_publish_burst(
     publisher: *const toroni_publisher,
@@ -243,11 +222,10 @@ pub unsafe extern "C" fn toroni_publish_burst(
     count: usize,
     published: *mut usize,
 ) -> c_int {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     unsafe { toroni_publish_burst_timeout(publisher, payloads, count, FOREVER, published) }
 }
 
-/// Publishes messages one by one with one lock, with a limit to the wait.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_publish_burst_timeout(
     publisher: *const toroni_publisher,
@@ -256,7 +234,7 @@ pub unsafe extern "C" fn toroni_publish_burst_timeout(
     timeout_ns: u64,
     published: *mut usize,
 ) -> c_int {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics(|| unsafe {
         if !published.is_null() {
             published.write(0);
@@ -275,7 +253,6 @@ pub unsafe extern "C" fn toroni_publish_burst_timeout(
     })
 }
 
-/// Publishes a message that a function writes where it will be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_publish_in_place(
     publisher: *const toroni_publisher,
@@ -284,17 +261,17 @@ pub unsafe extern "C" fn toroni_publish_in_place(
     context: *mut c_void,
 ) -> c_int {
     catch_panics(|| {
-        // A count of its own: `fill` may close the handle.
-        // SAFETY: what callers owe.
+        // Its own reference, because `fill` may close the handle.
+        // SAFETY: toroni.h requires it of callers.
         let publisher = unsafe { self::publisher(publisher) }?.publisher.clone();
-        let fill = fill.ok_or_else(|| null("the function that fills"))?;
-        // The library takes a message back if its closure unwinds; nothing else of it does.
+        let fill = fill.ok_or_else(|| null("the fill function"))?;
+        // The library gives a message up only if its closure unwinds.
         let published = catch_unwind(AssertUnwindSafe(|| {
             publisher.publish_with(length, |bytes| {
-                // SAFETY: the bytes are there as long as the view; the rest is what callers owe.
+                // SAFETY: the bytes are valid as long as the view; toroni.h requires the rest of callers.
                 let answer = unsafe { fill(bytes.as_mut_ptr().cast(), length, context) };
                 if answer != 0 {
-                    // Without the hook that reports a panic: this is none.
+                    // This does not run the panic hook, because it is not a panic.
                     resume_unwind(Box::new(Abort));
                 }
             })
@@ -307,5 +284,5 @@ pub unsafe extern "C" fn toroni_publish_in_place(
     })
 }
 
-/// Says that `fill` gave the message up.
+/// The unwinding payload for a message that `fill` gave up.
 struct Abort;

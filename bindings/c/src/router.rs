@@ -1,4 +1,4 @@
-//! One subscriber with many functions to call.
+//! Routers.
 
 use crate::arguments::{FOREVER, close, handle, null, put, put_handle, string};
 use crate::bus::{bus, toroni_bus};
@@ -12,37 +12,34 @@ use std::os::fd::AsRawFd;
 use std::time::Duration;
 use toroni::{Interrupter, Router};
 
-/// `toroni_router` of the header.
 pub struct toroni_router {
     interrupter: Interrupter,
     router: UnsafeCell<Router>,
     loss: Cell<toroni_loss>,
-    /// Whether a call is on it: a handler must not come here again.
+    /// Whether a call uses the router. A handler must not start another one.
     in_use: Cell<bool>,
 }
 
-/// `toroni_handler` of the header.
 pub type toroni_handler =
     Option<unsafe extern "C" fn(message: *const toroni_message, context: *mut c_void)>;
 
-/// `toroni_loss_handler` of the header.
 pub type toroni_loss_handler =
     Option<unsafe extern "C" fn(loss: *const toroni_loss, context: *mut c_void)>;
 
-/// What a handler is called with.
+/// The caller's argument for a handler.
 struct Context(*mut c_void);
 
-// SAFETY: the router, and with it its handlers, belong to one thread at a time, as the header says.
+// SAFETY: toroni.h says that a router, and so its handlers, belong to one thread at a time.
 unsafe impl Send for Context {}
 
 impl Context {
-    /// As a method, so that a closure takes the whole of it.
+    /// A method, so that a closure captures the whole struct, which is `Send`.
     fn pointer(&self) -> *mut c_void {
         self.0
     }
 }
 
-/// Marks the router until dropped.
+/// Marks the router as unused when it is dropped.
 struct InUse<'a>(&'a Cell<bool>);
 
 impl Drop for InUse<'_> {
@@ -51,22 +48,22 @@ impl Drop for InUse<'_> {
     }
 }
 
-/// Does something with the router of a handle.
+/// Calls a function with the router of a handle, unless a call uses it already.
 ///
 /// # Safety
-/// As [`handle`], in one thread at a time.
+/// As [`handle`], and only one thread at a time uses the handle.
 unsafe fn with<T>(
     pointer: *const toroni_router,
     call: impl FnOnce(&mut Router, &Cell<toroni_loss>) -> Outcome<T>,
 ) -> Outcome<T> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     let router = unsafe { handle(pointer, "the router") }?;
     if router.in_use.replace(true) {
-        let text = "a handler must not call the router that calls it".to_owned();
+        let text = "a handler must not use the router that called it".to_owned();
         return Err(Failure { status: Status::Reentrant, text: Some(text) });
     }
     let _in_use = InUse(&router.in_use);
-    // SAFETY: one thread, and within that one call at a time.
+    // SAFETY: one thread uses it, and `in_use` allows one call at a time in that thread.
     call(unsafe { &mut *router.router.get() }, &router.loss)
 }
 
@@ -77,13 +74,12 @@ fn note(loss: &Cell<toroni_loss>, error: toroni::ReceiveError) -> Failure {
     failure
 }
 
-/// Makes a router.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_bus_router(
     bus: *const toroni_bus,
     result: *mut *mut toroni_router,
 ) -> c_int {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics(|| unsafe {
         put_handle(result, || {
             let mut router = self::bus(bus)?.bus.router()?;
@@ -97,19 +93,17 @@ pub unsafe extern "C" fn toroni_bus_router(
     })
 }
 
-/// Closes it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_router_close(router: *mut toroni_router) {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     let in_use = unsafe { router.as_ref() }.is_some_and(|router| router.in_use.get());
-    // From a handler: whatever it is that goes on with it must find it there.
+    // The call that runs the handler still needs the router.
     if !in_use {
-        // SAFETY: what callers owe.
+        // SAFETY: toroni.h requires it of callers.
         unsafe { close(router) }
     }
 }
 
-/// Adds a handler.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_router_on(
     router: *mut toroni_router,
@@ -117,7 +111,7 @@ pub unsafe extern "C" fn toroni_router_on(
     handler: toroni_handler,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics(|| unsafe {
         let pattern = string(pattern, "the pattern")?;
         let handler = handler.ok_or_else(|| null("the handler"))?;
@@ -131,14 +125,13 @@ pub unsafe extern "C" fn toroni_router_on(
     })
 }
 
-/// Sets the handler of losses.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_router_on_lapped(
     router: *mut toroni_router,
     handler: toroni_loss_handler,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics(|| unsafe {
         let handler = handler.ok_or_else(|| null("the handler"))?;
         let context = Context(context);
@@ -152,26 +145,24 @@ pub unsafe extern "C" fn toroni_router_on_lapped(
     })
 }
 
-/// Handles what is there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_router_poll(
     router: *mut toroni_router,
     handled: *mut usize,
 ) -> c_int {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics(|| unsafe {
         let count = with(router, |router, loss| router.poll().map_err(|error| note(loss, error)))?;
         if handled.is_null() { Ok(()) } else { put(handled, "handled", count) }
     })
 }
 
-/// Handles one message, with a limit to the wait.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_router_run_once(
     router: *mut toroni_router,
     timeout_ns: u64,
 ) -> c_int {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics(|| unsafe {
         let timeout =
             if timeout_ns == FOREVER { Duration::MAX } else { Duration::from_nanos(timeout_ns) };
@@ -182,10 +173,9 @@ pub unsafe extern "C" fn toroni_router_run_once(
     })
 }
 
-/// Handles messages until there is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_router_run(router: *mut toroni_router) -> c_int {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics(|| unsafe {
         with(router, |router, loss| match router.run() {
             Ok(never) => match never {},
@@ -194,69 +184,62 @@ pub unsafe extern "C" fn toroni_router_run(router: *mut toroni_router) -> c_int 
     })
 }
 
-/// What the last `TORONI_LAPPED` was about.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_router_last_loss(
     router: *const toroni_router,
     loss: *mut toroni_loss,
 ) -> c_int {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics(|| unsafe {
-        put(loss, "the place for the loss", handle(router, "the router")?.loss.get())
+        put(loss, "the pointer to the loss", handle(router, "the router")?.loss.get())
     })
 }
 
-/// Ends a blocked call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_router_interrupt(router: *const toroni_router) {
-    // As `toroni_subscriber_interrupt`.
-    // SAFETY: what callers owe; nobody writes this part.
+    // Nothing else, as in `toroni_subscriber_interrupt`.
+    // SAFETY: toroni.h requires it of callers; nothing writes to this field.
     if let Some(router) = unsafe { router.as_ref() } {
         router.interrupter.interrupt();
     }
 }
 
-/// Its descriptor.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_router_fd(router: *mut toroni_router, fd: *mut c_int) -> c_int {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics(|| unsafe {
-        put(fd, "the place for the descriptor", -1)?;
+        put(fd, "the pointer to the descriptor", -1)?;
         let descriptor = with(router, |router, _| Ok(router.fd()?.as_raw_fd()))?;
-        put(fd, "the place for the descriptor", descriptor)
+        put(fd, "the pointer to the descriptor", descriptor)
     })
 }
 
-/// Where its subscriber has got to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_router_position(router: *const toroni_router) -> u64 {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics_or(0, || unsafe { with(router, |router, _| Ok(router.subscriber().position())) })
 }
 
-/// How far its subscriber lags behind.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_router_lag_bytes(router: *const toroni_router) -> u64 {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics_or(0, || unsafe { with(router, |router, _| Ok(router.subscriber().lag_bytes())) })
 }
 
-/// The slot of its subscriber.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_router_slot(router: *const toroni_router) -> u32 {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics_or(NO_SLOT, || unsafe { with(router, |router, _| Ok(router.subscriber().slot())) })
 }
 
-/// What its subscriber has seen.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_router_get_stats(
     router: *const toroni_router,
     stats: *mut toroni_subscriber_stats,
 ) -> c_int {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics(|| unsafe {
         let seen = with(router, |router, _| Ok(router.subscriber().stats()))?;
-        put(stats, "the place for the statistics", seen.into())
+        put(stats, "the pointer to the statistics", seen.into())
     })
 }

@@ -1,4 +1,4 @@
-//! A snapshot of a bus, and who takes part.
+//! A snapshot of a bus and its participants.
 
 use crate::arguments::{close, handle, put_handle};
 use crate::bus::{bus, toroni_bus};
@@ -10,143 +10,86 @@ use std::ffi::{c_char, c_int};
 use std::time::Duration;
 use toroni::{BusStats, LockKind, NotifyKind, Policy};
 
-/// `toroni_stats` of the header.
 pub struct toroni_stats {
     bus: toroni_bus_stats,
     lock_owner: Option<toroni_lock_owner>,
     publishers: Vec<toroni_publisher_info>,
     subscribers: Vec<toroni_subscriber_info>,
     sockets: Vec<*const c_char>,
-    /// What they point to.
+    /// The strings that the items above point to.
     _names: Strings,
-    /// What the patterns of `subscribers` point to.
+    /// The lists that `patterns` of `subscribers` points to.
     _patterns: Vec<Vec<*const c_char>>,
 }
 
-/// `toroni_lock_owner` of the header.
 #[repr(C)]
 pub struct toroni_lock_owner {
-    /// Its slot, or `TORONI_NO_SLOT`.
     pub slot: u32,
-    /// Its process or thread, or 0.
     pub pid: u32,
-    /// Whether it lives, or -1.
     pub alive: c_int,
-    /// Whether it is stopped.
     pub stopped: c_int,
 }
 
-/// `TORONI_NO_SLOT` of the header.
+/// `TORONI_NO_SLOT` of toroni.h.
 pub(crate) const NO_SLOT: u32 = u32::MAX;
 
-/// `toroni_bus_stats` of the header.
 #[repr(C)]
 pub struct toroni_bus_stats {
-    /// Bytes of the ring.
     pub capacity: u64,
-    /// Bytes for names of topics.
     pub topic_table_bytes: u64,
-    /// Bytes published so far.
     pub tail: u64,
-    /// Messages published so far.
     pub sequence: u64,
-    /// Position of the oldest message.
     pub oldest_position: u64,
-    /// When it was created, in ns since 1970.
     pub created_ns: u64,
-    /// What publishers do about slow subscribers.
     pub policy: toroni_policy,
-    /// A `TORONI_LOCK_…`, or -1.
     pub lock: c_int,
-    /// A `TORONI_NOTIFY_…`, or -1.
     pub notify: c_int,
-    /// Names in the table.
     pub topics: u32,
-    /// Slots.
     pub max_publishers: u32,
-    /// Slots.
     pub max_subscribers: u32,
-    /// Whether it outlives a clean-up.
     pub persistent: c_int,
-    /// Whether it is on a disk.
     pub on_disk: c_int,
-    /// Whether the publishers could be seen.
     pub sees_publishers: c_int,
-    /// Whether the subscribers could be seen.
     pub sees_subscribers: c_int,
-    /// The group of `TORONI_NOTIFY_MULTICAST`, or zeros.
     pub multicast_address: [u8; 4],
-    /// Its port, or 0.
     pub multicast_port: u16,
 }
 
-/// `toroni_publisher_info` of the header.
 #[repr(C)]
 pub struct toroni_publisher_info {
-    /// What it calls itself.
     pub name: *const c_char,
-    /// Its slot.
     pub slot: u32,
-    /// Its process.
     pub pid: u32,
-    /// Whether it lives.
     pub alive: c_int,
-    /// Whether it is stopped.
     pub stopped: c_int,
-    /// Messages it published.
     pub messages: u64,
-    /// Bytes of the stream for them.
     pub bytes: u64,
-    /// Waits for slow subscribers.
     pub waits: u64,
-    /// ns of those.
     pub waited_ns: u64,
-    /// How often it overwrote.
     pub overwrites: u64,
-    /// Wake-ups it sent.
     pub wakes: u64,
-    /// When it opened the bus for publishing, in ns since 1970.
     pub started_ns: u64,
-    /// Whether its process counts in the namespace of this one.
     pub same_pid_namespace: c_int,
 }
 
-/// `toroni_subscriber_info` of the header.
 #[repr(C)]
 pub struct toroni_subscriber_info {
-    /// What it calls itself.
     pub name: *const c_char,
-    /// Its slot.
     pub slot: u32,
-    /// Its process.
     pub pid: u32,
-    /// Whether it lives.
     pub alive: c_int,
-    /// Whether it is stopped.
     pub stopped: c_int,
-    /// Whether publishers wait for it.
     pub gating: c_int,
-    /// Whether it was overtaken.
     pub lapped_now: c_int,
-    /// Up to where it has read.
     pub position: u64,
-    /// Bytes from there to the end.
     pub lag_bytes: u64,
-    /// Messages it received.
     pub received: u64,
-    /// Messages of the bus that it lost.
     pub lost_messages: u64,
-    /// How often.
     pub lapses: u64,
-    /// When it subscribed, in ns since 1970.
     pub started_ns: u64,
-    /// Whether its process counts in the namespace of this one.
     pub same_pid_namespace: c_int,
-    /// Whether it has more patterns than show, or -1 if none can be read.
     pub patterns_truncated: c_int,
-    /// Those that show.
     pub patterns: *const *const c_char,
-    /// How many.
     pub pattern_count: usize,
 }
 
@@ -231,7 +174,7 @@ impl From<BusStats> for toroni_stats {
         let subscribers = stats.subscribers.unwrap_or_default().into_iter().map(|one| {
             let shown = one.patterns.as_deref().unwrap_or_default();
             let shown: Vec<_> = shown.iter().map(|pattern| names.keep(pattern.as_str())).collect();
-            // What they point to stays where it is when the list moves.
+            // Its items do not move when the list does.
             let (start, pattern_count) = (shown.as_ptr(), shown.len());
             patterns.push(shown);
             toroni_subscriber_info {
@@ -271,100 +214,90 @@ impl From<BusStats> for toroni_stats {
     }
 }
 
-/// Takes a snapshot.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_bus_take_stats(
     bus: *const toroni_bus,
     result: *mut *mut toroni_stats,
 ) -> c_int {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics(|| unsafe { put_handle(result, || Ok(self::bus(bus)?.bus.stats()?.into())) })
 }
 
-/// Gives it back.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_stats_close(stats: *mut toroni_stats) {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     unsafe { close(stats) }
 }
 
 /// # Safety
 /// As [`handle`].
 unsafe fn stats<'a>(pointer: *const toroni_stats) -> Outcome<&'a toroni_stats> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { handle(pointer, "the statistics") }
 }
 
-/// The bus in it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_stats_bus(stats: *const toroni_stats) -> *const toroni_bus_stats {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics_or(std::ptr::null(), || Ok(&raw const unsafe { self::stats(stats) }?.bus))
 }
 
-/// Who holds the writer lock.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_stats_lock_owner(
     stats: *const toroni_stats,
 ) -> *const toroni_lock_owner {
     catch_panics_or(std::ptr::null(), || {
-        // SAFETY: what callers owe.
+        // SAFETY: toroni.h requires it of callers.
         let owner = &unsafe { self::stats(stats) }?.lock_owner;
         Ok(owner.as_ref().map_or(std::ptr::null(), std::ptr::from_ref))
     })
 }
 
-/// How many publishing participants.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_stats_publisher_count(stats: *const toroni_stats) -> usize {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics_or(0, || Ok(unsafe { self::stats(stats) }?.publishers.len()))
 }
 
-/// One of them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_stats_publisher(
     stats: *const toroni_stats,
     index: usize,
 ) -> *const toroni_publisher_info {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics_or(std::ptr::null(), || one(&unsafe { self::stats(stats) }?.publishers, index))
 }
 
-/// How many subscribers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_stats_subscriber_count(stats: *const toroni_stats) -> usize {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics_or(0, || Ok(unsafe { self::stats(stats) }?.subscribers.len()))
 }
 
-/// One of them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_stats_subscriber(
     stats: *const toroni_stats,
     index: usize,
 ) -> *const toroni_subscriber_info {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics_or(std::ptr::null(), || one(&unsafe { self::stats(stats) }?.subscribers, index))
 }
 
-/// How many sockets.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_stats_socket_count(stats: *const toroni_stats) -> usize {
-    // SAFETY: what callers owe.
+    // SAFETY: toroni.h requires it of callers.
     catch_panics_or(0, || Ok(unsafe { self::stats(stats) }?.sockets.len()))
 }
 
-/// The name of one of them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_stats_socket(
     stats: *const toroni_stats,
     index: usize,
 ) -> *const c_char {
     catch_panics_or(std::ptr::null(), || {
-        // SAFETY: what callers owe.
+        // SAFETY: toroni.h requires it of callers.
         let name = one(&unsafe { self::stats(stats) }?.sockets, index)?;
-        // SAFETY: from a list that is there.
+        // SAFETY: an item of a list that lives as long as the snapshot.
         Ok(unsafe { *name })
     })
 }

@@ -1,4 +1,4 @@
-//! Every function's answer, the text of the last error, and the edge that no panic passes.
+//! The status that each function returns, the text of the last error, and catching panics.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -8,7 +8,6 @@ use toroni::{BurstError, OpenError, PublishError, ReceiveError};
 
 macro_rules! statuses {
     ($($(#[$doc:meta])* $name:ident = $value:literal $constant:literal $text:literal,)*) => {
-        /// `toroni_status` of the header.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(i32)]
         pub enum Status {
@@ -16,10 +15,10 @@ macro_rules! statuses {
         }
 
         impl Status {
-            /// All, with the names of C.
+            /// All statuses with their names in C.
             pub const ALL: &[(Self, &str)] = &[$((Self::$name, $constant),)*];
 
-            /// A sentence about the kind of error.
+            /// The text of `toroni_status_text`.
             #[must_use]
             pub fn text(self) -> &'static CStr {
                 match self { $(Self::$name => $text,)* }
@@ -30,55 +29,55 @@ macro_rules! statuses {
 
 statuses! {
     Ok = 0 "TORONI_OK" c"success",
-    NoMessage = 1 "TORONI_NO_MESSAGE" c"there is no message, or none came in time",
+    NoMessage = 1 "TORONI_NO_MESSAGE" c"no message is available, or none arrived in time",
     Lapped = 2 "TORONI_LAPPED" c"messages were overwritten before they were read",
     Interrupted = 3 "TORONI_INTERRUPTED" c"the wait for a message was interrupted",
     Full = 4 "TORONI_FULL" c"the ring is full: a subscriber has not yet read its oldest messages",
-    Busy = 5 "TORONI_BUSY" c"another publisher holds the writer lock, or another process removes or checks the bus",
+    Busy = 5 "TORONI_BUSY" c"another publisher holds the writer lock, or another process is removing or checking the bus",
     Timeout = 6 "TORONI_TIMEOUT" c"the message could not be published in time",
-    Aborted = 7 "TORONI_ABORTED" c"the caller's function gave the message up",
-    TooLong = 8 "TORONI_TOO_LONG" c"the message, or batch, is longer than the bus can carry",
-    Reentrant = 9 "TORONI_REENTRANT" c"this thread is within a call on this bus or handle already",
-    WouldWaitForItself = 10 "TORONI_WOULD_WAIT_FOR_ITSELF" c"the ring is full because of a subscriber that this very thread reads",
+    Aborted = 7 "TORONI_ABORTED" c"the caller's function gave the message up instead of publishing it",
+    TooLong = 8 "TORONI_TOO_LONG" c"the message or batch is longer than the bus can carry",
+    Reentrant = 9 "TORONI_REENTRANT" c"this thread is already inside a call on this bus or handle",
+    WouldWaitForItself = 10 "TORONI_WOULD_WAIT_FOR_ITSELF" c"the ring is full because of a subscriber that this thread itself reads",
     Unlinked = 11 "TORONI_UNLINKED" c"the bus was removed",
-    LeaseLost = 12 "TORONI_LEASE_LOST" c"the descriptor by which others see that this process lives was closed",
+    LeaseLost = 12 "TORONI_LEASE_LOST" c"the descriptor that shows other processes that this one is alive was closed",
     Forked = 13 "TORONI_FORKED" c"the handle was made before fork() and belongs to the parent process",
     Corrupt = 14 "TORONI_CORRUPT" c"the shared memory of the bus is corrupt",
-    InvalidArgument = 20 "TORONI_INVALID_ARGUMENT" c"an argument is null, not UTF-8, or not a value of its type",
-    InvalidName = 21 "TORONI_INVALID_NAME" c"the name of the bus is not usable",
+    InvalidArgument = 20 "TORONI_INVALID_ARGUMENT" c"an argument is null, not UTF-8, or not a valid value",
+    InvalidName = 21 "TORONI_INVALID_NAME" c"the name of the bus is not valid",
     InvalidSetting = 22 "TORONI_INVALID_SETTING" c"a setting is outside its range",
     InvalidTopic = 23 "TORONI_INVALID_TOPIC" c"the topic is malformed",
     InvalidPattern = 24 "TORONI_INVALID_PATTERN" c"the pattern is malformed",
-    NotFound = 30 "TORONI_NOT_FOUND" c"there is no such bus",
-    AlreadyExists = 31 "TORONI_ALREADY_EXISTS" c"there is such a bus already",
-    PermissionDenied = 32 "TORONI_PERMISSION_DENIED" c"no permission",
-    NoSpace = 33 "TORONI_NO_SPACE" c"no room for the bus, for its files, or for files of that size",
-    BadDirectory = 34 "TORONI_BAD_DIRECTORY" c"the directory of buses is missing, read-only, no directory, a link, or not to be trusted",
-    ForeignOwner = 35 "TORONI_FOREIGN_OWNER" c"the bus is not in the hands of the required user",
-    Unsupported = 36 "TORONI_UNSUPPORTED" c"the file system, the machine or its limits do not allow what was asked for",
-    Incompatible = 37 "TORONI_INCOMPATIBLE" c"the bus is of another release, machine or C library",
-    Damaged = 38 "TORONI_DAMAGED" c"the files of the bus are damaged, or no bus",
-    SettingMismatch = 39 "TORONI_SETTING_MISMATCH" c"the bus exists with another value of a required setting",
+    NotFound = 30 "TORONI_NOT_FOUND" c"the bus does not exist",
+    AlreadyExists = 31 "TORONI_ALREADY_EXISTS" c"the bus already exists",
+    PermissionDenied = 32 "TORONI_PERMISSION_DENIED" c"permission denied",
+    NoSpace = 33 "TORONI_NO_SPACE" c"not enough space, inodes or permitted file size for the bus",
+    BadDirectory = 34 "TORONI_BAD_DIRECTORY" c"the directory of buses is missing, read-only, not a directory, a symbolic link, or not trustworthy",
+    ForeignOwner = 35 "TORONI_FOREIGN_OWNER" c"the required user does not own the bus, or others could replace its files",
+    Unsupported = 36 "TORONI_UNSUPPORTED" c"the file system, the machine or its limits do not allow what was requested",
+    Incompatible = 37 "TORONI_INCOMPATIBLE" c"the bus belongs to an incompatible release, machine or C library",
+    Damaged = 38 "TORONI_DAMAGED" c"the files of the bus are damaged, or are not a bus",
+    SettingMismatch = 39 "TORONI_SETTING_MISMATCH" c"the bus exists with a different value of a required setting",
     TooManyParticipants = 40 "TORONI_TOO_MANY_PARTICIPANTS" c"all slots for publishing participants, or for subscribers, are taken",
-    PositionUnavailable = 41 "TORONI_POSITION_UNAVAILABLE" c"the start position is no message's, no longer in the ring, or not yet there",
-    NotCheckedSinceBoot = 42 "TORONI_NOT_CHECKED_SINCE_BOOT" c"the bus on a disk was used before the machine booted, and has not been checked since",
-    OutOfReach = 43 "TORONI_OUT_OF_REACH" c"the bus does not work across this boundary of namespaces or C libraries",
-    Os = 50 "TORONI_OS" c"the operating system refused",
-    Panic = 51 "TORONI_PANIC" c"a bug in the library: it was caught, and the handle should be closed",
-    Other = 52 "TORONI_OTHER" c"an error that this release of the C library has no code for",
+    PositionUnavailable = 41 "TORONI_POSITION_UNAVAILABLE" c"the start position is not that of a message, is no longer in the ring, or is in the future",
+    NotCheckedSinceBoot = 42 "TORONI_NOT_CHECKED_SINCE_BOOT" c"the bus is on a disk, and has not been checked since the machine booted",
+    OutOfReach = 43 "TORONI_OUT_OF_REACH" c"the bus does not work across this boundary between namespaces or C libraries",
+    Os = 50 "TORONI_OS" c"the operating system returned an error",
+    Panic = 51 "TORONI_PANIC" c"a bug in the library caused a panic, which was caught: close the handle",
+    Other = 52 "TORONI_OTHER" c"an error that has no status in this release of the C library",
 }
 
-/// An error on its way out.
+/// An error that a function is about to return.
 pub(crate) struct Failure {
     pub(crate) status: Status,
-    /// What is said beyond the status's text.
+    /// The text of `toroni_error_message`; `None` for that of the status.
     pub(crate) text: Option<String>,
 }
 
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
-    /// Says no more than its status does.
+    /// A failure with the text of its status.
     pub(crate) fn plain(status: Status) -> Self {
         Self { status, text: None }
     }
@@ -147,7 +146,7 @@ impl From<OpenError> for Failure {
 impl From<PublishError> for Failure {
     fn from(error: PublishError) -> Self {
         let status = match &error {
-            // These are answers of calls that do not wait: nothing is composed for them.
+            // Calls that do not wait return these, often: no text is composed.
             PublishError::Full => return Self::plain(Status::Full),
             PublishError::Busy => return Self::plain(Status::Busy),
             PublishError::TooLong { .. } => Status::TooLong,
@@ -187,7 +186,7 @@ impl From<ReceiveError> for Failure {
     }
 }
 
-/// Runs what a function does, and answers with its status. No panic leaves it.
+/// Runs the body of a function and returns its status. A panic becomes `TORONI_PANIC`.
 #[inline]
 pub(crate) fn catch_panics(call: impl FnOnce() -> Outcome) -> c_int {
     match catch_unwind(AssertUnwindSafe(call)) {
@@ -197,7 +196,7 @@ pub(crate) fn catch_panics(call: impl FnOnce() -> Outcome) -> c_int {
     }
 }
 
-/// As [`catch_panics`], for functions that return something else, and `otherwise` if they cannot.
+/// As [`catch_panics`], for functions that return a value: returns `otherwise` on an error.
 #[inline]
 pub(crate) fn catch_panics_or<T>(otherwise: T, call: impl FnOnce() -> Outcome<T>) -> T {
     match catch_unwind(AssertUnwindSafe(call)) {
@@ -211,7 +210,7 @@ pub(crate) fn catch_panics_or<T>(otherwise: T, call: impl FnOnce() -> Outcome<T>
 #[cold]
 fn report(failure: Failure) -> c_int {
     let Failure { status, text } = failure;
-    // No error, and frequent: the text of the last error stays.
+    // Frequent, and not an error: the text of the last error stays.
     if status != Status::NoMessage {
         let last = match text {
             None => Last::Static(status.text()),
@@ -220,7 +219,7 @@ fn report(failure: Failure) -> c_int {
                 CString::new(text).map_or(Last::Static(status.text()), Last::Composed)
             }
         };
-        // In the destructors of a thread's other variables it may be gone.
+        // It may be gone already if a destructor of another thread-local variable calls this.
         let _ = LAST.try_with(|cell| cell.replace(last));
     }
     status as c_int
@@ -230,10 +229,10 @@ fn report(failure: Failure) -> c_int {
 fn report_panic(panic: Box<dyn Any + Send>) -> c_int {
     let told = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let told = told.or_else(|| panic.downcast_ref::<String>().cloned());
-    // Dropping it could panic once more.
+    // Dropping it could panic again.
     std::mem::forget(panic);
-    let text = told.unwrap_or_else(|| "without a text".to_owned());
-    let text = format!("a bug in the library, which panicked: {text}");
+    let text = told.unwrap_or_else(|| "(no text)".to_owned());
+    let text = format!("the library panicked, which is a bug: {text}");
     report(Failure { status: Status::Panic, text: Some(text) })
 }
 
@@ -246,7 +245,6 @@ thread_local! {
     static LAST: RefCell<Last> = const { RefCell::new(Last::Static(c"")) };
 }
 
-/// The text of the calling thread's last error.
 #[unsafe(no_mangle)]
 pub extern "C" fn toroni_error_message() -> *const c_char {
     LAST.try_with(|last| match &*last.borrow() {
@@ -256,14 +254,12 @@ pub extern "C" fn toroni_error_message() -> *const c_char {
     .unwrap_or(c"".as_ptr())
 }
 
-/// What a status means.
 #[unsafe(no_mangle)]
 pub extern "C" fn toroni_status_text(status: c_int) -> *const c_char {
     let found = Status::ALL.iter().find(|(known, _)| *known as c_int == status);
     found.map_or(c"not a status of this release", |(status, _)| status.text()).as_ptr()
 }
 
-/// The version of this library.
 #[unsafe(no_mangle)]
 pub extern "C" fn toroni_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
@@ -274,21 +270,21 @@ mod tests {
     use super::*;
 
     fn last() -> String {
-        // SAFETY: the text of this thread, which makes no error meanwhile.
+        // SAFETY: the text of this thread, which causes no other error meanwhile.
         unsafe { CStr::from_ptr(toroni_error_message()) }.to_str().unwrap().to_owned()
     }
 
     #[test]
-    fn a_panic_ends_at_the_edge() {
+    fn panics_are_caught() {
         assert_eq!(catch_panics(|| panic!("number {}", 7)), Status::Panic as c_int);
-        assert_eq!(last(), "a bug in the library, which panicked: number 7");
+        assert_eq!(last(), "the library panicked, which is a bug: number 7");
         assert_eq!(catch_panics(|| std::panic::panic_any(7)), Status::Panic as c_int);
-        assert_eq!(last(), "a bug in the library, which panicked: without a text");
+        assert_eq!(last(), "the library panicked, which is a bug: (no text)");
         assert_eq!(catch_panics_or(-1, || panic!("again")), -1);
     }
 
     #[test]
-    fn errors_are_told_and_what_is_none_leaves_the_text() {
+    fn errors_set_the_text_and_other_statuses_keep_it() {
         let told = Failure::argument("zero\0within");
         assert_eq!(catch_panics(|| Err(told)), Status::InvalidArgument as c_int);
         assert_eq!(last(), "zerowithin");
@@ -296,7 +292,7 @@ mod tests {
         assert_eq!(last(), "zerowithin");
         assert_eq!(catch_panics(|| Err(PublishError::Full.into())), Status::Full as c_int);
         assert_eq!(last(), Status::Full.text().to_str().unwrap());
-        // SAFETY: a text without end of life.
+        // SAFETY: a static text.
         let unknown = unsafe { CStr::from_ptr(toroni_status_text(-1)) };
         assert_eq!(unknown, c"not a status of this release");
     }

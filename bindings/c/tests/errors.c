@@ -315,7 +315,7 @@ void each_error_has_its_status_and_says_what_to_do(void) {
     OK(toroni_bus_subscribe(bus, "t", &subscriber));
     ANSWERS(TORONI_NO_MESSAGE, toroni_receive_timeout(subscriber, 1000, &(toroni_message){0}));
     CHECK(strstr(toroni_error_message(), "a/b*") != NULL);
-    CHECK(strcmp(toroni_status_text(TORONI_NO_MESSAGE), "there is no message, or none came in time") == 0);
+    CHECK(strcmp(toroni_status_text(TORONI_NO_MESSAGE), "no message is available, or none arrived in time") == 0);
     CHECK(strcmp(toroni_status_text(12345), "not a status of this release") == 0);
     CHECK(strchr(toroni_version(), '.') != NULL);
     toroni_subscriber_close(subscriber);

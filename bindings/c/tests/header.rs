@@ -1,4 +1,4 @@
-//! The header, the list of symbols and the functions here are one: names, numbers, and the layout of structures.
+//! toroni.h, the list of symbols and the Rust functions agree: names, numbers, and the layout of structures.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -28,14 +28,14 @@ fn header() -> String {
     code + rest
 }
 
-/// Names that begin with `toroni_` and are followed by `behind`.
-fn names(text: &str, behind: char) -> BTreeSet<&str> {
+/// Names that begin with `toroni_` and are followed by `next`.
+fn names(text: &str, next: char) -> BTreeSet<&str> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.match_indices("toroni_")
         .filter(|(at, _)| !text[..*at].ends_with(is_name))
         .filter_map(|(at, _)| {
             let name = &text[at..at + text[at..].find(|c| !is_name(c))?];
-            text[at + name.len()..].starts_with(behind).then_some(name)
+            text[at + name.len()..].starts_with(next).then_some(name)
         })
         .collect()
 }
@@ -60,18 +60,23 @@ fn every_function_is_declared_and_exported() {
     assert_eq!(declared, exported);
 }
 
-/// What stands between C and a panic: one of these is in each function, or it is on this list, with the reason.
+/// Each function calls one of `guards`, which catch panics, or is in `without`, for the reason given there.
 #[test]
 fn no_function_lets_a_panic_through() {
-    let guards =
-        ["catch_panics(", "catch_panics_or(", "close(", "receive(subscriber, message, ", "ask("];
+    let guards = [
+        "catch_panics(",
+        "catch_panics_or(",
+        "close(",
+        "receive(subscriber, message, ",
+        "matches(",
+    ];
     let without = [
-        // It passes on to another.
+        // It calls another exported function.
         ("toroni_publish_burst", "toroni_publish_burst_timeout("),
-        // They are called by signal handlers, and store a number.
+        // Signal handlers call them; they only store a number.
         ("toroni_subscriber_interrupt", "interrupter.interrupt()"),
         ("toroni_router_interrupt", "interrupter.interrupt()"),
-        // They read what cannot fail, or is caught by itself.
+        // They only read, which cannot panic.
         ("toroni_error_message", "LAST.try_with("),
         ("toroni_status_text", "Status::ALL"),
         ("toroni_version", "concat!("),
@@ -96,17 +101,18 @@ fn no_function_lets_a_panic_through() {
 }
 
 #[test]
-fn every_declaration_has_its_say() {
+fn every_declaration_has_a_comment() {
     let text = read("include/toroni.h");
     let lines: Vec<&str> = text.lines().collect();
     for name in names(&header(), '(') {
         let at = lines.iter().position(|line| {
             !line.starts_with([' ', '*', '/']) && line.contains(&format!("{name}("))
         });
-        // Some share one comment.
-        let mut above = lines[..at.unwrap_or_else(|| panic!("{name} is nowhere"))].iter().rev();
+        // Several declarations may share one comment.
+        let mut above =
+            lines[..at.unwrap_or_else(|| panic!("{name} is not declared"))].iter().rev();
         let first = above.find(|line| !line.contains(");")).unwrap();
-        assert!(first.ends_with("*/"), "nothing is said of {name}: {first}");
+        assert!(first.ends_with("*/"), "{name} has no comment: {first}");
     }
 }
 
@@ -123,7 +129,7 @@ fn every_status_has_one_number_and_one_name() {
     assert_eq!(declared, here);
 }
 
-/// Sizes and offsets of the structures, as the Rust compiler has them.
+/// Sizes and offsets of the structures in Rust.
 macro_rules! layouts {
     ($($structure:ident { $($field:ident)* })*) => {
         fn layouts() -> Vec<(&'static str, &'static str, usize)> {
@@ -133,7 +139,7 @@ macro_rules! layouts {
             )*]
         }
 
-        /// Where the last field of each ends.
+        /// The offset at which the last field of each structure ends.
         fn ends() -> BTreeMap<&'static str, usize> {
             fn size<S, F>(_: impl Fn(&S) -> &F) -> usize {
                 size_of::<F>()
@@ -195,7 +201,7 @@ impl Drop for Folder {
     }
 }
 
-/// A C compiler checks what this one says, and that the header has no more fields.
+/// A C compiler checks the sizes and offsets. The header has no other fields.
 #[test]
 fn structures_have_the_layout_that_c_gives_them() {
     let mut program = String::from("#include \"toroni.h\"\n");
@@ -214,7 +220,7 @@ fn structures_have_the_layout_that_c_gives_them() {
     let mut compiler = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
     compiler.args(["-std=c11", "-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only"]);
     compiler.arg("-I").arg(here().join("include")).arg(&source);
-    assert!(compiler.status().expect("a C compiler, as linking needs, too").success());
+    assert!(compiler.status().expect("a C compiler, which linking needs, too").success());
 
     let header = header();
     for structure in names(&header, ' ') {
@@ -230,18 +236,18 @@ fn structures_have_the_layout_that_c_gives_them() {
     }
 }
 
-/// A field that is added would not change the size, by which the library knows that it is there.
+/// A field that is added must change the size, by which the library notices it.
 #[test]
-fn what_the_caller_makes_ends_without_padding() {
+fn structures_that_callers_make_end_without_padding() {
     let header = header();
     let mut count = 0;
     for (structure, _, size) in layouts().into_iter().filter(|(_, field, _)| field.is_empty()) {
-        // What the library hands out by pointer is never made by callers.
+        // Callers never make a structure that the library hands out by pointer.
         let pointed_at = header.contains(&format!("const {structure} *toroni_"));
         if !pointed_at {
             assert_eq!(ends()[structure], size, "{structure}");
             count += 1;
         }
     }
-    assert_eq!(count, 9, "options, and what is written to callers' memory");
+    assert_eq!(count, 9, "options, and structures that the library writes to callers' memory");
 }
