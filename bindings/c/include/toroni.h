@@ -2,49 +2,64 @@
  *
  * Toroni: a message bus for the processes of one Linux machine, without a broker.
  *
+ * One process publishes:
+ *
  *     toroni_bus_open("demo", NULL, &bus);
  *     toroni_bus_publisher(bus, "plant/boiler/temperature", NULL, &publisher);
  *     toroni_publish(publisher, "351.2", 5);
+ *
+ * Another one receives:
  *
  *     toroni_bus_open("demo", NULL, &bus);
  *     toroni_bus_subscribe(bus, "plant/boiler/temperature", &subscriber);
  *     toroni_receive(subscriber, &message);
  *
- * What holds for everything here, unless a function says otherwise:
+ * The following holds for all functions, unless the comment on a function says otherwise.
  *
- * Errors. A function that can fail returns a toroni_status, 0 (TORONI_OK) if it succeeded. Whoever fails has
- * set the text of toroni_error_message(), which says what happened and what to do; only TORONI_NO_MESSAGE leaves
- * that text as it was. Whoever fails has changed nothing else, but for this: TORONI_LAPPED moves the subscriber
- * behind the loss, and TORONI_CORRUPT behind a message that makes no sense; TORONI_INTERRUPTED uses the request up;
- * a burst has published what it says; a router has handled the messages in front of the error.
- * A result is written through the last argument, and only if the function succeeds; if it does not, a handle is
- * set to NULL, a descriptor to -1, and the count of a burst to what it published. NULL where something must be, a
- * string that is not UTF-8, or a value that this release does not know, is TORONI_INVALID_ARGUMENT. Functions that
- * return a number or a pointer return 0 or NULL then. No function unwinds or exits; a bug in the library that
- * shows itself as a panic becomes TORONI_PANIC. Where there is no memory left, the process is aborted.
+ * Errors. A function that can fail returns a toroni_status. On success it returns TORONI_OK, which is 0. On failure
+ * it also sets the text of toroni_error_message(), which says what happened and what to do. TORONI_NO_MESSAGE is not
+ * a failure and leaves that text unchanged.
  *
- * Ownership. Handles are made by functions that say so, and given back by the function with `_close` in its
- * name, once; closing NULL does nothing. A bus may be closed before its publishers, subscribers and routers:
- * they go on. Strings that are passed in are only read during the call, and end with 0; strings that are
- * returned belong to the handle they come from, and live as long; what a toroni_message points to lives until
- * the next call on its subscriber.
+ * A failed call has no other effect, with these exceptions:
+ *   - TORONI_LAPPED moves the subscriber past the messages that were lost.
+ *   - TORONI_CORRUPT moves the subscriber past a message that is not valid.
+ *   - TORONI_INTERRUPTED uses up the request to interrupt.
+ *   - A burst leaves as many messages published as it reports.
+ *   - A router has handled the messages before the error.
  *
- * Threads. A bus and a publisher may be used by any threads at the same time. All other handles belong to one
- * thread at a time; only toroni_subscriber_interrupt and toroni_router_interrupt may be called by others
- * meanwhile. A handle is closed when nobody else uses it.
+ * A function writes its result through its last argument, and only on success. On failure it sets a handle to NULL, a
+ * descriptor to -1, and the count of a burst to the number of messages that were published.
  *
- * Processes. After fork() the child's handles answer TORONI_FORKED, and are to be closed or left; the child
- * opens the bus anew. Code that closes all descriptors (daemonising) must run before the bus is opened.
+ * TORONI_INVALID_ARGUMENT means that a required pointer is NULL, that a string is not UTF-8, or that this release
+ * does not know a value. Functions that return a number or a pointer return 0 or NULL instead.
  *
- * Units. Lengths, positions and sizes are in bytes. Times are in nanoseconds, and their names end in _ns; a
- * limit of TORONI_FOREVER is none. A point in time is that of CLOCK_REALTIME, since 1970.
+ * No function unwinds the stack or exits. If a bug in the library causes a panic, the function returns TORONI_PANIC.
+ * If no memory is left, the process aborts.
  *
- * Structures. Those with struct_size are made by their ..._INIT macro, and then changed; zeros are the defaults,
- * and what is called reserved stays 0. A later release may add fields at their end, and at the end of those that
- * the library hands out by pointer, of which nobody makes an array. All others stay as they are. So a program works
- * with later releases of the shared library of one soname: options that it does not know have their defaults. With
- * an earlier one, an option that is set and that the library does not know is TORONI_INVALID_ARGUMENT; but fields
- * that were added to what is handed out are not there, and must not be looked at.
+ * Ownership. Functions that create a handle say so. Close each handle once, with the function whose name ends in
+ * `_close`; closing NULL does nothing. A bus may be closed before its publishers, subscribers and routers, which keep
+ * working. Strings end with 0. The library reads strings that are passed in only during the call. Strings that it
+ * returns belong to the handle they come from, and live as long as that handle. What a toroni_message points to lives
+ * until the next call on its subscriber.
+ *
+ * Threads. Any number of threads may use a bus or a publisher at the same time. Every other handle belongs to one
+ * thread at a time; other threads may only call toroni_subscriber_interrupt and toroni_router_interrupt on it. Close a
+ * handle only when no other thread uses it.
+ *
+ * Processes. In the child of a fork(), the handles of the parent return TORONI_FORKED. The child may close or keep
+ * them, and must open the bus again. A program that closes all descriptors, for example to become a daemon, must do so
+ * before it opens a bus.
+ *
+ * Units. Lengths, positions and sizes are in bytes. Times are in nanoseconds, and their names end in _ns. A timeout or
+ * limit of TORONI_FOREVER means no limit. A point in time counts from 1970 (CLOCK_REALTIME).
+ *
+ * Structures. Initialise a structure that has a struct_size with its ..._INIT macro, and then set the fields you need.
+ * Zeros are the defaults. A field called reserved must stay 0. A later release may add fields at the end of these
+ * structures, and at the end of structures to which the library returns a pointer; do not make arrays of the latter.
+ * All other structures never change. So a program also works with later releases of the shared library that have the
+ * same soname: options that the program does not know have their defaults. With an earlier release, setting an option
+ * that the library does not know is TORONI_INVALID_ARGUMENT, and fields that were added to returned structures do not
+ * exist and must not be read.
  */
 #ifndef TORONI_H
 #define TORONI_H
@@ -58,30 +73,31 @@ extern "C" {
 
 /* ---- errors ------------------------------------------------------------------------------------------- */
 
-/* In C++, which wants to know it: a toroni_status may be any int. */
+/* Tells C++ that a toroni_status may have any int as its value. */
 #ifdef __cplusplus
 #define TORONI_ANY_INT : int
 #else
 #define TORONI_ANY_INT
 #endif
 
-/* What a function answers. Releases may add values, and do not change these. */
+/* What functions return. Later releases may add values, and do not change these. */
 typedef enum toroni_status TORONI_ANY_INT {
     TORONI_OK = 0,
-    TORONI_NO_MESSAGE = 1,            /* nothing is there, or came in time: no failure */
-    TORONI_LAPPED = 2,                /* messages were lost; ..._last_loss tells how many; the next call goes on */
-    TORONI_INTERRUPTED = 3,           /* by ..._interrupt; nothing is lost */
-    TORONI_FULL = 4,                  /* a subscriber is slow, and the caller did not want to wait */
-    TORONI_BUSY = 5,                  /* another publisher is at work (or a process that removes or checks the bus) */
-    TORONI_TIMEOUT = 6,               /* not published in time */
+    TORONI_NO_MESSAGE = 1,            /* no message is available, or none arrived in time; not a failure */
+    TORONI_LAPPED = 2,                /* messages were lost: ..._last_loss says how many; call again to continue */
+    TORONI_INTERRUPTED = 3,           /* ..._interrupt ended the wait; nothing is lost */
+    TORONI_FULL = 4,                  /* a subscriber is slow, and the call does not wait */
+    TORONI_BUSY = 5,                  /* another publisher is publishing; or a process removes or checks the bus */
+    TORONI_TIMEOUT = 6,               /* the message could not be published in time */
     TORONI_ABORTED = 7,               /* the caller's toroni_fill gave the message up */
-    TORONI_TOO_LONG = 8,              /* longer than the bus can carry */
-    TORONI_REENTRANT = 9,             /* within toroni_fill, or a handler of the same router */
-    TORONI_WOULD_WAIT_FOR_ITSELF = 10, /* full because of a subscriber that this thread reads, or made: receive first */
+    TORONI_TOO_LONG = 8,              /* the message or batch is longer than the bus can carry */
+    TORONI_REENTRANT = 9,             /* called within a toroni_fill, or within a handler of the same router */
+    TORONI_WOULD_WAIT_FOR_ITSELF = 10, /* the ring is full because of a subscriber that only this thread reads, or
+                                          that this thread made and no thread reads: receive first */
     TORONI_UNLINKED = 11,             /* the bus was removed: open it again */
-    TORONI_LEASE_LOST = 12,           /* somebody closed the library's descriptors */
-    TORONI_FORKED = 13,               /* the handle is the parent's */
-    TORONI_CORRUPT = 14,              /* the shared memory holds what no correct process writes */
+    TORONI_LEASE_LOST = 12,           /* other code of this process closed the library's descriptors */
+    TORONI_FORKED = 13,               /* the handle belongs to the parent process */
+    TORONI_CORRUPT = 14,              /* the shared memory holds something that no correct process writes */
 
     TORONI_INVALID_ARGUMENT = 20,     /* NULL, not UTF-8, or an unknown value */
     TORONI_INVALID_NAME = 21,         /* of a bus */
@@ -89,114 +105,118 @@ typedef enum toroni_status TORONI_ANY_INT {
     TORONI_INVALID_TOPIC = 23,
     TORONI_INVALID_PATTERN = 24,
 
-    TORONI_NOT_FOUND = 30,            /* no such bus */
-    TORONI_ALREADY_EXISTS = 31,       /* such a bus, where a new one was wanted */
+    TORONI_NOT_FOUND = 30,            /* the bus does not exist */
+    TORONI_ALREADY_EXISTS = 31,       /* the bus exists, but was to be new */
     TORONI_PERMISSION_DENIED = 32,
-    TORONI_NO_SPACE = 33,             /* bytes, files, or length of files */
-    TORONI_BAD_DIRECTORY = 34,        /* of buses: missing, read-only, a link, not to be trusted */
-    TORONI_FOREIGN_OWNER = 35,        /* TORONI_REQUIRE_OWNER */
+    TORONI_NO_SPACE = 33,             /* not enough bytes, files, or permitted file size */
+    TORONI_BAD_DIRECTORY = 34,        /* of buses: missing, read-only, not a directory, a link, or not trustworthy */
+    TORONI_FOREIGN_OWNER = 35,        /* the bus is not as TORONI_REQUIRE_OWNER demands */
     TORONI_UNSUPPORTED = 36,          /* by the file system, the machine or its limits */
-    TORONI_INCOMPATIBLE = 37,         /* a bus of another release, machine or C library */
-    TORONI_DAMAGED = 38,              /* files that are damaged, or no bus */
-    TORONI_SETTING_MISMATCH = 39,     /* a required setting is another */
+    TORONI_INCOMPATIBLE = 37,         /* the bus belongs to another release, machine or C library */
+    TORONI_DAMAGED = 38,              /* the files of the bus are damaged, or are not a bus */
+    TORONI_SETTING_MISMATCH = 39,     /* the bus differs in a setting that toroni_open_options.require names */
     TORONI_TOO_MANY_PARTICIPANTS = 40, /* all slots are taken */
-    TORONI_POSITION_UNAVAILABLE = 41, /* TORONI_START_POSITION */
+    TORONI_POSITION_UNAVAILABLE = 41, /* TORONI_START_POSITION cannot start there */
     TORONI_NOT_CHECKED_SINCE_BOOT = 42, /* a bus on a disk: open it once for publishing */
-    TORONI_OUT_OF_REACH = 43,         /* across namespaces or C libraries */
+    TORONI_OUT_OF_REACH = 43,         /* the bus does not work across namespaces or C libraries */
 
-    TORONI_OS = 50,                   /* any other answer of the system */
-    TORONI_PANIC = 51,                /* a bug, caught: close the handle */
-    TORONI_OTHER = 52                 /* an error that has no code yet */
+    TORONI_OS = 50,                   /* any other error of the operating system */
+    TORONI_PANIC = 51,                /* a bug in the library, which was caught: close the handle */
+    TORONI_OTHER = 52                 /* an error that has no status yet */
 } toroni_status;
 
-/* The text of the calling thread's last error, "" if there was none. UTF-8. It lives until the thread's next
- * call that fails. Cannot fail. */
+/* Returns the text of the calling thread's last error, in UTF-8, or "" if there was none. The text lives until the
+ * thread's next call that fails. Cannot fail. */
 const char *toroni_error_message(void);
 
-/* What a status means, as a sentence without particulars. Static. Cannot fail. */
+/* Returns the meaning of a status as a short text, without details of a particular error. The text is static. Cannot
+ * fail. */
 const char *toroni_status_text(int status);
 
-/* The version of the library, as "0.1.0". Static. Cannot fail. */
+/* Returns the version of the library, such as "0.1.0". The text is static. Cannot fail. */
 const char *toroni_version(void);
 
 /* ---- a bus -------------------------------------------------------------------------------------------- */
 
-/* No limit of time. */
+/* A timeout or limit that never ends. */
 #define TORONI_FOREVER UINT64_MAX
 
-/* An opened bus. It costs no thread and no processor time. */
+/* An opened bus. It uses no thread and no processor time. */
 typedef struct toroni_bus toroni_bus;
 
-/* What publishers do about slow subscribers. */
+/* What publishers do when the ring is full because a subscriber is slow. */
 enum {
-    TORONI_POLICY_DEFAULT = 0,   /* of a new bus: TORONI_POLICY_WAIT with 100 ms; of a publisher: the bus's */
-    TORONI_POLICY_WAIT = 1,      /* wait at most limit_ns (TORONI_FOREVER: while the subscriber lives), then overwrite */
+    TORONI_POLICY_DEFAULT = 0,   /* for a new bus: TORONI_POLICY_WAIT with 100 ms; for a publisher: as the bus */
+    TORONI_POLICY_WAIT = 1,      /* wait for at most limit_ns, then overwrite what the subscriber has not read; with
+                                    TORONI_FOREVER, wait as long as the subscriber lives */
     TORONI_POLICY_OVERWRITE = 2, /* never wait */
-    TORONI_POLICY_BOUNDED = 3    /* all publishers together wait at most budget_ns in each per_ns */
+    TORONI_POLICY_BOUNDED = 3    /* all publishers together wait for at most budget_ns in each interval of per_ns */
 };
 
 typedef struct toroni_policy {
-    int kind; /* TORONI_POLICY_... */
-    uint64_t limit_ns;
-    uint64_t budget_ns;
+    int kind;           /* TORONI_POLICY_... */
+    uint64_t limit_ns;  /* used by TORONI_POLICY_WAIT */
+    uint64_t budget_ns; /* used by TORONI_POLICY_BOUNDED, like per_ns */
     uint64_t per_ns;
 } toroni_policy;
 
 /* toroni_open_options.existence */
 enum {
     TORONI_OPEN_OR_CREATE = 0,
-    TORONI_OPEN_NEW = 1,     /* TORONI_ALREADY_EXISTS if it is there */
-    TORONI_OPEN_EXISTING = 2 /* TORONI_NOT_FOUND if it is not */
+    TORONI_OPEN_NEW = 1,     /* TORONI_ALREADY_EXISTS if the bus exists */
+    TORONI_OPEN_EXISTING = 2 /* TORONI_NOT_FOUND if the bus does not exist */
 };
 
-/* toroni_open_options.lock: how writers exclude one another */
+/* toroni_open_options.lock: how publishers exclude one another */
 enum {
     TORONI_LOCK_LEASE = 0,
-    TORONI_LOCK_ROBUST = 1 /* for publishers of more than a gigabyte; within one PID namespace */
+    TORONI_LOCK_ROBUST = 1 /* for publishers that use more than a gigabyte of memory; only within one PID namespace */
 };
 
-/* toroni_open_options.notify: how sleeping subscribers are woken */
+/* toroni_open_options.notify: how publishers wake sleeping subscribers */
 enum { TORONI_NOTIFY_FUTEX = 0, TORONI_NOTIFY_DATAGRAM = 1, TORONI_NOTIFY_MULTICAST = 2 };
 
 /* toroni_open_options.flags */
 enum {
-    TORONI_FLAG_PERSISTENT = 1,  /* a new bus outlives clean-ups */
-    TORONI_FLAG_HUGE_PAGES = 2,  /* the ring asks for pages of 2 MiB */
-    TORONI_FLAG_PREFAULT = 4,    /* touch the whole ring now */
-    TORONI_FLAG_LOCK_MEMORY = 8, /* mlock(2) */
-    TORONI_FLAG_TIMESTAMPS = 16  /* messages published by this handle carry the time */
+    TORONI_FLAG_PERSISTENT = 1,  /* toroni_clean keeps the new bus although no process has it open */
+    TORONI_FLAG_HUGE_PAGES = 2,  /* ask the kernel for pages of 2 MiB for the ring */
+    TORONI_FLAG_PREFAULT = 4,    /* touch every page of the ring when the bus is opened */
+    TORONI_FLAG_LOCK_MEMORY = 8, /* keep the ring in memory, with mlock(2) */
+    TORONI_FLAG_TIMESTAMPS = 16  /* messages that this handle publishes carry the time */
 };
 
-/* toroni_open_options.require: what an existing bus must have as it stands in the options; else it keeps what
- * it was created with, and TORONI_SETTING_MISMATCH tells */
+/* toroni_open_options.require: settings in which an existing bus must agree with the options. If it differs in one of
+ * them, opening it is TORONI_SETTING_MISMATCH. In all other settings a bus keeps what it was created with. */
 enum {
     TORONI_REQUIRE_CAPACITY = 1,
     TORONI_REQUIRE_POLICY = 2,
     TORONI_REQUIRE_LOCK = 4,
     TORONI_REQUIRE_NOTIFY = 8,
-    TORONI_REQUIRE_OWNER = 16 /* the bus, new or not, belongs to `owner`: TORONI_FOREIGN_OWNER */
+    TORONI_REQUIRE_OWNER = 16 /* the bus, whether new or not, must belong to `owner`: else TORONI_FOREIGN_OWNER */
 };
 
+/* How toroni_bus_open opens a bus. Initialise it with TORONI_OPEN_OPTIONS_INIT. */
 typedef struct toroni_open_options {
     size_t struct_size;
     int existence;                /* TORONI_OPEN_... */
     int lock;                     /* TORONI_LOCK_... */
     int notify;                   /* TORONI_NOTIFY_... */
-    uint8_t multicast_address[4]; /* 239.1.2.3 is {239, 1, 2, 3}; all 0, and port 0: made of the bus's id */
-    uint16_t multicast_port;
-    const char *directory;        /* of buses, not empty; NULL: as toroni_default_directory says */
-    uint64_t capacity;            /* of the ring, a power of two from 64 KiB to 1 TiB; 0: 4 MiB */
-    uint64_t topic_table_bytes;   /* a multiple of 4096; 0: 1 MiB */
-    uint32_t max_publishers;      /* 1 to 1024 participants; 0: 128 */
+    uint8_t multicast_address[4]; /* {239, 1, 2, 3} for 239.1.2.3; if address and port are 0, the library derives */
+    uint16_t multicast_port;      /* both from the id of the bus */
+    const char *directory;        /* that contains the buses, not ""; NULL: see toroni_default_directory */
+    uint64_t capacity;            /* bytes of the ring, a power of two from 64 KiB to 1 TiB; 0: 4 MiB */
+    uint64_t topic_table_bytes;   /* for the names of topics, a multiple of 4096; 0: 1 MiB */
+    uint32_t max_publishers;      /* opened buses that may publish at the same time, 1 to 1024; 0: 128 */
     uint32_t max_subscribers;     /* 1 to 1024; 0: 128 */
     toroni_policy policy;
     uint32_t flags;               /* TORONI_FLAG_..., combined */
     uint32_t require;             /* TORONI_REQUIRE_..., combined */
-    uint32_t mode;                /* permission bits of a new bus; 0: by the umask, each class both rights or none */
-    uint32_t owner;               /* user of TORONI_REQUIRE_OWNER */
-    const char *writers_group;    /* name or number of the group that may publish on a new bus; NULL: by mode */
-    const char *readers_group;    /* of the group that may subscribe, and not publish */
-    const char *participant_name; /* in `toroni info`; NULL: the program's */
+    uint32_t mode;                /* permission bits of a new bus; 0: from the umask, where each class may either both
+                                     publish and subscribe, or neither */
+    uint32_t owner;               /* number of the user for TORONI_REQUIRE_OWNER */
+    const char *writers_group;    /* name or number of the group that may publish on a new bus; NULL: as mode says */
+    const char *readers_group;    /* name or number of the group that may only subscribe; NULL: as mode says */
+    const char *participant_name; /* of this handle in `toroni info`; NULL: the name of the program */
 } toroni_open_options;
 
 #define TORONI_OPEN_OPTIONS_INIT                                                                            \
@@ -205,47 +225,49 @@ typedef struct toroni_open_options {
             NULL, NULL, NULL                                                                                \
     }
 
-/* Opens the bus of that name: 1 to 64 of A-Z a-z 0-9 . _ - and no dot in front. `options` may be NULL for the
- * defaults: open it, and create it if it is not there.
- * Gives a handle, for toroni_bus_close.
- * Errors: any from TORONI_INVALID_ARGUMENT on, TORONI_BUSY, TORONI_CORRUPT, TORONI_UNLINKED. */
+/* Opens a bus, and creates it if it does not exist. The name has 1 to 64 characters of A-Z a-z 0-9 . _ - and does not
+ * begin with a dot. If `options` is NULL, the defaults apply.
+ * Creates a handle: close it with toroni_bus_close.
+ * Errors: TORONI_BUSY, TORONI_UNLINKED, TORONI_CORRUPT, and every status from TORONI_INVALID_ARGUMENT on. */
 int toroni_bus_open(const char *name, const toroni_open_options *options, toroni_bus **result);
 
-/* Closes the handle. The bus stays, for others and for the next who opens it. */
+/* Closes the handle. The bus itself stays, for other processes and to be opened again. */
 void toroni_bus_close(toroni_bus *bus);
 
-/* Its name, its directory, and its identity, which is random and new with each creation, as 32 hexadecimal
- * digits. They live as long as the handle. NULL if `bus` is NULL. */
+/* Return the name of the bus, its directory, and its id: 32 hexadecimal digits, chosen at random when the bus was
+ * created. The strings live as long as the handle. NULL if `bus` is NULL. */
 const char *toroni_bus_name(const toroni_bus *bus);
 const char *toroni_bus_path(const toroni_bus *bus);
 const char *toroni_bus_id(const toroni_bus *bus);
 
 /* toroni_reopened.outcome */
 enum {
-    TORONI_REOPENED_NOT = 0,    /* the bus is in memory, or was opened since the machine booted */
-    TORONI_REOPENED_KEPT = 1,   /* its last publisher had closed it in order: its messages are as they were */
-    TORONI_REOPENED_EMPTIED = 2 /* the machine went down while somebody published: it starts empty */
+    TORONI_REOPENED_NOT = 0,    /* the bus is in memory, or was opened before since the machine booted */
+    TORONI_REOPENED_KEPT = 1,   /* its last publisher had closed it, so its messages are intact */
+    TORONI_REOPENED_EMPTIED = 2 /* the machine went down while a publisher had it open, so it starts empty */
 };
 
-/* What became of a bus on a disk when it was opened for the first time since the machine booted. */
+/* What happened to a bus on a disk when it was opened for the first time since the machine booted. */
 typedef struct toroni_reopened {
-    int outcome;       /* TORONI_REOPENED_..., or -1: one that this release does not know */
+    int outcome;       /* TORONI_REOPENED_..., or -1 for an outcome that this release does not know */
     uint32_t reserved;
     uint64_t messages; /* that were kept and can still be read */
 } toroni_reopened;
 
-/* Whether this handle is the first of a bus on a disk since the machine booted, and what it found. */
+/* Reports whether this handle is the first one of a bus on a disk since the machine booted, and what the bus kept. */
 int toroni_bus_reopened(const toroni_bus *bus, toroni_reopened *result);
 
 /* ---- publishing --------------------------------------------------------------------------------------- */
 
-/* Publishes on one topic. All publishers of one opened bus are one participant of it. */
+/* Publishes on one topic. All publishers of one opened bus together are one participant of the bus. */
 typedef struct toroni_publisher toroni_publisher;
 
+/* Options for toroni_bus_publisher. Initialise them with TORONI_PUBLISHER_OPTIONS_INIT. */
 typedef struct toroni_publisher_options {
     size_t struct_size;
-    toroni_policy policy; /* less patient than the bus's: TORONI_POLICY_OVERWRITE, or a shorter one of its kind */
-    int to_descendants;   /* not 0: each call posts to the topic and to everything below it */
+    toroni_policy policy; /* may only wait less than that of the bus: TORONI_POLICY_OVERWRITE, or the kind of the bus
+                             with a shorter time */
+    int to_descendants;   /* not 0: each call publishes to the topic and to everything below it */
     uint32_t reserved;
 } toroni_publisher_options;
 
@@ -254,107 +276,118 @@ typedef struct toroni_publisher_options {
         sizeof(toroni_publisher_options), {0, 0, 0, 0}, 0, 0 \
     }
 
-/* Some bytes; laid out as POSIX's struct iovec. `data` may be NULL if `length` is 0. */
+/* A payload, with the layout of POSIX's struct iovec. `data` may be NULL if `length` is 0. */
 typedef struct toroni_bytes {
     const void *data;
     size_t length;
 } toroni_bytes;
 
-/* Makes a publisher on a topic, a path such as "plant/boiler/temperature". `options` may be NULL.
- * Gives a handle, for toroni_publisher_close.
- * Errors: TORONI_INVALID_TOPIC, TORONI_INVALID_SETTING for the policy, TORONI_PERMISSION_DENIED,
- * TORONI_TOO_MANY_PARTICIPANTS, TORONI_OUT_OF_REACH, and those of toroni_bus_open. */
+/* Creates a publisher on a topic, which is a path such as "plant/boiler/temperature". `options` may be NULL.
+ * Creates a handle: close it with toroni_publisher_close.
+ * Errors: TORONI_INVALID_TOPIC, TORONI_INVALID_SETTING if the policy may wait longer than that of the bus,
+ * TORONI_PERMISSION_DENIED, TORONI_TOO_MANY_PARTICIPANTS, TORONI_OUT_OF_REACH, and those of toroni_bus_open. */
 int toroni_bus_publisher(const toroni_bus *bus, const char *topic, const toroni_publisher_options *options,
                          toroni_publisher **result);
 
 /* Closes the handle. */
 void toroni_publisher_close(toroni_publisher *publisher);
 
-/* Its topic; lives as long as the handle. NULL if `publisher` is NULL. */
+/* Returns the topic. The string lives as long as the handle. NULL if `publisher` is NULL. */
 const char *toroni_publisher_topic(const toroni_publisher *publisher);
 
-/* Bytes of the largest message that it can publish. 0 if `publisher` is NULL. */
+/* Returns the length of the longest message that can be published. 0 if `publisher` is NULL. */
 uint64_t toroni_publisher_largest_message(const toroni_publisher *publisher);
 
-/* Publishes a message: `length` bytes, from none to the largest. They are copied before the function returns.
+/* Publishes a message of `length` bytes, which may be 0. The bytes are copied before the function returns.
  * Waits for other publishers, and for slow subscribers as the policy says.
- * Nobody may write the bytes meanwhile. Those of a message in place are others' to write: what is passed on from
- * there goes through toroni_publish_in_place, with toroni_validate behind the last read in `fill`, which gives
- * the message up if it fails; or it is copied out, validated, and published then.
+ *
+ * Nothing may write to the bytes during the call. This excludes the payload of a message in place, which a publisher
+ * may overwrite. To pass such a message on, either copy it to memory of this process, validate the copy and publish
+ * that; or copy it in the `fill` function of toroni_publish_in_place, call toroni_validate after the last read, and
+ * give the message up if that fails.
+ *
  * Errors: TORONI_TOO_LONG, TORONI_REENTRANT, TORONI_WOULD_WAIT_FOR_ITSELF, TORONI_UNLINKED, TORONI_LEASE_LOST,
  * TORONI_FORKED, TORONI_CORRUPT, TORONI_OS. */
 int toroni_publish(const toroni_publisher *publisher, const void *data, size_t length);
 
-/* As toroni_publish, and never waits. TORONI_FULL where that would wait for a subscriber, TORONI_BUSY where it
- * would wait for another publisher. */
+/* Does what toroni_publish does, without waiting. Returns TORONI_FULL if it would have to wait for a subscriber, and
+ * TORONI_BUSY if it would have to wait for another publisher. */
 int toroni_try_publish(const toroni_publisher *publisher, const void *data, size_t length);
 
-/* As toroni_publish, and waits no longer than that: TORONI_TIMEOUT. */
+/* Does what toroni_publish does, but returns TORONI_TIMEOUT if the message could not be published within
+ * `timeout_ns`. */
 int toroni_publish_timeout(const toroni_publisher *publisher, const void *data, size_t length,
                            uint64_t timeout_ns);
 
-/* As toroni_publish, to the topic and to everything below it. */
+/* Does what toroni_publish does, and publishes to the topic and to everything below it. */
 int toroni_publish_to_descendants(const toroni_publisher *publisher, const void *data, size_t length);
 
-/* Publishes `count` messages that become visible together, in a row: all, or with an error none. As
- * toroni_publish; TORONI_TOO_LONG if they are together longer than the largest message. */
+/* Publishes `count` messages in a row that become visible together: all of them or, on failure, none. Waits and fails
+ * as toroni_publish does. Returns TORONI_TOO_LONG if the messages together are longer than the largest message. */
 int toroni_publish_batch(const toroni_publisher *publisher, const toroni_bytes *payloads, size_t count);
 
-/* As toroni_publish_batch, and waits no longer than that: TORONI_TIMEOUT, and none is published. */
+/* Does what toroni_publish_batch does, but returns TORONI_TIMEOUT and publishes nothing if it would have to wait
+ * for longer than `timeout_ns`. */
 int toroni_publish_batch_timeout(const toroni_publisher *publisher, const toroni_bytes *payloads, size_t count,
                                  uint64_t timeout_ns);
 
-/* Publishes `count` messages one by one, each visible at once, with one lock for all that there is room for.
- * As toroni_publish, but what was published before an error stays published: `published`, unless it is NULL,
- * tells how many. None if one is too long. */
+/* Publishes `count` messages one after the other; each is visible at once. The writer lock is taken once for as many
+ * messages as there is space for. Waits and fails as toroni_publish does, but the messages before an error stay
+ * published. Writes their number to `published`, which may be NULL; on success that is `count`. If any message is too
+ * long, none is published. */
 int toroni_publish_burst(const toroni_publisher *publisher, const toroni_bytes *payloads, size_t count,
                          size_t *published);
 
-/* As toroni_publish_burst, and waits no longer than that in all: TORONI_TIMEOUT. */
+/* Does what toroni_publish_burst does, but returns TORONI_TIMEOUT if all messages together take longer than
+ * `timeout_ns`. */
 int toroni_publish_burst_timeout(const toroni_publisher *publisher, const toroni_bytes *payloads, size_t count,
                                  uint64_t timeout_ns, size_t *published);
 
-/* Writes a message where subscribers will read it: `length` bytes at `data`, aligned to 8, which hold what an
- * older message left there. Returns 0 to publish it, anything else to give it up.
- * It runs under the writer lock, while all other publishers wait: it should be short. It must not use the bus
- * (TORONI_REENTRANT), keep `data`, leave by longjmp or an exception, or end its thread. */
+/* Writes a message directly to the shared memory from which subscribers read it. `data` points to `length` bytes,
+ * aligned to 8, which still contain parts of older messages. Returns 0 to publish the message, and any other value to
+ * give it up. `context` is the argument of toroni_publish_in_place.
+ *
+ * The function runs under the writer lock, while all other publishers wait, so it should be short. It must not use the
+ * bus (TORONI_REENTRANT), keep `data`, end its thread, or leave by longjmp or an exception. */
 typedef int (*toroni_fill)(void *data, size_t length, void *context);
 
-/* Publishes a message that `fill` writes in place, without a copy. Whether `fill` is called at all depends on
- * the errors of toroni_publish; TORONI_ABORTED if it gave the message up, and nothing was published. */
+/* Publishes a message of `length` bytes that `fill` writes in place, without a copy. Waits and fails as toroni_publish
+ * does, and on such an error may not call `fill` at all. Returns TORONI_ABORTED, and publishes nothing, if `fill` gave
+ * the message up. */
 int toroni_publish_in_place(const toroni_publisher *publisher, size_t length, toroni_fill fill, void *context);
 
 /* ---- receiving ---------------------------------------------------------------------------------------- */
 
-/* Receives what matches its patterns, in the one order of the bus. It belongs to one thread at a time, and
- * holds a slot of the bus until it is closed. */
+/* Receives the messages that match its patterns, in the one order of the bus. It belongs to one thread at a time, and
+ * occupies a slot of the bus until it is closed. */
 typedef struct toroni_subscriber toroni_subscriber;
 
-/* toroni_subscriber_options.start */
+/* toroni_subscriber_options.start: the first message to receive */
 enum {
-    TORONI_START_LATEST = 0,  /* what is published from now on */
-    TORONI_START_OLDEST = 1,  /* the oldest message that is still in the ring */
-    TORONI_START_POSITION = 2 /* the message at `position`: toroni_message.position, or next_position */
+    TORONI_START_LATEST = 0,  /* the next one that is published */
+    TORONI_START_OLDEST = 1,  /* the oldest one that is still in the ring */
+    TORONI_START_POSITION = 2 /* the one at `position`, which is a toroni_message.position or next_position */
 };
 
 /* toroni_subscriber_options.wait: how blocking calls wait */
 enum {
     TORONI_WAIT_BACKOFF = 0, /* poll briefly, then yield, then sleep */
-    TORONI_WAIT_SPIN = 1,    /* poll all the time: lowest latency, a whole core */
-    TORONI_WAIT_YIELD = 2,   /* poll, and let others run in between */
+    TORONI_WAIT_SPIN = 1,    /* poll all the time: lowest latency, occupies a whole core */
+    TORONI_WAIT_YIELD = 2,   /* poll, and let other threads run in between */
     TORONI_WAIT_BLOCK = 3    /* sleep at once: least processor time */
 };
 
+/* Options for toroni_bus_subscribe_with. Initialise them with TORONI_SUBSCRIBER_OPTIONS_INIT. */
 typedef struct toroni_subscriber_options {
     size_t struct_size;
-    const char *const *patterns; /* pattern_count of them; without any it receives nothing */
+    const char *const *patterns; /* pattern_count of them; without a pattern nothing is received */
     size_t pattern_count;
     int start;                   /* TORONI_START_... */
     int wait;                    /* TORONI_WAIT_... */
-    uint64_t position;           /* of TORONI_START_POSITION; belongs to one bus: compare toroni_bus_id */
-    int not_gating;              /* not 0: publishers do not wait for it */
+    uint64_t position;           /* for TORONI_START_POSITION; is valid for one bus only: compare toroni_bus_id */
+    int not_gating;              /* not 0: publishers do not wait for this subscriber */
     uint32_t reserved;
-    const char *name;            /* in `toroni info`; NULL: the participant's */
+    const char *name;            /* in `toroni info`; NULL: the participant_name of the bus */
 } toroni_subscriber_options;
 
 #define TORONI_SUBSCRIBER_OPTIONS_INIT                                    \
@@ -364,211 +397,222 @@ typedef struct toroni_subscriber_options {
 
 /* toroni_message.flags */
 enum {
-    TORONI_MESSAGE_TO_DESCENDANTS = 1, /* posted to everything below its topic, too */
+    TORONI_MESSAGE_TO_DESCENDANTS = 1, /* was also published to everything below its topic */
     TORONI_MESSAGE_HAS_TIMESTAMP = 2
 };
 
-/* A message. What it points to lives until the next call on its subscriber, or until its handler returns. */
+/* A received message. What it points to lives until the next call on its subscriber, or until its handler returns. */
 typedef struct toroni_message {
-    const void *payload;   /* not NULL, also where it is empty; any alignment */
+    const void *payload;   /* of any alignment; never NULL, even if it is empty */
     size_t payload_length;
     const char *topic;     /* UTF-8, and NOT ended by 0: printf("%.*s", (int)m.topic_length, m.topic) */
     size_t topic_length;
-    uint64_t sequence;     /* number among all messages of the bus, from 0 */
+    uint64_t sequence;     /* number of the message among all messages of the bus, from 0 */
     uint64_t position;     /* in the stream of the bus */
-    uint64_t next_position; /* of the message behind it */
-    uint64_t timestamp_ns; /* when it was published, if the flag says so; else 0 */
+    uint64_t next_position; /* position of the next message */
+    uint64_t timestamp_ns; /* when it was published, if flags has TORONI_MESSAGE_HAS_TIMESTAMP; else 0 */
     uint32_t flags;        /* TORONI_MESSAGE_..., combined */
     uint32_t reserved;
 } toroni_message;
 
-/* What was overwritten before it was read. */
+/* What was overwritten before the subscriber read it. */
 typedef struct toroni_loss {
     uint64_t messages; /* of the whole bus, whatever their topics */
     uint64_t bytes;    /* of the stream */
 } toroni_loss;
 
-/* What a subscriber has seen since it subscribed. `received` is what was handed out, messages in place also that
- * toroni_validate found to be overwritten; what is lost in that way, lost_messages and lapses do not count. */
+/* What happened to a subscriber since it subscribed. */
 typedef struct toroni_subscriber_stats {
-    uint64_t received;
-    uint64_t lost_messages;
-    uint64_t lapses;
+    uint64_t received;      /* messages that it returned, including those in place that toroni_validate found to be
+                               overwritten, which lost_messages and lapses do not count */
+    uint64_t lost_messages; /* messages of the whole bus that were overwritten before it read them */
+    uint64_t lapses;        /* how often that happened */
     uint64_t reserved[5];
 } toroni_subscriber_stats;
 
-/* Subscribes to one pattern: `*` is one segment of a topic, `**` any number of them. Receives what is published
- * from now on.
- * Gives a handle, for toroni_subscriber_close.
+/* Subscribes to one pattern, in which `*` matches one segment of a topic and `**` any number of segments. Receives
+ * messages that are published from now on.
+ * Creates a handle: close it with toroni_subscriber_close.
  * Errors: TORONI_INVALID_PATTERN, TORONI_PERMISSION_DENIED, TORONI_TOO_MANY_PARTICIPANTS,
  * TORONI_NOT_CHECKED_SINCE_BOOT, and those of toroni_bus_open. */
 int toroni_bus_subscribe(const toroni_bus *bus, const char *pattern, toroni_subscriber **result);
 
-/* As toroni_bus_subscribe, with options. Also TORONI_POSITION_UNAVAILABLE. */
+/* Does what toroni_bus_subscribe does, with options. Can also fail with TORONI_POSITION_UNAVAILABLE. */
 int toroni_bus_subscribe_with(const toroni_bus *bus, const toroni_subscriber_options *options,
                               toroni_subscriber **result);
 
 /* Unsubscribes, and closes the handle. */
 void toroni_subscriber_close(toroni_subscriber *subscriber);
 
-/* Adds a pattern. A message that matches several is received once. TORONI_INVALID_PATTERN, TORONI_FORKED. */
+/* Adds a pattern. A message that matches several patterns is received once.
+ * Errors: TORONI_INVALID_PATTERN, TORONI_FORKED. */
 int toroni_subscriber_add_pattern(toroni_subscriber *subscriber, const char *pattern);
 
-/* Receives the next message, and waits for it. A signal does not end the wait: toroni_subscriber_interrupt does,
- * also when a signal handler calls it.
- * Errors: TORONI_LAPPED, after which the next call goes on behind the loss; TORONI_CORRUPT, after which it goes on
- * behind a message that made no sense, if it was one; TORONI_INTERRUPTED, TORONI_UNLINKED, TORONI_FORKED,
+/* Receives the next message, and waits for it. A signal does not end the wait; toroni_subscriber_interrupt does, and a
+ * signal handler may call it.
+ * Errors: TORONI_LAPPED, after which the next call continues past the loss; TORONI_CORRUPT, after which the next call
+ * continues past the message if only that was not valid; TORONI_INTERRUPTED, TORONI_UNLINKED, TORONI_FORKED,
  * TORONI_OS. */
 int toroni_receive(toroni_subscriber *subscriber, toroni_message *message);
 
-/* As toroni_receive, and does not wait: TORONI_NO_MESSAGE where all has been read. */
+/* Does what toroni_receive does, without waiting. Returns TORONI_NO_MESSAGE if no message is available. */
 int toroni_try_receive(toroni_subscriber *subscriber, toroni_message *message);
 
-/* As toroni_receive, and waits no longer than that: TORONI_NO_MESSAGE. */
+/* Does what toroni_receive does, but returns TORONI_NO_MESSAGE if no message arrives within `timeout_ns`. */
 int toroni_receive_timeout(toroni_subscriber *subscriber, uint64_t timeout_ns, toroni_message *message);
 
-/* Hands out the next message where it lies in shared memory, without a copy; waits at most `timeout_ns`, which
- * may be 0 or TORONI_FOREVER. It is the first of a run: toroni_next_in_place hands out those that follow.
- * All messages of a run stay until any other call on the subscriber ends it, but for toroni_validate,
+/* Receives the next message in place: `payload` points to the shared memory of the bus, and nothing is copied. Waits
+ * for at most `timeout_ns`, which may be 0 or TORONI_FOREVER. Errors are those of toroni_receive; returns
+ * TORONI_NO_MESSAGE if no message arrives in time.
+ *
+ * The message is the first of a run, and toroni_next_in_place returns the ones that follow. All messages of a run stay
+ * accessible until the run ends. Any other call on the subscriber ends it, except toroni_validate,
  * toroni_subscriber_run_number, toroni_subscriber_slot and toroni_subscriber_last_loss.
  *
- * A publisher may overwrite them while they are read. So nothing that was read counts, lengths and numbers in
- * the payload included, until toroni_validate has answered TORONI_OK behind the last read. topic, sequence,
- * position and the lengths in toroni_message can be relied upon; timestamp_ns as the payload only.
- * To the compiler these bytes are memory that nobody else writes: read each once (memcpy out what is
- * decided upon), and do not trust what was read before the validation to be the same behind it. Where the policy
- * is TORONI_POLICY_WAIT with TORONI_FOREVER, and the subscriber gates, they never change.
- * Errors as toroni_receive. */
+ * A publisher may overwrite the messages while they are read. So do not rely on anything read from a payload,
+ * including lengths and numbers in it, until toroni_validate has returned TORONI_OK after the last read. The same
+ * holds for timestamp_ns. All other fields of toroni_message are reliable.
+ *
+ * The compiler assumes that no one else writes to these bytes. So read each byte once, copy what you base a decision
+ * on with memcpy, and do not expect to read the same value again after the validation. Only if the policy is
+ * TORONI_POLICY_WAIT with TORONI_FOREVER and the subscriber gates, the bytes never change. */
 int toroni_receive_in_place(toroni_subscriber *subscriber, uint64_t timeout_ns, toroni_message *message);
 
-/* The next message of the run; TORONI_NO_MESSAGE at its end, when toroni_receive_in_place begins another. */
+/* Receives the next message of the run. Returns TORONI_NO_MESSAGE at the end of the run; toroni_receive_in_place then
+ * starts another one. */
 int toroni_next_in_place(toroni_subscriber *subscriber, toroni_message *message);
 
-/* Whether all that was read so far of the run is what was published; else TORONI_LAPPED, with all messages of the run
- * as lost. TORONI_INVALID_ARGUMENT if there is no run. */
+/* Checks that everything read so far from the run is what was published. If it may have been overwritten, returns
+ * TORONI_LAPPED, with all messages of the run as lost. Returns TORONI_INVALID_ARGUMENT if there is no run. */
 int toroni_validate(toroni_subscriber *subscriber);
 
-/* Which run that is: 1 is the subscriber's first. 0 if it is in none, or NULL. The two functions above are about the
- * run that the subscriber is in now: who keeps a message of a run, as toroni::run of C++ does, keeps this number
- * beside it, and sees by it whether another has begun. */
+/* Returns the number of the run that the subscriber is in: 1 for its first one. 0 if it is in none, or if `subscriber`
+ * is NULL. toroni_next_in_place and toroni_validate always act on this run. So code that keeps a message of a run can
+ * keep this number with it, and notice that another run has started (toroni::run of C++ does so). */
 uint64_t toroni_subscriber_run_number(const toroni_subscriber *subscriber);
 
-/* What the last TORONI_LAPPED of this subscriber was about; zeros if there was none. */
+/* Reports the loss that the last TORONI_LAPPED of this subscriber stands for. All zeros if there was none. */
 int toroni_subscriber_last_loss(const toroni_subscriber *subscriber, toroni_loss *loss);
 
-/* Ends the blocking call that the subscriber is in, in another thread or below a signal handler, with
- * TORONI_INTERRUPTED; if it is in none, the next one that would wait: not toroni_try_receive, nor a call with a
- * time-out of 0. Requests are not counted. The call ends at once as a rule, and within a quarter of a second
- * always.
+/* Ends the blocking call of the subscriber, in another thread or in the code that a signal handler interrupted, with
+ * TORONI_INTERRUPTED. If there is no such call, the request ends the next call that would wait; toroni_try_receive and
+ * calls with a timeout of 0 do not wait. Several requests before that count as one. The call usually ends at once, and
+ * always within a quarter of a second.
  * Async-signal-safe. Any thread may call it, as long as the subscriber is not closed. Cannot fail. */
 void toroni_subscriber_interrupt(const toroni_subscriber *subscriber);
 
-/* A descriptor for poll, epoll or any event loop, readable when there may be messages; made at the first call,
- * and closed with the subscriber. Call toroni_try_receive until it answers TORONI_NO_MESSAGE, then wait for the
- * descriptor, and so on. Do not read from it. TORONI_FORKED, and TORONI_OS if there are no descriptors left. */
+/* Returns a descriptor for poll, epoll or any event loop, which is readable when there may be messages. Call
+ * toroni_try_receive until it returns TORONI_NO_MESSAGE, then wait until the descriptor is readable, and repeat. Do
+ * not read from the descriptor. The first call creates it, and closing the subscriber closes it.
+ * Errors: TORONI_FORKED, and TORONI_OS if the process has no descriptors left. */
 int toroni_subscriber_fd(toroni_subscriber *subscriber, int *fd);
 
-/* Position of the next message that it looks at; and bytes of the stream that it has not read yet. 0 if
- * `subscriber` is NULL. */
+/* Return the position of the next message to be examined, and the number of bytes of the stream that the subscriber
+ * has not read yet. 0 if `subscriber` is NULL. */
 uint64_t toroni_subscriber_position(toroni_subscriber *subscriber);
 uint64_t toroni_subscriber_lag_bytes(toroni_subscriber *subscriber);
 
-/* A slot that is none. */
+/* The number that stands for no slot. */
 #define TORONI_NO_SLOT UINT32_MAX
 
-/* Number of its slot, as toroni_subscriber_info and `toroni info` show it. TORONI_NO_SLOT if `subscriber` is NULL.
- * It ends no run. */
+/* Returns the number of the subscriber's slot, as toroni_subscriber_info and `toroni info` show it. TORONI_NO_SLOT if
+ * `subscriber` is NULL. Does not end a run. */
 uint32_t toroni_subscriber_slot(const toroni_subscriber *subscriber);
 
-/* What it has seen so far. */
+/* Reports what happened to the subscriber so far. */
 int toroni_subscriber_get_stats(toroni_subscriber *subscriber, toroni_subscriber_stats *stats);
 
 /* ---- a router ----------------------------------------------------------------------------------------- */
 
-/* One subscriber that calls functions. It belongs to one thread at a time, which runs them. */
+/* One subscriber that calls handlers. It belongs to one thread at a time, which runs the handlers. */
 typedef struct toroni_router toroni_router;
 
-/* Called with a message, which lives until it returns. It may publish, but not use or close its router
- * (TORONI_REENTRANT), except for toroni_router_interrupt, nor leave by longjmp or an exception. */
+/* Handles a message, which lives until the handler returns. A handler may publish. It must not use or close its router
+ * (TORONI_REENTRANT), except with toroni_router_interrupt, and must not leave by longjmp or an exception. */
 typedef void (*toroni_handler)(const toroni_message *message, void *context);
 
-/* Called where messages were lost; as toroni_handler. */
+/* Handles a loss of messages. The rules for toroni_handler apply. */
 typedef void (*toroni_loss_handler)(const toroni_loss *loss, void *context);
 
-/* Makes a router without handlers. Gives a handle, for toroni_router_close. Errors as toroni_bus_subscribe. */
+/* Creates a router without handlers.
+ * Creates a handle: close it with toroni_router_close. Errors are those of toroni_bus_subscribe. */
 int toroni_bus_router(const toroni_bus *bus, toroni_router **result);
 
-/* Closes the handle. Within a handler it does nothing. */
+/* Closes the handle. Does nothing if a handler of the router calls it. */
 void toroni_router_close(toroni_router *router);
 
-/* Calls `handler` with `context` for each message that matches the pattern and is received from now on; all
- * handlers that match, in the order in which they were added. `context` stays the caller's, and must live as
- * long as the router. TORONI_INVALID_PATTERN, TORONI_FORKED. */
+/* Adds a handler. From now on, the router calls `handler` with `context` for each message that matches the pattern. If
+ * several handlers match, it calls all of them in the order in which they were added. `context` stays the caller's,
+ * and must live as long as the router.
+ * Errors: TORONI_INVALID_PATTERN, TORONI_FORKED. */
 int toroni_router_on(toroni_router *router, const char *pattern, toroni_handler handler, void *context);
 
-/* Calls `handler` in place of answering TORONI_LAPPED. */
+/* Sets a handler that the router calls when messages were lost, instead of returning TORONI_LAPPED. */
 int toroni_router_on_lapped(toroni_router *router, toroni_loss_handler handler, void *context);
 
-/* Handles all messages that are there. `handled`, unless it is NULL, tells how many. Errors as toroni_receive, which
- * leave `handled` as it was, although messages in front of them were handled. */
+/* Handles all messages that are available, and writes their number to `handled`, which may be NULL. Errors are those
+ * of toroni_receive. On an error, `handled` is not changed, although the messages before the error were handled. */
 int toroni_router_poll(toroni_router *router, size_t *handled);
 
-/* Waits for the next message, at most so long, and handles it; TORONI_NO_MESSAGE if none came. Errors as
- * toroni_receive. */
+/* Waits for the next message for at most `timeout_ns`, and handles it. Returns TORONI_NO_MESSAGE if none arrived.
+ * Errors are those of toroni_receive. */
 int toroni_router_run_once(toroni_router *router, uint64_t timeout_ns);
 
-/* Handles messages until there is an error, such as TORONI_INTERRUPTED, which it returns. */
+/* Handles messages until an error occurs, such as TORONI_INTERRUPTED, and returns that error. */
 int toroni_router_run(toroni_router *router);
 
-/* As toroni_subscriber_last_loss. */
+/* Does what toroni_subscriber_last_loss does. */
 int toroni_router_last_loss(const toroni_router *router, toroni_loss *loss);
 
-/* As toroni_subscriber_interrupt; it ends toroni_router_run, too, between two messages. A handler may call it. */
+/* Does what toroni_subscriber_interrupt does. It also ends toroni_router_run between two messages. A handler may call
+ * it. */
 void toroni_router_interrupt(const toroni_router *router);
 
-/* As toroni_subscriber_fd: when it is readable, call toroni_router_poll. */
+/* Does what toroni_subscriber_fd does. When the descriptor is readable, call toroni_router_poll. */
 int toroni_router_fd(toroni_router *router, int *fd);
 
-/* As those of a subscriber. 0, 0 and TORONI_NO_SLOT also within a handler (TORONI_REENTRANT). */
+/* Return what the functions of the same names for a subscriber return. Within a handler they fail with
+ * TORONI_REENTRANT and return 0, 0 and TORONI_NO_SLOT. */
 uint64_t toroni_router_position(const toroni_router *router);
 uint64_t toroni_router_lag_bytes(const toroni_router *router);
 uint32_t toroni_router_slot(const toroni_router *router);
 
-/* What its subscriber has seen so far. */
+/* Reports what happened to the router's subscriber so far. */
 int toroni_router_get_stats(const toroni_router *router, toroni_subscriber_stats *stats);
 
-/* ---- who is there ------------------------------------------------------------------------------------- */
+/* ---- the state of a bus ------------------------------------------------------------------------------- */
 
-/* A snapshot of a bus. What it points to lives as long. */
+/* A snapshot of a bus. What it points to lives as long as the snapshot. */
 typedef struct toroni_stats toroni_stats;
 
 typedef struct toroni_bus_stats {
-    uint64_t capacity;
+    uint64_t capacity;        /* bytes of the ring */
     uint64_t topic_table_bytes;
-    uint64_t tail;            /* bytes published since it was created */
-    uint64_t sequence;        /* messages published since it was created */
+    uint64_t tail;            /* bytes published since the bus was created: where the next message will start */
+    uint64_t sequence;        /* messages published since the bus was created */
     uint64_t oldest_position; /* of the oldest message that can still be read */
-    uint64_t created_ns;
+    uint64_t created_ns;      /* when the bus was created */
     toroni_policy policy;     /* kind -1: one that this release does not know */
     int lock;                 /* TORONI_LOCK_..., or -1 */
     int notify;               /* TORONI_NOTIFY_..., or -1 */
-    uint32_t topics;          /* names in the table */
+    uint32_t topics;          /* number of names in the topic table */
     uint32_t max_publishers;
     uint32_t max_subscribers;
-    int persistent;
-    int on_disk;
-    int sees_publishers;      /* 0: this process may not look at them, and there are none below */
-    int sees_subscribers;
-    uint8_t multicast_address[4]; /* of TORONI_NOTIFY_MULTICAST, as in toroni_open_options; all 0, and port 0: */
-    uint16_t multicast_port;      /* made of the bus's id */
+    int persistent;           /* not 0: toroni_clean keeps the bus */
+    int on_disk;              /* not 0: its directory is on a file system that survives a reboot */
+    int sees_publishers;      /* 0: this process may not read them, so the snapshot contains none */
+    int sees_subscribers;     /* 0: this process may not read them, so the snapshot contains none */
+    uint8_t multicast_address[4]; /* for TORONI_NOTIFY_MULTICAST, as in toroni_open_options; if address and port are */
+    uint16_t multicast_port;      /* 0, both derive from the id of the bus */
 } toroni_bus_stats;
 
-/* Who holds the writer lock, and so everybody up, if it does so for long. */
+/* The participant that holds the writer lock. If it holds the lock for long, all other publishers wait. */
 typedef struct toroni_lock_owner {
-    uint32_t slot; /* among the publishers; TORONI_NO_SLOT of TORONI_LOCK_ROBUST */
-    uint32_t pid;  /* in its own PID namespace; of TORONI_LOCK_ROBUST its thread; 0 if that is not known */
+    uint32_t slot; /* among the publishers; TORONI_NO_SLOT for TORONI_LOCK_ROBUST */
+    uint32_t pid;  /* of its process, in that process's PID namespace; for TORONI_LOCK_ROBUST, of its thread; 0 if it
+                      is not known */
     int alive;     /* -1: this process cannot tell */
-    int stopped;   /* SIGSTOP: not dead, and yet everybody waits for it */
+    int stopped;   /* not 0: it was stopped by SIGSTOP; it is not dead, so others wait for it */
 } toroni_lock_owner;
 
 /* A publishing participant. */
@@ -577,48 +621,51 @@ typedef struct toroni_publisher_info {
     uint32_t slot;
     uint32_t pid;        /* in its own PID namespace */
     int alive;
-    int stopped;         /* SIGSTOP */
-    uint64_t messages;
-    uint64_t bytes;      /* of the stream, for them */
-    uint64_t waits;      /* for slow subscribers */
-    uint64_t waited_ns;  /* in all */
-    uint64_t overwrites; /* of what a slow subscriber had not read */
-    uint64_t wakes;      /* sent */
+    int stopped;         /* by SIGSTOP */
+    uint64_t messages;   /* that it published */
+    uint64_t bytes;      /* of the stream that these messages took */
+    uint64_t waits;      /* how often it waited for slow subscribers */
+    uint64_t waited_ns;  /* duration of these waits in all */
+    uint64_t overwrites; /* how often it overwrote what a slow subscriber had not read */
+    uint64_t wakes;      /* wake-ups that it sent */
     uint64_t started_ns; /* when it opened the bus for publishing */
-    int same_pid_namespace; /* 0: its pid is of another PID namespace than the caller's */
+    int same_pid_namespace; /* 0: its PID namespace is not that of the caller */
 } toroni_publisher_info;
 
-/* A subscriber. */
+/* A subscriber of the bus. */
 typedef struct toroni_subscriber_info {
     const char *name;
     uint32_t slot;
-    uint32_t pid;
+    uint32_t pid;           /* in its own PID namespace */
     int alive;
-    int stopped;
-    int gating;             /* publishers wait for it */
-    int lapped_now;         /* overtaken since it last told its position */
-    uint64_t position;      /* up to where it has read, as far as it told */
-    uint64_t lag_bytes;     /* from there to the end */
+    int stopped;            /* by SIGSTOP */
+    int gating;             /* not 0: publishers wait for it */
+    int lapped_now;         /* not 0: it was overtaken since it last published its position */
+    uint64_t position;      /* up to which it has read, as last published */
+    uint64_t lag_bytes;     /* from there to the end of the stream */
     uint64_t received;
     uint64_t lost_messages;
     uint64_t lapses;
     uint64_t started_ns;    /* when it subscribed */
     int same_pid_namespace; /* as in toroni_publisher_info */
-    int patterns_truncated; /* 1: it has more patterns than its slot has room for; -1: they cannot be read */
-    const char *const *patterns; /* those that show, NULL if none; see toroni_matches */
+    int patterns_truncated; /* 1: it has more patterns than its slot has space for; -1: they cannot be read */
+    const char *const *patterns; /* the patterns in its slot, NULL if there are none; see toroni_matches */
     size_t pattern_count;
 } toroni_subscriber_info;
 
-/* Takes a snapshot; it disturbs nobody, and needs permission to read the ring. Gives a handle, for
- * toroni_stats_close. Errors as toroni_bus_open. */
+/* Takes a snapshot, without disturbing any process. Needs permission to read the ring.
+ * Creates a handle: close it with toroni_stats_close. Errors are those of toroni_bus_open. */
 int toroni_bus_take_stats(const toroni_bus *bus, toroni_stats **result);
 
-/* Gives it back. */
+/* Closes the handle. */
 void toroni_stats_close(toroni_stats *stats);
 
-/* The bus in it; who held its writer lock at that moment, NULL if nobody did; its participants, by an index from 0:
- * NULL beyond the last one; the files in its `sockets/`, each <slot>.<generation> of a subscriber. NULL and 0 if
- * `stats` is NULL. */
+/* Return the parts of a snapshot:
+ *   - the bus;
+ *   - the participant that held the writer lock, or NULL if none did;
+ *   - the publishing participants and the subscribers: their number, and each by its index from 0;
+ *   - the names of the files in `sockets/`, each <slot>.<generation> of a subscriber.
+ * An index that is too large returns NULL. If `stats` is NULL, they return NULL and 0. */
 const toroni_bus_stats *toroni_stats_bus(const toroni_stats *stats);
 const toroni_lock_owner *toroni_stats_lock_owner(const toroni_stats *stats);
 size_t toroni_stats_publisher_count(const toroni_stats *stats);
@@ -630,111 +677,118 @@ const char *toroni_stats_socket(const toroni_stats *stats, size_t index);
 
 /* ---- topics ------------------------------------------------------------------------------------------- */
 
-/* Whether a pattern asks for a message on a topic: writes 1 or 0. The second: for one that is posted to the topic and
- * to everything below it. TORONI_INVALID_PATTERN, TORONI_INVALID_TOPIC. */
+/* Check whether a subscriber with the pattern receives a message on the topic, and write 1 or 0. For the second
+ * function, the message is published to the topic and to everything below it.
+ * Errors: TORONI_INVALID_PATTERN, TORONI_INVALID_TOPIC. */
 int toroni_matches(const char *pattern, const char *topic, int *result);
 int toroni_matches_descendants(const char *pattern, const char *topic, int *result);
 
-/* The topics of a bus at one moment, by name. What it points to lives as long. */
+/* A list of the topics of a bus, sorted by name. What it points to lives as long as the list. */
 typedef struct toroni_topics toroni_topics;
 
 /* What the ring holds of one topic. */
 typedef struct toroni_topic_info {
     const char *name;
-    uint64_t messages; /* that can still be read; 0 for a topic that has not been used for long */
-    uint64_t bytes;    /* of their payloads */
+    uint64_t messages; /* that can still be read; 0 if the topic has not been used for long */
+    uint64_t bytes;    /* of the payloads of these messages */
 } toroni_topic_info;
 
-/* Lists the topics; it reads the whole ring, disturbs nobody, and needs permission to read it. Gives a handle, for
- * toroni_topics_close. Errors as toroni_bus_open. */
+/* Lists the topics. Reads the whole ring, without disturbing any process. Needs permission to read the ring.
+ * Creates a handle: close it with toroni_topics_close. Errors are those of toroni_bus_open. */
 int toroni_bus_take_topics(const toroni_bus *bus, toroni_topics **result);
 
-/* Gives it back. */
+/* Closes the handle. */
 void toroni_topics_close(toroni_topics *topics);
 
-/* The topics, by an index from 0: NULL beyond the last one. 0 and NULL if `topics` is NULL. */
+/* Return the number of topics, and each topic by its index from 0. An index that is too large returns NULL. If
+ * `topics` is NULL, they return 0 and NULL. */
 size_t toroni_topics_count(const toroni_topics *topics);
 const toroni_topic_info *toroni_topics_at(const toroni_topics *topics, size_t index);
 
 /* ---- buses as files ----------------------------------------------------------------------------------- */
 
-/* What is here needs no opened bus, and may be called by any threads at the same time. */
+/* The functions below need no opened bus, and any number of threads may call them at the same time. */
 
-/* The buses of a directory at one moment, by name. What it points to lives as long. */
+/* A list of the buses of a directory, sorted by name. What it points to lives as long as the list. */
 typedef struct toroni_bus_list toroni_bus_list;
 
 typedef struct toroni_bus_entry {
     const char *name;
-    const char *path;    /* its directory */
-    const char *problem; /* why it cannot be opened; NULL: it can, if its rights allow it */
-    uint64_t capacity;   /* of the ring; 0 if its header cannot be read */
-    int in_use;          /* 1: some process has it open; 0: none has; -1: this process cannot see that */
-    int persistent;      /* not 0: toroni_clean leaves it alone */
+    const char *path;    /* the directory of the bus */
+    const char *problem; /* why the bus cannot be opened; NULL: it can be, given the permissions */
+    uint64_t capacity;   /* bytes of the ring; 0 if the header of the bus cannot be read */
+    int in_use;          /* 1: a process has it open; 0: none has; -1: this process cannot tell */
+    int persistent;      /* not 0: toroni_clean keeps it */
 } toroni_bus_entry;
 
-/* The directory of buses where none is given: $TORONI_DIR if it is set and not empty, or else /dev/shm/toroni. It lives
- * until the thread's next call of this function. */
+/* Returns the directory of buses for calls that name none: $TORONI_DIR if it is set and not empty, or else
+ * /dev/shm/toroni. The string lives until the next call of this function in the same thread. */
 const char *toroni_default_directory(void);
 
-/* Lists the buses below `directory`; NULL: the default one. A directory that is not there has
- * none. Gives a handle, for toroni_bus_list_close.
+/* Lists the buses in `directory`, or in the default directory if it is NULL, without opening them. If the directory
+ * does not exist, the list is empty.
+ * Creates a handle: close it with toroni_bus_list_close.
  * Errors: TORONI_INVALID_SETTING if `directory` is empty, TORONI_PERMISSION_DENIED, TORONI_BAD_DIRECTORY, TORONI_OS. */
 int toroni_list_buses(const char *directory, toroni_bus_list **result);
 
-/* Gives it back. */
+/* Closes the handle. */
 void toroni_bus_list_close(toroni_bus_list *list);
 
-/* The buses, by an index from 0: NULL beyond the last one. 0 and NULL if `list` is NULL. */
+/* Return the number of buses, and each bus by its index from 0. An index that is too large returns NULL. If `list` is
+ * NULL, they return 0 and NULL. */
 size_t toroni_bus_list_count(const toroni_bus_list *list);
 const toroni_bus_entry *toroni_bus_list_at(const toroni_bus_list *list, size_t index);
 
 /* flags of toroni_clean */
 enum {
     TORONI_CLEAN_DRY_RUN = 1,   /* only report what would be done */
-    TORONI_CLEAN_PERSISTENT = 2 /* the bus of that name also if it is persistent; `name` must be there */
+    TORONI_CLEAN_PERSISTENT = 2 /* also remove a persistent bus; needs `name` */
 };
 
-/* What toroni_clean did, or would do. What it points to lives as long. */
+/* What toroni_clean did, or would do. What it points to lives as long as the report. */
 typedef struct toroni_clean_report toroni_clean_report;
 
 /* toroni_clean_action.kind */
 enum {
-    TORONI_CLEANED_SLOT = 0,    /* a slot was freed, whose owner died */
-    TORONI_CLEANED_SOCKET = 1,  /* the socket of a subscriber was removed that died */
-    TORONI_CLEANED_BUS = 2,     /* a bus was removed that nobody has open */
-    TORONI_CLEANED_LEFTOVER = 3 /* a bus was removed whose creator, or cleaner, died half-way */
+    TORONI_CLEANED_SLOT = 0,    /* freed the slot of a dead participant */
+    TORONI_CLEANED_SOCKET = 1,  /* removed the socket of a dead subscriber */
+    TORONI_CLEANED_BUS = 2,     /* removed a bus that no process has open */
+    TORONI_CLEANED_LEFTOVER = 3 /* removed an incomplete bus, whose creation or removal was cut short by a death */
 };
 
 typedef struct toroni_clean_action {
-    int kind;         /* TORONI_CLEANED_..., or -1: one that this release does not know */
-    uint32_t slot;    /* of TORONI_CLEANED_SLOT */
-    const char *bus;  /* its name, of TORONI_CLEANED_SLOT; else NULL */
-    const char *file; /* "publishers" or "readers", of TORONI_CLEANED_SLOT; else NULL */
-    const char *path; /* what was removed; NULL of TORONI_CLEANED_SLOT */
-    const char *text; /* all of this, as a sentence for people */
+    int kind;         /* TORONI_CLEANED_..., or -1 for a kind that this release does not know */
+    uint32_t slot;    /* for TORONI_CLEANED_SLOT */
+    const char *bus;  /* for TORONI_CLEANED_SLOT, the name of the bus; else NULL */
+    const char *file; /* for TORONI_CLEANED_SLOT, "publishers" or "readers"; else NULL */
+    const char *path; /* what was removed; NULL for TORONI_CLEANED_SLOT */
+    const char *text; /* all of this as a readable sentence */
 } toroni_clean_action;
 
-/* What was left alone although it may be rubbish. */
+/* Something that toroni_clean did not touch, although it may be a leftover. */
 typedef struct toroni_clean_skip {
     const char *path;
     const char *why;
 } toroni_clean_skip;
 
-/* Cleans up after the dead below `directory` (as toroni_list_buses): frees the slots and sockets of participants that
- * died, and removes buses that no process has open, unless they are persistent. All of them, or, with a `name`, that
- * one. A bus whose header is damaged cannot say whether it is persistent: it is removed only with its name. A bus that
- * anybody has open is never removed, this process included. `flags` is TORONI_CLEAN_..., combined, or 0.
- * Gives a handle, for toroni_clean_report_close. What could not be cleaned is no error: the report says that it was
- * left alone, and why.
+/* Cleans up after dead processes: frees the slots and sockets of dead participants, and removes buses that no process
+ * has open, unless they are persistent. It cleans all buses of `directory` (NULL: the default directory), or only the
+ * bus called `name` if that is not NULL. `flags` is TORONI_CLEAN_..., combined, or 0.
+ *
+ * A bus whose header is damaged may be persistent, so it is removed only by its name. A bus that any process has open,
+ * including this one, is never removed. What could not be cleaned is not an error: the report lists it with the
+ * reason.
+ *
+ * Creates a handle: close it with toroni_clean_report_close.
  * Errors: TORONI_INVALID_NAME, TORONI_INVALID_SETTING if `directory` is empty, TORONI_NOT_FOUND if there is no bus of
  * that name, TORONI_PERMISSION_DENIED, TORONI_BAD_DIRECTORY, TORONI_OS. */
 int toroni_clean(const char *directory, const char *name, uint32_t flags, toroni_clean_report **result);
 
-/* Gives it back. */
+/* Closes the handle. */
 void toroni_clean_report_close(toroni_clean_report *report);
 
-/* What was done, in that order, and what was left alone, by an index from 0: NULL beyond the last one. 0 and NULL if
- * `report` is NULL. */
+/* Return what was done, in that order, and what was skipped: the number, and each item by its index from 0. An index
+ * that is too large returns NULL. If `report` is NULL, they return 0 and NULL. */
 size_t toroni_clean_report_action_count(const toroni_clean_report *report);
 const toroni_clean_action *toroni_clean_report_action(const toroni_clean_report *report, size_t index);
 size_t toroni_clean_report_skip_count(const toroni_clean_report *report);
