@@ -1,13 +1,13 @@
-/* A system log on the bus, as syslog(3) and a daemon that writes files, without a socket between them.
+/* A system log over a bus: what syslog(3) and its daemon do, without a socket between them.
  *
  *     logger log FACILITY PRIORITY TEXT...   publishes a line, as logger(1) does, on the topic
- *                                            log/FACILITY/PRIORITY, with who wrote it and when
- *     logger daemon FILE [PRIORITY]          appends what is as urgent as PRIORITY (default: info), or more,
- *                                            to FILE, until SIGTERM or SIGINT; what it missed it writes
- *                                            there, too; on SIGHUP it opens the file again, for logrotate
+ *                                            log/FACILITY/PRIORITY, with its author and the time
+ *     logger daemon FILE [PRIORITY]          appends lines of PRIORITY (default: info) and more urgent ones to
+ *                                            FILE, and the numbers of lost messages, until SIGTERM or SIGINT; on
+ *                                            SIGHUP it opens the file again, for logrotate
  *
- * The bus is called `log`. A process that logs never waits: a log that is too slow loses lines and says how
- * many, rather than stop the machine's programs. */
+ * The bus is called `log`. A process that logs never waits. If the daemon is too slow, it loses lines and writes how
+ * many, instead of stopping the programs of the machine. */
 #define _XOPEN_SOURCE 700
 
 #include <errno.h>
@@ -26,7 +26,7 @@ static size_t priority_of(const char *name) {
     size_t i;
     for (i = 0; i < PRIORITIES; i++)
         if (strcmp(name, priorities[i]) == 0) return i;
-    fprintf(stderr, "%s is no priority: take emerg, alert, crit, err, warning, notice, info or debug\n", name);
+    fprintf(stderr, "logger: %s is not a priority: use emerg, alert, crit, err, warning, notice, info or debug\n", name);
     exit(2);
 }
 
@@ -63,7 +63,7 @@ static int log_line(int count, char **words) {
     return 0;
 }
 
-/* What the handlers and the signals tell the daemon. */
+/* Signal handlers set these for the daemon. */
 static toroni_router *router;
 static volatile sig_atomic_t ended, reopen;
 
@@ -88,7 +88,7 @@ static void stamp(FILE *file, time_t seconds) {
 
 static void write_line(const toroni_message *message, void *context) {
     struct sink *sink = context;
-    /* Behind "log/", as facility/priority. */
+    /* The topic without "log/" is facility/priority. */
     stamp(sink->file, (time_t)(message->timestamp_ns / 1000000000));
     fprintf(sink->file, "%.*s %.*s\n", (int)message->topic_length - 4, message->topic + 4,
             (int)message->payload_length, (const char *)message->payload);
@@ -128,7 +128,7 @@ static int serve(const char *path, const char *least) {
     sigaction(SIGHUP, &action, NULL);
     fputs("logging\n", stderr);
     while (!ended) {
-        /* Lines come in bursts: they are flushed when there are no more. */
+        /* Lines arrive in bursts: flush after the last one that is available. */
         int status = toroni_router_run_once(router, TORONI_FOREVER);
         if (status == TORONI_OK) status = toroni_router_poll(router, NULL);
         fflush(sink.file);
@@ -140,7 +140,7 @@ static int serve(const char *path, const char *least) {
     }
     check(toroni_router_poll(router, NULL));
     fclose(sink.file);
-    /* A second signal must not come upon a router that is closed. */
+    /* A second signal must not interrupt a router that is closed. */
     action.sa_handler = SIG_IGN;
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);

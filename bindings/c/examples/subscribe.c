@@ -1,4 +1,4 @@
-/* The shortest subscriber: subscribe BUS PATTERN writes what is published until it is ended. */
+/* The shortest subscriber: subscribe BUS PATTERN prints messages until SIGINT or SIGTERM ends it. */
 #define _XOPEN_SOURCE 700
 #include <signal.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ int main(int count, char **arguments) {
     for (;;) {
         status = toroni_receive(subscriber, &message);
         if (status == TORONI_LAPPED) {
-            /* Told, not hidden: go on behind the loss, or ask somebody for the whole state. */
+            /* Messages were lost. Continue, as here, or request the whole state from its publisher. */
             fprintf(stderr, "%s\n", toroni_error_message());
             continue;
         }
@@ -34,7 +34,7 @@ int main(int count, char **arguments) {
                (const char *)message.payload);
         fflush(stdout);
     }
-    /* A second signal must not come upon a subscriber that is closed. */
+    /* A second signal must not interrupt a subscriber that is closed. */
     signal(SIGINT, SIG_IGN);
     signal(SIGTERM, SIG_IGN);
     if (status != TORONI_INTERRUPTED) fprintf(stderr, "%s\n", toroni_error_message());

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs an example as its user does, in a directory of buses of its own: examples.sh NAME FOLDER-OF-PROGRAMS.
+# Runs an example as a user would, in its own directory of buses: examples.sh NAME FOLDER-OF-PROGRAMS.
 set -eu
 programs=$2
 TORONI_DIR=$(mktemp -d /dev/shm/toroni-example-XXXXXX)
@@ -11,12 +11,12 @@ clean_up() {
 }
 trap clean_up EXIT
 
-# until CONDITION...: waits for it, a minute at the most.
+# until_true CONDITION...: waits until the command succeeds, for at most a minute.
 until_true() {
     tries=0
     until "$@" >/dev/null 2>&1; do
         tries=$((tries + 1))
-        [ "$tries" -lt 600 ] || { echo "in vain: $*" >&2; exit 1; }
+        [ "$tries" -lt 600 ] || { echo "waited a minute in vain for: $*" >&2; exit 1; }
         sleep 0.1
     done
 }
@@ -28,7 +28,7 @@ publish_c | publish_cpp)
     until_true grep -q subscribed "$TORONI_DIR/err"
     "$programs/$1" demo plant/boiler/temperature 351.2
     until_true grep -q '^plant/boiler/temperature 351.2$' "$TORONI_DIR/out"
-    # Ended by a signal while it is blocked, it ends well.
+    # If a signal ends it while it waits, it exits with 0.
     kill -TERM "$others"
     wait "$others"
     ;;
@@ -36,7 +36,7 @@ logger)
     "$programs/logger" daemon "$TORONI_DIR/log.txt" notice 2>"$TORONI_DIR/err" &
     others=$!
     until_true grep -q logging "$TORONI_DIR/err"
-    "$programs/logger" log mail debug nobody wants to know
+    "$programs/logger" log mail debug not written
     "$programs/logger" log mail err the disk is full
     until_true grep -q 'mail/err .*: the disk is full$' "$TORONI_DIR/log.txt"
     mv "$TORONI_DIR/log.txt" "$TORONI_DIR/log.1"
@@ -46,8 +46,8 @@ logger)
     until_true grep -q 'kern/emerg .*: panic$' "$TORONI_DIR/log.txt"
     kill -TERM "$others"
     wait "$others"
-    # Not with `!`, which set -e lets pass.
-    if grep nobody "$TORONI_DIR/log.1" "$TORONI_DIR/log.txt"; then exit 1; fi
+    # Not with `!`, whose result set -e ignores.
+    if grep 'not written' "$TORONI_DIR/log.1" "$TORONI_DIR/log.txt"; then exit 1; fi
     ;;
 images)
     "$programs/images" edges 2>"$TORONI_DIR/edges" &
@@ -57,13 +57,13 @@ images)
     others="$others $viewer"
     until_true grep -q ready "$TORONI_DIR/edges"
     until_true grep -q ready "$TORONI_DIR/viewer"
-    # Somebody else's message is no frame.
+    # Messages that are not frames are ignored.
     "$programs/publish_cpp" images camera/edges short
     "$programs/publish_cpp" images camera/frame short
     "$programs/images" camera 100000 30 &
     others="$others $!"
     wait "$viewer"
-    # The square moves by 8 and 4 with each frame, and its edge begins where it does.
+    # With each frame the square moves by 8 and 4, and its edge starts at its corner.
     awk '/^frame/ { n = $2 + 0; if ($5 != 1 + n * 8 % 1700 || $6 != 1 + n * 4 % 850) { print; bad = 1 } count++ }
          END { exit bad || count != 5 }' "$TORONI_DIR/out"
     tail -n 1 "$TORONI_DIR/out"

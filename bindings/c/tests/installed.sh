@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs a build, and packs it for Debian, and compiles a program against each, as users do:
+# Installs a build, packs it for Debian, and compiles programs against both results, as users would:
 # installed.sh FOLDER-OF-THE-BUILD.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -10,18 +10,18 @@ export TORONI_DIR="$work/buses"
 mkdir "$TORONI_DIR"
 flags='-std=c11 -Wall -Wextra -pedantic -Werror'
 
-# try PROGRAM...: publishes with it.
+# try PROGRAM...: publishes a message with the program.
 try() {
     "$@" demo plant/boiler/temperature 351.2
     echo "ok: $1"
 }
 
-# Compiles against what lies below $1/usr or so, by pkg-config and by CMake.
+# use ROOT PREFIX: compiles with pkg-config and with CMake against the library that is installed in ROOT/PREFIX.
 use() {
     root=$1 prefix=$2
     library=$(dirname "$(find "$root$prefix" -name libtoroni.so)")
     export PKG_CONFIG_PATH="$library/pkgconfig"
-    # Not as the system's own folders, which pkg-config would leave out.
+    # Otherwise pkg-config would omit the system's own folders.
     export PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1 PKG_CONFIG_ALLOW_SYSTEM_LIBS=1
     # shellcheck disable=SC2046,SC2086
     cc $flags "$here/../examples/publish.c" $(pkg-config --cflags --libs toroni) -o "$work/shared"
@@ -30,9 +30,9 @@ use() {
     cc $flags "$here/../examples/publish.c" $(pkg-config --cflags toroni) -Wl,-Bstatic \
         $(pkg-config --libs --static toroni | sed 's/-ltoroni/-ltoroni -Wl,-Bdynamic/') -o "$work/static"
     try "$work/static"
-    # Not with `!`, which set -e lets pass.
+    # Not with `!`, whose result set -e ignores.
     if ldd "$work/static" | grep toroni; then
-        echo "the program that takes the static library wants the shared one" >&2
+        echo "the program that is linked with the static library needs the shared one" >&2
         exit 1
     fi
     ldd "$work/shared" | grep -q 'libtoroni\.so\.0'
@@ -45,10 +45,10 @@ use() {
     try "$work/user/publish_cpp"
 }
 
-# A program without any shared library: the whole test of C (all but the programs of their own), and a line in C++.
+# Builds programs without any shared library: the whole test in C (except the separate programs), and an example in C++.
 fully_static() {
     tests=$(find "$here" -name "*.c" ! -name dlclose.c ! -name measure.c)
-    # The linker warns of three functions for the names of users and groups, and of one for hosts that is never called.
+    # The linker warns of three functions for names of users and groups, and of one for hosts. None of them is called.
     # shellcheck disable=SC2046,SC2086
     {
         cc $flags -static $tests $(pkg-config --static --cflags --libs toroni) -o "$work/fully_static" &&
@@ -63,7 +63,8 @@ fully_static() {
     try "$work/fully_static_cpp"
 }
 
-# What the static library needs of the system is what rustc says, but for what compilers link by themselves.
+# The system libraries that the static library needs are those that rustc lists, without those that compilers link by
+# themselves.
 libraries() { tr ' ' '\n' | grep '^-l' | grep -vE '^-l(c|gcc_s|toroni)$' | sort -u; }
 echo | rustc --crate-type staticlib --print native-static-libs -o "$work/empty.a" - 2>&1 |
     sed -n 's/.*native-static-libs: //p' | libraries >"$work/wanted"
@@ -72,7 +73,7 @@ test -s "$work/wanted"
 echo "== installed with a prefix"
 cmake --install "$build" --prefix "$work/prefix" >/dev/null
 PKG_CONFIG_PATH=$(dirname "$(find "$work/prefix" -name toroni.pc)") pkg-config --static --libs toroni | libraries |
-    diff "$work/wanted" - || { echo "toroni.pc does not name what rustc says" >&2; exit 1; }
+    diff "$work/wanted" - || { echo "toroni.pc does not name the libraries that rustc lists" >&2; exit 1; }
 use "$work" /prefix
 
 echo "== packed for Debian"
@@ -89,10 +90,10 @@ for package in libtoroni0 libtoroni-dev; do
 done
 use "$work/root" /usr
 
-echo "== symbols, in a package of their own"
+echo "== symbols in their own package"
 library=$(find "$work/root" -name 'libtoroni.so.0.*')
 if readelf -SW "$library" "$(find "$work/root" -name libtoroni.a)" | grep -qE '\.debug_(info|line)'; then
-    echo "what is packed is not stripped" >&2
+    echo "the package is not stripped" >&2
     exit 1
 fi
 dpkg-deb -x "$build"/libtoroni0-dbgsym_*.ddeb "$work/symbols"

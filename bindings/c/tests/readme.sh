@@ -1,7 +1,7 @@
 #!/bin/sh
-# Compiles the lines of C and C++ that a README shows, and runs them: readme.sh README FOLDER-OF-HEADERS-OF-C
-# FOLDER-OF-HEADERS-OF-C++ FOLDER-OF-THE-LIBRARY. What publishes stands in its first block of a language, what
-# subscribes in its second.
+# Compiles and runs the C and C++ programs that a README shows: readme.sh README FOLDER-OF-HEADERS-OF-C
+# FOLDER-OF-HEADERS-OF-C++ FOLDER-OF-THE-LIBRARY. The README's first block in a language publishes, the second one
+# subscribes.
 set -eu
 readme=$1 c=$2 cpp=$3 library=$4
 work=$(mktemp -d /dev/shm/toroni-readme-XXXXXX)
@@ -14,7 +14,7 @@ clean_up() {
 }
 trap clean_up EXIT
 
-# block LANGUAGE NUMBER: its lines.
+# block LANGUAGE NUMBER: prints the lines of that block.
 block() {
     awk -v fence="\`\`\`$1" -v wanted="$2" '
         $0 == "```" { inside = 0 }
@@ -49,7 +49,7 @@ program_of_cpp() {
     echo '}'
 }
 
-# try LANGUAGE COMPILER...: what the two blocks are for.
+# try LANGUAGE COMPILER...: compiles both blocks, and checks that the second receives what the first publishes.
 try() {
     language=$1
     shift
@@ -61,11 +61,11 @@ try() {
     : >"$work/out"
     "$work/2" >>"$work/out" &
     other=$!
-    # It tells nobody when it has subscribed: until something arrives, a minute at the most.
+    # It does not report when it has subscribed, so publish until a message arrives, for at most a minute.
     tries=0
     until grep -q '^plant/boiler/temperature 351.2$' "$work/out"; do
         tries=$((tries + 1))
-        [ "$tries" -lt 600 ] || { echo "nothing arrives in $language" >&2; exit 1; }
+        [ "$tries" -lt 600 ] || { echo "no message arrives in $language" >&2; exit 1; }
         "$work/1"
         sleep 0.1
     done

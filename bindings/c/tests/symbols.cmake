@@ -1,4 +1,4 @@
-# Fails unless the library exports the functions of the map, each with its version, and nothing else.
+# Fails unless the library exports exactly the functions in toroni.map, each with its version.
 execute_process(COMMAND "${NM}" -D --defined-only --with-symbol-versions "${LIBRARY}"
     OUTPUT_VARIABLE shown RESULT_VARIABLE failed)
 if(failed)
@@ -13,7 +13,7 @@ list(SORT wanted)
 list(SORT found)
 list(REMOVE_ITEM found "TORONI_0.1@@TORONI_0.1")
 if(NOT wanted STREQUAL found)
-    message(FATAL_ERROR "wanted ${wanted}\nfound ${found}\nof ${shown}")
+    message(FATAL_ERROR "the map lists ${wanted}\nthe library exports ${found}\nnm printed ${shown}")
 endif()
 list(LENGTH found count)
-message("${count} functions with versions")
+message("${count} functions, each with a version")

@@ -1,14 +1,14 @@
-// A pipeline of images: frames of 1920 x 1080 bytes go from a camera through a filter to a viewer, each a
-// process, and no frame is copied on the way but by what computes on it.
+// A pipeline of images: frames of 1920 x 1080 bytes pass from a camera through a filter to a viewer. Each is a
+// process, and none of them copies a frame except to compute with it.
 //
-//     images camera [FRAMES] [PER_SECOND]   writes frames straight into the ring: a bright square that moves
-//     images edges                          reads each frame where it lies, and writes the edges in it
-//                                           straight into the next message
-//     images viewer [FRAMES]                looks for the square in the edges, tells where it is, and how
-//                                           long the frames took
+//     images camera [FRAMES] [PER_SECOND]   writes frames in place: a bright square that moves
+//     images edges                          reads each frame in place, and writes its edges in place to the next
+//                                           message
+//     images viewer [FRAMES]                finds the square in the edges, and prints its position and how long
+//                                           the slowest frame took
 //
-// The viewer and the filter do not gate: a camera waits for nobody. Who was too slow learns how many messages
-// it missed, and what was overwritten while it was read is thrown away, for validate() tells.
+// The filter and the viewer do not gate, so the camera never waits. A process that is too slow learns how many messages
+// it missed. If a frame was overwritten while it was read, validate() reports that and the result is discarded.
 
 #include <toroni.hpp>
 
@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::size_t width = 1920, height = 1080, square = 200;
 
-// In front of the pixels, one byte each, row by row.
+// Precedes the pixels, which are one byte each, row by row.
 struct header {
     std::uint64_t number;
     std::int64_t taken_ns; // steady clock
@@ -38,7 +38,7 @@ std::int64_t now_ns() {
         .count();
 }
 
-// 32 MiB hold some fifteen frames.
+// 32 MiB hold about fifteen frames.
 toroni::bus open_bus() {
     toroni::open_options options;
     options.capacity = 32 << 20;
@@ -64,11 +64,11 @@ void camera(std::uint64_t frames, std::uint64_t per_second) {
             std::memcpy(frame.data(), &head, sizeof head);
             auto *pixels = reinterpret_cast<unsigned char *>(frame.data() + sizeof head);
             std::memset(pixels, 16, width * height);
-            // Not at the border, where there would be no edge.
+            // Not at the border, where it would have no edge.
             const std::size_t left = 1 + number * 8 % 1700, top = 1 + number * 4 % 850;
             for (std::size_t y = top; y < top + square; ++y) std::memset(pixels + y * width + left, 235, square);
         });
-        // Who was late does not hurry: a burst of frames would overwrite what nobody has looked at yet.
+        // A late camera does not catch up: a burst of frames would overwrite frames that were not read yet.
         next = std::max(next + interval, std::chrono::steady_clock::now());
         std::this_thread::sleep_until(next);
     }
@@ -85,9 +85,9 @@ void edges() {
             const toroni::message message = run.front();
             if (message.payload().size() != frame_size) continue;
             const auto *from = reinterpret_cast<const unsigned char *>(message.payload().data());
-            // From the ring into the ring; it computes under the writer lock, for some ms, as only the camera would
-            // wait for it. Whether what was read was a frame is known behind it: if not, the
-            // result is given up.
+            // Reads from the ring and writes to the ring. This computes under the writer lock for some milliseconds,
+            // which is acceptable here, as only the camera waits for the lock. If the frame was overwritten
+            // meanwhile, the validation at the end fails, and the result is given up.
             publisher.publish_in_place(frame_size, [&](toroni::writable_bytes frame) {
                 std::memcpy(frame.data(), from, sizeof(header));
                 const unsigned char *pixels = from + sizeof(header);
@@ -120,7 +120,7 @@ void viewer(std::uint64_t frames) {
             const auto *pixels = reinterpret_cast<const unsigned char *>(payload.data() + sizeof head);
             const auto *end = pixels + width * height;
             const auto first = std::find_if(pixels, end, [](unsigned char edge) { return edge > 100; }) - pixels;
-            run.validate(); // only now: where it was found, and when it was taken
+            run.validate(); // before anything that was read is used
             longest_ns = std::max(longest_ns, now_ns() - head.taken_ns);
             std::cout << "frame " << head.number << ": square at " << static_cast<std::size_t>(first) % width << ' '
                       << static_cast<std::size_t>(first) / width << '\n';

@@ -4,7 +4,7 @@
 
 int main(int count, char **arguments) try {
     if (count != 4) return std::cerr << "publish BUS TOPIC TEXT\n", 2;
-    toroni::bus bus(arguments[1]); // creates it if it is not there
+    toroni::bus bus(arguments[1]); // creates it if it does not exist
     toroni::publisher publisher(bus, arguments[2]);
     publisher.publish(arguments[3]);
 } catch (const toroni::error &error) {

@@ -1,12 +1,12 @@
-// The shortest subscriber: subscribe BUS PATTERN writes what is published until it is ended.
+// The shortest subscriber: subscribe BUS PATTERN prints messages until SIGINT or SIGTERM ends it.
 #include <csignal>
 #include <iostream>
 #include <toroni.hpp>
 
 static toroni::subscriber *receiver;
 
-// While it is there, SIGINT and SIGTERM end the range over a subscriber; behind it they do nothing, as a second one
-// must not come upon a subscriber that is gone.
+// While this object exists, SIGINT and SIGTERM end the range over a subscriber. Afterwards they do nothing, because a
+// second signal must not interrupt a subscriber that no longer exists.
 struct ended_by_signals {
     explicit ended_by_signals(toroni::subscriber &subscriber) {
         receiver = &subscriber;
@@ -23,7 +23,7 @@ int main(int count, char **arguments) try {
     toroni::subscriber subscriber(bus, arguments[2]);
     const ended_by_signals guard(subscriber);
     std::cerr << "subscribed" << std::endl;
-    // Told, not hidden: go on behind the loss, or ask somebody for the whole state.
+    // Messages were lost. Continue, as here, or request the whole state from its publisher.
     const auto missed = [](toroni::loss loss) { std::cerr << "missed " << loss.messages << '\n'; };
     for (const toroni::message message : subscriber.messages(missed))
         std::cout << message.topic() << ' ' << message.text() << std::endl;

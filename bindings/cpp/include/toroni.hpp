@@ -1,26 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //
-// Toroni for C++17: a header over toroni.h, which says of each function what happens, which threads may call
-// it, and which errors there are. What is said here is what C++ adds.
+// Toroni for C++17. This header wraps toroni.h, which documents each function: what it does, which threads may call
+// it, and its errors. The comments here describe what C++ adds.
+//
+// One process publishes:
 //
 //     toroni::bus bus("demo");
 //     toroni::publisher publisher(bus, "plant/boiler/temperature");
 //     publisher.publish("351.2");
 //
+// Another one receives:
+//
 //     toroni::bus bus("demo");
 //     toroni::subscriber subscriber(bus, "plant/**");
 //     for (toroni::message message : subscriber) std::cout << message.topic() << ' ' << message.text() << std::endl;
 //
-// Handles are closed by their destructors, and can be moved, not copied. One that was moved from is empty, and
-// every call on it is the error TORONI_INVALID_ARGUMENT.
+// Handles. Destructors close the handles. A handle can be moved, but not copied. A handle that was moved from is
+// empty, and calls on it fail with TORONI_INVALID_ARGUMENT.
 //
-// Errors are exceptions: toroni::error, of which toroni::lapped and toroni::interrupted are kinds. A call that
-// takes std::nothrow as its last argument returns a toroni::result instead, which holds a value or the error;
-// such a call throws nothing but std::bad_alloc. There is one of each, but for what calls functions of yours, which
-// may throw (publish_in_place, the iterators, all of a router), for bursts, which tell by the exception how many were
-// published, for default_directory(), and for a toroni::stats that was moved from; what makes a handle has open()
-// for it. "Nothing there" and "not in time" are no errors: such calls
-// return an optional or a bool.
+// Errors. Functions throw toroni::error, or toroni::lapped and toroni::interrupted, which derive from it. If no message
+// is available, or if a time limit expires, that is not an error: such functions return a std::optional or a bool.
+//
+// A function that takes std::nothrow as its last argument returns a toroni::result instead, which contains either the
+// value or the error. It throws nothing except std::bad_alloc. For a constructor, open() is this form. The following
+// have no such form:
+//   - what calls functions of yours, which may throw: publish_in_place, iterators, and everything of a router;
+//   - bursts, whose exception contains the number of messages that were published;
+//   - default_directory(), and the functions of toroni::stats.
 #ifndef TORONI_HPP
 #define TORONI_HPP
 
@@ -50,10 +56,10 @@ namespace toroni {
 
 // ---- errors ---------------------------------------------------------------------------------------------
 
-// Messages and bytes that were overwritten before they were read.
+// The numbers of messages and bytes that were overwritten before they were read.
 using loss = toroni_loss;
 
-// What went wrong.
+// An error of the library. what() says what happened and what to do.
 class error : public std::runtime_error {
 public:
     error(toroni_status status, const std::string &text) : std::runtime_error(text), status_(status) {}
@@ -63,7 +69,7 @@ private:
     toroni_status status_;
 };
 
-// TORONI_LAPPED. The next call goes on behind the loss.
+// TORONI_LAPPED: messages were lost. Call again to continue after them.
 class lapped : public error {
 public:
     lapped(const std::string &text, toroni::loss loss) : error(TORONI_LAPPED, text), loss_(loss) {}
@@ -73,7 +79,7 @@ private:
     toroni::loss loss_;
 };
 
-// TORONI_INTERRUPTED.
+// TORONI_INTERRUPTED: interrupt() ended the wait.
 class interrupted : public error {
 public:
     explicit interrupted(const std::string &text) : error(TORONI_INTERRUPTED, text) {}
@@ -83,8 +89,9 @@ public:
 struct failure {
     toroni_status status;
     std::string text;
-    toroni::loss loss; // of TORONI_LAPPED; else zeros
+    toroni::loss loss; // for TORONI_LAPPED; else zeros
 
+    // Throws it as an exception.
     [[noreturn]] void raise() const {
         if (status == TORONI_LAPPED) throw lapped(text, loss);
         if (status == TORONI_INTERRUPTED) throw interrupted(text);
@@ -92,7 +99,7 @@ struct failure {
     }
 };
 
-// A value, or why there is none; as C++23's std::expected, whose names it takes.
+// A value or an error. The names are those of std::expected in C++23.
 template <typename T> class [[nodiscard]] result {
 public:
     result(T value) : content_(std::in_place_index<0>, std::move(value)) {}
@@ -100,17 +107,17 @@ public:
 
     bool has_value() const noexcept { return content_.index() == 0; }
     explicit operator bool() const noexcept { return has_value(); }
-    // Throws the error if there is no value.
+    // Return the value, or throw the error.
     T &value() & { return check(), std::get<0>(content_); }
     const T &value() const & { return check(), std::get<0>(content_); }
     T &&value() && { return check(), std::get<0>(std::move(content_)); }
-    // Only if there is a value.
+    // Return the value. Undefined if there is none.
     T &operator*() & noexcept { return *std::get_if<0>(&content_); }
     const T &operator*() const & noexcept { return *std::get_if<0>(&content_); }
     T &&operator*() && noexcept { return std::move(*std::get_if<0>(&content_)); }
     T *operator->() noexcept { return std::get_if<0>(&content_); }
     const T *operator->() const noexcept { return std::get_if<0>(&content_); }
-    // Only if there is none.
+    // Returns the error. Undefined if there is a value.
     const failure &error() const noexcept { return *std::get_if<1>(&content_); }
 
 private:
@@ -120,7 +127,7 @@ private:
     std::variant<T, failure> content_;
 };
 
-// Done, or why not.
+// Success or an error.
 template <> class [[nodiscard]] result<void> {
 public:
     result() = default;
@@ -128,9 +135,11 @@ public:
 
     bool has_value() const noexcept { return !failure_; }
     explicit operator bool() const noexcept { return has_value(); }
+    // Throws the error if there is one.
     void value() const {
         if (failure_) failure_->raise();
     }
+    // Returns the error. Undefined on success.
     const failure &error() const noexcept { return *failure_; }
 
 private:
@@ -152,7 +161,7 @@ struct close {
 
 template <typename T> using handle = std::unique_ptr<T, close>;
 
-// Right behind the call that failed, in the same thread.
+// Call it directly after the call that failed, in the same thread.
 inline failure last_failure(int status, toroni::loss loss = {0, 0}) {
     return failure{static_cast<toroni_status>(status), toroni_error_message(), loss};
 }
@@ -162,21 +171,21 @@ inline result<void> done(int status) {
     return {};
 }
 
-// A duration as the C functions take it; what is negative is none at all.
+// Converts a duration for the C functions. A negative one becomes 0.
 template <typename Rep, typename Period> std::uint64_t ns(std::chrono::duration<Rep, Period> time) {
     if (time <= time.zero()) return 0;
-    // Beyond 292 years.
+    // More nanoseconds than an int64_t can count, which is 292 years.
     if (time >= std::chrono::duration<double>(9e9)) return TORONI_FOREVER;
     return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(time).count());
 }
 
-// As far as it goes: 292 years.
+// Converts nanoseconds. More than 292 years become 292 years.
 inline std::chrono::nanoseconds duration(std::uint64_t ns) {
     const std::uint64_t most = std::chrono::nanoseconds::max().count();
     return std::chrono::nanoseconds(static_cast<std::int64_t>(ns < most ? ns : most));
 }
 
-// Since 1970.
+// Converts nanoseconds since 1970.
 inline std::chrono::system_clock::time_point time(std::uint64_t ns) {
     return std::chrono::system_clock::time_point(
         std::chrono::duration_cast<std::chrono::system_clock::duration>(duration(ns)));
@@ -191,19 +200,19 @@ inline std::optional<std::string> or_none(const char *text) {
 
 // ---- bytes ----------------------------------------------------------------------------------------------
 
-// Bytes that belong to somebody else: of a string, a vector or array of numbers, or any pointer and length.
+// A view of bytes: of a string, of a vector or array of numbers, or of any pointer and length. It does not own them.
 class bytes {
 public:
     bytes() = default;
     bytes(const void *data, std::size_t size) : data_(static_cast<const std::byte *>(data)), size_(size) {}
-    // Text up to its 0.
+    // A text that ends with 0.
     template <typename Text, typename = std::enable_if_t<std::is_same_v<Text, const char *> || std::is_same_v<Text, char *>>>
     bytes(const Text &text) : bytes(std::string_view(text)) {}
-    // Text up to its 0, or to the end of the array if there is none.
+    // A text that ends with the first 0, or else with the array.
     template <std::size_t Size> bytes(const char (&text)[Size]) : bytes(text, length(text, Size)) {}
     bytes(std::string_view text) : bytes(text.data(), text.size()) {}
     bytes(const std::string &text) : bytes(text.data(), text.size()) {}
-    // Contiguous things whose bytes are all that they are.
+    // A contiguous container of trivially copyable elements.
     template <typename Container, typename Element = std::remove_pointer_t<decltype(std::data(
                                       std::declval<const Container &>()))>,
               typename = std::enable_if_t<std::is_trivially_copyable_v<Element> &&
@@ -226,7 +235,7 @@ private:
     std::size_t size_ = 0;
 };
 
-// Bytes to be written, where subscribers will read them; aligned to 8.
+// Memory in the ring to which publish_in_place writes a message. It is aligned to 8.
 class writable_bytes {
 public:
     writable_bytes(void *data, std::size_t size) : data_(static_cast<std::byte *>(data)), size_(size) {}
@@ -243,13 +252,17 @@ private:
 
 // ---- a bus ----------------------------------------------------------------------------------------------
 
-// What publishers do about slow subscribers.
+// What publishers do when the ring is full because a subscriber is slow. The default is TORONI_POLICY_DEFAULT.
 struct policy : toroni_policy {
+    // Waits for at most `limit`, and then overwrites what the subscriber has not read.
     template <typename Duration> static policy wait(Duration limit) {
         return policy(TORONI_POLICY_WAIT, detail::ns(limit), 0, 0);
     }
+    // Waits as long as the subscriber lives.
     static policy wait_as_long_as_it_lives() { return policy(TORONI_POLICY_WAIT, TORONI_FOREVER, 0, 0); }
+    // Never waits.
     static policy overwrite() { return policy(TORONI_POLICY_OVERWRITE, 0, 0, 0); }
+    // All publishers together wait for at most `budget` in each interval of `per`.
     template <typename Budget, typename Per> static policy bounded(Budget budget, Per per) {
         return policy(TORONI_POLICY_BOUNDED, 0, detail::ns(budget), detail::ns(per));
     }
@@ -260,12 +273,12 @@ private:
         : toroni_policy{its_kind, limit, budget, per} {}
 };
 
-// How a bus is opened; what is not set is the default.
+// How a bus is opened. The fields are those of toroni_open_options; 0 and std::nullopt are the defaults.
 struct open_options {
     int existence = TORONI_OPEN_OR_CREATE;
     int lock = TORONI_LOCK_LEASE;
     int notify = TORONI_NOTIFY_FUTEX;
-    std::array<std::uint8_t, 4> multicast_address{}; // of TORONI_NOTIFY_MULTICAST
+    std::array<std::uint8_t, 4> multicast_address{}; // for TORONI_NOTIFY_MULTICAST
     std::uint16_t multicast_port = 0;
     std::optional<std::string> directory;
     std::uint64_t capacity = 0;
@@ -282,7 +295,7 @@ struct open_options {
     std::optional<std::string> participant_name;
 };
 
-// A publishing participant, as toroni_publisher_info.
+// A publishing participant: toroni_publisher_info.
 struct publisher_info {
     std::string name;
     std::uint32_t slot;
@@ -299,7 +312,7 @@ struct publisher_info {
     bool same_pid_namespace;
 };
 
-// A subscriber, as toroni_subscriber_info.
+// A subscriber of the bus: toroni_subscriber_info.
 struct subscriber_info {
     std::string name;
     std::uint32_t slot;
@@ -315,19 +328,20 @@ struct subscriber_info {
     std::uint64_t lapses;
     std::chrono::system_clock::time_point started;
     bool same_pid_namespace;
-    std::optional<std::vector<std::string>> patterns; // those that show, if they can be read
-    bool patterns_truncated;                          // it has more
+    std::optional<std::vector<std::string>> patterns; // std::nullopt if they cannot be read
+    bool patterns_truncated;                          // it has more patterns than these
 };
 
-// Who holds the writer lock, as toroni_lock_owner.
+// The participant that holds the writer lock: toroni_lock_owner. std::nullopt stands for what is not known.
 struct lock_owner {
     std::optional<std::uint32_t> slot;
     std::optional<std::uint32_t> pid;
-    std::optional<bool> alive; // if this process can tell
+    std::optional<bool> alive;
     bool stopped;
 };
 
-// A snapshot of a bus and of who takes part. What it returns are copies, which outlive it.
+// A snapshot of a bus and its participants. What it returns are copies, which outlive it. Its functions throw
+// TORONI_INVALID_ARGUMENT if it was moved from.
 class stats {
 public:
     toroni_bus_stats bus() const {
@@ -360,7 +374,7 @@ public:
         }
         return all;
     }
-    // If anybody holds it.
+    // Returns the participant that held the writer lock, if one did.
     std::optional<toroni::lock_owner> lock_owner() const {
         bus();
         const toroni_lock_owner *const one = toroni_stats_lock_owner(handle_.get());
@@ -369,7 +383,7 @@ public:
                                   one->pid == 0 ? std::nullopt : std::optional(one->pid),
                                   one->alive < 0 ? std::nullopt : std::optional(one->alive != 0), one->stopped != 0};
     }
-    // Names of files.
+    // Returns the names of the files in `sockets/`.
     std::vector<std::string> sockets() const {
         bus();
         std::vector<std::string> all;
@@ -388,12 +402,13 @@ private:
 struct topic_info {
     std::string name;
     std::uint64_t messages; // that can still be read
-    std::uint64_t bytes;    // of their payloads
+    std::uint64_t bytes;    // of the payloads of these messages
 };
 
-// An opened bus.
+// An opened bus. Any number of threads may use it at the same time.
 class bus {
 public:
+    // Opens a bus, and creates it if it does not exist and the options allow that.
     explicit bus(const std::string &name, const open_options &options = {})
         : bus(open(name, options, std::nothrow).value()) {}
 
@@ -423,11 +438,12 @@ public:
         return bus(handle);
     }
 
-    // Empty for one that was moved from.
+    // Return the name, the directory and the id of the bus; "" if this object was moved from.
     std::string_view name() const { return text(toroni_bus_name(handle_.get())); }
     std::string_view path() const { return text(toroni_bus_path(handle_.get())); }
     std::string_view id() const { return text(toroni_bus_id(handle_.get())); }
 
+    // Takes a snapshot of the bus.
     toroni::stats stats() const { return stats(std::nothrow).value(); }
     result<toroni::stats> stats(std::nothrow_t) const {
         toroni_stats *taken = nullptr;
@@ -436,7 +452,7 @@ public:
         return toroni::stats(taken);
     }
 
-    // By name.
+    // Returns the topics, sorted by name.
     std::vector<topic_info> topics() const { return topics(std::nothrow).value(); }
     result<std::vector<topic_info>> topics(std::nothrow_t) const {
         toroni_topics *taken = nullptr;
@@ -451,7 +467,7 @@ public:
         return all;
     }
 
-    // What became of a bus on a disk, if this is the first handle since the machine booted.
+    // Reports whether this is the first handle of a bus on a disk since the machine booted, and what the bus kept.
     toroni_reopened reopened() const { return reopened(std::nothrow).value(); }
     result<toroni_reopened> reopened(std::nothrow_t) const {
         toroni_reopened found{};
@@ -460,7 +476,7 @@ public:
         return found;
     }
 
-    // For the functions of C; stays this object's.
+    // Returns the handle for the C functions. This object still owns it.
     toroni_bus *get() const noexcept { return handle_.get(); }
 
 private:
@@ -471,25 +487,28 @@ private:
 
 // ---- publishing -----------------------------------------------------------------------------------------
 
-// A burst ended early; the messages before are published.
+// An error that ended a burst. The messages before it stay published.
 class burst_error : public error {
 public:
     burst_error(const failure &why, std::size_t published)
         : error(why.status, why.text), published_(published) {}
+    // Returns the number of messages that were published.
     std::size_t published() const noexcept { return published_; }
 
 private:
     std::size_t published_;
 };
 
+// Options of a publisher: toroni_publisher_options.
 struct publisher_options {
     toroni::policy policy;
     bool to_descendants = false;
 };
 
-// Publishes on one topic. Threads may share it.
+// Publishes on one topic. Any number of threads may use it at the same time.
 class publisher {
 public:
+    // Creates a publisher on a topic, which is a path such as "plant/boiler/temperature".
     publisher(const bus &bus, const std::string &topic, const publisher_options &options = {})
         : publisher(open(bus, topic, options, std::nothrow).value()) {}
 
@@ -504,6 +523,7 @@ public:
         return publisher(handle);
     }
 
+    // Publishes a message. Waits for other publishers, and for slow subscribers as the policy says.
     void publish(bytes message) const {
         if (const int status = toroni_publish(get(), message.data(), message.size()); status != TORONI_OK)
             detail::last_failure(status).raise();
@@ -512,13 +532,13 @@ public:
         return detail::done(toroni_publish(get(), message.data(), message.size()));
     }
 
-    // Whether it was published without a wait: false is TORONI_FULL or TORONI_BUSY.
+    // Publishes a message if that needs no wait. Returns false for TORONI_FULL and TORONI_BUSY.
     bool try_publish(bytes message) const { return try_publish(message, std::nothrow).value(); }
     result<bool> try_publish(bytes message, std::nothrow_t) const {
         return yes_unless(toroni_try_publish(get(), message.data(), message.size()));
     }
 
-    // Whether it was published in time.
+    // Publishes a message. Returns false if that was not possible within `limit`.
     template <typename Duration> bool publish_for(bytes message, Duration limit) const {
         return publish_for(message, limit, std::nothrow).value();
     }
@@ -526,12 +546,14 @@ public:
         return yes_unless(toroni_publish_timeout(get(), message.data(), message.size(), detail::ns(limit)));
     }
 
+    // Publishes a message to the topic and to everything below it.
     void publish_to_descendants(bytes message) const { publish_to_descendants(message, std::nothrow).value(); }
     result<void> publish_to_descendants(bytes message, std::nothrow_t) const {
         return detail::done(toroni_publish_to_descendants(get(), message.data(), message.size()));
     }
 
-    // Messages of a container of whatever `bytes` are made from, visible together: all or none.
+    // Publishes messages that become visible together, all or none. `messages` is a container of anything that converts
+    // to `bytes`.
     template <typename Messages> void publish_batch(const Messages &messages) const {
         publish_batch(messages, std::nothrow).value();
     }
@@ -540,7 +562,7 @@ public:
         return detail::done(toroni_publish_batch(get(), all.data(), all.size()));
     }
 
-    // Whether they were published in time.
+    // Does what publish_batch does. Returns false, and publishes nothing, if that was not possible within `limit`.
     template <typename Messages, typename Duration>
     bool publish_batch_for(const Messages &messages, Duration limit) const {
         return publish_batch_for(messages, limit, std::nothrow).value();
@@ -551,14 +573,14 @@ public:
         return yes_unless(toroni_publish_batch_timeout(get(), all.data(), all.size(), detail::ns(limit)));
     }
 
-    // One by one with one lock. Throws burst_error.
+    // Publishes messages one after the other, with one lock for as many as there is space for. Throws burst_error.
     template <typename Messages> void burst(const Messages &messages) const {
         const auto all = gathered(messages);
         std::size_t published = 0;
         const int status = toroni_publish_burst(get(), all.data(), all.size(), &published);
         if (status != TORONI_OK) throw burst_error(detail::last_failure(status), published);
     }
-    // How many were published in time.
+    // Does what burst does, and returns the number of messages that were published within `limit`.
     template <typename Messages, typename Duration>
     std::size_t burst_for(const Messages &messages, Duration limit) const {
         const auto all = gathered(messages);
@@ -570,9 +592,9 @@ public:
         return published;
     }
 
-    // Publishes `size` bytes that `fill(writable_bytes)` writes where they will be read. It may return a bool:
-    // false gives the message up, as an exception does, which comes out here. Whether it was published. What
-    // toroni_fill must not do, `fill` must not do, but for exceptions.
+    // Publishes a message of `size` bytes that `fill(writable_bytes)` writes in place. Returns whether the message was
+    // published. `fill` may return a bool; false gives the message up. An exception also gives the message up, and this
+    // function throws it again. Apart from exceptions, the rules for toroni_fill apply.
     template <typename Fill> bool publish_in_place(std::size_t size, Fill &&fill) const {
         using fill_type = std::remove_reference_t<Fill>;
         struct call {
@@ -600,11 +622,14 @@ public:
         return true;
     }
 
+    // Returns the topic; "" if this object was moved from.
     std::string_view topic() const {
         const char *topic = toroni_publisher_topic(get());
         return topic ? topic : "";
     }
+    // Returns the length of the longest message that can be published; 0 if this object was moved from.
     std::uint64_t largest_message() const { return toroni_publisher_largest_message(get()); }
+    // Returns the handle for the C functions. This object still owns it.
     toroni_publisher *get() const noexcept { return handle_.get(); }
 
 private:
@@ -630,18 +655,21 @@ private:
 
 // ---- receiving ------------------------------------------------------------------------------------------
 
-// A message, as toroni_message: it points into its subscriber, and lives until the next call on that.
+// A received message: toroni_message. It points to memory of its subscriber, and is valid until the next call on that,
+// or until its handler returns.
 class message {
 public:
     explicit message(const toroni_message &content) : content_(content) {}
 
     std::string_view topic() const noexcept { return {content_.topic, content_.topic_length}; }
     bytes payload() const noexcept { return {content_.payload, content_.payload_length}; }
+    // Returns the payload as text, whatever it contains.
     std::string_view text() const noexcept { return payload().text(); }
     std::uint64_t sequence() const noexcept { return content_.sequence; }
     std::uint64_t position() const noexcept { return content_.position; }
     std::uint64_t next_position() const noexcept { return content_.next_position; }
     bool to_descendants() const noexcept { return content_.flags & TORONI_MESSAGE_TO_DESCENDANTS; }
+    // Returns when the message was published, if its publisher uses timestamps.
     std::optional<std::chrono::system_clock::time_point> timestamp() const {
         if (!(content_.flags & TORONI_MESSAGE_HAS_TIMESTAMP)) return std::nullopt;
         return detail::time(content_.timestamp_ns);
@@ -651,19 +679,20 @@ private:
     toroni_message content_;
 };
 
+// Options of a subscriber: toroni_subscriber_options.
 struct subscriber_options {
     std::vector<std::string> patterns;
     int start = TORONI_START_LATEST;
     int wait = TORONI_WAIT_BACKOFF;
-    std::uint64_t position = 0; // of TORONI_START_POSITION
-    bool gating = true;
+    std::uint64_t position = 0; // for TORONI_START_POSITION
+    bool gating = true;         // whether publishers wait for this subscriber
     std::optional<std::string> name;
 };
 
 namespace detail {
 
-// Messages one after the other, by `next()` of the class that is made from it: that fetches the one behind
-// `current_`, or sets `subscriber_` to null where there is none.
+// The base of iterators over messages. `next()` of the derived class stores the next message in `current_`, or sets
+// `subscriber_` to null at the end.
 template <typename Iterator, typename Subscriber> class message_iterator {
 public:
     using iterator_category = std::input_iterator_tag;
@@ -683,7 +712,7 @@ public:
     bool operator!=(const message_iterator &other) const { return !(*this == other); }
 
 protected:
-    // The end.
+    // The end iterator.
     message_iterator() = default;
     message_iterator(Subscriber *subscriber, const toroni_message &first)
         : subscriber_(subscriber), current_(first) {}
@@ -695,9 +724,10 @@ protected:
 
 class subscriber;
 
-// Messages where they lie in shared memory: those of one toroni_receive_in_place. Nothing that was read of
-// them counts before validate(). It ends with the next call on its subscriber, after which it can neither be
-// validated nor iterated (TORONI_INVALID_ARGUMENT), and can be iterated once. It must not outlive the subscriber.
+// A run of messages in place: their payloads are in the shared memory of the bus. Do not rely on anything read from a
+// payload until validate() has returned; see toroni_receive_in_place. The next call on the subscriber ends the run;
+// afterwards it can neither be validated nor iterated (TORONI_INVALID_ARGUMENT). It can be iterated once. It must not
+// outlive the subscriber.
 class run {
 public:
     class iterator : public detail::message_iterator<iterator, toroni_subscriber> {
@@ -720,9 +750,10 @@ public:
 
     iterator begin() const { return {subscriber_, first_, number_}; }
     iterator end() const { return {nullptr, first_, number_}; }
+    // Returns the first message.
     message front() const { return message(first_); }
 
-    // Throws lapped if anything that was read may have been overwritten.
+    // Checks everything that was read so far. Throws lapped if it may have been overwritten.
     void validate() const { validate(std::nothrow).value(); }
     result<void> validate(std::nothrow_t) const {
         if (is_over(subscriber_, number_)) return over();
@@ -739,7 +770,7 @@ private:
     friend class subscriber;
     run(toroni_subscriber *subscriber, const toroni_message &first)
         : subscriber_(subscriber), first_(first), number_(toroni_subscriber_run_number(subscriber)) {}
-    // What C answers is about the run that its subscriber is in, which may be a later one.
+    // The C functions act on the current run of the subscriber, which may be a later one.
     static bool is_over(toroni_subscriber *subscriber, std::uint64_t number) {
         return toroni_subscriber_run_number(subscriber) != number;
     }
@@ -751,12 +782,14 @@ private:
     std::uint64_t number_;
 };
 
-// Receives the messages of its patterns. It belongs to one thread at a time.
+// Receives the messages that match its patterns. It belongs to one thread at a time.
 //
-// As a range (std::ranges::input_range of C++20) it blocks for each message, ends when it is interrupted or the bus
-// is removed, and throws everything else, lapped too; messages(on_loss) calls a function in place of that one.
+// It is a range of messages (in C++20, a std::ranges::input_range). The range waits for each message, and ends when
+// the subscriber is interrupted or the bus is removed. It throws all other errors, including lapped;
+// messages(on_loss) returns a range that calls a function instead of throwing lapped.
 class subscriber {
 public:
+    // Subscribes to one pattern, or with options.
     subscriber(const bus &bus, const std::string &pattern)
         : subscriber(bus, subscriber_options{{pattern}, TORONI_START_LATEST, TORONI_WAIT_BACKOFF, 0, true, {}}) {}
     subscriber(const bus &bus, const subscriber_options &options)
@@ -779,12 +812,13 @@ public:
         return subscriber(handle);
     }
 
+    // Adds a pattern.
     void add_pattern(const std::string &pattern) { add_pattern(pattern, std::nothrow).value(); }
     result<void> add_pattern(const std::string &pattern, std::nothrow_t) {
         return detail::done(toroni_subscriber_add_pattern(get(), pattern.c_str()));
     }
 
-    // The next message.
+    // Waits for the next message and returns it.
     message receive() {
         toroni_message content;
         if (const int status = toroni_receive(get(), &content); status != TORONI_OK) why(status).raise();
@@ -796,7 +830,7 @@ public:
         return message(content);
     }
 
-    // The next message, if there is one.
+    // Returns the next message, if one is available.
     std::optional<message> try_receive() {
         toroni_message content;
         const int status = toroni_try_receive(get(), &content);
@@ -809,7 +843,7 @@ public:
         return maybe(toroni_try_receive(get(), &content), content);
     }
 
-    // The next message, if it comes in time.
+    // Returns the next message, if one arrives within `limit`.
     template <typename Duration> std::optional<message> receive_for(Duration limit) {
         return receive_for(limit, std::nothrow).value();
     }
@@ -819,15 +853,17 @@ public:
         return maybe(toroni_receive_timeout(get(), detail::ns(limit), &content), content);
     }
 
-    // The next messages, in place.
+    // Waits for the next messages and returns them as a run in place.
     run receive_in_place() { return receive_in_place(std::nothrow).value(); }
     result<run> receive_in_place(std::nothrow_t) {
         auto received = in_place(TORONI_FOREVER);
         if (!received) return received.error();
         return **received;
     }
+    // Returns the next messages as a run in place, if any are available.
     std::optional<run> try_receive_in_place() { return in_place(0).value(); }
     result<std::optional<run>> try_receive_in_place(std::nothrow_t) { return in_place(0); }
+    // Returns the next messages as a run in place, if one arrives within `limit`.
     template <typename Duration> std::optional<run> receive_in_place_for(Duration limit) {
         return in_place(detail::ns(limit)).value();
     }
@@ -862,7 +898,7 @@ public:
         const std::function<void(loss)> *on_loss_ = nullptr;
     };
 
-    // The subscriber as a range that tells of losses by a function.
+    // The range that messages(on_loss) returns.
     class stream {
     public:
         iterator begin() { return {subscriber_, &on_loss_}; }
@@ -878,11 +914,14 @@ public:
 
     iterator begin() { return {this, nullptr}; }
     iterator end() { return {nullptr, nullptr}; }
+    // Returns a range of messages that calls `on_loss` if messages were lost, and then continues.
     stream messages(std::function<void(loss)> on_loss) { return {this, std::move(on_loss)}; }
 
-    // Any thread, and any signal handler, as long as this object is there and not moved.
+    // Ends the call that waits for a message; see toroni_subscriber_interrupt. Any thread and any signal handler may
+    // call it, as long as this object exists and is not moved.
     void interrupt() const noexcept { toroni_subscriber_interrupt(handle_.get()); }
 
+    // Returns a descriptor for event loops; see toroni_subscriber_fd. It belongs to the subscriber.
     int fd() { return fd(std::nothrow).value(); }
     result<int> fd(std::nothrow_t) {
         int fd = -1;
@@ -890,10 +929,12 @@ public:
         if (status != TORONI_OK) return detail::last_failure(status);
         return fd;
     }
+    // Return the position of the next message, and the bytes of the stream that were not read yet.
     std::uint64_t position() const { return toroni_subscriber_position(get()); }
     std::uint64_t lag_bytes() const { return toroni_subscriber_lag_bytes(get()); }
-    // TORONI_NO_SLOT for one that was moved from.
+    // Returns the number of the slot; TORONI_NO_SLOT if this object was moved from.
     std::uint32_t slot() const { return toroni_subscriber_slot(get()); }
+    // Returns what happened to the subscriber so far.
     toroni_subscriber_stats stats() const { return stats(std::nothrow).value(); }
     result<toroni_subscriber_stats> stats(std::nothrow_t) const {
         toroni_subscriber_stats seen{};
@@ -901,6 +942,7 @@ public:
         if (status != TORONI_OK) return detail::last_failure(status);
         return seen;
     }
+    // Returns the handle for the C functions. This object still owns it.
     toroni_subscriber *get() const noexcept { return handle_.get(); }
 
 private:
@@ -929,21 +971,23 @@ private:
 
 // ---- a router -------------------------------------------------------------------------------------------
 
-// One subscriber that calls functions. It belongs to one thread at a time, which runs them. A function must not
-// destroy the router that calls it, nor assign to it; what else it calls of it, but interrupt(), is refused
-// (TORONI_REENTRANT).
+// One subscriber that calls handlers. It belongs to one thread at a time, which runs the handlers. A handler must not
+// destroy its router or assign to it. All other calls on the router within a handler, except interrupt(), fail with
+// TORONI_REENTRANT.
 //
-// An exception of a function comes out of the call that ran it, behind the messages that this call still
-// handles: poll() those that are there, run() none. If that call also came upon a loss, of which nobody was told,
-// the next one begins with it: it throws lapped, and handles nothing.
+// If a handler throws, the call that ran it throws the exception again: run() and run_once() at once, poll() after it
+// has handled all messages that are available. If that call also found that messages were lost, and there is no
+// handler for losses, the next call throws lapped and handles nothing.
 class router {
 public:
+    // Creates a router without handlers.
     explicit router(const bus &bus) : state_(std::make_unique<state>()) {
         toroni_router *handle = nullptr;
         detail::done(toroni_bus_router(bus.get(), &handle)).value();
         state_->handle.reset(handle);
     }
 
+    // Adds a handler for the messages that match a pattern.
     router &on(const std::string &pattern, std::function<void(const message &)> call) {
         check();
         auto added = std::make_unique<handler>(handler{state_.get(), std::move(call)});
@@ -951,7 +995,7 @@ public:
             handler &entered = *static_cast<handler *>(pointer);
             entered.owner->guard([&] { entered.call(message(*content)); });
         };
-        // Before the library knows it: it must not be lost if there is no memory.
+        // Stored before it is registered: if there is no memory left, a registered handler must not be freed.
         state_->handlers.push_back(std::move(added));
         const int status = toroni_router_on(get(), pattern.c_str(), enter, state_->handlers.back().get());
         if (status != TORONI_OK) {
@@ -962,6 +1006,7 @@ public:
         return *this;
     }
 
+    // Sets a handler that is called when messages were lost, instead of throwing lapped.
     router &on_lapped(std::function<void(loss)> call) {
         check();
         auto set = std::make_unique<loss_handler>(loss_handler{state_.get(), std::move(call)});
@@ -970,50 +1015,53 @@ public:
             entered.owner->guard([&] { entered.call(*lost); });
         };
         detail::done(toroni_router_on_lapped(get(), enter, set.get())).value();
-        // Not before it is known: the one until now may be who calls this, and is refused.
+        // Not earlier: the current handler may be calling this, which fails above.
         state_->on_lapped = std::move(set);
         return *this;
     }
 
-    // Handles all messages that are there; how many.
+    // Handles all messages that are available, and returns their number.
     std::size_t poll() {
-        tell_kept();
+        throw_kept();
         std::size_t handled = 0;
         finish(toroni_router_poll(get(), &handled));
         return handled;
     }
-    // Whether a message came in time, and was handled.
+    // Waits for the next message and handles it. Returns false if none arrived within `limit`.
     template <typename Duration> bool run_once(Duration limit) {
-        tell_kept();
+        throw_kept();
         const int status = toroni_router_run_once(get(), detail::ns(limit));
         if (status != TORONI_NO_MESSAGE) finish(status);
         return status != TORONI_NO_MESSAGE;
     }
-    // Handles messages until it is interrupted; throws everything else.
+    // Handles messages until it is interrupted. Throws all other errors.
     void run() {
-        tell_kept();
+        throw_kept();
         if (state_) state_->runs = true;
         const int status = toroni_router_run(get());
         if (state_) state_->runs = false;
         finish(status == TORONI_INTERRUPTED ? static_cast<int>(TORONI_OK) : status);
     }
 
-    // As subscriber::interrupt.
+    // Ends run(), or another call that waits; see subscriber::interrupt. Handlers may call it.
     void interrupt() const noexcept { toroni_router_interrupt(get()); }
+    // Returns a descriptor for event loops. When it is readable, call poll().
     int fd() {
         int fd = -1;
         detail::done(toroni_router_fd(get(), &fd)).value();
         return fd;
     }
-    // Not within a function that it calls.
+    // Return what the functions of subscriber return; within a handler 0, 0 and TORONI_NO_SLOT.
     std::uint64_t position() const { return toroni_router_position(get()); }
     std::uint64_t lag_bytes() const { return toroni_router_lag_bytes(get()); }
     std::uint32_t slot() const { return toroni_router_slot(get()); }
+    // Returns what happened to the subscriber so far.
     toroni_subscriber_stats stats() const {
         toroni_subscriber_stats seen{};
         detail::done(toroni_router_get_stats(get(), &seen)).value();
         return seen;
     }
+    // Returns the handle for the C functions. This object still owns it.
     toroni_router *get() const noexcept { return state_ ? state_->handle.get() : nullptr; }
 
 private:
@@ -1026,15 +1074,15 @@ private:
         state *owner;
         std::function<void(loss)> call;
     };
-    // Where it is, however the router is moved.
+    // Its address stays the same when the router is moved.
     struct state {
         std::vector<std::unique_ptr<handler>> handlers;
         std::unique_ptr<loss_handler> on_lapped;
         std::exception_ptr thrown;
-        // A loss that `thrown` went ahead of.
+        // A loss that could not be thrown because `thrown` was thrown first.
         std::optional<failure> kept;
         bool runs = false;
-        // Last, and so closed first: nothing is called any more then.
+        // Declared last, so that it is closed first. No handler is called afterwards.
         detail::handle<toroni_router> handle;
 
         template <typename Call> void guard(const Call &call) noexcept {
@@ -1054,7 +1102,7 @@ private:
         detail::done(toroni_router_last_loss(nullptr, &lost)).value();
     }
 
-    void tell_kept() {
+    void throw_kept() {
         if (state_ && state_->kept) std::exchange(state_->kept, std::nullopt)->raise();
     }
 
@@ -1077,7 +1125,8 @@ private:
 
 // ---- topics ---------------------------------------------------------------------------------------------
 
-// Whether a pattern asks for a message on a topic, or for one that is posted to it and to everything below it.
+// Return whether a subscriber with the pattern receives a message on the topic. For matches_descendants, the message is
+// published to the topic and to everything below it.
 inline result<bool> matches(const std::string &pattern, const std::string &topic, std::nothrow_t) {
     int answer = 0;
     const int status = toroni_matches(pattern.c_str(), topic.c_str(), &answer);
@@ -1099,24 +1148,25 @@ inline bool matches_descendants(const std::string &pattern, const std::string &t
 
 // ---- buses as files -------------------------------------------------------------------------------------
 
-// Where buses are if no directory is given: $TORONI_DIR if it is set and not empty, or else /dev/shm/toroni.
+// Returns the directory of buses for calls that name none: $TORONI_DIR if it is set and not empty, or else
+// /dev/shm/toroni.
 inline std::string default_directory() {
     const char *const found = toroni_default_directory();
     if (!found) detail::last_failure(TORONI_OTHER).raise();
     return found;
 }
 
-// A bus in a directory of buses.
+// A bus in a directory of buses: toroni_bus_entry.
 struct bus_entry {
     std::string name;
     std::string path;
     std::optional<std::string> problem;    // why it cannot be opened
-    std::optional<std::uint64_t> capacity; // if its header can be read
-    std::optional<bool> in_use;            // if this process can see that
+    std::optional<std::uint64_t> capacity; // std::nullopt if its header cannot be read
+    std::optional<bool> in_use;            // std::nullopt if this process cannot tell
     bool persistent;
 };
 
-// The buses of a directory, by name.
+// Return the buses of a directory, sorted by name. std::nullopt is the default directory.
 inline result<std::vector<bus_entry>> list_buses(const std::optional<std::string> &directory, std::nothrow_t) {
     toroni_bus_list *taken = nullptr;
     const int status = toroni_list_buses(detail::or_null(directory), &taken);
@@ -1136,22 +1186,24 @@ inline std::vector<bus_entry> list_buses(const std::optional<std::string> &direc
     return list_buses(directory, std::nothrow).value();
 }
 
-// What is cleaned: all of the directory if there is no name.
+// What clean() cleans: the bus of that name, or all buses of the directory if there is no name.
 struct clean_options {
     std::optional<std::string> name;
     std::optional<std::string> directory;
     std::uint32_t flags = 0; // TORONI_CLEAN_...
 };
 
+// One thing that clean() did, or would do: toroni_clean_action.
 struct clean_action {
-    int kind;           // TORONI_CLEANED_..., or -1
-    std::uint32_t slot; // of TORONI_CLEANED_SLOT, and what follows
+    int kind;                        // TORONI_CLEANED_..., or -1
+    std::uint32_t slot;              // slot, bus and file are for TORONI_CLEANED_SLOT
     std::optional<std::string> bus;
     std::optional<std::string> file;
-    std::optional<std::string> path; // of the others
+    std::optional<std::string> path; // what was removed; for the other kinds
     std::string text;
 };
 
+// What clean() did or would do, and what it skipped.
 struct clean_report {
     struct skip {
         std::string path;
@@ -1161,7 +1213,7 @@ struct clean_report {
     std::vector<skip> skipped;
 };
 
-// Cleans up after the dead.
+// Clean up after dead processes; see toroni_clean.
 inline result<clean_report> clean(const clean_options &options, std::nothrow_t) {
     toroni_clean_report *taken = nullptr;
     const char *const directory = detail::or_null(options.directory), *const name = detail::or_null(options.name);
