@@ -1,4 +1,4 @@
-/* The publisher of the conformance test in C; bindings/conformance/README.md says what it takes and writes. */
+/* The publisher of the conformance test in C; bindings/conformance/README.md describes its arguments and output. */
 #define _XOPEN_SOURCE 700
 
 #include "toroni.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#define GROUP 16
+#define BUNDLE 16
 
 static void check(int status) {
     if (status == TORONI_OK) return;
@@ -51,7 +51,7 @@ int main(int count, char **arguments) {
     mode = arguments[6];
     if (size < 16) return fputs("SIZE is at least 16\n", stderr), 1;
     if (wanted == 0) wanted = UINT64_MAX;
-    buffer = malloc(GROUP * size);
+    buffer = malloc(BUNDLE * size);
     if (buffer == NULL) return fputs("no memory\n", stderr), 1;
 
     options.existence = TORONI_OPEN_EXISTING;
@@ -80,17 +80,17 @@ int main(int count, char **arguments) {
             check(status);
             number++;
         } else {
-            toroni_bytes group[GROUP];
-            size_t in_group = 0, published;
-            for (; in_group < GROUP && number < wanted; in_group++, number++) {
-                unsigned char *at = buffer + in_group * size;
+            toroni_bytes bundle[BUNDLE];
+            size_t in_bundle = 0, published;
+            for (; in_bundle < BUNDLE && number < wanted; in_bundle++, number++) {
+                unsigned char *at = buffer + in_bundle * size;
                 write_message(at, length_of(number), &number);
-                group[in_group].data = at;
-                group[in_group].length = length_of(number);
+                bundle[in_bundle].data = at;
+                bundle[in_bundle].length = length_of(number);
             }
-            if (strcmp(mode, "batch") == 0) check(toroni_publish_batch(publisher, group, in_group));
+            if (strcmp(mode, "batch") == 0) check(toroni_publish_batch(publisher, bundle, in_bundle));
             else if (strcmp(mode, "burst") == 0)
-                check(toroni_publish_burst(publisher, group, in_group, &published));
+                check(toroni_publish_burst(publisher, bundle, in_bundle, &published));
             else return fputs("MODE is one, try, batch, burst or in-place\n", stderr), 1;
         }
     }

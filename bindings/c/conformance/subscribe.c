@@ -1,4 +1,4 @@
-/* The subscriber of the conformance test in C; bindings/conformance/README.md says what it takes and writes. */
+/* The subscriber of the conformance test in C; bindings/conformance/README.md describes its arguments and output. */
 #define _XOPEN_SOURCE 700
 
 #include "toroni.h"
@@ -16,7 +16,7 @@ static void check(int status) {
     exit(1);
 }
 
-/* Next message by a mode: TORONI_OK, TORONI_NO_MESSAGE to be called again, or an error. */
+/* Receives the next message in the way that `mode` names. Returns TORONI_NO_MESSAGE if it must be called again. */
 static int next(const char *mode, toroni_message *message) {
     if (strcmp(mode, "receive") == 0) return toroni_receive(subscriber, message);
     if (strcmp(mode, "timeout") == 0) return toroni_receive_timeout(subscriber, 100000000, message);

@@ -23,9 +23,9 @@ void patterns_match_topics(void) {
     OK(toroni_matches_descendants("plant", "plant/boiler", &yes));
     CHECK(yes == 0);
     yes = 7;
-    ANSWERS(TORONI_INVALID_PATTERN, toroni_matches("a*", "a", &yes));
-    ANSWERS(TORONI_INVALID_TOPIC, toroni_matches("a", "a//b", &yes));
-    ANSWERS(TORONI_INVALID_TOPIC, toroni_matches_descendants("a", "*", &yes));
+    RETURNS(TORONI_INVALID_PATTERN, toroni_matches("a*", "a", &yes));
+    RETURNS(TORONI_INVALID_TOPIC, toroni_matches("a", "a//b", &yes));
+    RETURNS(TORONI_INVALID_TOPIC, toroni_matches_descendants("a", "*", &yes));
     CHECK(yes == 7);
 }
 
@@ -55,7 +55,7 @@ void topics_are_listed(void) {
     toroni_topics_close(topics);
 }
 
-/* In a static program, too, whose C library has no plugins for names. */
+/* This must also work in a static program, whose C library cannot load plugins for names. */
 void groups_are_looked_up_by_name(void) {
     toroni_open_options options = TORONI_OPEN_OPTIONS_INIT;
     toroni_bus *bus;
@@ -64,10 +64,10 @@ void groups_are_looked_up_by_name(void) {
     toroni_bus_close(bus);
     options.directory = directory;
     options.writers_group = "no such group";
-    ANSWERS(TORONI_INVALID_SETTING, toroni_bus_open("another", &options, &bus));
+    RETURNS(TORONI_INVALID_SETTING, toroni_bus_open("another", &options, &bus));
 }
 
-/* Puts another boot id into a bus, as if the machine had booted since. */
+/* Writes another boot id to a bus, as if the machine had booted since then. */
 static void reboot(const char *ring) {
     unsigned char header[4096], id[16];
     char text[64];
@@ -90,7 +90,7 @@ static void reboot(const char *ring) {
     CHECK(pwrite(file, id, sizeof id, (off_t)at) == sizeof id && close(file) == 0);
 }
 
-void a_bus_on_a_disk_tells_what_became_of_it(void) {
+void a_bus_on_a_disk_reports_what_it_kept(void) {
     toroni_open_options options = TORONI_OPEN_OPTIONS_INIT;
     toroni_bus *bus, *second;
     toroni_publisher *publisher;
@@ -143,14 +143,14 @@ void a_bus_on_a_disk_tells_what_became_of_it(void) {
     toroni_bus_close(bus);
 }
 
-/* What a clean-up says, whose report goes to `report`; how many things it did. */
-static size_t cleaned(const char *place, const char *name, uint32_t flags, toroni_clean_report **report) {
-    OK(toroni_clean(place, name, flags, report));
+/* Cleans up, writes the report to `report`, and returns the number of actions. */
+static size_t cleaned(const char *buses_directory, const char *name, uint32_t flags, toroni_clean_report **report) {
+    OK(toroni_clean(buses_directory, name, flags, report));
     return toroni_clean_report_action_count(*report);
 }
 
-static size_t buses(const char *place, toroni_bus_list **list) {
-    OK(toroni_list_buses(place, list));
+static size_t buses(const char *buses_directory, toroni_bus_list **list) {
+    OK(toroni_list_buses(buses_directory, list));
     return toroni_bus_list_count(*list);
 }
 
@@ -161,7 +161,7 @@ void buses_are_listed_and_cleaned(void) {
     toroni_clean_report *report;
     const toroni_bus_entry *entry;
     const toroni_clean_action *action;
-    char place[128], path[256], ring[300];
+    char buses_directory[128], path[256], ring[300];
     int file;
     CHECK(setenv("TORONI_DIR", "/some/where", 1) == 0);
     CHECK(strcmp(toroni_default_directory(), "/some/where") == 0);
@@ -177,15 +177,15 @@ void buses_are_listed_and_cleaned(void) {
     CHECK(toroni_bus_open("test", &options, &bus) == TORONI_INVALID_SETTING);
     options.directory = NULL;
     CHECK(unsetenv("TORONI_DIR") == 0);
-    snprintf(place, sizeof place, "%s/buses", directory);
-    CHECK(buses(place, &list) == 0);
+    snprintf(buses_directory, sizeof buses_directory, "%s/buses", directory);
+    CHECK(buses(buses_directory, &list) == 0);
     CHECK(toroni_bus_list_at(list, 0) == NULL);
     toroni_bus_list_close(list);
-    CHECK(cleaned(place, NULL, 0, &report) == 0);
+    CHECK(cleaned(buses_directory, NULL, 0, &report) == 0);
     toroni_clean_report_close(report);
-    ANSWERS(TORONI_NOT_FOUND, toroni_clean(place, "used", 0, &report));
+    RETURNS(TORONI_NOT_FOUND, toroni_clean(buses_directory, "used", 0, &report));
 
-    options.directory = place;
+    options.directory = buses_directory;
     OK(toroni_bus_open("used", &options, &bus));
     options.flags = TORONI_FLAG_PERSISTENT;
     options.capacity = 1 << 16;
@@ -194,13 +194,13 @@ void buses_are_listed_and_cleaned(void) {
     options.flags = 0;
     OK(toroni_bus_open("broken", &options, &kept));
     toroni_bus_close(kept);
-    snprintf(ring, sizeof ring, "%s/broken/ring", place);
+    snprintf(ring, sizeof ring, "%s/broken/ring", buses_directory);
     file = open(ring, O_WRONLY);
     CHECK(file >= 0 && pwrite(file, "?", 1, 64) == 1 && close(file) == 0);
-    snprintf(path, sizeof path, "%s/.gone.0123456789abcdef", place);
+    snprintf(path, sizeof path, "%s/.gone.0123456789abcdef", buses_directory);
     CHECK(mkdir(path, 0700) == 0);
 
-    CHECK(buses(place, &list) == 3);
+    CHECK(buses(buses_directory, &list) == 3);
     entry = toroni_bus_list_at(list, 0);
     CHECK(strcmp(entry->name, "broken") == 0 && entry->problem != NULL && entry->capacity == 0);
     entry = toroni_bus_list_at(list, 1);
@@ -212,10 +212,10 @@ void buses_are_listed_and_cleaned(void) {
     CHECK(toroni_bus_list_at(list, 3) == NULL);
     toroni_bus_list_close(list);
 
-    /* The leftover goes; a damaged bus only with its name. What was said, was done. */
-    CHECK(cleaned(place, NULL, TORONI_CLEAN_DRY_RUN, &report) == 1);
+    /* The leftover is removed, the damaged bus only by its name. What the report says has been done. */
+    CHECK(cleaned(buses_directory, NULL, TORONI_CLEAN_DRY_RUN, &report) == 1);
     toroni_clean_report_close(report);
-    CHECK(cleaned(place, NULL, 0, &report) == 1);
+    CHECK(cleaned(buses_directory, NULL, 0, &report) == 1);
     action = toroni_clean_report_action(report, 0);
     CHECK(action->kind == TORONI_CLEANED_LEFTOVER && strcmp(action->path, path) == 0);
     CHECK(action->bus == NULL && action->file == NULL && strstr(action->text, path) != NULL);
@@ -224,38 +224,38 @@ void buses_are_listed_and_cleaned(void) {
     CHECK(strstr(toroni_clean_report_skip(report, 0)->path, "broken") != NULL);
     CHECK(*toroni_clean_report_skip(report, 0)->why != 0);
     toroni_clean_report_close(report);
-    CHECK(cleaned(place, "broken", 0, &report) == 1);
+    CHECK(cleaned(buses_directory, "broken", 0, &report) == 1);
     toroni_clean_report_close(report);
 
-    /* A persistent bus only if that is said, and one in use never. */
-    CHECK(cleaned(place, "kept", 0, &report) == 0 && toroni_clean_report_skip_count(report) == 1);
+    /* A persistent bus is removed only with the flag, and a bus in use never. */
+    CHECK(cleaned(buses_directory, "kept", 0, &report) == 0 && toroni_clean_report_skip_count(report) == 1);
     toroni_clean_report_close(report);
-    CHECK(cleaned(place, "kept", TORONI_CLEAN_PERSISTENT | TORONI_CLEAN_DRY_RUN, &report) == 1);
+    CHECK(cleaned(buses_directory, "kept", TORONI_CLEAN_PERSISTENT | TORONI_CLEAN_DRY_RUN, &report) == 1);
     toroni_clean_report_close(report);
-    CHECK(buses(place, &list) == 2);
+    CHECK(buses(buses_directory, &list) == 2);
     toroni_bus_list_close(list);
-    CHECK(cleaned(place, "kept", TORONI_CLEAN_PERSISTENT, &report) == 1);
+    CHECK(cleaned(buses_directory, "kept", TORONI_CLEAN_PERSISTENT, &report) == 1);
     CHECK(toroni_clean_report_action(report, 0)->kind == TORONI_CLEANED_BUS);
     toroni_clean_report_close(report);
-    CHECK(cleaned(place, "used", TORONI_CLEAN_PERSISTENT, &report) == 0);
+    CHECK(cleaned(buses_directory, "used", TORONI_CLEAN_PERSISTENT, &report) == 0);
     CHECK(toroni_clean_report_skip_count(report) == 1);
     toroni_clean_report_close(report);
     toroni_bus_close(bus);
-    CHECK(cleaned(place, NULL, 0, &report) == 1);
+    CHECK(cleaned(buses_directory, NULL, 0, &report) == 1);
     toroni_clean_report_close(report);
-    CHECK(buses(place, &list) == 0);
+    CHECK(buses(buses_directory, &list) == 0);
     toroni_bus_list_close(list);
 
-    ANSWERS(TORONI_NOT_FOUND, toroni_clean(place, "used", 0, &report));
+    RETURNS(TORONI_NOT_FOUND, toroni_clean(buses_directory, "used", 0, &report));
     CHECK(report == NULL);
-    ANSWERS(TORONI_INVALID_NAME, toroni_clean(place, "../buses", 0, &report));
-    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_clean(place, NULL, TORONI_CLEAN_PERSISTENT, &report));
-    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_clean(place, NULL, 4, &report));
-    ANSWERS(TORONI_BAD_DIRECTORY, toroni_list_buses("/proc/self/exe", &list));
+    RETURNS(TORONI_INVALID_NAME, toroni_clean(buses_directory, "../buses", 0, &report));
+    RETURNS(TORONI_INVALID_ARGUMENT, toroni_clean(buses_directory, NULL, TORONI_CLEAN_PERSISTENT, &report));
+    RETURNS(TORONI_INVALID_ARGUMENT, toroni_clean(buses_directory, NULL, 4, &report));
+    RETURNS(TORONI_BAD_DIRECTORY, toroni_list_buses("/proc/self/exe", &list));
     CHECK(list == NULL);
 }
 
-void what_the_dead_leave_is_cleaned(void) {
+void leftovers_of_dead_processes_are_cleaned(void) {
     toroni_open_options options = TORONI_OPEN_OPTIONS_INIT;
     toroni_bus *bus, *childs;
     toroni_publisher *publisher;

@@ -1,5 +1,5 @@
-/* A program that loads the library, uses it, and closes it: what the library has told the system, its handlers of
- * fork and of SIGBUS, must still be there. */
+/* A program that loads the library, uses it, and closes it. The handlers that the library has registered, for fork and
+ * SIGBUS, must still exist afterwards. */
 #define _XOPEN_SOURCE 700
 
 #include "toroni.h"
@@ -21,7 +21,7 @@
         }                                                                       \
     } while (0)
 
-/* A function of the library; through memory, as ISO C has no other way. */
+/* Returns a function of the library. ISO C can only convert the pointer through memory. */
 static void find(void *library, const char *name, void *function) {
     void *found = dlsym(library, name);
     CHECK(found != NULL);
@@ -54,7 +54,7 @@ int main(int count, char **arguments) {
     int status;
 
     CHECK(count == 2 && mkdtemp(directory) != NULL);
-    /* The program's own, which the library's passes on what is not its own to. */
+    /* The handler of the program. The handler of the library calls it for faults that are not its own. */
     memset(&action, 0, sizeof action);
     action.sa_handler = handled;
     CHECK(sigaction(SIGBUS, &action, NULL) == 0);
@@ -78,7 +78,7 @@ int main(int count, char **arguments) {
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     child = fork();
     if (child == 0) {
-        /* A page behind the end of a file. */
+        /* A page after the end of a file. */
         FILE *file = tmpfile();
         volatile char *page = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fileno(file), 0);
         _exit(page[0]);

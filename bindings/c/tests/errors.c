@@ -1,4 +1,4 @@
-/* Arguments that are wrong, and errors that are told. */
+/* Invalid arguments, statuses and error texts. */
 #define _XOPEN_SOURCE 700
 
 #include "test.h"
@@ -16,7 +16,7 @@ static void loss_handler(const toroni_loss *loss, void *context) { (void)loss, (
 
 #define NULL_IN(call)                                                  \
     do {                                                               \
-        ANSWERS(TORONI_INVALID_ARGUMENT, call);                        \
+        RETURNS(TORONI_INVALID_ARGUMENT, call);                        \
         CHECK(strstr(toroni_error_message(), "is null") != NULL);      \
     } while (0)
 
@@ -162,7 +162,7 @@ void null_is_an_error_everywhere(void) {
     toroni_bus_close(bus);
 }
 
-void what_is_no_text_or_no_value_is_an_error(void) {
+void invalid_texts_and_values_are_errors(void) {
     toroni_open_options options = TORONI_OPEN_OPTIONS_INIT, other;
     toroni_subscriber_options subscribing = TORONI_SUBSCRIBER_OPTIONS_INIT;
     toroni_publisher_options publishing = TORONI_PUBLISHER_OPTIONS_INIT;
@@ -172,51 +172,51 @@ void what_is_no_text_or_no_value_is_an_error(void) {
     toroni_subscriber *subscriber;
 
     options.directory = directory;
-    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_open("\xff\xfe", &options, &no_bus));
-    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_publisher(bus, "a\xff", NULL, &publisher));
+    RETURNS(TORONI_INVALID_ARGUMENT, toroni_bus_open("\xff\xfe", &options, &no_bus));
+    RETURNS(TORONI_INVALID_ARGUMENT, toroni_bus_publisher(bus, "a\xff", NULL, &publisher));
     CHECK(publisher == NULL);
-    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_subscribe(bus, "\xc3", &subscriber));
+    RETURNS(TORONI_INVALID_ARGUMENT, toroni_bus_subscribe(bus, "\xc3", &subscriber));
     CHECK(strstr(toroni_error_message(), "the pattern: ") != NULL);
 
     other = options, other.struct_size--;
-    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_open("b", &other, &no_bus));
+    RETURNS(TORONI_INVALID_ARGUMENT, toroni_bus_open("b", &other, &no_bus));
     other = options, other.existence = 3;
-    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_open("b", &other, &no_bus));
+    RETURNS(TORONI_INVALID_ARGUMENT, toroni_bus_open("b", &other, &no_bus));
     other = options, other.lock = -1;
-    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_open("b", &other, &no_bus));
+    RETURNS(TORONI_INVALID_ARGUMENT, toroni_bus_open("b", &other, &no_bus));
     other = options, other.notify = 3;
-    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_open("b", &other, &no_bus));
+    RETURNS(TORONI_INVALID_ARGUMENT, toroni_bus_open("b", &other, &no_bus));
     other = options, other.policy.kind = 4;
-    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_open("b", &other, &no_bus));
+    RETURNS(TORONI_INVALID_ARGUMENT, toroni_bus_open("b", &other, &no_bus));
     other = options, other.flags = 32;
-    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_open("b", &other, &no_bus));
+    RETURNS(TORONI_INVALID_ARGUMENT, toroni_bus_open("b", &other, &no_bus));
     other = options, other.require = 32;
-    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_open("b", &other, &no_bus));
+    RETURNS(TORONI_INVALID_ARGUMENT, toroni_bus_open("b", &other, &no_bus));
     CHECK(strstr(toroni_error_message(), "require is 32") != NULL);
     subscribing.start = 3;
-    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_subscribe_with(bus, &subscribing, &subscriber));
+    RETURNS(TORONI_INVALID_ARGUMENT, toroni_bus_subscribe_with(bus, &subscribing, &subscriber));
     subscribing.start = 0, subscribing.wait = 4;
-    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_subscribe_with(bus, &subscribing, &subscriber));
+    RETURNS(TORONI_INVALID_ARGUMENT, toroni_bus_subscribe_with(bus, &subscribing, &subscriber));
     subscribing.wait = 0, subscribing.struct_size = 0;
-    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_subscribe_with(bus, &subscribing, &subscriber));
+    RETURNS(TORONI_INVALID_ARGUMENT, toroni_bus_subscribe_with(bus, &subscribing, &subscriber));
     subscribing.struct_size = sizeof subscribing, subscribing.reserved = 1;
-    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_subscribe_with(bus, &subscribing, &subscriber));
+    RETURNS(TORONI_INVALID_ARGUMENT, toroni_bus_subscribe_with(bus, &subscribing, &subscriber));
     publishing.struct_size = 0;
-    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_publisher(bus, "t", &publishing, &publisher));
+    RETURNS(TORONI_INVALID_ARGUMENT, toroni_bus_publisher(bus, "t", &publishing, &publisher));
     publishing.struct_size = sizeof publishing, publishing.reserved = 1;
-    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_publisher(bus, "t", &publishing, &publisher));
+    RETURNS(TORONI_INVALID_ARGUMENT, toroni_bus_publisher(bus, "t", &publishing, &publisher));
 
     OK(toroni_bus_publisher(bus, "t", NULL, &publisher));
-    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_publish(publisher, "", SIZE_MAX));
-    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_publish_batch(publisher, &endless, 1));
-    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_publish_batch(publisher, &endless, SIZE_MAX));
-    ANSWERS(TORONI_TOO_LONG, toroni_publish_in_place(publisher, SIZE_MAX, fill, NULL));
+    RETURNS(TORONI_INVALID_ARGUMENT, toroni_publish(publisher, "", SIZE_MAX));
+    RETURNS(TORONI_INVALID_ARGUMENT, toroni_publish_batch(publisher, &endless, 1));
+    RETURNS(TORONI_INVALID_ARGUMENT, toroni_publish_batch(publisher, &endless, SIZE_MAX));
+    RETURNS(TORONI_TOO_LONG, toroni_publish_in_place(publisher, SIZE_MAX, fill, NULL));
     OK(toroni_publish(publisher, NULL, 0));
     toroni_publisher_close(publisher);
     toroni_bus_close(bus);
 }
 
-/* The first `size` bytes of options, and no more: memcheck tells if the library reads on. */
+/* Copies only the first `size` bytes of options, so that memcheck reports if the library reads more. */
 static void *shortened(const void *options, size_t size) {
     void *copy = malloc(size);
     CHECK(copy != NULL);
@@ -245,16 +245,16 @@ void programs_of_other_releases_are_understood(void) {
     toroni_message message;
     void *older;
 
-    /* Of a later release: what they do not use is nobody's concern. */
+    /* A later release: fields that are not set do not matter. */
     opening.known.struct_size = sizeof opening;
     opening.known.directory = directory;
     OK(toroni_bus_open("releases", &opening.known, &bus));
     toroni_bus_close(bus);
     opening.unknown[1] = 1;
-    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_open("releases", &opening.known, &bus));
+    RETURNS(TORONI_INVALID_ARGUMENT, toroni_bus_open("releases", &opening.known, &bus));
     CHECK(strstr(toroni_error_message(), "this release knows") != NULL && bus == NULL);
 
-    /* Of an earlier one: the defaults stand for what they do not know. */
+    /* An earlier release: fields that it does not have get their defaults. */
     older = shortened(&opening, offsetof(toroni_open_options, capacity));
     OK(toroni_bus_open("releases", older, &bus));
     free(older);
@@ -263,7 +263,7 @@ void programs_of_other_releases_are_understood(void) {
     OK(toroni_bus_publisher(bus, "t", &publishing.known, &publisher));
     toroni_publisher_close(publisher);
     publishing.unknown[0] = 1;
-    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_publisher(bus, "t", &publishing.known, &publisher));
+    RETURNS(TORONI_INVALID_ARGUMENT, toroni_bus_publisher(bus, "t", &publishing.known, &publisher));
     older = shortened(&publishing, offsetof(toroni_publisher_options, to_descendants));
     OK(toroni_bus_publisher(bus, "t", older, &publisher));
     free(older);
@@ -274,7 +274,7 @@ void programs_of_other_releases_are_understood(void) {
     OK(toroni_bus_subscribe_with(bus, &subscribing.known, &subscriber));
     toroni_subscriber_close(subscriber);
     subscribing.unknown[0] = 1;
-    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_bus_subscribe_with(bus, &subscribing.known, &subscriber));
+    RETURNS(TORONI_INVALID_ARGUMENT, toroni_bus_subscribe_with(bus, &subscribing.known, &subscriber));
     older = shortened(&subscribing, offsetof(toroni_subscriber_options, start));
     OK(toroni_bus_subscribe_with(bus, older, &subscriber));
     free(older);
@@ -294,26 +294,26 @@ void each_error_has_its_status_and_says_what_to_do(void) {
     toroni_subscriber *subscriber;
 
     options.directory = directory;
-    ANSWERS(TORONI_INVALID_NAME, toroni_bus_open("a/b", &options, &no_bus));
+    RETURNS(TORONI_INVALID_NAME, toroni_bus_open("a/b", &options, &no_bus));
     CHECK(strstr(toroni_error_message(), "\"a/b\"") != NULL);
     options.existence = TORONI_OPEN_EXISTING;
-    ANSWERS(TORONI_NOT_FOUND, toroni_bus_open("other", &options, &no_bus));
+    RETURNS(TORONI_NOT_FOUND, toroni_bus_open("other", &options, &no_bus));
     options.existence = TORONI_OPEN_NEW;
-    ANSWERS(TORONI_ALREADY_EXISTS, toroni_bus_open(toroni_bus_name(bus), &options, &no_bus));
+    RETURNS(TORONI_ALREADY_EXISTS, toroni_bus_open(toroni_bus_name(bus), &options, &no_bus));
     options.existence = TORONI_OPEN_OR_CREATE, options.capacity = 1000;
-    ANSWERS(TORONI_INVALID_SETTING, toroni_bus_open("other", &options, &no_bus));
+    RETURNS(TORONI_INVALID_SETTING, toroni_bus_open("other", &options, &no_bus));
     options.capacity = 1 << 20, options.require = TORONI_REQUIRE_CAPACITY;
-    ANSWERS(TORONI_SETTING_MISMATCH, toroni_bus_open(toroni_bus_name(bus), &options, &no_bus));
+    RETURNS(TORONI_SETTING_MISMATCH, toroni_bus_open(toroni_bus_name(bus), &options, &no_bus));
     options.require = TORONI_REQUIRE_OWNER, options.owner = getuid() + 1;
-    ANSWERS(TORONI_FOREIGN_OWNER, toroni_bus_open(toroni_bus_name(bus), &options, &no_bus));
-    ANSWERS(TORONI_INVALID_TOPIC, toroni_bus_publisher(bus, "a//b", NULL, &publisher));
+    RETURNS(TORONI_FOREIGN_OWNER, toroni_bus_open(toroni_bus_name(bus), &options, &no_bus));
+    RETURNS(TORONI_INVALID_TOPIC, toroni_bus_publisher(bus, "a//b", NULL, &publisher));
     publishing.policy.kind = TORONI_POLICY_WAIT, publishing.policy.limit_ns = TORONI_FOREVER;
-    ANSWERS(TORONI_INVALID_SETTING, toroni_bus_publisher(bus, "t", &publishing, &publisher));
-    ANSWERS(TORONI_INVALID_PATTERN, toroni_bus_subscribe(bus, "a/b*", &subscriber));
+    RETURNS(TORONI_INVALID_SETTING, toroni_bus_publisher(bus, "t", &publishing, &publisher));
+    RETURNS(TORONI_INVALID_PATTERN, toroni_bus_subscribe(bus, "a/b*", &subscriber));
 
-    /* What is no error leaves the text. */
+    /* A status that is not an error leaves the text unchanged. */
     OK(toroni_bus_subscribe(bus, "t", &subscriber));
-    ANSWERS(TORONI_NO_MESSAGE, toroni_receive_timeout(subscriber, 1000, &(toroni_message){0}));
+    RETURNS(TORONI_NO_MESSAGE, toroni_receive_timeout(subscriber, 1000, &(toroni_message){0}));
     CHECK(strstr(toroni_error_message(), "a/b*") != NULL);
     CHECK(strcmp(toroni_status_text(TORONI_NO_MESSAGE), "no message is available, or none arrived in time") == 0);
     CHECK(strcmp(toroni_status_text(12345), "not a status of this release") == 0);
@@ -325,7 +325,7 @@ void each_error_has_its_status_and_says_what_to_do(void) {
 static void *other_thread(void *unused) {
     (void)unused;
     CHECK(strcmp(toroni_error_message(), "") == 0);
-    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_publish(NULL, "", 0));
+    RETURNS(TORONI_INVALID_ARGUMENT, toroni_publish(NULL, "", 0));
     return NULL;
 }
 
@@ -333,7 +333,7 @@ void errors_belong_to_their_thread(void) {
     toroni_bus *bus;
     pthread_t thread;
     char before[200];
-    ANSWERS(TORONI_INVALID_NAME, toroni_bus_open("", NULL, &bus));
+    RETURNS(TORONI_INVALID_NAME, toroni_bus_open("", NULL, &bus));
     snprintf(before, sizeof before, "%s", toroni_error_message());
     CHECK(pthread_create(&thread, NULL, other_thread, NULL) == 0);
     CHECK(pthread_join(thread, NULL) == 0);

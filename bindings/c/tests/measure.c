@@ -1,5 +1,5 @@
-/* What publishing and receiving cost in C, by one thread: lines of `c <what> <bytes> <messages per second>`. The
- * subscriber finds all messages there: what a wait costs is no matter of the language. */
+/* Measures publishing and receiving in C with one thread. Prints lines `c <what> <bytes> <messages per second>`. The
+ * subscriber never waits, because the cost of a wait does not depend on the language. */
 #define _XOPEN_SOURCE 700
 
 #include "toroni.h"
@@ -24,7 +24,7 @@ static double now(void) {
 static toroni_publisher *publisher;
 static toroni_subscriber *subscriber;
 static char *payload;
-static toroni_bytes group[64];
+static toroni_bytes bundle[64];
 static size_t length;
 static unsigned long long sum;
 
@@ -37,10 +37,10 @@ static void one(size_t count) {
     for (; count > 0; count--) check(toroni_publish(publisher, payload, length));
 }
 static void batch(size_t count) {
-    for (; count > 0; count -= 64) check(toroni_publish_batch(publisher, group, 64));
+    for (; count > 0; count -= 64) check(toroni_publish_batch(publisher, bundle, 64));
 }
 static void burst(size_t count) {
-    for (; count > 0; count -= 64) check(toroni_publish_burst(publisher, group, 64, NULL));
+    for (; count > 0; count -= 64) check(toroni_publish_burst(publisher, bundle, 64, NULL));
 }
 static void in_place(size_t count) {
     for (; count > 0; count--) check(toroni_publish_in_place(publisher, length, copy_in, payload));
@@ -84,12 +84,12 @@ int main(int count, char **arguments) {
     check(toroni_bus_open("measure", &options, &bus));
     check(toroni_bus_publisher(bus, "t", NULL, &publisher));
     for (l = 0; l < sizeof lengths / sizeof *lengths; l++) {
-        /* A quarter of the ring at a time: the subscriber is never in the way. */
+        /* A quarter of the ring at a time, so that publishers never wait for the subscriber. */
         const size_t some = ((size_t)(16 << 20) / (lengths[l] + 8)) / 64 * 64;
         length = lengths[l];
         payload = calloc(1, length);
         if (payload == NULL) return 1;
-        for (i = 0; i < 64; i++) group[i].data = payload, group[i].length = length;
+        for (i = 0; i < 64; i++) bundle[i].data = payload, bundle[i].length = length;
         for (i = 0; i < sizeof ways / sizeof *ways; i++) {
             double sending = 0, receiving = 0, began;
             size_t sent = 0;
@@ -113,5 +113,5 @@ int main(int count, char **arguments) {
     }
     toroni_publisher_close(publisher);
     toroni_bus_close(bus);
-    return sum == 1; /* looked at, so that it is not left out */
+    return sum == 1; /* used, so that the compiler does not omit it */
 }

@@ -1,4 +1,4 @@
-/* Publishing and receiving, in every way. */
+/* Publishing and receiving with every function. */
 #define _XOPEN_SOURCE 700
 
 #include "test.h"
@@ -66,7 +66,7 @@ void messages_arrive_in_every_way(void) {
     OK(toroni_bus_publisher(bus, "plant/pump", NULL, &publisher));
     publishing.to_descendants = 1;
     OK(toroni_bus_publisher(bus, "plant", &publishing, &above));
-    /* They go on without it. */
+    /* The publisher and the subscriber work without it. */
     toroni_bus_close(bus);
     CHECK(strcmp(toroni_publisher_topic(publisher), "plant/pump") == 0);
     CHECK(toroni_publisher_largest_message(publisher) > 2000000);
@@ -99,8 +99,8 @@ void messages_arrive_in_every_way(void) {
             CHECK(strncmp(message.topic, "plant/pump", message.topic_length) == 0);
         }
     }
-    ANSWERS(TORONI_NO_MESSAGE, toroni_try_receive(subscriber, &message));
-    ANSWERS(TORONI_NO_MESSAGE, toroni_receive_timeout(subscriber, 1000, &message));
+    RETURNS(TORONI_NO_MESSAGE, toroni_try_receive(subscriber, &message));
+    RETURNS(TORONI_NO_MESSAGE, toroni_receive_timeout(subscriber, 1000, &message));
     OK(toroni_subscriber_add_pattern(subscriber, "plant"));
     OK(toroni_publish_to_descendants(publisher, "pump", 4));
     OK(toroni_receive(subscriber, &message));
@@ -116,7 +116,7 @@ void messages_arrive_in_every_way(void) {
 static toroni_publisher *within;
 static int within_answered;
 
-/* Does what it must not: publishes, and closes the publisher that calls it. */
+/* Publishes within a fill function, which is not allowed, and closes the publisher that calls it. */
 static int misbehave(void *data, size_t length, void *context) {
     memset(data, 'x', length);
     within_answered = toroni_publish(within, "inner", 5);
@@ -124,19 +124,19 @@ static int misbehave(void *data, size_t length, void *context) {
     return context != NULL;
 }
 
-void what_is_given_up_is_not_published(void) {
+void a_message_that_is_given_up_is_not_published(void) {
     toroni_bus *bus = open_bus(NULL);
     toroni_subscriber *subscriber;
     toroni_message message;
     toroni_publisher *publisher;
     OK(toroni_bus_subscribe(bus, "t", &subscriber));
     OK(toroni_bus_publisher(bus, "t", NULL, &within));
-    ANSWERS(TORONI_ABORTED, toroni_publish_in_place(within, 100, misbehave, bus));
+    RETURNS(TORONI_ABORTED, toroni_publish_in_place(within, 100, misbehave, bus));
     CHECK(within_answered == TORONI_REENTRANT);
-    ANSWERS(TORONI_NO_MESSAGE, toroni_try_receive(subscriber, &message));
+    RETURNS(TORONI_NO_MESSAGE, toroni_try_receive(subscriber, &message));
     OK(toroni_bus_publisher(bus, "t", NULL, &within));
     OK(toroni_publish_in_place(within, 100, misbehave, NULL));
-    /* The lock is free. */
+    /* The lock was released. */
     OK(toroni_bus_publisher(bus, "t", NULL, &publisher));
     OK(toroni_try_publish(publisher, "next", 4));
     OK(toroni_receive(subscriber, &message));
@@ -148,7 +148,7 @@ void what_is_given_up_is_not_published(void) {
     toroni_bus_close(bus);
 }
 
-/* A ring of 64 KiB whose publishers wait for nobody. */
+/* A bus with a ring of 64 KiB whose publishers never wait. */
 static toroni_bus *small_bus(void) {
     toroni_open_options options = TORONI_OPEN_OPTIONS_INIT;
     options.capacity = 1 << 16;
@@ -158,7 +158,7 @@ static toroni_bus *small_bus(void) {
 
 static toroni_publisher *in_other_thread;
 
-/* Finds the ring full because of a subscriber of another thread. */
+/* Publishes until the ring is full because of a subscriber of another thread. */
 static void *publish_in_vain(void *unused) {
     char payload[8000] = {0};
     const toroni_bytes group[] = {{payload, 2000}, {payload, sizeof payload}};
@@ -168,9 +168,9 @@ static void *publish_in_vain(void *unused) {
     while ((status = toroni_try_publish(in_other_thread, payload, sizeof payload)) == TORONI_OK) continue;
     CHECK(status == TORONI_FULL);
     CHECK(strcmp(toroni_error_message(), toroni_status_text(TORONI_FULL)) == 0);
-    ANSWERS(TORONI_TIMEOUT, toroni_publish_timeout(in_other_thread, payload, sizeof payload, 1000000));
-    ANSWERS(TORONI_TIMEOUT, toroni_publish_batch_timeout(in_other_thread, group, 2, 1000000));
-    ANSWERS(TORONI_TIMEOUT, toroni_publish_burst_timeout(in_other_thread, group + 1, 1, 1000000, &published));
+    RETURNS(TORONI_TIMEOUT, toroni_publish_timeout(in_other_thread, payload, sizeof payload, 1000000));
+    RETURNS(TORONI_TIMEOUT, toroni_publish_batch_timeout(in_other_thread, group, 2, 1000000));
+    RETURNS(TORONI_TIMEOUT, toroni_publish_burst_timeout(in_other_thread, group + 1, 1, 1000000, &published));
     CHECK(published == 0);
     return NULL;
 }
@@ -189,12 +189,12 @@ void waits_for_slow_subscribers_have_limits(void) {
     options.policy.limit_ns = TORONI_FOREVER;
     bus = open_bus(&options);
     OK(toroni_bus_subscribe(bus, "t", &subscriber));
-    ANSWERS(TORONI_NO_MESSAGE, toroni_try_receive(subscriber, &message));
+    RETURNS(TORONI_NO_MESSAGE, toroni_try_receive(subscriber, &message));
     OK(toroni_bus_publisher(bus, "t", NULL, &in_other_thread));
     CHECK(pthread_create(&thread, NULL, publish_in_vain, NULL) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
-    /* In the subscriber's own thread a wait would have no end. */
-    ANSWERS(TORONI_WOULD_WAIT_FOR_ITSELF, toroni_publish_timeout(in_other_thread, payload, sizeof payload, TORONI_FOREVER));
+    /* In the thread of the subscriber, the wait would never end. */
+    RETURNS(TORONI_WOULD_WAIT_FOR_ITSELF, toroni_publish_timeout(in_other_thread, payload, sizeof payload, TORONI_FOREVER));
     while (toroni_try_receive(subscriber, &message) == TORONI_OK) continue;
     OK(toroni_publish_batch_timeout(in_other_thread, &one, 1, TORONI_FOREVER));
     OK(toroni_publish_burst_timeout(in_other_thread, &one, 1, 1000, &published));
@@ -204,8 +204,8 @@ void waits_for_slow_subscribers_have_limits(void) {
     toroni_bus_close(bus);
 }
 
-/* One that has received one message, without draining the ring, and one that has never received. */
-void a_thread_that_publishes_to_itself_is_told(void) {
+/* One subscriber has received a message, but not all; the other has never received. */
+void a_thread_that_publishes_to_itself_gets_an_error(void) {
     toroni_open_options options = TORONI_OPEN_OPTIONS_INIT;
     toroni_bus *bus;
     toroni_publisher *publisher;
@@ -231,7 +231,7 @@ void a_thread_that_publishes_to_itself_is_told(void) {
     toroni_bus_close(bus);
 }
 
-void a_subscriber_is_told_its_exact_loss(void) {
+void losses_are_exact(void) {
     toroni_bus *bus = small_bus();
     toroni_publisher *publisher;
     toroni_subscriber *subscriber;
@@ -245,7 +245,7 @@ void a_subscriber_is_told_its_exact_loss(void) {
     OK(toroni_subscriber_last_loss(subscriber, &loss));
     CHECK(loss.messages == 0 && loss.bytes == 0);
     for (i = 0; i < 200; i++) OK(toroni_publish(publisher, payload, sizeof payload));
-    ANSWERS(TORONI_LAPPED, toroni_receive(subscriber, &message));
+    RETURNS(TORONI_LAPPED, toroni_receive(subscriber, &message));
     OK(toroni_subscriber_last_loss(subscriber, &loss));
     CHECK(loss.messages > 100 && loss.messages < 200 && loss.bytes == loss.messages * (1024 + 8));
     OK(toroni_receive(subscriber, &message));
@@ -255,7 +255,7 @@ void a_subscriber_is_told_its_exact_loss(void) {
         OK(toroni_try_receive(subscriber, &message));
         CHECK(message.sequence == i);
     }
-    ANSWERS(TORONI_NO_MESSAGE, toroni_try_receive(subscriber, &message));
+    RETURNS(TORONI_NO_MESSAGE, toroni_try_receive(subscriber, &message));
     OK(toroni_subscriber_get_stats(subscriber, &seen));
     CHECK(seen.received == 200 - first && seen.lost_messages == first && seen.lapses == 1);
     toroni_subscriber_close(subscriber);
@@ -275,10 +275,10 @@ void messages_in_place_are_validated(void) {
     int i;
     OK(toroni_bus_publisher(bus, "t", NULL, &publisher));
     OK(toroni_bus_subscribe(bus, "t", &subscriber));
-    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_validate(subscriber));
-    ANSWERS(TORONI_NO_MESSAGE, toroni_receive_in_place(subscriber, 0, &message));
-    ANSWERS(TORONI_NO_MESSAGE, toroni_receive_in_place(subscriber, 1000, &message));
-    ANSWERS(TORONI_NO_MESSAGE, toroni_next_in_place(subscriber, &message));
+    RETURNS(TORONI_INVALID_ARGUMENT, toroni_validate(subscriber));
+    RETURNS(TORONI_NO_MESSAGE, toroni_receive_in_place(subscriber, 0, &message));
+    RETURNS(TORONI_NO_MESSAGE, toroni_receive_in_place(subscriber, 1000, &message));
+    RETURNS(TORONI_NO_MESSAGE, toroni_next_in_place(subscriber, &message));
     CHECK(toroni_subscriber_run_number(subscriber) == 0);
     for (i = 0; i < 5; i++) {
         memset(payload, i, sizeof payload);
@@ -291,7 +291,7 @@ void messages_in_place_are_validated(void) {
         sum = (char)(sum + ((const char *)message.payload)[999]);
         if (toroni_next_in_place(subscriber, &message) != TORONI_OK) break;
     }
-    /* A run ends after a 64th of the ring at the latest. */
+    /* A run is at most a 64th of the ring long. */
     OK(toroni_validate(subscriber));
     while (i < 4) {
         OK(toroni_receive_in_place(subscriber, SECOND, &message));
@@ -301,32 +301,32 @@ void messages_in_place_are_validated(void) {
     }
     CHECK(sum == 0 + 1 + 2 + 3 + 4);
 
-    /* Overwritten while it is looked at. */
+    /* Overwritten while it is read. */
     OK(toroni_publish(publisher, payload, sizeof payload));
     OK(toroni_receive_in_place(subscriber, 0, &message));
     OK(toroni_validate(subscriber));
     run = toroni_subscriber_run_number(subscriber);
-    /* Neither ends the run. */
+    /* Neither call ends the run. */
     CHECK(toroni_subscriber_slot(subscriber) == 0);
     CHECK(run >= 2 && toroni_subscriber_run_number(subscriber) == run);
     for (i = 0; i < 200; i++) OK(toroni_publish(publisher, payload, sizeof payload));
-    ANSWERS(TORONI_LAPPED, toroni_validate(subscriber));
+    RETURNS(TORONI_LAPPED, toroni_validate(subscriber));
     OK(toroni_subscriber_last_loss(subscriber, &loss));
     CHECK(loss.messages == 1);
     OK(toroni_subscriber_get_stats(subscriber, &seen));
     CHECK(seen.received == 6 && seen.lost_messages == 0 && seen.lapses == 0 && seen.reserved[4] == 0);
-    ANSWERS(TORONI_LAPPED, toroni_receive_in_place(subscriber, 0, &message));
+    RETURNS(TORONI_LAPPED, toroni_receive_in_place(subscriber, 0, &message));
     OK(toroni_subscriber_last_loss(subscriber, &loss));
     OK(toroni_receive_in_place(subscriber, 0, &message));
     CHECK(message.sequence == 6 + loss.messages);
     /* Any other call ends the run. */
     OK(toroni_validate(subscriber));
     CHECK(toroni_subscriber_run_number(subscriber) == run + 1);
-    ANSWERS(TORONI_OK, toroni_try_receive(subscriber, &message));
+    RETURNS(TORONI_OK, toroni_try_receive(subscriber, &message));
     CHECK(toroni_subscriber_run_number(subscriber) == 0);
-    ANSWERS(TORONI_INVALID_ARGUMENT, toroni_validate(subscriber));
+    RETURNS(TORONI_INVALID_ARGUMENT, toroni_validate(subscriber));
     OK(toroni_receive_in_place(subscriber, 0, &message));
-    /* Closed within a run. */
+    /* Closed during a run. */
     toroni_subscriber_close(subscriber);
     toroni_publisher_close(publisher);
     toroni_bus_close(bus);
@@ -337,7 +337,7 @@ struct passed_on {
     const void *payload;
 };
 
-/* What the header says of bytes that others may write: copied here, and validated behind the last of them. */
+/* Copies a message in place as toroni.h describes: validates after the last read. */
 static int pass_on(void *data, size_t length, void *context) {
     const struct passed_on *message = context;
     memcpy(data, message->payload, length);
@@ -369,9 +369,9 @@ void messages_are_passed_on_in_place(void) {
     OK(toroni_receive_in_place(between, 0, &message));
     passed.payload = message.payload;
     for (i = 0; i < 200; i++) OK(toroni_publish(first, payload, sizeof payload));
-    ANSWERS(TORONI_ABORTED, toroni_publish_in_place(second, message.payload_length, pass_on, &passed));
-    ANSWERS(TORONI_LAPPED, toroni_try_receive(last, &message));
-    ANSWERS(TORONI_NO_MESSAGE, toroni_try_receive(last, &message));
+    RETURNS(TORONI_ABORTED, toroni_publish_in_place(second, message.payload_length, pass_on, &passed));
+    RETURNS(TORONI_LAPPED, toroni_try_receive(last, &message));
+    RETURNS(TORONI_NO_MESSAGE, toroni_try_receive(last, &message));
     toroni_subscriber_close(last);
     toroni_subscriber_close(between);
     toroni_publisher_close(second);
@@ -386,9 +386,9 @@ static volatile sig_atomic_t alarm_came;
 static void *receive(void *unused) {
     toroni_message message;
     (void)unused;
-    ANSWERS(TORONI_INTERRUPTED, toroni_receive(blocked, &message));
-    ANSWERS(TORONI_INTERRUPTED, toroni_receive_in_place(blocked, TORONI_FOREVER, &message));
-    ANSWERS(TORONI_INTERRUPTED, toroni_receive_timeout(blocked, TORONI_FOREVER, &message));
+    RETURNS(TORONI_INTERRUPTED, toroni_receive(blocked, &message));
+    RETURNS(TORONI_INTERRUPTED, toroni_receive_in_place(blocked, TORONI_FOREVER, &message));
+    RETURNS(TORONI_INTERRUPTED, toroni_receive_timeout(blocked, TORONI_FOREVER, &message));
     is_through = 1;
     return NULL;
 }
@@ -412,35 +412,35 @@ void blocked_calls_end_when_interrupted(void) {
     options.name = "sleeper";
     OK(toroni_bus_subscribe_with(bus, &options, &blocked));
     CHECK(pthread_create(&thread, NULL, receive, NULL) == 0);
-    /* Several requests before it comes to the next call are one, so: until it is through. */
+    /* Several requests before the next call count as one, so interrupt until the thread has ended. */
     while (!is_through) {
         const struct timespec pause = {0, 1000000};
         toroni_subscriber_interrupt(blocked);
         nanosleep(&pause, NULL);
     }
     CHECK(pthread_join(thread, NULL) == 0);
-    /* A last request may be left, which a call that does not wait leaves to the next one. */
+    /* One request may be left. A call that does not wait leaves it to the next call. */
     toroni_subscriber_interrupt(blocked);
-    ANSWERS(TORONI_NO_MESSAGE, toroni_try_receive(blocked, &message));
-    ANSWERS(TORONI_NO_MESSAGE, toroni_receive_timeout(blocked, 0, &message));
-    ANSWERS(TORONI_NO_MESSAGE, toroni_receive_in_place(blocked, 0, &message));
-    ANSWERS(TORONI_INTERRUPTED, toroni_receive_timeout(blocked, 60 * SECOND, &message));
-    /* Below a signal handler of the blocked thread itself. */
+    RETURNS(TORONI_NO_MESSAGE, toroni_try_receive(blocked, &message));
+    RETURNS(TORONI_NO_MESSAGE, toroni_receive_timeout(blocked, 0, &message));
+    RETURNS(TORONI_NO_MESSAGE, toroni_receive_in_place(blocked, 0, &message));
+    RETURNS(TORONI_INTERRUPTED, toroni_receive_timeout(blocked, 60 * SECOND, &message));
+    /* From a signal handler in the thread that waits. */
     memset(&action, 0, sizeof action);
     action.sa_handler = interrupt;
     CHECK(sigaction(SIGALRM, &action, NULL) == 0);
     CHECK(!alarm_came);
     alarm(1);
-    ANSWERS(TORONI_INTERRUPTED, toroni_receive(blocked, &message));
+    RETURNS(TORONI_INTERRUPTED, toroni_receive(blocked, &message));
     CHECK(alarm_came);
-    /* The handler has no subscriber any more. */
+    /* The handler must not use the subscriber any longer. */
     action.sa_handler = SIG_DFL;
     CHECK(sigaction(SIGALRM, &action, NULL) == 0);
     toroni_subscriber_close(blocked);
     toroni_bus_close(bus);
 }
 
-void a_descriptor_tells_of_messages(void) {
+void a_descriptor_is_readable_when_there_are_messages(void) {
     toroni_bus *bus = open_bus(NULL);
     toroni_publisher *publisher;
     toroni_subscriber *subscriber;
@@ -451,13 +451,13 @@ void a_descriptor_tells_of_messages(void) {
     OK(toroni_bus_subscribe(bus, "t", &subscriber));
     OK(toroni_subscriber_fd(subscriber, &watched.fd));
     CHECK(watched.fd >= 0);
-    ANSWERS(TORONI_NO_MESSAGE, toroni_try_receive(subscriber, &message));
+    RETURNS(TORONI_NO_MESSAGE, toroni_try_receive(subscriber, &message));
     CHECK(poll(&watched, 1, 0) == 0);
     for (i = 0; i < 3; i++) {
         OK(toroni_publish(publisher, "m", 1));
         CHECK(poll(&watched, 1, 60000) == 1);
         OK(toroni_try_receive(subscriber, &message));
-        ANSWERS(TORONI_NO_MESSAGE, toroni_try_receive(subscriber, &message));
+        RETURNS(TORONI_NO_MESSAGE, toroni_try_receive(subscriber, &message));
     }
     toroni_subscriber_close(subscriber);
     toroni_publisher_close(publisher);
@@ -478,7 +478,7 @@ void starts_and_positions(void) {
     OK(toroni_publish(publisher, "a", 1));
     OK(toroni_publish(publisher, "b", 1));
     OK(toroni_bus_subscribe_with(bus, &options, &subscriber));
-    ANSWERS(TORONI_NO_MESSAGE, toroni_try_receive(subscriber, &message));
+    RETURNS(TORONI_NO_MESSAGE, toroni_try_receive(subscriber, &message));
     toroni_subscriber_close(subscriber);
     options.start = TORONI_START_OLDEST;
     OK(toroni_bus_subscribe_with(bus, &options, &subscriber));
@@ -492,12 +492,12 @@ void starts_and_positions(void) {
     CHECK(says(&message, "b"));
     toroni_subscriber_close(subscriber);
     options.position = 1 << 20;
-    ANSWERS(TORONI_POSITION_UNAVAILABLE, toroni_bus_subscribe_with(bus, &options, &subscriber));
+    RETURNS(TORONI_POSITION_UNAVAILABLE, toroni_bus_subscribe_with(bus, &options, &subscriber));
     toroni_publisher_close(publisher);
     toroni_bus_close(bus);
 }
 
-void statistics_tell_who_is_there(void) {
+void statistics_list_participants(void) {
     toroni_open_options options = TORONI_OPEN_OPTIONS_INIT;
     toroni_bus *bus;
     toroni_publisher *publisher;
@@ -533,7 +533,7 @@ void statistics_tell_who_is_there(void) {
     CHECK(toroni_stats_subscriber(stats, 0)->patterns_truncated == 0);
     CHECK(toroni_stats_subscriber(stats, 0)->pattern_count == 1);
     CHECK(toroni_stats_publisher(stats, 1) == NULL && toroni_stats_subscriber(stats, SIZE_MAX) == NULL);
-    /* A snapshot outlives what it shows. */
+    /* A snapshot outlives the handles that it describes. */
     toroni_subscriber_close(subscriber);
     toroni_publisher_close(publisher);
     toroni_bus_close(bus);
@@ -542,8 +542,8 @@ void statistics_tell_who_is_there(void) {
     toroni_stats_close(stats);
 }
 
-/* Sees that the thread of this process that it did not come from holds the lock. */
-static void *look(void *context) {
+/* Checks, from another thread, that this process holds the lock. */
+static void *check_lock_owner(void *context) {
     const toroni_lock_owner *owner;
     toroni_stats *stats;
     OK(toroni_bus_take_stats(context, &stats));
@@ -555,15 +555,15 @@ static void *look(void *context) {
     return NULL;
 }
 
-static int be_looked_at(void *data, size_t length, void *context) {
+static int fill_while_observed(void *data, size_t length, void *context) {
     pthread_t thread;
     memset(data, 0, length);
-    CHECK(pthread_create(&thread, NULL, look, context) == 0);
+    CHECK(pthread_create(&thread, NULL, check_lock_owner, context) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
     return 0;
 }
 
-void statistics_tell_who_holds_the_lock(void) {
+void statistics_name_the_lock_owner(void) {
     toroni_open_options options = TORONI_OPEN_OPTIONS_INIT;
     toroni_bus *buses[2];
     toroni_publisher *publisher;
@@ -574,13 +574,13 @@ void statistics_tell_who_holds_the_lock(void) {
     OK(toroni_bus_open("robust", &options, &buses[1]));
     for (i = 0; i < 2; i++) {
         OK(toroni_bus_publisher(buses[i], "t", NULL, &publisher));
-        OK(toroni_publish_in_place(publisher, 8, be_looked_at, buses[i]));
+        OK(toroni_publish_in_place(publisher, 8, fill_while_observed, buses[i]));
         toroni_publisher_close(publisher);
         toroni_bus_close(buses[i]);
     }
 }
 
-void multicast_groups_are_chosen_and_told(void) {
+void multicast_groups_are_chosen_and_reported(void) {
     toroni_open_options options = TORONI_OPEN_OPTIONS_INIT;
     const uint8_t group[4] = {239, 1, 2, 3};
     toroni_bus *bus;
@@ -597,7 +597,7 @@ void multicast_groups_are_chosen_and_told(void) {
     toroni_bus_close(bus);
 }
 
-void a_child_of_fork_is_told(void) {
+void a_child_of_fork_gets_an_error(void) {
     toroni_bus *bus = open_bus(NULL);
     toroni_publisher *publisher;
     toroni_subscriber *subscriber;
@@ -610,10 +610,10 @@ void a_child_of_fork_is_told(void) {
     CHECK(child >= 0);
     if (child == 0) {
         int fd = 7;
-        ANSWERS(TORONI_FORKED, toroni_publish(publisher, "", 0));
-        ANSWERS(TORONI_FORKED, toroni_try_receive(subscriber, &message));
-        ANSWERS(TORONI_FORKED, toroni_subscriber_add_pattern(subscriber, "u"));
-        ANSWERS(TORONI_FORKED, toroni_subscriber_fd(subscriber, &fd));
+        RETURNS(TORONI_FORKED, toroni_publish(publisher, "", 0));
+        RETURNS(TORONI_FORKED, toroni_try_receive(subscriber, &message));
+        RETURNS(TORONI_FORKED, toroni_subscriber_add_pattern(subscriber, "u"));
+        RETURNS(TORONI_FORKED, toroni_subscriber_fd(subscriber, &fd));
         CHECK(fd == -1);
         toroni_subscriber_close(subscriber);
         toroni_publisher_close(publisher);

@@ -36,8 +36,8 @@ void handlers_are_called_in_order(void) {
     OK(toroni_router_on(router, "t", note, "<"));
     OK(toroni_router_on(router, "*", note, ">"));
     OK(toroni_router_on(router, "other", note, "!"));
-    ANSWERS(TORONI_INVALID_PATTERN, toroni_router_on(router, "//", note, ""));
-    ANSWERS(TORONI_NO_MESSAGE, toroni_router_run_once(router, 1000));
+    RETURNS(TORONI_INVALID_PATTERN, toroni_router_on(router, "//", note, ""));
+    RETURNS(TORONI_NO_MESSAGE, toroni_router_run_once(router, 1000));
     OK(toroni_bus_publisher(bus, "t", NULL, &publisher));
     OK(toroni_router_fd(router, &watched.fd));
     OK(toroni_publish(publisher, "1", 1));
@@ -52,7 +52,7 @@ void handlers_are_called_in_order(void) {
     heard[0] = 0;
     for (i = 0; i < 200; i++) OK(toroni_publish(publisher, payload, sizeof payload));
     handled = 99;
-    ANSWERS(TORONI_LAPPED, toroni_router_poll(router, &handled));
+    RETURNS(TORONI_LAPPED, toroni_router_poll(router, &handled));
     CHECK(handled == 99);
     OK(toroni_router_last_loss(router, &loss));
     CHECK(loss.messages > 100);
@@ -81,13 +81,13 @@ static void enter_again(const toroni_message *message, void *context) {
     size_t handled;
     int fd;
     (void)message;
-    ANSWERS(TORONI_REENTRANT, toroni_router_poll(router, &handled));
-    ANSWERS(TORONI_REENTRANT, toroni_router_run_once(router, 0));
-    ANSWERS(TORONI_REENTRANT, toroni_router_run(router));
-    ANSWERS(TORONI_REENTRANT, toroni_router_on(router, "t", enter_again, NULL));
-    ANSWERS(TORONI_REENTRANT, toroni_router_on_lapped(router, lost, NULL));
-    ANSWERS(TORONI_REENTRANT, toroni_router_fd(router, &fd));
-    ANSWERS(TORONI_REENTRANT, toroni_router_get_stats(router, &stats));
+    RETURNS(TORONI_REENTRANT, toroni_router_poll(router, &handled));
+    RETURNS(TORONI_REENTRANT, toroni_router_run_once(router, 0));
+    RETURNS(TORONI_REENTRANT, toroni_router_run(router));
+    RETURNS(TORONI_REENTRANT, toroni_router_on(router, "t", enter_again, NULL));
+    RETURNS(TORONI_REENTRANT, toroni_router_on_lapped(router, lost, NULL));
+    RETURNS(TORONI_REENTRANT, toroni_router_fd(router, &fd));
+    RETURNS(TORONI_REENTRANT, toroni_router_get_stats(router, &stats));
     CHECK(toroni_router_position(router) == 0 && toroni_router_lag_bytes(router) == 0);
     CHECK(toroni_router_slot(router) == TORONI_NO_SLOT);
     toroni_router_close(router);
@@ -112,7 +112,7 @@ void a_router_is_not_entered_twice(void) {
 
 static toroni_publisher *self;
 
-/* Sees to it that there is always one more. */
+/* Publishes another message, so that one is always available. */
 static void publish_again(const toroni_message *message, void *context) {
     (void)message;
     if (++*(int *)context == 10) toroni_router_interrupt(router);
@@ -126,7 +126,7 @@ void a_router_runs_until_interrupted(void) {
     OK(toroni_router_on(router, "t", publish_again, &handled));
     OK(toroni_bus_publisher(bus, "t", NULL, &self));
     OK(toroni_publish(self, "", 0));
-    ANSWERS(TORONI_INTERRUPTED, toroni_router_run(router));
+    RETURNS(TORONI_INTERRUPTED, toroni_router_run(router));
     CHECK(handled == 10);
     toroni_publisher_close(self);
     toroni_router_close(router);

@@ -1,4 +1,4 @@
-/* Runs the tests, or those whose names contain the first argument. Each has a bus of its own. */
+/* Runs all tests, or those whose names contain the first argument. Each has its own bus. */
 #define _XOPEN_SOURCE 700
 
 #include "test.h"
@@ -8,34 +8,34 @@
 #include <unistd.h>
 
 void null_is_an_error_everywhere(void);
-void what_is_no_text_or_no_value_is_an_error(void);
+void invalid_texts_and_values_are_errors(void);
 void programs_of_other_releases_are_understood(void);
 void each_error_has_its_status_and_says_what_to_do(void);
 void errors_belong_to_their_thread(void);
 void settings_arrive(void);
 void messages_arrive_in_every_way(void);
-void what_is_given_up_is_not_published(void);
+void a_message_that_is_given_up_is_not_published(void);
 void waits_for_slow_subscribers_have_limits(void);
-void a_thread_that_publishes_to_itself_is_told(void);
-void a_subscriber_is_told_its_exact_loss(void);
+void a_thread_that_publishes_to_itself_gets_an_error(void);
+void losses_are_exact(void);
 void messages_in_place_are_validated(void);
 void messages_are_passed_on_in_place(void);
 void blocked_calls_end_when_interrupted(void);
-void a_descriptor_tells_of_messages(void);
+void a_descriptor_is_readable_when_there_are_messages(void);
 void starts_and_positions(void);
-void statistics_tell_who_is_there(void);
-void statistics_tell_who_holds_the_lock(void);
-void multicast_groups_are_chosen_and_told(void);
-void a_child_of_fork_is_told(void);
+void statistics_list_participants(void);
+void statistics_name_the_lock_owner(void);
+void multicast_groups_are_chosen_and_reported(void);
+void a_child_of_fork_gets_an_error(void);
 void handlers_are_called_in_order(void);
 void a_router_is_not_entered_twice(void);
 void a_router_runs_until_interrupted(void);
 void patterns_match_topics(void);
 void topics_are_listed(void);
 void groups_are_looked_up_by_name(void);
-void a_bus_on_a_disk_tells_what_became_of_it(void);
+void a_bus_on_a_disk_reports_what_it_kept(void);
 void buses_are_listed_and_cleaned(void);
-void what_the_dead_leave_is_cleaned(void);
+void leftovers_of_dead_processes_are_cleaned(void);
 
 #define TEST(name) {#name, name}
 static const struct {
@@ -43,34 +43,34 @@ static const struct {
     void (*run)(void);
 } tests[] = {
     TEST(null_is_an_error_everywhere),
-    TEST(what_is_no_text_or_no_value_is_an_error),
+    TEST(invalid_texts_and_values_are_errors),
     TEST(programs_of_other_releases_are_understood),
     TEST(each_error_has_its_status_and_says_what_to_do),
     TEST(errors_belong_to_their_thread),
     TEST(settings_arrive),
     TEST(messages_arrive_in_every_way),
-    TEST(what_is_given_up_is_not_published),
+    TEST(a_message_that_is_given_up_is_not_published),
     TEST(waits_for_slow_subscribers_have_limits),
-    TEST(a_thread_that_publishes_to_itself_is_told),
-    TEST(a_subscriber_is_told_its_exact_loss),
+    TEST(a_thread_that_publishes_to_itself_gets_an_error),
+    TEST(losses_are_exact),
     TEST(messages_in_place_are_validated),
     TEST(messages_are_passed_on_in_place),
     TEST(blocked_calls_end_when_interrupted),
-    TEST(a_descriptor_tells_of_messages),
+    TEST(a_descriptor_is_readable_when_there_are_messages),
     TEST(starts_and_positions),
-    TEST(statistics_tell_who_is_there),
-    TEST(statistics_tell_who_holds_the_lock),
-    TEST(multicast_groups_are_chosen_and_told),
-    TEST(a_child_of_fork_is_told),
+    TEST(statistics_list_participants),
+    TEST(statistics_name_the_lock_owner),
+    TEST(multicast_groups_are_chosen_and_reported),
+    TEST(a_child_of_fork_gets_an_error),
     TEST(handlers_are_called_in_order),
     TEST(a_router_is_not_entered_twice),
     TEST(a_router_runs_until_interrupted),
     TEST(patterns_match_topics),
     TEST(topics_are_listed),
     TEST(groups_are_looked_up_by_name),
-    TEST(a_bus_on_a_disk_tells_what_became_of_it),
+    TEST(a_bus_on_a_disk_reports_what_it_kept),
     TEST(buses_are_listed_and_cleaned),
-    TEST(what_the_dead_leave_is_cleaned),
+    TEST(leftovers_of_dead_processes_are_cleaned),
 };
 
 const char *directory;
@@ -108,7 +108,7 @@ static int removed(const char *name, const struct stat *status, int kind, struct
 }
 
 static void clean_up(void) {
-    /* Not in a child of fork. */
+    /* A child of fork must not remove the directories. */
     if (getpid() != owner) return;
     nftw(path, removed, 8, FTW_DEPTH | FTW_PHYS);
     if (has_disk_path) nftw(disk_path, removed, 8, FTW_DEPTH | FTW_PHYS);

@@ -1,4 +1,4 @@
-/* What the tests in C share: assertions, and a directory of buses for each test, removed at the end. */
+/* Shared by the tests in C: assertions, and a directory of buses that is removed at the end. */
 #ifndef TORONI_TEST_H
 #define TORONI_TEST_H
 
@@ -17,29 +17,29 @@
         }                                                                                            \
     } while (0)
 
-/* That a call answers a status. */
-#define ANSWERS(status, call)                                                                         \
+/* Checks the status that a call returns. */
+#define RETURNS(status, call)                                                                         \
     do {                                                                                              \
         const int answer = (call);                                                                    \
         if (answer != (status)) {                                                                     \
-            fprintf(stderr, "%s:%d: %s answers %d, not %s; last error: %s\n", __FILE__, __LINE__,     \
+            fprintf(stderr, "%s:%d: %s returned %d, not %s; last error: %s\n", __FILE__, __LINE__,     \
                     #call, answer, #status, toroni_error_message());                                  \
             exit(1);                                                                                  \
         }                                                                                             \
     } while (0)
 
-#define OK(call) ANSWERS(TORONI_OK, call)
+#define OK(call) RETURNS(TORONI_OK, call)
 
 /* The directory of buses of this process. */
 extern const char *directory;
 
-/* As `directory`, below /var/tmp, which is on a disk as a rule. */
+/* Returns a directory of buses below /var/tmp, which is usually on a disk. */
 const char *disk_directory(void);
 
-/* A bus of the running test: the defaults, or what is changed in `options`. */
+/* Opens the bus of the running test, with `options` or, if they are NULL, the defaults. */
 toroni_bus *open_bus(toroni_open_options *options);
 
-/* Whether a message has this payload. */
+/* Returns whether a message has this payload. */
 int says(const toroni_message *message, const char *text);
 
 #endif

@@ -1,4 +1,4 @@
-// The publisher of the conformance test in C++; bindings/conformance/README.md says what it takes and writes.
+// The publisher of the conformance test in C++; bindings/conformance/README.md describes its arguments and output.
 
 #include <toroni.hpp>
 
@@ -58,10 +58,10 @@ void publish(const std::vector<std::string> &arguments) {
             });
             ++number;
         } else if (mode == "batch" || mode == "burst") {
-            std::vector<std::vector<std::byte>> group;
-            while (group.size() < 16 && number < wanted) group.push_back(writer.made(number++));
-            if (mode == "batch") publisher.publish_batch(group);
-            else publisher.burst(group);
+            std::vector<std::vector<std::byte>> bundle;
+            while (bundle.size() < 16 && number < wanted) bundle.push_back(writer.made(number++));
+            if (mode == "batch") publisher.publish_batch(bundle);
+            else publisher.burst(bundle);
         } else {
             throw std::invalid_argument("MODE is one, try, batch, burst or in-place");
         }

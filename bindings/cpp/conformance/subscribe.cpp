@@ -1,4 +1,4 @@
-// The subscriber of the conformance test in C++; bindings/conformance/README.md says what it takes and writes.
+// The subscriber of the conformance test in C++; bindings/conformance/README.md describes its arguments and output.
 
 #include <toroni.hpp>
 
@@ -36,7 +36,7 @@ private:
     std::uint64_t wanted_, received_ = 0;
 };
 
-// Receives, until all that is wanted has come or there is a loss, which is thrown.
+// Receives until all expected messages have arrived. Throws if messages were lost.
 void receive(toroni::subscriber &subscriber, const std::string &mode, printer &out) {
     if (mode == "receive") {
         if (out.is_done()) return;

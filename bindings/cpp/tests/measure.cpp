@@ -1,4 +1,4 @@
-// What publishing and receiving cost in C++, as bindings/c/tests/measure.c does for C.
+// Measures publishing and receiving in C++, as bindings/c/tests/measure.c does in C.
 
 #include <toroni.hpp>
 
@@ -44,12 +44,12 @@ int main(int count, char **arguments) try {
     for (const std::size_t length : {std::size_t(8), std::size_t(1024)}) {
         const std::size_t some = ((std::size_t(16) << 20) / (length + 8)) / 64 * 64;
         const std::vector<char> payload(length);
-        const std::vector<toroni::bytes> group(64, payload);
+        const std::vector<toroni::bytes> bundle(64, payload);
         const way ways[] = {
             {"publish", [&](std::size_t left) { for (; left > 0; --left) publisher.publish(payload); }, "receive", receive},
-            {"batch of 64", [&](std::size_t left) { for (; left > 0; left -= 64) publisher.publish_batch(group); },
+            {"batch of 64", [&](std::size_t left) { for (; left > 0; left -= 64) publisher.publish_batch(bundle); },
              "receive in place", receive_in_place},
-            {"burst of 64", [&](std::size_t left) { for (; left > 0; left -= 64) publisher.burst(group); }, nullptr, receive},
+            {"burst of 64", [&](std::size_t left) { for (; left > 0; left -= 64) publisher.burst(bundle); }, nullptr, receive},
             {"in place",
              [&](std::size_t left) {
                  for (; left > 0; --left)
@@ -80,7 +80,7 @@ int main(int count, char **arguments) try {
             if (one.reception) tell(one.reception, receiving);
         }
     }
-    return sum == 1; // looked at, so that it is not left out
+    return sum == 1; // used, so that the compiler does not omit it
 } catch (const std::exception &error) {
     std::cerr << error.what() << '\n';
     return 1;

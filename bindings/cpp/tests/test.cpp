@@ -1,4 +1,4 @@
-// What C++ adds: ownership, exceptions and results, ranges, and functions that throw below C.
+// Tests what C++ adds: ownership, exceptions and results, ranges, and exceptions that pass through C functions.
 
 #include <toroni.hpp>
 
@@ -39,7 +39,7 @@ static_assert(std::ranges::input_range<toroni::subscriber::stream>);
 static_assert(std::ranges::input_range<toroni::run> && std::ranges::input_range<const toroni::run>);
 #endif
 
-// A status of a later release is one, too.
+// A status of a later release is a valid value, too.
 static_assert(std::is_same_v<std::underlying_type_t<toroni_status>, int>);
 
 template <typename Error, typename Call> Error thrown_by(Call &&call) {
@@ -57,7 +57,7 @@ static_assert(!std::is_copy_constructible_v<toroni::publisher> && std::is_nothro
 static_assert(!std::is_copy_constructible_v<toroni::subscriber> && std::is_nothrow_move_assignable_v<toroni::subscriber>);
 static_assert(!std::is_copy_constructible_v<toroni::router> && std::is_nothrow_move_assignable_v<toroni::router>);
 
-void handles_move_and_one_that_is_empty_says_so() {
+void handles_move_and_an_empty_one_returns_errors() {
     toroni::bus bus = open_bus("moving");
     toroni::subscriber subscriber(bus, "t");
     toroni::publisher first(bus, "t");
@@ -143,7 +143,7 @@ void each_call_has_a_form_that_throws_nothing() {
     CHECK(moved.reopened(std::nothrow).error().status == TORONI_INVALID_ARGUMENT);
 }
 
-void bytes_are_made_from_what_has_some() {
+void bytes_convert_from_containers_and_texts() {
     const toroni::bus bus = open_bus("bytes");
     toroni::subscriber subscriber(bus, "t");
     const toroni::publisher publisher(bus, "t");
@@ -157,7 +157,7 @@ void bytes_are_made_from_what_has_some() {
     publisher.publish(raw);
     publisher.publish({&raw[1], sizeof raw[1]});
     publisher.publish({});
-    // None of them ends with 0.
+    // None of these arrays ends with 0.
     char full[4];
     std::memcpy(full, "full", sizeof full);
     const char also[] = {'a', 'l', 's', 'o'};
@@ -214,7 +214,7 @@ void messages_go_in_and_out_in_every_way() {
     CHECK(stats.subscribers().at(0).gating && stats.subscribers().size() == 1);
 }
 
-void what_a_snapshot_gives_outlives_it() {
+void parts_of_a_snapshot_outlive_it() {
     toroni::open_options options;
     options.participant_name = "a name longer than a string keeps within";
     const toroni::bus bus = open_bus("snapshots", options);
@@ -256,7 +256,7 @@ void settings_arrive() {
     CHECK(!std::memcmp(found.multicast_address, options.multicast_address.data(), 4));
 }
 
-void what_throws_in_place_is_not_published_and_comes_out() {
+void an_exception_in_place_publishes_nothing_and_is_rethrown() {
     const toroni::bus bus = open_bus("throwing");
     toroni::subscriber subscriber(bus, "t");
     const toroni::publisher publisher(bus, "t");
@@ -286,7 +286,7 @@ void a_range_ends_when_it_is_interrupted() {
     CHECK(thrown_by<toroni::interrupted>([&] { subscriber.receive(); }).status() == TORONI_INTERRUPTED);
 }
 
-void iterators_are_those_of_the_standard() {
+void iterators_meet_the_standard() {
     const toroni::bus bus = open_bus("iterators");
     toroni::subscriber subscriber(bus, "t");
     const toroni::publisher publisher(bus, "t");
@@ -330,8 +330,8 @@ void losses_are_exact() {
     CHECK(second.try_receive_in_place(std::nothrow).value().has_value());
 }
 
-// One that has received one message, without draining the ring, and one that has never received.
-void a_thread_that_publishes_to_itself_is_told() {
+// One subscriber has received a message, but not all; the other has never received.
+void a_thread_that_publishes_to_itself_gets_an_error() {
     toroni::open_options options;
     options.capacity = 1 << 16;
     options.policy = toroni::policy::wait_as_long_as_it_lives();
@@ -375,7 +375,7 @@ void runs_are_iterated_and_validated() {
     CHECK(thrown_by<toroni::error>([&] { run.validate(); }).status() == TORONI_INVALID_ARGUMENT);
 }
 
-void a_run_is_not_taken_for_the_one_behind_it() {
+void a_run_is_not_mistaken_for_the_next_one() {
     toroni::open_options options;
     options.capacity = 1 << 16;
     options.policy = toroni::policy::overwrite();
@@ -386,13 +386,13 @@ void a_run_is_not_taken_for_the_one_behind_it() {
     for (int i = 0; i < 40; ++i) publisher.publish(some);
     const toroni::run first = made.receive_in_place();
     toroni::run::iterator next = first.begin();
-    // They know the handle, which stays where it is.
+    // Runs and iterators refer to the handle, whose address does not change.
     toroni::subscriber subscriber = std::move(made);
     ++next;
     first.validate();
     const toroni::run second = subscriber.receive_in_place();
     second.validate();
-    // What is told of the second is nothing that holds for the first, whose bytes may be gone.
+    // The validation of the second run says nothing about the first one, whose bytes may be overwritten.
     const auto stale = first.validate(std::nothrow);
     CHECK(!stale && stale.error().status == TORONI_INVALID_ARGUMENT && !stale.error().text.empty());
     CHECK(thrown_by<toroni::error>([&] { ++next; }).status() == TORONI_INVALID_ARGUMENT);
@@ -401,7 +401,7 @@ void a_run_is_not_taken_for_the_one_behind_it() {
     CHECK(second.validate(std::nothrow).error().status == TORONI_INVALID_ARGUMENT);
 }
 
-void routers_call_functions_which_may_throw() {
+void routers_call_handlers_which_may_throw() {
     const toroni::bus bus = open_bus("router");
     const toroni::publisher publisher(bus, "a/b");
     toroni::router made(bus);
@@ -417,7 +417,7 @@ void routers_call_functions_which_may_throw() {
     publisher.publish("1");
     CHECK(router.poll() == 1 && heard == "1");
     CHECK(!router.run_once(1ms));
-    // What is there is handled before it comes out, and the next call knows nothing of it.
+    // The exception is thrown after all available messages were handled, and only once.
     publisher.publish("throw");
     publisher.publish("2");
     CHECK(std::string(thrown_by<std::out_of_range>([&] { router.poll(); }).what()) == "handler");
@@ -439,7 +439,7 @@ void routers_call_functions_which_may_throw() {
           TORONI_INVALID_ARGUMENT);
 }
 
-void a_router_tells_of_a_loss_behind_what_a_function_throws() {
+void a_router_throws_a_loss_after_the_exception_of_a_handler() {
     toroni::open_options options;
     options.capacity = 1 << 16;
     options.policy = toroni::policy::overwrite();
@@ -457,7 +457,7 @@ void a_router_tells_of_a_loss_behind_what_a_function_throws() {
     thrown_by<std::out_of_range>([&] { router.poll(); });
     const std::uint64_t lost = thrown_by<toroni::lapped>([&] { router.poll(); }).loss().messages;
     CHECK(heard == 1 && lost > 100);
-    // Once; the rest is handled.
+    // Only once; the remaining messages are handled.
     router.poll();
     CHECK(heard + lost == 201 && router.stats().lost_messages == lost);
     publisher.publish("flood");
@@ -469,7 +469,7 @@ void a_router_tells_of_a_loss_behind_what_a_function_throws() {
     thrown_by<toroni::lapped>([&] { router.run(); });
 }
 
-void a_function_for_losses_may_try_to_replace_itself() {
+void a_loss_handler_may_try_to_replace_itself() {
     toroni::open_options options;
     options.capacity = 1 << 16;
     options.policy = toroni::policy::overwrite();
@@ -488,7 +488,7 @@ void a_function_for_losses_may_try_to_replace_itself() {
     });
     flood();
     CHECK(told == "what belongs to the function that is called");
-    // It was refused, so it is still the one.
+    // The call was refused, so the old handler is still set.
     flood();
     CHECK(told.size() == 2 * std::strlen("what belongs to the function that is called"));
     router.on_lapped([&](toroni::loss) { told = "another"; });
@@ -506,10 +506,10 @@ void topics_and_buses_are_listed_and_cleaned() {
     CHECK(setenv("TORONI_DIR", "", 1) == 0 && toroni::default_directory() == "/dev/shm/toroni");
     CHECK(toroni::list_buses("", std::nothrow).error().status == TORONI_INVALID_SETTING);
     CHECK(unsetenv("TORONI_DIR") == 0);
-    const std::string place = directory + "/listed";
-    CHECK(toroni::list_buses(place).empty());
+    const std::string buses_directory = directory + "/listed";
+    CHECK(toroni::list_buses(buses_directory).empty());
     toroni::open_options options;
-    options.directory = place;
+    options.directory = buses_directory;
     std::optional<toroni::bus> bus(std::in_place, "used", options);
     toroni::publisher(*bus, "plant/valve").publish("12345");
     toroni::publisher(*bus, "plant/pump");
@@ -521,21 +521,21 @@ void topics_and_buses_are_listed_and_cleaned() {
     const std::string kept(toroni::bus("kept", options).path());
     std::filesystem::resize_file(std::string(toroni::bus("short", options).path()) + "/ring", 100);
 
-    const auto buses = toroni::list_buses(place);
+    const auto buses = toroni::list_buses(buses_directory);
     CHECK(buses.size() == 3 && buses[0].name == "kept" && buses[0].path == kept && buses[0].persistent);
     CHECK(buses[0].in_use == false && buses[0].capacity == 4u << 20 && !buses[0].problem);
     CHECK(buses[1].name == "short" && !buses[1].problem.value().empty() && !buses[1].capacity && !buses[1].persistent);
     CHECK(buses[2].name == "used" && buses[2].in_use == true && !buses[2].persistent);
 
-    auto report = toroni::clean({"kept", place, TORONI_CLEAN_PERSISTENT | TORONI_CLEAN_DRY_RUN});
+    auto report = toroni::clean({"kept", buses_directory, TORONI_CLEAN_PERSISTENT | TORONI_CLEAN_DRY_RUN});
     CHECK(report.actions.size() == 1 && report.skipped.empty() && std::filesystem::exists(kept));
-    report = toroni::clean({"kept", place, TORONI_CLEAN_PERSISTENT});
+    report = toroni::clean({"kept", buses_directory, TORONI_CLEAN_PERSISTENT});
     CHECK(report.actions.at(0).kind == TORONI_CLEANED_BUS && report.actions[0].path == kept && !report.actions[0].bus);
     CHECK(report.actions[0].text.find(kept) != std::string::npos && !std::filesystem::exists(kept));
-    report = toroni::clean({{}, place});
+    report = toroni::clean({{}, buses_directory});
     CHECK(report.actions.empty() && report.skipped.size() == 1 && !report.skipped[0].why.empty());
     CHECK(report.skipped[0].path == buses[1].path);
-    const auto missing = thrown_by<toroni::error>([&] { toroni::clean({"missing", place}); });
+    const auto missing = thrown_by<toroni::error>([&] { toroni::clean({"missing", buses_directory}); });
     CHECK(missing.status() == TORONI_NOT_FOUND);
     CHECK(thrown_by<toroni::error>([] { toroni::list_buses("/proc/self/exe"); }).status() == TORONI_BAD_DIRECTORY);
 
@@ -552,24 +552,24 @@ int main() {
     directory = path;
     std::atexit([] { std::filesystem::remove_all(directory); });
     const std::pair<const char *, void (*)()> tests[] = {
-        {"handles_move_and_one_that_is_empty_says_so", handles_move_and_one_that_is_empty_says_so},
+        {"handles_move_and_an_empty_one_returns_errors", handles_move_and_an_empty_one_returns_errors},
         {"errors_are_thrown_or_returned", errors_are_thrown_or_returned},
         {"each_call_has_a_form_that_throws_nothing", each_call_has_a_form_that_throws_nothing},
-        {"bytes_are_made_from_what_has_some", bytes_are_made_from_what_has_some},
+        {"bytes_convert_from_containers_and_texts", bytes_convert_from_containers_and_texts},
         {"messages_go_in_and_out_in_every_way", messages_go_in_and_out_in_every_way},
-        {"what_a_snapshot_gives_outlives_it", what_a_snapshot_gives_outlives_it},
+        {"parts_of_a_snapshot_outlive_it", parts_of_a_snapshot_outlive_it},
         {"settings_arrive", settings_arrive},
-        {"what_throws_in_place_is_not_published_and_comes_out", what_throws_in_place_is_not_published_and_comes_out},
+        {"an_exception_in_place_publishes_nothing_and_is_rethrown", an_exception_in_place_publishes_nothing_and_is_rethrown},
         {"a_range_ends_when_it_is_interrupted", a_range_ends_when_it_is_interrupted},
-        {"iterators_are_those_of_the_standard", iterators_are_those_of_the_standard},
+        {"iterators_meet_the_standard", iterators_meet_the_standard},
         {"losses_are_exact", losses_are_exact},
-        {"a_thread_that_publishes_to_itself_is_told", a_thread_that_publishes_to_itself_is_told},
+        {"a_thread_that_publishes_to_itself_gets_an_error", a_thread_that_publishes_to_itself_gets_an_error},
         {"runs_are_iterated_and_validated", runs_are_iterated_and_validated},
-        {"a_run_is_not_taken_for_the_one_behind_it", a_run_is_not_taken_for_the_one_behind_it},
-        {"routers_call_functions_which_may_throw", routers_call_functions_which_may_throw},
-        {"a_router_tells_of_a_loss_behind_what_a_function_throws",
-         a_router_tells_of_a_loss_behind_what_a_function_throws},
-        {"a_function_for_losses_may_try_to_replace_itself", a_function_for_losses_may_try_to_replace_itself},
+        {"a_run_is_not_mistaken_for_the_next_one", a_run_is_not_mistaken_for_the_next_one},
+        {"routers_call_handlers_which_may_throw", routers_call_handlers_which_may_throw},
+        {"a_router_throws_a_loss_after_the_exception_of_a_handler",
+         a_router_throws_a_loss_after_the_exception_of_a_handler},
+        {"a_loss_handler_may_try_to_replace_itself", a_loss_handler_may_try_to_replace_itself},
         {"topics_and_buses_are_listed_and_cleaned", topics_and_buses_are_listed_and_cleaned},
     };
     int passed = 0;

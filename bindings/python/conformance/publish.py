@@ -1,4 +1,4 @@
-"""The publisher of the test across languages: bindings/conformance/README.md says what it does."""
+"""The publisher of the test across languages: bindings/conformance/README.md describes it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ AT_ONCE = 16
 
 
 def payload(identity: int, number: int, size: int) -> bytes:
-    """Message number of the publisher."""
+    """Returns the message of that number of a publisher."""
     length = 16 + (number * 37) % (size - 15)
     first = identity * 17 + number * 31
     head = identity.to_bytes(8, "little") + number.to_bytes(8, "little")
     return head + bytes((first + at * 7) % 256 for at in range(16, length))
 
 
-def groups(identity: int, count: int, size: int) -> Iterator[list[bytes]]:
-    """All messages, some at once; without end if count is 0."""
+def bundles(identity: int, count: int, size: int) -> Iterator[list[bytes]]:
+    """Yields all messages, in lists of at most AT_ONCE; without end if count is 0."""
     number = 0
     while count == 0 or number < count:
         end = number + AT_ONCE if count == 0 else min(number + AT_ONCE, count)
@@ -33,13 +33,13 @@ def main() -> None:
     publisher = toroni.Bus.open_existing(bus_name).publisher(topic)
     print("ready", flush=True)
     sys.stdin.readline()
-    for group in groups(int(identity), int(count), int(size)):
+    for bundle in bundles(int(identity), int(count), int(size)):
         if mode == "batch":
-            publisher.publish_batch(group)
+            publisher.publish_batch(bundle)
         elif mode == "burst":
-            publisher.burst(group)
+            publisher.burst(bundle)
         else:
-            for message in group:
+            for message in bundle:
                 publish(publisher, mode, message)
     print(f"published\t{count}", flush=True)
 

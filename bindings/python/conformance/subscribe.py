@@ -9,7 +9,7 @@ import toroni
 
 
 def fnv1a(payload: bytes | memoryview) -> int:
-    """The FNV-1a hash of 64 bits."""
+    """Returns the FNV-1a hash of 64 bits."""
     value = 0xCBF29CE484222325
     for byte in payload:
         value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
@@ -17,7 +17,7 @@ def fnv1a(payload: bytes | memoryview) -> int:
 
 
 class Receiver:
-    """The next message as (sequence, topic, bytes), by one of the modes."""
+    """Receives messages in the way that a mode names, as (sequence, topic, bytes)."""
 
     def __init__(self, subscriber: toroni.Subscriber, mode: str) -> None:
         self.subscriber = subscriber
