@@ -1,9 +1,9 @@
 //! Opening a bus.
 
+use crate::blocking::Detached;
 use crate::publisher::Publisher;
 use crate::settings;
 use crate::subscriber::Subscriber;
-use crate::waits::Detached;
 use crate::{errors, stats};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;

@@ -1,23 +1,23 @@
 //! Toroni for Python: the module `toroni._toroni`, which the package `toroni` passes on.
 //!
 //! - `bus`, `publisher`, `subscriber`, `message`: the classes; `admin`: buses as files.
-//! - `turns`: one subscriber for many threads, one at a time; `waits`: blocking calls that Python can interrupt.
+//! - `fair_mutex`: one subscriber for many threads, one at a time; `blocking`: blocking calls that Python can interrupt.
 //! - `buffer`: bytes of Python's buffer protocol; the only unsafe code.
 //! - `settings`, `stats`, `errors`: values that cross the border.
 //!
 //! What needs no Rust is Python, in `python/toroni/`: asyncio, the router, compositions, the exceptions.
 
 mod admin;
+mod blocking;
 mod buffer;
 mod bus;
 mod errors;
+mod fair_mutex;
 mod message;
 mod publisher;
 mod settings;
 mod stats;
 mod subscriber;
-mod turns;
-mod waits;
 
 use pyo3::prelude::*;
 

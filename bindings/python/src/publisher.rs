@@ -1,7 +1,7 @@
 //! Publishing on a topic.
 
+use crate::blocking::{self, Detached};
 use crate::buffer::{Payload, Payloads};
-use crate::waits::{self, Detached};
 use crate::{errors, settings};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -202,7 +202,7 @@ impl Publisher {
                 .map_err(|error| errors::invalid(py, error.to_string()))?;
         }
         let limit = match policy {
-            toroni::Policy::Wait { limit } => limit.filter(|limit| *limit > waits::SLICE / 2),
+            toroni::Policy::Wait { limit } => limit.filter(|limit| *limit > blocking::SLICE / 2),
             _ => None,
         };
         Ok(Self {
@@ -286,11 +286,11 @@ impl Caller<'_> {
         count: &mut usize,
         call: impl Fn(&toroni::Publisher, Duration, &mut usize) -> Result<(), PublishError> + Sync,
     ) -> PyResult<()> {
-        let deadline = waits::deadline(timeout);
+        let deadline = blocking::deadline(timeout);
         let mut limit = self.limit.and_then(|limit| Instant::now().checked_add(limit));
         let mut impatient = None;
         loop {
-            let slice = waits::slice_until(deadline).unwrap_or_default();
+            let slice = blocking::slice_until(deadline).unwrap_or_default();
             let publisher = impatient.as_ref().unwrap_or(self.publisher);
             let before = *count;
             let answer = py.detach(|| call(publisher, slice, count));

@@ -1,9 +1,9 @@
 //! Receiving: a subscriber for all threads of Python, one at a time.
 
 use crate::buffer::Target;
+use crate::fair_mutex::{FairMutex, Guard};
 use crate::message::{Message, Received};
-use crate::turns::{Turn, Turns};
-use crate::{errors, settings, stats, waits};
+use crate::{blocking, errors, settings, stats};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
@@ -37,7 +37,7 @@ const MOST_NAMES: usize = 4096;
 /// the child of a fork, its methods raise Forked.
 #[pyclass(frozen, weakref, module = "toroni")]
 pub(crate) struct Subscriber {
-    turns: Turns<Receiver>,
+    receiver: FairMutex<Receiver>,
     interrupter: Interrupter,
     descriptor: OnceLock<i32>,
     slot: u32,
@@ -82,7 +82,7 @@ impl Subscriber {
     /// Returns the next message without waiting, or None if there is none. After None, the descriptor of the
     /// subscriber, if it has one, becomes readable with the next message.
     fn try_receive(&self, py: Python<'_>) -> PyResult<Option<Py<Message>>> {
-        self.turn(py)?.message(py, None)
+        self.lock(py)?.message(py, None)
     }
 
     /// Returns a list of the messages that are available, at most limit; the fastest way. Waits for the first one;
@@ -136,26 +136,26 @@ impl Subscriber {
 
     /// Adds a pattern. A message that matches several patterns is received once.
     fn add_pattern(&self, py: Python<'_>, pattern: &str) -> PyResult<()> {
-        self.turn(py)?.subscriber.add_pattern(pattern).map_err(|error| errors::on_open(py, &error))
+        self.lock(py)?.subscriber.add_pattern(pattern).map_err(|error| errors::on_open(py, &error))
     }
 
     /// Returns a descriptor that is readable when there may be messages, for select, epoll or any event loop. Call
     /// try_receive until it returns None, then wait until the descriptor is readable, and repeat. Do not read from
     /// it. The first call makes it; closing the subscriber closes it.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
-        let mut turn = self.turn(py)?;
+        let mut receiver = self.lock(py)?;
         if let Some(descriptor) = self.descriptor.get() {
             return Ok(*descriptor);
         }
-        let descriptor = turn.subscriber.fd().map_err(|error| errors::on_open(py, &error))?;
+        let descriptor = receiver.subscriber.fd().map_err(|error| errors::on_open(py, &error))?;
         Ok(*self.descriptor.get_or_init(|| descriptor.as_raw_fd()))
     }
 
     /// A duplicate of the descriptor, which is the caller's to close; made in this call's turn, so that no
     /// other thread closes the descriptor, and the kernel gives its number to something else, in between.
     fn _duplicate(&self, py: Python<'_>) -> PyResult<i32> {
-        let mut turn = self.turn(py)?;
-        let descriptor = turn.subscriber.fd().map_err(|error| errors::on_open(py, &error))?;
+        let mut receiver = self.lock(py)?;
+        let descriptor = receiver.subscriber.fd().map_err(|error| errors::on_open(py, &error))?;
         self.descriptor.get_or_init(|| descriptor.as_raw_fd());
         let duplicate = descriptor.try_clone_to_owned().map_err(|error| {
             let message = format!("cannot duplicate the subscriber's descriptor: {error}");
@@ -167,24 +167,24 @@ impl Subscriber {
     /// Position at which the subscriber continues, in bytes since the bus was created.
     #[getter]
     fn position(&self, py: Python<'_>) -> PyResult<u64> {
-        let turn = self.turn(py)?;
-        match &turn.kept {
+        let receiver = self.lock(py)?;
+        match &receiver.kept {
             Some(Kept::Message(message)) => Ok(message.bind(py).as_super().get().position),
-            _ => Ok(turn.subscriber.position()),
+            _ => Ok(receiver.subscriber.position()),
         }
     }
 
     /// Bytes of the stream of the bus that the subscriber has not read yet.
     #[getter]
     fn lag_bytes(&self, py: Python<'_>) -> PyResult<u64> {
-        Ok(self.turn(py)?.subscriber.lag_bytes())
+        Ok(self.lock(py)?.subscriber.lag_bytes())
     }
 
     /// Returns the counts of this subscriber, a toroni.SubscriberStats.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let (counts, torn) = {
-            let turn = self.turn(py)?;
-            (turn.subscriber.stats(), turn.torn)
+            let receiver = self.lock(py)?;
+            (receiver.subscriber.stats(), receiver.torn)
         };
         let fields = PyDict::new(py);
         fields.set_item("received", counts.received - torn)?;
@@ -202,18 +202,18 @@ impl Subscriber {
     /// Whether this handle was closed.
     #[getter]
     fn closed(&self) -> bool {
-        self.turns.is_closed()
+        self.receiver.is_closed()
     }
 
     /// Ends the call that waits for a message, in any thread, with Interrupted. If no call waits, it ends the next
     /// one that would; several interrupts before that count as one. No message is lost. For threads and signal
     /// handlers. It does not end an await: cancel the task instead.
     fn interrupt(&self, py: Python<'_>) -> PyResult<()> {
-        if self.turns.is_closed() {
+        if self.receiver.is_closed() {
             return Err(errors::closed(py, "subscriber"));
         }
         // It would be the parent's subscriber that is interrupted.
-        if self.turns.is_forked() {
+        if self.receiver.is_forked() {
             return Err(errors::forked(py));
         }
         self.interrupter.interrupt();
@@ -223,9 +223,9 @@ impl Subscriber {
     /// Unsubscribes. A call that waits in another thread raises Closed, and a loop over messages ends.
     fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
-        let receiver = this.turns.close();
+        let receiver = this.receiver.close();
         // In the child of a fork, it would be the parent's subscriber that is interrupted.
-        if receiver.is_none() && !this.turns.is_forked() {
+        if receiver.is_none() && !this.receiver.is_forked() {
             this.interrupter.interrupt();
         }
         py.detach(|| drop(receiver));
@@ -289,13 +289,13 @@ impl Subscriber {
             kept: None,
             torn: 0,
         };
-        let turns = Turns::new("subscriber", receiver);
-        Ok(Self { turns, interrupter, descriptor: OnceLock::new(), slot })
+        let receiver = FairMutex::new("subscriber", receiver);
+        Ok(Self { receiver, interrupter, descriptor: OnceLock::new(), slot })
     }
 
-    fn turn(&self, py: Python<'_>) -> PyResult<Turn<'_, Receiver>> {
-        let turn = self.turns.take(py, None)?;
-        turn.ok_or_else(|| errors::other(py, "waited for another thread in vain"))
+    fn lock(&self, py: Python<'_>) -> PyResult<Guard<'_, Receiver>> {
+        let receiver = self.receiver.lock(py, None)?;
+        receiver.ok_or_else(|| errors::other(py, "waited for another thread in vain"))
     }
 
     /// Looks once without a wait, then waits, and asks for signals in between. In between, too, other threads
@@ -304,26 +304,26 @@ impl Subscriber {
         &self,
         py: Python<'_>,
         timeout: Option<Duration>,
-        mut look: impl FnMut(&mut Receiver, Option<Duration>) -> PyResult<Option<R>>,
+        mut receive: impl FnMut(&mut Receiver, Option<Duration>) -> PyResult<Option<R>>,
     ) -> PyResult<Option<R>> {
-        let deadline = waits::deadline(timeout);
+        let deadline = blocking::deadline(timeout);
         let mut slice = None;
         loop {
-            let Some(mut turn) = self.turns.take(py, deadline)? else { return Ok(None) };
-            let answer = look(&mut turn, slice);
-            drop(turn);
+            let Some(mut receiver) = self.receiver.lock(py, deadline)? else { return Ok(None) };
+            let answer = receive(&mut receiver, slice);
+            drop(receiver);
             match answer {
                 Ok(Some(found)) => return Ok(Some(found)),
                 // Whoever closes it has interrupted the wait for that.
                 Ok(None) => {}
-                Err(error) if self.turns.is_closed() && errors::is_interrupted(py, &error) => {}
+                Err(error) if self.receiver.is_closed() && errors::is_interrupted(py, &error) => {}
                 Err(error) => return Err(error),
             }
-            if self.turns.is_closed() {
+            if self.receiver.is_closed() {
                 return Err(errors::closed(py, "subscriber"));
             }
             py.check_signals()?;
-            slice = waits::slice_until(deadline);
+            slice = blocking::slice_until(deadline);
             if slice.is_none() {
                 return Ok(None);
             }

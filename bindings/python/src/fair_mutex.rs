@@ -1,11 +1,11 @@
 //! Something that one thread uses at a time, in the order in which the threads came.
 //!
 //! Whoever waits here does not hold the interpreter, and looks for signals of Python now and then. A handler
-//! of a signal may use the very thing that its thread waits for, or wait for a thread that does: so whoever
+//! of a signal may use the very value that its thread waits for, or wait for a thread that does: so whoever
 //! looks for signals keeps the place, but stands aside meanwhile. Nobody runs Python code during a turn; were
 //! it to happen (a finalizer), the thread is told instead of waiting for itself.
 
-use crate::{errors, waits};
+use crate::{blocking, errors};
 use pyo3::prelude::*;
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
@@ -14,12 +14,12 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::ThreadId;
 use std::time::Instant;
 
-/// The thing, and who is next.
-pub(crate) struct Turns<T> {
+/// The value, and who is next.
+pub(crate) struct FairMutex<T> {
     /// What it is called in errors.
     what: &'static str,
     state: Mutex<State<T>>,
-    returned: Condvar,
+    released: Condvar,
     /// Whether it was closed; set while the state is locked, so that who waits for its turn misses nothing.
     is_closed: AtomicBool,
     /// The process that made it: in the child of a fork, whoever had the turn does not come back.
@@ -28,7 +28,7 @@ pub(crate) struct Turns<T> {
 
 struct State<T> {
     /// `None` while somebody has it, and when it is closed.
-    thing: Option<Box<T>>,
+    value: Option<Box<T>>,
     holder: Option<ThreadId>,
     /// Those who wait, in the order in which they came.
     queue: VecDeque<Waiting>,
@@ -41,51 +41,51 @@ struct Waiting {
     is_aside: bool,
 }
 
-/// The thing in this thread's hands; given back by the drop.
-pub(crate) struct Turn<'a, T> {
-    turns: &'a Turns<T>,
+/// The value in this thread's hands; given back by the drop.
+pub(crate) struct Guard<'a, T> {
+    mutex: &'a FairMutex<T>,
     /// `Some` until the drop.
-    thing: Option<Box<T>>,
+    value: Option<Box<T>>,
 }
 
-/// What comes of whoever wants the thing.
-enum Entry<T> {
-    Turn(Box<T>),
+/// What comes of whoever wants the value.
+enum Attempt<T> {
+    Locked(Box<T>),
     /// It waits, under this number.
     Queued(u64),
     Forked,
     Closed,
-    /// It has the thing already.
+    /// It has the value already.
     Inside,
 }
 
-impl<T: Send> Turns<T> {
-    /// Of a thing.
-    pub(crate) fn new(what: &'static str, thing: T) -> Self {
+impl<T: Send> FairMutex<T> {
+    /// Of a value.
+    pub(crate) fn new(what: &'static str, value: T) -> Self {
         let state = State {
-            thing: Some(Box::new(thing)),
+            value: Some(Box::new(value)),
             holder: None,
             queue: VecDeque::new(),
             next_number: 0,
         };
-        let (state, returned) = (Mutex::new(state), Condvar::new());
+        let (state, released) = (Mutex::new(state), Condvar::new());
         let is_closed = AtomicBool::new(false);
-        Self { what, state, returned, is_closed, process: std::process::id() }
+        Self { what, state, released, is_closed, process: std::process::id() }
     }
 
-    /// The thing, when it is this thread's turn; `None` if that is not before `deadline`.
-    pub(crate) fn take(
+    /// The value, when it is this thread's turn; `None` if that is not before `deadline`.
+    pub(crate) fn lock(
         &self,
         py: Python<'_>,
         deadline: Option<Instant>,
-    ) -> PyResult<Option<Turn<'_, T>>> {
+    ) -> PyResult<Option<Guard<'_, T>>> {
         let me = std::thread::current().id();
-        let number = match self.enter(me) {
-            Entry::Turn(thing) => return Ok(Some(Turn { turns: self, thing: Some(thing) })),
-            Entry::Queued(number) => number,
-            Entry::Forked => return Err(errors::forked(py)),
-            Entry::Closed => return Err(errors::closed(py, self.what)),
-            Entry::Inside => {
+        let number = match self.try_lock(me) {
+            Attempt::Locked(value) => return Ok(Some(Guard { mutex: self, value: Some(value) })),
+            Attempt::Queued(number) => number,
+            Attempt::Forked => return Err(errors::forked(py)),
+            Attempt::Closed => return Err(errors::closed(py, self.what)),
+            Attempt::Inside => {
                 let message = format!("this thread is inside a call of the {}", self.what);
                 return Err(errors::other(py, message));
             }
@@ -95,31 +95,31 @@ impl<T: Send> Turns<T> {
             if let Some(mut state) = self.state() {
                 state.queue.retain(|waiting| waiting.number != number);
             }
-            self.returned.notify_all();
+            self.released.notify_all();
         }
         answer
     }
 
-    /// Takes the thing if nobody has it or waits for it, or a number. Errors are for the caller to make, behind
+    /// Takes the value if nobody has it or waits for it, or a number. Errors are for the caller to make, behind
     /// the lock: for a new object Python may run a finalizer, which may come here, too.
-    fn enter(&self, me: ThreadId) -> Entry<T> {
-        let Some(mut state) = self.state() else { return Entry::Forked };
+    fn try_lock(&self, me: ThreadId) -> Attempt<T> {
+        let Some(mut state) = self.state() else { return Attempt::Forked };
         if self.is_closed() {
-            return Entry::Closed;
+            return Attempt::Closed;
         }
         if state.is_next(None)
-            && let Some(thing) = state.thing.take()
+            && let Some(value) = state.value.take()
         {
             state.holder = Some(me);
-            return Entry::Turn(thing);
+            return Attempt::Locked(value);
         }
         if state.holder == Some(me) {
-            return Entry::Inside;
+            return Attempt::Inside;
         }
         let number = state.next_number;
         state.next_number += 1;
         state.queue.push_back(Waiting { number, is_aside: false });
-        Entry::Queued(number)
+        Attempt::Queued(number)
     }
 
     fn wait(
@@ -128,19 +128,19 @@ impl<T: Send> Turns<T> {
         me: ThreadId,
         number: u64,
         deadline: Option<Instant>,
-    ) -> PyResult<Option<Turn<'_, T>>> {
+    ) -> PyResult<Option<Guard<'_, T>>> {
         loop {
             if self.is_forked() {
                 return Err(errors::forked(py));
             }
-            let Some(slice) = waits::slice_until(deadline) else { return Ok(None) };
-            let thing = py.detach(|| {
+            let Some(slice) = blocking::slice_until(deadline) else { return Ok(None) };
+            let value = py.detach(|| {
                 let is_mine = |state: &mut State<T>| {
-                    self.is_closed() || (state.thing.is_some() && state.is_next(Some(number)))
+                    self.is_closed() || (state.value.is_some() && state.is_next(Some(number)))
                 };
                 let state = self.state()?;
                 let (mut state, _) = self
-                    .returned
+                    .released
                     .wait_timeout_while(state, slice, |state| !is_mine(state))
                     .unwrap_or_else(PoisonError::into_inner);
                 if self.is_closed() || !is_mine(&mut state) {
@@ -148,10 +148,10 @@ impl<T: Send> Turns<T> {
                 }
                 state.queue.retain(|waiting| waiting.number != number);
                 state.holder = Some(me);
-                state.thing.take()
+                state.value.take()
             });
-            if thing.is_some() {
-                return Ok(Some(Turn { turns: self, thing }));
+            if value.is_some() {
+                return Ok(Some(Guard { mutex: self, value }));
             }
             if self.is_closed() {
                 return Err(errors::closed(py, self.what));
@@ -170,24 +170,24 @@ impl<T: Send> Turns<T> {
         if let Some(waiting) = found {
             waiting.is_aside = is_aside;
         }
-        let is_another_next = is_aside && state.thing.is_some() && state.queue.len() > 1;
+        let is_another_next = is_aside && state.value.is_some() && state.queue.len() > 1;
         drop(state);
         if is_another_next {
-            self.returned.notify_all();
+            self.released.notify_all();
         }
     }
 
-    /// Ends it: who waits, or comes, is told. Whoever has the turn drops the thing; else it is returned.
+    /// Ends it: who waits, or comes, is told. Whoever has the turn drops the value; else it is released.
     pub(crate) fn close(&self) -> Option<Box<T>> {
         let state = self.state();
         self.is_closed.store(true, Ordering::Release);
-        let thing = state.and_then(|mut state| state.thing.take());
-        self.returned.notify_all();
-        thing
+        let value = state.and_then(|mut state| state.value.take());
+        self.released.notify_all();
+        value
     }
 }
 
-impl<T> Turns<T> {
+impl<T> FairMutex<T> {
     /// Whether it was closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::Acquire)
@@ -220,32 +220,32 @@ impl<T> State<T> {
     }
 }
 
-impl<T> Deref for Turn<'_, T> {
+impl<T> Deref for Guard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        self.thing.as_deref().expect("held until the drop")
+        self.value.as_deref().expect("held until the drop")
     }
 }
 
-impl<T> DerefMut for Turn<'_, T> {
+impl<T> DerefMut for Guard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        self.thing.as_deref_mut().expect("held until the drop")
+        self.value.as_deref_mut().expect("held until the drop")
     }
 }
 
-impl<T> Drop for Turn<'_, T> {
+impl<T> Drop for Guard<'_, T> {
     fn drop(&mut self) {
-        let Some(mut state) = self.turns.state() else { return };
+        let Some(mut state) = self.mutex.state() else { return };
         state.holder = None;
-        if !self.turns.is_closed() {
-            state.thing = self.thing.take();
+        if !self.mutex.is_closed() {
+            state.value = self.value.take();
         }
         let is_awaited = !state.queue.is_empty();
         drop(state);
         if is_awaited {
-            self.turns.returned.notify_all();
+            self.mutex.released.notify_all();
         }
-        // Closed meanwhile: what is left in `thing` ends here, behind the lock.
+        // Closed meanwhile: what is left in `value` ends here, behind the lock.
     }
 }
