@@ -1,10 +1,10 @@
-"""Messages a second from one process of Python to another: Toroni beside pyzmq and iceoryx2.
+"""Measures messages per second from one Python process to another, for Toroni, pyzmq and iceoryx2.
 
     cargo xtask bindings python --measure
 
-Each way runs in turn, repeatedly, so that what the machine does besides falls on all of them; the table has
-medians. The receiver holds each message as bytes, counts them, and looks at the numbers of some. Publishers
-wait for the receiver, nothing may be lost: a loss is an error. --help has the options.
+The ways run alternately, several times, so that other work of the machine affects all of them. The table shows
+medians. The receiver gets each message as bytes, counts the messages, and checks the numbers of some. Publishers
+wait for the receiver, so a lost message is an error. --help lists the options.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ import toroni
 Send = Callable[[list[bytes]], None]
 """Sends some messages."""
 Receive = Callable[[], list[bytes]]
-"""Waits for messages and returns some."""
+"""Waits for messages and returns them."""
 
 AT_ONCE = 1024
 END = b"\xff" * 8
 
 
 class Way:
-    """One way to carry messages: what sends them, and what receives them."""
+    """A way to transfer messages: a sender and a receiver."""
 
     def sender(self, place: str, size: int) -> Send:
         raise NotImplementedError
@@ -44,7 +44,7 @@ class Way:
 
 
 class Toroni(Way):
-    """publish and receive, a call each; or burst and receive_many; or arrays of rows; or asyncio."""
+    """publish and receive, one call for each message; or burst and receive_many; or arrays of rows; or asyncio."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -87,7 +87,7 @@ class Toroni(Way):
 
 
 class ZeroMq(Way):
-    """PUB and SUB over ipc://, of which the publisher waits in place of dropping (XPUB_NODROP)."""
+    """PUB and SUB over ipc://. The publisher waits instead of dropping messages (XPUB_NODROP)."""
 
     def sender(self, place: str, size: int) -> Send:
         import zmq
@@ -113,7 +113,7 @@ class ZeroMq(Way):
 
 
 class Iceoryx2(Way):
-    """send_copy and receive, which does not wait: the receiver polls. The publisher waits for it."""
+    """send_copy and receive. receive does not wait, so the receiver polls. The publisher waits for the receiver."""
 
     def sender(self, place: str, size: int) -> Send:
         import iceoryx2
@@ -127,7 +127,7 @@ class Iceoryx2(Way):
 
         def send(messages: list[bytes]) -> None:
             for message in messages:
-                # The number of receivers: with the strategy alone some messages were lost on a full buffer.
+                # The result is the number of receivers. With the strategy alone, some messages were lost on a full buffer.
                 while not publisher.send_copy(payload.from_buffer_copy(message)):
                     time.sleep(0)
 
@@ -166,7 +166,7 @@ WAYS: dict[str, Way] = {
 
 
 def send(way: str, place: str, size: int, seconds: float) -> None:
-    """The publisher's process: as many as it can in that time, then one that ends it."""
+    """The process of the publisher: sends as many messages as it can in that time, and then one that ends the run."""
     call = WAYS[way].sender(place, size)
     sys.stdin.readline()
     filler = bytes(size - 8)
@@ -178,13 +178,13 @@ def send(way: str, place: str, size: int, seconds: float) -> None:
         call(messages)
         number += at_once
     print(number, flush=True)
-    # Sixteen: whoever receives so many at once is not to wait.
+    # Sixteen, so that a receiver that takes that many at once does not wait.
     call([END + filler] * 16)
     sys.stdin.readline()
 
 
 def receive(way: str, place: str, size: int) -> None:
-    """The subscriber's process: says how many a second came, from the first to the last."""
+    """The process of the subscriber: prints how many messages arrived per second, from the first to the last."""
     call = WAYS[way].receiver(place, size)
     print("ready", flush=True)
     count = 0
@@ -202,12 +202,12 @@ def receive(way: str, place: str, size: int) -> None:
     elapsed = time.perf_counter() - began
     ends = sum(message[:8] == END for message in messages)
     print(count - ends, elapsed, flush=True)
-    # The sender wants a receiver to its end.
+    # The sender needs a receiver until it ends.
     sys.stdin.readline()
 
 
 def once(way: str, size: int, seconds: float) -> float:
-    """Messages a second of one run."""
+    """Returns the messages per second of one run."""
     place = tempfile.mkdtemp(prefix="toroni-bench-", dir="/dev/shm")
     python = [sys.executable, __file__, "--way", way, "--place", place, "--size", str(size)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
@@ -225,7 +225,7 @@ def once(way: str, size: int, seconds: float) -> float:
         received, elapsed = receiver.stdout.readline().split()
         if int(received) != sent:
             sys.exit(f"{way}: {sent} were sent, {received} came")
-        # In order: whoever is killed may leave files behind.
+        # Ends it properly, because a killed process may leave files behind.
         sender.communicate("\n", timeout=60)
         receiver.communicate("\n", timeout=60)
         return sent / float(elapsed)
@@ -237,7 +237,7 @@ def once(way: str, size: int, seconds: float) -> float:
 
 
 def compare(sizes: list[int], repetitions: int, seconds: float) -> Iterator[str]:
-    """The table, line by line."""
+    """Returns the lines of the table."""
     rates: dict[tuple[str, int], list[float]] = {}
     for _ in range(repetitions):
         for size in sizes:

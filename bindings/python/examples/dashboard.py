@@ -1,11 +1,11 @@
-"""An asyncio dashboard of a host: what the telemetry daemon publishes, redrawn twice a second.
+"""An asyncio dashboard of a host. It draws what the telemetry daemon publishes, twice a second.
 
     cargo run -p toroni --example telemetry -- --interval 0.5 /tmp &
     python examples/dashboard.py
 
-Three tasks share one event loop: one receives, one draws, one asks the bus how fast it goes and who lags.
-Without a terminal it prints the picture once more with each turn; --turns N ends it after N of them.
-TORONI_BUS names the bus ("default"), TORONI_DIR the directory of buses.
+Two tasks share one event loop: one receives messages; the other one draws, and shows the rate of the bus and which
+subscribers lag. Without a terminal, each drawing is printed after the last one. --turns N exits after N drawings.
+TORONI_BUS names the bus (default: "default"), TORONI_DIR the directory of buses.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ BARS = " ▁▂▃▄▅▆▇█"
 HISTORY = 40
 INTERVAL_S = 0.5
 MOST = 1 << 63
-"""More than any host has of anything."""
+"""Larger numbers are ignored: no host has so much of anything."""
 
 
 @dataclass
 class Host:
-    """What is known of the host by now."""
+    """What is known about the host."""
 
     busy: dict[int, deque[float]] = field(default_factory=dict)
-    """Of each processor, the last shares in per cent."""
+    """The last loads of each processor in per cent."""
     memory: dict[str, int] = field(default_factory=dict)
     """Fields of /proc/meminfo, in bytes."""
     network: dict[str, float] = field(default_factory=dict)
-    """Bytes a second by interface and way."""
+    """Bytes per second by interface and direction."""
     files: deque[str] = field(default_factory=lambda: deque(maxlen=5))
-    """What happened to files last."""
+    """The last events of files."""
     lost: int = 0
 
     def note(self, message: toroni.Message) -> None:
-        """Takes one message of the daemon; what it does not know, it leaves."""
+        """Stores what one message of the daemon says. Ignores unknown messages."""
         topic = message.topic.split("/")
         match topic, numbers_in(message):
             case ["host", "files", event], _:
@@ -62,7 +62,7 @@ class Host:
 
 
 def numbers_in(message: toroni.Message) -> object:
-    """The JSON of a message; None if it has none."""
+    """Returns the JSON value of a message, or None if it is not JSON."""
     try:
         return json.loads(message.text)
     except (ValueError, RecursionError):
@@ -84,14 +84,14 @@ async def draw(bus: toroni.Bus, host: Host, turns: int) -> None:
     while turns == 0 or turn < turns:
         await asyncio.sleep(INTERVAL_S)
         turn += 1
-        # A snapshot is a few system calls, some of which may wait for a disk.
+        # A snapshot takes a few system calls, which may wait for a disk.
         now = await asyncio.to_thread(bus.stats)
         show(picture(host, now, (now.sequence - before.sequence) / INTERVAL_S))
         before = now
 
 
 def picture(host: Host, bus: toroni.BusStats, rate: float) -> list[str]:
-    """The lines of the dashboard."""
+    """Returns the lines of the dashboard."""
     publishers, subscribers = bus.publishers or [], bus.subscribers or []
     lines = [
         f"bus {bus.name}: {rate:,.0f} messages/s, {bus.sequence:,} in all, "
@@ -144,11 +144,11 @@ async def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--turns", type=int, default=0, help="pictures to draw [default: without end]")
+    parser.add_argument("--turns", type=int, default=0, help="number of drawings [default: no limit]")
     turns = parser.parse_args().turns
     host = Host()
     bus = toroni.Bus(os.environ.get("TORONI_BUS") or "default")
-    # Who only watches slows nobody, and begins with what is there.
+    # It does not gate, so that it never slows publishers, and starts with the messages that are in the ring.
     with bus, bus.subscribe("host/**", gating=False, start="oldest", name="dashboard") as subscriber:
         drawing = asyncio.create_task(draw(bus, host, turns))
         receiving = asyncio.create_task(receive(subscriber, host))

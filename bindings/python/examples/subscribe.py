@@ -1,4 +1,4 @@
-"""Prints what is published: start it before publish.py, end it with Ctrl-C.
+"""Prints messages. Start it before publish.py, and end it with Ctrl-C.
 
 python examples/subscribe.py
 """

@@ -1,4 +1,4 @@
-//! Buses as files: which there are, and cleaning up after the dead.
+//! Buses as files: listing them, and cleaning up after dead processes.
 
 use crate::errors;
 use crate::stats::instance;

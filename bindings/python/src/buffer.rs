@@ -1,9 +1,9 @@
-//! Bytes of objects with Python's buffer protocol. All unsafe code of the module is here, and in the one
-//! function by which Python asks a message for its buffer.
+//! Bytes of objects with Python's buffer protocol. All unsafe code of the module is here, except the function with
+//! which Python requests the buffer of a message (`message.rs`).
 //!
-//! A buffer belongs to Python: another thread may write to it while it is copied, as it may for
-//! `zlib.compress` or `socket.send`. What is copied then is a mixture, and nothing else breaks: nobody here
-//! looks at the bytes, they are copied and no more. A view keeps the memory where it is.
+//! A buffer belongs to Python: another thread may write to it while it is copied, as with `zlib.compress` or
+//! `socket.send`. The copy then mixes old and new bytes, but nothing else breaks, because this code only copies the
+//! bytes and never interprets them. A view keeps the memory at its address.
 //!
 //! [`View::of`] refuses memory that holds Python objects or pointers. Another process cannot use such addresses,
 //! and after `receive_into` Python would follow an address that came from a message.
@@ -15,28 +15,28 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList, PyMemoryView, PyTuple, PyType};
 use std::ffi::{CStr, c_int};
 
-/// The bytes of a message that is to be published, kept alive.
+/// The bytes of a message to be published. It keeps them alive.
 pub(crate) enum Payload {
-    /// An immutable object of bytes.
+    /// An immutable `bytes` object.
     Bytes(Kept<PyBytes>),
-    /// Any other, in one piece.
+    /// Any other object with a contiguous buffer.
     Buffer(View),
 }
 
-/// An object of bytes, and where those are.
+/// A `bytes` object, and the address of its bytes.
 pub(crate) struct Kept<T> {
     start: *const u8,
     length: usize,
     _object: Py<T>,
 }
 
-// SAFETY: an address and a length of immutable memory, and what keeps it there, which is `Send` itself.
+// SAFETY: the address and the length of immutable memory, and the object that keeps it alive, which is `Send`.
 unsafe impl<T> Send for Kept<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for Kept<T> {}
 
 impl Payload {
-    /// The bytes of an object.
+    /// Returns the bytes of an object.
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         if let Ok(bytes) = object.cast_exact::<PyBytes>() {
             let slice = bytes.as_bytes();
@@ -54,7 +54,7 @@ impl AsRef<[u8]> for Payload {
     #[inline]
     fn as_ref(&self) -> &[u8] {
         match self {
-            // SAFETY: the bytes of an object that is alive as long as self, and that nobody changes.
+            // SAFETY: the bytes of an immutable object that lives as long as `self`.
             Self::Bytes(kept) => unsafe { std::slice::from_raw_parts(kept.start, kept.length) },
             Self::Buffer(view) => view.bytes(),
         }
@@ -63,14 +63,14 @@ impl AsRef<[u8]> for Payload {
 
 /// The payloads of several messages.
 pub(crate) enum Payloads {
-    /// An object each.
+    /// One object for each message.
     Many(Vec<Payload>),
-    /// The rows of one array, which must be kept, with the bytes of a row.
+    /// An array in which each row is a message, and the number of bytes in a row.
     Rows(View, usize),
 }
 
 impl Payloads {
-    /// Of an array with two or more dimensions each row is a message; of anything else each item.
+    /// Returns the rows of an array with two or more dimensions, or the items of any other iterable.
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         if let Ok(list) = object.cast::<PyList>() {
             return list
@@ -86,7 +86,7 @@ impl Payloads {
                 .collect::<PyResult<_>>()
                 .map(Self::Many);
         }
-        // SAFETY: asks a live object, with the interpreter attached.
+        // SAFETY: the object is alive, and the thread is attached to the interpreter.
         if unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) } != 0 {
             return Self::rows(View::of(object, ffi::PyBUF_ND)?, object.py());
         }
@@ -96,7 +96,7 @@ impl Payloads {
     fn rows(view: View, py: Python<'_>) -> PyResult<Self> {
         let Some(rows) = view.rows() else {
             return Err(PyBufferError::new_err(
-                "a buffer with one dimension is one message: give a list of payloads, or an array with two dimensions",
+                "a buffer with one dimension is one message: pass a list of payloads, or an array with two dimensions",
             ));
         };
         match view.bytes().len().checked_div(rows) {
@@ -109,7 +109,7 @@ impl Payloads {
         }
     }
 
-    /// Calls with them as slices.
+    /// Calls a function with the payloads as slices.
     pub(crate) fn with<R>(&self, call: impl FnOnce(&[&[u8]]) -> R) -> R {
         match self {
             Self::Many(payloads) => {
@@ -120,43 +120,44 @@ impl Payloads {
     }
 }
 
-/// Memory of the caller that is to be written.
+/// A buffer of the caller that receives a message.
 pub(crate) struct Target(View);
 
 impl Target {
-    /// The memory of an object that allows writing.
+    /// Returns the writable buffer of an object.
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         View::of(object, ffi::PyBUF_ND | ffi::PyBUF_WRITABLE).map(Self)
     }
 
-    /// Bytes that fit.
+    /// Returns the size in bytes.
     pub(crate) fn len(&self) -> usize {
         self.0.bytes().len()
     }
 
-    /// All of it, to be written.
+    /// Returns the whole buffer for writing.
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
         let length = self.0.bytes().len();
         if length == 0 {
             return &mut [];
         }
-        // SAFETY: in one piece and writable, which it was asked to be; the view keeps it there. Other threads
-        // of Python may use it at the same time: see the head of this file. `&mut self` is the only one here.
+        // SAFETY: contiguous and writable, as requested; the view keeps it alive. Other threads of Python may use it at
+        // the same time: see the head of this file. `&mut self` excludes other slices of it here.
         unsafe { std::slice::from_raw_parts_mut(self.0.0.buf.cast(), length) }
     }
 }
 
-/// A view of an object's memory in one piece, row after row. In a box: some objects let it point to itself.
+/// A view of an object's memory, contiguous in row-major order. It is boxed because some objects store pointers into
+/// the view in the view itself.
 pub(crate) struct View(Box<ffi::Py_buffer>);
 
-// SAFETY: a view belongs to no thread; it is released where the interpreter is attached.
+// SAFETY: a view does not belong to a thread; the drop attaches to the interpreter to release it.
 unsafe impl Send for View {}
-// SAFETY: as above; what is behind it is only copied.
+// SAFETY: as above; its memory is only copied.
 unsafe impl Sync for View {}
 
 impl View {
-    /// Asks an object for one that holds neither Python objects nor pointers. `flags` do not ask for strides, so
-    /// that it is in one piece.
+    /// Requests a view of an object's memory, which must hold neither Python objects nor pointers. `flags` do not
+    /// request strides, so the memory is contiguous.
     fn of(object: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Self> {
         let (view, has_format) = match Self::ask(object, flags | ffi::PyBUF_FORMAT) {
             Ok(view) => (view, true),
@@ -178,13 +179,13 @@ impl View {
             return Ok(view);
         }
         Err(PyBufferError::new_err(
-            "the buffer holds Python objects or pointers, which mean nothing to another process: give a buffer of numbers or bytes",
+            "the buffer holds Python objects or pointers, which mean nothing to another process: pass a buffer of numbers or bytes",
         ))
     }
 
     fn ask(object: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Self> {
         let mut view = Box::new(ffi::Py_buffer::new());
-        // SAFETY: the object is alive, the interpreter attached, and the view is to be filled.
+        // SAFETY: the object is alive, the thread is attached to the interpreter, and the view may be overwritten.
         if unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), &raw mut *view, flags) } == 0 {
             return Ok(Self(view));
         }
@@ -196,8 +197,8 @@ impl View {
         if length == 0 {
             return &[];
         }
-        // SAFETY: in one piece, which it was asked to be, and kept there by the view; about other threads of
-        // Python see the head of this file.
+        // SAFETY: contiguous, as requested, and kept alive by the view. For other threads of Python see the head of
+        // this file.
         unsafe { std::slice::from_raw_parts(self.0.buf.cast(), length) }
     }
 
@@ -207,7 +208,7 @@ impl View {
         if self.0.format.is_null() {
             return b"B";
         }
-        // SAFETY: a string of C, alive as the view is.
+        // SAFETY: a C string that lives as long as the view.
         unsafe { CStr::from_ptr(self.0.format) }.to_bytes()
     }
 
@@ -217,19 +218,19 @@ impl View {
         format == b"B" && self.0.itemsize != 1 || format.contains(&b'{')
     }
 
-    /// Their number, of an array with two or more dimensions.
+    /// Returns the number of rows of an array with two or more dimensions.
     fn rows(&self) -> Option<usize> {
         if self.0.ndim < 2 || self.0.shape.is_null() {
             return None;
         }
-        // SAFETY: as many numbers as dimensions, alive as the view is.
+        // SAFETY: one number for each dimension, alive as long as the view.
         usize::try_from(unsafe { *self.0.shape }).ok()
     }
 }
 
 impl Drop for View {
     fn drop(&mut self) {
-        // SAFETY: filled by its object, released once, with the interpreter attached.
+        // SAFETY: filled by its object, and released once, attached to the interpreter.
         Python::attach(|_| unsafe { ffi::PyBuffer_Release(&raw mut *self.0) });
     }
 }
@@ -249,9 +250,9 @@ fn explain(object: &Bound<'_, PyAny>, flags: c_int, error: PyErr) -> PyErr {
         return error;
     }
     let (what, advice) = if flags & ffi::PyBUF_WRITABLE == 0 {
-        ("", "give a contiguous copy (numpy.ascontiguousarray)")
+        ("", "pass a contiguous copy (numpy.ascontiguousarray)")
     } else {
-        (", or cannot be written", "give a bytearray, or a contiguous, writable array")
+        (", or cannot be written", "pass a bytearray, or a contiguous, writable array")
     };
     let explained = PyBufferError::new_err(format!(
         "the buffer is not in one contiguous piece{what}: {advice}"
@@ -260,7 +261,7 @@ fn explain(object: &Bound<'_, PyAny>, flags: c_int, error: PyErr) -> PyErr {
     explained
 }
 
-/// Whether an object is an array as numpy's are.
+/// Returns whether an object has the array interface of numpy.
 fn has_array_interface(object: &Bound<'_, PyAny>) -> bool {
     object.hasattr("__array_interface__").unwrap_or(false)
 }
@@ -276,9 +277,9 @@ fn has_only_data(object: &Bound<'_, PyAny>) -> bool {
 /// `Z` means a complex number instead. Names of fields stand between colons.
 fn names_pointers(format: &[u8]) -> bool {
     format.split(|byte| *byte == b':').step_by(2).any(|codes| {
-        codes.iter().enumerate().any(|(place, code)| match code {
+        codes.iter().enumerate().any(|(at, code)| match code {
             b'O' | b'P' | b'&' | b'X' | b'z' => true,
-            b'Z' => !matches!(codes.get(place + 1), Some(b'f' | b'd' | b'g')),
+            b'Z' => !matches!(codes.get(at + 1), Some(b'f' | b'd' | b'g')),
             _ => false,
         })
     })
@@ -304,16 +305,16 @@ fn ctypes_declares_pointers(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     declares.call1((object.get_type(),))?.is_truthy()
 }
 
-/// Lets Python look at an object of bytes: the view then belongs to that.
+/// Fills a view for Python with a `bytes` object, which the view then refers to.
 ///
 /// # Safety
-/// `view` is one that Python wants to have filled.
+/// `view` is one that Python passed to be filled.
 pub(crate) unsafe fn lend(
     object: &Bound<'_, PyBytes>,
     view: *mut ffi::Py_buffer,
     flags: c_int,
 ) -> PyResult<()> {
-    // SAFETY: the object is alive, the interpreter attached; `view` is the caller's promise.
+    // SAFETY: the object is alive, and the thread is attached to the interpreter; the caller guarantees `view`.
     if unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), view, flags) } == 0 {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! Opening a bus.
+//! The class `Bus`.
 
 use crate::blocking::Detached;
 use crate::publisher::Publisher;
@@ -231,14 +231,14 @@ impl Bus {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Detached, too: it may be the last one when another thread closes this meanwhile.
+    /// Returns the bus. It is [`Detached`] because it becomes the last handle if another thread closes this one.
     fn handle(&self, py: Python<'_>) -> PyResult<Detached<toroni::Bus>> {
-        // The lock ends here: for the error Python may run a finalizer, which may use this, too.
+        // The mutex is unlocked before the exception is made: Python may then run a finalizer, which may use this, too.
         let bus = self.lock().as_deref().cloned();
         bus.map(Detached::new).ok_or_else(|| errors::closed(py, "bus"))
     }
 
-    /// Its policy, asked for once.
+    /// Returns the policy of the bus, which is read once.
     fn policy(&self, py: Python<'_>, bus: &toroni::Bus) -> PyResult<toroni::Policy> {
         let known = || self.policy.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(policy) = *known() {
@@ -250,7 +250,7 @@ impl Bus {
     }
 }
 
-/// The settings by name.
+/// Converts the keyword arguments.
 fn configuration(py: Python<'_>, settings: Option<&Bound<'_, PyDict>>) -> PyResult<BusConfig> {
     let mut config = BusConfig::new().participant_name(script(py));
     for (name, value) in settings.into_iter().flatten() {
@@ -303,7 +303,7 @@ fn required(config: BusConfig, name: &str, value: &Bound<'_, PyAny>) -> PyResult
     })
 }
 
-/// The name of the script, which says more than that of the interpreter.
+/// Returns the name of the script, which is more useful than that of the interpreter.
 fn script(py: Python<'_>) -> String {
     let first = || -> PyResult<String> {
         py.import("sys")?.getattr("argv")?.get_item(0)?.extract::<String>()

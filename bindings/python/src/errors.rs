@@ -1,4 +1,4 @@
-//! What the library answers, as the exceptions of `python/toroni/_errors.py`.
+//! Converts errors of the library to the exceptions of `python/toroni/_errors.py`.
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -6,7 +6,7 @@ use pyo3::types::PyType;
 use std::io;
 use toroni::{OpenError, PatternError, PublishError, ReceiveError};
 
-/// Numbers of Linux's errors, the same on all its machines that Toroni is for.
+/// Error numbers of Linux, which are the same on all architectures that Toroni supports.
 const EFBIG: i32 = 27;
 const ENOSPC: i32 = 28;
 
@@ -18,7 +18,7 @@ macro_rules! class {
     }};
 }
 
-/// Makes an exception of a class, or the error that prevented it.
+/// Makes an exception of a class. Returns the error if that fails.
 fn made<'py>(
     class: PyResult<&Bound<'py, PyType>>,
     arguments: impl pyo3::call::PyCallArgs<'py>,
@@ -29,47 +29,41 @@ fn made<'py>(
     }
 }
 
-/// `toroni.Closed`, for a handle of this kind.
+/// Returns `toroni.Closed` for a handle of this kind.
 #[cold]
 pub(crate) fn closed(py: Python<'_>, what: &str) -> PyErr {
     made(class!(py, "Closed"), (format!("the {what} was closed"),))
 }
 
-/// Whether it is `toroni.Closed`.
 pub(crate) fn is_closed(py: Python<'_>, error: &PyErr) -> bool {
     class!(py, "Closed").is_ok_and(|class| error.is_instance(py, class))
 }
 
-/// Whether it is `toroni.Interrupted`.
 pub(crate) fn is_interrupted(py: Python<'_>, error: &PyErr) -> bool {
     class!(py, "Interrupted").is_ok_and(|class| error.is_instance(py, class))
 }
 
-/// `toroni.Invalid`.
 #[cold]
 pub(crate) fn invalid(py: Python<'_>, message: String) -> PyErr {
     made(class!(py, "Invalid"), (message,))
 }
 
-/// `toroni.Error`.
 #[cold]
 pub(crate) fn other(py: Python<'_>, message: impl ToString) -> PyErr {
     made(class!(py, "Error"), (message.to_string(),))
 }
 
-/// `toroni.Forked`.
 #[cold]
 pub(crate) fn forked(py: Python<'_>) -> PyErr {
     made(class!(py, "Forked"), (toroni::Forked.to_string(),))
 }
 
-/// `toroni.Lapped`.
 #[cold]
 pub(crate) fn lapped(py: Python<'_>, message: String, lost: u64, lost_bytes: u64) -> PyErr {
     made(class!(py, "Lapped"), (message, lost, lost_bytes))
 }
 
-/// `toroni.System`, which is an `OSError`.
+/// Returns `toroni.System`, which is an `OSError`.
 #[cold]
 pub(crate) fn system(py: Python<'_>, source: &io::Error, message: String) -> PyErr {
     match source.raw_os_error() {
@@ -78,16 +72,16 @@ pub(crate) fn system(py: Python<'_>, source: &io::Error, message: String) -> PyE
     }
 }
 
-/// `toroni.TooLong`, for a buffer that is too small.
+/// Returns `toroni.TooLong` for a buffer that is too small.
 #[cold]
 pub(crate) fn too_small(py: Python<'_>, length: usize, limit: usize) -> PyErr {
     let message = format!(
-        "the message has {length} bytes, the buffer {limit}: receive it again with a larger one, it is kept"
+        "the message has {length} bytes, but the buffer only {limit}: receive it again with a larger buffer, the message is kept"
     );
     made(class!(py, "TooLong"), (message, length, limit))
 }
 
-/// What opening a bus, or making a publisher or subscriber, answers.
+/// Converts an error of opening a bus, or of making a publisher or subscriber.
 #[cold]
 pub(crate) fn on_open(py: Python<'_>, error: &OpenError) -> PyErr {
     let message = error.to_string();
@@ -119,13 +113,11 @@ pub(crate) fn on_open(py: Python<'_>, error: &OpenError) -> PyErr {
     made(class, (message,))
 }
 
-/// What a pattern that is malformed answers.
 #[cold]
 pub(crate) fn on_pattern(py: Python<'_>, error: &PatternError) -> PyErr {
     invalid(py, error.to_string())
 }
 
-/// What publishing answers.
 #[cold]
 pub(crate) fn on_publish(py: Python<'_>, error: &PublishError) -> PyErr {
     let message = error.to_string();
@@ -144,7 +136,6 @@ pub(crate) fn on_publish(py: Python<'_>, error: &PublishError) -> PyErr {
     made(class, (message,))
 }
 
-/// What receiving answers.
 #[cold]
 pub(crate) fn on_receive(py: Python<'_>, error: &ReceiveError) -> PyErr {
     let message = error.to_string();

@@ -1,9 +1,10 @@
-//! Something that one thread uses at a time, in the order in which the threads came.
+//! A mutex that threads lock in the order in which they called.
 //!
-//! Whoever waits here does not hold the interpreter, and looks for signals of Python now and then. A handler
-//! of a signal may use the very value that its thread waits for, or wait for a thread that does: so whoever
-//! looks for signals keeps the place, but stands aside meanwhile. Nobody runs Python code during a turn; were
-//! it to happen (a finalizer), the thread is told instead of waiting for itself.
+//! A thread that waits for it is detached from the interpreter, and checks for signals of Python from time to time. A
+//! signal handler may use the same mutex that its thread waits for, or wait for a thread that does. So a thread that
+//! checks for signals keeps its place in the queue, but lets others pass meanwhile. No thread runs Python code while it
+//! holds the mutex. If that happens nevertheless (in a finalizer), the thread gets an error instead of waiting for
+//! itself.
 
 use crate::{blocking, errors};
 use pyo3::prelude::*;
@@ -14,53 +15,52 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::ThreadId;
 use std::time::Instant;
 
-/// The value, and who is next.
+/// The mutex.
 pub(crate) struct FairMutex<T> {
-    /// What it is called in errors.
+    /// The name of the value in errors.
     what: &'static str,
     state: Mutex<State<T>>,
     released: Condvar,
-    /// Whether it was closed; set while the state is locked, so that who waits for its turn misses nothing.
+    /// Whether it was closed. Set while the state is locked, so that no waiting thread misses it.
     is_closed: AtomicBool,
-    /// The process that made it: in the child of a fork, whoever had the turn does not come back.
+    /// The process that made the mutex. A thread that held it during a fork does not exist in the child.
     process: u32,
 }
 
 struct State<T> {
-    /// `None` while somebody has it, and when it is closed.
+    /// `None` while a thread holds it, and after it was closed.
     value: Option<Box<T>>,
     holder: Option<ThreadId>,
-    /// Those who wait, in the order in which they came.
+    /// The waiting threads, in the order in which they called.
     queue: VecDeque<Waiting>,
     next_number: u64,
 }
 
 struct Waiting {
     number: u64,
-    /// Whether it looks for signals: others go before it.
+    /// Whether the thread is checking for signals, so that others may pass.
     is_aside: bool,
 }
 
-/// The value in this thread's hands; given back by the drop.
+/// Access to the value. Dropping it unlocks the mutex.
 pub(crate) struct Guard<'a, T> {
     mutex: &'a FairMutex<T>,
-    /// `Some` until the drop.
+    /// `Some` until it is dropped.
     value: Option<Box<T>>,
 }
 
-/// What comes of whoever wants the value.
+/// The result of trying to lock the mutex.
 enum Attempt<T> {
     Locked(Box<T>),
-    /// It waits, under this number.
+    /// The thread is in the queue, under this number.
     Queued(u64),
     Forked,
     Closed,
-    /// It has the value already.
+    /// The thread holds the mutex already.
     Inside,
 }
 
 impl<T: Send> FairMutex<T> {
-    /// Of a value.
     pub(crate) fn new(what: &'static str, value: T) -> Self {
         let state = State {
             value: Some(Box::new(value)),
@@ -73,7 +73,7 @@ impl<T: Send> FairMutex<T> {
         Self { what, state, released, is_closed, process: std::process::id() }
     }
 
-    /// The value, when it is this thread's turn; `None` if that is not before `deadline`.
+    /// Waits until this thread holds the mutex. Returns `None` if that takes longer than until `deadline`.
     pub(crate) fn lock(
         &self,
         py: Python<'_>,
@@ -86,7 +86,7 @@ impl<T: Send> FairMutex<T> {
             Attempt::Forked => return Err(errors::forked(py)),
             Attempt::Closed => return Err(errors::closed(py, self.what)),
             Attempt::Inside => {
-                let message = format!("this thread is inside a call of the {}", self.what);
+                let message = format!("this thread is already inside a call of the {}", self.what);
                 return Err(errors::other(py, message));
             }
         };
@@ -100,8 +100,8 @@ impl<T: Send> FairMutex<T> {
         answer
     }
 
-    /// Takes the value if nobody has it or waits for it, or a number. Errors are for the caller to make, behind
-    /// the lock: for a new object Python may run a finalizer, which may come here, too.
+    /// Locks the mutex if no thread holds it or waits for it, or enters the queue. The caller makes the exceptions,
+    /// after the state was unlocked: for a new object Python may run a finalizer, which may call this, too.
     fn try_lock(&self, me: ThreadId) -> Attempt<T> {
         let Some(mut state) = self.state() else { return Attempt::Forked };
         if self.is_closed() {
@@ -163,7 +163,7 @@ impl<T: Send> FairMutex<T> {
         }
     }
 
-    /// Lets others go before this one, or no longer.
+    /// Sets whether others may pass this thread.
     fn stand_aside(&self, number: u64, is_aside: bool) {
         let Some(mut state) = self.state() else { return };
         let found = state.queue.iter_mut().find(|waiting| waiting.number == number);
@@ -177,7 +177,7 @@ impl<T: Send> FairMutex<T> {
         }
     }
 
-    /// Ends it: who waits, or comes, is told. Whoever has the turn drops the value; else it is released.
+    /// Closes the mutex: waiting and later calls fail. Returns the value, unless a thread holds it, which then drops it.
     pub(crate) fn close(&self) -> Option<Box<T>> {
         let state = self.state();
         self.is_closed.store(true, Ordering::Release);
@@ -198,8 +198,8 @@ impl<T> FairMutex<T> {
         std::process::id() != self.process
     }
 
-    /// `None` in the child of a fork, if a thread of the parent was at it: that one never lets it go here. Only
-    /// then the process is asked for, which is a system call.
+    /// Locks the state. Returns `None` in the child of a fork if a thread of the parent had locked it, because that
+    /// thread never unlocks it here. Only in that case the process id is read, which is a system call.
     fn state(&self) -> Option<MutexGuard<'_, State<T>>> {
         match self.state.try_lock() {
             Ok(state) => Some(state),
@@ -213,7 +213,7 @@ impl<T> FairMutex<T> {
 }
 
 impl<T> State<T> {
-    /// Whether nobody goes before this number; before `None` goes whoever waits.
+    /// Returns whether no other thread is before this number. Every waiting thread is before `None`.
     fn is_next(&self, number: Option<u64>) -> bool {
         let first = self.queue.iter().find(|waiting| !waiting.is_aside);
         first.is_none_or(|waiting| Some(waiting.number) == number)
@@ -224,13 +224,13 @@ impl<T> Deref for Guard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        self.value.as_deref().expect("held until the drop")
+        self.value.as_deref().expect("set until it is dropped")
     }
 }
 
 impl<T> DerefMut for Guard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        self.value.as_deref_mut().expect("held until the drop")
+        self.value.as_deref_mut().expect("set until it is dropped")
     }
 }
 
@@ -246,6 +246,6 @@ impl<T> Drop for Guard<'_, T> {
         if is_awaited {
             self.mutex.released.notify_all();
         }
-        // Closed meanwhile: what is left in `value` ends here, behind the lock.
+        // If it was closed meanwhile, `value` is still set and is dropped here, after the state was unlocked.
     }
 }

@@ -1,11 +1,11 @@
-//! Toroni for Python: the module `toroni._toroni`, which the package `toroni` passes on.
+//! Toroni for Python: the module `toroni._toroni`, whose items the package `toroni` exports.
 //!
-//! - `bus`, `publisher`, `subscriber`, `message`: the classes; `admin`: buses as files.
-//! - `fair_mutex`: one subscriber for many threads, one at a time; `blocking`: blocking calls that Python can interrupt.
-//! - `buffer`: bytes of Python's buffer protocol; the only unsafe code.
-//! - `settings`, `stats`, `errors`: values that cross the border.
+//! - `bus`, `publisher`, `subscriber`, `message`: the classes. `admin`: buses as files.
+//! - `fair_mutex`: lets threads use a subscriber one at a time. `blocking`: blocking calls that Python can interrupt.
+//! - `buffer`: bytes of objects with Python's buffer protocol. It contains nearly all unsafe code.
+//! - `settings`, `stats`, `errors`: conversions between Python and Rust.
 //!
-//! What needs no Rust is Python, in `python/toroni/`: asyncio, the router, compositions, the exceptions.
+//! asyncio, the router, compositions and the exceptions need no Rust: they are Python code in `python/toroni/`.
 
 mod admin;
 mod blocking;

@@ -1,4 +1,4 @@
-//! What a subscriber hands out.
+//! Received messages.
 
 use crate::buffer;
 use pyo3::ffi;
@@ -118,20 +118,19 @@ impl Message {
     }
 
     /// # Safety
-    /// Python calls it, with a view to be filled.
+    /// Python calls it with a view to be filled.
     unsafe fn __getbuffer__(
         slf: Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
         flags: c_int,
     ) -> PyResult<()> {
         let payload = slf.get().payload.bind(slf.py());
-        // SAFETY: `view` is what Python wants to have filled.
+        // SAFETY: Python passed `view` to be filled.
         unsafe { buffer::lend(payload, view, flags) }
     }
 }
 
 impl Message {
-    /// A message of these bytes.
     #[inline]
     pub(crate) fn made(
         py: Python<'_>,
@@ -140,10 +139,7 @@ impl Message {
     ) -> PyResult<Py<Message>> {
         Py::new(py, PyClassInitializer::from(received).add_subclass(Message { payload }))
     }
-}
 
-impl Message {
-    /// Its bytes.
     pub(crate) fn bytes<'a>(&'a self, py: Python<'a>) -> &'a [u8] {
         self.payload.as_bytes(py)
     }

@@ -1,4 +1,4 @@
-//! Publishing on a topic.
+//! The class `Publisher`.
 
 use crate::blocking::{self, Detached};
 use crate::buffer::{Payload, Payloads};
@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use toroni::PublishError;
 
-/// Messages up to this many bytes are copied without letting other threads of Python run: to let them costs
-/// more than the copy.
+/// Up to this many bytes, a message is copied without letting other threads of Python run, which would cost more than
+/// the copy.
 const SMALL: usize = 16 << 10;
 
 /// Publishes messages on one topic of a bus; made by Bus.publisher.
@@ -30,12 +30,12 @@ pub(crate) struct Publisher {
 
 struct Handle {
     publisher: Detached<toroni::Publisher>,
-    /// The longest wait for slow subscribers that the policy allows, where it is so long that one call of the
-    /// library, of which there is one for each look for signals, may end before it.
+    /// The longest wait for slow subscribers that the policy allows, if it may take several calls of the library. There
+    /// is one call between two checks for signals.
     limit: Option<Duration>,
 }
 
-/// What one call publishes with: a handle, or something made from it.
+/// The publisher that one call uses: that of the handle, or one made from it.
 #[derive(Clone, Copy)]
 struct Caller<'a> {
     publisher: &'a toroni::Publisher,
@@ -84,7 +84,7 @@ impl Publisher {
         timeout: Option<f64>,
     ) -> PyResult<()> {
         let handle = self.handle(py)?;
-        // Not the last one of its bus: no wait is in its drop.
+        // Not the last one of its bus, so its drop does not wait.
         let publisher = toroni::Publisher::clone(&handle.publisher).to_descendants(true);
         Caller { publisher: &publisher, limit: handle.limit }.publish(py, payload, timeout)
     }
@@ -144,8 +144,8 @@ impl Publisher {
             })
         });
         answer.inspect_err(|error| {
-            // Also of a KeyboardInterrupt: what is published stays so. An exception of the caller's own that
-            // allows no attributes is passed on as it is.
+            // Also for a KeyboardInterrupt, because the messages stay published. An exception of the caller that does
+            // not allow attributes is raised unchanged.
             let _ = error.value(py).setattr("published", published);
         })
     }
@@ -221,12 +221,12 @@ impl Publisher {
 
     #[inline]
     fn handle(&self, py: Python<'_>) -> PyResult<Arc<Handle>> {
-        // The lock ends here: for the error Python may run a finalizer, which may use this, too.
+        // The mutex is unlocked before the exception is made: Python may then run a finalizer, which may use this, too.
         let handle = self.lock().clone();
         handle.ok_or_else(|| errors::closed(py, "publisher"))
     }
 
-    /// Calls with what many messages are published by, all of it checked before any of them is.
+    /// Calls a function that publishes many messages. All arguments are checked before any message is published.
     fn with_many(
         &self,
         py: Python<'_>,
@@ -277,8 +277,9 @@ impl Caller<'_> {
         self.wait_counting(py, timeout, &mut 0, |publisher, slice, _| call(publisher, slice))
     }
 
-    /// Calls again and again, with a time-out each, and looks for signals in between. The policy's limit is one
-    /// of a call, and begins anew with each; so when it is over in all, subscribers are no longer waited for.
+    /// Calls repeatedly, each time with a short timeout, and checks for signals in between. The limit of the policy
+    /// would start again with each call. So when the limit has expired over all calls, this continues with a publisher
+    /// that does not wait for subscribers.
     fn wait_counting(
         &self,
         py: Python<'_>,
@@ -288,10 +289,10 @@ impl Caller<'_> {
     ) -> PyResult<()> {
         let deadline = blocking::deadline(timeout);
         let mut limit = self.limit.and_then(|limit| Instant::now().checked_add(limit));
-        let mut impatient = None;
+        let mut not_waiting = None;
         loop {
             let slice = blocking::slice_until(deadline).unwrap_or_default();
-            let publisher = impatient.as_ref().unwrap_or(self.publisher);
+            let publisher = not_waiting.as_ref().unwrap_or(self.publisher);
             let before = *count;
             let answer = py.detach(|| call(publisher, slice, count));
             match answer {
@@ -305,13 +306,13 @@ impl Caller<'_> {
             }
             py.check_signals()?;
             if *count > before {
-                // Of a burst, the next message has a limit of its own.
+                // In a burst, each message has its own limit.
                 limit = self.limit.and_then(|limit| Instant::now().checked_add(limit));
-                impatient = None;
+                not_waiting = None;
             }
-            if impatient.is_none() && limit.is_some_and(|limit| limit <= Instant::now()) {
-                let hasty = self.publisher.clone().with_policy(toroni::Policy::Overwrite);
-                impatient = Some(hasty.map_err(|error| errors::other(py, error))?);
+            if not_waiting.is_none() && limit.is_some_and(|limit| limit <= Instant::now()) {
+                let publisher = self.publisher.clone().with_policy(toroni::Policy::Overwrite);
+                not_waiting = Some(publisher.map_err(|error| errors::other(py, error))?);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Settings as Python writes them: strings, seconds, and the class `Policy`.
+//! Conversions of settings from Python, and the class `Policy`.
 
 use crate::errors;
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
@@ -11,9 +11,9 @@ use toroni::{LockKind, NotifyKind, Start, WaitStrategy};
 /// What publishers do when the ring is full because a subscriber is slow.
 ///
 /// Policy.wait(limit) waits for the slowest subscriber, at most limit seconds, and then overwrites what it has not
-/// read; that subscriber gets Lapped. Policy.wait(None) waits as long as the subscriber lives. Policy.overwrite()
-/// never waits. With Policy.bounded(budget, per), all publishers together wait at most budget seconds in each
-/// interval of per seconds. The default of a bus is Policy.wait(0.1). Where a policy is an argument, "overwrite" stands for
+/// read; that subscriber gets Lapped. Policy.wait(None) waits as long as the subscriber lives. Policy.overwrite() never
+/// waits. With Policy.bounded(budget, per), all publishers together wait at most budget seconds in each interval of per
+/// seconds. The default of a bus is Policy.wait(0.1). Where a policy is an argument, "overwrite" stands for
 /// Policy.overwrite(), "wait" for Policy.wait(), and "wait:forever" for Policy.wait(None).
 #[pyclass(frozen, eq, module = "toroni")]
 #[derive(Clone, Copy, PartialEq)]
@@ -67,7 +67,7 @@ impl Policy {
     }
 }
 
-/// A number of seconds.
+/// Converts a number of seconds.
 pub(crate) fn seconds(py: Python<'_>, name: &str, value: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(value).map_err(|_| {
         errors::invalid(
@@ -77,7 +77,7 @@ pub(crate) fn seconds(py: Python<'_>, name: &str, value: f64) -> PyResult<Durati
     })
 }
 
-/// A time-out in seconds; `None` is none, and so is infinity.
+/// Converts a timeout in seconds. `None` and infinity mean no timeout.
 pub(crate) fn timeout(py: Python<'_>, value: Option<f64>) -> PyResult<Option<Duration>> {
     match value {
         None | Some(f64::INFINITY) => Ok(None),
@@ -87,14 +87,14 @@ pub(crate) fn timeout(py: Python<'_>, value: Option<f64>) -> PyResult<Option<Dur
     }
 }
 
-/// The message about an argument that is not what it must be.
+/// Returns the message for an argument that breaks a rule.
 fn explanation(name: &str, value: &Bound<'_, PyAny>, rule: &str) -> String {
     let value = value.repr().map_or_else(|_| "of another type".to_owned(), |text| text.to_string());
     format!("{name} is {value}, but must be {rule}")
 }
 
-/// What reading an argument answers: of an error of Python's conversion, one that names the argument. An error of
-/// the object's own, such as one that its `__index__` raises, stays as it is.
+/// Replaces an error of Python's conversion by one that names the argument. An error of the object itself, such as one
+/// that its `__index__` raises, stays unchanged.
 #[cold]
 fn unreadable(error: PyErr, name: &str, value: &Bound<'_, PyAny>, rule: &str) -> PyErr {
     let py = value.py();
@@ -107,13 +107,13 @@ fn unreadable(error: PyErr, name: &str, value: &Bound<'_, PyAny>, rule: &str) ->
     error
 }
 
-/// `TypeError`, for an argument that is not what it must be.
+/// Returns a `TypeError` for an argument that breaks a rule.
 #[cold]
 fn wrong_type(name: &str, value: &Bound<'_, PyAny>, rule: &str) -> PyErr {
     PyTypeError::new_err(explanation(name, value, rule))
 }
 
-/// An integer. `Invalid` if it is out of the range of its type.
+/// Converts an integer. `Invalid` if it is out of the range of the type.
 fn number<T>(name: &str, value: &Bound<'_, PyAny>, rule: &str) -> PyResult<T>
 where
     for<'a, 'py> T: FromPyObject<'a, 'py, Error = PyErr>,
@@ -144,7 +144,7 @@ pub(crate) fn path(name: &str, value: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
     value.extract().map_err(|error| unreadable(error, name, value, "a string or a path"))
 }
 
-/// A string, or the strings of an iterable object.
+/// Converts a string, or an iterable of strings.
 pub(crate) fn strings(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     if value.is_instance_of::<PyString>() {
         return Ok(vec![value.extract()?]);
@@ -158,7 +158,7 @@ pub(crate) fn strings(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<Stri
         .collect()
 }
 
-/// Permission bits. A number such as 600, which lacks the prefix of octal numbers, is none.
+/// Converts permission bits. Numbers above 0o777 are refused, such as 600 without the octal prefix.
 pub(crate) fn mode(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u32> {
     let mode = integer(name, value)?;
     if mode > 0o777 {
@@ -168,7 +168,7 @@ pub(crate) fn mode(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u32> {
     Ok(mode)
 }
 
-/// One of a few words. `more` is the end of the list of what is possible.
+/// Converts one of a few words. `more` is appended to the list of them in the error.
 fn word<T: Copy>(
     py: Python<'_>,
     name: &str,
@@ -188,7 +188,7 @@ fn list<T>(words: &[(&str, T)], more: &str) -> String {
     format!("one of {}{more}", known.join(", "))
 }
 
-/// A `Policy`, or the word for one that needs no duration.
+/// Converts a `Policy`, or the word for one that needs no duration.
 pub(crate) fn policy(name: &str, value: &Bound<'_, PyAny>) -> PyResult<toroni::Policy> {
     if let Ok(policy) = value.cast::<Policy>() {
         return Ok(policy.get().0);
@@ -263,7 +263,7 @@ pub(crate) fn wait(py: Python<'_>, value: &str) -> PyResult<WaitStrategy> {
     )
 }
 
-/// `"latest"`, `"oldest"`, or the position of a message.
+/// Converts `"latest"`, `"oldest"`, or the position of a message.
 pub(crate) fn start(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Start> {
     const WORDS: [(&str, Start); 2] = [("latest", Start::Latest), ("oldest", Start::Oldest)];
     const MORE: &str = ", or the position of a message";

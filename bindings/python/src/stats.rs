@@ -1,4 +1,4 @@
-//! Statistics, as the classes of `python/toroni/_stats.py`.
+//! Converts statistics to the classes of `python/toroni/_stats.py`.
 
 use crate::settings::{Policy, name_of_lock, name_of_notify};
 use pyo3::prelude::*;
@@ -7,7 +7,7 @@ use pyo3::types::{PyDict, PyList};
 use std::time::{SystemTime, UNIX_EPOCH};
 use toroni::{BusStats, LockOwner, PublisherStats, Reopened, SubscriberSlotStats, TopicStats};
 
-/// A value of a class of the package that is written in Python.
+/// Makes an instance of a class that is written in Python.
 pub(crate) fn made<'py>(
     py: Python<'py>,
     class: &str,
@@ -18,7 +18,7 @@ pub(crate) fn made<'py>(
     module.getattr(class)?.call((), Some(fields))
 }
 
-/// A value of that class, with these fields.
+/// Makes an instance of a class with the given fields.
 macro_rules! instance {
     ($py:expr, $class:literal, { $($name:ident: $value:expr),+ $(,)? }) => {{
         let fields = PyDict::new($py);
@@ -28,7 +28,7 @@ macro_rules! instance {
 }
 pub(crate) use instance;
 
-/// As `instance`, of a participant: with the fields that publishers and subscribers have in common.
+/// Does what `instance` does, for a participant: adds the fields that publishers and subscribers have in common.
 macro_rules! instance_of_participant {
     ($py:expr, $class:literal, $one:expr, { $($name:ident: $value:expr),+ $(,)? }) => {
         instance!($py, $class, {
@@ -44,7 +44,7 @@ macro_rules! instance_of_participant {
     };
 }
 
-/// Nanoseconds since 1970 (UTC).
+/// Returns nanoseconds since 1970 (UTC).
 fn since_1970_ns(time: SystemTime) -> u128 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos()
 }

@@ -1,4 +1,4 @@
-//! Receiving: a subscriber for all threads of Python, one at a time.
+//! The class `Subscriber`: one subscriber for all threads of Python, one at a time.
 
 use crate::buffer::Target;
 use crate::fair_mutex::{FairMutex, Guard};
@@ -13,19 +13,20 @@ use std::sync::OnceLock;
 use std::time::Duration;
 use toroni::{Interrupter, ReceiveError};
 
-/// A message of at least so many bytes is expected to be followed by such: they are copied once, from the ring
-/// into the object, while other threads of Python run. Small ones are taken many at a time.
+/// After a message of at least this many bytes, other large ones are expected. Large messages are copied once, from the
+/// ring to the object, while other threads of Python run. Small messages are read many at a time.
 const LARGE: usize = 64 << 10;
 
-/// Bytes that are copied in a row while other threads of Python wait: a fraction of a millisecond. To let them
-/// run more often would cost more than the copies, as each of those that compute keeps its turn for longer.
+/// The number of bytes that are copied in a row while other threads of Python wait, which is a fraction of a
+/// millisecond. Letting them run more often would cost more than the copies: a thread that computes keeps the
+/// interpreter for longer.
 const MOST_IN_A_ROW: usize = 1 << 20;
 
-/// Of what is so far behind, the next message may be as large, though none was expected: others would wait for
-/// its copy as long as for another thread that computes.
+/// If the subscriber lags by this many bytes, the next message may be as large, even if no large one was expected.
+/// Copying it would take as long as a thread that computes keeps the interpreter.
 const FAR_BEHIND: u64 = 8 << 20;
 
-/// Names of topics that are kept as objects, before they are made anew.
+/// The largest number of topic names that are kept as Python objects.
 const MOST_NAMES: usize = 4096;
 
 /// Receives the messages of a bus that match its patterns, in the one order of the bus; made by Bus.subscribe.
@@ -43,17 +44,17 @@ pub(crate) struct Subscriber {
     slot: u32,
 }
 
-/// The subscriber of the library, and what is kept between calls.
+/// The subscriber of the library, and the state between calls.
 struct Receiver {
     subscriber: toroni::Subscriber,
     names: Names,
     expects_large: bool,
-    /// Up to this position no message is as large as [`FAR_BEHIND`].
+    /// All messages before this position are shorter than [`FAR_BEHIND`].
     known_until: u64,
-    /// What the next call answers first: a message for which a buffer was too small, or an error behind
+    /// What the next call returns first: a message that did not fit into a buffer, or an error that occurred after
     /// messages that were returned.
     kept: Option<Kept>,
-    /// Messages that were overwritten while they were copied from the ring: the library has counted them as
+    /// The number of messages that were overwritten while they were copied from the ring. The library counts them as
     /// received.
     torn: u64,
 }
@@ -63,7 +64,7 @@ enum Kept {
     Error(ReceiveError),
 }
 
-/// The objects of topics.
+/// The Python objects of topic names.
 #[derive(Default)]
 struct Names {
     last: Option<(Box<str>, Py<PyString>)>,
@@ -151,8 +152,8 @@ impl Subscriber {
         Ok(*self.descriptor.get_or_init(|| descriptor.as_raw_fd()))
     }
 
-    /// A duplicate of the descriptor, which is the caller's to close; made in this call's turn, so that no
-    /// other thread closes the descriptor, and the kernel gives its number to something else, in between.
+    /// Returns a duplicate of the descriptor, which the caller closes. It is made while the mutex is held, so that no
+    /// other thread closes the descriptor meanwhile, and the kernel cannot give its number to something else.
     fn _duplicate(&self, py: Python<'_>) -> PyResult<i32> {
         let mut receiver = self.lock(py)?;
         let descriptor = receiver.subscriber.fd().map_err(|error| errors::on_open(py, &error))?;
@@ -212,7 +213,7 @@ impl Subscriber {
         if self.receiver.is_closed() {
             return Err(errors::closed(py, "subscriber"));
         }
-        // It would be the parent's subscriber that is interrupted.
+        // This would interrupt the subscriber of the parent.
         if self.receiver.is_forked() {
             return Err(errors::forked(py));
         }
@@ -224,7 +225,7 @@ impl Subscriber {
     fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
         let receiver = this.receiver.close();
-        // In the child of a fork, it would be the parent's subscriber that is interrupted.
+        // In the child of a fork, this would interrupt the subscriber of the parent.
         if receiver.is_none() && !this.receiver.is_forked() {
             this.interrupter.interrupt();
         }
@@ -250,7 +251,7 @@ impl Subscriber {
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<Message>>> {
         match self.receive(py, None) {
-            // And nothing else: a KeyboardInterrupt must get through.
+            // Only this one ends the loop: a KeyboardInterrupt must be raised.
             Err(error) if errors::is_closed(py, &error) => Ok(None),
             answer => answer,
         }
@@ -295,11 +296,11 @@ impl Subscriber {
 
     fn lock(&self, py: Python<'_>) -> PyResult<Guard<'_, Receiver>> {
         let receiver = self.receiver.lock(py, None)?;
-        receiver.ok_or_else(|| errors::other(py, "waited for another thread in vain"))
+        receiver.ok_or_else(|| errors::other(py, "could not wait for another thread"))
     }
 
-    /// Looks once without a wait, then waits, and asks for signals in between. In between, too, other threads
-    /// have their turns.
+    /// Calls `receive` once without waiting, and then repeatedly with a short timeout. Between two calls it checks for
+    /// signals and unlocks the mutex, so that other threads can receive.
     fn wait<R>(
         &self,
         py: Python<'_>,
@@ -314,7 +315,7 @@ impl Subscriber {
             drop(receiver);
             match answer {
                 Ok(Some(found)) => return Ok(Some(found)),
-                // Whoever closes it has interrupted the wait for that.
+                // Closing the subscriber interrupts the wait.
                 Ok(None) => {}
                 Err(error) if self.receiver.is_closed() && errors::is_interrupted(py, &error) => {}
                 Err(error) => return Err(error),
@@ -332,7 +333,7 @@ impl Subscriber {
 }
 
 impl Receiver {
-    /// The next message; waits for it as long as `slice` says.
+    /// Returns the next message. Waits for at most `slice`; `None` does not wait.
     fn message(
         &mut self,
         py: Python<'_>,
@@ -363,7 +364,7 @@ impl Receiver {
         }
     }
 
-    /// As [`Self::message`], with one copy, which other threads do not wait for.
+    /// Does what [`Self::message`] does, with only one copy, during which other threads of Python run.
     fn message_from_ring(
         &mut self,
         py: Python<'_>,
@@ -390,7 +391,8 @@ impl Receiver {
         Message::made(py, facts(py, names, &message), payload.unbind()).map(Some)
     }
 
-    /// Those that are there, at most `limit`, behind those in the list. An error behind messages is kept.
+    /// Appends the available messages to the list, until it has `limit` items. An error after a message is kept for the
+    /// next call.
     fn messages(
         &mut self,
         list: &Bound<'_, PyList>,
@@ -400,7 +402,7 @@ impl Receiver {
         let py = list.py();
         let Some(first) = self.message(py, slice)? else { return Ok(None) };
         list.append(first)?;
-        // Since others ran.
+        // Bytes that were copied since other threads could run.
         let mut copied = 0;
         while list.len() < limit && !self.expects_large {
             let subscriber = &mut self.subscriber;
@@ -427,7 +429,7 @@ impl Receiver {
         Ok(Some(()))
     }
 
-    /// The next message, its bytes in the front of `target`.
+    /// Copies the bytes of the next message to the front of `target`.
     fn message_into(
         &mut self,
         py: Python<'_>,
@@ -472,7 +474,7 @@ impl Receiver {
         Ok(Some(facts(py, names, &message)))
     }
 
-    /// As [`Self::message_into`], for a message that was kept.
+    /// Does what [`Self::message_into`] does, for a message that was kept.
     fn kept_into(
         &mut self,
         py: Python<'_>,
@@ -480,17 +482,18 @@ impl Receiver {
         target: &mut Target,
     ) -> PyResult<Received> {
         let payload = message.get().bytes(py);
-        let (length, room) = (payload.len(), target.len());
-        if length > room {
+        let (length, limit) = (payload.len(), target.len());
+        if length > limit {
             self.kept = Some(Kept::Message(message));
-            return Err(errors::too_small(py, length, room));
+            return Err(errors::too_small(py, length, limit));
         }
         target.bytes()[..length].copy_from_slice(payload);
         Ok(message.bind(py).as_super().get().copy(py))
     }
 }
 
-/// Asks only where the answer is not known yet: publishers write where it has to look.
+/// Returns whether the next message may be as long as [`FAR_BEHIND`]. Reads the lag only if that is not known, because
+/// publishers write to its cache line.
 fn is_far_behind(subscriber: &toroni::Subscriber, known_until: &mut u64) -> bool {
     let position = subscriber.position();
     if position < *known_until {
@@ -503,7 +506,7 @@ fn is_far_behind(subscriber: &toroni::Subscriber, known_until: &mut u64) -> bool
     lag >= FAR_BEHIND
 }
 
-/// The next message, where it lies.
+/// Returns the next message in place.
 fn in_ring(
     subscriber: &mut toroni::Subscriber,
     slice: Option<Duration>,
@@ -515,7 +518,7 @@ fn in_ring(
     Ok(run.and_then(|mut run| run.next()))
 }
 
-/// What a look that found no message answers.
+/// Returns the result of a call that found no message.
 fn nothing<T, R>(py: Python<'_>, answer: Result<Option<T>, ReceiveError>) -> PyResult<Option<R>> {
     match answer {
         Ok(_) => Ok(None),
@@ -550,7 +553,7 @@ fn from_copy(
     Message::made(py, received, payload.unbind())
 }
 
-/// What is known of a message in place, once it was validated.
+/// Returns the properties of a message in place, which must have been validated.
 fn facts(py: Python<'_>, names: &mut Names, message: &toroni::Borrowed<'_>) -> Received {
     Received {
         topic: names.of(py, message.topic()),

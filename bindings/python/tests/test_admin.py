@@ -32,7 +32,7 @@ def disk() -> Iterator[Path]:
 
 
 def reboot(bus: Path) -> None:
-    """Puts another boot id into the header, as if the machine had booted since."""
+    """Writes another boot id to the header, as if the machine had booted since then."""
     boot_id = bytes.fromhex(Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", ""))
     with open(bus / "ring", "r+b") as ring:
         ring.seek(ring.read(4096).index(boot_id))
@@ -54,7 +54,7 @@ def kill_a_participant(directory: Path, notify: str = "futex") -> None:
     assert process.exitcode == -signal.SIGKILL
 
 
-def test_a_bus_on_a_disk_tells_what_became_of_it(disk: Path) -> None:
+def test_a_bus_on_a_disk_reports_what_it_kept(disk: Path) -> None:
     with toroni.Bus("b", directory=disk) as bus, bus.publisher("t") as publisher:
         assert bus.reopened is None
         publisher.burst([b"1", b"2"])
@@ -68,7 +68,7 @@ def test_a_bus_on_a_disk_tells_what_became_of_it(disk: Path) -> None:
     assert toroni.Bus("b", directory=disk).reopened == toroni.Reopened(kept=False, messages=0)
 
 
-# A burst keeps the writer lock as long as there is room.
+# A burst keeps the writer lock as long as there is space.
 BURSTING = """
 import sys, toroni
 publisher, payloads = toroni.Bus("b", directory=sys.argv[1]).publisher("t"), [b"x"] * 1_000_000
@@ -79,9 +79,9 @@ while True: publisher.burst(payloads)
 
 @pytest.mark.parametrize("way", ["close", "drop", "drop the bus"])
 def test_other_threads_run_while_the_last_publisher_closes(disk: Path, way: str) -> None:
-    """It waits a second for the writer lock, to leave the bus in order; another thread has to make it free."""
+    """The drop waits for a second for the writer lock, to close the bus properly; another thread must release it."""
     reopened = []
-    # A busy machine may keep the other thread waiting that long, but not each time.
+    # A busy machine may delay the other thread for that long, but not each time.
     for _ in range(5):
         bus = toroni.Bus("b", directory=disk)
         publisher = bus.publisher("t")
@@ -138,7 +138,7 @@ def test_buses_are_listed(directory: Path) -> None:
         toroni.buses("/proc/self/exe")
 
 
-def test_what_nobody_uses_is_removed(directory: Path) -> None:
+def test_unused_buses_are_removed(directory: Path) -> None:
     kept = toroni.Bus("kept", persistent=True)
     kept.close()
     leftover = directory / ".gone.0123456789abcdef"
@@ -165,7 +165,7 @@ def test_what_nobody_uses_is_removed(directory: Path) -> None:
         toroni.clean(persistent=True)
 
 
-def test_what_the_dead_leave_is_cleaned(directory: Path) -> None:
+def test_leftovers_of_dead_processes_are_cleaned(directory: Path) -> None:
     with toroni.Bus("b", notify="datagram") as bus:
         kill_a_participant(directory, "datagram")
         first, second, socket = toroni.clean("b").actions

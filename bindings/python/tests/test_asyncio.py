@@ -123,7 +123,7 @@ def test_closing_from_another_thread_ends_the_loop(bus: toroni.Bus) -> None:
         timer.join()
 
     run(main())
-    # Garbage of earlier tests that has descriptors must not be collected in between.
+    # Garbage of earlier tests may hold descriptors, and must not be collected meanwhile.
     gc.collect()
     before = len(os.listdir("/proc/self/fd"))
     run(main())
@@ -135,9 +135,9 @@ def test_closing_from_another_thread_ends_the_loop(bus: toroni.Bus) -> None:
 def test_closing_while_a_task_begins_to_wait(
     bus: toroni.Bus, monkeypatch: pytest.MonkeyPatch, meanwhile: bool
 ) -> None:
-    """Another thread closes when the task has found nothing, and before it is known as the one that waits.
+    """Another thread closes the subscriber after the task found no message, and before it is stored as the waiter.
 
-    It does all of that, or, meanwhile, has seen that nobody waits when the task goes on.
+    It either completes the close, or, with meanwhile, has only seen that no task waits when the task continues.
     """
     has_seen, is_added = threading.Event(), threading.Event()
     close_state = _asyncio._State.close
@@ -145,7 +145,7 @@ def test_closing_while_a_task_begins_to_wait(
     def close(state: _asyncio._State) -> None:
         if threading.current_thread() is not threading.main_thread() and meanwhile:
             has_seen.set()
-            # If the task can go on now, it does.
+            # Lets the task continue if it can.
             is_added.wait(0.2)
         close_state(state)
 
@@ -175,7 +175,7 @@ def test_closing_while_a_task_begins_to_wait(
             await subscriber.receive_async()
         thread.join(SECONDS)
         monkeypatch.setattr(loop, "add_reader", add_reader)
-        # The loop has no number on its list that was closed, and is now another's.
+        # The loop does not watch a number that was closed and reused.
         other = bus.subscribe("t")
         task = asyncio.create_task(other.receive_async())
         await asyncio.sleep(0)
@@ -185,8 +185,8 @@ def test_closing_while_a_task_begins_to_wait(
     run(main())
 
 
-def test_what_the_loop_watches_is_its_own(bus: toroni.Bus, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not the subscriber's descriptor: whoever closes that leaves its number to something else."""
+def test_the_loop_watches_its_own_descriptor(bus: toroni.Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop does not watch the subscriber's own descriptor, whose number may be reused after it is closed."""
 
     async def main() -> None:
         loop, subscriber = asyncio.get_running_loop(), bus.subscribe("t")
@@ -202,12 +202,12 @@ def test_what_the_loop_watches_is_its_own(bus: toroni.Bus, monkeypatch: pytest.M
         await asyncio.sleep(0)
         [descriptor], number = watched, subscriber.fileno()
         assert descriptor != number
-        # Of the same, and so readable at the same time.
+        # A duplicate, so both are readable at the same time.
         assert os.fstat(descriptor)[:3] == os.fstat(number)[:3]
         subscriber.close()
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(number)
-        # It stays until the loop no longer has it on its list.
+        # It stays open until the loop no longer watches it.
         os.fstat(descriptor)
         with pytest.raises(toroni.Closed):
             await task
@@ -218,7 +218,7 @@ def test_what_the_loop_watches_is_its_own(bus: toroni.Bus, monkeypatch: pytest.M
 
 
 def test_losses_and_other_loops(hasty: toroni.Bus) -> None:
-    """One subscriber in two loops, one after the other."""
+    """Two loops use one subscriber, one after the other."""
     publisher, subscriber = hasty.publisher("t"), hasty.subscribe("t")
 
     async def lose() -> None:
@@ -236,7 +236,7 @@ def test_losses_and_other_loops(hasty: toroni.Bus) -> None:
 
 
 def test_a_loop_that_was_closed_leaves_no_waiter(bus: toroni.Bus) -> None:
-    """Its task never went on, so nobody could take the waiter away; and goes on, at last, as garbage."""
+    """A task of a closed loop never continued, so it left its waiter. It ends when it is collected as garbage."""
     publisher, subscriber = bus.publisher("t"), bus.subscribe("t")
     loop = asyncio.new_event_loop()
     task = loop.create_task(subscriber.receive_async())
@@ -248,7 +248,7 @@ def test_a_loop_that_was_closed_leaves_no_waiter(bus: toroni.Bus) -> None:
         nonlocal task
         receiving = asyncio.create_task(subscriber.receive_async())
         await asyncio.sleep(0)
-        # What is left of the other loop must not take this one's waiter, nor its descriptor.
+        # The old task must not remove the waiter or the descriptor of this loop.
         task._log_destroy_pending = False  # type: ignore[attr-defined]
         task = receiving
         gc.collect()
@@ -318,7 +318,7 @@ def test_a_router_is_interrupted_and_goes_on(bus: toroni.Bus) -> None:
         assert seen == ["x"]
 
 
-def test_a_router_tells_of_losses_and_runs_in_a_loop(hasty: toroni.Bus) -> None:
+def test_a_router_reports_losses_and_runs_in_a_loop(hasty: toroni.Bus) -> None:
     publisher = hasty.publisher("t")
     lost: list[int] = []
     seen: list[str] = []
@@ -336,7 +336,7 @@ def test_a_router_tells_of_losses_and_runs_in_a_loop(hasty: toroni.Bus) -> None:
     async def main() -> None:
         publisher.burst([bytes(1000)] * 200)
         task = asyncio.create_task(router.run_async())
-        while router.subscriber.lag_bytes:  # noqa: ASYNC110 (nobody else would tell)
+        while router.subscriber.lag_bytes:  # noqa: ASYNC110 (there is no event to wait for)
             await asyncio.sleep(0.001)
         router.close()
         await task

@@ -153,7 +153,7 @@ def test_each_error_has_its_class(directory: Path) -> None:
         toroni.Bus("b", directory=directory / "file")
 
 
-def test_a_wrong_argument_is_named_with_what_it_must_be(bus: toroni.Bus) -> None:
+def test_errors_name_the_argument_and_its_rule(bus: toroni.Bus) -> None:
     wrong: dict[str, tuple[type[Exception], Callable[[], object]]] = {
         "capacity is '4M', but must be an integer": (
             TypeError,
@@ -243,7 +243,7 @@ RUST = re.compile(r"::|\{|Some\(|\b(Wait|Overwrite|Bounded|Lease|Robust|Futex|Da
 
 
 def test_no_message_speaks_of_rust(bus: toroni.Bus, hasty: toroni.Bus) -> None:
-    """Settings are written as Python writes them, or as the program does."""
+    """Settings can be objects of Python or words, as on the command line."""
     lapped = hasty.subscribe("t")
     hasty.publisher("t").burst([bytes(1000)] * 100)
     calls: list[Callable[[], object]] = [
@@ -267,7 +267,7 @@ def test_the_version_is_that_of_the_package() -> None:
     assert toroni.__version__ == importlib.metadata.version("toroni")
 
 
-# Python ignores SIGXFSZ, so the kernel answers EFBIG.
+# Python ignores SIGXFSZ, so the kernel returns EFBIG.
 LIMITED = """
 import errno, resource, toroni
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
@@ -279,8 +279,8 @@ except toroni.NoSpace as error:
 """
 
 
-def test_no_space_is_told(directory: Path) -> None:
-    """A limit of the process, and more than any file system has."""
+def test_no_space_is_an_error(directory: Path) -> None:
+    """A file size above the limit of the process, and one above the size of any file system."""
     said = subprocess.run([sys.executable, "-c", LIMITED], capture_output=True, text=True, check=True).stdout
     assert said.startswith("EFBIG") and "1048576" in said
     with pytest.raises(toroni.NoSpace) as error:
@@ -297,7 +297,7 @@ def test_the_default_directory(directory: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_an_empty_directory_is_refused(directory: Path) -> None:
-    """It is a mistake of the caller: the default directory holds the buses of others."""
+    """An empty path is an error of the caller: the default directory contains buses of others."""
     calls: list[Callable[[], object]] = [
         lambda: toroni.Bus("test", directory=""),
         lambda: toroni.buses(""),
@@ -309,7 +309,7 @@ def test_an_empty_directory_is_refused(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("timeout", [-1.0, float("nan"), float("-inf")])
-def test_a_bad_time_out_is_refused_also_where_nobody_waits(bus: toroni.Bus, timeout: float) -> None:
+def test_an_invalid_timeout_is_refused_even_without_a_wait(bus: toroni.Bus, timeout: float) -> None:
     publisher, subscriber = bus.publisher("t"), bus.subscribe("t")
     calls: list[Callable[[], object]] = [
         lambda: publisher.publish(b"x", timeout),
@@ -329,7 +329,7 @@ def test_a_bad_time_out_is_refused_also_where_nobody_waits(bus: toroni.Bus, time
 
 
 def test_errors_travel_between_processes() -> None:
-    """As those of multiprocessing's workers do."""
+    """multiprocessing pickles the exceptions of its workers."""
     lapped = toroni.Lapped("lost some", 3, 96)
     copy = pickle.loads(pickle.dumps(lapped))
     assert (str(copy), copy.lost, copy.lost_bytes) == ("lost some", 3, 96)
@@ -371,7 +371,7 @@ def test_a_bus_that_was_removed(bus: toroni.Bus) -> None:
     bus.path.rmdir()
     with pytest.raises(toroni.Unlinked):
         subscriber.receive(timeout=60)
-    # A loop does not end as if the subscriber had been closed.
+    # The loop must not end as if the subscriber had been closed.
     with pytest.raises(toroni.Unlinked):
         list(subscriber)
 

@@ -1,4 +1,4 @@
-"""The examples, as their users start them."""
+"""Runs the examples as users do."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ import toroni
 EXAMPLES = Path(__file__).parent.parent / "examples"
 ROOT = EXAMPLES.parent.parent.parent
 DAEMON = os.environ.get("TORONI_TELEMETRY")
-"""The program, built."""
+"""The path of the built program."""
 
 
 def start(name: str, *arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, str(EXAMPLES / name), *arguments]
-    # An empty name of the bus counts as none.
+    # An empty name of the bus means the default.
     environment = {**os.environ, "PYTHONUTF8": "1", "TORONI_BUS": ""}
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8", env=environment
@@ -54,7 +54,7 @@ def test_three_lines_each(directory: Path) -> None:
 
 @pytest.mark.parametrize("readme", ["README.md", "bindings/python/README.md"])
 def test_the_lines_of_the_readme(directory: Path, readme: str) -> None:
-    """The first block of Python publishes. Those that subscribe may use the first one's import."""
+    """The first Python block publishes. The blocks that subscribe may use its import."""
     publishing, *others = re.findall("```python\n(.*?)```", (ROOT / readme).read_text(), re.DOTALL)
     subscribing = [block for block in others if ".subscribe(" in block]
     assert ".publish(" in publishing and subscribing
@@ -80,8 +80,8 @@ def test_the_lines_of_the_readme(directory: Path, readme: str) -> None:
             subscriber.communicate()
 
 
-def test_what_is_installed_has_its_licences() -> None:
-    """Toroni's own, as they are, and those of what is linked in."""
+def test_the_package_contains_its_licences() -> None:
+    """Toroni's own licences, unchanged, and those of what is linked in."""
     files = importlib.metadata.files("toroni") or []
     texts = {file.name: file.read_text() for file in files if "licenses" in file.parts}
     for own in ("LICENSE-APACHE", "LICENSE-MIT"):
@@ -92,12 +92,12 @@ def test_what_is_installed_has_its_licences() -> None:
 
 @pytest.mark.skipif(DAEMON is None, reason="cargo xtask bindings python builds the daemon")
 def test_the_dashboard_shows_this_host(directory: Path, tmp_path: Path) -> None:
-    """As the daemon `telemetry` of the library itself publishes it."""
+    """Uses the daemon `telemetry` itself."""
     assert DAEMON is not None
     daemon = subprocess.Popen([DAEMON, "--interval", "0.05", os.fspath(tmp_path)], stderr=subprocess.PIPE)
     try:
         with toroni.Bus() as bus, bus.subscribe("host/cpu/0", "host/network/lo/tx") as subscriber:
-            # Its folder is watched by now.
+            # The daemon watches its folder now.
             assert subscriber.receive(SECONDS) is not None and subscriber.receive(SECONDS) is not None
             (tmp_path / "a file").touch()
             with bus.subscribe("host/files/created", start="oldest") as created:
@@ -119,8 +119,8 @@ def test_the_dashboard_shows_this_host(directory: Path, tmp_path: Path) -> None:
         daemon.communicate()
 
 
-def test_the_dashboard_shows_what_the_daemon_publishes(directory: Path) -> None:
-    """In the words of the example `telemetry` of the library."""
+def test_the_dashboard_shows_messages_of_the_daemon(directory: Path) -> None:
+    """Uses messages in the format of the library's example `telemetry`."""
     with toroni.Bus() as bus:
         for topic, text in [
             ("cpu/0", '{"busy_percent":100.0,"user_percent":8.0}'),

@@ -1,4 +1,4 @@
-"""Bytes in and out: buffers, batches, compositions, losses."""
+"""Publishing and receiving bytes: buffers, batches, compositions, losses."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_every_kind_of_buffer(bus: toroni.Bus) -> None:
         )
 
 
-def test_what_is_no_buffer_in_one_piece(bus: toroni.Bus) -> None:
+def test_buffers_must_be_contiguous(bus: toroni.Bus) -> None:
     publisher = bus.publisher("t")
     for payload in ["text", 3, None, [1, 2]]:
         with pytest.raises(TypeError):
@@ -57,7 +57,7 @@ def test_what_is_no_buffer_in_one_piece(bus: toroni.Bus) -> None:
 
 
 def test_arrays_of_any_size_come_back(bus: toroni.Bus) -> None:
-    """Large messages take another way out than small ones, which begins with the second of them."""
+    """Large messages are received in another way than small ones, from the second one on."""
     publisher, subscriber = bus.publisher("t"), bus.subscribe("t")
     for length in [0, 1, 7, 8, 4096, 65535, 65536, 65537, 1_000_000, 3, 1_000_001, 1_000_002, 5, 6]:
         payload = numpy.arange(length, dtype=numpy.uint32).astype(numpy.uint8)
@@ -80,7 +80,7 @@ def test_too_long(bus: toroni.Bus) -> None:
         with pytest.raises(toroni.TooLong) as error:
             call()
         assert (error.value.length, error.value.limit) == (most + 1, most)
-    # More than any machine has: refused without being tried.
+    # More memory than any machine has: refused before it is allocated.
     with pytest.raises(toroni.TooLong) as error:
         publisher.compose(1 << 45)
     assert (error.value.length, error.value.limit) == (1 << 45, most)
@@ -108,11 +108,11 @@ def test_batches_and_bursts(bus: toroni.Bus) -> None:
             publish([b"a", 1])  # type: ignore[list-item]
         with pytest.raises(BufferError):
             publish(numpy.zeros((4, 4))[:, :2])
-        # Nothing of those.
+        # None of these messages was published.
         assert subscriber.try_receive() is None
 
 
-def test_whatever_ends_a_burst_says_how_many_are_published(small: toroni.Bus) -> None:
+def test_every_exception_of_a_burst_has_the_published_number(small: toroni.Bus) -> None:
     publisher, subscriber = small.publisher("t"), small.subscribe("t")
 
     def interrupted() -> Iterator[bytes]:
@@ -287,7 +287,7 @@ def test_every_call_refuses_a_buffer_of_objects_or_pointers(bus: toroni.Bus, buf
 
 
 @pytest.mark.parametrize("buffer", OF_DATA, ids=name_of_buffer)
-def test_buffers_of_data_pass_whatever_their_fields_are_called(bus: toroni.Bus, buffer: Any) -> None:
+def test_names_of_fields_do_not_matter(bus: toroni.Bus, buffer: Any) -> None:
     publisher, subscriber = bus.publisher("t"), bus.subscribe("t")
     publisher.publish(bytes(range(1, 10)))
     assert len(subscriber.receive_into(buffer)) == 9
@@ -323,10 +323,10 @@ def test_a_message_is_pickled_as_its_bytes(bus: toroni.Bus) -> None:
         restored = pickle.loads(pickle.dumps(message, protocol))
         assert type(restored) is bytes
         assert restored == b"abc"
-    # Within the process it stays a message; it cannot change.
+    # A copy within the process stays a message, because it cannot change.
     assert copy.copy(message) is message
     assert copy.deepcopy([message])[0] is message
-    # Without the bytes there is nothing to pickle.
+    # Received has no bytes that could be pickled.
     publisher.publish(b"abc")
     received = subscriber.receive_into(bytearray(3))
     with pytest.raises(TypeError, match="pickle"):
@@ -355,7 +355,7 @@ def test_a_composition_is_published_at_its_end(bus: toroni.Bus) -> None:
 
 @pytest.mark.parametrize("count", [100, 100_000])
 def test_a_composition_that_is_kept_changes_no_message(bus: toroni.Bus, count: int) -> None:
-    """An array of numpy counts on the memory, without telling the memoryview that it came from."""
+    """A numpy array relies on the memory, even if the memoryview that it was made from does not know of it."""
     publisher, subscriber = bus.publisher("t"), bus.subscribe("t")
     kept: list[numpy.typing.NDArray[numpy.float64]] = []
     for number in range(7):
@@ -382,7 +382,7 @@ def test_the_memory_of_compositions_is_used_again(bus: toroni.Bus) -> None:
 
 
 def test_threads_share_the_memory_of_compositions(bus: toroni.Bus) -> None:
-    """Another thread takes what is left of it, between the look at how much there is and the next step."""
+    """Another thread takes the kept memory after its amount was read, and before the next step."""
 
     class Taken(collections.deque[bytearray]):
         def __len__(self) -> int:
@@ -438,8 +438,8 @@ def test_losses_are_counted_at_their_place(hasty: toroni.Bus) -> None:
         subscriber.close()
 
 
-def test_a_loss_behind_messages_comes_behind_them(hasty: toroni.Bus) -> None:
-    """receive_many returns what it has, and the next call tells of the loss; both ways of copying."""
+def test_a_loss_after_messages_is_raised_after_them(hasty: toroni.Bus) -> None:
+    """receive_many returns the messages it has, and the next call raises Lapped; for both ways of copying."""
     for length in (100, 10_000):
         publisher, subscriber = hasty.publisher("t"), hasty.subscribe("t")
         publisher.burst([bytes(length)] * 3)

@@ -1,4 +1,4 @@
-"""A thread that publishes to a subscriber of its own is told, and does not wait for ever."""
+"""A thread that publishes to its own subscriber gets an error instead of waiting forever."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def receive_many(subscriber: toroni.Subscriber) -> object:
     [toroni.Subscriber.receive, toroni.Subscriber.try_receive, receive_many, lambda subscriber: None],
     ids=["receive", "try_receive", "receive_many", "never"],
 )
-def test_a_thread_that_publishes_to_itself_is_told(
+def test_a_thread_that_publishes_to_itself_gets_an_error(
     small: toroni.Bus, receive: Callable[[toroni.Subscriber], object]
 ) -> None:
     publisher, subscriber = small.publisher("t"), small.subscribe("t")

@@ -1,4 +1,4 @@
-"""Other processes: killed, interrupted, forked, worked with."""
+"""Other processes: killed, interrupted, forked, and workers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from toroni import Policy, _asyncio
 
 
 def start(program: str, *arguments: str) -> subprocess.Popen[str]:
-    """A Python of its own that runs a program."""
+    """Starts another Python process that runs a program."""
     return subprocess.Popen(
         [sys.executable, "-c", program, *arguments],
         stdin=subprocess.PIPE,
@@ -55,8 +55,8 @@ while True:
 """
 
 
-def test_a_publisher_that_is_killed_harms_nobody(directory: Path) -> None:
-    """It waits without end for this process, which is held up where there are more than cores."""
+def test_a_killed_publisher_does_no_harm(directory: Path) -> None:
+    """The publisher waits without limit for this process, which may be slow on a busy machine."""
     bus = toroni.Bus("test", policy=toroni.Policy.wait(None))
     subscriber = bus.subscribe("t")
     publisher = bus.publisher("t")
@@ -80,8 +80,8 @@ def test_a_publisher_that_is_killed_harms_nobody(directory: Path) -> None:
         assert message.payload == b"alive"
 
 
-# It overwrites the ring several times over, then waits for the subscriber, who may be the slower one: what
-# is left is received, and while the last of it is being copied the next rush begins.
+# Overwrites the ring several times, and then waits for the subscriber, which may be slower. The subscriber receives what
+# is left, and while it copies the last messages, the next round begins.
 OVERWRITING = """
 import sys, time, toroni, numpy
 publisher = toroni.Bus("over").publisher("t")
@@ -101,7 +101,7 @@ while True:
 @pytest.mark.parametrize("way", ["receive", "receive_into", "receive_many"])
 @pytest.mark.parametrize("words", [100, 20_000])
 def test_no_message_is_torn_and_no_loss_is_silent(directory: Path, way: str, words: int) -> None:
-    """The publisher waits for nobody, and overwrites what is being copied."""
+    """The publisher never waits, and overwrites messages that are being copied."""
     with toroni.Bus("over", capacity=1 << 19, policy=toroni.Policy.overwrite()) as bus:
         subscriber = bus.subscribe("t")
         child = start(OVERWRITING, str(words))
@@ -109,7 +109,7 @@ def test_no_message_is_torn_and_no_loss_is_silent(directory: Path, way: str, wor
         target = numpy.empty(words, numpy.uint64)
         try:
             assert line(child) == "ready"
-            # However slow the machine: nothing but the counts ends it, if all is well.
+            # On a machine of any speed, only the counts end the loop if all is well.
             until = time.monotonic() + 10 * SECONDS
             while (lapses < 30 or received < 30) and time.monotonic() < until:
                 messages: list[tuple[int, numpy.typing.NDArray[numpy.uint64]]]
@@ -125,7 +125,7 @@ def test_no_message_is_torn_and_no_loss_is_silent(directory: Path, way: str, wor
                     lost += lapped.lost
                     lapses += 1
                     following += lapped.lost
-                    # Falls behind again: for sure, or perhaps while it copies.
+                    # Lets the publisher overtake again: before the next call, or perhaps while that copies.
                     time.sleep(0.0005 * (lapses % 5))
                     while lapses % 2 == 0 and subscriber.lag_bytes <= 1 << 19 and time.monotonic() < until:
                         time.sleep(0.0005)
@@ -141,7 +141,7 @@ def test_no_message_is_torn_and_no_loss_is_silent(directory: Path, way: str, wor
             child.communicate()
         assert lapses >= 30
         assert received >= 30
-        # A loss may be kept behind the last messages that were returned.
+        # A loss after the last returned messages may be kept for the next call.
         while True:
             try:
                 rest = subscriber.receive_many(timeout=0)
@@ -216,13 +216,13 @@ except KeyboardInterrupt as interrupt:
     ],
 )
 def test_ctrl_c_ends_every_wait(small: toroni.Bus, mode: str) -> None:
-    """The subscriber that nobody serves is this process's: a thread does not wait for itself."""
+    """The slow subscriber belongs to this process, so the publisher in the other process waits."""
     watched = small.subscribe("t")
     child = start(INTERRUPTED, mode)
     try:
         assert line(child) == "ready"
         if not mode.startswith("receive"):
-            # It waits as soon as the ring is full.
+            # The publisher waits when the ring is full.
             deadline = time.monotonic() + SECONDS
             while watched.lag_bytes < 60_000 and time.monotonic() < deadline:
                 time.sleep(0.01)
@@ -237,7 +237,7 @@ def test_ctrl_c_ends_every_wait(small: toroni.Bus, mode: str) -> None:
 
 
 def test_a_handler_of_a_signal_runs_during_a_wait(bus: toroni.Bus) -> None:
-    """And may use the bus, even the very subscriber that waits."""
+    """The handler may use the bus, and even the subscriber that waits."""
     publisher, subscriber = bus.publisher("t"), bus.subscribe("t")
     seen = []
 
@@ -291,7 +291,7 @@ def test_handles_do_not_work_in_the_child_of_a_fork(bus: toroni.Bus) -> None:
 
 
 def test_a_child_of_a_fork_waits_for_no_lock_of_coroutines(bus: toroni.Bus) -> None:
-    """A thread of the parent has it, which does not come back in the child."""
+    """A thread of the parent holds the subscriber, and does not exist in the child."""
 
     async def receive() -> None:
         bus.publisher("t").publish(b"x")
@@ -328,7 +328,7 @@ def test_a_child_of_a_fork_waits_for_no_lock_of_coroutines(bus: toroni.Bus) -> N
 
 
 def test_a_child_of_a_fork_waits_for_no_thread_of_its_parent(bus: toroni.Bus) -> None:
-    """Whichever step a thread of the parent is at with the subscriber when the process forks."""
+    """The process forks while a thread of the parent is at any step of using the subscriber."""
     subscriber = bus.subscribe("t")
     ended = threading.Event()
 
@@ -336,7 +336,7 @@ def test_a_child_of_a_fork_waits_for_no_thread_of_its_parent(bus: toroni.Bus) ->
         while not ended.is_set():
             subscriber.receive(timeout=0.00002)
 
-    # On a busy machine a fork beside them takes as long as they have turns: up to a second.
+    # On a busy machine, a fork waits for these threads, for up to a second.
     count = 60
     threads = [threading.Thread(target=use, daemon=True) for _ in range(4)]
     for thread in threads:
@@ -346,7 +346,7 @@ def test_a_child_of_a_fork_waits_for_no_thread_of_its_parent(bus: toroni.Bus) ->
         for _ in range(count):
             child = os.fork()
             if child == 0:
-                # Nothing of Python survives this but the exit code.
+                # Only the exit code leaves the child.
                 signal.alarm(int(SECONDS))
                 code = 1
                 try:
@@ -371,7 +371,7 @@ def test_a_child_of_a_fork_waits_for_no_thread_of_its_parent(bus: toroni.Bus) ->
 
 
 def worker(number: int) -> int:
-    """Of a pool."""
+    """A worker of a pool."""
     with toroni.Bus("test") as bus:
         bus.publisher(f"worker/{number}").publish(number.to_bytes(4, "little"))
     return number
@@ -388,18 +388,18 @@ def test_workers_of_multiprocessing(bus: toroni.Bus, method: str) -> None:
 
 
 def open_anew() -> None:
-    """Uses the bus in the child of a fork, which SIGALRM ends if it hangs."""
+    """Uses the bus in the child of a fork. SIGALRM ends the child if it hangs."""
     signal.alarm(int(SECONDS))
     with toroni.Bus("test") as bus, bus.subscribe("child") as subscriber:
         bus.publisher("child").publish(b"from the child")
         assert subscriber.receive().text == "from the child"
 
 
-def test_a_child_of_a_busy_process_opens_the_bus_anew(directory: Path) -> None:
+def test_a_child_of_a_busy_process_opens_the_bus_again(directory: Path) -> None:
     """The child must not need a lock that another thread of its parent held at the fork.
 
-    Each publisher looks at all subscribers of its process, here once a lap of a small ring. Many subscribers make
-    the look so long that a fork meets it often.
+    Each publisher checks all subscribers of its process, here once for each round of a small ring. With many
+    subscribers the check takes so long that a fork often happens during it.
     """
     idle_bus = toroni.Bus("idle", max_subscribers=300)
     idle = [idle_bus.subscribe("t") for _ in range(300)]

@@ -1,4 +1,4 @@
-"""Threads of Python, and what many handles leave behind."""
+"""Threads of Python, and leaks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import toroni
 
 
 def in_threads(*calls: Callable[[], None]) -> None:
-    """Runs each in a thread, and raises what one raises."""
+    """Runs each function in a thread, and raises what one of them raises."""
     errors: list[BaseException] = []
 
     def run(call: Callable[[], None]) -> None:
@@ -81,7 +81,7 @@ def test_other_threads_run_while_one_waits(small: toroni.Bus) -> None:
         assert subscriber.receive().payload == b"end"
 
     def publish() -> None:
-        # Another thread than that of the subscriber in the way.
+        # Not the thread of the subscriber that publishers wait for.
         nonlocal published
         for _ in range(100):
             publisher.publish(bytes(1000), timeout=SECONDS)
@@ -97,7 +97,7 @@ def test_other_threads_run_while_one_waits(small: toroni.Bus) -> None:
         deadline = time.monotonic() + SECONDS
         while waits() == 0 and time.monotonic() < deadline:
             time.sleep(0.001)
-        # Turns without a call of the library: whoever waits must let go of Python's lock.
+        # Waits for the mutex without a call of the library: the waiting thread must detach from the interpreter.
         for _ in range(50):
             time.sleep(0.001)
         assert 0 < published < 100, "it waits, until this thread ends that"
@@ -112,7 +112,7 @@ def test_other_threads_run_while_one_waits(small: toroni.Bus) -> None:
     [("receive", 24 << 20, 1), ("receive_into", 24 << 20, 1), ("many", 60_000, 400), ("many", 1000, 24_000)],
 )
 def test_other_threads_run_while_one_copies(directory: object, way: str, length: int, count: int) -> None:
-    """Else another one has no turn for as long as the call computes."""
+    """Otherwise no other thread runs as long as the call takes."""
     until, ended = time.monotonic() + SECONDS, threading.Event()
     longest, computed = 1.0, 0.0
     turns: list[float] = []
@@ -125,12 +125,12 @@ def test_other_threads_run_while_one_copies(directory: object, way: str, length:
     thread = threading.Thread(target=take_turns)
     before = sys.getswitchinterval()
     try:
-        # Whoever lets others run lets them run at once.
+        # A call that lets others run lets them run at once.
         sys.setswitchinterval(1e-5)
         with toroni.Bus("large", capacity=64 << 20) as bus:
             publisher, payload, target = bus.publisher("t"), bytes(length), bytearray(length)
             thread.start()
-            # A busy machine may give the other thread no processor meanwhile, but not each time.
+            # A busy machine may not run the other thread meanwhile, but not each time.
             while longest > computed / 2 and time.monotonic() < until:
                 with bus.subscribe("t") as subscriber:
                     publisher.burst([payload] * count)
@@ -158,8 +158,8 @@ def test_other_threads_run_while_one_copies(directory: object, way: str, length:
     assert longest <= computed / 2
 
 
-def test_what_a_handler_raises_gets_through_a_close(bus: toroni.Bus) -> None:
-    """A loop over messages ends with the exception, also if the handler has closed the subscriber."""
+def test_an_exception_of_a_signal_handler_is_raised_after_a_close(bus: toroni.Bus) -> None:
+    """A loop over messages raises the exception of a signal handler, even if the handler closed the subscriber."""
     subscriber = bus.subscribe("t")
 
     def handle(number: int, frame: object) -> None:
@@ -175,8 +175,8 @@ def test_what_a_handler_raises_gets_through_a_close(bus: toroni.Bus) -> None:
         signal.signal(signal.SIGALRM, before)
 
 
-# It ends by itself, or hangs: then no thread of it can be told to end. There are more threads than one can
-# have served within the time after which whoever waits for its turn looks for signals.
+# The program ends by itself, or hangs, and then no thread of it can be ended. There are more threads than can be served
+# before a waiting thread checks for signals.
 HANDLING = """
 import signal, threading, time, toroni
 bus = toroni.Bus("test")
@@ -215,8 +215,8 @@ print("ended", flush=True)
 """
 
 
-def test_a_handler_of_a_signal_may_use_what_other_threads_wait_for(bus: toroni.Bus) -> None:
-    """It runs in a thread that waits for its turn: that one must not be in its own way, nor in another's."""
+def test_a_signal_handler_may_use_a_subscriber_that_others_wait_for(bus: toroni.Bus) -> None:
+    """The handler runs in a thread that waits for the mutex. It must block neither this thread nor others."""
     child = subprocess.Popen(
         [sys.executable, "-c", HANDLING], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -264,7 +264,7 @@ def test_an_interruption_ends_one_wait(bus: toroni.Bus, way: str) -> None:
         with pytest.raises(toroni.Interrupted):
             calls[way]()
 
-    # Also one that comes before the wait: it is kept, and takes no message. Several are one.
+    # An interrupt before the wait is kept, and takes no message. Several count as one.
     for delay in (0, 0.05):
 
         def interrupt(delay: float = delay) -> None:
@@ -287,8 +287,8 @@ def test_an_interruption_ends_one_wait(bus: toroni.Bus, way: str) -> None:
         subscriber.interrupt()
 
 
-def test_whoever_is_next_waits_no_longer_than_its_time_out(bus: toroni.Bus) -> None:
-    """One thread waits for a message; the turns of others come in between."""
+def test_a_waiting_thread_respects_its_timeout(bus: toroni.Bus) -> None:
+    """One thread waits for a message, and other threads can use the subscriber meanwhile."""
     subscriber = bus.subscribe("t")
 
     def receive() -> None:
@@ -307,7 +307,7 @@ def test_whoever_is_next_waits_no_longer_than_its_time_out(bus: toroni.Bus) -> N
 
 @pytest.mark.parametrize("way", ["publish", "publish_batch", "burst"])
 def test_a_policy_that_waits_long_is_kept_over_all_slices(directory: object, way: str) -> None:
-    """A call of the library ends each quarter of a second, to look for signals; the limit goes on."""
+    """Calls of the library end each quarter of a second to check for signals; the limit spans all of them."""
     with toroni.Bus("long", capacity=64 << 10, policy=toroni.Policy.wait(0.6)) as bus:
         subscriber, publisher = bus.subscribe("t"), bus.publisher("t")
 
@@ -328,7 +328,7 @@ def test_a_policy_that_waits_long_is_kept_over_all_slices(directory: object, way
 
 @pytest.mark.parametrize("kind", ["bus", "publisher", "subscriber"])
 def test_a_finalizer_may_use_the_handle_whose_error_is_made(bus: toroni.Bus, kind: str) -> None:
-    """Python 3.11 looks for garbage whenever it makes an object; later ones do so between calls."""
+    """Python 3.11 collects garbage whenever it makes an object; later versions do so between calls."""
     publisher, subscriber = bus.publisher("t"), bus.subscribe("t")
     for handle in (bus, publisher, subscriber):
         handle.close()
@@ -338,7 +338,7 @@ def test_a_finalizer_may_use_the_handle_whose_error_is_made(bus: toroni.Bus, kin
         "subscriber": subscriber.try_receive,
     }
     call = calls[kind]
-    # What a finalizer raises is not passed on: so it is kept, and compared.
+    # What a finalizer raises is not passed on, so it is stored and compared.
     raised: list[type[BaseException] | None] = []
 
     class Garbage:
@@ -358,7 +358,7 @@ def test_a_finalizer_may_use_the_handle_whose_error_is_made(bus: toroni.Bus, kin
         for _ in range(20):
             Garbage()
             gc.set_threshold(1)
-            # Not pytest.raises: the error is to be the first object.
+            # Not pytest.raises: the exception must be the first object that is made.
             try:
                 call()
             except toroni.Closed:
@@ -372,12 +372,12 @@ def test_a_finalizer_may_use_the_handle_whose_error_is_made(bus: toroni.Bus, kin
 
 @pytest.mark.skipif(not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python has a global lock")
 def test_the_global_lock_stays_off() -> None:
-    """A module that asks for it is warned of."""
+    """Importing a module that needs the lock causes a warning."""
     subprocess.run([sys.executable, "-W", "error", "-c", "import toroni"], check=True)
 
 
 def test_threads_do_everything_at_once(hasty: toroni.Bus) -> None:
-    """In no order: most is found by a Python without a global lock. TORONI_SEED=<number> makes it another one."""
+    """Threads act in a random order, which TORONI_SEED=<number> changes. Finds most in a Python without a global lock."""
     seed = int(os.environ.get("TORONI_SEED", "1"))
     print("TORONI_SEED", seed)
     publisher = hasty.publisher("t/all")
@@ -431,7 +431,7 @@ def test_threads_do_everything_at_once(hasty: toroni.Bus) -> None:
             try:
                 act(thread, random, buffer)
             except (toroni.Closed, toroni.Lapped):
-                # Of a subscriber that another thread has closed, or that was slow.
+                # Another thread has closed the subscriber, or it was slow.
                 pass
 
     in_threads(*[lambda thread=thread: run(thread) for thread in range(len(own))])
@@ -480,7 +480,7 @@ def test_nothing_is_left_of_many_handles(bus: toroni.Bus) -> None:
 
 
 def test_memory_does_not_grow(bus: toroni.Bus) -> None:
-    """Of a million small messages and some large ones; whoever leaks a message each leaks tens of MB."""
+    """A million small messages and some large ones. Leaking each message would leak tens of MB."""
     publisher, subscriber = bus.publisher("t"), bus.subscribe("t")
     small, large = [bytes(8)] * 1000, bytearray(1 << 20)
 

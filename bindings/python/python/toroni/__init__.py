@@ -1,7 +1,7 @@
 """Toroni: a message bus for the processes of one Linux machine, without a broker.
 
 >>> import toroni
->>> bus = toroni.Bus("demo")  # creates it if it is not there
+>>> bus = toroni.Bus("demo")  # creates it if it does not exist
 >>> bus.publisher("plant/boiler/temperature").publish(b"351.2")
 
 >>> for message in toroni.Bus("demo").subscribe("plant/**"):

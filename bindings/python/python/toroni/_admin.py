@@ -1,4 +1,4 @@
-"""What is known of buses as files."""
+"""Buses as files."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ class BusEntry:
 
     name: str
     path: Path
-    """Its directory."""
+    """The directory of the bus."""
     capacity: int | None
-    """Bytes of its ring, if its header can be read."""
+    """Bytes of its ring; None if its header cannot be read."""
     in_use: bool | None
-    """Whether any process has it open; None if this process cannot see that."""
+    """Whether any process has it open; None if this process cannot tell."""
     persistent: bool
-    """Whether toroni.clean leaves it alone."""
+    """Whether toroni.clean keeps it."""
     problem: str | None
-    """Why it cannot be opened."""
+    """Why it cannot be opened; None if it can."""
 
 
 @dataclass(frozen=True)
 class CleanAction:
-    """One thing that was cleaned."""
+    """One thing that toroni.clean did, or would do."""
 
     kind: Literal["slot", "socket", "bus", "leftover", "other"]
-    """The slot or the socket of a participant that died, a bus that nobody has open, or one whose creator, or
-    cleaner, died half-way."""
+    """"slot" or "socket" of a dead participant, a "bus" that no process has open, or a "leftover": an incomplete
+    bus, whose creation or removal was cut short by a death."""
     text: str
-    """All of this, as a sentence for people."""
+    """All of this as a readable sentence."""
     path: Path | None
     """What was removed; None for a slot."""
     bus: str | None
-    """Of a slot: the name of its bus."""
+    """For a slot, the name of its bus."""
     file: Literal["publishers", "readers"] | None
-    """Of a slot: the file that it is in."""
+    """For a slot, the file that contains it."""
     slot: int | None
-    """Its number."""
+    """For a slot, its number."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,6 @@ class CleanReport:
     """What toroni.clean did, or would do."""
 
     actions: list[CleanAction]
-    """In the order in which they were done."""
+    """The actions, in the order in which they were done."""
     skipped: list[tuple[Path, str]]
-    """What was left alone although it may be rubbish, and why."""
+    """What was not touched although it may be a leftover, and why."""

@@ -1,4 +1,4 @@
-"""Receiving in coroutines: a subscriber's descriptor in asyncio's event loop."""
+"""Receiving in coroutines: asyncio's event loop watches the descriptor of a subscriber."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from toroni._toroni import Message, Subscriber
 
 _MOST_IN_A_ROW = 256
-"""A subscriber with much to read is always ready: so often it goes first, then others have a turn."""
+"""After this many messages in a row, other tasks run, even if more messages are available."""
 
 
 class _State:
-    """What is kept of a subscriber that coroutines use.
+    """The state of a subscriber that coroutines use.
 
-    The loop watches a duplicate of its descriptor: whoever closes the subscriber, in whatever thread, must not
-    close a number that a loop still has on its list, and that the kernel may give to something else.
+    The loop watches a duplicate of its descriptor. Any thread may close the subscriber; that must not close a
+    descriptor that a loop still watches, because the kernel may reuse its number.
     """
 
     def __init__(self, subscriber: Subscriber) -> None:
         self.in_a_row = 0
-        # Of the waiter and the descriptor. The handler of a signal may close in the midst of whatever this
-        # thread does here, so the thread may take the lock again.
+        # Protects the waiter and the descriptor. It is reentrant because a signal handler may close the subscriber
+        # while this thread holds the lock.
         self.lock = threading.RLock()
         self.waiter: tuple[asyncio.AbstractEventLoop, asyncio.Future[None]] | None = None
         self.descriptor = -1
@@ -47,30 +47,30 @@ class _State:
         self.in_a_row = 0
 
     async def readable(self, subscriber: Subscriber) -> None:
-        """Waits until the descriptor is readable, or the subscriber is closed."""
+        """Waits until the descriptor is readable or the subscriber is closed."""
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         with self.lock:
-            # A loop that was closed resumes nobody.
+            # A task of a loop that was closed never resumes.
             if self.waiter is not None and not self.waiter[0].is_closed():
                 message = "another task already awaits this subscriber: share one task, or make a subscriber for each"
                 raise RuntimeError(message)
-            # From here on, whoever closes leaves the descriptor to this task.
+            # From here on, a thread that closes the subscriber leaves the descriptor to this task.
             self.waiter = waiter = loop, future
             descriptor = self.descriptor
             if descriptor < 0:
-                # Closed before: the next look for a message says so.
+                # Closed before this: the next attempt to receive raises Closed.
                 self.waiter = None
                 return
         try:
             loop.add_reader(descriptor, _finish, future)
-            # Whoever closed it before this did not see the waiter.
+            # A thread that closed the subscriber earlier did not see the waiter.
             if not subscriber.closed:
                 await future
         finally:
-            # Before somebody else may close it.
+            # Before another thread may close it.
             loop.remove_reader(descriptor)
-            # Else the loop was closed, this is what becomes of its task, and another task waits by now.
+            # Otherwise the loop of this task was closed, and another task waits now.
             if self.waiter is waiter:
                 self.waiter = None
                 self.in_a_row = 0
@@ -82,7 +82,7 @@ _states: weakref.WeakKeyDictionary[Subscriber, _State] = weakref.WeakKeyDictiona
 
 
 async def receive(subscriber: Subscriber) -> Message:
-    """The next message. Cancelled, it takes none: nothing is awaited behind try_receive."""
+    """Returns the next message. If it is cancelled, no message is lost: nothing is awaited after try_receive."""
     state = _states.get(subscriber) or _first(subscriber)
     state.in_a_row += 1
     if state.in_a_row > _MOST_IN_A_ROW:
@@ -93,7 +93,7 @@ async def receive(subscriber: Subscriber) -> Message:
 
 
 async def receive_many(subscriber: Subscriber, limit: int) -> list[Message]:
-    """The messages that are there, at most limit; at least one, unless that is 0."""
+    """Returns the available messages, at most limit. Waits for the first one, unless limit is 0."""
     state = _states.get(subscriber) or _first(subscriber)
     await state.run_others()
     while not (messages := subscriber.receive_many(limit, 0)) and limit > 0:
@@ -102,7 +102,7 @@ async def receive_many(subscriber: Subscriber, limit: int) -> list[Message]:
 
 
 async def next_message(subscriber: Subscriber) -> Message:
-    """As receive; the loop of an async for ends when the subscriber is closed."""
+    """Does what receive does. Ends an async for loop when the subscriber is closed."""
     try:
         return await receive(subscriber)
     except Closed:
@@ -110,7 +110,7 @@ async def next_message(subscriber: Subscriber) -> Message:
 
 
 def closing(subscriber: Subscriber) -> None:
-    """Wakes whoever awaits a subscriber that was just closed; called by Subscriber.close in any thread."""
+    """Wakes the task that awaits a subscriber that was closed. Subscriber.close calls this in any thread."""
     state = _states.pop(subscriber, None)
     if state is None:
         return
@@ -123,12 +123,12 @@ def closing(subscriber: Subscriber) -> None:
     try:
         loop.call_soon_threadsafe(_finish, future)
     except RuntimeError:
-        # The loop was closed: nobody waits any more.
+        # The loop was closed, so no task waits any longer.
         state.close()
 
 
 def _renew_locks() -> None:
-    """In the child of a fork, the thread that had one is not there, and does not let it go."""
+    """Makes new locks in the child of a fork: a thread of the parent may have held one, and never releases it here."""
     for state in list(_states.values()):
         state.lock = threading.RLock()
 

@@ -1,4 +1,4 @@
-"""A message that is written where it will be copied from, once, when it is complete."""
+"""Messages that the body of a with statement writes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 _LARGE = 64 << 10
 _KEPT = 2
-"""In a loop, the last memoryview lives until the next one has taken its name."""
+"""Two, because in a loop the last memoryview lives until the next one is assigned to its name."""
 
 _memory: weakref.WeakKeyDictionary[Publisher, deque[bytearray]] = weakref.WeakKeyDictionary()
-"""The memory of each publisher's last large compositions, for the next ones: fresh memory is slow."""
+"""The memory of each publisher's last large compositions. It is reused, because new memory is slow."""
 
 
 def _memory_for(publisher: Publisher, length: int) -> bytearray:
@@ -28,7 +28,7 @@ def _memory_for(publisher: Publisher, length: int) -> bytearray:
         try:
             memory = kept.popleft()
         except IndexError:
-            # Another thread took it meanwhile.
+            # Another thread took it.
             break
         if len(memory) == length and _is_unused(memory):
             return memory
@@ -37,7 +37,7 @@ def _memory_for(publisher: Publisher, length: int) -> bytearray:
 
 
 def _is_unused(memory: bytearray) -> bool:
-    """Whether nothing looks at it any more: only then it lets itself be resized."""
+    """Returns whether no view of the memory exists any longer: only then it can be resized."""
     try:
         memory.append(0)
     except BufferError:
@@ -47,23 +47,23 @@ def _is_unused(memory: bytearray) -> bool:
 
 
 class Composition:
-    """A message of a length that is known, written by the body of a with statement.
+    """A message of a given length that the body of a with statement writes. Made by Publisher.compose.
 
     >>> with publisher.compose(1920 * 1080) as frame:  # doctest: +SKIP
     ...     camera.read_into(frame)
 
-    What it returns is a writable memoryview of that many bytes, which hold anything until they are written. At
-    the end of the body the message is published, with one copy; if the body raises, nothing is. Python code
-    never runs under the writer lock, for which all publishers of the machine would wait. So the memory is this
-    process's own: whoever still looks at it behind the body, or writes to it, changes no message.
+    The with statement returns a writable memoryview of that many bytes, whose contents are undefined. At the end
+    of the body the message is published with one copy. If the body raises, nothing is published. The memory
+    belongs to this process, so reading or writing it after the body changes no message: Python code never runs
+    under the writer lock, for which all publishers of the machine would wait.
 
-    timeout is that of Publisher.publish, which this ends with, and raises what that raises.
+    At its end this calls Publisher.publish with timeout, and raises what that raises.
     """
 
     def __init__(self, publisher: Publisher, length: int, timeout: float | None = None) -> None:
         limit = publisher.largest_message
         if length > limit:
-            # As publish would, but before the work, and without the memory.
+            # publish would raise the same, but only after the body, and this much memory might not exist.
             message = f"{length} bytes are too long, the bus carries at most {limit}: split the message, or create the bus with a larger capacity"
             raise TooLong(message, length, limit)
         self._publisher = publisher
@@ -73,9 +73,9 @@ class Composition:
 
     def __enter__(self) -> memoryview:
         if self._memory is not None:
-            raise RuntimeError("the composition is in use already: make one for each message")
+            raise RuntimeError("the composition is already in use: make one for each message")
         self._memory = _memory_for(self._publisher, self._length)
-        # Never released by force: an array of numpy counts on it as long as that lives.
+        # The view is not released at the end, because a numpy array made from it may still use the memory.
         return memoryview(self._memory)
 
     def __exit__(

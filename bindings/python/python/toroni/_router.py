@@ -25,20 +25,20 @@ class Router:
     ... def show(message): print(message.topic, message.text)
     >>> router.run()  # doctest: +SKIP
 
-    It belongs to one thread, or task, which runs the handlers. What a handler raises ends the call that it was
-    called by; the next call goes on behind that message. Made by Bus.router.
+    It belongs to one thread or task, which runs the handlers. If a handler raises, the call that ran it raises the
+    same exception, and the next call continues after that message. Made by Bus.router.
     """
 
     def __init__(self, subscriber: Subscriber) -> None:
         self.subscriber = subscriber
-        """The subscriber behind it."""
+        """The subscriber that receives the messages."""
         self._handlers: list[tuple[str, Handler]] = []
         self._wanted: dict[tuple[str, bool], list[Handler]] = {}
         self._on_lapped: Callable[[int, int], object] | None = None
 
     def on(self, pattern: str) -> Callable[[HandlerOf], HandlerOf]:
-        """A decorator that adds a handler for a pattern; it is called with each message. Invalid if the pattern
-        is malformed."""
+        """Returns a decorator that adds a handler for a pattern. The router calls it with each message that matches.
+        Raises Invalid if the pattern is malformed."""
         self.subscriber.add_pattern(pattern)
 
         def add(handler: HandlerOf) -> HandlerOf:
@@ -49,23 +49,23 @@ class Router:
         return add
 
     def on_lapped(self, handler: Callable[[int, int], object]) -> None:
-        """Sets what is called with the numbers of messages and bytes that were lost, in place of the error
+        """Sets a handler that is called with the numbers of messages and bytes that were lost, instead of raising
         Lapped."""
         self._on_lapped = handler
 
     def poll(self) -> int:
-        """Handles all messages that are there, and returns how many."""
+        """Handles all messages that are available, and returns their number."""
         count = 0
         while self._step(self.subscriber.try_receive):
             count += 1
         return count
 
     def run_once(self, timeout: float | None = None) -> bool:
-        """Waits for the next message, no longer than timeout seconds, and handles it. Whether there was one."""
+        """Waits for the next message and handles it. Returns False if none arrives within timeout seconds."""
         return self._step(lambda: self.subscriber.receive(timeout))
 
     def run(self) -> None:
-        """Handles messages until the router is closed, or interrupted, which raises Interrupted."""
+        """Handles messages until the router is closed. Raises Interrupted if it is interrupted."""
         while True:
             try:
                 self._step(self.subscriber.receive)
@@ -75,7 +75,7 @@ class Router:
                 raise
 
     async def run_async(self) -> None:
-        """As run, for coroutines."""
+        """Does what run does, for coroutines."""
         while True:
             try:
                 message = await self.subscriber.receive_async()
@@ -89,15 +89,16 @@ class Router:
                 self._handle(message)
 
     def fileno(self) -> int:
-        """A descriptor for event loops: call poll, then wait for it to be readable, and so on."""
+        """Returns a descriptor for event loops. Call poll, then wait until the descriptor is readable, and repeat."""
         return self.subscriber.fileno()
 
     def interrupt(self) -> None:
-        """As Subscriber.interrupt: ends run, too, when it next waits, but not run_async. The next call goes on."""
+        """Does what Subscriber.interrupt does. It ends run when that next waits, but not run_async. Call run again to
+        continue."""
         self.subscriber.interrupt()
 
     def close(self) -> None:
-        """Unsubscribes; run ends."""
+        """Unsubscribes, and ends run."""
         self.subscriber.close()
 
     def __enter__(self) -> Router:

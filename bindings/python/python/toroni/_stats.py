@@ -1,4 +1,4 @@
-"""What buses and subscribers tell about themselves. Positions and sizes are in bytes."""
+"""The state of buses and subscribers. Positions and sizes are in bytes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from toroni._toroni import Policy
 
 @dataclass(frozen=True)
 class SubscriberStats:
-    """What a subscriber has seen since it subscribed."""
+    """What happened to a subscriber since it subscribed."""
 
     received: int
-    """Messages that its calls have returned, or keep for the next one."""
+    """Messages that its calls have returned, or keep for the next call."""
     lost_messages: int
     """Messages of the whole bus that were overwritten before it read them."""
     lapses: int
@@ -27,32 +27,32 @@ class TopicStats:
     name: str
     """The topic."""
     messages: int
-    """Its messages that can still be read."""
+    """Number of its messages that can still be read."""
     bytes: int
-    """Bytes of their payloads."""
+    """Bytes of the payloads of these messages."""
 
 
 @dataclass(frozen=True)
 class Reopened:
-    """What became of a bus on a disk when it was opened for the first time since the machine booted."""
+    """What happened to a bus on a disk when it was opened for the first time since the machine booted."""
 
     kept: bool
-    """Whether its messages are as they were, because its last publisher had closed it in order; else it starts
-    empty, because the machine went down while somebody published."""
+    """Whether its messages are intact, because its last publisher had closed it. Otherwise the machine went down
+    while a publisher had it open, so it starts empty."""
     messages: int
-    """How many were kept and can still be read."""
+    """Messages that were kept and can still be read."""
 
 
 @dataclass(frozen=True)
 class LockOwner:
-    """The owner of the writer lock."""
+    """The participant that holds the writer lock."""
 
     slot: int | None
-    """Its slot among the publishers; None for the lock "robust"."""
+    """Number of its slot among the publishers; None for the lock "robust"."""
     pid: int | None
-    """Its process, where it is known; for "robust", its thread."""
+    """Id of its process, or, for the lock "robust", of its thread; None if it is not known."""
     alive: bool | None
-    """Whether it lives; None if this process cannot tell."""
+    """Whether it is alive; None if this process cannot tell."""
     stopped: bool
     """Whether it is stopped (SIGSTOP)."""
 
@@ -62,8 +62,9 @@ class _Participant:
     slot: int
     name: str
     pid: int
-    """Its process, in its own PID namespace."""
+    """Id of its process, in its own PID namespace."""
     same_pid_namespace: bool
+    """Whether that is the PID namespace of this process."""
     alive: bool
     stopped: bool
 
@@ -75,17 +76,17 @@ class PublisherStats(_Participant):
     started_ns: int
     """When it opened the bus for publishing, in nanoseconds since 1970 (UTC)."""
     messages: int
-    """Messages it published."""
+    """Messages that it published."""
     bytes: int
-    """Bytes of the stream that they took."""
+    """Bytes of the stream that these messages took."""
     waits: int
     """How often it waited for slow subscribers."""
     waited: float
-    """For how long in all, in seconds."""
+    """Duration of these waits in all, in seconds."""
     overwrites: int
     """How often it overwrote what a slow subscriber had not read."""
     wakes: int
-    """Wake-ups it sent."""
+    """Wake-ups that it sent."""
 
 
 @dataclass(frozen=True)
@@ -97,23 +98,23 @@ class SubscriberSlotStats(_Participant):
     started_ns: int
     """When it subscribed, in nanoseconds since 1970 (UTC)."""
     position: int
-    """Up to where it has read, as far as it told."""
+    """Position up to which it has read, as it last published."""
     lag_bytes: int
-    """From there to the end of the stream."""
+    """Bytes from there to the end of the stream."""
     received: int
     lost_messages: int
     lapses: int
     lapped_now: bool
-    """Whether it has been overtaken by writers since it last told its position."""
+    """Whether publishers have overtaken it since it last published its position."""
     patterns: list[str] | None
-    """Its patterns, or the first of them if `patterns_truncated`; None if they cannot be read."""
+    """Its patterns, or only the first ones if patterns_truncated; None if they cannot be read."""
     patterns_truncated: bool
-    """Whether it has more patterns than its slot has room for."""
+    """Whether it has more patterns than its slot has space for."""
 
 
 @dataclass(frozen=True)
 class BusStats:
-    """What a bus looked like at one moment."""
+    """A snapshot of a bus. Made by Bus.stats."""
 
     name: str
     path: Path
@@ -125,24 +126,24 @@ class BusStats:
     notify: str
     persistent: bool
     on_disk: bool
-    """Whether its directory is on a file system that outlives a reboot."""
+    """Whether its directory is on a file system that survives a reboot."""
     created_ns: int
-    """When it was created, in nanoseconds since 1970 (UTC)."""
+    """When the bus was created, in nanoseconds since 1970 (UTC)."""
     max_publishers: int
     max_subscribers: int
     tail: int
-    """Bytes published since it was created: where the next message will start."""
+    """Bytes published since the bus was created: the position at which the next message will start."""
     sequence: int
-    """Messages published since it was created."""
+    """Messages published since the bus was created."""
     oldest_position: int
     """Position of the oldest message that can still be read."""
     topics: int
-    """Names in the table of topics."""
+    """Number of names in the topic table."""
     lock_owner: LockOwner | None
-    """Who holds the writer lock, if anybody does at this moment."""
+    """The participant that holds the writer lock, or None."""
     publishers: list[PublisherStats] | None
-    """The publishing participants; None if this process may not look at them."""
+    """The publishing participants; None if this process may not read them."""
     subscribers: list[SubscriberSlotStats] | None
-    """The subscribers; None if this process may not look at them."""
+    """The subscribers; None if this process may not read them."""
     sockets: list[str]
     """Names of the files in sockets/."""

@@ -29,7 +29,7 @@ __all__ = [
 __version__: str
 
 class _Array(Protocol):
-    # Arrays of numpy, which do not tell of the buffer protocol before Python 3.12.
+    # Arrays of numpy. Before Python 3.12 their stubs do not declare the buffer protocol.
     @property
     def __array_interface__(self) -> dict[str, Any]: ...
 
