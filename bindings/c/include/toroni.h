@@ -73,7 +73,7 @@ extern "C" {
 
 /* ---- errors ------------------------------------------------------------------------------------------- */
 
-/* Tells C++ that a toroni_status may have any int as its value. */
+/* In C++ this allows a toroni_status to have any int as its value, such as one of a later release. */
 #ifdef __cplusplus
 #define TORONI_ANY_INT : int
 #else
@@ -211,8 +211,8 @@ typedef struct toroni_open_options {
     toroni_policy policy;
     uint32_t flags;               /* TORONI_FLAG_..., combined */
     uint32_t require;             /* TORONI_REQUIRE_..., combined */
-    uint32_t mode;                /* permission bits of a new bus; 0: from the umask, where each class may either both
-                                     publish and subscribe, or neither */
+    uint32_t mode;                /* permission bits of a new bus; 0: as the umask says, where owner, group and others
+                                     each get permission to read and write, or none */
     uint32_t owner;               /* number of the user for TORONI_REQUIRE_OWNER */
     const char *writers_group;    /* name or number of the group that may publish on a new bus; NULL: as mode says */
     const char *readers_group;    /* name or number of the group that may only subscribe; NULL: as mode says */

@@ -227,11 +227,11 @@ fn report(failure: Failure) -> c_int {
 
 #[cold]
 fn report_panic(panic: Box<dyn Any + Send>) -> c_int {
-    let told = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let told = told.or_else(|| panic.downcast_ref::<String>().cloned());
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
     // Dropping it could panic again.
     std::mem::forget(panic);
-    let text = told.unwrap_or_else(|| "(no text)".to_owned());
+    let text = text.unwrap_or_else(|| "(no text)".to_owned());
     let text = format!("the library panicked, which is a bug: {text}");
     report(Failure { status: Status::Panic, text: Some(text) })
 }
@@ -285,8 +285,8 @@ mod tests {
 
     #[test]
     fn errors_set_the_text_and_other_statuses_keep_it() {
-        let told = Failure::argument("zero\0within");
-        assert_eq!(catch_panics(|| Err(told)), Status::InvalidArgument as c_int);
+        let failure = Failure::argument("zero\0within");
+        assert_eq!(catch_panics(|| Err(failure)), Status::InvalidArgument as c_int);
         assert_eq!(last(), "zerowithin");
         assert_eq!(catch_panics(|| Err(Failure::plain(Status::NoMessage))), 1);
         assert_eq!(last(), "zerowithin");

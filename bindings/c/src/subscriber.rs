@@ -287,8 +287,8 @@ pub unsafe extern "C" fn toroni_receive_in_place(
         };
         let run = run.map_err(|error| loss.note(error))?;
         let run = run.ok_or(Failure::plain(Status::NoMessage))?;
-        // SAFETY: the run borrows the subscriber behind the pointer, which outlives it: `open` and `drop` end it
-        // before they touch the subscriber.
+        // SAFETY: the run borrows the boxed subscriber, which outlives it: `open` and `drop` end the run before they
+        // use the subscriber.
         state.run = Some(unsafe { std::mem::transmute::<InPlace<'_>, InPlace<'static>>(run) });
         state.runs += 1;
         // SAFETY: not null; toroni.h requires the rest of callers.

@@ -8,22 +8,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHECK(condition)                                                                             \
-    do {                                                                                             \
-        if (!(condition)) {                                                                          \
-            fprintf(stderr, "%s:%d: %s fails; last error: %s\n", __FILE__, __LINE__, #condition,     \
-                    toroni_error_message());                                                         \
-            exit(1);                                                                                 \
-        }                                                                                            \
+#define CHECK(condition)                                                                              \
+    do {                                                                                              \
+        if (!(condition)) {                                                                           \
+            fprintf(stderr, "%s:%d: %s fails; last error: %s\n", __FILE__, __LINE__, #condition,      \
+                    toroni_error_message());                                                          \
+            exit(1);                                                                                  \
+        }                                                                                             \
     } while (0)
 
 /* Checks the status that a call returns. */
 #define RETURNS(status, call)                                                                         \
     do {                                                                                              \
-        const int answer = (call);                                                                    \
-        if (answer != (status)) {                                                                     \
-            fprintf(stderr, "%s:%d: %s returned %d, not %s; last error: %s\n", __FILE__, __LINE__,     \
-                    #call, answer, #status, toroni_error_message());                                  \
+        const int returned = (call);                                                                  \
+        if (returned != (status)) {                                                                   \
+            fprintf(stderr, "%s:%d: %s returned %d, not %s; last error: %s\n", __FILE__, __LINE__,    \
+                    #call, returned, #status, toroni_error_message());                                \
             exit(1);                                                                                  \
         }                                                                                             \
     } while (0)

@@ -24,7 +24,7 @@
 // A function that takes std::nothrow as its last argument returns a toroni::result instead, which contains either the
 // value or the error. It throws nothing except std::bad_alloc. For a constructor, open() is this form. The following
 // have no such form:
-//   - what calls functions of yours, which may throw: publish_in_place, iterators, and everything of a router;
+//   - functions that call your code, which may throw: publish_in_place, iterators, and all functions of a router;
 //   - bursts, whose exception contains the number of messages that were published;
 //   - default_directory(), and the functions of toroni::stats.
 #ifndef TORONI_HPP
@@ -725,9 +725,9 @@ protected:
 class subscriber;
 
 // A run of messages in place: their payloads are in the shared memory of the bus. Do not rely on anything read from a
-// payload until validate() has returned; see toroni_receive_in_place. The next call on the subscriber ends the run;
-// afterwards it can neither be validated nor iterated (TORONI_INVALID_ARGUMENT). It can be iterated once. It must not
-// outlive the subscriber.
+// payload until validate() has returned; see toroni_receive_in_place. The next call on the subscriber, except slot(),
+// ends the run; afterwards it can neither be validated nor iterated (TORONI_INVALID_ARGUMENT). It can be iterated once.
+// It must not outlive the subscriber.
 class run {
 public:
     class iterator : public detail::message_iterator<iterator, toroni_subscriber> {
@@ -818,7 +818,7 @@ public:
         return detail::done(toroni_subscriber_add_pattern(get(), pattern.c_str()));
     }
 
-    // Waits for the next message and returns it.
+    // Waits for the next message and returns it. Throws lapped if messages were lost, interrupted after interrupt().
     message receive() {
         toroni_message content;
         if (const int status = toroni_receive(get(), &content); status != TORONI_OK) why(status).raise();
@@ -1128,19 +1128,19 @@ private:
 // Return whether a subscriber with the pattern receives a message on the topic. For matches_descendants, the message is
 // published to the topic and to everything below it.
 inline result<bool> matches(const std::string &pattern, const std::string &topic, std::nothrow_t) {
-    int answer = 0;
-    const int status = toroni_matches(pattern.c_str(), topic.c_str(), &answer);
+    int matched = 0;
+    const int status = toroni_matches(pattern.c_str(), topic.c_str(), &matched);
     if (status != TORONI_OK) return detail::last_failure(status);
-    return answer != 0;
+    return matched != 0;
 }
 inline bool matches(const std::string &pattern, const std::string &topic) {
     return matches(pattern, topic, std::nothrow).value();
 }
 inline result<bool> matches_descendants(const std::string &pattern, const std::string &topic, std::nothrow_t) {
-    int answer = 0;
-    const int status = toroni_matches_descendants(pattern.c_str(), topic.c_str(), &answer);
+    int matched = 0;
+    const int status = toroni_matches_descendants(pattern.c_str(), topic.c_str(), &matched);
     if (status != TORONI_OK) return detail::last_failure(status);
-    return answer != 0;
+    return matched != 0;
 }
 inline bool matches_descendants(const std::string &pattern, const std::string &topic) {
     return matches_descendants(pattern, topic, std::nothrow).value();

@@ -12,16 +12,16 @@ using steady = std::chrono::steady_clock;
 
 unsigned long long sum;
 
-void look(const toroni::message &message) { sum += std::to_integer<unsigned>(*message.payload().data()); }
+void use(const toroni::message &message) { sum += std::to_integer<unsigned>(*message.payload().data()); }
 
 void receive(toroni::subscriber &subscriber, std::size_t count) {
-    for (; count > 0; --count) look(subscriber.receive());
+    for (; count > 0; --count) use(subscriber.receive());
 }
 
 void receive_in_place(toroni::subscriber &subscriber, std::size_t count) {
     while (count > 0) {
         const toroni::run run = subscriber.receive_in_place();
-        for (const toroni::message message : run) look(message), --count;
+        for (const toroni::message message : run) use(message), --count;
         run.validate();
     }
 }
@@ -73,11 +73,11 @@ int main(int count, char **arguments) try {
             }
             std::cout << std::fixed;
             std::cout.precision(0);
-            const auto tell = [&](const char *what, std::chrono::duration<double> time) {
+            const auto print = [&](const char *what, std::chrono::duration<double> time) {
                 std::cout << "c++\t" << what << '\t' << length << '\t' << static_cast<double>(sent) / time.count() << std::endl;
             };
-            tell(one.name, sending);
-            if (one.reception) tell(one.reception, receiving);
+            print(one.name, sending);
+            if (one.reception) print(one.reception, receiving);
         }
     }
     return sum == 1; // used, so that the compiler does not omit it

@@ -341,10 +341,10 @@ void a_thread_that_publishes_to_itself_gets_an_error() {
         toroni::subscriber subscriber(bus, "t");
         publisher.publish("one");
         if (receives) (void)subscriber.receive();
-        const auto told = thrown_by<toroni::error>([&] {
+        const auto thrown = thrown_by<toroni::error>([&] {
             for (int i = 0; i < 2000; ++i) publisher.publish(std::vector<char>(100));
         });
-        CHECK(told.status() == TORONI_WOULD_WAIT_FOR_ITSELF);
+        CHECK(thrown.status() == TORONI_WOULD_WAIT_FOR_ITSELF);
         CHECK(subscriber.try_receive().has_value());
     }
 }
@@ -480,20 +480,20 @@ void a_loss_handler_may_try_to_replace_itself() {
         for (int i = 0; i < 200; ++i) publisher.publish(std::vector<char>(1024));
         router.poll();
     };
-    std::string told;
+    std::string recorded;
     router.on_lapped([&, text = std::string("what belongs to the function that is called")](toroni::loss) {
         const auto again = thrown_by<toroni::error>([&] { router.on_lapped([](toroni::loss) {}); });
         CHECK(again.status() == TORONI_REENTRANT);
-        told += text;
+        recorded += text;
     });
     flood();
-    CHECK(told == "what belongs to the function that is called");
+    CHECK(recorded == "what belongs to the function that is called");
     // The call was refused, so the old handler is still set.
     flood();
-    CHECK(told.size() == 2 * std::strlen("what belongs to the function that is called"));
-    router.on_lapped([&](toroni::loss) { told = "another"; });
+    CHECK(recorded.size() == 2 * std::strlen("what belongs to the function that is called"));
+    router.on_lapped([&](toroni::loss) { recorded = "another"; });
     flood();
-    CHECK(told == "another");
+    CHECK(recorded == "another");
 }
 
 void topics_and_buses_are_listed_and_cleaned() {

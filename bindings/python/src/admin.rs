@@ -27,7 +27,7 @@ pub(crate) fn buses(py: Python<'_>, directory: Option<PathBuf>) -> PyResult<Vec<
 }
 
 /// Cleans up after dead processes and returns a toroni.CleanReport. It frees their slots and sockets, and removes
-/// buses that nobody has open, unless they are persistent. It cleans all buses of a directory, or only the one with
+/// buses that no process has open, unless they are persistent. It cleans all buses of a directory, or only the one with
 /// the given name. A bus whose header is damaged may be persistent, so it is removed only by its name. With
 /// persistent, a bus that is given by name is removed even if it is persistent. With dry_run, the report says what
 /// would be done. What could not be cleaned is not an error; the report lists it.

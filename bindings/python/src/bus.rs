@@ -30,7 +30,7 @@ use toroni::{BusConfig, OpenError};
 ///     "wait", which is Policy.wait(0.1)
 /// lock: "lease" or "robust"; default "lease"
 /// notify: "futex", "datagram", "multicast" or "multicast:ADDRESS:PORT"; default "futex"
-/// persistent: whether clean-ups keep the bus although nobody has it open
+/// persistent: whether toroni.clean keeps the bus although no process has it open
 /// huge_pages: whether the ring uses huge pages, if the kernel allows it
 /// prefault: whether this handle touches every page of the ring when it is opened
 /// lock_memory: whether this handle keeps the ring in memory (mlock)

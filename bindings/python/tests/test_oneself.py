@@ -28,4 +28,4 @@ def test_a_thread_that_publishes_to_itself_gets_an_error(
         for _ in range(2000):
             publisher.publish(bytes(100))
     assert subscriber.try_receive() is not None
-    publisher.publish(b"goes on")
+    publisher.publish(b"continues")

@@ -387,7 +387,7 @@ def test_workers_of_multiprocessing(bus: toroni.Bus, method: str) -> None:
     assert [message.sequence for message in messages] == list(range(20))
 
 
-def open_anew() -> None:
+def open_again() -> None:
     """Uses the bus in the child of a fork. SIGALRM ends the child if it hangs."""
     signal.alarm(int(SECONDS))
     with toroni.Bus("test") as bus, bus.subscribe("child") as subscriber:
@@ -419,7 +419,7 @@ def test_a_child_of_a_busy_process_opens_the_bus_again(directory: Path) -> None:
     codes = []
     try:
         for _ in range(12):
-            child = multiprocessing.get_context("fork").Process(target=open_anew)
+            child = multiprocessing.get_context("fork").Process(target=open_again)
             child.start()
             child.join()
             codes.append(child.exitcode)
