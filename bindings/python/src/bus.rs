@@ -22,23 +22,26 @@ use toroni::{BusConfig, OpenError};
 /// Raises Invalid, NotFound, AlreadyExists, PermissionDenied, System, Corrupt, or another toroni.Error.
 ///
 /// name: 1 to 64 of A-Z a-z 0-9 . _ -
-/// directory: where buses are directories; default as default_directory() says
+/// directory: the directory that contains the buses; default default_directory()
 /// capacity: bytes of the ring, a power of two from 64 KiB to 1 TiB; default 4 MiB
 /// topic_table_bytes: bytes for the names of topics, a multiple of 4096; default 1 MiB
 /// max_publishers, max_subscribers: 1 to 1024 at the same time; default 128
 /// policy: what publishers do about slow subscribers: a Policy, "overwrite", "wait" or "wait:forever"; default
 ///     "wait", which is Policy.wait(0.1)
-/// lock: "lease" or "robust"; default "lease"
-/// notify: "futex", "datagram", "multicast" or "multicast:ADDRESS:PORT"; default "futex"
+/// lock: how publishers exclude one another: "lease" or "robust"; default "lease"
+/// notify: how publishers wake sleeping subscribers: "futex", "datagram", "multicast" or "multicast:ADDRESS:PORT";
+///     default "futex"
 /// persistent: whether toroni.clean keeps the bus although no process has it open
 /// huge_pages: whether the ring uses huge pages, if the kernel allows it
 /// prefault: whether this handle touches every page of the ring when it is opened
 /// lock_memory: whether this handle keeps the ring in memory (mlock)
-/// mode: permission bits of the files of a new bus; default by the umask, each class both rights or none
-/// writers_group, readers_group: name or number of a group that may publish, or only subscribe
+/// mode: permission bits of the files of a new bus; default as the umask says, where owner, group and others each get
+///     permission to read and write, or none
+/// writers_group: name or number of the group that may publish on a new bus
+/// readers_group: name or number of the group that may only subscribe to a new bus
 /// participant_name: the name of this handle in `toroni info`; default the name of the script
 /// timestamps: whether messages that this handle publishes carry the time
-/// require: names of settings that an existing bus must agree in: "capacity", "policy", "lock", "notify"
+/// require: names of settings in which an existing bus must agree: "capacity", "policy", "lock", "notify"
 /// require_owner: number of the user who must own the bus
 #[pyclass(frozen, weakref, module = "toroni")]
 pub(crate) struct Bus {
@@ -98,8 +101,8 @@ impl Bus {
         &self.id
     }
 
-    /// A toroni.Reopened, if the bus is on a disk and this is its first handle since the machine booted: what the
-    /// bus kept. Otherwise None.
+    /// What the bus kept, a toroni.Reopened, if the bus is on a disk and this is its first handle since the machine
+    /// booted. Otherwise None.
     #[getter]
     fn reopened<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.reopened.as_ref().map(|reopened| stats::of_reopened(py, reopened)).transpose()
@@ -137,7 +140,8 @@ impl Bus {
     /// start: "latest" (default), "oldest", or the position of a message
     /// gating: whether publishers wait for this subscriber, as the policy of the bus says
     /// name: the name of this subscriber in `toroni info`
-    /// wait: how receiving waits: "spin", "yield", "backoff" or "block"
+    /// wait: how receiving waits: "backoff" (default) polls briefly, then yields, then sleeps; "spin" polls all the time
+    ///     and occupies a processor; "yield" polls and lets other threads run in between; "block" sleeps at once
     #[pyo3(signature = (*patterns, start=None, gating=true, name=None, wait="backoff"))]
     fn subscribe(
         &self,
