@@ -1,8 +1,19 @@
 //! One source file: the paths that it names, its `unsafe`, and which of its parts are tests.
+//!
+//! Paths and `unsafe` are read from the tokens, so that macros hide none of them. The syntax tree tells which
+//! tokens belong to tests.
 
-use super::lexer::{Kind, Token, tokens};
+use std::ops::Range;
 
-/// What a file says that the rules are about.
+use proc_macro2::{LineColumn, Span, TokenStream, TokenTree};
+use syn::ext::IdentExt;
+use syn::parse::{ParseStream, Parser};
+use syn::punctuated::Punctuated;
+use syn::spanned::Spanned;
+use syn::visit::{self, Visit};
+use syn::{Attribute, Ident, Meta, Token, braced, token};
+
+/// What the rules ask about a file.
 #[derive(Default)]
 pub(super) struct Source {
     pub(super) paths: Vec<Named>,
@@ -18,141 +29,205 @@ pub(super) struct Named {
     pub(super) line: usize,
     /// Within `#[cfg(test)]`.
     pub(super) in_test: bool,
-    /// Followed by `!`: a macro, which the crate root exports whatever module defines it.
+    /// Followed by `!`: a macro. The crate root exports it, whichever module defines it.
     pub(super) is_macro: bool,
 }
 
 impl Source {
-    /// Reads the text of the file of this module; `[]` is `lib.rs`.
-    pub(super) fn read(text: &str, module: &[String]) -> Self {
-        let tokens = tokens(text);
-        let mut reader = Reader {
-            in_test: test_parts(&tokens),
-            tokens,
-            module: module.to_vec(),
-            open: Vec::new(),
-            found: Self::default(),
-        };
-        let mut at = 0;
-        while at < reader.tokens.len() {
-            at = reader.step(at);
-        }
-        reader.found
+    /// Reads the text of a module's file. The module of `lib.rs` is `[]`.
+    pub(super) fn read(text: &str, module: &[String]) -> syn::Result<Self> {
+        let tokens: TokenStream = text.parse()?;
+        let file: syn::File = syn::parse2(tokens.clone())?;
+        let mut tests = Tests::default();
+        tests.visit_file(&file);
+        let tests = if tests.inside { vec![whole(&file)] } else { tests.parts };
+        let mut reader = Reader { tests, module: module.to_vec(), found: Self::default() };
+        reader.tokens(tokens)?;
+        Ok(reader.found)
     }
 }
 
+/// The parts of a file under `#[cfg(test)]`.
+#[derive(Default)]
+struct Tests {
+    parts: Vec<Range<LineColumn>>,
+    /// Whether the node that is being visited is such a part.
+    inside: bool,
+}
+
+/// Visits each kind of node that can have attributes. The attributes come first, and one of them may mark the node.
+macro_rules! nodes_with_attributes {
+    ($($visit:ident: $node:ident),* $(,)?) => {
+        $(fn $visit(&mut self, node: &'ast syn::$node) {
+            let outside = std::mem::take(&mut self.inside);
+            visit::$visit(self, node);
+            if std::mem::replace(&mut self.inside, outside) {
+                self.parts.push(whole(node));
+            }
+        })*
+    };
+}
+
+impl<'ast> Visit<'ast> for Tests {
+    nodes_with_attributes! {
+        visit_arm: Arm,
+        visit_expr: Expr,
+        visit_field: Field,
+        visit_field_pat: FieldPat,
+        visit_field_value: FieldValue,
+        visit_fn_arg: FnArg,
+        visit_foreign_item: ForeignItem,
+        visit_generic_param: GenericParam,
+        visit_impl_item: ImplItem,
+        visit_item: Item,
+        visit_pat: Pat,
+        visit_stmt: Stmt,
+        visit_trait_item: TraitItem,
+        visit_variant: Variant,
+    }
+
+    fn visit_attribute(&mut self, attribute: &'ast Attribute) {
+        self.inside |= attribute.path().is_ident("cfg")
+            && attribute.parse_args().is_ok_and(|condition| needs_test(&condition));
+    }
+}
+
+/// Whether a condition is `test` or `all(…, test, …)`. Under `any` or `not` the item also exists without tests.
+fn needs_test(condition: &Meta) -> bool {
+    match condition {
+        Meta::List(list) if list.path.is_ident("all") => {
+            let parts = list.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated);
+            parts.is_ok_and(|parts| parts.iter().any(needs_test))
+        }
+        other => other.path().is_ident("test"),
+    }
+}
+
+fn whole(node: &impl Spanned) -> Range<LineColumn> {
+    node.span().start()..node.span().end()
+}
+
 struct Reader {
-    tokens: Vec<Token>,
-    /// For each token, whether it is part of a test.
-    in_test: Vec<bool>,
-    /// The module at this place: that of the file and the `mod name {` around.
+    tests: Vec<Range<LineColumn>>,
+    /// The file's module, and the `mod name {` around the current token.
     module: Vec<String>,
-    /// For each open brace, whether it opened a module.
-    open: Vec<bool>,
     found: Source,
 }
 
 impl Reader {
-    /// Looks at one token and returns where to go on.
-    fn step(&mut self, at: usize) -> usize {
-        let token = &self.tokens[at];
-        match &token.kind {
-            Kind::Mark('{') => self.open.push(false),
-            Kind::Mark('}') => self.close_brace(),
-            Kind::Word(word) if word == "mod" => return self.module_declaration(at),
-            Kind::Word(word) if word == "unsafe" => {
-                self.found.unsafe_lines.push((token.line, self.in_test[at]));
+    fn tokens(&mut self, tokens: TokenStream) -> syn::Result<()> {
+        let all = |input: ParseStream<'_>| {
+            while !input.is_empty() {
+                self.next(input)?;
             }
-            Kind::Word(_) if self.begins_path(at) => return self.tree(at, &[]),
-            // `::std::fs` begins at the double colon.
+            Ok(())
+        };
+        all.parse2(tokens)
+    }
+
+    fn next(&mut self, input: ParseStream<'_>) -> syn::Result<()> {
+        if input.peek(Token![mod]) {
+            return self.module_declaration(input);
+        }
+        if input.peek(Token![use]) {
+            input.parse::<Token![use]>()?;
+            return self.tree(input, &[]);
+        }
+        if input.peek(Ident::peek_any) && input.peek2(Token![::]) {
+            return self.tree(input, &[]);
+        }
+        match input.parse()? {
+            TokenTree::Group(group) => self.tokens(group.stream())?,
+            TokenTree::Ident(word) if word == "unsafe" => {
+                let in_test = self.in_test(word.span());
+                self.found.unsafe_lines.push((line(word.span()), in_test));
+            }
+            // The name of a method: `x.y::<T>()`. Not of a range: `..a::b`.
+            TokenTree::Punct(mark) if mark.as_char() == '.' && !input.peek(Token![.]) => {
+                input.parse::<Option<Ident>>()?;
+            }
+            // The end of a path: `<T>::b`.
+            TokenTree::Punct(mark) if mark.as_char() == '>' => {
+                while input.peek(Token![::]) && input.peek3(Ident::peek_any) {
+                    input.parse::<Token![::]>()?;
+                    Ident::parse_any(input)?;
+                }
+            }
             _ => {}
         }
-        at + 1
+        Ok(())
     }
 
-    fn close_brace(&mut self) {
-        if self.open.pop() == Some(true) {
-            self.module.pop();
+    fn module_declaration(&mut self, input: ParseStream<'_>) -> syn::Result<()> {
+        let start = input.parse::<Token![mod]>()?.span;
+        let Some(name) = input.parse::<Option<Ident>>()? else { return Ok(()) };
+        self.module.push(name.unraw().to_string());
+        if input.peek(token::Brace) {
+            let content;
+            braced!(content in input);
+            self.tokens(content.parse()?)?;
+        } else if input.peek(Token![;]) && self.in_test(start) {
+            self.found.test_modules.push(self.module.clone());
         }
-    }
-
-    fn module_declaration(&mut self, at: usize) -> usize {
-        let Some(name) = self.tokens.get(at + 1).and_then(Token::word) else { return at + 1 };
-        let mut module = self.module.clone();
-        module.push(name.to_owned());
-        match self.tokens.get(at + 2) {
-            Some(token) if token.is('{') => {
-                self.module = module;
-                self.open.push(true);
-                at + 3
-            }
-            Some(token) if token.is(';') && self.in_test[at] => {
-                self.found.test_modules.push(module);
-                at + 3
-            }
-            _ => at + 2,
-        }
-    }
-
-    /// A word that is followed by `::` and is no later part of a path.
-    fn begins_path(&self, at: usize) -> bool {
-        let before = at.checked_sub(1).map(|at| &self.tokens[at]);
-        let continues = before.is_some_and(|token| {
-            token.is('.') || (token.kind == Kind::Path && self.is_segment_before(at - 1))
-        });
-        let used = before.is_some_and(|token| token.word() == Some("use"));
-        !continues && (used || self.kind(at + 1) == Some(&Kind::Path))
-    }
-
-    /// Whether the `::` at this place has a word or `>` in front: `a::b`, `<T>::b`.
-    fn is_segment_before(&self, path: usize) -> bool {
-        let Some(before) = path.checked_sub(1).map(|at| &self.tokens[at]) else { return false };
-        before.is('>') || before.word().is_some_and(|word| word != "use" && word != "return")
-    }
-
-    fn kind(&self, at: usize) -> Option<&Kind> {
-        self.tokens.get(at).map(|token| &token.kind)
+        self.module.pop();
+        Ok(())
     }
 
     /// Reads a path or a tree of paths, `a::{b, c::{d, e}}`, and notes each leaf.
-    fn tree(&mut self, mut at: usize, prefix: &[String]) -> usize {
+    fn tree(&mut self, input: ParseStream<'_>, prefix: &[String]) -> syn::Result<()> {
+        input.parse::<Option<Token![::]>>()?;
         let mut segments = prefix.to_vec();
-        let line = self.tokens[at].line;
+        let start = input.span();
         loop {
-            match self.kind(at) {
-                Some(Kind::Word(word)) => segments.push(word.clone()),
-                Some(Kind::Mark('{')) => return self.group(at + 1, &segments),
-                // `::*`, `::<T>`: the path in front is what is named.
-                _ => break,
+            if input.peek(token::Brace) {
+                let leaves;
+                braced!(leaves in input);
+                return self.leaves(&leaves, &segments);
             }
-            at += 1;
-            if self.kind(at) != Some(&Kind::Path) {
+            if !input.peek(Ident::peek_any) {
                 break;
             }
-            at += 1;
+            segments.push(Ident::parse_any(input)?.unraw().to_string());
+            // In `::*` and `::<T>` the path in front is what is named.
+            if !input.peek(Token![::]) || input.peek3(Token![<]) {
+                break;
+            }
+            input.parse::<Token![::]>()?;
         }
-        let first = at.saturating_sub(1).min(self.tokens.len() - 1);
+        // As in `impl Trait + use<'_>`.
+        if segments.is_empty() {
+            return Ok(());
+        }
+        let is_macro = input.peek(Token![!]) && !input.peek(Token![!=]);
         let named = Named {
             segments: absolute(&segments, &self.module),
-            line,
-            in_test: self.in_test[first],
-            is_macro: self.kind(at) == Some(&Kind::Mark('!')),
+            line: line(start),
+            in_test: self.in_test(start),
+            is_macro,
         };
         self.found.paths.push(named);
-        at
+        Ok(())
     }
 
-    fn group(&mut self, mut at: usize, prefix: &[String]) -> usize {
-        while let Some(kind) = self.kind(at) {
-            match kind {
-                Kind::Mark('}') => return at + 1,
-                Kind::Word(word) if word == "as" => at += 2,
-                Kind::Word(_) | Kind::Mark('{') => at = self.tree(at, prefix),
-                _ => at += 1,
+    fn leaves(&mut self, input: ParseStream<'_>, prefix: &[String]) -> syn::Result<()> {
+        while !input.is_empty() {
+            self.tree(input, prefix)?;
+            // `as name`, or `*`.
+            while !input.is_empty() && !input.peek(Token![,]) {
+                input.parse::<TokenTree>()?;
             }
+            input.parse::<Option<Token![,]>>()?;
         }
-        at
+        Ok(())
     }
+
+    fn in_test(&self, span: Span) -> bool {
+        self.tests.iter().any(|part| part.contains(&span.start()))
+    }
+}
+
+fn line(span: Span) -> usize {
+    span.start().line
 }
 
 /// `super::x` and `self::x` as `crate::…::x`; other paths stay as they are.
@@ -173,71 +248,6 @@ fn absolute(segments: &[String], module: &[String]) -> Vec<String> {
     root.chain(here).chain(rest.iter().cloned()).collect()
 }
 
-/// Marks the tokens of every item under `#[cfg(test)]` or `#[cfg(all(test, …))]`.
-fn test_parts(tokens: &[Token]) -> Vec<bool> {
-    let mut marked = vec![false; tokens.len()];
-    let mut at = 0;
-    while at < tokens.len() {
-        if !tokens[at].is('#') {
-            at += 1;
-            continue;
-        }
-        let whole_file = tokens.get(at + 1).is_some_and(|token| token.is('!'));
-        let open = at + 1 + usize::from(whole_file);
-        let end = closing(tokens, open);
-        if is_test_only(&tokens[open.min(end)..end]) {
-            let item = if whole_file { tokens.len() } else { end_of_item(tokens, end) };
-            marked[at..item].fill(true);
-            at = item;
-        } else {
-            at = end.max(at + 1);
-        }
-    }
-    marked
-}
-
-/// Whether an attribute's tokens, from `[` on, are `cfg(test)` or `cfg(all(…, test, …))`. Under
-/// `any` or `not` the item also exists without tests.
-fn is_test_only(attribute: &[Token]) -> bool {
-    let words: Vec<&str> = attribute.iter().filter_map(Token::word).collect();
-    match words.as_slice() {
-        ["cfg", "test"] => true,
-        ["cfg", "all", rest @ ..] => {
-            rest.contains(&"test") && !rest.contains(&"not") && !rest.contains(&"any")
-        }
-        _ => false,
-    }
-}
-
-/// The place behind the item that begins here, further attributes included.
-fn end_of_item(tokens: &[Token], mut at: usize) -> usize {
-    while let Some(token) = tokens.get(at) {
-        match token.kind {
-            Kind::Mark(';' | ',') => return at + 1,
-            Kind::Mark('{') => return closing(tokens, at),
-            Kind::Mark('(' | '[') => at = closing(tokens, at),
-            _ => at += 1,
-        }
-    }
-    at
-}
-
-/// The place behind the bracket that closes the one here.
-fn closing(tokens: &[Token], at: usize) -> usize {
-    let mut depth = 0_usize;
-    for (offset, token) in tokens.iter().enumerate().skip(at) {
-        match token.kind {
-            Kind::Mark('(' | '[' | '{') => depth += 1,
-            Kind::Mark(')' | ']' | '}') => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        if depth == 0 {
-            return offset + 1;
-        }
-    }
-    tokens.len()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -245,7 +255,7 @@ mod tests {
     fn read(text: &str, module: &str) -> Source {
         let module: Vec<String> =
             module.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect();
-        Source::read(text, &module)
+        Source::read(text, &module).unwrap()
     }
 
     fn paths(text: &str, module: &str) -> Vec<String> {
@@ -275,7 +285,8 @@ mod tests {
             paths(text, "ring"),
             ["crate::bus::Bus", "libc::c_int", "std::mem::take", "loom::A"]
         );
-        assert_eq!(paths("let x = ::std::fs::read(y);", "ring"), ["std::fs::read"]);
+        assert_eq!(paths("fn f() { let x = ::std::fs::read(y); }", "ring"), ["std::fs::read"]);
+        assert_eq!(paths("fn f() -> a::B { a::C { x, y } }", "ring"), ["a::B", "a::C"]);
         assert_eq!(paths("pub(crate) use self::a::B;", "ring"), ["crate::ring::a::B"]);
     }
 
@@ -313,8 +324,77 @@ mod tests {
 
     #[test]
     fn a_macro_is_told_from_an_item() {
-        let source = read("crate::crash_point!(AfterLock); crate::bus::x();", "ring");
+        let text = "fn f() { crate::crash_point!(AfterLock); crate::bus::x() }";
+        let source = read(text, "ring");
         let macros: Vec<bool> = source.paths.iter().map(|named| named.is_macro).collect();
         assert_eq!(macros, [true, false]);
+    }
+
+    #[test]
+    fn paths_in_macros_are_found() {
+        let text = "
+            fn f() { println!(\"{}\", super::bus::x(|| unsafe { libc::getpid() })); }
+            macro_rules! make { ($t:ty) => { mod inner { use super::a; } $crate::ring::b::<$t>() } }
+            #[derive(serde::Serialize)] struct S;";
+        let source = read(text, "ring::writer");
+        let found = paths(text, "ring::writer");
+        let wanted = [
+            "crate::ring::bus::x",
+            "libc::getpid",
+            "crate::ring::writer::a",
+            "crate::ring::b",
+            "serde::Serialize",
+        ];
+        assert_eq!(found, wanted);
+        assert_eq!(source.unsafe_lines, [(2, false)]);
+    }
+
+    #[test]
+    fn a_test_part_ends_where_its_syntax_ends() {
+        let text = "
+            enum E { #[cfg(test)] A(a::x, a::y), B(b::x) }
+            impl S { #[cfg(test)] fn f<T, U>() { a::x() } fn g() { b::x() } }
+            fn f(#[cfg(test)] x: a::x, y: b::x) {
+                #[cfg(test)] let x = [a::x(); 2];
+                match y { #[cfg(test)] Y { x, y } => a::x(), _ => T { #[cfg(test)] y: a::y, ..b::z() } }
+            }";
+        let source = read(text, "ring");
+        let parts = source.paths.iter().map(|named| (named.segments[0].as_str(), named.in_test));
+        let parts: Vec<_> = parts.collect();
+        assert_eq!(parts.len(), 10);
+        assert!(parts.iter().all(|(root, in_test)| (*root == "a") == *in_test), "{parts:?}");
+        assert!(read("#![cfg(test)] fn f() { a::x() }", "ring").paths[0].in_test);
+    }
+
+    #[test]
+    fn comments_and_literals_hold_no_paths() {
+        let text = r####"
+            const A: a::A = /* b::B /* c::C */ d::D */ e::E; // f::F
+            const B: i::I = ("g::G \" h::H", r#"j::J " k::K"#, b"m::M", br##"n::N "# o::O"##, c"p::P", '"');
+            /// `q::Q`
+            const C: s::S = ('\'', '\u{1F}', "unsafe");
+        "####;
+        assert_eq!(paths(text, ""), ["a::A", "e::E", "i::I", "s::S"]);
+        assert!(read(text, "").unsafe_lines.is_empty());
+    }
+
+    #[test]
+    fn lifetimes_raw_words_and_numbers_are_told_apart() {
+        let text = "fn f<'a>(x: &'a a::str, r#type: r#mod::u8) -> impl T + use<'a> { 0x1F_u32 }";
+        assert_eq!(paths(text, ""), ["a::str", "mod::u8"]);
+    }
+
+    #[test]
+    fn lines_are_counted_through_comments_and_strings() {
+        let source = read("/* \n\n */ const A: &str = \"\n\"; use a::\n{b,\nc};", "");
+        let lines: Vec<usize> = source.paths.iter().map(|named| named.line).collect();
+        assert_eq!(lines, [5, 6]);
+    }
+
+    #[test]
+    fn a_file_that_is_not_rust_is_an_error() {
+        for text in ["\"abc", "r#\"abc", "/* abc", "'", "b'", "fn f() {", "let x = 1;"] {
+            assert!(Source::read(text, &[]).is_err(), "{text}");
+        }
     }
 }

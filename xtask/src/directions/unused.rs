@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     fn is_unused(permission: &str, file: &str, text: &str) -> bool {
-        let files = read_files(&[(file.into(), text.to_owned())]);
+        let files = read_files(&[(file.into(), text.to_owned())]).unwrap();
         in_library(&files).iter().any(|unused| unused == permission)
     }
 
