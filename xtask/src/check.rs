@@ -1,5 +1,4 @@
-//! `cargo xtask check`: what CI runs, in an order that finds cheap mistakes first and builds every
-//! crate once per kind of build.
+//! `cargo xtask check`: what every change must pass. Cheap checks come first, and no kind of build is made twice.
 
 use clap::Args;
 
@@ -8,13 +7,16 @@ use crate::{deny, evidence, msrv, package};
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Leave out the tests: format, lints, documentation and licences only
-    #[arg(long)]
+    /// Run everything except the tests
+    #[arg(long, conflicts_with = "long")]
     no_test: bool,
+    /// Run the tests with their longest repetitions (sets TORONI_LONG_TESTS=1)
+    #[arg(long)]
+    long: bool,
 }
 
-/// The features of the library, each linted by itself: code that compiles only with all of them
-/// would break for whoever enables one.
+/// The features of the library. Each is linted alone: code that compiles only with all of them would break for
+/// a user who enables one.
 const LIBRARY_FEATURES: &[&str] = &["tokio", "proactor", "crash-points"];
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
@@ -35,23 +37,29 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     steps.step("evidence that the documents name", evidence::check);
     steps.step("licences and sources", || deny::check(&deny::Options::default()));
     if !options.no_test {
-        steps.step("tests", || cargo_step(&["test", "--workspace", "--locked", "--no-fail-fast"]));
-        for feature in ["tokio", "proactor"] {
-            let test = ["test", "-p", "toroni", "--features", feature, "--locked"];
-            steps.step(&format!("tests: feature {feature}"), || {
-                // Behind `--`: with a filter of its own, cargo would not build the examples that a test
-                // runs.
-                cargo_step(&[&test[..], &["--", feature]].concat())
-            });
-            steps.step(&format!("examples in the documentation: feature {feature}"), || {
-                cargo_step(&[&test[..], &["--doc"]].concat())
-            });
-        }
+        let test = |arguments: &[&str]| {
+            let mut command = cargo(["test", "--locked"]);
+            if options.long {
+                command.env("TORONI_LONG_TESTS", "1");
+            }
+            run_command(command.args(arguments))?;
+            Ok(String::new())
+        };
+        steps.step("tests", || test(&["--workspace", "--no-fail-fast"]));
+        let with_features = ["-p", "toroni", "--features", "tokio,proactor"];
+        steps.step("tests: features tokio and proactor", || {
+            // After `--`: with a filter of its own, cargo would not build the examples that a test runs.
+            test(&[&with_features[..], &["--", "tokio", "proactor"]].concat())
+        });
+        steps.step("examples in the documentation", || {
+            test(&[&with_features[..], &["--doc"]].concat())
+        });
     }
     steps.finish()
 }
 
-fn clippy<'a>(selection: &[&'a str]) -> Vec<&'a str> {
+/// The arguments of `cargo clippy` for a selection of packages and features.
+pub(crate) fn clippy<'a>(selection: &[&'a str]) -> Vec<&'a str> {
     let mut arguments = vec!["clippy", "--locked", "--all-targets"];
     arguments.extend(selection);
     arguments.extend(["--", "-D", "warnings"]);
@@ -65,7 +73,7 @@ fn documentation() -> Result<String, Failure> {
     Ok(String::new())
 }
 
-/// They are built with `--locked`, elsewhere and later than a dependency of the library changes.
+/// Other tasks build these workspaces with `--locked`, and would fail after a dependency of the library has changed.
 fn lock_files() -> Result<String, Failure> {
     let manifest = std::fs::read_to_string("Cargo.toml")
         .map_err(|error| Failure(format!("cannot read Cargo.toml: {error}")))?;
