@@ -1,8 +1,8 @@
 //! `cargo xtask crash`: the walk of crash points with real processes, and the tests of wake-ups, which
 //! need the same switches.
 //!
-//! Everything is built a second time with the feature `crash-points`, into a folder of its own: a
-//! `toroni` that can be told to kill itself must never lie where an ordinary one is expected.
+//! The programs are built with the feature `crash-points`, into a folder of their own: a `toroni` that can be told
+//! to kill itself must never lie where an ordinary one is expected.
 
 use clap::Args;
 

@@ -1,7 +1,7 @@
-//! `cargo xtask simulate`: lists of operations from seeds, with deaths, done to a bus and to the model.
+//! `cargo xtask simulate`: applies lists of operations, with deaths, to a bus and to a model of it, and compares them.
+//! The lists come from seeds.
 //!
-//! The library is built with its crash points, and with the checks of a debug build, into a folder of its
-//! own.
+//! The library is built with its crash points and its asserts, into a folder of its own.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -12,28 +12,29 @@ use crate::metadata;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// For so many minutes; with 0, one list
+    /// How many minutes; 0 runs one list
     #[arg(long, default_value_t = 1.0)]
     minutes: f64,
-    /// The seed of the first list; the others follow [default: another each time]
+    /// The seed of the first list; the following lists have the following numbers [default: from the clock]
     #[arg(long, env = "TORONI_SEED")]
     seed: Option<u64>,
 }
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
-    let target = metadata::members()?.target_directory.join("simulate");
     let seed = options.seed.unwrap_or_else(|| {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        // Seconds, and room for a million lists before the next one.
+        // A run that starts a second later has other seeds, for up to a million lists.
         now.as_secs() * 1_000_000
     });
     let seconds = (options.minutes * 60.0).max(0.0);
-    let mut command =
-        cargo(["run", "--locked", "-p", "toroni-fuzz-harness", "--no-default-features"]);
-    command
-        .args(["--features", "deaths"])
-        .args(["--bin", "simulate", "--", &seconds.to_string(), &seed.to_string()])
-        .env("CARGO_TARGET_DIR", target)
-        .env("CARGO_PROFILE_DEV_OPT_LEVEL", "1");
+    let mut command = cargo(["run", "--locked", "--profile", "soak", "-p", "toroni-fuzz-harness"]);
+    command.args(["--no-default-features", "--features", "deaths", "--bin", "simulate"]).args([
+        "--",
+        &seconds.to_string(),
+        &seed.to_string(),
+    ]);
+    // The dependencies are those of `cargo xtask soak`, shared by cargo from 1.91 on.
+    let target = metadata::members()?.target_directory;
+    command.env("CARGO_TARGET_DIR", target.join("simulate")).env("CARGO_BUILD_BUILD_DIR", target);
     run_command(&mut command)
 }
