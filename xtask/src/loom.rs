@@ -1,4 +1,4 @@
-//! `cargo xtask loom`: the models in the library whose names begin with `loom_`.
+//! `cargo xtask loom`: runs the loom models, which are the tests of the library whose names begin with `loom_`.
 
 use std::process::Command;
 
@@ -9,30 +9,25 @@ use crate::metadata;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Only the models whose names contain this
+    /// Run only the models whose names contain this
     #[arg(default_value = "loom_")]
     filter: String,
 }
 
-/// What selects loom's atomics in `crates/toroni/src/sync/mod.rs`.
-pub(crate) const RUSTFLAGS: &str = "--cfg loom";
-
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
-    let arguments = ["test", "-p", "toroni", "--lib", "--release", "--locked", &options.filter];
-    let mut command = cargo(arguments);
+    let mut command = cargo(["test", "-p", "toroni", "--lib", "--profile", "bench", "--locked"]);
     prepare(&mut command)?;
-    run_command(&mut command)
+    run_command(command.arg(&options.filter))
 }
 
-/// Other flags make other artefacts of every crate: they get a folder of their own, else each
-/// change between a model and an ordinary test would build everything anew.
+/// Prepares a build of the models, in the profile `bench`. The flag `--cfg loom`, which selects loom's atomics in
+/// `crates/toroni/src/sync/mod.rs`, changes what is compiled of every crate, so the build has a folder of its own.
 pub(crate) fn prepare(command: &mut Command) -> Result<(), Failure> {
     let target = metadata::members()?.target_directory.join("loom");
-    command.env("RUSTFLAGS", RUSTFLAGS).env("CARGO_TARGET_DIR", target);
-    // Models want optimised code, and no more of it than that: what a release spends on its last
-    // few percent takes longer here than the models do.
+    command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", target);
+    // Models need optimised code. The last few percent of a release would take longer to compile than they save.
     for (setting, value) in [("LTO", "off"), ("CODEGEN_UNITS", "16"), ("DEBUG", "none")] {
-        command.env(format!("CARGO_PROFILE_RELEASE_{setting}"), value);
+        command.env(format!("CARGO_PROFILE_BENCH_{setting}"), value);
     }
     Ok(())
 }

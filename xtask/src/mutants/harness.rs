@@ -73,7 +73,7 @@ impl Harness {
         let mut command = cargo(["rustc", "-p", package, "--lib", "--locked", "--quiet"]);
         command.args(["--message-format=json-render-diagnostics", "--profile"]);
         match checker {
-            // The profile for benches is the release profile with a test harness.
+            // As in `cargo xtask loom`: the dependencies are the same.
             Checker::Loom(_) => {
                 command.arg("bench");
                 loom::prepare(&mut command)?;
