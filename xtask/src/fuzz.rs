@@ -1,12 +1,12 @@
-//! `cargo xtask fuzz`: the trials of `tests/fuzz-harness/` under libFuzzer, with the compiler at hand.
+//! `cargo xtask fuzz`: runs the fuzz entries of `tests/fuzz-harness/` under libFuzzer, with a stable compiler.
 //!
-//! What `cargo fuzz` asks of a nightly compiler, a stable one has too: the pass that counts edges is one
-//! of LLVM's, and the address sanitizer's runtime comes with rustup's toolchains. Where that runtime is
-//! missing, as in Debian's, it goes without, and says so.
+//! `cargo fuzz` needs a nightly compiler. This task does not: the pass that counts edges is part of LLVM, and the
+//! runtime of the address sanitizer comes with rustup's toolchains. If that runtime is missing, as in Debian's
+//! toolchain, the task says so and runs without it.
 //!
-//! An input that fails is written to `tests/fuzz/regressions/<target>/`, where a test repeats it from then on.
-//! What was learned stays in `target/fuzz/corpus`; `--minimise` takes the part of it that says all into
-//! `tests/fuzz/corpus`, which is committed.
+//! An input that fails is written to `tests/fuzz/regressions/<target>/`, and a test repeats it from then on.
+//! What was learned stays in `target/fuzz/corpus`. `--minimise` copies the smallest part of it that reaches as much
+//! into `tests/fuzz/corpus`, which is committed.
 
 use std::ffi::OsString;
 use std::fs;
@@ -20,25 +20,25 @@ use crate::metadata::root;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Only these [default: all]
+    /// Which targets [default: all]
     targets: Vec<String>,
-    /// For so many minutes in all, the same for each target
+    /// How many minutes in total; each target gets the same share
     #[arg(long, default_value_t = 1.0)]
     minutes: f64,
-    /// Without the address sanitizer: twice as fast, and blind to wrong accesses that do not crash
+    /// Run without the address sanitizer: twice as fast, but a wrong access that does not crash goes unnoticed
     #[arg(long)]
     no_asan: bool,
-    /// Then take the smallest part of what was learned that reaches all of it into tests/fuzz/corpus
+    /// Afterwards, replace tests/fuzz/corpus by the fewest inputs that reach everything that was learned
     #[arg(long)]
     minimise: bool,
-    /// Repeat one input, or all of a directory, and do nothing else; needs one TARGET
+    /// Only repeat one input, or all inputs of a directory; needs one TARGET
     #[arg(long, value_name = "PATH", conflicts_with_all = ["minutes", "minimise"])]
     repeat: Option<PathBuf>,
 }
 
-/// A fuzz target: its name, and the longest input that still makes sense, in bytes.
 struct Target {
     name: &'static str,
+    /// The longest input that still makes sense, in bytes.
     longest: u32,
 }
 
@@ -51,18 +51,18 @@ const TARGETS: &[Target] = &[
     Target { name: "deaths", longest: 480 },
 ];
 
-/// Those that want another library, with its crash points, or the program; the feature has their name.
+/// Targets that need the program, or the library with its crash points. A feature of the same name adds it.
 const WITH_FEATURE: [&str; 2] = ["command_line", "deaths"];
 
-/// A trial that takes longer hangs. Most take some milliseconds.
-const PATIENCE_SECONDS: u32 = 60;
+/// An input that takes longer counts as a hang. Most take some milliseconds.
+const TIMEOUT_SECONDS: u32 = 60;
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     if let Some(unknown) =
         options.targets.iter().find(|name| TARGETS.iter().all(|target| target.name != **name))
     {
         let names: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
-        return Err(Failure(format!("there is no target {unknown}: take some of {names:?}")));
+        return Err(Failure(format!("there is no fuzz target `{unknown}`; choose from {names:?}")));
     }
     let wanted: Vec<&Target> = TARGETS
         .iter()
@@ -70,38 +70,40 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
             options.targets.is_empty() || options.targets.iter().any(|name| name == target.name)
         })
         .collect();
-    let place = Place::new()?;
-    let sanitizer = !options.no_asan && has_sanitizer_runtime(&place);
-    build(&place, &wanted, sanitizer)?;
+    let workspace = Workspace::new()?;
+    let sanitizer = !options.no_asan && has_sanitizer_runtime(&workspace);
+    build(&workspace, &wanted, sanitizer)?;
     if let Some(path) = &options.repeat {
         let [target] = wanted[..] else {
             return Err(Failure("--repeat needs one TARGET".to_owned()));
         };
-        return run_command(place.fuzzer(target, sanitizer).arg(path));
+        return run_command(workspace.fuzzer(target, sanitizer).arg(path));
     }
     let mut steps = Steps::default();
     let count = u32::try_from(wanted.len()).unwrap_or(u32::MAX);
     for target in wanted {
         let seconds = (options.minutes * 60.0 / f64::from(count)).max(1.0);
-        steps.step(&format!("fuzz {}", target.name), || fuzz(&place, target, sanitizer, seconds));
+        steps.step(&format!("fuzz {}", target.name), || {
+            fuzz(&workspace, target, sanitizer, seconds)
+        });
         if options.minimise {
-            steps
-                .step(&format!("minimise {}", target.name), || minimise(&place, target, sanitizer));
+            steps.step(&format!("minimise {}", target.name), || {
+                minimise(&workspace, target, sanitizer)
+            });
         }
     }
     steps.finish()
 }
 
-/// Where things are.
-struct Place {
-    /// The workspace of the fuzz targets.
-    workspace: PathBuf,
-    /// What is built, and what was learned.
+/// The workspace of the fuzz targets.
+struct Workspace {
+    folder: PathBuf,
+    /// Holds what is built, and what was learned.
     target: PathBuf,
     host: String,
 }
 
-impl Place {
+impl Workspace {
     fn new() -> Result<Self, Failure> {
         let target = std::env::var_os("CARGO_TARGET_DIR")
             .map_or_else(|| root().join("target"), PathBuf::from)
@@ -109,75 +111,81 @@ impl Place {
         let version = output(Command::new(rustc()).arg("-vV"))?;
         let host = version.lines().find_map(|line| line.strip_prefix("host: "));
         let host = host.ok_or_else(|| Failure("rustc -vV names no host".to_owned()))?.to_owned();
-        Ok(Self { workspace: root().join("tests/fuzz"), target, host })
+        Ok(Self { folder: root().join("tests/fuzz"), target, host })
     }
 
     fn program(&self, target: &Target, sanitizer: bool) -> PathBuf {
         self.build_folder(sanitizer).join(&self.host).join("release").join(target.name)
     }
 
-    /// Two, so that neither way builds the other's again.
+    /// One folder with the sanitizer and one without, so that neither build replaces the other.
     fn build_folder(&self, sanitizer: bool) -> PathBuf {
         self.target.join(if sanitizer { "asan" } else { "plain" })
     }
 
-    /// What runs have learned, this and earlier ones.
+    /// What this run and earlier ones have learned.
     fn learned(&self, target: &Target) -> PathBuf {
         self.target.join("corpus").join(target.name)
     }
 
-    /// The committed part of it.
+    /// The committed part of what was learned.
     fn corpus(&self, target: &Target) -> PathBuf {
-        self.workspace.join("corpus").join(target.name)
+        self.folder.join("corpus").join(target.name)
     }
 
     fn regressions(&self, target: &Target) -> PathBuf {
-        self.workspace.join("regressions").join(target.name)
+        self.folder.join("regressions").join(target.name)
     }
 
     fn fuzzer(&self, target: &Target, sanitizer: bool) -> Command {
         let mut command = Command::new(self.program(target, sanitizer));
         command
-            // Whatever a thread that died has not given back is no leak of the library.
+            // A participant that dies in a test frees nothing: that is no leak of the library.
             .env("ASAN_OPTIONS", "detect_leaks=0:detect_odr_violation=0")
             .arg(format!("-max_len={}", target.longest))
-            .arg(format!("-timeout={PATIENCE_SECONDS}"))
-            // Inputs of few bytes say nothing about lists: do not begin with all of those.
+            .arg(format!("-timeout={TIMEOUT_SECONDS}"))
+            // Short inputs make short lists, which show little: do not begin with all of them.
             .args(["-len_control=0", "-detect_leaks=0", "-print_final_stats=1"]);
         command
     }
 }
 
-fn fuzz(place: &Place, target: &Target, sanitizer: bool, seconds: f64) -> Result<String, Failure> {
-    let folders = [place.learned(target), place.corpus(target), place.regressions(target)];
+fn fuzz(
+    workspace: &Workspace,
+    target: &Target,
+    sanitizer: bool,
+    seconds: f64,
+) -> Result<String, Failure> {
+    let folders =
+        [workspace.learned(target), workspace.corpus(target), workspace.regressions(target)];
     for folder in &folders {
         make(folder)?;
     }
-    let mut command = place.fuzzer(target, sanitizer);
+    let mut command = workspace.fuzzer(target, sanitizer);
     let mut prefix = OsString::from("-artifact_prefix=");
-    prefix.push(place.regressions(target).join(""));
-    let words = place.workspace.join("dictionaries").join(target.name);
+    prefix.push(workspace.regressions(target).join(""));
+    let words = workspace.folder.join("dictionaries").join(target.name);
     if words.exists() {
         command.arg(format!("-dict={}", words.display()));
     }
     command.arg(format!("-max_total_time={seconds:.0}")).arg(prefix).args(&folders);
     run_command(&mut command).map_err(|failure| {
         Failure(format!(
-            "{failure}: the input is in {}, and `cargo test -p toroni-fuzz-harness` repeats it from now on",
-            place.regressions(target).display()
+            "{failure}: the input is in {}; `cargo test -p toroni-fuzz-harness` repeats it from now on",
+            workspace.regressions(target).display()
         ))
     })?;
     Ok(format!("{seconds:.0} s"))
 }
 
-/// libFuzzer's merge takes from the second folder on few inputs that together reach every edge. How often
-/// one is passed does not count: that would be hundreds more.
-fn minimise(place: &Place, target: &Target, sanitizer: bool) -> Result<String, Failure> {
-    let (corpus, learned) = (place.corpus(target), place.learned(target));
-    let fresh = place.target.join("minimised").join(target.name);
+/// Uses libFuzzer's merge, which takes from the second and later folders few inputs that together reach every edge.
+/// It ignores how often an edge is passed: that would add hundreds of inputs.
+fn minimise(workspace: &Workspace, target: &Target, sanitizer: bool) -> Result<String, Failure> {
+    let (corpus, learned) = (workspace.corpus(target), workspace.learned(target));
+    let fresh = workspace.target.join("minimised").join(target.name);
     let _ = fs::remove_dir_all(&fresh);
     make(&fresh)?;
-    let mut command = place.fuzzer(target, sanitizer);
+    let mut command = workspace.fuzzer(target, sanitizer);
     run_command(
         command.args(["-set_cover_merge=1", "-use_counters=0"]).args([&fresh, &corpus, &learned]),
     )?;
@@ -193,7 +201,7 @@ fn minimise(place: &Place, target: &Target, sanitizer: bool) -> Result<String, F
     Ok(format!("{files} inputs, {bytes} bytes"))
 }
 
-fn build(place: &Place, targets: &[&Target], sanitizer: bool) -> Result<(), Failure> {
+fn build(workspace: &Workspace, targets: &[&Target], sanitizer: bool) -> Result<(), Failure> {
     let mut flags = vec![
         "--cfg=fuzzing",
         "-Cpasses=sancov-module",
@@ -203,15 +211,15 @@ fn build(place: &Place, targets: &[&Target], sanitizer: bool) -> Result<(), Fail
         "-Cllvm-args=-sanitizer-coverage-trace-compares",
     ];
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // Its own lock file may lag behind a dependency of ours, which is no reason not to run.
-    command.current_dir(&place.workspace).args(["build", "--release", "--target"]);
-    command.arg(&place.host).arg("--target-dir").arg(place.build_folder(sanitizer));
+    // Not locked: the workspace's lock file may be older than a dependency of ours, and that must not stop a run.
+    command.current_dir(&workspace.folder).args(["build", "--release", "--target"]);
+    command.arg(&workspace.host).arg("--target-dir").arg(workspace.build_folder(sanitizer));
     if sanitizer {
         flags.push("-Zsanitizer=address");
-        // The flag is the only unstable thing about it.
+        // Allows the one unstable flag.
         command.env("RUSTC_BOOTSTRAP", "1");
     } else {
-        println!("without the address sanitizer");
+        println!("running without the address sanitizer");
     }
     command.env("RUSTFLAGS", flags.join(" "));
     let (special, plain): (Vec<&Target>, Vec<&Target>) =
@@ -225,7 +233,7 @@ fn build(place: &Place, targets: &[&Target], sanitizer: bool) -> Result<(), Fail
     if plain.is_empty() { Ok(()) } else { run_command(&mut command) }
 }
 
-/// A command like that one.
+/// Copies a command.
 fn same(command: &Command) -> Command {
     let mut other = Command::new(command.get_program());
     other.args(command.get_args());
@@ -236,12 +244,12 @@ fn same(command: &Command) -> Command {
     other
 }
 
-/// rustup's toolchains have the runtime, Debian's does not.
-fn has_sanitizer_runtime(place: &Place) -> bool {
+/// Whether the toolchain has the runtime of the address sanitizer. rustup's have it, Debian's does not.
+fn has_sanitizer_runtime(workspace: &Workspace) -> bool {
     let Ok(sysroot) = output(Command::new(rustc()).args(["--print", "sysroot"])) else {
         return false;
     };
-    let folder = Path::new(sysroot.trim()).join("lib/rustlib").join(&place.host).join("lib");
+    let folder = Path::new(sysroot.trim()).join("lib/rustlib").join(&workspace.host).join("lib");
     fs::read_dir(folder).is_ok_and(|mut entries| {
         entries.any(|entry| {
             entry.is_ok_and(|entry| entry.file_name().to_string_lossy().ends_with("_rt.asan.a"))

@@ -1,10 +1,10 @@
-//! `cargo xtask mutants`: tests of the tests.
+//! `cargo xtask mutants`: tests the tests.
 //!
-//! Each mutant is one known way to get the protocol wrong. It stands in the source of the library, or of the
-//! proactor, at the place where the mistake would be made, behind `mutant("NAME")`. This task compiles the tests of
-//! both, and the library's models, once with all mutants in them, runs those of the table without any, which must
-//! pass, and then each of them with its mutant, which must fail. A mutant that survives is a promise that no test
-//! holds; a model that catches none shows nothing.
+//! Each mutant is one known way to get the protocol wrong. It is in the source of the library or of the proactor, where
+//! the mistake would be made, inside `if mutant("NAME")`. This task compiles the tests of both, and the library's loom
+//! models, once with all mutants in them. It runs the tests of the table without a mutant, and they must pass. Then it
+//! runs each of them with its mutant, and it must fail. If a mutant survives, no test checks that promise. If a model
+//! catches no mutant, it shows nothing.
 
 mod harness;
 mod table;
@@ -17,19 +17,19 @@ use std::{fs, thread};
 
 use clap::Args;
 
-use self::harness::{Harness, Patience, Run, Verdict};
+use self::harness::{Harness, Run, StopAt, Verdict};
 use self::table::{Checker, MUTANTS, Mutant};
 use crate::command::Failure;
 use crate::{directions, metadata};
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Only the mutants whose names contain this
+    /// Run only the mutants whose names contain this
     filter: Option<String>,
     /// Only print the table
     #[arg(long)]
     list: bool,
-    /// Mutants that run at a time; default: one a core
+    /// How many mutants run at a time [default: one per core]
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
 }
@@ -81,10 +81,11 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     thread::scope(|scope| {
         let workers: Vec<_> = (0..jobs.unwrap_or(1).max(1)).map(|_| scope.spawn(work)).collect();
         workers.into_iter().try_for_each(|worker| {
-            worker.join().map_err(|_| Failure("a worker of this task panicked".to_owned()))?
+            worker.join().map_err(|_| Failure("a thread of this task panicked".to_owned()))?
         })
     })?;
-    let done = done.into_inner().map_err(|_| Failure("a worker panicked".to_owned()))?;
+    let done =
+        done.into_inner().map_err(|_| Failure("a thread of this task panicked".to_owned()))?;
     summarise(&runs, &done)
 }
 
@@ -107,16 +108,16 @@ fn summarise(
     Err(Failure(format!("not noticed: {}", survivors.join(", "))))
 }
 
-/// The models, or the ordinary tests, of the table.
+/// The tests of the table that one executable has: the models, the library's tests or the proactor's.
 struct Kind {
     harness: Option<Harness>,
-    /// The full names of the tests that each name of the table stands for.
+    /// The full names of the tests that each name of the table matches.
     tests: BTreeMap<&'static str, Vec<String>>,
 }
 
 impl Kind {
-    /// Compiles them, if there are any, and demands that they pass without a mutant: else a test that
-    /// fails for another reason, or a name that no test has, would count as a mutant noticed.
+    /// Compiles them, if there are any, and checks that they pass without a mutant. Otherwise a test that fails for
+    /// another reason, or a name that no test has, would count as a mutant that was noticed.
     fn build(
         runs: &[(&Mutant, Checker)],
         is_mine: impl Fn(&Checker) -> bool,
@@ -133,14 +134,16 @@ impl Kind {
             };
             let meant: Vec<String> = known.iter().filter(is_meant).cloned().collect();
             if meant.is_empty() {
-                return Err(Failure(format!("no test is called `{name}`")));
+                return Err(Failure(format!(
+                    "there is no test `{name}`: see xtask/src/mutants/table.rs"
+                )));
             }
             tests.insert(name, meant);
         }
         let all: Vec<&str> = tests.values().flatten().map(String::as_str).collect();
         println!("\n== without a mutant: {} tests", all.len());
         let start = Instant::now();
-        match harness.run(&Run { tests: &all, mutant: None, patience: Patience::Whole })? {
+        match harness.run(&Run { tests: &all, mutant: None, stop_at: StopAt::End })? {
             Verdict::Passed { count } if count == all.len() => {
                 println!("{count} pass ({:.1} s)\n", start.elapsed().as_secs_f64());
                 Ok(Self { harness: Some(harness), tests })
@@ -158,13 +161,13 @@ impl Kind {
         let harness = self.harness.as_ref().ok_or_else(missing)?;
         let tests = self.tests.get(checker.name()).ok_or_else(missing)?;
         let tests: Vec<&str> = tests.iter().map(String::as_str).collect();
-        let patience = match checker {
-            // Models remove nothing at their end.
-            Checker::Loom(_) => Patience::FirstFailure,
-            Checker::Tests(_) => Patience::Whole,
-            Checker::Proactor(_) => Patience::FirstPanic,
+        let stop_at = match checker {
+            // A model leaves no files.
+            Checker::Loom(_) => StopAt::FirstFailure,
+            Checker::Tests(_) => StopAt::End,
+            Checker::Proactor(_) => StopAt::FirstPanic,
         };
-        let run = Run { tests: &tests, mutant: Some(mutant.name), patience };
+        let run = Run { tests: &tests, mutant: Some(mutant.name), stop_at };
         harness.run(&run)
     }
 }
@@ -176,18 +179,18 @@ fn every_mutant_stands_in_the_source(mutants: &[&Mutant]) -> Result<(), Failure>
     if missing.is_empty() {
         return Ok(());
     }
-    Err(Failure(format!("no source has mutant(\"{}\")", missing.join("\"), mutant(\""))))
+    Err(Failure(format!("no source contains mutant(\"{}\")", missing.join("\"), mutant(\""))))
 }
 
-/// The names that stand behind `mutant(` and `weakened(` anywhere in the library or the proactor.
+/// The names in `mutant("…")` and `weakened("…")`, anywhere in the library or the proactor.
 fn mutants_in_the_source() -> Result<BTreeSet<String>, Failure> {
-    let mut names = names_behind("mutant(\"", '"')?;
-    names.extend(names_behind("weakened(\"", '"')?);
+    let mut names = names_after("mutant(\"", '"')?;
+    names.extend(names_after("weakened(\"", '"')?);
     Ok(names)
 }
 
-/// What stands between `start` and `end` in the sources of the library and of the proactor.
-fn names_behind(start: &str, end: char) -> Result<BTreeSet<String>, Failure> {
+/// The texts between `start` and `end` in the code of the library and of the proactor.
+fn names_after(start: &str, end: char) -> Result<BTreeSet<String>, Failure> {
     let mut found = BTreeSet::new();
     let mut files = directions::rust_files(&metadata::root().join("crates/toroni/src"))?;
     files.extend(directions::rust_files(&metadata::root().join("crates/toroni-proactor/src"))?);
@@ -235,7 +238,7 @@ mod tests {
             .filter(|checker| matches!(checker, Checker::Loom(_)))
             .map(|checker| checker.name())
             .collect();
-        let models = names_behind("fn loom_", '(').unwrap();
+        let models = names_after("fn loom_", '(').unwrap();
         assert!(!models.is_empty());
         let idle: Vec<String> = models
             .iter()

@@ -1,8 +1,8 @@
-//! Compiling the tests of the library, and of the proactor, with all mutants in them, and running them with one
+//! Compiles the tests of the library and of the proactor with all mutants in them, and runs them with one mutant
 //! switched on.
 //!
-//! The flag goes to that crate alone (`cargo rustc -- --cfg …`), so that its dependencies are those of
-//! the ordinary builds.
+//! Only that crate gets the flag (`cargo rustc -- --cfg …`), so that it shares its dependencies with the ordinary
+//! builds.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,7 +16,7 @@ use super::table::Checker;
 use crate::command::{Failure, cargo, shown, tests_of};
 use crate::{loom, metadata};
 
-/// A mutant may make a test wait for ever. Far more than any of these tests takes.
+/// A mutant may make a test wait for ever. The limit is far more than any of these tests takes.
 const TIME_LIMIT: Duration = Duration::from_secs(600);
 
 /// The compiled tests of the library, or of the proactor.
@@ -36,32 +36,29 @@ impl fmt::Display for Verdict {
         match self {
             Self::Passed { .. } => write!(formatter, "SURVIVED"),
             Self::Failed { first } => write!(formatter, "noticed by {first}"),
-            Self::Hung => write!(formatter, "noticed: stuck for {} s", TIME_LIMIT.as_secs()),
+            Self::Hung => write!(formatter, "noticed: it hung for {} s", TIME_LIMIT.as_secs()),
         }
     }
 }
 
-/// A run of the tests of these names, with a mutant or without.
 pub(super) struct Run<'a> {
     pub(super) tests: &'a [&'a str],
     pub(super) mutant: Option<&'a str>,
-    pub(super) patience: Patience,
+    pub(super) stop_at: StopAt,
 }
 
-/// How long a run goes on that has a failure.
+/// When a run stops that has a failure.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Patience {
-    /// To its end.
-    Whole,
-    /// Until the first test is said to have failed: the others add nothing. Not for tests that remove their
-    /// files at their end.
+pub(super) enum StopAt {
+    End,
+    /// When the harness reports the first failure. Not for tests that remove their files at their end.
     FirstFailure,
-    /// Not long after the first panic: threads that were not woken never end, and so neither does their test.
+    /// [`CLEAN_UP`] after the first panic. A thread that was never woken never ends, and neither does its test.
     FirstPanic,
 }
 
-/// What a test that panicked has to remove its files.
-const TO_CLEAN_UP: Duration = Duration::from_secs(2);
+/// How long a test that has panicked may take to remove its files.
+const CLEAN_UP: Duration = Duration::from_secs(2);
 
 impl Harness {
     /// Compiles the tests of the crate that the checker belongs to.
@@ -93,7 +90,7 @@ impl Harness {
         }
         let built = executable_in(&String::from_utf8_lossy(&built.stdout))
             .ok_or_else(|| Failure("cargo named no test executable".to_owned()))?;
-        // Under a name of its own: others may build meanwhile.
+        // A copy: another build may replace the original.
         let name = match checker {
             Checker::Loom(_) => "models",
             Checker::Tests(_) => "tests",
@@ -107,14 +104,12 @@ impl Harness {
         Ok(Self { executable })
     }
 
-    /// The names of all its tests.
     pub(super) fn tests(&self) -> Result<BTreeSet<String>, Failure> {
         tests_of(&self.executable)
     }
 
-    /// Runs tests.
     pub(super) fn run(&self, run: &Run<'_>) -> Result<Verdict, Failure> {
-        // Several tests of one mutant may run at a time.
+        // Several runs share the executable at a time. Each has its own output.
         static RUNS: AtomicUsize = AtomicUsize::new(0);
         let number = RUNS.fetch_add(1, Ordering::Relaxed);
         let output = self.executable.with_extension(format!("{number}.txt"));
@@ -132,36 +127,32 @@ impl Harness {
         let mut child = command
             .arg("--exact")
             .args(run.tests)
-            .args((run.patience == Patience::FirstPanic).then_some("--nocapture"))
+            .args((run.stop_at == StopAt::FirstPanic).then_some("--nocapture"))
             .current_dir(metadata::root().join("crates/toroni"))
             .stdin(Stdio::null())
             .stderr(file.try_clone()?)
             .stdout(file)
             .spawn()?;
-        Self::wait(output, &mut child, run.patience)
+        Self::wait(output, &mut child, run.stop_at)
     }
 
     fn cannot_run(&self, error: &io::Error) -> Failure {
         Failure(format!("cannot run {}: {error}", self.executable.display()))
     }
 
-    fn wait(
-        output: &std::path::Path,
-        child: &mut Child,
-        patience: Patience,
-    ) -> io::Result<Verdict> {
+    fn wait(output: &std::path::Path, child: &mut Child, stop_at: StopAt) -> io::Result<Verdict> {
         let start = Instant::now();
         let mut panicked: Option<Instant> = None;
         loop {
-            // In this order: what the tests said before they ended must not be missed.
+            // In this order: what the tests print before they end must not be missed.
             let ended = child.try_wait()?;
             let said = String::from_utf8_lossy(&fs::read(output)?).into_owned();
-            let failure = match patience {
-                Patience::Whole => first_failure_in(&said).filter(|_| ended.is_some()),
-                Patience::FirstFailure => first_failure_in(&said),
-                Patience::FirstPanic => first_panic_in(&said).filter(|_| {
+            let failure = match stop_at {
+                StopAt::End => first_failure_in(&said).filter(|_| ended.is_some()),
+                StopAt::FirstFailure => first_failure_in(&said),
+                StopAt::FirstPanic => first_panic_in(&said).filter(|_| {
                     let since = panicked.get_or_insert_with(Instant::now).elapsed();
-                    ended.is_some() || since > TO_CLEAN_UP
+                    ended.is_some() || since > CLEAN_UP
                 }),
             };
             let verdict = match (failure, ended) {
@@ -210,7 +201,7 @@ fn passed_in(said: &str) -> usize {
 fn first_failure_in(said: &str) -> Option<&str> {
     let name =
         said.lines().find_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
-    // Of one that is meant to panic.
+    // The suffix is that of a test that should panic.
     name.map(|name| name.strip_suffix(" - should panic").unwrap_or(name))
 }
 
