@@ -1,4 +1,4 @@
-//! The directions of the architecture, checked: who may use whom. `rules.rs` states them.
+//! `cargo xtask directions`: checks which crates and modules use which others. `rules.rs` states what is allowed.
 
 mod members;
 mod rules;
@@ -28,17 +28,16 @@ impl fmt::Display for Violation {
     }
 }
 
-/// One file of the library.
 struct File {
-    /// Below `src`.
+    /// From `src`.
     path: PathBuf,
     module: Vec<String>,
     source: Source,
-    /// The whole file is a test.
+    /// Whether the whole file is a test.
     is_test: bool,
 }
 
-/// Checks crates and modules of this workspace, and that each permission is used.
+/// Checks the crates and modules of this workspace, and that something uses each permission.
 pub(crate) fn run() -> Result<(), Failure> {
     let packages = metadata::members()?.packages;
     let folder = metadata::root().join("crates/toroni/src");
@@ -67,13 +66,15 @@ pub(crate) fn run() -> Result<(), Failure> {
         .into_iter()
         .chain(unused_unsafe)
         .chain(members::unused(&packages));
-    lines.extend(unused.map(|what| format!("nothing uses the permission {what}: remove it")));
+    lines.extend(
+        unused.map(|what| format!("nothing uses the permission {what}: remove it from the table")),
+    );
     if lines.is_empty() {
         println!("all directions hold");
         return Ok(());
     }
     Err(Failure(format!(
-        "directions (xtask/src/directions/rules.rs) broken:\n{}",
+        "the rules in xtask/src/directions/rules.rs are broken:\n{}",
         lines.join("\n")
     )))
 }
@@ -94,7 +95,7 @@ pub(crate) fn rust_files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(files)
 }
 
-/// All `.rs` files below a folder: their paths from there, and their texts.
+/// The paths, from the folder, and the texts of all `.rs` files below a folder.
 fn texts(folder: &Path) -> Result<Vec<(PathBuf, String)>, Failure> {
     let mut texts = Vec::new();
     for file in rust_files(folder)? {
@@ -105,7 +106,7 @@ fn texts(folder: &Path) -> Result<Vec<(PathBuf, String)>, Failure> {
     Ok(texts)
 }
 
-/// Reads files given by their path below `src` and their text.
+/// Parses files that are given by their path from `src` and their text.
 fn read_files(texts: &[(PathBuf, String)]) -> Result<Vec<File>, Failure> {
     let mut files = Vec::new();
     for (path, text) in texts {
@@ -146,7 +147,7 @@ fn check_file(file: &File) -> Vec<Violation> {
     if let Some(own) = module.first()
         && !LAYERS.iter().any(|layer| layer.module == own)
     {
-        add(1, format!("`{own}` is in no layer: add it to the table"));
+        add(1, format!("the module `{own}` has no rules: add it to the table of layers"));
     }
     for named in &source.paths {
         let in_test = *is_test || named.in_test;
@@ -162,7 +163,7 @@ fn misplaced_unsafe(file: &File, permitted: &[&str]) -> Vec<(usize, String)> {
         return Vec::new();
     }
     let outside = file.source.unsafe_lines.iter().filter(|(_, in_test)| !in_test);
-    let rule = format!("`unsafe` stands only in {}", permitted.join(", "));
+    let rule = format!("`unsafe` is allowed only in {}", permitted.join(", "));
     outside.map(|(line, _)| (*line, rule.clone())).collect()
 }
 
@@ -173,14 +174,14 @@ fn broken_by(named: &Named, file: &Path, module: &[String], in_test: bool) -> Ve
     if !in_test {
         for reserved in RESERVED {
             if names_any(&named.segments, reserved.paths) && !listed(file, reserved.only) {
-                broken.push(format!("`{path}` is named only in {}", reserved.only.join(", ")));
+                broken.push(format!("`{path}` is allowed only in {}", reserved.only.join(", ")));
             }
         }
     }
     let Some(own) = module.first() else { return broken };
     let Some(layer) = LAYERS.iter().find(|layer| layer.module == own) else { return broken };
     if !in_test && names_any(&named.segments, layer.ignorant_of) {
-        broken.push(format!("`{own}` does not know `{path}`"));
+        broken.push(format!("`{own}` must not know `{path}`"));
     }
     let target = match named.segments.as_slice() {
         [root, target, ..] if root == "crate" && !named.is_macro => target,
@@ -275,7 +276,7 @@ mod tests {
     fn what_a_layer_is_ignorant_of_is_found() {
         assert_eq!(
             broken(&[("ring/slots.rs", "fn f() { let now = std::time::Instant::now(); }")]),
-            ["ring/slots.rs:1: `ring` does not know `std::time::Instant::now`"]
+            ["ring/slots.rs:1: `ring` must not know `std::time::Instant::now`"]
         );
         assert!(broken(&[("ring/slots.rs", "use std::time::Duration;")]).is_empty());
         let test = "#[cfg(test)] mod tests { use std::thread; }";
@@ -287,7 +288,7 @@ mod tests {
         let text = "use core::sync::atomic::AtomicU64;";
         let found = broken(&[("shm/lock.rs", text)]);
         assert_eq!(found.len(), 1);
-        let rule = "shm/lock.rs:1: `core::sync::atomic::AtomicU64` is named only in sync/mod.rs";
+        let rule = "shm/lock.rs:1: `core::sync::atomic::AtomicU64` is allowed only in sync/mod.rs";
         assert!(found[0].starts_with(rule), "{found:?}");
         assert!(broken(&[("sync/mod.rs", text)]).is_empty());
         assert_eq!(broken(&[("bus/mod.rs", "use std::sync::{Arc, atomic};")]).len(), 1);
@@ -313,7 +314,7 @@ mod tests {
     fn a_module_that_no_rule_names_is_found() {
         assert_eq!(
             broken(&[("util.rs", "use std::fs;\nuse std::io;")]),
-            ["util.rs:1: `util` is in no layer: add it to the table"]
+            ["util.rs:1: the module `util` has no rules: add it to the table of layers"]
         );
     }
 }

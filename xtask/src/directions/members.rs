@@ -1,4 +1,4 @@
-//! The directions between crates, from `cargo metadata`.
+//! Checks the dependencies between crates, from `cargo metadata`.
 
 use super::Violation;
 use super::rules::{CRATES, Crate};
@@ -29,7 +29,8 @@ pub(super) fn unused(members: &[Package]) -> Vec<String> {
 fn check_package(package: &Package, members: &[Package]) -> Vec<Violation> {
     let violation = |rule| Violation { file: package.manifest_path.clone(), line: 1, rule };
     let Some(rules) = CRATES.iter().find(|rules| rules.name == package.name) else {
-        let rule = format!("the crate `{}` has no rules: add it to the table", package.name);
+        let rule =
+            format!("the crate `{}` has no rules: add it to the table of crates", package.name);
         return vec![violation(rule)];
     };
     let broken = package.dependencies.iter().filter(|dependency| {
@@ -47,7 +48,7 @@ fn check_package(package: &Package, members: &[Package]) -> Vec<Violation> {
         .collect()
 }
 
-/// What only tests and build scripts use costs the users nothing.
+/// Users do not compile what only tests and build scripts need.
 fn is_foreign_and_forbidden(rules: &Crate, dependency: &Dependency) -> bool {
     let normal = dependency.kind.is_none();
     normal && rules.foreign.is_some_and(|allowed| !allowed.contains(&dependency.name.as_str()))

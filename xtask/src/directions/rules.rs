@@ -1,56 +1,57 @@
-//! The rules: who may use whom. Read this file; the rest of this folder only applies it. A permission
-//! that nothing uses is a mistake too, and found.
+//! The rules: which crate and which module may use which others. This is the file to read; the rest of the folder
+//! applies it. A permission that nothing uses is a mistake too, and the check finds it.
 //!
 //! ```text
-//!   crates                 modules of crates/toroni/src
+//!   crates                          modules of crates/toroni/src
 //!
-//!   toroni-cli                          bus
-//!      |  \ toroni-bench-harness          /     /     \     \
-//!      toroni /              topic  ring    shm  notify
-//!                                     ^------'            shm sees ring::layout
-//!                                                         and ring::position only
-//!                     settings error crash mutant sync    the bottom: everyone may use it;
-//!                                                         error names topic's errors
+//!   toroni-cli                                    bus
+//!    |      |                            /     /     \     \
+//!    |  toroni-bench-harness        topic   ring     shm   notify
+//!    |      |                                 ^-------'            shm uses only ring::layout
+//!   toroni -'                                                      and ring::position
+//!
+//!                                settings error crash mutant sync  the bottom: all may use it;
+//!                                                                  error uses the errors of topic
 //! ```
 
 /// What one crate of the workspace may depend on.
 pub(super) struct Crate {
     pub(super) name: &'static str,
-    /// Members of the workspace that it may name, in any `[…dependencies]` table.
+    /// Members of the workspace that it may name in any `[…dependencies]` table.
     pub(super) members: &'static [&'static str],
     /// Foreign crates that it may name in `[dependencies]`; `None` is any.
     pub(super) foreign: Option<&'static [&'static str]>,
 }
 
-/// Every member of the workspace stands here.
+/// The rules of all members of the workspace.
 pub(super) const CRATES: &[Crate] = &[
-    // Whoever uses the bus pays for each of these: a new one wants an entry in docs/decisions.md.
-    // Its tests compare it with the oracle; the proactor is for those who want it, by a feature.
+    // Every user of the bus compiles these: explain a new one in docs/decisions.md. The tests compare the library with
+    // the oracle. The proactor is optional, behind a feature.
     Crate {
         name: "toroni",
         members: &["toroni-oracle", "toroni-proactor"],
         foreign: Some(&["libc", "rustix", "thiserror", "tokio", "loom"]),
     },
-    // Completion I/O; it knows no messages.
+    // Completion I/O. It knows nothing of messages.
     Crate {
         name: "toroni-proactor",
         members: &[],
         foreign: Some(&["basic-toml", "io-uring", "libc", "rustix", "serde", "thiserror"]),
     },
-    // Children, directories and checks for everybody's tests, so it knows none of them.
+    // Processes, directories and checks for the tests of all crates, so it depends on none of them.
     Crate { name: "toroni-testkit", members: &[], foreign: Some(&["rustix"]) },
     Crate { name: "toroni-bench-harness", members: &["toroni", "toroni-proactor"], foreign: None },
-    // The bindings know the library as its users do, and add nothing of their own.
+    // The bindings use the library as its users do, and add nothing of their own.
     Crate { name: "toroni-c", members: &["toroni"], foreign: Some(&[]) },
     Crate { name: "toroni-conformance", members: &["toroni"], foreign: Some(&["rustix"]) },
     Crate { name: "toroni-bench", members: &["toroni-bench-harness"], foreign: None },
     Crate { name: "toroni-cli", members: &["toroni", "toroni-bench-harness"], foreign: None },
-    // Drives the program as its users do; the library is for what only a process can show.
+    // Runs the program as its users do, and uses the library for its own test processes.
     Crate { name: "system-tests", members: &["toroni", "toroni-proactor"], foreign: None },
-    // Counts the library as its users compile it: another dependency could change what is compiled.
+    // Counts instructions of the library as users compile it. Another dependency could change what is compiled.
     Crate { name: "toroni-counts", members: &["toroni"], foreign: Some(&[]) },
-    // Knows nothing of the library, so that its mistakes are its own. The model's tests read the list of
-    // crash points as text.
+    // Does not use the library, so that a mistake of the library cannot be in the model too. The model's tests read
+    // the list of crash points as text.
     Crate { name: "toroni-protocol-model", members: &[], foreign: None },
     // As the model.
     Crate { name: "toroni-oracle", members: &[], foreign: Some(&[]) },
@@ -62,23 +63,23 @@ pub(super) const CRATES: &[Crate] = &[
     Crate { name: "xtask", members: &[], foreign: None },
 ];
 
-/// What one module directly below `crates/toroni/src` may name.
+/// What one module directly below `crates/toroni/src` may use.
 pub(super) struct Layer {
     pub(super) module: &'static str,
-    /// Modules of this crate, besides itself and [`BOTTOM`]. `ring::layout` allows just that part.
+    /// Modules of the library, besides itself and [`BOTTOM`]. `ring::layout` allows only that part of `ring`.
     pub(super) uses: &'static [&'static str],
-    /// Foreign paths that it must not name, because it does not know that such things exist.
+    /// Foreign paths that it must not use, because it must not know that such things exist.
     pub(super) ignorant_of: &'static [&'static str],
 }
 
 /// Modules that every layer may use.
 pub(super) const BOTTOM: &[&str] = &["sync", "error", "settings", "crash", "mutant"];
 
-/// What the tests of every layer may use too: the layout, to set up words that are laid out as the real
-/// ones, and topics, for what a reader must not do to the interest above it.
+/// Modules that the tests of every layer may use: the layout, to set up memory that looks like a real ring, and
+/// topics, to check that a reader leaves the subscriber's interest alone.
 pub(super) const IN_TESTS: &[&str] = &["ring::layout", "topic"];
 
-/// Mapping memory, files, sockets, threads, clocks: the world outside of plain computation.
+/// Files, sockets, mapped memory, threads and clocks: everything that is more than plain computation.
 const THE_SYSTEM: &[&str] = &[
     "rustix",
     "libc",
@@ -94,10 +95,10 @@ const THE_SYSTEM: &[&str] = &[
     "std::time::SystemTime",
 ];
 
-/// Every module of the library stands here; `lib.rs` is the front and may name all of them.
+/// The rules of all modules of the library. `lib.rs` has none: it exports from all of them.
 pub(super) const LAYERS: &[Layer] = &[
     Layer { module: "sync", uses: &[], ignorant_of: &[] },
-    // Carries what was wrong with a name, so that a user sees one error per operation.
+    // An error of an operation says what is wrong with a topic's name.
     Layer {
         module: "error",
         uses: &["topic::TopicError", "topic::PatternError"],
@@ -106,28 +107,28 @@ pub(super) const LAYERS: &[Layer] = &[
     Layer { module: "settings", uses: &[], ignorant_of: THE_SYSTEM },
     Layer { module: "crash", uses: &[], ignorant_of: &[] },
     Layer { module: "mutant", uses: &[], ignorant_of: &[] },
-    // Names and patterns: it does not know where bytes live.
+    // Names and patterns. It does not know where bytes are stored.
     Layer { module: "topic", uses: &[], ignorant_of: THE_SYSTEM },
-    // Works on memory that it is given: loom and Miri run it on plain memory.
+    // Works on memory that it is given, so that loom and Miri can run it on plain memory.
     Layer { module: "ring", uses: &[], ignorant_of: THE_SYSTEM },
-    // Makes and maps the files, so it must know their sizes and headers, and nothing of records.
+    // Creates and maps the files, so it knows their sizes and headers. It knows nothing of records.
     Layer { module: "shm", uses: &["ring::layout", "ring::position"], ignorant_of: &["tokio"] },
-    // Wakes and waits: it does not know what a message is.
+    // Waits and wakes. It does not know what a message is.
     Layer { module: "notify", uses: &[], ignorant_of: &["tokio"] },
-    // The only one that joins layers.
+    // The only module that joins the layers.
     Layer { module: "bus", uses: &["topic", "ring", "shm", "notify"], ignorant_of: &[] },
 ];
 
-/// Paths that only some files may name: elsewhere loom could not follow what happens.
+/// Paths that only some files may use: loom could not follow them elsewhere.
 pub(super) struct Reserved {
     pub(super) paths: &'static [&'static str],
     pub(super) only: &'static [&'static str],
 }
 
-/// See [`Reserved`]. Tests are free.
+/// Tests are free.
 pub(super) const RESERVED: &[Reserved] = &[Reserved {
     paths: &["std::sync::atomic", "core::sync::atomic", "loom"],
-    // All but the first hold statics that no model runs: loom's atomics cannot be made in constants.
+    // All but the first use them for statics that no model runs: loom's atomics cannot be created in constants.
     only: &[
         "sync/mod.rs",
         "crash.rs",
@@ -138,11 +139,11 @@ pub(super) const RESERVED: &[Reserved] = &[Reserved {
     ],
 }];
 
-/// Files that may contain `unsafe`; a name that ends in `/` is a whole folder. Tests are free.
+/// Files of `crates/toroni/src` that may contain `unsafe`. A name that ends in `/` is a whole folder. Tests are free.
 pub(super) const UNSAFE: &[&str] =
     &["ring/bulk/", "ring/copy.rs", "ring/racy.rs", "shm/", "notify/"];
 
-/// As [`UNSAFE`], of `bindings/c/src`: what takes pointers from C.
+/// Like [`UNSAFE`], for `bindings/c/src`: the files that take pointers from C.
 pub(super) const UNSAFE_IN_C: &[&str] = &[
     "admin.rs",
     "arguments.rs",
@@ -156,7 +157,7 @@ pub(super) const UNSAFE_IN_C: &[&str] = &[
     "topics.rs",
 ];
 
-/// As [`UNSAFE`], of `crates/toroni-proactor/src`.
+/// Like [`UNSAFE`], for `crates/toroni-proactor/src`.
 pub(super) const UNSAFE_IN_PROACTOR: &[&str] = &[
     "buffer.rs",
     "fork.rs",

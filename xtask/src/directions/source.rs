@@ -1,4 +1,4 @@
-//! One source file: the paths that it names, its `unsafe`, and which of its parts are tests.
+//! Reads from one source file the paths that it uses, its `unsafe`, and which of its parts are tests.
 //!
 //! Paths and `unsafe` are read from the tokens, so that macros hide none of them. The syntax tree tells which
 //! tokens belong to tests.
@@ -13,7 +13,7 @@ use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Ident, Meta, Token, braced, token};
 
-/// What the rules ask about a file.
+/// What the rules need to know of a file.
 #[derive(Default)]
 pub(super) struct Source {
     pub(super) paths: Vec<Named>,
@@ -188,7 +188,7 @@ impl Reader {
                 break;
             }
             segments.push(Ident::parse_any(input)?.unraw().to_string());
-            // In `::*` and `::<T>` the path in front is what is named.
+            // Of `a::*` and `a::<T>`, the path is `a`.
             if !input.peek(Token![::]) || input.peek3(Token![<]) {
                 break;
             }

@@ -1,4 +1,4 @@
-//! Permissions that nothing uses: each would let in unnoticed what the architecture does not mean.
+//! Finds permissions that nothing uses. Each of them would let a dependency in that the architecture does not mean.
 
 use super::rules::{BOTTOM, IN_TESTS, LAYERS, RESERVED, UNSAFE};
 use super::{File, listed, names_any};
@@ -8,7 +8,7 @@ pub(super) fn in_library(files: &[File]) -> Vec<String> {
     let mut unused = Vec::new();
     for layer in LAYERS {
         for path in layer.uses {
-            // What only tests use, and all tests may use, is no permission of the layer.
+            // All tests have that permission: a test's use does not count for the layer's own.
             let used = uses(files).any(|used| {
                 used.module == layer.module
                     && names_any(used.target, &[path])

@@ -1,21 +1,19 @@
-//! The mutants, and who must notice each.
+//! The mutants, and the tests that must notice each.
 
-/// One known mistake.
 pub(super) struct Mutant {
-    /// What `mutant(…)` is asked in the source.
+    /// The argument of `mutant("…")` in the source.
     pub(super) name: &'static str,
-    /// What goes wrong, in the words of the protocol.
     pub(super) mistake: &'static str,
-    /// The tests that must fail, each of them.
+    /// Each of these tests must fail.
     pub(super) noticed_by: &'static [Checker],
 }
 
-/// A test of the library, by the end of its name, from the start of a word of the path.
+/// A test, given by its name or by the last parts of its path, as in `futex::a_wake_counts`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Checker {
-    /// A loom model: for mistakes that only some interleaving, or a weak memory model, shows.
+    /// A loom model of the library: for mistakes that need a certain interleaving or a weak memory model to show.
     Loom(&'static str),
-    /// An ordinary test: for mistakes that one fixed sequence of steps shows.
+    /// An ordinary test of the library: for mistakes that a fixed sequence of steps shows.
     Tests(&'static str),
     /// An ordinary test of the proactor.
     Proactor(&'static str),
@@ -24,14 +22,12 @@ pub(super) enum Checker {
 use Checker::{Loom, Proactor, Tests};
 
 impl Checker {
-    /// The end of the test's name.
     pub(super) fn name(self) -> &'static str {
         match self {
             Loom(name) | Tests(name) | Proactor(name) => name,
         }
     }
 
-    /// For tables.
     pub(super) fn title(self) -> String {
         match self {
             Loom(name) => format!("model {name}"),
@@ -41,8 +37,8 @@ impl Checker {
     }
 }
 
-/// All of them. A mutant in the source that is missing here fails `cargo test`, and so does a model that
-/// is named by none.
+/// All mutants. `cargo test` fails for a mutant of the source that is missing here, and for a model that no mutant
+/// names.
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "tail_for_reserved",
@@ -63,12 +59,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "fence_inside_if",
-        mistake: "the RESERVE fence is left out when the room was already reserved",
+        mistake: "the RESERVE fence is left out when the space was already reserved",
         noticed_by: &[Loom("loom_a_second_writer_finds_space_reserved")],
     },
     Mutant {
         name: "read_ahead_before_validation",
-        mistake: "a reader hands out records that it took together without asking if they are intact",
+        mistake: "a reader hands out records that it read ahead without checking that they are intact",
         noticed_by: &[
             Loom("loom_nothing_torn_gets_into_a_read_ahead"),
             Tests("nothing_torn_is_believed_and_nothing_is_miscounted"),
@@ -76,12 +72,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "run_validated_by_its_last",
-        mistake: "messages that were read in place together count if the newest of them is intact",
+        mistake: "messages that were read in place together count as read if only the newest of them is intact",
         noticed_by: &[Tests("one_that_is_lapped_ends_and_does_not_count")],
     },
     Mutant {
         name: "read_ahead_headers_relaxed",
-        mistake: "a reader takes records together whose commits it did not acquire",
+        mistake: "a reader reads records ahead whose commits it did not acquire",
         noticed_by: &[Loom("loom_a_read_ahead_follows_commits")],
     },
     Mutant {
@@ -96,12 +92,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "burst_ends_behind_its_commit",
-        mistake: "a burst commits a message before the 0 behind it is in place",
+        mistake: "a burst commits a message before the 0 after it is in place",
         noticed_by: &[Loom("loom_a_burst_dies_at_any_step")],
     },
     Mutant {
         name: "zero_before_validation",
-        mistake: "a lapped reader believes a 0 in the payload it stands on, and sleeps for ever",
+        mistake: "a lapped reader takes a 0 in some payload for the end of the stream, and sleeps for ever",
         noticed_by: &[Tests("a_lapped_reader_does_not_believe_a_zero")],
     },
     Mutant {
@@ -111,32 +107,32 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "cache_before_validation",
-        mistake: "a subscriber asks its interest cache about the next record before it has validated that",
+        mistake: "a subscriber asks its interest cache about the next record before it has validated the record",
         noticed_by: &[Tests("a_lapped_subscriber_does_not_ask_about_what_it_has_not_validated")],
     },
     Mutant {
         name: "bus_named_before_complete",
-        mistake: "the directory of a new bus has its name while its files are made",
+        mistake: "the directory of a new bus gets its name while its files are still being created",
         noticed_by: &[Tests("nothing_has_its_name_before_it_is_complete")],
     },
     Mutant {
         name: "file_named_before_complete",
-        mistake: "a file that is added to a bus has its name before its content",
+        mistake: "a file that is added to a bus gets its name before its content",
         noticed_by: &[Tests("nothing_has_its_name_before_it_is_complete")],
     },
     Mutant {
         name: "start_where_overwritten",
-        mistake: "a lapped reader resumes at an entry of the index whose record is overwritten",
+        mistake: "a lapped reader resumes at an index entry whose record is overwritten",
         noticed_by: &[Loom("loom_a_lapped_reader_resumes")],
     },
     Mutant {
         name: "end_by_the_stored_pair",
-        mistake: "who joins at the end takes the stored tail with the sequence of another",
+        mistake: "a subscriber that joins at the end takes the stored tail with a sequence of another record",
         noticed_by: &[Loom("loom_joining_at_the_end_during_a_recovery")],
     },
     Mutant {
         name: "recovery_lowers_reserved",
-        mistake: "recovery gives back what a dead writer reserved and may have overwritten",
+        mistake: "recovery gives back space that a dead writer had reserved and may have overwritten",
         noticed_by: &[
             Loom("loom_recovery_keeps_what_was_reserved"),
             Tests("recovery_does_not_make_overwritten_bytes_valid_again"),
@@ -144,7 +140,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "no_roll_forward",
-        mistake: "the next writer does not move `tail` past what a dead one committed",
+        mistake: "the next writer does not move `tail` past the record that a dead one committed",
         noticed_by: &[
             Loom("loom_a_writer_dies_at_any_step"),
             Loom("loom_a_burst_dies_at_any_step"),
@@ -155,14 +151,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "stale_index_entry",
-        mistake: "an index entry left by a dead writer is not overwritten by the spanning record",
+        mistake: "an index entry that a dead writer left is not overwritten by the record that spans its block",
         noticed_by: &[Tests(
             "an_entry_that_a_dead_writer_left_is_overwritten_by_the_record_that_spans_its_block",
         )],
     },
     Mutant {
         name: "index_without_seqlock",
-        mistake: "an index entry still in use is replaced without being taken away first",
+        mistake: "an index entry that is in use is replaced without being cleared first",
         noticed_by: &[
             Loom("loom_an_index_entry_is_no_mixture"),
             Tests("an_entry_in_use_is_not_half_replaced"),
@@ -185,22 +181,22 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "join_sees_only_reserved",
-        mistake: "who joins asks what is reserved, not what a writer is about to reserve",
+        mistake: "a subscriber that joins checks what is reserved, not what a writer is about to reserve",
         noticed_by: &[Loom("loom_nobody_is_overtaken_who_has_joined")],
     },
     Mutant {
         name: "joined_without_fence",
-        mistake: "who joins may ask what is about to be reserved before its slot is seen",
+        mistake: "a subscriber that joins may check what is about to be reserved before writers see its slot",
         noticed_by: &[Loom("loom_nobody_is_overtaken_who_has_joined")],
     },
     Mutant {
         name: "scan_without_fence",
-        mistake: "a writer may look at the slots before it has said what it wants",
+        mistake: "a writer may read the slots before it has stored the space that it requests",
         noticed_by: &[Loom("loom_nobody_is_overtaken_who_has_joined")],
     },
     Mutant {
         name: "patterns_without_version",
-        mistake: "an observer believes patterns that are half old and half new",
+        mistake: "an observer accepts patterns that are half old and half new",
         noticed_by: &[
             Tests("patterns_that_change_while_they_are_read_are_read_again"),
             Tests("patterns_that_are_being_written_do_not_show"),
@@ -213,7 +209,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "proposal_taken_for_a_fact",
-        mistake: "who joins is refused a start that a writer wants, though it takes that back",
+        mistake: "a subscriber is refused a start that a writer requests to overwrite, though the writer withdraws",
         noticed_by: &[
             Loom("loom_a_start_in_protected_history_is_kept"),
             Loom("loom_a_start_is_kept_when_the_writer_that_wanted_it_dies"),
@@ -221,12 +217,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "proposal_survives_recovery",
-        mistake: "what a dead writer wanted still stands after the next one has taken the lock",
+        mistake: "the request of a dead writer remains after the next one has taken the lock",
         noticed_by: &[Tests("a_start_is_there_although_the_writer_that_wanted_it_died")],
     },
     Mutant {
         name: "lapped_readers_gate",
-        mistake: "a stopped reader costs the policy's limit at each block, not once",
+        mistake: "a stopped reader delays publishers by the policy's limit at each block, not once",
         noticed_by: &[
             Tests("a_stopped_subscriber_costs_the_limit_once"),
             Tests("lapped_free_and_non_gating_readers_gate_nobody"),
@@ -234,32 +230,32 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "join_not_counted",
-        mistake: "a writer that has looked at the slots before does not learn that somebody joined",
+        mistake: "a writer that has read the slots before does not notice that a subscriber has joined",
         noticed_by: &[Loom("loom_nobody_is_overtaken_for_an_old_scan")],
     },
     Mutant {
         name: "dead_slots_without_generation",
-        mistake: "a new subscriber in the slot of a dead one is taken for dead, too",
+        mistake: "a new subscriber in the slot of a dead one is taken for dead",
         noticed_by: &[Loom("loom_a_slot_changes_hands_during_a_scan")],
     },
     Mutant {
         name: "lease_asked_without_fence",
-        mistake: "a writer may ask for a lease as it was before the slot that it has just seen active",
+        mistake: "a writer may see the lease of a slot as it was before the slot became active",
         noticed_by: &[Loom("loom_nobody_is_taken_for_dead_who_has_just_joined")],
     },
     Mutant {
         name: "living_reader_taken_for_dead",
-        mistake: "a writer does not ask for the lease of the reader in its way",
+        mistake: "a writer does not test the lease of the reader in its way",
         noticed_by: &[Loom("loom_the_dead_are_not_waited_for")],
     },
     Mutant {
         name: "wait_without_a_recheck",
-        mistake: "a publisher waits for room that was made while it announced that",
+        mistake: "a publisher waits for space that was freed while it registered its wait",
         noticed_by: &[Loom("loom_a_reader_ends_the_wait_for_space")],
     },
     Mutant {
         name: "position_without_fence",
-        mistake: "a reader may look for waiting publishers before they see its position",
+        mistake: "a reader may look for waiting publishers before they can see its position",
         noticed_by: &[
             Loom("loom_a_reader_ends_the_wait_for_space"),
             Loom("loom_the_last_reader_ends_the_wait_for_space"),
@@ -282,7 +278,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "try_takes_over_from_nobody",
-        mistake: "a dead owner of the lock is never found out where publishers only try",
+        mistake: "the death of the lock's owner is never noticed if publishers only try the lock",
         noticed_by: &[Tests("a_try_takes_over_at_the_second_check")],
     },
     Mutant {
@@ -292,22 +288,22 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "lease_asked_of_any_descriptor",
-        mistake: "a participant believes what a descriptor answers that was closed and opened for something else",
+        mistake: "a participant tests leases through a descriptor that was closed and reopened for another file",
         noticed_by: &[Tests("a_tester_never_answers_for_another_description")],
     },
     Mutant {
         name: "armed_without_fence",
-        mistake: "a subscriber may look again before it has announced its sleep",
+        mistake: "a subscriber may recheck before publishers can see that it is about to sleep",
         noticed_by: &[Loom("loom_no_lost_wake_up")],
     },
     Mutant {
         name: "no_fence_after_unlock",
-        mistake: "a publisher may look for sleepers before its commit is visible",
+        mistake: "a publisher may look for sleepers before they can see its commit",
         noticed_by: &[Loom("loom_no_lost_wake_up")],
     },
     Mutant {
         name: "sleep_without_a_recheck",
-        mistake: "a subscriber sleeps over what came while it announced that",
+        mistake: "a subscriber sleeps although a message came while it armed its sleep",
         noticed_by: &[Loom("loom_no_lost_wake_up")],
     },
     Mutant {
@@ -317,12 +313,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "token_after_arming",
-        mistake: "a subscriber takes the value to sleep on after it announced the sleep",
+        mistake: "a subscriber reads the value to sleep on after it has armed its sleep",
         noticed_by: &[Loom("loom_no_lost_wake_up_between_threads")],
     },
     Mutant {
         name: "notified_up_to_a_newer_count",
-        mistake: "a publisher counts sleepers as woken who came after its wake",
+        mistake: "a publisher counts sleepers as woken that armed their sleep after its wake",
         noticed_by: &[Loom("loom_no_lost_wake_up_of_two_sleepers")],
     },
     Mutant {
@@ -337,17 +333,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "signal_unblocked",
-        mistake: "a leader's signal may come just before its wait, which it then does not end",
+        mistake: "a signal for a leader may arrive just before its wait, and then does not end the wait",
         noticed_by: &[Proactor("wakeups::epoll_signal")],
     },
     Mutant {
         name: "interrupts_once",
-        mistake: "one signal is to end a wait that takes no mask of signals",
+        mistake: "a single signal is sent to end a wait that takes no signal mask",
         noticed_by: &[Proactor("wakeups::suspend_signal")],
     },
     Mutant {
         name: "callback_interrupt_unseen",
-        mistake: "a leader that waits at a word does not look whether it was interrupted on its way",
+        mistake: "a leader does not check whether it was interrupted before it waits on a word",
         noticed_by: &[Proactor("wakeups::callback_itself")],
     },
     Mutant {
@@ -357,12 +353,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "start_not_submitted",
-        mistake: "nobody hands over to io_uring what was started while the leader waited",
+        mistake: "an operation that is started while the leader waits is not submitted to io_uring",
         noticed_by: &[Proactor("wakeups::uring_pipe")],
     },
     Mutant {
         name: "retry_not_submitted",
-        mistake: "nobody hands over to io_uring what was tried in vain while the leader waited",
+        mistake: "an operation whose attempt fails while the leader waits is not submitted to io_uring",
         noticed_by: &[Proactor("what_was_tried_in_vain_is_submitted_for_a_leader_that_waits")],
     },
     Mutant {
@@ -377,7 +373,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "finish_forgets_starts",
-        mistake: "threads leave while somebody starts what has been transferred already",
+        mistake: "threads leave while an operation starts whose bytes have been transferred already",
         noticed_by: &[
             Proactor("finishing::what_was_transferred_is_told"),
             Proactor("finishing::a_part_that_was_transferred_is_told"),
