@@ -1,5 +1,5 @@
-//! Starting cargo and friends: every command is shown before it runs, so that a developer can
-//! repeat a single one by hand.
+//! Starts cargo and other programs. Each command is printed before it runs, so that a developer can repeat a single
+//! one by hand.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -8,7 +8,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Why a task stopped, as one line for a person.
+use crate::metadata;
+
+/// Says why a task failed.
 #[derive(Debug)]
 pub(crate) struct Failure(pub(crate) String);
 
@@ -21,16 +23,16 @@ impl fmt::Display for Failure {
 /// `cargo` with these arguments, from the root of the workspace.
 pub(crate) fn cargo<I: IntoIterator<Item: AsRef<OsStr>>>(arguments: I) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(arguments).current_dir(crate::metadata::root());
+    command.args(arguments).current_dir(metadata::root());
     command
 }
 
-/// Whether the program is there and answers.
+/// Whether the program exists and succeeds.
 pub(crate) fn answers(command: &mut Command) -> bool {
     command.output().is_ok_and(|output| output.status.success())
 }
 
-/// Shows the command, runs it with this terminal, and fails if it fails.
+/// Prints the command, runs it on this terminal, and fails if it fails.
 pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
     println!("$ {}", shown(command));
     let status = command
@@ -42,7 +44,7 @@ pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
     Err(Failure(format!("`{}` ended with {status}", shown(command))))
 }
 
-/// The names of all tests in an executable of the test harness.
+/// The names of all tests of a test executable.
 pub(crate) fn tests_of(executable: &Path) -> Result<BTreeSet<String>, Failure> {
     let listed = Command::new(executable)
         .args(["--list", "--format", "terse"])
@@ -57,7 +59,7 @@ pub(crate) fn tests_of(executable: &Path) -> Result<BTreeSet<String>, Failure> {
     Ok(names.map(str::to_owned).collect())
 }
 
-/// The command as a person would type it: variables that were set for it, program, arguments.
+/// The command as one would type it: the variables that are set for it, the program, the arguments.
 pub(crate) fn shown(command: &Command) -> String {
     let mut words = Vec::new();
     for (name, value) in command.get_envs() {
@@ -80,7 +82,7 @@ fn quoted(word: &OsStr) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// The steps of a task. One that fails does not keep the others from telling what they find.
+/// The steps of a task. If one fails, the others still run.
 #[derive(Default)]
 pub(crate) struct Steps(Vec<Step>);
 
@@ -91,7 +93,7 @@ struct Step {
 }
 
 impl Steps {
-    /// Runs one step under its title. What it returns is printed in the table at the end.
+    /// Runs a step under its title. Its text appears in the table at the end.
     pub(crate) fn step(&mut self, title: &str, step: impl FnOnce() -> Result<String, Failure>) {
         println!("\n== {title}");
         let start = Instant::now();
@@ -102,7 +104,7 @@ impl Steps {
         self.0.push(Step { title: title.to_owned(), time: start.elapsed(), outcome });
     }
 
-    /// Prints the table; an error if any step failed.
+    /// Prints the table, and fails if a step failed.
     pub(crate) fn finish(self) -> Result<(), Failure> {
         println!("\n== done");
         for Step { title, time, outcome } in &self.0 {

@@ -1,8 +1,8 @@
-//! `cargo xtask counts`: how many instructions each hot path of the library takes for a message,
-//! counted by callgrind and compared with the baseline that is committed.
+//! `cargo xtask counts`: counts with callgrind how many instructions each hot path of the library takes for a message,
+//! and compares the counts with the committed baseline.
 //!
-//! The paths are the crate `toroni-counts` (`tests/counts/src/paths.rs`). What is compared does not depend
-//! on the load of the machine: a count is the same at each run of the same program.
+//! The crate `toroni-counts` has the paths (`tests/counts/src/paths.rs`). A count is the same at each run of the same
+//! program, however busy the machine is.
 
 mod baseline;
 mod callgrind;
@@ -17,9 +17,9 @@ use crate::command::Failure;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Only the paths whose names contain this
+    /// Count only the paths whose names contain this
     filter: Option<String>,
-    /// Make what is counted now the baseline, for all paths
+    /// Write the counts of all paths to the baseline
     #[arg(long, conflicts_with = "filter")]
     bless: bool,
 }
@@ -31,7 +31,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     names.retain(|name| name.contains(filter));
     if names.is_empty() {
         return Err(Failure(format!(
-            "no path's name contains {filter}: see tests/counts/src/paths.rs"
+            "no path has `{filter}` in its name: see tests/counts/src/paths.rs"
         )));
     }
 
@@ -42,7 +42,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     }
 
     let file = baseline::file();
-    // One that cannot be read is no reason not to write it anew.
+    // --bless replaces a baseline that cannot be read.
     let before = match Counts::read(&file) {
         Err(_) if options.bless => Counts::default(),
         read => read?,
@@ -52,7 +52,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     if options.bless {
         now.write(&file)?;
         println!(
-            "{} is written: commit it, and say in the message what the change costs or gains",
+            "wrote {}: commit it, and say in the message what the change costs or gains",
             baseline::shown(&file)
         );
         return Ok(());

@@ -1,5 +1,4 @@
-//! `cargo xtask crash`: the walk of crash points with real processes, and the tests of wake-ups, which
-//! need the same switches.
+//! `cargo xtask crash`: kills real processes at every crash point, and tests wake-ups, which needs the same build.
 //!
 //! The programs are built with the feature `crash-points`, into a folder of their own: a `toroni` that can be told
 //! to kill itself must never lie where an ordinary one is expected.
@@ -11,12 +10,12 @@ use crate::metadata;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Only the combinations of lock and notifier whose names contain this, as in lease_datagram
+    /// Test only the combinations of lock and notifier whose names contain this, for example lease_datagram
     filter: Option<String>,
-    /// Only the crash point of this name, as in after-commit
+    /// Test only this crash point, for example after-commit
     #[arg(long, value_name = "NAME")]
     point: Option<String>,
-    /// Every policy for each point, lock and notifier; more wake-ups, also on a machine that is kept busy
+    /// Test every policy with each point, lock and notifier; test more wake-ups, also on a busy machine
     #[arg(long)]
     full: bool,
 }
@@ -46,7 +45,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         test.env("TORONI_POINT", point);
     }
     if options.full {
-        // One after the other: hogs, and those who are to be woken, have the machine for themselves.
+        // One test at a time, because some keep the machine busy.
         test.args(["--include-ignored", "--test-threads", "1"]);
         test.env("TORONI_FULL", "1").env("TORONI_ROUNDS", "20000");
     }

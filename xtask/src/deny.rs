@@ -1,7 +1,7 @@
-//! `cargo xtask deny`: licences, sources and duplicate versions of all dependencies, by `cargo-deny`.
+//! `cargo xtask deny`: checks the licences, sources and duplicate versions of all dependencies with `cargo-deny`.
 //!
-//! cargo-deny itself takes minutes to build, therefore `cargo xtask check` uses it where it is
-//! installed and otherwise says, in its table, that this step was left out.
+//! It takes minutes to build cargo-deny. If it is not installed, `cargo xtask check` leaves this step out, and says so
+//! in its table.
 
 use std::process::Command;
 
@@ -9,10 +9,10 @@ use clap::Args;
 
 use crate::command::{Failure, answers, cargo, run as run_command};
 
-/// Pinned: the newest one may need a newer Rust than ours.
+/// Pinned, because the newest version may need a newer Rust than ours.
 const VERSION: &str = "0.20.2";
 
-/// The workspaces of which something is handed to users.
+/// The workspaces from which users get something.
 const MANIFESTS: [&str; 2] = ["Cargo.toml", "bindings/python/Cargo.toml"];
 
 #[derive(Args, Default)]
@@ -20,7 +20,7 @@ pub(crate) struct Options {
     /// Build and install cargo-deny first if it is missing
     #[arg(long)]
     install: bool,
-    /// Also look for known vulnerabilities (fetches the RustSec database)
+    /// Also check for known vulnerabilities (fetches the RustSec database)
     #[arg(long)]
     advisories: bool,
 }
@@ -34,7 +34,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     check(options).map(drop)
 }
 
-/// Checks, or says why not; the answer is for the table of `cargo xtask check`.
+/// Checks, or returns why it did not, for the table of `cargo xtask check`.
 pub(crate) fn check(options: &Options) -> Result<String, Failure> {
     if !installed() {
         if !options.install {

@@ -1,8 +1,8 @@
-//! What `docs/reliability.md` and `docs/security.md` name as evidence exists.
+//! Checks that the evidence which `docs/reliability.md` and `docs/security.md` name exists.
 //!
-//! A promise that points to a test which was renamed or removed is worse than none. In the tables of
-//! those documents the last column names the evidence: each piece in backticks is a command of this
-//! program, a path of the repository, or a function.
+//! A promise that refers to a test which was renamed or removed misleads the reader. In the tables of those documents
+//! the last column names the evidence: each piece in backticks is a command of this program, a path in the repository,
+//! or a function.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,13 +11,11 @@ use std::path::Path;
 use crate::command::Failure;
 use crate::{directions, metadata};
 
-/// The documents whose tables are held to it.
 const DOCUMENTS: &[&str] = &["docs/reliability.md", "docs/security.md"];
 
-/// Where functions are looked for, besides in this program.
+/// Folders that are searched for functions.
 const SOURCES: &[&str] = &["crates", "tests", "bench"];
 
-/// Reads the documents and looks for all that they name.
 pub(crate) fn check() -> Result<String, Failure> {
     let root = metadata::root();
     let functions = functions(root)?;
@@ -51,8 +49,8 @@ fn exists(piece: &str, root: &Path, functions: &BTreeSet<String>) -> bool {
     functions.contains(piece)
 }
 
-/// Each piece in backticks in the last column of a table, with the number of its line. A row of
-/// dashes and the row above it are no evidence.
+/// The pieces in backticks in the last columns of tables, each with its line number. Skips the heads of tables, which
+/// are the row of dashes and the row above it.
 fn evidence(text: &str) -> Vec<(usize, &str)> {
     let lines: Vec<&str> = text.lines().collect();
     let is_rule = |line: &&str| line.starts_with("|-") || line.starts_with("| -");
@@ -67,7 +65,7 @@ fn evidence(text: &str) -> Vec<(usize, &str)> {
     found
 }
 
-/// The names behind `fn`. A test that a macro makes is named by its file.
+/// The names after `fn`. The documents name the file of a test that a macro makes.
 fn functions(root: &Path) -> Result<BTreeSet<String>, Failure> {
     let mut names = BTreeSet::new();
     for folder in SOURCES.iter().map(|folder| root.join(folder)).filter(|folder| folder.exists()) {

@@ -1,4 +1,4 @@
-//! `cargo xtask kill`: the test of random kills at its full length, with optimised processes.
+//! `cargo xtask kill`: runs the test of random kills at its full length, with optimised processes.
 
 use clap::Args;
 
@@ -6,14 +6,14 @@ use crate::command::{Failure, cargo, run as run_command};
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// How many processes are killed for each kind of lock
+    /// How many processes to kill for each kind of lock
     #[arg(default_value_t = 1000)]
     kills: u64,
 }
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let mut test = cargo(["test", "--locked", "--release", "-p", "system-tests", "--test", "kill"]);
-    // One after the other: each has the whole machine.
+    // One test at a time, so that each has the whole machine.
     test.args(["--", "--nocapture", "--test-threads", "1"]);
     run_command(test.env("TORONI_KILLS", options.kills.to_string()))
 }

@@ -1,5 +1,5 @@
-//! The developer's commands. `cargo xtask --help` lists them; CONTRIBUTING.md says how long each
-//! takes and when it is worth its time.
+//! The developer's commands. `cargo xtask --help` lists them. CONTRIBUTING.md says how long each takes and when to
+//! run it.
 
 mod bindings;
 mod check;
@@ -38,41 +38,41 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Everything that each change must pass: format, lints, MSRV, documentation, tests, licences
+    /// Run what every change must pass: format, lints, MSRV, documentation, licences, tests
     Check(check::Options),
-    /// Who may use whom: the rules of xtask/src/directions/rules.rs against the sources
+    /// Check which crates and modules use which others (rules: xtask/src/directions/rules.rs)
     Directions,
-    /// No dependency, and no call of ours, needs a newer Rust than Cargo.toml states
+    /// Check that neither a dependency nor our code needs a newer Rust than Cargo.toml states
     Msrv,
-    /// Licences, sources and duplicates of all dependencies (cargo-deny with deny.toml)
+    /// Check the licences, sources and duplicates of all dependencies (cargo-deny with deny.toml)
     Deny(deny::Options),
-    /// Kills real processes with SIGKILL at every crash point, also with subscribers in a proactor, and loses no wake-up
+    /// Kill real processes at every crash point and check the survivors; check that no wake-up is lost
     Crash(crash::Options),
-    /// Kills a thousand publishers and subscribers at random moments, for each kind of lock
+    /// Kill a thousand publishers and subscribers at random moments, for each kind of lock
     Kill(kill::Options),
-    /// Publishers and subscribers that are killed, stopped, and come and go; every message is checked
+    /// Run publishers and subscribers that are killed, stopped and restarted, and check every message
     Soak(soak::Options),
-    /// The trials of any bytes under libFuzzer: topics, hostile files, input, lists of operations
+    /// Run the fuzz targets under libFuzzer: topics, hostile files, input, lists of operations
     Fuzz(fuzz::Options),
-    /// The loom models: every interleaving that the memory model allows, within their bounds
+    /// Run the loom models: every interleaving that the memory model allows, within bounds
     Loom(loom::Options),
-    /// The protocol as a state space: every state that can be reached, with every death
+    /// Visit every reachable state of a model of the protocol, with every death
     Model(model::Options),
-    /// Builds and tests the bindings for other languages
+    /// Build and test the bindings for other languages
     Bindings(bindings::Options),
-    /// Counts the instructions of the hot paths and compares them with the committed baseline
+    /// Count the instructions of the hot paths and compare them with the committed baseline
     Counts(counts::Options),
-    /// Packs what is released: the crates for the registry, and the program with its symbols apart
+    /// Package what is released: the crates for the registry, and the program with separate symbols
     Package(package::Options),
-    /// Builds the foreign peers of the comparisons and runs the suite of all transports on each
+    /// Build the foreign peers of the comparisons, and run the suite of all transports on each
     Peers(peers::Options),
-    /// Does lists of operations with deaths, from seeds, to a bus and to a model of it
+    /// Apply random lists of operations, with deaths, to a bus and to a model of it, and compare
     Simulate(simulate::Options),
-    /// Breaks the protocol, and the proactor, in each known way and demands that a test notices
+    /// Break the protocol and the proactor in each known way, and check that a test notices
     Mutants(mutants::Options),
-    /// The tests of the library and of the proactor under AddressSanitizer, some under Valgrind's memcheck
+    /// Run tests of the library and of the proactor under AddressSanitizer or Valgrind's memcheck
     Sanitize(sanitize::Options),
-    /// The tests of the ring on plain memory under Miri, where it is installed
+    /// Run the tests that need no system call under Miri, if it is installed
     Miri(miri::Options),
 }
 
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
     use clap::CommandFactory;
 
-    /// Whoever reads the table of commands learns of each, and how long it takes.
+    /// The table in CONTRIBUTING.md has each command, and how long it takes.
     #[test]
     fn contributing_tells_of_every_command() {
         let path = metadata::root().join("CONTRIBUTING.md");
@@ -122,8 +122,9 @@ mod tests {
             let row = table.iter().find(|row| row.contains(&name));
             let row = row.unwrap_or_else(|| panic!("no row for {name}`"));
             let time = row.trim_end_matches(['|', ' ']).rsplit('|').next().unwrap_or_default();
-            let is_told = time.contains("not measured") || time.chars().any(|c| c.is_ascii_digit());
-            assert!(is_told, "{name}` has no time: {row}");
+            let is_stated =
+                time.contains("not measured") || time.chars().any(|c| c.is_ascii_digit());
+            assert!(is_stated, "{name}` has no time: {row}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What `cargo metadata` says about this workspace, reduced to what the tasks ask for.
+//! Reads from `cargo metadata` what the tasks need to know about the workspace.
 
 use std::path::{Path, PathBuf};
 
@@ -6,14 +6,12 @@ use serde::Deserialize;
 
 use crate::command::{Failure, cargo};
 
-/// The workspace and, where asked for, all packages that it builds with.
 #[derive(Deserialize)]
 pub(crate) struct Metadata {
     pub(crate) packages: Vec<Package>,
     pub(crate) target_directory: PathBuf,
 }
 
-/// One crate.
 #[derive(Default, Deserialize)]
 pub(crate) struct Package {
     pub(crate) name: String,
@@ -25,33 +23,32 @@ pub(crate) struct Package {
     pub(crate) readme: Option<PathBuf>,
     pub(crate) keywords: Vec<String>,
     pub(crate) categories: Vec<String>,
-    /// The registries it may go to: none with `publish = false`, all where nothing is said.
+    /// The registries that it may be published to: empty for `publish = false`, `None` for any.
     pub(crate) publish: Option<Vec<String>>,
-    /// The tables below `[package.metadata]`.
+    /// The table `[package.metadata]`.
     pub(crate) metadata: serde_json::Value,
     pub(crate) dependencies: Vec<Dependency>,
     pub(crate) manifest_path: PathBuf,
 }
 
-/// One line of a `[dependencies]` table.
 #[derive(Clone, Deserialize)]
 pub(crate) struct Dependency {
     pub(crate) name: String,
-    /// `None` is a normal dependency, else `dev` or `build`.
+    /// `None` for a normal dependency, otherwise `dev` or `build`.
     pub(crate) kind: Option<String>,
 }
 
-/// The members of the workspace; needs no network.
+/// The members of the workspace. Needs no network.
 pub(crate) fn members() -> Result<Metadata, Failure> {
     read(&["metadata", "--format-version=1", "--no-deps"])
 }
 
-/// The members and every package that is built for Linux on this kind of machine.
+/// The members, and every package that they are built with on Linux on this kind of machine.
 pub(crate) fn everything() -> Result<Metadata, Failure> {
     everything_of(root())
 }
 
-/// The same of the workspace in that folder.
+/// Like [`everything`], for the workspace in a folder.
 pub(crate) fn everything_of(folder: &Path) -> Result<Metadata, Failure> {
     let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let manifest = folder.join("Cargo.toml").display().to_string();
@@ -59,7 +56,7 @@ pub(crate) fn everything_of(folder: &Path) -> Result<Metadata, Failure> {
     read(&[&workspace[..], &["--filter-platform", &platform]].concat())
 }
 
-/// The folder of the workspace.
+/// The root of the repository.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
 }
@@ -74,5 +71,5 @@ fn read(arguments: &[&str]) -> Result<Metadata, Failure> {
         return Err(Failure(format!("cargo metadata failed: {said}")));
     }
     serde_json::from_slice(&output.stdout)
-        .map_err(|error| Failure(format!("cargo metadata printed something unexpected: {error}")))
+        .map_err(|error| Failure(format!("cannot parse what cargo metadata printed: {error}")))
 }

@@ -13,14 +13,14 @@ use crate::metadata;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Only the tests whose names contain this
+    /// Run only the tests whose names contain this
     filter: Option<String>,
-    /// Where Miri is missing, say so and succeed
+    /// If Miri is missing, say so and succeed
     #[arg(long)]
     if_possible: bool,
 }
 
-/// Modules that work on memory that they are given, and call nobody.
+/// Modules that work on memory that they are given, and make no system call.
 const MODULES: &[&str] = &["ring::", "topic::", "notify::eventcount", "settings::"];
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
@@ -38,7 +38,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     }
     let mut command = Command::new("cargo");
     command.args(["+nightly", "miri", "test", "-p", "toroni", "--lib", "--locked", "--"]);
-    // Seeds come from the environment, and proptest's from the system.
+    // Tests read seeds from the environment, and proptest gets them from the system.
     command.env("MIRIFLAGS", "-Zmiri-disable-isolation").current_dir(metadata::root());
     run_command(command.args(filters))
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask model`: the state-space model of the protocol, optimised.
+//! `cargo xtask model`: runs the state-space model of the protocol, optimised.
 
 use clap::Args;
 
@@ -6,7 +6,7 @@ use crate::command::{Failure, cargo, run as run_command};
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// What the model's own command line takes; `cargo xtask model -- --help` shows it
+    /// Arguments for the model; `cargo xtask model -- --help` lists them
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
 }

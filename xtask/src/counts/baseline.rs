@@ -10,33 +10,33 @@ use serde::{Deserialize, Serialize};
 use crate::command::Failure;
 use crate::metadata;
 
-/// What was counted, and with what.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Counts {
-    /// Programs that decide how many instructions there are, and their versions.
+    /// The versions of the programs that determine the counts.
     pub(super) made_with: BTreeMap<String, String>,
-    /// By the name of the path.
+    /// The keys are the names of the paths.
     pub(super) instructions_per_message: BTreeMap<String, f64>,
 }
 
-/// The baseline of this kind of processor. Another kind has other instructions.
+/// The baseline for this processor architecture.
 pub(super) fn file() -> PathBuf {
     metadata::root().join(format!("tests/counts/baseline-{}.json", std::env::consts::ARCH))
 }
 
-/// A path as a developer would type it at the root of the workspace.
+/// A path from the root of the repository.
 pub(super) fn shown(path: &Path) -> String {
     path.strip_prefix(metadata::root()).unwrap_or(path).display().to_string()
 }
 
 impl Counts {
-    /// Without the file there are no counts to compare with.
+    /// Reads a baseline. If the file does not exist, it is empty.
     pub(super) fn read(file: &Path) -> Result<Self, Failure> {
         match fs::read_to_string(file) {
             Ok(text) => Self::parse(&text).map_err(|what| {
-                let again = "take it from git, or write it anew with `cargo xtask counts --bless`";
-                Failure(format!("{} is no baseline: {what}; {again}", shown(file)))
+                let again =
+                    "restore it from git, or write it again with `cargo xtask counts --bless`";
+                Failure(format!("{} is not a baseline: {what}; {again}", shown(file)))
             }),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Self::default()),
             Err(error) => Err(Failure(format!("cannot read {}: {error}", shown(file)))),
@@ -55,7 +55,7 @@ impl Counts {
         let counts: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
         for (path, count) in &counts.instructions_per_message {
             if !(count.is_finite() && *count > 0.0) {
-                return Err(format!("{path} cannot take {count} instructions"));
+                return Err(format!("{path} has an impossible count: {count}"));
             }
         }
         Ok(counts)

@@ -1,4 +1,4 @@
-//! Counting: builds the program of the paths and runs it under callgrind.
+//! Builds the program that runs the paths, and runs it under callgrind.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,27 +8,27 @@ use std::process::Command;
 use crate::command::{Failure, cargo, run as run_command, shown};
 use crate::metadata;
 
-/// Callgrind collects from the entry of this function to its return (`tests/counts/src/stage.rs`).
+/// Callgrind counts from the entry of this function to its return (`tests/counts/src/stage.rs`).
 const COUNTED: &str = "--toggle-collect=*toroni_counted*";
 
-/// The C library chooses its `memcpy` by the processor. Without these it takes the same one on
-/// each, so that the count is the same on each.
+/// The C library chooses its `memcpy` by the features of the processor. Without these features it chooses the same one
+/// on each machine, so that the counts are the same.
 const SAME_LIBC_FUNCTIONS: &str = "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX2,-AVX,\
      -AVX_Fast_Unaligned_Load,-SSSE3,-ERMS,-FSRM";
 
-/// The program of the paths, built.
+/// The program that runs the paths, once it is built.
 pub(super) struct Counter {
     program: PathBuf,
-    /// Where callgrind's files of the last run lie.
+    /// Holds callgrind's files of the last run.
     pub(super) folder: PathBuf,
 }
 
 impl Counter {
     pub(super) fn new() -> Result<Self, Failure> {
         let target = metadata::members()?.target_directory;
-        // A release is stripped, and callgrind looks for a function by its name.
+        // A release has no symbols, and callgrind finds a function by its name.
         let mut build = cargo(["build", "--profile", "symbols", "--locked", "-p", "toroni-counts"]);
-        // What somebody sets for himself would count something else than the baseline.
+        // Flags of the developer would change the counts.
         run_command(build.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS"))?;
         let folder = target.join("counts");
         fs::create_dir_all(&folder)
@@ -42,28 +42,27 @@ impl Counter {
         Ok(listed.lines().map(str::to_owned).collect())
     }
 
-    /// Runs one path. Rounded to hundredths, as it is committed.
+    /// Runs one path. The count is rounded to hundredths, as in the baseline.
     pub(super) fn instructions_per_message(&self, path: &str) -> Result<f64, Failure> {
         let file = self.folder.join(format!("{path}.callgrind"));
         let said = said(self.valgrind(&file).arg(&self.program).args(["run", path]))?;
-        let messages: u64 = said
-            .trim()
-            .parse()
-            .map_err(|_| Failure(format!("{path} did not say how many messages: {said:?}")))?;
+        let messages: u64 = said.trim().parse().map_err(|_| {
+            Failure(format!("{path} did not print how many messages it sent, but {said:?}"))
+        })?;
         let profile = fs::read_to_string(&file)
             .map_err(|error| Failure(format!("cannot read {}: {error}", file.display())))?;
         let instructions = total(&profile).ok_or_else(|| {
             Failure(format!(
-                "callgrind counted nothing ({}): it looks for the function toroni_counted, whose \
-                 name the program must have; is it stripped?",
+                "callgrind counted nothing ({}): it found no function toroni_counted; does the \
+                 program have symbols?",
                 file.display()
             ))
         })?;
         Ok((instructions as f64 / messages as f64 * 100.0).round() / 100.0)
     }
 
-    /// Valgrind with an environment of its own: the size of ours moves the stack, and options in it
-    /// or in a file of the user's would be obeyed.
+    /// Valgrind with a small environment of its own. The size of the environment moves the stack, and Valgrind would
+    /// obey options in it.
     fn valgrind(&self, file: &Path) -> Command {
         let mut command = Command::new("valgrind");
         command.env_clear().env("GLIBC_TUNABLES", SAME_LIBC_FUNCTIONS);
@@ -79,7 +78,7 @@ impl Counter {
     }
 }
 
-/// What decides how many instructions there are, besides the sources.
+/// The versions of the tools that determine the counts, besides the sources.
 pub(super) fn made_with() -> Result<BTreeMap<String, String>, Failure> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let rustc = said(Command::new(rustc).arg("--version").current_dir(metadata::root()))?;
@@ -91,14 +90,14 @@ pub(super) fn made_with() -> Result<BTreeMap<String, String>, Failure> {
     Ok(tools.map(|(tool, version)| (tool.to_owned(), version.trim().to_owned())).into())
 }
 
-/// All instructions of a profile; `None` if there are none.
+/// The number of instructions in a profile, or `None` for 0.
 fn total(profile: &str) -> Option<u64> {
     let line = |label| profile.lines().find_map(|line| line.strip_prefix(label));
     let total = line("summary:").or_else(|| line("totals:"))?.trim().parse().ok()?;
     (total > 0).then_some(total)
 }
 
-/// What a program prints.
+/// Runs a program and returns what it prints.
 fn said(command: &mut Command) -> Result<String, Failure> {
     let output = command
         .output()

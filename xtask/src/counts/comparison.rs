@@ -1,21 +1,21 @@
-//! The decision: which counts have changed, and what is to be done about it. Pure.
+//! Decides which counts have changed and what to do about it. Does no I/O.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use super::baseline::Counts;
 
-/// A count may be so much worse, in percent of the baseline. Code that is moved about changes a little.
+/// How much worse a count may be, in percent of the baseline. Moving code already changes counts a little.
 const TOLERANCE_PERCENT: f64 = 3.0;
 
 const BLESS: &str = "cargo xtask counts --bless";
 
-/// The counts of now beside those of the baseline.
+/// The new counts beside those of the baseline.
 pub(super) struct Comparison {
     rows: Vec<Row>,
-    /// Paths of the baseline that are no more.
+    /// Paths that only the baseline has.
     gone: Vec<String>,
-    /// Tools that are not those of the baseline.
+    /// Differences between the tools and those of the baseline.
     tools: Vec<String>,
 }
 
@@ -30,12 +30,12 @@ enum Verdict {
     Same,
     Worse,
     Better,
-    /// The baseline does not know the path.
+    /// The baseline does not have the path.
     New,
 }
 
 impl Comparison {
-    /// `names` are the paths that were counted, all whose name contains `filter`.
+    /// `names` are the paths that were counted: all whose names contain `filter`.
     pub(super) fn new(names: &[String], now: &Counts, before: &Counts, filter: &str) -> Self {
         let row = |path: &String| {
             let now = *now.instructions_per_message.get(path)?;
@@ -53,15 +53,15 @@ impl Comparison {
         }
     }
 
-    /// Why this must not pass, and what to do; `None` if it may. `file` is the baseline's,
-    /// `profiles` the folder of callgrind's files.
+    /// Says why the counts do not pass and what to do, or `None` if they pass. `file` is the baseline, and `profiles`
+    /// the folder of callgrind's files.
     pub(super) fn objection(&self, file: &str, profiles: &str) -> Option<String> {
         let mut lines = Vec::new();
         let worse = self.rows_that_are(Verdict::Worse);
         for row in &worse {
             lines.push(format!(
-                "{} takes {:.2} instructions a message, {:.2} in the baseline: {}, and more than \
-                 {TOLERANCE_PERCENT} % is refused",
+                "{} takes {:.2} instructions per message, and {:.2} in the baseline: {}, where at \
+                 most {TOLERANCE_PERCENT} % is allowed",
                 row.path,
                 row.now,
                 row.before.unwrap_or_default(),
@@ -70,15 +70,15 @@ impl Comparison {
         }
         if let Some(row) = worse.first() {
             lines.extend(self.tools.iter().map(|tool| {
-                format!("{tool}: the change may be the tool's. Count the state before yours, too")
+                format!("{tool}: this may be the reason. Count without your change, too")
             }));
             lines.push(format!(
-                "where they are spent: callgrind_annotate --inclusive=yes {profiles}/{}.callgrind",
+                "to see where: callgrind_annotate --inclusive=yes {profiles}/{}.callgrind",
                 row.path
             ));
             lines.push(format!(
-                "take them back; or, if they are worth it, run `{BLESS}`, commit {file}, and say \
-                 in the message what they buy"
+                "remove them; or, if they are worth it, run `{BLESS}`, commit {file}, and say in \
+                 the message what they gain"
             ));
         }
         let missing = self.rows_that_are(Verdict::New).into_iter().map(|row| row.path.as_str());
@@ -95,14 +95,14 @@ impl Comparison {
         (!lines.is_empty()).then(|| lines.join("\n"))
     }
 
-    /// What is worth doing though it may pass.
+    /// Advice for counts that pass.
     pub(super) fn hint(&self) -> Option<String> {
         let better = self.rows_that_are(Verdict::Better);
         let better: Vec<&str> = better.into_iter().map(|row| row.path.as_str()).collect();
         let tools = self.tools.join("; ");
         let from = if tools.is_empty() { tools } else { format!(" ({tools})") };
         (!better.is_empty()).then(|| {
-            format!("better{from}: {}. Hold on to it: run `{BLESS}` and commit", better.join(", "))
+            format!("better{from}: {}. To keep it: run `{BLESS}` and commit", better.join(", "))
         })
     }
 
@@ -130,17 +130,20 @@ impl Row {
     }
 }
 
-/// Tools of both whose versions differ.
+/// The tools that both have, in different versions.
 fn differing(now: &BTreeMap<String, String>, before: &BTreeMap<String, String>) -> Vec<String> {
     let both = now.iter().filter_map(|(tool, now)| Some((tool, now, before.get(tool)?)));
     both.filter(|(_, now, before)| now != before)
-        .map(|(tool, now, before)| format!("{tool} is `{now}`, the baseline's was `{before}`"))
+        .map(|(tool, now, before)| {
+            format!("{tool} is `{now}`, and was `{before}` for the baseline")
+        })
         .collect()
 }
 
 impl fmt::Display for Comparison {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [path, now, before, change] = ["path", "instructions a message", "baseline", "change"];
+        let [path, now, before, change] =
+            ["path", "instructions per message", "baseline", "change"];
         writeln!(formatter, "{path:<28} {now:>22} {before:>10} {change:>9}")?;
         for row in &self.rows {
             let before = row.before.map_or("-".to_owned(), |before| format!("{before:.2}"));
@@ -220,7 +223,7 @@ mod tests {
         let before = counts("1.88", &[("a", 100.0)]);
         let worse = compare(&counts("1.99", &[("a", 110.0)]), &before, "");
         let text = worse.objection("FILE", "FOLDER").unwrap();
-        assert!(text.contains("rustc is `1.99`, the baseline's was `1.88`"), "{text}");
+        assert!(text.contains("rustc is `1.99`, and was `1.88` for the baseline"), "{text}");
         let same = compare(&counts("1.99", &[("a", 100.0)]), &before, "");
         assert_eq!(same.objection("FILE", "FOLDER"), None);
         assert!(same.to_string().contains("1.99"));
