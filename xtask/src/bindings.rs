@@ -1,5 +1,5 @@
-//! `cargo xtask bindings`: builds and tests the bindings for other languages, each from its own folder
-//! below `bindings/`, and then all of them with one another.
+//! `cargo xtask bindings`: builds and tests the bindings for other languages, each in its own folder below `bindings/`,
+//! and then all of them with one another.
 
 mod c;
 mod licences;
@@ -14,22 +14,22 @@ use licences::Shipped;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Only these [default: all, and then each with each]
+    /// Which languages [default: all, and then each with each]
     languages: Vec<String>,
-    /// Instead, measure what publishing and receiving cost in each language
+    /// Only measure what publishing and receiving cost in each language
     #[arg(long)]
     measure: bool,
-    /// Instead, write the licences of what is linked in to the files that are shipped
+    /// Only write the licences of the crates that are linked in to the files that are shipped
     #[arg(long)]
     licences: bool,
 }
 
-/// A language: what it is called, its steps, what the test across languages needs to know of it, and the
-/// programs that measure.
 struct Language {
     name: &'static str,
     steps: fn(&mut Steps) -> Result<(), Failure>,
+    /// Tells the test across languages where to find the language's programs.
     conformance: fn(&mut Command) -> Result<(), Failure>,
+    /// Builds the programs that measure.
     measure: fn() -> Result<Vec<Command>, Failure>,
 }
 
@@ -47,7 +47,10 @@ const LANGUAGES: [Language; 2] = [
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let names: Vec<&str> = LANGUAGES.iter().map(|language| language.name).collect();
     if let Some(unknown) = options.languages.iter().find(|name| !names.contains(&name.as_str())) {
-        return Err(Failure(format!("there is no {unknown}: take some of {}", names.join(", "))));
+        return Err(Failure(format!(
+            "there is no language `{unknown}`; choose from {}",
+            names.join(", ")
+        )));
     }
     let is_chosen = |language: &&Language| {
         options.languages.is_empty() || options.languages.iter().any(|one| one == language.name)
@@ -76,7 +79,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     steps.finish()
 }
 
-/// Lines of language, way, bytes of a message, and messages per second, one program after the other.
+/// Runs the programs that measure, one after the other. Each prints lines with the language, what it measured, the size
+/// of a message in bytes, and messages per second.
 fn measure<'a>(languages: impl Iterator<Item = &'a Language>) -> Result<(), Failure> {
     let rust =
         ["run", "--release", "--locked", "-p", "toroni-conformance", "--bin", "measure-rust"];

@@ -1,8 +1,8 @@
-//! `cargo xtask miri`: the tests of what needs no system call, under Miri: the ring on plain memory with
-//! its racy copy, the topics, and the counters of sleepers.
+//! `cargo xtask miri`: runs the tests that need no system call under Miri: those of the ring on plain memory, of the
+//! topics, and of the counters of sleepers.
 //!
-//! Miri is a component of nightly toolchains: `rustup toolchain install nightly --component miri,rust-src`.
-//! It is on no package registry.
+//! Miri is a component of nightly toolchains (`rustup toolchain install nightly --component miri,rust-src`). No package
+//! registry has it.
 
 use std::process::Command;
 

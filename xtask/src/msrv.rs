@@ -1,9 +1,9 @@
-//! `cargo xtask msrv`: nothing needs a newer Rust than `rust-version` in Cargo.toml states.
+//! `cargo xtask msrv`: checks that nothing needs a newer Rust than `rust-version` in Cargo.toml.
 //!
-//! With a toolchain of exactly that version the workspace is compiled by it. Without one, two
-//! weaker checks stand in: clippy's `incompatible_msrv` (denied in Cargo.toml) refuses functions of
-//! the standard library that are newer, and no dependency may declare a newer version. What these
-//! two cannot see is newer *syntax*, and dependencies that do not declare their version.
+//! If a toolchain of exactly that version is installed, it compiles the workspace. If not, there are two weaker checks:
+//! clippy's `incompatible_msrv` (denied in Cargo.toml) refuses newer functions of the standard library, and no
+//! dependency may declare a newer version. These two do not notice newer *syntax*, or a dependency that declares no
+//! version.
 
 use std::process::Command;
 
@@ -15,7 +15,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     check().map(drop)
 }
 
-/// Checks; the answer says which of the two ways was taken.
+/// Checks, and returns which of the two ways it took.
 pub(crate) fn check() -> Result<String, Failure> {
     let packages = metadata::everything()?.packages;
     let stated = packages
@@ -30,9 +30,9 @@ pub(crate) fn check() -> Result<String, Failure> {
             format!("{stated}: compiled with toolchain {toolchain}")
         }
         None => {
-            // As in `cargo xtask check`, which has done this before: other arguments would lint everything again.
+            // The same arguments as in `cargo xtask check`, so that cargo has nothing to lint again.
             run_command(&mut cargo(clippy(&["--workspace", "--all-features"])))?;
-            format!("{stated}: lint and declared versions only (no such toolchain here)")
+            format!("{stated}: lint and declared versions only (this toolchain is not installed)")
         }
     };
     println!("{remark}");
@@ -48,7 +48,7 @@ fn installed_toolchain(version: &str) -> Option<String> {
     answers(Command::new("rustup").args(["run", &found, "cargo", "--version"])).then_some(found)
 }
 
-/// `1.88-x86_64-…` and `1.88.0-…` are 1.88; `1.88.1` is also what `+1.88` would choose.
+/// `1.88-x86_64-…`, `1.88.0-…` and `1.88.1-…` are all 1.88.
 fn is_version(toolchain: &str, version: &str) -> bool {
     let number = toolchain.split('-').next().unwrap_or_default();
     number == version || number.strip_prefix(version).is_some_and(|rest| rest.starts_with('.'))
@@ -61,7 +61,7 @@ fn compile_with(toolchain: &str) -> Result<(), Failure> {
         .args(["run", toolchain, "cargo", "check", "--workspace", "--all-features", "--locked"])
         .current_dir(metadata::root())
         .env("CARGO_TARGET_DIR", target);
-    // Set by the cargo that runs this task, they would bring its own compiler back.
+    // The cargo that runs this task has set these, and they select its own compiler.
     for variable in ["CARGO", "RUSTC", "RUSTDOC", "RUSTUP_TOOLCHAIN"] {
         command.env_remove(variable);
     }

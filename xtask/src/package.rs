@@ -1,5 +1,5 @@
-//! `cargo xtask package`: what is released. The crates as a registry gets them, and the program `toroni` without its symbols,
-//! which are in a file beside it.
+//! `cargo xtask package`: packages what is released. These are the crates, for a registry, and the program `toroni`
+//! without its symbols, which are in a file beside it.
 
 use clap::Args;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::metadata::{self, Package};
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Also builds each crate from its package
+    /// Also build each crate from its package
     #[arg(long)]
     verify: bool,
 }
@@ -20,7 +20,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     program()
 }
 
-/// Packs each crate that may be published, and checks what a registry and its readers want to know of it.
+/// Packages each crate that may be published, and checks that its manifest has what a registry shows.
 pub(crate) fn crates() -> Result<String, Failure> {
     pack(false)
 }
@@ -32,8 +32,8 @@ fn pack(verify: bool) -> Result<String, Failure> {
     if !lacking.is_empty() {
         return Err(Failure(lacking.join("; ")));
     }
-    // The crates need one another, and the registry may lack what this tree has. Packed together, each is taken from what
-    // cargo has just packed; an older cargo cannot do that.
+    // The crates depend on one another, and the registry may not have these versions. If cargo packages them together,
+    // it takes each from what it has just packaged. An older cargo cannot do that.
     if cargo_version().is_some_and(|version| version < FIRST_CARGO) {
         return Ok(format!("left out: needs cargo {}.{}", FIRST_CARGO.0, FIRST_CARGO.1));
     }
@@ -67,7 +67,7 @@ fn is_published(package: &Package) -> bool {
     package.publish.as_ref().is_none_or(|registries| !registries.is_empty())
 }
 
-/// What the manifest and the folder of a crate lack.
+/// What the manifest or the folder of a crate lacks.
 fn lacks(package: &Package) -> Vec<String> {
     let folder = package.manifest_path.parent().unwrap_or(Path::new("."));
     let file = |name: &Path| std::fs::read(folder.join(name)).is_ok_and(|text| !text.is_empty());
@@ -90,8 +90,8 @@ fn lacks(package: &Package) -> Vec<String> {
     .collect()
 }
 
-/// The program, stripped, and `toroni.debug`, where gdb and perf find its symbols as long as it lies beside the program
-/// or below /usr/lib/debug.
+/// Makes the stripped program and `toroni.debug` with its symbols. gdb and perf find that file beside the program and
+/// below /usr/lib/debug.
 fn program() -> Result<(), Failure> {
     let target = metadata::members()?.target_directory;
     run_command(&mut cargo(["build", "--locked", "--profile", "symbols", "-p", "toroni-cli"]))?;
@@ -100,7 +100,7 @@ fn program() -> Result<(), Failure> {
         .map_err(|error| Failure(format!("cannot make {}: {error}", folder.display())))?;
     let objcopy = |arguments: &[&str], from: &Path, to: &str| {
         let mut command = Command::new("objcopy");
-        // The link from the program to its symbols is a file name, to be found from here.
+        // objcopy stores the name of the file with the symbols, and looks for it in the current folder.
         run_command(command.current_dir(&folder).args(arguments).arg(from).arg(to))
     };
     let built = target.join("symbols/toroni");
@@ -114,7 +114,7 @@ fn program() -> Result<(), Failure> {
     };
     let (program, symbols) = (sections("toroni"), sections("toroni.debug"));
     if program.contains(".symtab") || !program.contains(".gnu_debuglink") {
-        return Err(Failure("the program has symbols, or does not say where they are".to_owned()));
+        return Err(Failure("the program still has symbols, or no link to them".to_owned()));
     }
     if !symbols.contains(".symtab") || !symbols.contains(".debug_line") {
         return Err(Failure("toroni.debug has no symbols, or no line tables".to_owned()));

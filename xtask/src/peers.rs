@@ -1,5 +1,4 @@
-//! `cargo xtask peers`: builds the foreign peers of the comparisons, and runs the suite that all
-//! transports pass, on each.
+//! `cargo xtask peers`: builds the foreign peers of the comparisons, and runs the suite of all transports on each.
 
 use std::process::Command;
 
@@ -10,9 +9,9 @@ use crate::metadata::root;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Only these [default: all]
+    /// Which peers [default: all]
     peers: Vec<String>,
-    /// Do not install what they need from Debian's packages
+    /// Do not install the Debian packages that they need
     #[arg(long)]
     no_install: bool,
 }
@@ -22,7 +21,7 @@ const PEERS: [&str; 7] = ["aeron", "compio", "iceoryx2", "nng", "tokio", "zenoh"
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     if let Some(unknown) = options.peers.iter().find(|name| !PEERS.contains(&name.as_str())) {
         return Err(Failure(format!(
-            "there is no peer {unknown}: take some of {}",
+            "there is no peer `{unknown}`; choose from {}",
             PEERS.join(", ")
         )));
     }
@@ -37,7 +36,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         |name: &&str| options.peers.is_empty() || options.peers.iter().any(|peer| peer == name);
     for peer in PEERS.into_iter().filter(wanted) {
         steps.step(peer, || {
-            // Optimised, because that is what the comparisons build: nothing is compiled twice.
+            // Optimised, as the comparisons build them: nothing is compiled twice.
             run_command(&mut cargo(&["build", "--release"], peer))?;
             run_command(cargo(&["test", "--release"], peer).args(["--", "--test-threads", "2"]))?;
             Ok(String::new())
@@ -51,7 +50,7 @@ fn cargo(arguments: &[&str], peer: &str) -> Command {
     let workspace = root().join("bench/peers");
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).args(["--locked", "-p", &format!("toroni-peer-{peer}")]);
-    // The folder into which `toroni-bench` builds them, too.
+    // `toroni-bench` builds them into the same folder.
     if let Some(folder) = std::env::var_os("CARGO_TARGET_DIR") {
         command.arg("--target-dir").arg(std::path::Path::new(&folder).join("peers"));
     }

@@ -1,17 +1,17 @@
-//! `cargo xtask sanitize`: the tests of the libraries under AddressSanitizer, or Valgrind's memcheck.
+//! `cargo xtask sanitize`: runs tests of the library and of the proactor under AddressSanitizer or Valgrind's memcheck.
 //!
-//! The sanitizers are unstable options of rustc. Their runtimes come with the standard library of
-//! rustup's toolchains, stable ones too, so `RUSTC_BOOTSTRAP=1` is all that they need; Debian's compiler
-//! has none. The standard library itself is not instrumented, since its source would be needed for that.
+//! The sanitizers are unstable options of rustc. rustup's toolchains have their runtimes, stable ones too, so the build
+//! needs only `RUSTC_BOOTSTRAP=1`. Debian's compiler has no runtime. The standard library is not instrumented: that
+//! would need its source.
 //!
-//! That is why there is no ThreadSanitizer here: it does not see how the standard library orders the end
-//! of a scope, the count of an `Arc` or the channel of the test harness, and takes all of them for races,
-//! dozens in each run. It would need `-Zbuild-std`, and for that a nightly toolchain with `rust-src`. It
-//! does not know fences either, which the ring's argument rests on; loom does. Nor does it know what io_uring
-//! and the threads of the C library do with a proactor's buffers, and when.
+//! This is also why there is no ThreadSanitizer. It does not see how the standard library synchronises the end of a
+//! scope, the count of an `Arc` or the channel of the test harness, and reports dozens of false races in each run. It
+//! would need `-Zbuild-std`, and for that a nightly toolchain with `rust-src`. It does not understand fences, on which
+//! the ring is built; loom does. It also does not know when io_uring and the threads of the C library access the
+//! buffers of a proactor.
 //!
-//! With `--cfg toroni_words` the copies into and out of the ring are loops of relaxed atomic words, which
-//! the sanitizer sees, in place of assembly, which it does not.
+//! With `--cfg toroni_words`, loops of relaxed atomic words copy into and out of the ring. The sanitizer sees them. It
+//! does not see the assembly that they replace.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -24,12 +24,12 @@ use crate::metadata;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Which; default: address
+    /// Which sanitizers [default: address]
     kinds: Vec<Kind>,
-    /// Only the tests whose names contain this
+    /// Run only the tests whose names contain this
     #[arg(long, value_name = "NAME")]
     test: Option<String>,
-    /// Where something is missing, say so and succeed
+    /// If something is missing, say so and succeed
     #[arg(long)]
     if_possible: bool,
 }
@@ -68,7 +68,7 @@ impl Kind {
         }
     }
 
-    /// What this machine lacks, with the way to get it.
+    /// What this machine lacks, and how to get it.
     fn missing(self) -> Result<Option<String>, Failure> {
         if self == Self::Memcheck {
             let is_there = answers(Command::new("valgrind").arg("--version"));
@@ -102,7 +102,6 @@ impl Kind {
         Ok(passed.join(", "))
     }
 
-    /// The tests that are built for it.
     fn build(self) -> Result<Vec<Test>, Failure> {
         let host = host()?;
         let target = metadata::members()?.target_directory.join("sanitize").join(self.name());
@@ -112,7 +111,7 @@ impl Kind {
             command.args(["-p", "toroni-proactor", "--features", "toroni/proactor"]);
             command.args(TESTS.iter().flat_map(|test| ["--test", test]));
         }
-        // With a target, so that build scripts and macros, which run here, are built without.
+        // With --target, the flags do not apply to build scripts and procedural macros.
         command.args(["--target", &host]).env("CARGO_TARGET_DIR", target);
         let mut flags = vec!["--cfg toroni_words".to_owned()];
         if self != Self::Memcheck {
@@ -147,7 +146,7 @@ impl Kind {
         let mut command = Command::new(&test.executable);
         match self {
             Self::Address => {
-                // The library's own handler of SIGBUS is what some tests are about.
+                // Some tests are about the library's own SIGBUS handler.
                 let options = "detect_stack_use_after_return=1:handle_segv=0:handle_sigbus=0";
                 command.env("ASAN_OPTIONS", options).env("LSAN_OPTIONS", suppressions);
             }
@@ -161,7 +160,7 @@ impl Kind {
         Ok(command)
     }
 
-    /// The parts of names that select what makes sense under it; none: all.
+    /// Parts of the names of the tests to run, or none to run all.
     fn selected(self, test: &Test) -> &'static [&'static str] {
         match (self, test.name.as_str()) {
             (Self::Memcheck, "toroni") => MEMCHECK_TESTS,
@@ -170,7 +169,7 @@ impl Kind {
         }
     }
 
-    /// Arguments of the test harness for what is left out.
+    /// Arguments of the test harness that leave tests out.
     fn skips(self) -> impl Iterator<Item = &'static str> {
         let skipped = match self {
             Self::Address => SKIPPED,
@@ -180,7 +179,7 @@ impl Kind {
     }
 }
 
-/// The test harness is content to run nothing for a part of a name that is no longer one.
+/// Fails if a part of a name selects nothing: the test harness would not complain.
 fn each_selects_a_test(
     selected: &[&str],
     tests: &BTreeSet<String>,
@@ -194,12 +193,12 @@ fn each_selects_a_test(
     })
 }
 
-/// Besides those in the libraries: of the bus, then of the proactor.
+/// The integration tests to run, besides the unit tests: those of the library, then those of the proactor.
 const TESTS: &[&str] =
     &["bus", "disk", "proactor", "conformance", "posix", "processors", "refusals", "starts"];
 
-/// Of the conformance suite, engines that hand memory to somebody else: to the kernel, to the C library, and to
-/// threads that try transfers side by side.
+/// The engines of the conformance suite that share memory with the kernel, with the C library, or among threads that
+/// attempt transfers at the same time.
 const ENGINES: &[&str] = &[
     "uring_signal_shared",
     "combined_eventfd_shared",
@@ -208,17 +207,17 @@ const ENGINES: &[&str] = &[
 ];
 
 const SKIPPED: &[&str] = &[
-    // A system call filter kills whoever calls more than the test allows, and the sanitizer does.
+    // Runs under a system call filter, and the sanitizer makes calls that the filter does not allow.
     "nobody_asleep_no_system_call",
-    // Measures what a nap costs, beside all others.
+    // Measures processor time, which the sanitizer changes.
     "idle_costs_no_processor",
-    // Tens of thousands of rounds, which are about moments and not about memory.
+    // Tens of thousands of rounds that test timing, not memory.
     "wakeups::",
-    // An example, which is a process of its own.
+    // Runs an example, which is another process.
     "daemon_in_a_proactor::",
 ];
 
-/// What is about memory that is given or copied: elsewhere Valgrind's one thread at a time takes too long.
+/// Tests of memory that is passed or copied. The others take too long, because Valgrind runs one thread at a time.
 const MEMCHECK_TESTS: &[&str] = &[
     "ring::copy",
     "ring::racy",
@@ -229,10 +228,11 @@ const MEMCHECK_TESTS: &[&str] = &[
     "notify::eventcount",
 ];
 
-/// A test executable, the target that it was built from, and the folder of its crate, where it runs.
 struct Test {
+    /// The name of cargo's target.
     name: String,
     executable: PathBuf,
+    /// The folder of the crate, in which the test runs.
     folder: PathBuf,
 }
 
@@ -253,7 +253,7 @@ fn host() -> Result<String, Failure> {
     rustc(&["-vV"])?
         .lines()
         .find_map(|line| line.strip_prefix("host: ").map(str::to_owned))
-        .ok_or_else(|| Failure("rustc does not name its host".to_owned()))
+        .ok_or_else(|| Failure("rustc -vV names no host".to_owned()))
 }
 
 fn rustc(arguments: &[&str]) -> Result<String, Failure> {

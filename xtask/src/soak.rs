@@ -1,8 +1,8 @@
-//! `cargo xtask soak`: publishers and subscribers that are killed, stopped, and come and go, with every
-//! message checked, for as long as you like.
+//! `cargo xtask soak`: runs publishers and subscribers that are killed, stopped and restarted, for as long as you like,
+//! and checks every message.
 //!
-//! In a profile of its own: as fast as a release, with the library's own asserts. With the feature
-//! `async`, which nothing else in the workspace must be built with by accident.
+//! The processes are built in a profile of their own, optimised and with the library's asserts. Only this task builds
+//! the feature `async`, so that no other crate of the workspace depends on it by accident.
 
 use clap::Args;
 use std::path::PathBuf;
@@ -13,19 +13,19 @@ use crate::metadata;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// How many minutes
+    /// How many minutes [default: 1]
     #[arg(long, value_name = "N", conflicts_with = "seconds")]
     minutes: Option<u64>,
-    /// How many seconds, in place of minutes; 60 if neither is given
+    /// How many seconds, instead of minutes
     #[arg(long, value_name = "N")]
     seconds: Option<u64>,
-    /// Repeats the choices of an earlier run
+    /// Repeat the choices of an earlier run
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
-    /// Publishers at a time, from 3
+    /// Number of publishers, at least 3
     #[arg(long, value_name = "P", default_value_t = 4)]
     publishers: u32,
-    /// Subscribers at a time, from 4
+    /// Number of subscribers, at least 4
     #[arg(long, value_name = "Q", default_value_t = 6)]
     subscribers: u32,
     /// Kind of writer lock: lease or robust
@@ -34,19 +34,19 @@ pub(crate) struct Options {
     /// Notifier: futex, datagram or multicast
     #[arg(long, default_value = "futex")]
     notify: String,
-    /// Policy: wait:100ms, wait:forever, overwrite, bounded:50ms/1s
+    /// Policy, for example wait:100ms, wait:forever, overwrite, bounded:50ms/1s
     #[arg(long, default_value = "wait:100ms")]
     policy: String,
-    /// Bytes of the ring, a power of two from 65536
+    /// Size of the ring in bytes, a power of two, at least 65536
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
     capacity: u64,
     /// Mean time between two disturbances, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 100)]
     calm_ms: u64,
-    /// A mistake for one worker to make, which must be noticed: subscriber:drop, publisher:skip …
+    /// Make one worker misbehave, which the run must notice: subscriber:drop, publisher:skip …
     #[arg(long, value_name = "ROLE:WHAT")]
     sabotage: Option<String>,
-    /// Writes the figures as JSON, too
+    /// Also write the figures as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }

@@ -1,5 +1,5 @@
-//! The C and C++ bindings: CMake builds, tests, installs and packs them. It wants Debian's packages `cmake`,
-//! `g++`, `pkg-config`, `dpkg-dev`, and for one step `valgrind`.
+//! The C and C++ bindings. CMake builds, tests, installs and packages them. Needs Debian's packages `cmake`, `g++`,
+//! `pkg-config` and `dpkg-dev`, and for one step `valgrind`.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -15,7 +15,7 @@ pub(super) const LICENCES: Shipped =
 pub(super) fn steps(steps: &mut Steps) -> Result<(), Failure> {
     let plain = Build {
         folder: folder("debug")?,
-        // The prefix of Debian's packages, which decides where libraries go.
+        // The prefix of Debian's packages. It determines the folder of the libraries.
         options: &["-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_INSTALL_PREFIX=/usr"],
     };
     let sanitized = Build {
@@ -32,7 +32,7 @@ pub(super) fn steps(steps: &mut Steps) -> Result<(), Failure> {
     steps.step("c: tests under memcheck", || {
         let mut valgrind = Command::new("valgrind");
         valgrind.args(["-q", "--error-exitcode=1", "--leak-check=full"]);
-        // The child of a fork ends at once, with all that the parent has.
+        // The child of a fork exits at once, and does not free what it has from the parent.
         valgrind.arg("--child-silent-after-fork=yes");
         run(valgrind.arg(plain.folder.join("tests/test_c")))
     });
@@ -42,13 +42,11 @@ pub(super) fn steps(steps: &mut Steps) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Tells the test across languages where the programs of C and C++ are.
 pub(super) fn conformance(command: &mut Command) -> Result<(), Failure> {
     command.env("TORONI_CONFORMANCE_C", folder("debug")?.join("tests"));
     Ok(())
 }
 
-/// The programs that measure, built to be fast.
 pub(super) fn measure() -> Result<Vec<Command>, Failure> {
     let fast = Build { folder: folder("release")?, options: &["-DCMAKE_BUILD_TYPE=Release"] };
     fast.make()?;
@@ -70,14 +68,14 @@ impl Build {
     }
 
     fn test(&self) -> Result<String, Failure> {
-        // Shows what each test says: its counts are added up.
+        // Verbose, because `.ci/run` adds up the counts that the tests print.
         let mut ctest = Command::new("ctest");
         ctest.arg("--test-dir").arg(&self.folder).args(["--verbose", "--timeout", "300"]);
         run(&mut ctest)
     }
 }
 
-/// With the target folder that cargo uses here, too.
+/// CMake, with the target folder of this cargo.
 fn cmake() -> Command {
     let mut command = Command::new("cmake");
     if let Ok(metadata) = metadata::members() {

@@ -1,5 +1,5 @@
-//! The licence texts of the crates that a binding has linked in: their terms are met by shipping them (`deny.toml`).
-//! They stand in a file beside the binding, so that packing needs nothing but that; it follows `Cargo.lock`.
+//! The licence texts of the crates that are linked into a binding. Shipping the texts fulfils the licences (see
+//! `deny.toml`). They are in a file beside the binding, which must match `Cargo.lock`.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -8,25 +8,25 @@ use std::path::Path;
 use crate::command::{Failure, cargo};
 use crate::metadata::{self, Package, root};
 
-/// A package whose library is handed to users, the folder of its workspace, and the file with the texts, both from
-/// the root.
+/// A package whose library users get.
 pub(super) struct Shipped {
     pub(super) package: &'static str,
+    /// The folder of its workspace, from the root.
     pub(super) workspace: &'static str,
+    /// The file with the texts, from the root.
     pub(super) file: &'static str,
 }
 
-/// How the texts are written anew.
 const COMMAND: &str = "cargo xtask bindings --licences";
 
 impl Shipped {
-    /// Fails unless the file is what it would be today.
+    /// Fails if the file does not match what is linked in.
     pub(super) fn check(&self) -> Result<String, Failure> {
         let found = std::fs::read_to_string(root().join(self.file)).unwrap_or_default();
         if found == self.text()? {
             return Ok(String::new());
         }
-        Err(Failure(format!("{} is not what is linked in today: run `{COMMAND}`", self.file)))
+        Err(Failure(format!("{} does not match what is linked in: run `{COMMAND}`", self.file)))
     }
 
     pub(super) fn write(&self) -> Result<(), Failure> {
@@ -51,7 +51,7 @@ impl Shipped {
             let license = package.license.as_deref().unwrap_or("unknown");
             let Package { name, version, .. } = package;
             let line = "-".repeat(100);
-            // A string does not fail.
+            // Writing to a string does not fail.
             let _ = write!(text, "\n{line}\n{name} {version}: {license}\n{line}\n");
             let folder = package.manifest_path.parent().unwrap_or(Path::new("."));
             for licence in licences(folder)? {
@@ -66,12 +66,12 @@ impl Shipped {
     }
 }
 
-/// The packages of others that the library of a package is made of, as `name vVersion`.
+/// The foreign packages that are linked into the library of a package, as `name vVersion`.
 fn linked(package: &str, workspace: &Path) -> Result<BTreeSet<String>, Failure> {
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let mut tree =
         cargo(["tree", "--locked", "--prefix", "none", "--no-dedupe", "--format", "{p}"]);
-    // What runs only while it is compiled is not in it.
+    // Without build dependencies and procedural macros, which run only during compilation.
     tree.args(["--edges", "normal,no-proc-macro", "--target", &target, "--package", package]);
     tree.arg("--manifest-path").arg(workspace.join("Cargo.toml"));
     let output =
@@ -81,13 +81,13 @@ fn linked(package: &str, workspace: &Path) -> Result<BTreeSet<String>, Failure> 
         return Err(Failure(format!("cargo tree failed: {said}")));
     }
     let lines = String::from_utf8_lossy(&output.stdout).into_owned();
-    // Members of the workspace stand there with their folder.
+    // cargo prints the folder of a member in parentheses.
     let others =
         lines.lines().map(str::trim).filter(|line| !line.is_empty() && !line.contains('('));
     Ok(others.map(str::to_owned).collect())
 }
 
-/// The texts in a package's folder: where there is a choice, those of MIT.
+/// The licence texts in a package's folder: those of MIT, if there is a choice.
 fn licences(folder: &Path) -> Result<Vec<String>, Failure> {
     let cannot = |error| Failure(format!("cannot read {}: {error}", folder.display()));
     let mut names = BTreeSet::new();
@@ -96,13 +96,13 @@ fn licences(folder: &Path) -> Result<Vec<String>, Failure> {
     }
     let chosen = chosen(&names);
     if chosen.is_empty() {
-        return Err(Failure(format!("{} has no text of a licence", folder.display())));
+        return Err(Failure(format!("{} has no licence text", folder.display())));
     }
     let read = |name: &&str| std::fs::read_to_string(folder.join(name)).map_err(cannot);
     chosen.iter().map(read).collect()
 }
 
-/// The files with the texts, of all in a folder.
+/// Selects the files with the texts from all in a folder.
 fn chosen(names: &BTreeSet<String>) -> Vec<&str> {
     let begins = |name: &str, with: &[&str]| {
         let name = name.to_uppercase();

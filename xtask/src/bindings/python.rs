@@ -1,6 +1,6 @@
-//! The Python module: its wheel, its types, its tests. Everything that is needed besides Python itself, which
-//! wants the package `python3-venv` on Debian, comes from PyPI in the versions that
-//! `bindings/python/requirements.txt` pins, into an environment below the target folder.
+//! The Python module: its wheel, its types, its tests. Needs Python (on Debian with the package `python3-venv`). All
+//! other tools come from PyPI, in the versions that `bindings/python/requirements.txt` pins, into an environment below
+//! the target folder.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,21 +9,18 @@ use super::licences::Shipped;
 use crate::command::{Failure, Steps, cargo, run as run_command};
 use crate::metadata::{self, root};
 
-/// Whoever needs the programs of Python finds them here, made by [`steps`].
 pub(crate) struct Environment {
     folder: PathBuf,
 }
 
 const REQUIREMENTS: &str = "requirements.txt";
 
-/// What the wheel ships.
 pub(super) const LICENCES: Shipped = Shipped {
     package: "toroni-python",
     workspace: "bindings/python",
     file: "bindings/python/licenses/third-party.txt",
 };
 
-/// Builds the wheel, installs it, and checks all there is to check.
 pub(crate) fn steps(steps: &mut Steps) -> Result<(), Failure> {
     let environment = Environment { folder: metadata::members()?.target_directory.join("python") };
     let python = environment.program("python");
@@ -39,7 +36,7 @@ pub(crate) fn steps(steps: &mut Steps) -> Result<(), Failure> {
         run(environment.tool("ruff").arg("check"))
     });
     steps.step("python: types", || {
-        // One by one: programs in two folders have the same names.
+        // One by one, because two folders have programs of the same names.
         for programs in ["python", "tests", "conformance", "examples", "bench"] {
             run(environment.tool("mypy").arg(programs))?;
         }
@@ -58,19 +55,18 @@ pub(crate) fn steps(steps: &mut Steps) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Tells the test across languages which Python has the module.
 pub(super) fn conformance(command: &mut Command) -> Result<(), Failure> {
     let environment = Environment { folder: metadata::members()?.target_directory.join("python") };
     command.env("TORONI_CONFORMANCE_PYTHON", environment.program("python"));
     Ok(())
 }
 
-/// The comparison with other libraries, from a fast wheel in an environment of its own.
+/// Returns the comparison with other libraries. It has a release build of the wheel and an environment of its own.
 pub(super) fn measure() -> Result<Vec<Command>, Failure> {
     let folder = metadata::members()?.target_directory.join("python/measure");
     let environment = Environment { folder };
     environment.make("bench/requirements.txt")?;
-    // maturin is in the other one.
+    // maturin is in the environment of the tests.
     let tests = Environment { folder: metadata::members()?.target_directory.join("python") };
     tests.make(REQUIREMENTS)?;
     environment.install(&tests, "release")?;
@@ -80,13 +76,13 @@ pub(super) fn measure() -> Result<Vec<Command>, Failure> {
 }
 
 impl Environment {
-    /// Makes the environment, unless it has what is asked for.
+    /// Makes the environment, unless it exists with these requirements.
     fn make(&self, requirements: &str) -> Result<String, Failure> {
         let wanted = std::fs::read(folder().join(requirements))
             .map_err(|error| Failure(format!("cannot read {requirements}: {error}")))?;
         let stamp = self.folder.join("requirements.txt");
         if std::fs::read(&stamp).is_ok_and(|found| found == wanted) {
-            return Ok("is there".to_owned());
+            return Ok("exists".to_owned());
         }
         run(Command::new("python3").args(["-m", "venv"]).arg(self.venv()))?;
         let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
@@ -99,7 +95,7 @@ impl Environment {
     /// Builds the wheel with the maturin of `tools`, and installs it here.
     fn install(&self, tools: &Self, profile: &str) -> Result<String, Failure> {
         let wheels = self.folder.join("wheels");
-        // pip is to find one, that of now.
+        // Else pip might install an older one.
         let _ = std::fs::remove_dir_all(&wheels);
         let mut build = tools.tool("maturin");
         build.args(["build", "--locked", "--profile", profile, "--out"]).arg(&wheels);
@@ -122,7 +118,7 @@ impl Environment {
         in_folder(&self.program(name))
     }
 
-    /// cargo in the module's own workspace.
+    /// Runs in the module's own workspace.
     fn cargo(&self, arguments: &[&str]) -> Command {
         let mut command =
             in_folder(Path::new(&std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())));
@@ -133,7 +129,6 @@ impl Environment {
     }
 }
 
-/// A step without a remark, from a command.
 fn run(command: impl std::borrow::BorrowMut<Command>) -> Result<String, Failure> {
     let mut command = command;
     run_command(command.borrow_mut()).map(|()| String::new())
