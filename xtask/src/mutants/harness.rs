@@ -121,6 +121,8 @@ impl Harness {
     fn run_into(&self, run: &Run<'_>, output: &std::path::Path) -> io::Result<Verdict> {
         let file = fs::File::create(output)?;
         let mut command = Command::new(&self.executable);
+        // A mutant may need all repetitions to be noticed.
+        command.env("TORONI_LONG_TESTS", "1");
         if let Some(mutant) = run.mutant {
             command.env("TORONI_MUTANT", mutant);
         }
