@@ -1,6 +1,8 @@
 //! What the programs in Rust and the test across languages share: what a message holds, and its hash. README.md
 //! beside this folder's manifest says what the programs of each language take and write.
 
+#![allow(missing_docs, reason = "nobody outside of the repository uses this crate")]
+
 /// What a publisher is told to publish.
 #[derive(Clone, Copy, Debug)]
 pub struct Messages {

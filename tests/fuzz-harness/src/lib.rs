@@ -10,6 +10,7 @@
 //! - `patterns`: any bytes in the place of a subscriber's patterns, against the oracle.
 //! - `operations`: lists of operations, against the oracle.
 
+#![allow(missing_docs, reason = "nobody outside of the repository uses this crate")]
 #![allow(clippy::unwrap_used, reason = "a trial that panics has found something")]
 
 #[cfg(feature = "program")]

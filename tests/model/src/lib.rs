@@ -57,6 +57,8 @@
 //! States are told apart by a hash of 64 bits; that two of 100 million share one has a chance of about
 //! 1 in 4,000.
 
+#![allow(missing_docs, reason = "nobody outside of the repository uses this crate")]
+
 pub mod coverage;
 pub mod cycles;
 mod joining;

@@ -7,6 +7,7 @@
 //! It does not know the library: its mistakes are its own. The library's tests do a list to the ring on
 //! plain memory (`crates/toroni/src/ring/tests`), and `trials` to a whole bus, both beside this model.
 
+#![allow(missing_docs, reason = "nobody outside of the repository uses this crate")]
 #![allow(clippy::unwrap_used, reason = "an oracle that is wrong ends the test")]
 
 mod model;

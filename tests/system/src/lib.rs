@@ -16,6 +16,8 @@
 //! Rules of these tests: every process is killed by its pid, nothing waits without a limit, and a
 //! limit is generous ([`process::PATIENCE`]), because the machine may be busy.
 
+#![allow(missing_docs, reason = "nobody outside of the repository uses this crate")]
+
 pub mod board;
 pub mod check;
 pub mod info;
