@@ -43,9 +43,10 @@ impl Drop for ConnectionPermit {
     }
 }
 
-/// Parses a number of seconds, at least one.
+/// Parses a number of seconds, perhaps with a fraction.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
-    Ok(Duration::from_secs(parse::<u32>(text)?.max(1).into()))
+    let seconds = Duration::try_from_secs_f64(parse(text)?).ok().filter(|it| !it.is_zero());
+    seconds.ok_or_else(|| format!("invalid number of seconds {text}"))
 }
 
 pub(crate) fn parse<T: std::str::FromStr>(text: &str) -> Result<T, String> {
