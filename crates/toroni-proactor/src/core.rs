@@ -23,7 +23,7 @@ pub(crate) struct Core {
 }
 
 /// Longer than a disk takes for what it has begun.
-pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How far the proactor is on the way to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +40,17 @@ pub(crate) enum Phase {
 }
 
 impl Core {
+    pub(crate) fn new(pool: Pool, processors: Vec<Processor>) -> Self {
+        Self {
+            pool,
+            dispatcher: Dispatcher::new(),
+            processors,
+            phase: Phase::Running,
+            starting: Arc::default(),
+            drain_timeout: DRAIN_TIMEOUT,
+        }
+    }
+
     /// Returns the number of operations, timers and posts that are not over.
     pub(crate) fn outstanding(&self) -> usize {
         // One operation of each processor is the read of its interrupt strategy.

@@ -1,8 +1,8 @@
 //! What all handles of a proactor share: the lock, and what never changes.
 
 use crate::config::{Config, Effective, create_engine};
-use crate::core::{Core, DRAIN_TIMEOUT, Phase};
-use crate::dispatcher::{self, After, Dispatcher, Notify};
+use crate::core::{Core, Phase};
+use crate::dispatcher::{self, After, Notify};
 use crate::error::{OperationError, SetupError, StartError};
 use crate::fork::Generation;
 use crate::hook::{Point, point};
@@ -62,26 +62,15 @@ impl Inner {
         }
         let leaders: Vec<usize> =
             (0..processors.len()).filter(|which| processors[*which].is_dedicated()).collect();
-        let dispatcher = Dispatcher::new();
-        let handlers_sleep = dispatcher.handlers_sleep();
-        let phase = Phase::Running;
-        let starting = Arc::new(AtomicUsize::new(0));
-        let core = Core {
-            pool,
-            dispatcher,
-            processors,
-            phase,
-            starting: Arc::clone(&starting),
-            drain_timeout: DRAIN_TIMEOUT,
-        };
+        let core = Core::new(pool, processors);
         let inner = Arc::new(Self {
-            lock: Lock::new(core),
             routes,
             effective,
             generation: Generation::current(),
             accepts: AtomicBool::new(true),
-            starting,
-            handlers_sleep,
+            starting: Arc::clone(&core.starting),
+            handlers_sleep: core.dispatcher.handlers_sleep(),
+            lock: Lock::new(core),
             dedicated: Mutex::new(Vec::new()),
         });
         for which in leaders {

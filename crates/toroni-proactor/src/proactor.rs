@@ -64,10 +64,6 @@ impl std::fmt::Debug for WeakProactor {
 pub struct OperationId(Key);
 
 impl OperationId {
-    pub(crate) fn new(key: Key) -> Self {
-        Self(key)
-    }
-
     pub(crate) fn key(self) -> Key {
         self.0
     }
@@ -242,10 +238,8 @@ impl Proactor {
     where
         F: FnOnce() + Send + 'static,
     {
-        self.inner().post(Box::new(Posted(handler)), after).map_err(|returned| {
-            let (error, Posted(handler)) = take_back(returned);
-            Refused { error, buffer: (), handler }
-        })
+        let posted = self.inner().post(Box::new(Posted(handler)), after);
+        posted.map_err(|returned| take_back(returned, |Posted(handler)| ((), handler)))
     }
 
     /// Calls a handler when a duration has passed; with `ECANCELED` if the timer is cancelled before.
@@ -257,7 +251,8 @@ impl Proactor {
     where
         F: FnOnce(Result<(), OperationError>) + Send + 'static,
     {
-        timed(self.inner().timer_after(after, Box::new(Timed(handler))))
+        let started = self.inner().timer_after(after, Box::new(Timed(handler)));
+        identified(started, |Timed(handler)| ((), handler))
     }
 
     /// Calls a handler at a point in time; with `ECANCELED` if the timer is cancelled before.
@@ -269,7 +264,8 @@ impl Proactor {
     where
         F: FnOnce(Result<(), OperationError>) + Send + 'static,
     {
-        timed(self.inner().timer(deadline, Box::new(Timed(handler))))
+        let started = self.inner().timer(deadline, Box::new(Timed(handler)));
+        identified(started, |Timed(handler)| ((), handler))
     }
 
     /// Returns a future that is ready when a duration has passed: [`Proactor::timer`] as a future.
@@ -344,21 +340,22 @@ impl std::fmt::Debug for Proactor {
     }
 }
 
-fn timed<F>(started: Result<Key, Returned>) -> Result<OperationId, Refused<(), F>>
-where
-    F: FnOnce(Result<(), OperationError>) + Send + 'static,
-{
-    started.map(OperationId).map_err(|returned| {
-        let (error, Timed(handler)) = take_back(returned);
-        Refused { error, buffer: (), handler }
-    })
+/// Returns the id of a start, or the parts of its completion if it was refused.
+pub(crate) fn identified<C: Completion, B, F>(
+    started: Result<Key, Returned>,
+    parts: fn(C) -> (B, F),
+) -> Result<OperationId, Refused<B, F>> {
+    started.map(OperationId).map_err(|returned| take_back(returned, parts))
 }
 
-/// Returns what a refused start was given.
-pub(crate) fn take_back<C: Completion>((error, completion): Returned) -> (StartError, C) {
+fn take_back<C: Completion, B, F>(
+    (error, completion): Returned,
+    parts: fn(C) -> (B, F),
+) -> Refused<B, F> {
     let completion: Box<dyn Any> = completion;
-    let completion = completion.downcast().expect("the completion that was handed over");
-    (error, *completion)
+    let completion = completion.downcast::<C>().expect("the completion that was handed over");
+    let (buffer, handler) = parts(*completion);
+    Refused { error, buffer, handler }
 }
 
 struct Posted<F>(F);

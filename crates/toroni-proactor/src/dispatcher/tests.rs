@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::create_engine;
-use crate::core::{DRAIN_TIMEOUT, Phase};
+use crate::core::Phase;
 use crate::lock::Lock;
 use crate::operation::{Descriptor, Done, OperationKind, OperationMask, Pool};
 use crate::processor::Processor;
@@ -10,7 +10,6 @@ use crate::sys::ThreadId;
 use crate::tests::common::*;
 use crate::{Config, Datagrams, Proactor, ProcessorConfig, ProcessorType, ProviderType};
 use std::io::Write;
-use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
@@ -25,14 +24,7 @@ fn core(types: &[ProcessorType]) -> Core {
         Processor::new(number, is_dedicated, usize::MAX, engine, &mut pool)
     };
     let processors = types.iter().enumerate().map(&mut processor).collect();
-    Core {
-        pool,
-        dispatcher: Dispatcher::new(),
-        processors,
-        phase: Phase::Running,
-        starting: Arc::new(AtomicUsize::new(0)),
-        drain_timeout: DRAIN_TIMEOUT,
-    }
+    Core::new(pool, processors)
 }
 
 /// Adds this many followers, and a leader of the first processor, as if they slept and waited.

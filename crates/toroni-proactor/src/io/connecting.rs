@@ -3,7 +3,7 @@
 use super::{Handle, Stream};
 use crate::error::{OperationError, Refused, StartError};
 use crate::operation::{Address, Completion, Done, OperationKind};
-use crate::proactor::{OperationId, Proactor, take_back};
+use crate::proactor::{OperationId, Proactor, identified};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use std::net::SocketAddr;
@@ -78,8 +78,6 @@ where
     request.address = Some(address);
     let inner = Arc::clone(handle.inner());
     let completion = Box::new(Connecting { handle, handler });
-    inner.start(request, completion).map(OperationId::new).map_err(|returned| {
-        let (error, Connecting { handler, .. }) = take_back::<Connecting<F>>(returned);
-        Refused { error, buffer: (), handler }
-    })
+    let started = inner.start(request, completion);
+    identified(started, |Connecting { handler, .. }| ((), handler))
 }

@@ -4,7 +4,7 @@ use super::{Handle, Pending, Stream, handle};
 use crate::error::{OperationError, Refused, SetupError};
 use crate::inner::Inner;
 use crate::operation::{Completion, Done, OperationKind};
-use crate::proactor::{OperationId, Proactor, take_back};
+use crate::proactor::{OperationId, Proactor, identified};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
@@ -61,10 +61,8 @@ impl Listener {
     {
         let completion = Box::new(Accepting { inner: Arc::clone(self.0.inner()), handler });
         let request = self.0.request(OperationKind::Accept);
-        self.0.inner().start(request, completion).map(OperationId::new).map_err(|returned| {
-            let (error, Accepting { handler, .. }) = take_back::<Accepting<F>>(returned);
-            Refused { error, buffer: (), handler }
-        })
+        let started = self.0.inner().start(request, completion);
+        identified(started, |Accepting { handler, .. }| ((), handler))
     }
 
     /// [`Listener::accept`] as a future.

@@ -5,7 +5,7 @@ use super::Handle;
 use crate::buffer::{BufResult, ReadBuffer, WriteBuffer};
 use crate::error::{Refused, StartError};
 use crate::operation::{Completion, Done, Memory, OperationKind, Request};
-use crate::proactor::{OperationId, take_back};
+use crate::proactor::{OperationId, identified};
 
 /// Turns an outcome into the handler's argument.
 type Report<T> = fn(&mut Done, usize) -> T;
@@ -46,10 +46,8 @@ where
     // SAFETY: the buffer is in the completion, which belongs to the operation until it is over; its
     // bytes do not move with it (`ReadBuffer`), and nothing accesses it there.
     request.memory = unsafe { Memory::to_fill(pointer, length) };
-    handle.inner().start(request, completion).map(OperationId::new).map_err(|returned| {
-        let (error, Filling { buffer, handler, .. }) = take_back::<Filling<B, T, F>>(returned);
-        Refused { error, buffer, handler }
-    })
+    let started = handle.inner().start(request, completion);
+    identified(started, |Filling::<B, T, F> { buffer, handler, .. }| (buffer, handler))
 }
 
 /// Starts an operation that sends a buffer.
@@ -69,10 +67,8 @@ where
     let (pointer, length) = completion.buffer.source();
     // SAFETY: as above, by `WriteBuffer`.
     request.memory = unsafe { Memory::to_send(pointer, length) };
-    handle.inner().start(request, completion).map(OperationId::new).map_err(|returned| {
-        let (error, Sending { buffer, handler, .. }) = take_back::<Sending<B, T, F>>(returned);
-        Refused { error, buffer, handler }
-    })
+    let started = handle.inner().start(request, completion);
+    identified(started, |Sending::<B, T, F> { buffer, handler, .. }| (buffer, handler))
 }
 
 impl<B, T, F> Completion for Filling<B, T, F>

@@ -3,7 +3,7 @@
 use super::{Handle, Pending, handle};
 use crate::error::{OperationError, Refused, SetupError};
 use crate::operation::{Completion, Done, OperationKind};
-use crate::proactor::{OperationId, Proactor, take_back};
+use crate::proactor::{OperationId, Proactor, identified};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -37,10 +37,8 @@ impl Watch {
     {
         let request = self.0.request(OperationKind::WaitReadable);
         let completion = Box::new(Watching(handler));
-        self.0.inner().start(request, completion).map(OperationId::new).map_err(|returned| {
-            let (error, Watching(handler)) = take_back(returned);
-            Refused { error, buffer: (), handler }
-        })
+        let started = self.0.inner().start(request, completion);
+        identified(started, |Watching(handler)| ((), handler))
     }
 
     /// [`Watch::readable`] as a future.

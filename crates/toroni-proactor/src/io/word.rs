@@ -4,7 +4,7 @@ use super::Pending;
 use crate::buffer::BufResult;
 use crate::error::Refused;
 use crate::operation::{Completion, Done, Memory, OperationKind, Request};
-use crate::proactor::{OperationId, Proactor, take_back};
+use crate::proactor::{OperationId, Proactor, identified};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
@@ -68,10 +68,7 @@ impl Proactor {
         let memory = unsafe { Memory::to_watch(word.address()) };
         let completion = Box::new(Waiting { word, handler });
         let started = self.inner().start(Request::word(memory, value), completion);
-        started.map(OperationId::new).map_err(|returned| {
-            let (error, Waiting { word, handler }) = take_back::<Waiting<W, F>>(returned);
-            Refused { error, buffer: word, handler }
-        })
+        identified(started, |Waiting { word, handler }| (word, handler))
     }
 
     /// [`Proactor::wait_while`] as a future.

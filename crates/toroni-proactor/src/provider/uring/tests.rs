@@ -1,7 +1,6 @@
 use super::*;
 use crate::config::create_engine;
-use crate::core::{Core, DRAIN_TIMEOUT, Phase};
-use crate::dispatcher::Dispatcher;
+use crate::core::Core;
 use crate::operation::{Descriptor, Memory};
 use crate::processor::Processor;
 use crate::provider::Engine;
@@ -82,14 +81,7 @@ fn what_was_tried_in_vain_is_submitted_for_a_leader_that_waits() {
     let engine = Engine { provider: Box::new(uring), wait, ..engine };
     let mut pool = Pool::new();
     let processors = vec![Processor::new(0, false, usize::MAX, engine, &mut pool)];
-    let mut core = Core {
-        pool,
-        dispatcher: Dispatcher::new(),
-        processors,
-        phase: Phase::Running,
-        starting: Arc::default(),
-        drain_timeout: DRAIN_TIMEOUT,
-    };
+    let mut core = Core::new(pool, processors);
 
     let (ours, _theirs) = UnixStream::pair().unwrap();
     let on = Arc::new(Descriptor::new(ours.into()).unwrap());
