@@ -265,7 +265,7 @@ pub(crate) fn non_blocking_files_are_read(kind: Kind) {
 
 /// More than any queue between a program and the kernel holds, before any thread waits.
 pub(crate) fn thousands_of_transfers_at_once(kind: Kind) {
-    const READS: usize = 6000;
+    const READS: usize = 4500;
     kind.each(|proactor| {
         let directory = TestDirectory::new();
         let (file, content) = file_of(proactor, &directory, "file", 100);
