@@ -49,7 +49,7 @@ impl From<OperationError> for io::Error {
     }
 }
 
-/// The reason why an operation was not started. Nothing has been transferred.
+/// The reason why an operation was not started. Nothing was transferred, and the handler is not called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
