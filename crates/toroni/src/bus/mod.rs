@@ -14,43 +14,28 @@
 //! - `disk`: what is left of a bus on a disk after a reboot.
 //! - `stats`, `admin`: for people who look, and clean up.
 
-pub mod admin;
-mod backoff;
-mod backpressure;
-mod claim;
 mod clock;
-mod config;
-mod descriptor;
-mod disk;
-mod held;
-mod in_place;
-mod interrupter;
+mod inspect;
 mod local;
-mod message;
+mod open;
 #[cfg(feature = "proactor")]
 pub mod proactor;
-mod publisher;
-mod publishing;
-mod receiving;
-mod router;
-mod stats;
-#[cfg(feature = "tokio")]
-mod stream;
-mod subscriber;
-mod subscribing;
+mod publish;
+mod subscribe;
 mod views;
 
-pub use backoff::WaitStrategy;
-pub use config::BusConfig;
-pub use disk::Reopened;
-pub use in_place::{Borrowed, InPlace};
-pub use interrupter::Interrupter;
-pub use message::Message;
-pub use publisher::Publisher;
-pub use router::Router;
-pub use stats::{BusStats, LockOwner, PublisherStats, SubscriberSlotStats, TopicStats};
-pub use subscriber::{Subscriber, SubscriberStats};
-pub use subscribing::SubscriberBuilder;
+pub use inspect::admin;
+pub use inspect::stats::{BusStats, LockOwner, PublisherStats, SubscriberSlotStats, TopicStats};
+pub use open::config::BusConfig;
+pub use open::disk::Reopened;
+pub use publish::publisher::Publisher;
+pub use subscribe::backoff::WaitStrategy;
+pub use subscribe::builder::SubscriberBuilder;
+pub use subscribe::in_place::{Borrowed, InPlace};
+pub use subscribe::interrupter::Interrupter;
+pub use subscribe::message::Message;
+pub use subscribe::router::Router;
+pub use subscribe::subscriber::{Subscriber, SubscriberStats};
 
 use crate::error::OpenError;
 use crate::notify::{MulticastSender, Post, Wakers};
@@ -67,12 +52,14 @@ use crate::shm::platform::Home;
 use crate::shm::ring_file::RingFile;
 use crate::shm::segment::RingSegment;
 use crate::topic::Topic;
-use publishing::{Parts, Publishing};
+use open::disk;
+use publish::participant::{Parts, Publishing};
+use publish::{claim, participant, reentrancy as held};
 use std::fmt;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use subscribing::Subscribing;
+use subscribe::builder::Subscribing;
 
 /// An opened bus.
 ///
@@ -300,7 +287,7 @@ impl Bus {
         let publishing = Publishing::new(Parts { ring, readers, reader_leases, claim, wakers });
         publishing
             .mark_in_use()
-            .map_err(|error| publishing::on_open(error, "mark as in use", directory.path()))?;
+            .map_err(|error| participant::on_open(error, "mark as in use", directory.path()))?;
         Ok(publishing)
     }
 

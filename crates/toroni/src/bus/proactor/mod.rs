@@ -54,7 +54,7 @@ mod tests;
 pub use receiver::Receiver;
 pub use subscription::Subscription;
 
-use super::{Message, Subscriber};
+use crate::bus::{Message, Subscriber};
 use crate::error::{OpenError, ReceiveError};
 use served::Served;
 use toroni_proactor::{Proactor, SetupError, StartError};

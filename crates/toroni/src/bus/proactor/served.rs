@@ -18,7 +18,7 @@
 
 use super::waiting::{self, Rechecks, Waits, is_long};
 use super::{NotSubscribed, Subscription};
-use crate::bus::receiving::{Body, SLEEPS_UNTIL_CHECK};
+use crate::bus::subscribe::receive::{Body, SLEEPS_UNTIL_CHECK};
 use crate::bus::{Message, Subscriber};
 use crate::crash::{self, CrashPoint};
 use crate::error::ReceiveError;

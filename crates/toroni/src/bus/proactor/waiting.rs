@@ -2,8 +2,8 @@
 
 use super::SubscribeError;
 use crate::bus::Subscriber;
-use crate::bus::receiving::{LONG_SLEEP, SLEEP, SLEEPS_UNTIL_LONG};
-use crate::bus::subscribing::Subscribing;
+use crate::bus::subscribe::builder::Subscribing;
+use crate::bus::subscribe::receive::{LONG_SLEEP, SLEEP, SLEEPS_UNTIL_LONG};
 use crate::bus::views::eventcount_of;
 use crate::crash;
 use crate::error::{OpenError, ReceiveError};

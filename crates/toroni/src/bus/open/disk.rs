@@ -4,7 +4,7 @@
 //! left behind, when it had written everything back, says that what is there belongs together. Within
 //! one boot none of this matters: the page cache is what processes share, and it outlives them.
 
-use super::views::ring_of;
+use crate::bus::views::ring_of;
 use crate::crash::{self, CrashPoint};
 use crate::error::{Corrupt, OpenError};
 use crate::ring::memory::Ring;
@@ -36,7 +36,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 const WAIT_SLICE: Duration = Duration::from_millis(5);
 
 /// Checks a bus that was last used before this boot, if it is one, before anything in it is believed.
-pub(super) fn check(
+pub(in crate::bus) fn check(
     directory: &BusDirectory,
     file: RingFile,
 ) -> Result<(RingFile, Option<Reopened>), OpenError> {

@@ -39,7 +39,7 @@ impl fmt::Display for WaitStrategy {
 
 /// What to do at an empty check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(in crate::bus) enum Step {
     /// Look again after so many pauses of the processor.
     Pause(u32),
     /// Let another thread run, then check again.
@@ -60,13 +60,13 @@ const CHECKS_OF_A_STREAM: u32 = 32;
 const SPINS: u32 = 200;
 const YIELDS: u32 = 10;
 /// Whoever polls, whatever for, checks so often at the least; see [`adapted`].
-pub(super) const FEWEST_SPINS: u32 = 4;
+pub(in crate::bus) const FEWEST_SPINS: u32 = 4;
 /// Empty checks between two questions whether the bus is still there, which are system calls.
 const CHECKS_UNTIL_BUS_CHECK: u32 = 256;
 
 /// The checks of one subscriber.
 #[derive(Debug)]
-pub(super) struct Backoff {
+pub(in crate::bus) struct Backoff {
     /// Empty checks since the last message.
     checks: u32,
     /// Empty checks before the last messages.
@@ -105,12 +105,12 @@ impl Default for Backoff {
 impl Backoff {
     /// Whether the last check was empty.
     #[inline]
-    pub(super) fn is_idle(&self) -> bool {
+    pub(in crate::bus) fn is_idle(&self) -> bool {
         self.checks != 0
     }
 
     /// A message was found after empty checks.
-    pub(super) fn found(&mut self) {
+    pub(in crate::bus) fn found(&mut self) {
         let was_of_use = self.checks <= self.spins;
         if was_of_use || self.sleeps == 0 {
             self.spins = adapted(self.spins, SPINS, was_of_use);
@@ -121,7 +121,7 @@ impl Backoff {
     }
 
     /// A check was empty, at this sequence of the bus.
-    pub(super) fn empty(&mut self, strategy: WaitStrategy, sequence: u64) -> Step {
+    pub(in crate::bus) fn empty(&mut self, strategy: WaitStrategy, sequence: u64) -> Step {
         if self.checks == 0 {
             self.learn(sequence.wrapping_sub(self.sequence));
             self.sequence = sequence;
@@ -158,13 +158,13 @@ impl Backoff {
     }
 
     /// Whether it is time to ask if the bus is still there: for those who never sleep.
-    pub(super) fn is_check_due(&self) -> bool {
+    pub(in crate::bus) fn is_check_due(&self) -> bool {
         self.empty_checks.is_multiple_of(CHECKS_UNTIL_BUS_CHECK)
     }
 
     /// The subscriber slept, or was about to: what it knew of its messages' rate is over, and polling
     /// before the next sleep would find nothing.
-    pub(super) fn start_over(&mut self) {
+    pub(in crate::bus) fn start_over(&mut self) {
         if self.sleeps == 0 {
             self.spins = adapted(self.spins, SPINS, false);
         }
@@ -174,7 +174,7 @@ impl Backoff {
     }
 
     /// How often it has slept since the last message.
-    pub(super) fn sleeps(&self) -> u32 {
+    pub(in crate::bus) fn sleeps(&self) -> u32 {
         self.sleeps
     }
 }
@@ -182,7 +182,7 @@ impl Backoff {
 /// How often to check the next time, at the most `most`, after `spins` checks were of use or not. Where what is
 /// looked for comes only after others have run, as with more processes than cores, polling is given up
 /// sooner; where it finds something, later.
-pub(super) fn adapted(spins: u32, most: u32, was_of_use: bool) -> u32 {
+pub(in crate::bus) fn adapted(spins: u32, most: u32, was_of_use: bool) -> u32 {
     if was_of_use { (spins * 2).min(most) } else { (spins / 2).max(FEWEST_SPINS) }
 }
 

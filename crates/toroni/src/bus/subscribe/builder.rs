@@ -1,8 +1,8 @@
 //! The subscribing role: what all subscribers of one opened bus share, and how one is made.
 
-use super::descriptor::Descriptor;
-use super::views::ring_of;
-use super::{Bus, Start, Subscriber, WaitStrategy};
+use crate::bus::subscribe::descriptor::Descriptor;
+use crate::bus::views::ring_of;
+use crate::bus::{Bus, Start, Subscriber, WaitStrategy};
 use crate::crash::{self, CrashPoint};
 use crate::error::{Corrupt, OpenError};
 use crate::notify::{Mailbox, MulticastReceiver};
@@ -26,15 +26,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Read-only access to the ring, read-write access to the readers' slots.
-pub(super) struct Subscribing {
-    pub(super) ring: RingSegment,
-    pub(super) readers: ReadersSegment,
+pub(in crate::bus) struct Subscribing {
+    pub(in crate::bus) ring: RingSegment,
+    pub(in crate::bus) readers: ReadersSegment,
     directory: BusDirectory,
     leases: LeaseTester,
 }
 
 impl Subscribing {
-    pub(super) fn open(directory: &BusDirectory, options: &MapOptions) -> Result<Self, OpenError> {
+    pub(in crate::bus) fn open(
+        directory: &BusDirectory,
+        options: &MapOptions,
+    ) -> Result<Self, OpenError> {
         let ring = RingSegment::open(directory, Protection::Read, options)?;
         ring.header().check_network(directory.path())?;
         let readers = ReadersSegment::open(directory, ring.header(), Protection::Write)?;
@@ -43,7 +46,10 @@ impl Subscribing {
     }
 
     /// Binds the socket of a slot, or joins the group of the bus.
-    pub(super) fn open_descriptor(&self, claim: &ReaderClaim) -> Result<Descriptor, OpenError> {
+    pub(in crate::bus) fn open_descriptor(
+        &self,
+        claim: &ReaderClaim,
+    ) -> Result<Descriptor, OpenError> {
         let header = self.ring.header();
         let failed = |action, source| self.os_error(action, source);
         if let Some(group) = header.settings.notify.multicast_group(&header.bus_id) {
@@ -63,7 +69,7 @@ impl Subscribing {
         Ok(Descriptor::Mailbox(mailbox))
     }
 
-    pub(super) fn os_error(&self, action: &'static str, source: io::Error) -> OpenError {
+    pub(in crate::bus) fn os_error(&self, action: &'static str, source: io::Error) -> OpenError {
         OpenError::Os { action, path: self.directory.path().to_owned(), source }
     }
 
@@ -78,33 +84,33 @@ impl Subscribing {
 }
 
 /// A slot that this process owns, by its lease.
-pub(super) struct ReaderClaim {
+pub(in crate::bus) struct ReaderClaim {
     subscribing: Arc<Subscribing>,
     lease: Lease,
     generation: u32,
 }
 
 impl ReaderClaim {
-    pub(super) fn number(&self) -> u32 {
+    pub(in crate::bus) fn number(&self) -> u32 {
         self.lease.slot()
     }
 
-    pub(super) fn generation(&self) -> u32 {
+    pub(in crate::bus) fn generation(&self) -> u32 {
         self.generation
     }
 
-    pub(super) fn slot(&self) -> &ReaderSlot {
+    pub(in crate::bus) fn slot(&self) -> &ReaderSlot {
         self.subscribing.readers.slot(self.lease.slot())
     }
 
     /// Whether the slot is still this one's. Without its lease (code that closes all descriptors gives it up) it
     /// becomes another subscriber's, for which publishers wait.
-    pub(super) fn is_ours(&self) -> bool {
+    pub(in crate::bus) fn is_ours(&self) -> bool {
         self.slot().generation.load(Ordering::Relaxed) == self.generation
     }
 
     /// Writes the patterns where observers of the bus read them.
-    pub(super) fn show_patterns(&self, shown: &PatternSet) {
+    pub(in crate::bus) fn show_patterns(&self, shown: &PatternSet) {
         if !self.is_ours() {
             return;
         }
@@ -113,13 +119,13 @@ impl ReaderClaim {
     }
 
     /// Whether publishers wait for it.
-    pub(super) fn gates(&self) -> bool {
+    pub(in crate::bus) fn gates(&self) -> bool {
         self.slot().flags.load(Ordering::Relaxed) & READER_GATES != 0
     }
 
     /// Frees the slot; its lease goes with the drop, afterwards. A slot whose lease was lost may be another
     /// subscriber's by now, for which publishers wait, and is left alone.
-    pub(super) fn leave(&self, control: &ReadersControl) {
+    pub(in crate::bus) fn leave(&self, control: &ReadersControl) {
         // If the kernel does not answer, nothing is known against it.
         if self.lease.is_held_by_us(&self.subscribing.leases).unwrap_or(true) {
             slots::free(control, self.slot());
@@ -162,7 +168,7 @@ pub struct SubscriberBuilder {
 }
 
 impl SubscriberBuilder {
-    pub(super) fn new(bus: Bus) -> Self {
+    pub(in crate::bus) fn new(bus: Bus) -> Self {
         Self {
             bus,
             patterns: Vec::new(),
@@ -174,7 +180,7 @@ impl SubscriberBuilder {
     }
 
     /// Adds a pattern. Without any, the subscriber receives nothing. Publishers and subscribers of the bus can
-    /// see it ([`SubscriberSlotStats::patterns`](super::SubscriberSlotStats::patterns)).
+    /// see it ([`SubscriberSlotStats::patterns`](crate::SubscriberSlotStats::patterns)).
     pub fn pattern(mut self, pattern: impl Into<String>) -> Self {
         self.patterns.push(pattern.into());
         self

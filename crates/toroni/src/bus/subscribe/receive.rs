@@ -1,10 +1,10 @@
 //! The subscriber at work: the next message that is for it, its position for publishers, its waits.
 
-use super::Subscriber;
-use super::backoff::{Step, WaitStrategy};
-use super::in_place::is_told_by_tag;
-use super::message::Message;
-use super::views::{
+use crate::bus::Subscriber;
+use crate::bus::subscribe::backoff::{Step, WaitStrategy};
+use crate::bus::subscribe::in_place::is_told_by_tag;
+use crate::bus::subscribe::message::Message;
+use crate::bus::views::{
     READERS_TRUNCATED, RING_REWRITTEN, RING_TRUNCATED, check_whole, eventcount_of, ring_of,
     table_of,
 };
@@ -26,33 +26,33 @@ use std::io;
 use std::time::{Duration, Instant};
 
 /// Whoever should wake a subscriber may have died before it did so: it checks again after this.
-pub(super) const SLEEP: Duration = Duration::from_millis(50);
+pub(in crate::bus) const SLEEP: Duration = Duration::from_millis(50);
 /// After some time without any message it looks less often: even a bare sleep of 100 ms costs close to
 /// 0.1 % of a core by itself, on an idle virtual machine.
-pub(super) const LONG_SLEEP: Duration = Duration::from_millis(250);
-pub(super) const SLEEPS_UNTIL_LONG: u32 = 20;
+pub(in crate::bus) const LONG_SLEEP: Duration = Duration::from_millis(250);
+pub(in crate::bus) const SLEEPS_UNTIL_LONG: u32 = 20;
 /// Sleeps between two looks whether the bus still exists: the look is several system calls, which
 /// would double the cost of a sleep, and would come with each message to one that sleeps in between.
-pub(super) const SLEEPS_UNTIL_CHECK: u32 = 8;
+pub(in crate::bus) const SLEEPS_UNTIL_CHECK: u32 = 8;
 
 impl Subscriber {
     /// As [`Self::next`], only for a message that needs no question: the common case, which is short
     /// enough to become part of the caller's loop. False says nothing.
     #[inline(always)]
-    pub(super) fn next_wanted(&mut self) -> bool {
+    pub(in crate::bus) fn next_wanted(&mut self) -> bool {
         let wanted = self.stamp.check().is_ok() && self.received.read_ahead.next_wanted();
         self.counts.received += u64::from(wanted);
         wanted
     }
 
     /// Puts the next message that is for this subscriber into `received`; false if there is none yet.
-    pub(super) fn next(&mut self, body: Body) -> Result<bool, ReceiveError> {
+    pub(in crate::bus) fn next(&mut self, body: Body) -> Result<bool, ReceiveError> {
         self.stamp.check()?;
         self.next_mine(body)
     }
 
     /// As [`Self::next`]; if there is none, arms the descriptor, if there is one, and looks once more.
-    pub(super) fn try_next(&mut self, body: Body) -> Result<bool, ReceiveError> {
+    pub(in crate::bus) fn try_next(&mut self, body: Body) -> Result<bool, ReceiveError> {
         if self.next(body)? {
             return Ok(true);
         }
@@ -92,13 +92,13 @@ impl Subscriber {
 
     /// The message that was received last.
     #[inline]
-    pub(super) fn last(&self) -> Message<'_> {
+    pub(in crate::bus) fn last(&self) -> Message<'_> {
         Message::new(&self.received)
     }
 
     /// Tells publishers, once a block, how far this subscriber has come.
     #[inline]
-    pub(super) fn count_position(&mut self) {
+    pub(in crate::bus) fn count_position(&mut self) {
         if self.cursor.position >= self.publish_at {
             self.publish_position();
         }
@@ -262,7 +262,7 @@ impl Subscriber {
     /// Touches what the first message would wait for: the names of topics, memory for messages, and the page that
     /// it comes from.
     #[cold]
-    pub(super) fn warm_up(&mut self) {
+    pub(in crate::bus) fn warm_up(&mut self) {
         // What is wrong with the table, the first message of a topic that is not known tells.
         let _ = self.received.topic_cache.sync(table_of(&self.subscribing.ring));
         self.received.topic_cache.reserve();
@@ -271,7 +271,7 @@ impl Subscriber {
     }
 
     /// Whether there is nothing to receive.
-    pub(super) fn is_drained(&self) -> bool {
+    pub(in crate::bus) fn is_drained(&self) -> bool {
         is_drained(&self.received.read_ahead, self.cursor, ring_of(&self.subscribing.ring))
     }
 
@@ -353,7 +353,7 @@ impl Subscriber {
         }
     }
 
-    pub(super) fn arm_descriptor(&mut self) {
+    pub(in crate::bus) fn arm_descriptor(&mut self) {
         let eventcount = eventcount_of(&self.subscribing.ring, &self.subscribing.readers);
         if let Some(descriptor) = &mut self.descriptor {
             descriptor.arm(eventcount, &self.claim.slot().arms);
@@ -361,7 +361,7 @@ impl Subscriber {
     }
 
     /// Does what the strategy says after an empty look.
-    pub(super) fn wait(&mut self, deadline: Option<Instant>) -> Result<(), ReceiveError> {
+    pub(in crate::bus) fn wait(&mut self, deadline: Option<Instant>) -> Result<(), ReceiveError> {
         self.check_interruption()?;
         match self.backoff.empty(self.strategy, self.cursor.sequence) {
             Step::Pause(count) => pause(count),
@@ -408,7 +408,10 @@ impl Subscriber {
     /// Announces a sleep that somebody else sleeps, as [`Self::sleep`] does before its own: the value during
     /// which to sleep at the futex, or `None` if it must not sleep, because there is something to receive.
     #[cfg(feature = "proactor")]
-    pub(super) fn arm_wait(&mut self, by_descriptor: bool) -> Result<Option<u32>, ReceiveError> {
+    pub(in crate::bus) fn arm_wait(
+        &mut self,
+        by_descriptor: bool,
+    ) -> Result<Option<u32>, ReceiveError> {
         self.publish_position();
         let eventcount = eventcount_of(&self.subscribing.ring, &self.subscribing.readers);
         let waiter: &mut dyn Waiter = match &mut self.descriptor {
@@ -433,19 +436,19 @@ impl Subscriber {
     /// What it means that a wait has failed: the kernel does not wait at a word that has lost its file. It
     /// may have met that before anybody here did, so this looks at the ring first.
     #[cold]
-    pub(super) fn wait_failed(&self, source: io::Error) -> ReceiveError {
+    pub(in crate::bus) fn wait_failed(&self, source: io::Error) -> ReceiveError {
         black_box(self.is_drained());
         let failed = ReceiveError::Os { action: "wait for a message", source };
         self.check_files().err().unwrap_or(failed)
     }
 
     /// Whether blocking calls wait on the descriptor, which then is there, and not on the futex.
-    pub(super) fn sleeps_on_descriptor(&self) -> bool {
+    pub(in crate::bus) fn sleeps_on_descriptor(&self) -> bool {
         self.subscribing.ring.header().settings.notify != NotifyKind::Futex
     }
 
     /// What is asked now and then: after a sleep, or when drained.
-    pub(super) fn check_slowly(&self) -> Result<(), ReceiveError> {
+    pub(in crate::bus) fn check_slowly(&self) -> Result<(), ReceiveError> {
         self.stamp.check()?;
         self.check_files()?;
         check_whole([(self.subscribing.ring.is_foreign(), RING_REWRITTEN)], self.cursor.position)?;
@@ -455,7 +458,7 @@ impl Subscriber {
         Ok(())
     }
 
-    pub(super) fn check_files(&self) -> Result<(), ReceiveError> {
+    pub(in crate::bus) fn check_files(&self) -> Result<(), ReceiveError> {
         let files = [
             (self.subscribing.ring.was_damaged(), RING_TRUNCATED),
             (self.subscribing.readers.was_damaged(), READERS_TRUNCATED),
@@ -476,7 +479,7 @@ enum Refill {
 
 /// How much of a message is copied.
 #[derive(Clone, Copy)]
-pub(super) enum Body {
+pub(in crate::bus) enum Body {
     Whole,
     /// Nothing, or as many bytes as extensions can have, if the tag does not tell how many those are.
     InPlace,

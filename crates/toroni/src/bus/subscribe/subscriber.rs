@@ -1,12 +1,12 @@
 //! Receiving: one reader of the bus's stream, which passes on what matches its patterns.
 
-use super::backoff::{Backoff, WaitStrategy};
-use super::descriptor::Descriptor;
-use super::interrupter::Request;
-use super::local::LocalReader;
-use super::message::{Message, Received};
-use super::receiving::Body;
-use super::subscribing::{ReaderClaim, Subscribing};
+use crate::bus::local::LocalReader;
+use crate::bus::subscribe::backoff::{Backoff, WaitStrategy};
+use crate::bus::subscribe::builder::{ReaderClaim, Subscribing};
+use crate::bus::subscribe::descriptor::Descriptor;
+use crate::bus::subscribe::interrupter::Request;
+use crate::bus::subscribe::message::{Message, Received};
+use crate::bus::subscribe::receive::Body;
 use crate::crash::{self, CrashPoint};
 use crate::error::{OpenError, ReceiveError};
 use crate::notify::{FutexWaiter, Waiter};
@@ -45,30 +45,30 @@ use std::time::{Duration, Instant};
 /// # }
 /// ```
 pub struct Subscriber {
-    pub(super) subscribing: Arc<Subscribing>,
-    pub(super) claim: ReaderClaim,
-    pub(super) local: Option<LocalReader>,
-    pub(super) stamp: ForkStamp,
+    pub(in crate::bus) subscribing: Arc<Subscribing>,
+    pub(in crate::bus) claim: ReaderClaim,
+    pub(in crate::bus) local: Option<LocalReader>,
+    pub(in crate::bus) stamp: ForkStamp,
     /// Behind what has left the ring, for the caller or into the read-ahead.
-    pub(super) cursor: Cursor,
+    pub(in crate::bus) cursor: Cursor,
     /// The position in the slot, and the one at which to write it again.
-    pub(super) published: u64,
-    pub(super) publish_at: u64,
+    pub(in crate::bus) published: u64,
+    pub(in crate::bus) publish_at: u64,
     /// The count of `waits` up to which this reader has done its part.
-    pub(super) served_waits: u64,
-    pub(super) interest: Interest,
-    pub(super) received: Received,
-    pub(super) backoff: Backoff,
-    pub(super) strategy: WaitStrategy,
-    pub(super) futex: FutexWaiter,
-    pub(super) descriptor: Option<Descriptor>,
+    pub(in crate::bus) served_waits: u64,
+    pub(in crate::bus) interest: Interest,
+    pub(in crate::bus) received: Received,
+    pub(in crate::bus) backoff: Backoff,
+    pub(in crate::bus) strategy: WaitStrategy,
+    pub(in crate::bus) futex: FutexWaiter,
+    pub(in crate::bus) descriptor: Option<Descriptor>,
     /// `None` until somebody has an interrupter.
-    pub(super) interruption: Option<Arc<Request>>,
+    pub(in crate::bus) interruption: Option<Arc<Request>>,
     /// Bytes from the writers' `reserved` that a lapped reader keeps when it resumes.
-    pub(super) margin: u64,
-    pub(super) counts: SubscriberStats,
+    pub(in crate::bus) margin: u64,
+    pub(in crate::bus) counts: SubscriberStats,
     #[cfg(feature = "tokio")]
-    pub(super) readiness: Option<super::stream::Readiness>,
+    pub(in crate::bus) readiness: Option<crate::bus::subscribe::stream::Readiness>,
 }
 
 /// What a subscriber has seen since it subscribed.
@@ -84,7 +84,7 @@ pub struct SubscriberStats {
 }
 
 impl Subscriber {
-    pub(super) fn new(
+    pub(in crate::bus) fn new(
         subscribing: Arc<Subscribing>,
         claim: ReaderClaim,
         cursor: Cursor,

@@ -1,8 +1,8 @@
 //! Receiving in async code, on a tokio runtime.
 
-use super::descriptor::Descriptor;
-use super::receiving::Body;
-use super::{Message, Subscriber};
+use crate::bus::subscribe::descriptor::Descriptor;
+use crate::bus::subscribe::receive::Body;
+use crate::bus::{Message, Subscriber};
 use crate::error::ReceiveError;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,7 +10,7 @@ use tokio::net::{UdpSocket, UnixDatagram};
 
 /// The subscriber's descriptor, registered with the runtime, which has a duplicate of its own: it may
 /// close that when it likes.
-pub(super) enum Readiness {
+pub(in crate::bus) enum Readiness {
     Mailbox(UnixDatagram),
     Group(UdpSocket),
 }

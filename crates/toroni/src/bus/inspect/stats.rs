@@ -1,7 +1,7 @@
 //! A snapshot of a bus, for people who look: `toroni info`, `toroni topics`.
 
-use super::views::{ring_of, table_of};
-use super::{Bus, BusId, clock};
+use crate::bus::views::{ring_of, table_of};
+use crate::bus::{Bus, BusId, clock};
 use crate::error::{Corrupt, OpenError};
 use crate::ring::layout::{Control, PATTERN_SEPARATOR, READER_GATES, SLOT_ACTIVE};
 use crate::ring::reader::{Cursor, Interrupted};

@@ -10,13 +10,13 @@ use std::time::{Duration, SystemTime};
 
 /// What a subscriber received last, in memory of this process.
 #[derive(Default)]
-pub(super) struct Received {
+pub(in crate::bus) struct Received {
     /// The names of topics; it has those of all messages that the interest has accepted.
-    pub(super) topic_cache: TopicCache,
+    pub(in crate::bus) topic_cache: TopicCache,
     /// Extensions and payload, or, of a message in place, its extensions where its tag does not tell them.
-    pub(super) read_ahead: ReadAhead,
+    pub(in crate::bus) read_ahead: ReadAhead,
     /// Whether the message was left where it is, in the ring.
-    pub(super) in_place: bool,
+    pub(in crate::bus) in_place: bool,
 }
 
 /// A message, in memory of this process; it lives until the subscriber's next call.
@@ -43,7 +43,7 @@ pub struct Message<'a>(&'a Received);
 
 impl<'a> Message<'a> {
     #[inline]
-    pub(super) fn new(received: &'a Received) -> Self {
+    pub(in crate::bus) fn new(received: &'a Received) -> Self {
         Self(received)
     }
 
@@ -107,7 +107,7 @@ impl<'a> Message<'a> {
 
     /// Whether an interest, with answers cached for this message's bus, wants it. The message was
     /// validated when it was received.
-    pub(super) fn is_for(&self, interest: &mut Interest) -> bool {
+    pub(in crate::bus) fn is_for(&self, interest: &mut Interest) -> bool {
         let (tag, to_descendants) = (self.tag(), self.to_descendants());
         if tag.topic() == TopicId::INLINE {
             return interest.answer_inline(self.topic(), to_descendants);
@@ -150,7 +150,7 @@ impl fmt::Debug for Message<'_> {
 }
 
 /// The topic of a message that its subscriber's interest has accepted, so that the topic cache has it.
-pub(super) fn topic_of<'a>(
+pub(in crate::bus) fn topic_of<'a>(
     tag: Tag,
     inline_topic: Option<&'a str>,
     topic_cache: &'a TopicCache,
@@ -161,6 +161,6 @@ pub(super) fn topic_of<'a>(
     topic_cache.name(tag.topic()).map_or("", |topic| topic.as_str())
 }
 
-pub(super) fn timestamp_of(timestamp_ns: Option<u64>) -> Option<SystemTime> {
+pub(in crate::bus) fn timestamp_of(timestamp_ns: Option<u64>) -> Option<SystemTime> {
     SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(timestamp_ns?))
 }

@@ -1,6 +1,6 @@
 //! One subscriber with many handlers: what the Toroni paper calls a channel manager's reading side.
 
-use super::{Interrupter, Message, Subscriber};
+use crate::bus::{Interrupter, Message, Subscriber};
 use crate::error::{OpenError, ReceiveError};
 use crate::topic::Pattern;
 use crate::topic::PatternSet;
@@ -39,7 +39,7 @@ struct Handler {
 }
 
 impl Router {
-    pub(super) fn new(subscriber: Subscriber) -> Self {
+    pub(in crate::bus) fn new(subscriber: Subscriber) -> Self {
         Self { subscriber, handlers: Vec::new(), on_lapped: None }
     }
 

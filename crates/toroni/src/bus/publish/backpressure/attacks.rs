@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
-use super::super::{Bus, BusConfig, Publisher};
+use crate::bus::{Bus, BusConfig, Publisher};
 use crate::crash::{CrashPoint, rehearsal};
 use crate::error::PublishError;
 use crate::ring::gate::{Suspect, Unowned};

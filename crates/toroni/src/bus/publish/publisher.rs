@@ -1,8 +1,8 @@
 //! Publishing on a topic.
 
-use super::Bus;
-use super::clock;
-use super::publishing::{Publishing, Terms, on_open};
+use crate::bus::Bus;
+use crate::bus::clock;
+use crate::bus::publish::participant::{Publishing, Terms, on_open};
 use crate::error::{BurstError, OpenError, PublishError};
 use crate::ring::layout::ALIGNMENT;
 use crate::ring::position::record_bytes;
@@ -49,7 +49,7 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    pub(super) fn new(
+    pub(in crate::bus) fn new(
         bus: Bus,
         publishing: Arc<Publishing>,
         topic: Topic,

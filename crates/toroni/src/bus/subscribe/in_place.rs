@@ -1,9 +1,9 @@
 //! Receiving in place: messages are looked at where they lie in the ring, one by one or in runs.
 
-use super::Subscriber;
-use super::message::{Received, timestamp_of, topic_of};
-use super::receiving::Body;
-use super::views::ring_of;
+use crate::bus::Subscriber;
+use crate::bus::subscribe::message::{Received, timestamp_of, topic_of};
+use crate::bus::subscribe::receive::Body;
+use crate::bus::views::ring_of;
 use crate::crash::{self, CrashPoint};
 use crate::error::{Corrupt, ReceiveError};
 use crate::ring::memory::Ring;
@@ -414,7 +414,7 @@ impl<'a> Borrowed<'a> {
 /// Whether the tag of a record tells where its payload begins, and it is long enough for that. Of others the
 /// front is copied, to be decoded.
 #[inline]
-pub(super) fn is_told_by_tag(seen: &Seen) -> bool {
+pub(in crate::bus) fn is_told_by_tag(seen: &Seen) -> bool {
     let extensions = Tag::from_raw(seen.tag).extensions_bytes();
     extensions.is_some_and(|extensions| extensions <= seen.length as usize)
 }

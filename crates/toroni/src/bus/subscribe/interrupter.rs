@@ -1,8 +1,8 @@
 //! Ending a blocked call from elsewhere: another thread, or a signal handler.
 
-use super::Subscriber;
-use super::subscribing::Subscribing;
-use super::views::eventcount_of;
+use crate::bus::Subscriber;
+use crate::bus::subscribe::builder::Subscribing;
+use crate::bus::views::eventcount_of;
 use crate::error::{OpenError, ReceiveError};
 use crate::notify::futex;
 use crate::sync::{AtomicU32, Ordering};
@@ -50,12 +50,12 @@ pub struct Interrupter {
 
 /// What an interrupter asks its subscriber for: nothing, or (1) the end of its blocking call.
 #[derive(Debug, Default)]
-pub(super) struct Request(AtomicU32);
+pub(in crate::bus) struct Request(AtomicU32);
 
 impl Request {
     /// Whether there was one; it is answered with this.
     #[inline]
-    pub(super) fn take(&self) -> bool {
+    pub(in crate::bus) fn take(&self) -> bool {
         // No order is needed: nothing but the request itself is handed over.
         self.0.load(Ordering::Relaxed) != 0 && self.0.swap(0, Ordering::Relaxed) != 0
     }
@@ -111,7 +111,7 @@ impl Subscriber {
 
     /// Refuses to go on if an interrupter asked for that.
     #[inline]
-    pub(super) fn check_interruption(&self) -> Result<(), ReceiveError> {
+    pub(in crate::bus) fn check_interruption(&self) -> Result<(), ReceiveError> {
         match &self.interruption {
             Some(request) if request.take() => Err(ReceiveError::Interrupted),
             _ => Ok(()),

@@ -6,14 +6,14 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-pub(super) enum Descriptor {
+pub(in crate::bus) enum Descriptor {
     Mailbox(Mailbox),
     Group(MulticastReceiver),
 }
 
 impl Descriptor {
     /// Makes the descriptor readable, as a publisher would.
-    pub(super) fn nudge(&self) {
+    pub(in crate::bus) fn nudge(&self) {
         match self {
             Self::Mailbox(mailbox) => mailbox.nudge(),
             Self::Group(group) => group.nudge(),
@@ -21,7 +21,7 @@ impl Descriptor {
     }
 
     /// A socket of which each datagram makes this readable, as with [`Self::nudge`].
-    pub(super) fn sender(&self) -> io::Result<OwnedFd> {
+    pub(in crate::bus) fn sender(&self) -> io::Result<OwnedFd> {
         match self {
             Self::Mailbox(mailbox) => mailbox.sender(),
             Self::Group(group) => group.sender(),
@@ -29,7 +29,7 @@ impl Descriptor {
     }
 
     /// Leaves behind what belongs to the parent process, in the child of a `fork`.
-    pub(super) fn abandon(&mut self) {
+    pub(in crate::bus) fn abandon(&mut self) {
         if let Self::Mailbox(mailbox) = self {
             mailbox.abandon();
         }

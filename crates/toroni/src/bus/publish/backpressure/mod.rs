@@ -9,10 +9,10 @@
 #[cfg(all(test, not(loom)))]
 mod attacks;
 
-use super::backoff::adapted;
-use super::publishing::{Held, Publishing, Terms};
-use super::views::{PUBLISHERS_TRUNCATED, RING_REWRITTEN, RING_TRUNCATED, check_whole};
-use super::{clock, local};
+use crate::bus::publish::participant::{Held, Publishing, Terms};
+use crate::bus::subscribe::backoff::adapted;
+use crate::bus::views::{PUBLISHERS_TRUNCATED, RING_REWRITTEN, RING_TRUNCATED, check_whole};
+use crate::bus::{clock, local};
 use crate::crash::{self, CrashPoint};
 use crate::error::{Corrupt, PublishError};
 use crate::notify::futex;
@@ -37,7 +37,7 @@ const YIELDS: u32 = 20;
 
 /// How long publishers of one participant poll for room: as long as it has been of use.
 #[derive(Debug)]
-pub(super) struct SpaceBackoff {
+pub(in crate::bus) struct SpaceBackoff {
     spins: AtomicU32,
 }
 
@@ -96,8 +96,8 @@ impl SpaceBackoff {
 
 /// What a look at the reader slots needs and remembers.
 #[derive(Default)]
-pub(super) struct Scan {
-    pub(super) slots: Vec<ReaderSnapshot>,
+pub(in crate::bus) struct Scan {
+    pub(in crate::bus) slots: Vec<ReaderSnapshot>,
     dead: Dead,
 }
 
@@ -105,7 +105,7 @@ impl Publishing {
     /// Raises `reserved` for `bytes` more, after waiting for slow readers as the policy says. While it
     /// waits it does not hold the lock.
     #[cold]
-    pub(super) fn make_space<'a>(
+    pub(in crate::bus) fn make_space<'a>(
         &'a self,
         mut held: Held<'a>,
         bytes: u64,
@@ -343,7 +343,7 @@ impl Publishing {
     }
 
     /// Reads the slots that were ever used.
-    pub(super) fn read_slots(&self, slots: &mut Vec<ReaderSnapshot>) -> io::Result<()> {
+    pub(in crate::bus) fn read_slots(&self, slots: &mut Vec<ReaderSnapshot>) -> io::Result<()> {
         let used = self.readers.control().slots_used.0.load(Ordering::Acquire);
         self.readers.scan(used, slots)
     }
@@ -383,7 +383,7 @@ impl Readers for Pass<'_> {
     }
 }
 
-pub(super) fn views(slots: &[ReaderSnapshot]) -> impl Iterator<Item = SlotView> {
+pub(in crate::bus) fn views(slots: &[ReaderSnapshot]) -> impl Iterator<Item = SlotView> {
     (0..).zip(slots).map(|(number, slot)| SlotView {
         number,
         generation: slot.generation,
@@ -396,8 +396,8 @@ pub(super) fn views(slots: &[ReaderSnapshot]) -> impl Iterator<Item = SlotView> 
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::backoff::FEWEST_SPINS;
     use super::*;
+    use crate::bus::subscribe::backoff::FEWEST_SPINS;
     use std::cell::Cell;
 
     #[test]

@@ -1,6 +1,6 @@
 //! How a bus is opened or created.
 
-use super::Bus;
+use crate::bus::Bus;
 use crate::error::OpenError;
 use crate::settings::{LockKind, NotifyKind, Policy, Settings};
 use crate::shm::acl::{self, Permissions};
@@ -31,19 +31,19 @@ use std::path::PathBuf;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct BusConfig {
-    pub(super) root: Option<PathBuf>,
-    pub(super) settings: Settings,
-    pub(super) prefault: bool,
-    pub(super) lock_memory: bool,
-    pub(super) mode: Option<u32>,
-    pub(super) writers: Option<String>,
-    pub(super) readers: Option<String>,
-    pub(super) participant_name: Option<String>,
-    pub(super) timestamps: bool,
+    pub(in crate::bus) root: Option<PathBuf>,
+    pub(in crate::bus) settings: Settings,
+    pub(in crate::bus) prefault: bool,
+    pub(in crate::bus) lock_memory: bool,
+    pub(in crate::bus) mode: Option<u32>,
+    pub(in crate::bus) writers: Option<String>,
+    pub(in crate::bus) readers: Option<String>,
+    pub(in crate::bus) participant_name: Option<String>,
+    pub(in crate::bus) timestamps: bool,
     given: Vec<Setting>,
     required: Vec<Setting>,
     require_given: bool,
-    pub(super) require_owner: Option<u32>,
+    pub(in crate::bus) require_owner: Option<u32>,
 }
 
 /// What an existing bus can be compared in.
@@ -270,7 +270,7 @@ impl BusConfig {
     /// # Errors
     /// See [`OpenError`].
     pub fn open(&self, name: &str) -> Result<Bus, OpenError> {
-        Bus::with_config(name, self, super::Existence::Either)
+        Bus::with_config(name, self, crate::bus::Existence::Either)
     }
 
     /// Creates the bus.
@@ -278,7 +278,7 @@ impl BusConfig {
     /// # Errors
     /// [`OpenError::AlreadyExists`] if it is there already; see [`OpenError`].
     pub fn create(&self, name: &str) -> Result<Bus, OpenError> {
-        Bus::with_config(name, self, super::Existence::New)
+        Bus::with_config(name, self, crate::bus::Existence::New)
     }
 
     /// Opens the bus if it is there.
@@ -286,11 +286,11 @@ impl BusConfig {
     /// # Errors
     /// [`OpenError::NotFound`] if it is not; see [`OpenError`].
     pub fn open_existing(&self, name: &str) -> Result<Bus, OpenError> {
-        Bus::with_config(name, self, super::Existence::Existing)
+        Bus::with_config(name, self, crate::bus::Existence::Existing)
     }
 
     /// Compares an existing bus with what is required. `permissions` are those of this configuration.
-    pub(super) fn check_required(
+    pub(in crate::bus) fn check_required(
         &self,
         path: &std::path::Path,
         found: &Header,

@@ -3,10 +3,10 @@
 //! It joins the layers for a writer: takes the lock, begins an appender to the ring, and wakes subscribers.
 //! Where there is no room, `room` goes on.
 
-use super::backpressure::{Scan, SpaceBackoff, views};
-use super::claim::PublisherClaim;
-use super::held;
-use super::views::{eventcount_of, ring_of, table_of};
+use crate::bus::publish::backpressure::{Scan, SpaceBackoff, views};
+use crate::bus::publish::claim::PublisherClaim;
+use crate::bus::publish::reentrancy as held;
+use crate::bus::views::{eventcount_of, ring_of, table_of};
 use crate::crash::{self, CrashPoint};
 use crate::error::{Corrupt, OpenError, PublishError};
 use crate::notify::{ArmedSlot, Wakers, futex};
@@ -34,34 +34,34 @@ use std::time::{Duration, Instant};
 const LONGEST_CLOSE: Duration = Duration::from_secs(1);
 
 /// One publishing participant: a slot, its lease, and read-write access to the ring.
-pub(super) struct Publishing {
+pub(in crate::bus) struct Publishing {
     stamp: ForkStamp,
-    pub(super) ring: RingSegment,
-    pub(super) readers: ReadersSegment,
-    pub(super) reader_leases: LeaseTester,
-    pub(super) claim: PublisherClaim,
+    pub(in crate::bus) ring: RingSegment,
+    pub(in crate::bus) readers: ReadersSegment,
+    pub(in crate::bus) reader_leases: LeaseTester,
+    pub(in crate::bus) claim: PublisherClaim,
     lock: WriterLock,
     policy: Policy,
-    pub(super) gating_cache: CachedGatingPosition,
-    pub(super) space_backoff: SpaceBackoff,
+    pub(in crate::bus) gating_cache: CachedGatingPosition,
+    pub(in crate::bus) space_backoff: SpaceBackoff,
     wakers: Wakers,
     topic_cache: Mutex<TopicCache>,
-    pub(super) scratch: Mutex<Scan>,
+    pub(in crate::bus) scratch: Mutex<Scan>,
     /// When it is time to ask whether a reader dumps core.
-    pub(super) dump_tests: Turns,
-    pub(super) bus_id: [u8; 16],
+    pub(in crate::bus) dump_tests: Turns,
+    pub(in crate::bus) bus_id: [u8; 16],
 }
 
 /// How far one call goes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Terms {
-    pub(super) policy: Policy,
+pub(in crate::bus) struct Terms {
+    pub(in crate::bus) policy: Policy,
     /// `Try` neither waits for the lock nor for room; a deadline holds for both together.
-    pub(super) attempt: LockAttempt,
+    pub(in crate::bus) attempt: LockAttempt,
 }
 
 impl Terms {
-    pub(super) fn wait_budget(&self) -> WaitBudget {
+    pub(in crate::bus) fn wait_budget(&self) -> WaitBudget {
         let give_up_after = match self.attempt {
             LockAttempt::Try => Some(Duration::ZERO),
             LockAttempt::Until(None) => None,
@@ -73,18 +73,18 @@ impl Terms {
     }
 
     /// The error when the caller's wait budget is over.
-    pub(super) fn given_up(&self, at_once: PublishError) -> PublishError {
+    pub(in crate::bus) fn given_up(&self, at_once: PublishError) -> PublishError {
         if self.attempt == LockAttempt::Try { at_once } else { PublishError::Timeout }
     }
 }
 
 /// The writer lock in this thread's hands, with the end of the stream. Dropped, it unlocks; in the child
 /// of a `fork` that happened meanwhile, it is the parent's, and nothing is done.
-pub(super) struct Held<'a> {
+pub(in crate::bus) struct Held<'a> {
     publishing: &'a Publishing,
-    pub(super) appender: Appender<'a>,
+    pub(in crate::bus) appender: Appender<'a>,
     /// Whether it comes from a wait for room, for which others may wait, too.
-    pub(super) waited: bool,
+    pub(in crate::bus) waited: bool,
 }
 
 impl Held<'_> {
@@ -135,7 +135,7 @@ impl Drop for Wakes<'_> {
 }
 
 impl Publishing {
-    pub(super) fn new(parts: Parts) -> Self {
+    pub(in crate::bus) fn new(parts: Parts) -> Self {
         let Parts { ring, readers, reader_leases, claim, wakers } = parts;
         let header = ring.header();
         let (bus_id, settings) = (header.bus_id, header.settings);
@@ -175,7 +175,7 @@ impl Publishing {
     }
 
     /// Takes away the mark of a clean close, if the bus is on a disk. Before the first message.
-    pub(super) fn mark_in_use(&self) -> Result<(), PublishError> {
+    pub(in crate::bus) fn mark_in_use(&self) -> Result<(), PublishError> {
         if !self.ring.file().is_on_disk() {
             return Ok(());
         }
@@ -206,23 +206,27 @@ impl Publishing {
         }
     }
 
-    pub(super) fn bus_policy(&self) -> Policy {
+    pub(in crate::bus) fn bus_policy(&self) -> Policy {
         self.policy
     }
 
-    pub(super) fn largest_record(&self) -> u64 {
+    pub(in crate::bus) fn largest_record(&self) -> u64 {
         self.ring.shape().largest_record()
     }
 
     /// Refuses a handle of the parent process.
     #[inline]
-    pub(super) fn check_fork(&self) -> Result<(), PublishError> {
+    pub(in crate::bus) fn check_fork(&self) -> Result<(), PublishError> {
         Ok(self.stamp.check()?)
     }
 
     /// Publishes one record, which is not too long.
     #[inline]
-    pub(super) fn publish(&self, record: Record<'_>, terms: &Terms) -> Result<(), PublishError> {
+    pub(in crate::bus) fn publish(
+        &self,
+        record: Record<'_>,
+        terms: &Terms,
+    ) -> Result<(), PublishError> {
         self.check_fork()?;
         let bytes = record.bytes();
         // Without `Held`, which would be moved through results.
@@ -284,7 +288,7 @@ impl Publishing {
     }
 
     /// Publishes records under one commit. `bytes` is their sum, which is not too long.
-    pub(super) fn publish_batch<'r>(
+    pub(in crate::bus) fn publish_batch<'r>(
         &self,
         records: impl Iterator<Item = Record<'r>>,
         count: u64,
@@ -303,7 +307,7 @@ impl Publishing {
     /// Publishes records with a commit each, and the lock held as long as there is room. On an error,
     /// says how many are published.
     #[inline]
-    pub(super) fn burst(
+    pub(in crate::bus) fn burst(
         &self,
         tag: u32,
         extensions: &[u8],
@@ -346,7 +350,7 @@ impl Publishing {
 
     /// Publishes a record whose payload `fill` writes in place. `bytes` is its size in the stream.
     #[inline]
-    pub(super) fn publish_with<R>(
+    pub(in crate::bus) fn publish_with<R>(
         &self,
         tag: u32,
         extensions: &[u8],
@@ -399,7 +403,7 @@ impl Publishing {
 
     /// The id of a topic, which is appended to the table if it is new; `None` if the table is full,
     /// and the name has to travel with each message.
-    pub(super) fn intern(&self, topic: &Topic) -> Result<Option<TopicId>, PublishError> {
+    pub(in crate::bus) fn intern(&self, topic: &Topic) -> Result<Option<TopicId>, PublishError> {
         self.check_fork()?;
         // Before the topic cache's lock: another thread may hold that one, and wait for the writer lock, which
         // this thread would then never give back.
@@ -427,7 +431,7 @@ impl Publishing {
     }
 
     #[inline]
-    pub(super) fn hold(&self, terms: &Terms) -> Result<Held<'_>, PublishError> {
+    pub(in crate::bus) fn hold(&self, terms: &Terms) -> Result<Held<'_>, PublishError> {
         match self.lock.try_acquire(self.ring.control()) {
             Some(acquired) => self.begin(acquired),
             None => self.hold_contended(terms),
@@ -490,7 +494,7 @@ impl Publishing {
 
     /// Wakes whoever sleeps. Behind the unlock.
     #[inline]
-    pub(super) fn wake(&self) {
+    pub(in crate::bus) fn wake(&self) {
         crash::point(CrashPoint::BeforeWake);
         if crash::is_dead() {
             return;
@@ -540,7 +544,7 @@ impl Drop for Publishing {
 }
 
 /// What an error of the lock or the ring means to somebody who opens the bus.
-pub(super) fn on_open(error: PublishError, action: &'static str, path: &Path) -> OpenError {
+pub(in crate::bus) fn on_open(error: PublishError, action: &'static str, path: &Path) -> OpenError {
     match error {
         PublishError::Reentrant => OpenError::Reentrant,
         PublishError::Forked(forked) => forked.into(),
@@ -554,12 +558,12 @@ pub(super) fn on_open(error: PublishError, action: &'static str, path: &Path) ->
 }
 
 /// What a publishing participant is made of.
-pub(super) struct Parts {
-    pub(super) ring: RingSegment,
-    pub(super) readers: ReadersSegment,
-    pub(super) reader_leases: LeaseTester,
-    pub(super) claim: PublisherClaim,
-    pub(super) wakers: Wakers,
+pub(in crate::bus) struct Parts {
+    pub(in crate::bus) ring: RingSegment,
+    pub(in crate::bus) readers: ReadersSegment,
+    pub(in crate::bus) reader_leases: LeaseTester,
+    pub(in crate::bus) claim: PublisherClaim,
+    pub(in crate::bus) wakers: Wakers,
 }
 
 /// Adds to a counter that only this participant changes.
