@@ -18,6 +18,7 @@ mod clock;
 mod inspect;
 mod local;
 mod open;
+mod polling;
 #[cfg(feature = "proactor")]
 pub mod proactor;
 mod publish;
@@ -28,7 +29,7 @@ pub use inspect::admin;
 pub use inspect::stats::{BusStats, LockOwner, PublisherStats, SubscriberSlotStats, TopicStats};
 pub use open::config::BusConfig;
 pub use open::disk::Reopened;
-pub use publish::publisher::Publisher;
+pub use publish::Publisher;
 pub use subscribe::backoff::WaitStrategy;
 pub use subscribe::builder::SubscriberBuilder;
 pub use subscribe::in_place::{Borrowed, InPlace};
@@ -38,25 +39,18 @@ pub use subscribe::router::Router;
 pub use subscribe::subscriber::{Subscriber, SubscriberStats};
 
 use crate::error::OpenError;
-use crate::notify::{MulticastSender, Post, Wakers};
 use crate::ring::slots::Identity;
-use crate::settings::LockKind;
 use crate::shm::acl::{Permissions, group_number};
 use crate::shm::create;
-use crate::shm::directory::{self, BusDirectory, BusFile};
+use crate::shm::directory::{self, BusDirectory};
 use crate::shm::fork::ForkStamp;
-use crate::shm::lease::LeaseTester;
-use crate::shm::mapping::{MapOptions, Protection};
-use crate::shm::participants::ReadersSegment;
+use crate::shm::mapping::MapOptions;
 use crate::shm::platform::Home;
 use crate::shm::ring_file::RingFile;
-use crate::shm::segment::RingSegment;
 use crate::topic::Topic;
 use open::disk;
-use publish::participant::{Parts, Publishing};
-use publish::{claim, participant, reentrancy as held};
+use publish::{Publishing, writes_in_this_thread};
 use std::fmt;
-use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use subscribe::builder::Subscribing;
@@ -247,48 +241,18 @@ impl Bus {
     /// The publishing participant, opened with the first call.
     fn publishing(&self) -> Result<Arc<Publishing>, OpenError> {
         self.0.stamp.check()?;
-        if held::by_this_thread(&self.0.file.header().bus_id) {
+        if writes_in_this_thread(&self.0.file.header().bus_id) {
             return Err(OpenError::Reentrant);
         }
         let mut publishing = self.0.publishing.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(publishing) = &*publishing {
             return Ok(publishing.clone());
         }
-        let opened = Arc::new(self.open_publishing()?);
+        let opened = &self.0;
+        let opened = Publishing::open(&opened.directory, &opened.options, &self.identity())?;
+        let opened = Arc::new(opened);
         *publishing = Some(opened.clone());
         Ok(opened)
-    }
-
-    fn open_publishing(&self) -> Result<Publishing, OpenError> {
-        let directory = &self.0.directory;
-        let ring = RingSegment::open(directory, Protection::Write, &self.0.options)?;
-        let header = ring.header();
-        if header.settings.lock == LockKind::Robust {
-            header.check_robust(directory.path())?;
-        }
-        header.check_network(directory.path())?;
-        let failed =
-            |action, source| OpenError::Os { action, path: directory.path().to_owned(), source };
-        let wakers = match header.settings.notify.multicast_group(&header.bus_id) {
-            Some(group) => Wakers::with_group(
-                MulticastSender::connect(group)
-                    .map_err(|error| failed("reach the multicast group of", error))?,
-            ),
-            None => {
-                let sockets = directory.open_sockets()?;
-                let post = Post::new(sockets.as_fd(), header.settings.max_subscribers)
-                    .map_err(|error| failed("open the sockets of", error))?;
-                Wakers::with_sockets(post)
-            }
-        };
-        let readers = ReadersSegment::open(directory, header, Protection::Read)?;
-        let reader_leases = LeaseTester::open(directory, BusFile::Readers)?;
-        let claim = claim::PublisherClaim::new(directory, header, &self.identity())?;
-        let publishing = Publishing::new(Parts { ring, readers, reader_leases, claim, wakers });
-        publishing
-            .mark_in_use()
-            .map_err(|error| participant::on_open(error, "mark as in use", directory.path()))?;
-        Ok(publishing)
     }
 
     /// The subscribing role, opened with the first call.

@@ -140,11 +140,6 @@ impl WriterLock {
     }
 
     /// Its kind.
-    #[inline]
-    pub(crate) fn kind(&self) -> LockKind {
-        self.kind
-    }
-
     /// Takes the lock if it is free: the hot path.
     #[inline]
     pub(crate) fn try_acquire(&self, control: &Control) -> Option<Acquired> {

@@ -14,7 +14,7 @@ use crate::shm::participants::PublishersSegment;
 use crate::sync::Ordering;
 
 /// A slot of `publishers` that this process owns, by its lease.
-pub(in crate::bus) struct PublisherClaim {
+pub(super) struct PublisherClaim {
     segment: PublishersSegment,
     /// `None` once it was given up.
     lease: Option<Lease>,
@@ -29,7 +29,7 @@ pub(in crate::bus) struct PublisherClaim {
 impl PublisherClaim {
     /// Takes a free slot, or that of a dead participant. The lease first, then the new generation:
     /// from then on a lock word with the old one is a dead owner's.
-    pub(in crate::bus) fn new(
+    pub(super) fn new(
         directory: &BusDirectory,
         header: &Header,
         identity: &Identity,
@@ -53,36 +53,36 @@ impl PublisherClaim {
         })
     }
 
-    pub(in crate::bus) fn owner(&self) -> Owner {
+    pub(super) fn owner(&self) -> Owner {
         Owner::new(self.number, self.generation)
     }
 
     #[inline]
-    pub(in crate::bus) fn slot(&self) -> &PublisherSlot {
+    pub(super) fn slot(&self) -> &PublisherSlot {
         self.segment.slot(self.number)
     }
 
     /// Whether the file of the slots was truncated.
-    pub(in crate::bus) fn was_damaged(&self) -> bool {
+    pub(super) fn was_damaged(&self) -> bool {
         self.segment.was_damaged()
     }
 
     /// Whether others see that this process lives.
-    pub(in crate::bus) fn is_alive(&self) -> bool {
+    pub(super) fn is_alive(&self) -> bool {
         // If the kernel does not answer, nothing is known, and nothing is done about it.
         self.lease.as_ref().is_some_and(|lease| lease.is_held_by_us(&self.leases).unwrap_or(true))
     }
 
     /// Whether nobody else publishes. Nobody begins to, as far as is seen, while the caller has the
     /// writer lock: a claim comes before the claimer's first lock.
-    pub(in crate::bus) fn is_alone(&self) -> bool {
+    pub(super) fn is_alone(&self) -> bool {
         (0..self.slots)
             .filter(|slot| *slot != self.number)
             .all(|slot| matches!(self.leases.is_held(slot), Ok(false)))
     }
 
     /// Whether the owner that a lock word names is dead, or never was, or dumps core.
-    pub(in crate::bus) fn is_dead(&self, owner: Owner) -> Result<bool, Blind> {
+    pub(super) fn is_dead(&self, owner: Owner) -> Result<bool, Blind> {
         let Some(number) = owner.slot().filter(|number| *number < self.slots) else {
             return Ok(true);
         };
@@ -109,7 +109,7 @@ impl PublisherClaim {
 
     /// Frees the slot, and then gives up its lease. A slot whose lease was lost may be another
     /// participant's by now, and is left alone.
-    pub(in crate::bus) fn leave(&mut self) {
+    pub(super) fn leave(&mut self) {
         if self.is_alive() {
             self.slot().state.store(SLOT_FREE, Ordering::Release);
         }

@@ -1,7 +1,27 @@
-//! Publishing.
+//! Publishing. Each file uses only those below it:
+//!
+//! ```text
+//! publisher       the public handle: checks lengths, frames messages
+//! publishing      what a publish does, step by step
+//! backpressure    what a publisher does when the ring is full
+//! commit          what one commit makes visible
+//! topics, wake    the ids of topics; who wakes a sleeping subscriber
+//! participant     the writer lock, a slot and its lease
+//! claim, reader_slots, reentrancy, terms
+//! ```
 
-pub(in crate::bus) mod backpressure;
-pub(in crate::bus) mod claim;
-pub(in crate::bus) mod participant;
-pub(in crate::bus) mod publisher;
-pub(in crate::bus) mod reentrancy;
+mod backpressure;
+mod claim;
+mod commit;
+mod participant;
+mod publisher;
+mod publishing;
+mod reader_slots;
+mod reentrancy;
+mod terms;
+mod topics;
+mod wake;
+
+pub use publisher::Publisher;
+pub(super) use publishing::Publishing;
+pub(super) use reentrancy::by_this_thread as writes_in_this_thread;

@@ -1,8 +1,12 @@
 //! Publishing on a topic.
 
+use super::commit::{Batch, Filled};
+use super::participant::on_open;
+use super::publishing::Publishing;
+use super::reentrancy;
+use super::terms::Terms;
 use crate::bus::Bus;
 use crate::bus::clock;
-use crate::bus::publish::participant::{Publishing, Terms, on_open};
 use crate::error::{BurstError, OpenError, PublishError};
 use crate::ring::layout::ALIGNMENT;
 use crate::ring::position::record_bytes;
@@ -10,6 +14,7 @@ use crate::ring::racy::RacyBytesMut;
 use crate::ring::writer::Record;
 use crate::settings::{InvalidSetting, Policy};
 use crate::shm::lock::LockAttempt;
+use crate::sync::AtomicU64;
 use crate::topic::Topic;
 use crate::topic::frame::{Extensions, MAX_EXTENSIONS_BYTES, Tag, TopicId};
 use std::fmt;
@@ -262,7 +267,8 @@ impl Publisher {
         }
         let records = payloads.iter().map(|payload| Record { tag, extensions, payload });
         let terms = Terms { policy: self.policy, attempt };
-        self.publishing.publish_batch(records, payloads.len() as u64, bytes, &terms)
+        let count = payloads.len() as u64;
+        self.publishing.publish(Batch { records, count, bytes }, &terms)
     }
 
     /// Publishes messages one by one, each visible at once, but takes the writer lock once for all
@@ -343,12 +349,15 @@ impl Publisher {
         let (tag, extensions) = self.frame(self.to_descendants, &mut buffer);
         let bytes = self.check_length(extensions.len(), length)?;
         let terms = Terms { policy: self.policy, attempt: LockAttempt::Until(None) };
+        let permit = reentrancy::permit().ok_or(PublishError::Reentrant)?;
         let payload_length = u32::try_from(length).unwrap_or(u32::MAX);
-        self.publishing.publish_with(tag, extensions, payload_length, bytes, &terms, |words| {
+        let fill = |words: &[AtomicU64]| {
             let mut view =
                 RacyBytesMut::new(words, length).expect("the double mapping holds any record");
             fill(&mut view)
-        })
+        };
+        let filled = Filled { permit, tag, extensions, length: payload_length, bytes, fill };
+        self.publishing.publish(filled, &terms)
     }
 
     #[inline]

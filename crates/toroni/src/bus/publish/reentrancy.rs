@@ -18,16 +18,16 @@ thread_local! {
 /// Room for one more mark; `None` if closures nest too deep. To be asked for before the lock is taken: a
 /// closure that is refused is dropped, which may run code of the user, too.
 #[inline]
-pub(in crate::bus) fn permit() -> Option<Permit> {
+pub(super) fn permit() -> Option<Permit> {
     (COUNT.get() < MOST).then_some(Permit(()))
 }
 
-pub(in crate::bus) struct Permit(());
+pub(super) struct Permit(());
 
 impl Permit {
     /// Marks the bus until the result is dropped, also when the closure unwinds.
     #[inline]
-    pub(in crate::bus) fn mark(self, bus_id: &[u8; 16]) -> Mark {
+    pub(super) fn mark(self, bus_id: &[u8; 16]) -> Mark {
         let count = COUNT.get();
         BUSES.with(|buses| buses[count].set(*bus_id));
         COUNT.set(count + 1);
@@ -35,7 +35,7 @@ impl Permit {
     }
 }
 
-pub(in crate::bus) struct Mark;
+pub(super) struct Mark;
 
 impl Drop for Mark {
     #[inline]

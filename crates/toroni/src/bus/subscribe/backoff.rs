@@ -8,6 +8,7 @@
 //! than one message came is doubled, one that collected nothing is halved, and a reader that does
 //! without one tries a short one now and then.
 
+use crate::bus::polling::adapted;
 use std::fmt;
 
 /// How a subscriber waits in its blocking calls.
@@ -59,8 +60,6 @@ const CHECKS_OF_A_STREAM: u32 = 32;
 /// Empty checks before `Backoff` and `Yield` yield, at the most, and then before `Backoff` sleeps.
 const SPINS: u32 = 200;
 const YIELDS: u32 = 10;
-/// Whoever polls, whatever for, checks so often at the least; see [`adapted`].
-pub(in crate::bus) const FEWEST_SPINS: u32 = 4;
 /// Empty checks between two questions whether the bus is still there, which are system calls.
 const CHECKS_UNTIL_BUS_CHECK: u32 = 256;
 
@@ -179,16 +178,10 @@ impl Backoff {
     }
 }
 
-/// How often to check the next time, at the most `most`, after `spins` checks were of use or not. Where what is
-/// looked for comes only after others have run, as with more processes than cores, polling is given up
-/// sooner; where it finds something, later.
-pub(in crate::bus) fn adapted(spins: u32, most: u32, was_of_use: bool) -> u32 {
-    if was_of_use { (spins * 2).min(most) } else { (spins / 2).max(FEWEST_SPINS) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bus::polling::FEWEST_SPINS;
 
     /// Runs `times` rounds of so many empty checks and then messages; the first pause of the next round.
     fn pause_after(backoff: &mut Backoff, times: u32, checks: u32, messages: u64) -> Step {

@@ -171,13 +171,18 @@ fn a_round_that_runs_out_of_time_is_no_round_of_the_dead() {
     let root = TempDir::new();
     let bus = open(&root, Policy::Wait { limit: None });
     let publishing = bus.publishing().unwrap();
+    let (backpressure, participant) = (&publishing.backpressure, &publishing.participant);
     let between = [0, 1, 2].map(|_| bus.subscribe("**").unwrap()).into_iter().nth(1).unwrap();
     let suspects = [0, 2].map(|number| Suspect { number, generation: 1 });
     let mut unowned = Unowned::default();
     let long_ago = 0;
-    assert!(publishing.ask(&suspects, &mut unowned, long_ago), "one of the two may live");
-    let known = suspects.map(|suspect| publishing.scratch.lock().unwrap().dead.knows(suspect));
+    assert!(
+        backpressure.ask(participant, &suspects, &mut unowned, long_ago),
+        "one of the two may live"
+    );
+    let known =
+        suspects.map(|suspect| participant.reader_slots.lock().unwrap().dead.knows(suspect));
     assert_eq!(known.iter().filter(|is_known| **is_known).count(), 1);
-    assert!(!publishing.ask(&suspects, &mut unowned, u64::MAX), "both are dead");
+    assert!(!backpressure.ask(participant, &suspects, &mut unowned, u64::MAX), "both are dead");
     drop(between);
 }

@@ -1,0 +1,121 @@
+//! What one commit makes visible: a message, a batch, or a message that the caller writes in place.
+
+use super::participant::Participant;
+use super::reentrancy::Permit;
+use crate::error::PublishError;
+use crate::ring::writer::{Appender, Record};
+use crate::sync::AtomicU64;
+
+/// What one commit makes visible.
+pub(super) trait Commit {
+    /// What the caller gets if it was published.
+    type Result;
+
+    fn messages(&self) -> u64 {
+        1
+    }
+
+    /// Returns how many bytes of the stream it takes.
+    fn bytes(&self) -> u64;
+
+    /// Writes and commits, under the writer lock. `waited` says whether this call has waited for free space.
+    fn write(
+        self,
+        appender: &mut Appender<'_>,
+        participant: &Participant,
+        waited: bool,
+    ) -> Result<Self::Result, PublishError>;
+}
+
+impl Commit for Record<'_> {
+    type Result = ();
+
+    #[inline(always)]
+    fn bytes(&self) -> u64 {
+        self.bytes()
+    }
+
+    #[inline(always)]
+    fn write(
+        self,
+        appender: &mut Appender<'_>,
+        _: &Participant,
+        _: bool,
+    ) -> Result<(), PublishError> {
+        appender.write(self);
+        Ok(())
+    }
+}
+
+/// Records that become visible together.
+pub(super) struct Batch<I> {
+    pub(super) records: I,
+    pub(super) count: u64,
+    /// The sum of the records' bytes.
+    pub(super) bytes: u64,
+}
+
+impl<'r, I: Iterator<Item = Record<'r>>> Commit for Batch<I> {
+    type Result = ();
+
+    #[inline(always)]
+    fn messages(&self) -> u64 {
+        self.count
+    }
+
+    #[inline(always)]
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    #[inline(always)]
+    fn write(
+        self,
+        appender: &mut Appender<'_>,
+        _: &Participant,
+        _: bool,
+    ) -> Result<(), PublishError> {
+        appender.write_batch(self.records, self.bytes);
+        Ok(())
+    }
+}
+
+/// A record whose payload the caller's function writes in the ring.
+pub(super) struct Filled<'a, F> {
+    pub(super) permit: Permit,
+    pub(super) tag: u32,
+    pub(super) extensions: &'a [u8],
+    /// Bytes of the payload.
+    pub(super) length: u32,
+    /// Bytes of the record.
+    pub(super) bytes: u64,
+    pub(super) fill: F,
+}
+
+impl<R, F: FnOnce(&[AtomicU64]) -> R> Commit for Filled<'_, F> {
+    type Result = R;
+
+    #[inline(always)]
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    #[inline(always)]
+    fn write(
+        self,
+        appender: &mut Appender<'_>,
+        participant: &Participant,
+        waited: bool,
+    ) -> Result<R, PublishError> {
+        // Should `fill` unwind, this gives the lock back, and nothing is visible.
+        let lock = participant.lock_guard(waited);
+        let _mark = self.permit.mark(&participant.bus_id);
+        let result = appender.write_with(self.tag, self.extensions, self.length, |words| {
+            let result = (self.fill)(words);
+            // `fill` may have forked: then it returns twice, and the lock is the parent's.
+            participant.check_fork().map(|()| result)
+        })?;
+        lock.keep();
+        Ok(result)
+    }
+}

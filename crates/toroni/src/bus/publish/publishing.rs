@@ -1,0 +1,184 @@
+//! What a publish does, step by step.
+//!
+//! 1. [`Publisher`](crate::Publisher) checks the length and frames the message: tag and extensions.
+//! 2. `Participant::try_appender` takes the writer lock and the end of the stream. If another publisher holds
+//!    the lock, `hold_after` waits for it; if its owner died, it repairs the stream.
+//! 3. If the record reaches beyond what is reserved, [`Backpressure::make_space`] reserves more, after it has
+//!    waited for slow subscribers as the policy says.
+//! 4. The appender writes and commits the record (`ring/writer.rs`).
+//! 5. The drop of the lock unlocks.
+//! 6. [`Wake::sleepers`] wakes the subscribers that sleep, if there are any.
+//!
+//! Steps 2 to 6 are [`Publishing::publish`] for one commit, [`Publishing::burst`] for many under one lock.
+
+use super::backpressure::Backpressure;
+use super::commit::Commit;
+use super::participant::{Held, Participant};
+use super::terms::Terms;
+use super::topics::Topics;
+use super::wake::Wake;
+use crate::crash::{self, CrashPoint};
+use crate::error::{OpenError, PublishError};
+use crate::ring::slots::Identity;
+use crate::ring::writer::{Appender, Record};
+use crate::settings::{LockKind, Policy};
+use crate::shm::directory::BusDirectory;
+use crate::shm::lock::Acquired;
+use crate::shm::mapping::{MapOptions, Protection};
+use crate::shm::segment::RingSegment;
+use crate::topic::{Topic, frame::TopicId};
+
+/// What all publishers of one opened bus share.
+pub(in crate::bus) struct Publishing {
+    pub(super) participant: Participant,
+    pub(super) backpressure: Backpressure,
+    wake: Wake,
+    topics: Topics,
+}
+
+/// Wakes subscribers when dropped.
+struct WakeOnDrop<'a>(&'a Publishing);
+
+impl Drop for WakeOnDrop<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.wake.sleepers(&self.0.participant);
+    }
+}
+
+impl Publishing {
+    pub(in crate::bus) fn open(
+        directory: &BusDirectory,
+        options: &MapOptions,
+        identity: &Identity,
+    ) -> Result<Self, OpenError> {
+        let ring = RingSegment::open(directory, Protection::Write, options)?;
+        let header = ring.header();
+        if header.settings.lock == LockKind::Robust {
+            header.check_robust(directory.path())?;
+        }
+        header.check_network(directory.path())?;
+        let wake = Wake::open(directory, header)?;
+        Ok(Self {
+            participant: Participant::open(directory, ring, identity)?,
+            backpressure: Backpressure::default(),
+            wake,
+            topics: Topics::default(),
+        })
+    }
+
+    pub(super) fn bus_policy(&self) -> Policy {
+        self.participant.policy
+    }
+
+    pub(super) fn largest_record(&self) -> u64 {
+        self.participant.ring.shape().largest_record()
+    }
+
+    /// Publishes what one commit makes visible, which is not too long.
+    ///
+    /// The second way to the lock is a function of its own, so that the first one keeps the appender in
+    /// registers.
+    #[inline(always)]
+    pub(super) fn publish<C: Commit>(
+        &self,
+        commit: C,
+        terms: &Terms,
+    ) -> Result<C::Result, PublishError> {
+        self.participant.check_fork()?;
+        match self.participant.try_appender(commit.bytes()) {
+            Ok(appender) => self.write_and_wake(appender, false, commit),
+            Err(acquired) => self.publish_slowly(acquired, commit, terms),
+        }
+    }
+
+    #[cold]
+    fn publish_slowly<C: Commit>(
+        &self,
+        acquired: Option<Acquired>,
+        commit: C,
+        terms: &Terms,
+    ) -> Result<C::Result, PublishError> {
+        let mut held = self.participant.hold_after(acquired, terms)?;
+        if !held.appender.fits(commit.bytes()) {
+            held = self.make_space(held, commit.bytes(), terms)?;
+        }
+        let Held { lock, appender } = held;
+        self.write_and_wake(appender, lock.keep(), commit)
+    }
+
+    #[inline(always)]
+    fn write_and_wake<C: Commit>(
+        &self,
+        mut appender: Appender<'_>,
+        waited: bool,
+        commit: C,
+    ) -> Result<C::Result, PublishError> {
+        let (messages, bytes) = (commit.messages(), commit.bytes());
+        let result = commit.write(&mut appender, &self.participant, waited)?;
+        self.participant.count(messages, bytes);
+        self.participant.unlock(waited);
+        self.wake.sleepers(&self.participant);
+        Ok(result)
+    }
+
+    /// Publishes records with a commit each, and holds the lock as long as they fit. On an error, returns
+    /// with it how many are published.
+    #[inline]
+    pub(super) fn burst(
+        &self,
+        tag: u32,
+        extensions: &[u8],
+        payloads: &[&[u8]],
+        terms: &Terms,
+    ) -> Result<(), (usize, PublishError)> {
+        let participant = &self.participant;
+        participant.check_fork().map_err(|error| (0, error))?;
+        // Dropped after the unlock, also on an error: what is committed by then must not wait for the next
+        // message.
+        let _wake = WakeOnDrop(self);
+        let mut held = participant.hold(terms).map_err(|error| (0, error))?;
+        let mut counted = held.end();
+        let mut published = 0;
+        while let Some(&payload) = payloads.get(published) {
+            if extensions.is_empty() {
+                let count = held.appender.write_in_block(tag, &payloads[published..]);
+                if count > 0 {
+                    published += count;
+                    continue;
+                }
+            }
+            // At the end of a block, or of the free space.
+            let record = Record { tag, extensions, payload };
+            let bytes = record.bytes();
+            if !held.appender.fits(bytes) {
+                participant.count_since(&held, counted);
+                held = match self.make_space(held, bytes, terms) {
+                    Ok(held) => held,
+                    Err(error) => return Err((published, error)),
+                };
+                counted = held.end();
+            }
+            held.appender.write(record);
+            crash::point(CrashPoint::MidBurst);
+            published += 1;
+        }
+        participant.count_since(&held, counted);
+        Ok(())
+    }
+
+    #[cold]
+    fn make_space<'a>(
+        &'a self,
+        held: Held<'a>,
+        bytes: u64,
+        terms: &Terms,
+    ) -> Result<Held<'a>, PublishError> {
+        self.backpressure.make_space(&self.participant, &self.wake, held, bytes, terms)
+    }
+
+    /// Returns the id of a topic; see [`Topics::intern`].
+    pub(super) fn intern(&self, topic: &Topic) -> Result<Option<TopicId>, PublishError> {
+        self.topics.intern(&self.participant, topic)
+    }
+}

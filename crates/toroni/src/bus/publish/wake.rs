@@ -1,0 +1,91 @@
+//! Who wakes a sleeper: the publisher, after each publish.
+//!
+//! 1. A subscriber that finds nothing arms the bus's eventcount (it raises a counter), checks the ring once
+//!    more, and sleeps (`subscribe/waiting.rs`).
+//! 2. A publisher commits, unlocks, fences, and compares the counters with those that it notified last
+//!    ([`Wakers::notify`]). If they are equal, nobody went to sleep since, and it makes no system call.
+//! 3. If they differ, it wakes: all that sleep at the futex with one call, and each armed descriptor with a
+//!    datagram. Then it remembers the counters.
+//!
+//! `notify/eventcount.rs` says why no wake-up is lost. If a publisher dies between its commit and its wake,
+//! the subscriber finds the message by itself after 50 ms ([`SLEEP`](crate::bus::subscribe::waiting::SLEEP)).
+//!
+//! A publisher that waits for free space is woken by a subscriber: `subscribe/progress.rs`.
+
+use super::participant::Participant;
+use super::reader_slots::views;
+use crate::bus::views::eventcount_of;
+use crate::crash::{self, CrashPoint};
+use crate::error::OpenError;
+use crate::notify::{ArmedSlot, MulticastSender, Post, Wakers};
+use crate::ring::layout::{READER_HAS_SOCKET, SLOT_ACTIVE};
+use crate::settings::LockKind;
+use crate::shm::directory::BusDirectory;
+use crate::shm::header::Header;
+use crate::sync::{Ordering, fence, fence_after_unlock};
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::PoisonError;
+
+/// Wakes the subscribers of a bus that sleep.
+pub(super) struct Wake {
+    wakers: Wakers,
+    lock: LockKind,
+}
+
+impl Wake {
+    pub(super) fn open(directory: &BusDirectory, header: &Header) -> Result<Self, OpenError> {
+        let failed =
+            |action, source| OpenError::Os { action, path: directory.path().to_owned(), source };
+        let settings = &header.settings;
+        let wakers = match settings.notify.multicast_group(&header.bus_id) {
+            Some(group) => Wakers::with_group(
+                MulticastSender::connect(group)
+                    .map_err(|error| failed("reach the multicast group of", error))?,
+            ),
+            None => {
+                let sockets = directory.open_sockets()?;
+                let post = Post::new(sockets.as_fd(), settings.max_subscribers)
+                    .map_err(|error| failed("open the sockets of", error))?;
+                Wakers::with_sockets(post)
+            }
+        };
+        Ok(Self { wakers, lock: settings.lock })
+    }
+
+    /// Wakes the subscribers that sleep. Call it after the unlock.
+    #[inline]
+    pub(super) fn sleepers(&self, participant: &Participant) {
+        crash::point(CrashPoint::BeforeWake);
+        if crash::is_dead() {
+            return;
+        }
+        // SLEEP
+        match self.lock {
+            LockKind::Lease => fence_after_unlock(),
+            LockKind::Robust => fence(Ordering::SeqCst),
+        }
+        let eventcount = eventcount_of(&participant.ring, &participant.readers);
+        let sent = self.wakers.notify(eventcount, |armed| list_armed(participant, armed));
+        if sent > 0 {
+            participant.count_wakes(sent as u64);
+        }
+    }
+}
+
+/// Lists the slots whose subscribers may wait at a socket.
+#[cold]
+fn list_armed(participant: &Participant, armed: &mut Vec<ArmedSlot>) -> io::Result<()> {
+    let mut readers = participant.reader_slots.lock().unwrap_or_else(PoisonError::into_inner);
+    participant.read_slots(&mut readers.slots)?;
+    armed.extend(
+        views(&readers.slots)
+            .filter(|view| view.state == SLOT_ACTIVE && view.flags & READER_HAS_SOCKET != 0)
+            .map(|view| ArmedSlot {
+                slot: view.number,
+                generation: view.generation,
+                arms: view.arms,
+            }),
+    );
+    Ok(())
+}
