@@ -30,13 +30,10 @@ pub use inspect::stats::{BusStats, LockOwner, PublisherStats, SubscriberSlotStat
 pub use open::config::BusConfig;
 pub use open::disk::Reopened;
 pub use publish::Publisher;
-pub use subscribe::backoff::WaitStrategy;
-pub use subscribe::builder::SubscriberBuilder;
-pub use subscribe::in_place::{Borrowed, InPlace};
-pub use subscribe::interrupter::Interrupter;
-pub use subscribe::message::Message;
-pub use subscribe::router::Router;
-pub use subscribe::subscriber::{Subscriber, SubscriberStats};
+pub use subscribe::{
+    Borrowed, InPlace, Interrupter, Message, Router, Start, Subscriber, SubscriberBuilder,
+    SubscriberStats, WaitStrategy,
+};
 
 use crate::error::OpenError;
 use crate::ring::slots::Identity;
@@ -53,7 +50,7 @@ use publish::{Publishing, writes_in_this_thread};
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use subscribe::builder::Subscribing;
+use subscribe::Subscribing;
 
 /// An opened bus.
 ///
@@ -82,38 +79,6 @@ struct Opened {
 /// Identity of a bus: random, new with each creation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BusId([u8; 16]);
-
-/// Where a subscriber begins.
-///
-/// ```
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let directory = std::env::temp_dir().join(format!("toroni-doc-start-{}", std::process::id()));
-/// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
-/// # use toroni::Start;
-/// let publisher = bus.publisher("plant/pump")?;
-/// publisher.publish_batch(&["on", "off"])?;
-///
-/// let mut all = bus.subscriber().pattern("**").start(Start::Oldest).build()?;
-/// let after_first = all.receive()?.next_position();
-/// let mut rest = bus.subscriber().pattern("**").start(Start::Position(after_first)).build()?;
-/// assert_eq!(rest.receive()?.text(), "off");
-/// # std::fs::remove_dir_all(directory)?;
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Start {
-    /// With the first message published after it subscribed. The default.
-    #[default]
-    Latest,
-    /// With the oldest message that is still in the ring.
-    Oldest,
-    /// With the message at this position: [`Message::position`], or [`Message::next_position`] of the
-    /// last one that was dealt with. A position belongs to one bus: whoever saves it saves
-    /// [`Bus::id`], too, and compares.
-    Position(u64),
-}
 
 /// Whether a bus may, or must, exist already.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! Receiving in async code, on a proactor.
 
 use super::waiting::{self, PendingWait, Rechecks, Waits};
-use crate::bus::subscribe::receive::{Body, SLEEPS_UNTIL_CHECK};
+use crate::bus::subscribe::Body;
+use crate::bus::subscribe::waiting::SLEEPS_UNTIL_CHECK;
 use crate::bus::{Message, Subscriber};
 use crate::error::ReceiveError;
 use std::future::{Future, poll_fn};

@@ -18,7 +18,8 @@
 
 use super::waiting::{self, Rechecks, Waits, is_long};
 use super::{NotSubscribed, Subscription};
-use crate::bus::subscribe::receive::{Body, SLEEPS_UNTIL_CHECK};
+use crate::bus::subscribe::Body;
+use crate::bus::subscribe::waiting::SLEEPS_UNTIL_CHECK;
 use crate::bus::{Message, Subscriber};
 use crate::crash::{self, CrashPoint};
 use crate::error::ReceiveError;

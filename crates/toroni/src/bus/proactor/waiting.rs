@@ -2,9 +2,8 @@
 
 use super::SubscribeError;
 use crate::bus::Subscriber;
-use crate::bus::subscribe::builder::Subscribing;
-use crate::bus::subscribe::receive::{LONG_SLEEP, SLEEP, SLEEPS_UNTIL_LONG};
-use crate::bus::views::eventcount_of;
+use crate::bus::subscribe::Subscribing;
+use crate::bus::subscribe::waiting::{LONG_SLEEP, SLEEP, SLEEPS_UNTIL_LONG};
 use crate::crash;
 use crate::error::{OpenError, ReceiveError};
 use crate::notify::HeldWord;
@@ -44,7 +43,10 @@ impl Waits {
             return Err(StartError::Unsupported { operation: OperationKind::WaitReadable }.into());
         }
         let descriptor = subscriber.fd()?.try_clone_to_owned().map_err(|source| {
-            subscriber.subscribing.os_error("duplicate the descriptor of a subscriber of", source)
+            subscriber
+                .claim
+                .subscribing
+                .os_error("duplicate the descriptor of a subscriber of", source)
         })?;
         Ok(Self::Descriptor(Watch::new(proactor, descriptor)?))
     }
@@ -134,7 +136,7 @@ pub(super) fn is_long(in_vain: u32) -> bool {
 }
 
 fn word_of(subscriber: &Subscriber) -> HeldWord<Subscribing> {
-    HeldWord::new(Arc::clone(&subscriber.subscribing), |subscribing| {
-        eventcount_of(&subscribing.ring, &subscribing.readers).wake
+    HeldWord::new(Arc::clone(&subscriber.claim.subscribing), |subscribing| {
+        subscribing.eventcount().wake
     })
 }

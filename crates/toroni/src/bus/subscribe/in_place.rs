@@ -1,10 +1,6 @@
 //! Receiving in place: messages are looked at where they lie in the ring, one by one or in runs.
 
-use crate::bus::Subscriber;
-use crate::bus::subscribe::message::{Received, timestamp_of, topic_of};
-use crate::bus::subscribe::receive::Body;
-use crate::bus::views::ring_of;
-use crate::crash::{self, CrashPoint};
+use super::message::{Received, is_told_by_tag, timestamp_of, topic_of};
 use crate::error::{Corrupt, ReceiveError};
 use crate::ring::memory::Ring;
 use crate::ring::racy::RacyBytes;
@@ -15,141 +11,7 @@ use crate::topic::frame::{Extensions, MAX_EXTENSIONS_BYTES, Tag, decode};
 use crate::topic::interest::Interest;
 use crate::topic::table::TopicCache;
 use std::fmt;
-use std::time::{Duration, Instant, SystemTime};
-
-impl Subscriber {
-    /// Receives the messages that are there, in place, without a copy; waits for the first of them.
-    ///
-    /// A publisher may overwrite a message while it is read: nothing read of it counts unless
-    /// [`Borrowed::validate`] succeeds afterwards, or [`InPlace::validate`] for all of them together.
-    /// Where publishers wait for this subscriber, as they do unless it is too slow for the bus's
-    /// [`Policy`](crate::Policy), they wait for the messages of a run until the next call on it.
-    ///
-    /// ```
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let directory = std::env::temp_dir().join(format!("toroni-doc-in-place-{}", std::process::id()));
-    /// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
-    /// # let mut subscriber = bus.subscribe("**")?;
-    /// # bus.publisher("trades")?.publish_batch(&[[7; 1024]; 3])?;
-    /// # let mut total = 0;
-    /// for trade in subscriber.receive_in_place()? {
-    ///     let amount = trade.payload().array(16).map(u32::from_le_bytes);
-    ///     trade.validate()?; // before anything is done with it
-    ///     total += u64::from(amount.ok_or("too short")?);
-    /// }
-    /// # assert_eq!(total, 3 * 0x0707_0707);
-    /// # std::fs::remove_dir_all(directory)?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// See [`ReceiveError`]. After [`ReceiveError::Lapped`] the next call goes on behind the loss.
-    pub fn receive_in_place(&mut self) -> Result<InPlace<'_>, ReceiveError> {
-        // What the previous call returned may have been in place; it is done with now.
-        self.count_position();
-        while !self.next(Body::InPlace)? {
-            self.wait(None)?;
-        }
-        self.in_place()
-    }
-
-    /// As [`Self::receive_in_place`], and does not wait. `None` means what it means for
-    /// [`Self::try_receive`].
-    ///
-    /// # Errors
-    /// See [`ReceiveError`].
-    #[inline]
-    pub fn try_receive_in_place(&mut self) -> Result<Option<InPlace<'_>>, ReceiveError> {
-        self.count_position();
-        if !self.try_next(Body::InPlace)? {
-            return Ok(None);
-        }
-        self.in_place().map(Some)
-    }
-
-    /// As [`Self::receive_in_place`], and waits no longer than `timeout`; then `None`.
-    ///
-    /// # Errors
-    /// See [`ReceiveError`].
-    pub fn receive_in_place_timeout(
-        &mut self,
-        timeout: Duration,
-    ) -> Result<Option<InPlace<'_>>, ReceiveError> {
-        let Some(deadline) = Instant::now().checked_add(timeout) else {
-            return self.receive_in_place().map(Some);
-        };
-        self.count_position();
-        while !self.next(Body::InPlace)? {
-            if Instant::now() >= deadline {
-                return Ok(None);
-            }
-            self.wait(Some(deadline))?;
-        }
-        self.in_place().map(Some)
-    }
-
-    /// Looks at the next message in place, without a copy, if there is one: the first of those that
-    /// [`Self::try_receive_in_place`] would return. The next call goes on behind it.
-    ///
-    /// A publisher may overwrite the bytes while they are read: nothing read counts unless
-    /// [`Borrowed::validate`] succeeds afterwards.
-    ///
-    /// ```
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let directory = std::env::temp_dir().join(format!("toroni-doc-borrow-{}", std::process::id()));
-    /// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
-    /// # let mut subscriber = bus.subscribe("**")?;
-    /// # bus.publisher("camera/frame")?.publish(&[7; 4096])?;
-    /// if let Some(frame) = subscriber.borrow()? {
-    ///     // Only a part of a large message is needed: nothing else is copied.
-    ///     let mut header = [0; 16];
-    ///     frame.payload().copy_to(0, &mut header);
-    ///     frame.validate()?; // before anything is done with it
-    ///     println!("a frame that begins with {header:?}");
-    /// }
-    /// # std::fs::remove_dir_all(directory)?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// See [`ReceiveError`].
-    #[inline]
-    pub fn borrow(&mut self) -> Result<Option<Borrowed<'_>>, ReceiveError> {
-        self.count_position();
-        if !self.try_next(Body::InPlace)? {
-            return Ok(None);
-        }
-        let ring = ring_of(&self.subscribing.ring);
-        Ok(Some(Borrowed::received(ring, &self.received)?))
-    }
-
-    /// The message that was received last, and what follows it.
-    #[inline]
-    fn in_place(&mut self) -> Result<InPlace<'_>, ReceiveError> {
-        let ring = ring_of(&self.subscribing.ring);
-        let first = Borrowed::received(ring, &self.received)?;
-        let is_private = !self.received.in_place;
-        let run = if is_private {
-            // The cursor stands behind the read-ahead, which has more to hand out.
-            Run::ended(ring, self.cursor)
-        } else {
-            Run::behind(ring, &first.seen)
-        };
-        crash::point(CrashPoint::ReaderHasRun);
-        Ok(InPlace {
-            first: Some(first),
-            is_private,
-            run,
-            topic_cache: &self.received.topic_cache,
-            interest: &self.interest,
-            count: 0,
-            cursor: &mut self.cursor,
-            received: &mut self.counts.received,
-        })
-    }
-}
+use std::time::SystemTime;
 
 /// Messages where they lie in shared memory, in a row: those that were there when they were asked for, and
 /// those that come while it is used, up to about a 64th of the ring.
@@ -212,6 +74,36 @@ impl InPlace<'_> {
 }
 
 impl<'a> InPlace<'a> {
+    /// The message that was received last, and those that follow it. `count` is the subscriber's count of
+    /// received messages, to which this adds.
+    #[inline]
+    pub(super) fn new(
+        ring: Ring<'a>,
+        received: &'a Received,
+        interest: &'a Interest,
+        cursor: &'a mut Cursor,
+        count: &'a mut u64,
+    ) -> Result<Self, ReceiveError> {
+        let first = Borrowed::received(ring, received)?;
+        let is_private = !received.in_place;
+        let run = if is_private {
+            // The cursor stands behind the read-ahead, which has more to hand out.
+            Run::ended(ring, *cursor)
+        } else {
+            Run::behind(ring, &first.seen)
+        };
+        Ok(Self {
+            first: Some(first),
+            is_private,
+            run,
+            topic_cache: &received.topic_cache,
+            interest,
+            count: 0,
+            cursor,
+            received: count,
+        })
+    }
+
     /// The next message, where something has to be asked for it.
     #[cold]
     fn next_slowly(&mut self) -> Option<Borrowed<'a>> {
@@ -277,7 +169,7 @@ impl fmt::Debug for InPlace<'_> {
 /// A message where it lies in shared memory.
 ///
 /// What is read of it counts only if [`Self::validate`] succeeds afterwards; see
-/// [`Subscriber::borrow`] for an example.
+/// [`Subscriber::borrow`](crate::Subscriber::borrow) for an example.
 pub struct Borrowed<'a> {
     ring: Ring<'a>,
     topic_cache: &'a TopicCache,
@@ -314,7 +206,7 @@ impl<'a> Borrowed<'a> {
 
     /// The message that was received last.
     #[inline]
-    fn received(ring: Ring<'a>, received: &'a Received) -> Result<Self, Corrupt> {
+    pub(super) fn received(ring: Ring<'a>, received: &'a Received) -> Result<Self, Corrupt> {
         let seen = received.read_ahead.last();
         if received.in_place && is_told_by_tag(&seen) {
             let length =
@@ -409,14 +301,6 @@ impl<'a> Borrowed<'a> {
         let lost_bytes = self.seen.next_position() - self.seen.position;
         Err(ReceiveError::Lapped { lost_messages: 1, lost_bytes })
     }
-}
-
-/// Whether the tag of a record tells where its payload begins, and it is long enough for that. Of others the
-/// front is copied, to be decoded.
-#[inline]
-pub(in crate::bus) fn is_told_by_tag(seen: &Seen) -> bool {
-    let extensions = Tag::from_raw(seen.tag).extensions_bytes();
-    extensions.is_some_and(|extensions| extensions <= seen.length as usize)
 }
 
 impl fmt::Debug for Borrowed<'_> {

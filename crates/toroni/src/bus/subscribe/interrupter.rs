@@ -1,9 +1,6 @@
 //! Ending a blocked call from elsewhere: another thread, or a signal handler.
 
-use crate::bus::Subscriber;
-use crate::bus::subscribe::builder::Subscribing;
-use crate::bus::views::eventcount_of;
-use crate::error::{OpenError, ReceiveError};
+use super::claim::Subscribing;
 use crate::notify::futex;
 use crate::sync::{AtomicU32, Ordering};
 use rustix::net::{SendFlags, send};
@@ -12,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// Ends a blocking call of a subscriber or router, from another thread or from a signal handler; made by
-/// [`Subscriber::interrupter`].
+/// [`Subscriber::interrupter`](crate::Subscriber::interrupter).
 ///
 /// It keeps the memory of the bus mapped as long as it lives.
 ///
@@ -50,19 +47,27 @@ pub struct Interrupter {
 
 /// What an interrupter asks its subscriber for: nothing, or (1) the end of its blocking call.
 #[derive(Debug, Default)]
-pub(in crate::bus) struct Request(AtomicU32);
+pub(super) struct Request(AtomicU32);
 
 impl Request {
     /// Whether there was one; it is answered with this.
     #[inline]
-    pub(in crate::bus) fn take(&self) -> bool {
+    pub(super) fn take(&self) -> bool {
         // No order is needed: nothing but the request itself is handed over.
         self.0.load(Ordering::Relaxed) != 0 && self.0.swap(0, Ordering::Relaxed) != 0
     }
 }
 
 impl Interrupter {
-    /// Ends the blocking call that the subscriber is in with [`ReceiveError::Interrupted`]; if it is in none,
+    pub(super) fn new(
+        request: Arc<Request>,
+        subscribing: Arc<Subscribing>,
+        sender: Option<OwnedFd>,
+    ) -> Self {
+        Self { request, subscribing, sender: sender.map(Arc::new) }
+    }
+
+    /// Ends the blocking call that the subscriber is in with [`ReceiveError::Interrupted`](crate::ReceiveError::Interrupted); if it is in none,
     /// the next one that would wait: not `try_receive`, nor a time limit of 0. Requests are not counted: several
     /// before that are one.
     ///
@@ -80,41 +85,7 @@ impl Interrupter {
                 let _ = send(sender, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
             }
             // Not by a change of the word, which is the publishers': hence the interleaving above.
-            None => futex::wake_all(
-                eventcount_of(&self.subscribing.ring, &self.subscribing.readers).wake,
-            ),
-        }
-    }
-}
-
-impl Subscriber {
-    /// A handle that ends blocking calls of this subscriber, [`Self::receive`] and its kin, from another
-    /// thread or from a signal handler.
-    ///
-    /// # Errors
-    /// [`OpenError::Os`] if there are no descriptors left, [`OpenError::Forked`].
-    pub fn interrupter(&mut self) -> Result<Interrupter, OpenError> {
-        self.stamp.check()?;
-        let subscribing = self.subscribing.clone();
-        let sender = match &self.descriptor {
-            Some(descriptor) if self.sleeps_on_descriptor() => {
-                let sender = descriptor.sender().map_err(|source| {
-                    subscribing.os_error("make an interrupter for a subscriber of", source)
-                })?;
-                Some(Arc::new(sender))
-            }
-            _ => None,
-        };
-        let request = self.interruption.get_or_insert_default().clone();
-        Ok(Interrupter { request, subscribing, sender })
-    }
-
-    /// Refuses to go on if an interrupter asked for that.
-    #[inline]
-    pub(in crate::bus) fn check_interruption(&self) -> Result<(), ReceiveError> {
-        match &self.interruption {
-            Some(request) if request.take() => Err(ReceiveError::Interrupted),
-            _ => Ok(()),
+            None => futex::wake_all(self.subscribing.eventcount().wake),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A received message, in memory of this process; `in_place` has those that are not.
 
 use crate::ring::read_ahead::ReadAhead;
+use crate::ring::reader::Seen;
 use crate::topic::frame::{Extensions, Tag, TopicId, decode};
 use crate::topic::interest::Interest;
 use crate::topic::table::TopicCache;
@@ -10,13 +11,13 @@ use std::time::{Duration, SystemTime};
 
 /// What a subscriber received last, in memory of this process.
 #[derive(Default)]
-pub(in crate::bus) struct Received {
+pub(super) struct Received {
     /// The names of topics; it has those of all messages that the interest has accepted.
-    pub(in crate::bus) topic_cache: TopicCache,
+    pub(super) topic_cache: TopicCache,
     /// Extensions and payload, or, of a message in place, its extensions where its tag does not tell them.
-    pub(in crate::bus) read_ahead: ReadAhead,
+    pub(super) read_ahead: ReadAhead,
     /// Whether the message was left where it is, in the ring.
-    pub(in crate::bus) in_place: bool,
+    pub(super) in_place: bool,
 }
 
 /// A message, in memory of this process; it lives until the subscriber's next call.
@@ -43,7 +44,7 @@ pub struct Message<'a>(&'a Received);
 
 impl<'a> Message<'a> {
     #[inline]
-    pub(in crate::bus) fn new(received: &'a Received) -> Self {
+    pub(super) fn new(received: &'a Received) -> Self {
         Self(received)
     }
 
@@ -107,7 +108,7 @@ impl<'a> Message<'a> {
 
     /// Whether an interest, with answers cached for this message's bus, wants it. The message was
     /// validated when it was received.
-    pub(in crate::bus) fn is_for(&self, interest: &mut Interest) -> bool {
+    pub(super) fn is_for(&self, interest: &mut Interest) -> bool {
         let (tag, to_descendants) = (self.tag(), self.to_descendants());
         if tag.topic() == TopicId::INLINE {
             return interest.answer_inline(self.topic(), to_descendants);
@@ -150,7 +151,7 @@ impl fmt::Debug for Message<'_> {
 }
 
 /// The topic of a message that its subscriber's interest has accepted, so that the topic cache has it.
-pub(in crate::bus) fn topic_of<'a>(
+pub(super) fn topic_of<'a>(
     tag: Tag,
     inline_topic: Option<&'a str>,
     topic_cache: &'a TopicCache,
@@ -161,6 +162,14 @@ pub(in crate::bus) fn topic_of<'a>(
     topic_cache.name(tag.topic()).map_or("", |topic| topic.as_str())
 }
 
-pub(in crate::bus) fn timestamp_of(timestamp_ns: Option<u64>) -> Option<SystemTime> {
+pub(super) fn timestamp_of(timestamp_ns: Option<u64>) -> Option<SystemTime> {
     SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(timestamp_ns?))
+}
+
+/// Whether the tag of a record tells where its payload begins, and it is long enough for that. Of others the
+/// front is copied, to be decoded.
+#[inline]
+pub(super) fn is_told_by_tag(seen: &Seen) -> bool {
+    let extensions = Tag::from_raw(seen.tag).extensions_bytes();
+    extensions.is_some_and(|extensions| extensions <= seen.length as usize)
 }

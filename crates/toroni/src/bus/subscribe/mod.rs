@@ -1,13 +1,41 @@
-//! Subscribing.
+//! Subscribing. Each file uses only those below it:
+//!
+//! ```text
+//! builder, router     make a subscriber; one subscriber with many handlers
+//! subscriber          the public handle
+//! receive             what a receive does, step by step
+//! reading, in_place   where it stands in the stream; messages that stay in the ring
+//! progress            what it tells publishers, and how it wakes one that waits for free space
+//! waiting             how it waits for a message
+//! backoff, claim, descriptor, interrupter, message, stream
+//! ```
+//!
+//! `subscriber` and `receive` are one type, [`Subscriber`]: its public methods, and the steps behind them.
 
-pub(in crate::bus) mod backoff;
-pub(in crate::bus) mod builder;
-pub(in crate::bus) mod descriptor;
-pub(in crate::bus) mod in_place;
-pub(in crate::bus) mod interrupter;
-pub(in crate::bus) mod message;
-pub(in crate::bus) mod receive;
-pub(in crate::bus) mod router;
+pub(super) mod backoff;
+mod builder;
+mod claim;
+mod descriptor;
+mod in_place;
+mod interrupter;
+mod message;
+mod progress;
+mod reading;
+mod receive;
+mod router;
 #[cfg(feature = "tokio")]
-pub(in crate::bus) mod stream;
-pub(in crate::bus) mod subscriber;
+mod stream;
+mod subscriber;
+pub(super) mod waiting;
+
+pub use backoff::WaitStrategy;
+pub use builder::{Start, SubscriberBuilder};
+pub(super) use claim::Subscribing;
+pub use in_place::{Borrowed, InPlace};
+pub use interrupter::Interrupter;
+pub use message::Message;
+pub use progress::SubscriberStats;
+#[cfg(feature = "proactor")]
+pub(super) use reading::Body;
+pub use router::Router;
+pub use subscriber::Subscriber;

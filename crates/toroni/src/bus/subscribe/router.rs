@@ -1,6 +1,8 @@
 //! One subscriber with many handlers: what the Toroni paper calls a channel manager's reading side.
 
-use crate::bus::{Interrupter, Message, Subscriber};
+use super::interrupter::Interrupter;
+use super::message::Message;
+use super::subscriber::Subscriber;
 use crate::error::{OpenError, ReceiveError};
 use crate::topic::Pattern;
 use crate::topic::PatternSet;

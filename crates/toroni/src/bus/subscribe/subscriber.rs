@@ -1,24 +1,28 @@
-//! Receiving: one reader of the bus's stream, which passes on what matches its patterns.
+//! The public handle of a subscriber. What its calls do is in `receive.rs`.
 
-use crate::bus::local::LocalReader;
-use crate::bus::subscribe::backoff::{Backoff, WaitStrategy};
-use crate::bus::subscribe::builder::{ReaderClaim, Subscribing};
-use crate::bus::subscribe::descriptor::Descriptor;
-use crate::bus::subscribe::interrupter::Request;
-use crate::bus::subscribe::message::{Message, Received};
-use crate::bus::subscribe::receive::Body;
+use super::backoff::WaitStrategy;
+use super::claim::ReaderClaim;
+use super::in_place::{Borrowed, InPlace};
+use super::interrupter::Interrupter;
+use super::message::Message;
+use super::progress::{Progress, SubscriberStats};
+use super::reading::{Body, Reading};
+#[cfg(feature = "tokio")]
+use super::stream::Readiness;
+use super::waiting::Waiting;
+use crate::bus::views::ring_of;
 use crate::crash::{self, CrashPoint};
 use crate::error::{OpenError, ReceiveError};
-use crate::notify::{FutexWaiter, Waiter};
 use crate::ring::reader::Cursor;
-use crate::settings::{NotifyKind, Policy};
+use crate::settings::NotifyKind;
+#[cfg(doc)]
+use crate::settings::Policy;
 use crate::shm::fork::ForkStamp;
 use crate::sync::Ordering;
 use crate::topic::Pattern;
 use crate::topic::interest::Interest;
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Receives the messages of a bus that match its patterns, in the one order of the bus.
@@ -45,89 +49,33 @@ use std::time::{Duration, Instant};
 /// # }
 /// ```
 pub struct Subscriber {
-    pub(in crate::bus) subscribing: Arc<Subscribing>,
     pub(in crate::bus) claim: ReaderClaim,
-    pub(in crate::bus) local: Option<LocalReader>,
     pub(in crate::bus) stamp: ForkStamp,
-    /// Behind what has left the ring, for the caller or into the read-ahead.
-    pub(in crate::bus) cursor: Cursor,
-    /// The position in the slot, and the one at which to write it again.
-    pub(in crate::bus) published: u64,
-    pub(in crate::bus) publish_at: u64,
-    /// The count of `waits` up to which this reader has done its part.
-    pub(in crate::bus) served_waits: u64,
-    pub(in crate::bus) interest: Interest,
-    pub(in crate::bus) received: Received,
-    pub(in crate::bus) backoff: Backoff,
-    pub(in crate::bus) strategy: WaitStrategy,
-    pub(in crate::bus) futex: FutexWaiter,
-    pub(in crate::bus) descriptor: Option<Descriptor>,
-    /// `None` until somebody has an interrupter.
-    pub(in crate::bus) interruption: Option<Arc<Request>>,
-    /// Bytes from the writers' `reserved` that a lapped reader keeps when it resumes.
-    pub(in crate::bus) margin: u64,
-    pub(in crate::bus) counts: SubscriberStats,
-    #[cfg(feature = "tokio")]
-    pub(in crate::bus) readiness: Option<crate::bus::subscribe::stream::Readiness>,
-}
-
-/// What a subscriber has seen since it subscribed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SubscriberStats {
-    /// Messages passed on to the caller.
-    pub received: u64,
-    /// Messages of the whole bus that were overwritten before this subscriber read them.
-    pub lost_messages: u64,
-    /// How often that happened.
-    pub lapses: u64,
+    pub(super) reading: Reading,
+    pub(super) progress: Progress,
+    pub(super) waiting: Waiting,
 }
 
 impl Subscriber {
-    pub(in crate::bus) fn new(
-        subscribing: Arc<Subscribing>,
+    pub(super) fn new(
         claim: ReaderClaim,
         cursor: Cursor,
         interest: Interest,
         strategy: WaitStrategy,
     ) -> Result<Self, OpenError> {
-        let header = subscribing.ring.header();
-        let capacity = header.settings.capacity;
-        // Right behind a writer, a reader is lapped again at once: by one that waits for nobody, and also by
-        // one that has not yet seen that it has to wait for this reader again.
-        let overwrites = header.settings.policy == Policy::Overwrite;
-        let margin = if overwrites { capacity / 4 } else { capacity / 8 };
-        let local = claim.gates().then(|| {
-            let (slot, generation) = (claim.number(), claim.generation());
-            LocalReader::register(header.bus_id, slot, generation, cursor.position)
-        });
-        let notify = header.settings.notify;
+        let subscribing = claim.subscribing.clone();
+        let settings = &subscribing.ring.header().settings;
         let mut subscriber = Self {
-            claim,
-            local,
             stamp: ForkStamp::now(),
-            cursor,
-            published: cursor.position,
-            // The first call tells which thread reads.
-            publish_at: cursor.position,
-            served_waits: 0,
-            interest,
-            received: Received::default(),
-            backoff: Backoff::default(),
-            strategy,
-            futex: FutexWaiter::default(),
-            descriptor: None,
-            interruption: None,
-            margin,
-            counts: SubscriberStats::default(),
-            #[cfg(feature = "tokio")]
-            readiness: None,
-            subscribing,
+            reading: Reading::new(cursor, interest, settings),
+            progress: Progress::new(&claim, cursor.position),
+            waiting: Waiting::new(strategy, settings.notify),
+            claim,
         };
-        if notify != NotifyKind::Futex {
+        if settings.notify != NotifyKind::Futex {
             subscriber.enable_fd()?;
         }
-        subscriber.warm_up();
+        subscriber.reading.warm_up(&subscribing.ring);
         Ok(subscriber)
     }
 
@@ -228,14 +176,181 @@ impl Subscriber {
         Ok(Some(self.last()))
     }
 
+    /// Receives the messages that are there, in place, without a copy; waits for the first of them.
+    ///
+    /// A publisher may overwrite a message while it is read: nothing read of it counts unless
+    /// [`Borrowed::validate`] succeeds afterwards, or [`InPlace::validate`] for all of them together.
+    /// Where publishers wait for this subscriber, as they do unless it is too slow for the bus's
+    /// [`Policy`](crate::Policy), they wait for the messages of a run until the next call on it.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = std::env::temp_dir().join(format!("toroni-doc-in-place-{}", std::process::id()));
+    /// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
+    /// # let mut subscriber = bus.subscribe("**")?;
+    /// # bus.publisher("trades")?.publish_batch(&[[7; 1024]; 3])?;
+    /// # let mut total = 0;
+    /// for trade in subscriber.receive_in_place()? {
+    ///     let amount = trade.payload().array(16).map(u32::from_le_bytes);
+    ///     trade.validate()?; // before anything is done with it
+    ///     total += u64::from(amount.ok_or("too short")?);
+    /// }
+    /// # assert_eq!(total, 3 * 0x0707_0707);
+    /// # std::fs::remove_dir_all(directory)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// See [`ReceiveError`]. After [`ReceiveError::Lapped`] the next call goes on behind the loss.
+    pub fn receive_in_place(&mut self) -> Result<InPlace<'_>, ReceiveError> {
+        // What the previous call returned may have been in place; it is done with now.
+        self.count_position();
+        while !self.next(Body::InPlace)? {
+            self.wait(None)?;
+        }
+        self.in_place()
+    }
+
+    /// As [`Self::receive_in_place`], and does not wait. `None` means what it means for
+    /// [`Self::try_receive`].
+    ///
+    /// # Errors
+    /// See [`ReceiveError`].
+    #[inline]
+    pub fn try_receive_in_place(&mut self) -> Result<Option<InPlace<'_>>, ReceiveError> {
+        self.count_position();
+        if !self.try_next(Body::InPlace)? {
+            return Ok(None);
+        }
+        self.in_place().map(Some)
+    }
+
+    /// As [`Self::receive_in_place`], and waits no longer than `timeout`; then `None`.
+    ///
+    /// # Errors
+    /// See [`ReceiveError`].
+    pub fn receive_in_place_timeout(
+        &mut self,
+        timeout: Duration,
+    ) -> Result<Option<InPlace<'_>>, ReceiveError> {
+        let Some(deadline) = Instant::now().checked_add(timeout) else {
+            return self.receive_in_place().map(Some);
+        };
+        self.count_position();
+        while !self.next(Body::InPlace)? {
+            if Instant::now() >= deadline {
+                return Ok(None);
+            }
+            self.wait(Some(deadline))?;
+        }
+        self.in_place().map(Some)
+    }
+
+    /// Looks at the next message in place, without a copy, if there is one: the first of those that
+    /// [`Self::try_receive_in_place`] would return. The next call goes on behind it.
+    ///
+    /// A publisher may overwrite the bytes while they are read: nothing read counts unless
+    /// [`Borrowed::validate`] succeeds afterwards.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = std::env::temp_dir().join(format!("toroni-doc-borrow-{}", std::process::id()));
+    /// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
+    /// # let mut subscriber = bus.subscribe("**")?;
+    /// # bus.publisher("camera/frame")?.publish(&[7; 4096])?;
+    /// if let Some(frame) = subscriber.borrow()? {
+    ///     // Only a part of a large message is needed: nothing else is copied.
+    ///     let mut header = [0; 16];
+    ///     frame.payload().copy_to(0, &mut header);
+    ///     frame.validate()?; // before anything is done with it
+    ///     println!("a frame that begins with {header:?}");
+    /// }
+    /// # std::fs::remove_dir_all(directory)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// See [`ReceiveError`].
+    #[inline]
+    pub fn borrow(&mut self) -> Result<Option<Borrowed<'_>>, ReceiveError> {
+        self.count_position();
+        if !self.try_next(Body::InPlace)? {
+            return Ok(None);
+        }
+        let ring = ring_of(&self.claim.subscribing.ring);
+        Ok(Some(Borrowed::received(ring, &self.reading.received)?))
+    }
+
+    fn in_place(&mut self) -> Result<InPlace<'_>, ReceiveError> {
+        let Reading { cursor, interest, received, .. } = &mut self.reading;
+        let ring = ring_of(&self.claim.subscribing.ring);
+        let count = &mut self.progress.counts.received;
+        let messages = InPlace::new(ring, received, interest, cursor, count)?;
+        crash::point(CrashPoint::ReaderHasRun);
+        Ok(messages)
+    }
+
+    #[cfg(feature = "tokio")]
+    /// As [`Self::receive`], without blocking the thread.
+    ///
+    /// ```
+    /// # async fn serve(mut subscriber: toroni::Subscriber) -> Result<(), toroni::ReceiveError> {
+    /// let mut second = tokio::time::interval(std::time::Duration::from_secs(1));
+    /// loop {
+    ///     tokio::select! {
+    ///         message = subscriber.receive_async() => println!("{}", message?.text()),
+    ///         _ = second.tick() => println!("tick"),
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// Cancel-safe: a message is taken only by
+    /// a call that returns it. Where messages come without end, it still lets other tasks run now and
+    /// then.
+    ///
+    /// It wakes as a descriptor does ([`Subscriber::fd`]): if a publisher is killed between publishing
+    /// and waking, its last message arrives with the next one; and while nothing is published, it does
+    /// not notice that the bus was removed. Where that matters, call it within a time-out, again and
+    /// again: each call looks at the bus.
+    ///
+    /// # Errors
+    /// See [`ReceiveError`].
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with I/O enabled, at the first call.
+    pub async fn receive_async(&mut self) -> Result<Message<'_>, ReceiveError> {
+        let failed = |source| ReceiveError::Os { action: "wait for a message", source };
+        if self.waiting.readiness.is_none() {
+            let duplicate = self.fd().map_err(|error| failed(std::io::Error::other(error)))?;
+            let duplicate = duplicate.try_clone_to_owned().map_err(failed)?;
+            if let Some(descriptor) = &self.waiting.descriptor {
+                let readiness = Readiness::register(descriptor, duplicate).map_err(failed)?;
+                self.waiting.readiness = Some(readiness);
+            }
+        }
+        loop {
+            // A subscriber with much to read is always ready, and would keep its thread for itself.
+            tokio::task::coop::consume_budget().await;
+            if self.try_next(Body::Whole)? {
+                return Ok(self.last());
+            }
+            if let Some(readiness) = &self.waiting.readiness {
+                readiness.wait().await.map_err(failed)?;
+            }
+        }
+    }
+
     /// Adds a pattern. A message that matches several is received once.
     ///
     /// # Errors
     /// [`OpenError::Pattern`] if it is malformed.
     pub fn add_pattern(&mut self, pattern: &str) -> Result<(), OpenError> {
         self.stamp.check()?;
-        self.interest.add(Pattern::new(pattern)?);
-        self.claim.show_patterns(self.interest.patterns());
+        self.reading.interest.add(Pattern::new(pattern)?);
+        self.claim.show_patterns(self.reading.interest.patterns());
         Ok(())
     }
 
@@ -279,37 +394,38 @@ impl Subscriber {
     /// As [`Self::fd`].
     pub fn enable_fd(&mut self) -> Result<(), OpenError> {
         self.stamp.check()?;
-        if self.descriptor.is_none() {
-            self.descriptor = Some(self.subscribing.open_descriptor(&self.claim)?);
-            self.arm_descriptor();
-            // A loop that polls first would not hear of what came before.
-            if let Some(descriptor) = &self.descriptor
-                && !self.is_drained()
-            {
-                descriptor.nudge();
-            }
-        }
-        Ok(())
+        let (claim, reading) = (&self.claim, &self.reading);
+        self.waiting.enable_descriptor(claim, || reading.is_drained(&claim.subscribing.ring))
+    }
+
+    /// A handle that ends blocking calls of this subscriber, [`Self::receive`] and its kin, from another
+    /// thread or from a signal handler.
+    ///
+    /// # Errors
+    /// [`OpenError::Os`] if there are no descriptors left, [`OpenError::Forked`].
+    pub fn interrupter(&mut self) -> Result<Interrupter, OpenError> {
+        self.stamp.check()?;
+        self.waiting.interrupter(&self.claim)
     }
 
     /// Position of the next message that this subscriber looks at, in bytes since the bus was created:
     /// a start for another subscriber ([`Start::Position`](crate::Start::Position)).
     #[must_use]
     pub fn position(&self) -> u64 {
-        self.received.read_ahead.next_cursor().unwrap_or(self.cursor).position
+        self.reading.position()
     }
 
     /// Bytes of the stream that it has not read yet.
     #[must_use]
     pub fn lag_bytes(&self) -> u64 {
-        let tail = self.subscribing.ring.control().commit.0.tail.load(Ordering::Acquire);
+        let tail = self.claim.subscribing.ring.control().commit.0.tail.load(Ordering::Acquire);
         tail.saturating_sub(self.position())
     }
 
     /// What it has seen so far.
     #[must_use]
     pub fn stats(&self) -> SubscriberStats {
-        self.counts
+        self.progress.counts
     }
 
     /// Number of its slot, as `toroni info` shows it.
@@ -323,8 +439,7 @@ impl AsFd for Subscriber {
     /// # Panics
     /// If the descriptor was not made yet, by [`Subscriber::fd`] or [`Subscriber::enable_fd`].
     fn as_fd(&self) -> BorrowedFd<'_> {
-        let descriptor = self.descriptor.as_ref().and_then(Waiter::fd);
-        descriptor.expect("the subscriber has no descriptor: call enable_fd() first")
+        self.waiting.fd().expect("the subscriber has no descriptor: call enable_fd() first")
     }
 }
 
@@ -342,8 +457,8 @@ impl fmt::Debug for Subscriber {
             .debug_struct("Subscriber")
             .field("slot", &self.claim.number())
             .field("position", &self.position())
-            .field("patterns", self.interest.patterns())
-            .field("counts", &self.counts)
+            .field("patterns", self.reading.interest.patterns())
+            .field("counts", &self.progress.counts)
             .finish_non_exhaustive()
     }
 }
@@ -352,10 +467,10 @@ impl Drop for Subscriber {
     fn drop(&mut self) {
         if self.stamp.check().is_ok() && !crash::is_dead() {
             // The socket before the slot, whose next owner makes its own.
-            self.descriptor = None;
+            self.waiting.descriptor = None;
             crash::point(CrashPoint::ReaderLeaving);
-            self.claim.leave(self.subscribing.readers.control());
-        } else if let Some(descriptor) = &mut self.descriptor {
+            self.claim.leave();
+        } else if let Some(descriptor) = &mut self.waiting.descriptor {
             descriptor.abandon();
         }
     }

@@ -1,0 +1,134 @@
+//! The slot of a subscriber, its lease, and the files that all subscribers of one opened bus share.
+
+use super::descriptor::Descriptor;
+use crate::bus::views::eventcount_of;
+use crate::crash::{self, CrashPoint};
+use crate::error::OpenError;
+use crate::notify::{EventCount, Mailbox, MulticastReceiver};
+use crate::ring::layout::{READER_GATES, READER_HAS_SOCKET, ReaderSlot};
+use crate::ring::slots::{self, Identity};
+use crate::shm::directory::{BusDirectory, BusFile};
+use crate::shm::lease::{Lease, LeaseTester};
+use crate::shm::mapping::{MapOptions, Protection};
+use crate::shm::participants::ReadersSegment;
+use crate::shm::patterns;
+use crate::shm::segment::RingSegment;
+use crate::sync::Ordering;
+use crate::topic::{Pattern, PatternSet};
+use rustix::fs::Mode;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+/// Read-only access to the ring, read-write access to the readers' slots.
+pub(in crate::bus) struct Subscribing {
+    pub(in crate::bus) ring: RingSegment,
+    pub(in crate::bus) readers: ReadersSegment,
+    directory: BusDirectory,
+    leases: LeaseTester,
+}
+
+impl Subscribing {
+    pub(in crate::bus) fn open(
+        directory: &BusDirectory,
+        options: &MapOptions,
+    ) -> Result<Self, OpenError> {
+        let ring = RingSegment::open(directory, Protection::Read, options)?;
+        ring.header().check_network(directory.path())?;
+        let readers = ReadersSegment::open(directory, ring.header(), Protection::Write)?;
+        let leases = LeaseTester::open(directory, BusFile::Readers)?;
+        Ok(Self { ring, readers, directory: directory.clone(), leases })
+    }
+
+    /// Binds the socket of a slot, or joins the group of the bus.
+    pub(in crate::bus) fn open_descriptor(
+        &self,
+        claim: &ReaderClaim,
+    ) -> Result<Descriptor, OpenError> {
+        let header = self.ring.header();
+        let failed = |action, source| self.os_error(action, source);
+        if let Some(group) = header.settings.notify.multicast_group(&header.bus_id) {
+            return MulticastReceiver::join(group)
+                .inspect(|_| crash::point(CrashPoint::ReaderMidSocket))
+                .map(Descriptor::Group)
+                .map_err(|error| failed("join the multicast group of", error));
+        }
+        let sockets = self.directory.open_sockets()?;
+        // For whoever may enter the directory of the sockets.
+        let mode = Mode::from_raw_mode(0o666);
+        let mailbox = Mailbox::bind(sockets.as_fd(), claim.number(), claim.generation(), mode)
+            .map_err(|error| failed("make a socket in", error))?;
+        crash::point(CrashPoint::ReaderMidSocket);
+        // Behind the bind: a publisher that sees the flag finds the socket.
+        claim.slot().flags.fetch_or(READER_HAS_SOCKET, Ordering::Release);
+        Ok(Descriptor::Mailbox(mailbox))
+    }
+
+    pub(in crate::bus) fn os_error(&self, action: &'static str, source: io::Error) -> OpenError {
+        OpenError::Os { action, path: self.directory.path().to_owned(), source }
+    }
+
+    /// Returns the counters by which subscribers and publishers find each other.
+    pub(in crate::bus) fn eventcount(&self) -> EventCount<'_> {
+        eventcount_of(&self.ring, &self.readers)
+    }
+
+    /// Takes a free slot, or that of a dead subscriber.
+    pub(super) fn claim(self: &Arc<Self>, identity: &Identity) -> Result<ReaderClaim, OpenError> {
+        let limit = self.ring.header().settings.max_subscribers;
+        let lease = Lease::claim_any(&self.directory, BusFile::Readers, limit, &self.leases)?
+            .ok_or(OpenError::TooManySubscribers { limit })?;
+        let generation = slots::claim(self.readers.slot(lease.slot()), identity);
+        Ok(ReaderClaim { subscribing: self.clone(), lease, generation })
+    }
+}
+
+/// A slot that this process owns, by its lease.
+pub(in crate::bus) struct ReaderClaim {
+    pub(in crate::bus) subscribing: Arc<Subscribing>,
+    lease: Lease,
+    generation: u32,
+}
+
+impl ReaderClaim {
+    pub(in crate::bus) fn number(&self) -> u32 {
+        self.lease.slot()
+    }
+
+    pub(in crate::bus) fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    pub(in crate::bus) fn slot(&self) -> &ReaderSlot {
+        self.subscribing.readers.slot(self.lease.slot())
+    }
+
+    /// Whether the slot is still this one's. Without its lease (code that closes all descriptors gives it up) it
+    /// becomes another subscriber's, for which publishers wait.
+    pub(in crate::bus) fn is_ours(&self) -> bool {
+        self.slot().generation.load(Ordering::Relaxed) == self.generation
+    }
+
+    /// Writes the patterns where observers of the bus read them.
+    pub(in crate::bus) fn show_patterns(&self, shown: &PatternSet) {
+        if !self.is_ours() {
+            return;
+        }
+        let area = self.subscribing.readers.patterns(self.lease.slot());
+        patterns::show(area, self.generation, shown.iter().map(Pattern::as_str));
+    }
+
+    /// Whether publishers wait for it.
+    pub(in crate::bus) fn gates(&self) -> bool {
+        self.slot().flags.load(Ordering::Relaxed) & READER_GATES != 0
+    }
+
+    /// Frees the slot; its lease goes with the drop, afterwards. A slot whose lease was lost may be another
+    /// subscriber's by now, for which publishers wait, and is left alone.
+    pub(in crate::bus) fn leave(&self) {
+        // If the kernel does not answer, nothing is known against it.
+        if self.lease.is_held_by_us(&self.subscribing.leases).unwrap_or(true) {
+            slots::free(self.subscribing.readers.control(), self.slot());
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! How far a subscriber has come, for the publishers that wait for it: who wakes a publisher.
+//!
+//! 1. About once a block, and whenever it has read all, the subscriber writes its position and counts to
+//!    its slot.
+//! 2. If a publisher has registered as a waiter for a position that this subscriber has reached, and no
+//!    other subscriber is still before it, the subscriber raises `space` and wakes one publisher
+//!    (`ring/waits.rs`). That one wakes the next when it has written.
+
+use super::claim::ReaderClaim;
+use crate::bus::local::LocalReader;
+use crate::bus::views::ring_of;
+use crate::crash::{self, CrashPoint};
+use crate::notify::futex;
+use crate::ring::slots;
+use crate::ring::waits::{self, Registered};
+use crate::sync::Ordering;
+
+/// What a subscriber has seen since it subscribed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SubscriberStats {
+    /// Messages passed on to the caller.
+    pub received: u64,
+    /// Messages of the whole bus that were overwritten before this subscriber read them.
+    pub lost_messages: u64,
+    /// How often messages were lost.
+    pub lapses: u64,
+}
+
+/// What a subscriber has told publishers, and its counts.
+pub(super) struct Progress {
+    local: Option<LocalReader>,
+    /// The position in the slot, and the one at which to write it again.
+    published: u64,
+    publish_at: u64,
+    /// The count of `waits` up to which this subscriber has done its part.
+    served_waits: u64,
+    pub(super) counts: SubscriberStats,
+}
+
+impl Progress {
+    pub(super) fn new(claim: &ReaderClaim, position: u64) -> Self {
+        let bus_id = claim.subscribing.ring.header().bus_id;
+        let local = claim
+            .gates()
+            .then(|| LocalReader::register(bus_id, claim.number(), claim.generation(), position));
+        // The first call records which thread reads.
+        let publish_at = position;
+        let counts = SubscriberStats::default();
+        Self { local, published: position, publish_at, served_waits: 0, counts }
+    }
+
+    /// Publishes the position, once a block.
+    #[inline]
+    pub(super) fn publish_if_due(&mut self, claim: &ReaderClaim, position: u64) {
+        if position >= self.publish_at {
+            self.publish(claim, position);
+        }
+    }
+
+    /// Publishes the position if it has changed: the subscriber has read all.
+    pub(super) fn caught_up(&mut self, claim: &ReaderClaim, position: u64) {
+        if position != self.published {
+            self.publish(claim, position);
+        } else {
+            self.note_thread();
+        }
+    }
+
+    /// Counts a loss, and publishes the position from which the subscriber continues.
+    pub(super) fn lapsed(&mut self, claim: &ReaderClaim, position: u64, lost_messages: u64) {
+        self.counts.lapses += 1;
+        self.counts.lost_messages += lost_messages;
+        self.publish(claim, position);
+    }
+
+    /// Writes position and counts to the slot, for publishers that wait for free space.
+    #[cold]
+    pub(super) fn publish(&mut self, claim: &ReaderClaim, position: u64) {
+        self.note_thread();
+        let subscribing = &claim.subscribing;
+        let ring = ring_of(&subscribing.ring);
+        let slot = claim.slot();
+        let before = self.published;
+        self.published = position;
+        self.publish_at = position.saturating_add(ring.shape().block_bytes());
+        if !claim.is_ours() {
+            return;
+        }
+        slot.received.store(self.counts.received, Ordering::Relaxed);
+        slot.lost_messages.store(self.counts.lost_messages, Ordering::Relaxed);
+        slot.lapses.store(self.counts.lapses, Ordering::Relaxed);
+        if let Some(local) = &self.local {
+            local.note_position(position);
+        }
+        let waits = &ring.control.waits.0;
+        let registered = waits::show(slot, position, waits, self.served_waits);
+        // A position that was lapped gated nobody, even if this reader had got further and has lost nothing.
+        // Publishers that checked meanwhile do not know that they have to wait for it again.
+        if !ring.is_intact(before) {
+            slots::bump_version(subscribing.readers.control());
+        }
+        if let Some(registered) = registered {
+            self.wake_publisher(claim, registered);
+        }
+    }
+
+    /// Wakes a publisher that waits for free space, if this reader is the last one that it waits for. The
+    /// readers before would wake it in vain.
+    #[cold]
+    fn wake_publisher(&mut self, claim: &ReaderClaim, registered: Registered) {
+        self.served_waits = registered.count;
+        let readers = &claim.subscribing.readers;
+        let control = readers.control();
+        let ring = ring_of(&claim.subscribing.ring);
+        if registered.raise_space(control, ring, readers.used_slots()) {
+            // One at a time: it passes the wake on when it has written.
+            crash::point(CrashPoint::ReaderBeforeSpaceWake);
+            futex::wake_one(&control.space.0);
+        }
+    }
+
+    /// Notes that the calling thread reads, for publishers that would wait for it.
+    fn note_thread(&self) {
+        if let Some(local) = &self.local {
+            local.note_thread();
+        }
+    }
+}

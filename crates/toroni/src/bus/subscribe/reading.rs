@@ -1,0 +1,212 @@
+//! Where a subscriber stands in the stream, and how it gets the next message that is for it.
+
+use super::message::{Received, is_told_by_tag};
+use crate::bus::views::{ring_of, table_of};
+use crate::error::Corrupt;
+use crate::mutant::mutant;
+use crate::ring::reader::{Cursor, Interrupted, Seen};
+use crate::ring::writer::{length_of, tag_of};
+use crate::settings::{Policy, Settings};
+use crate::shm::segment::RingSegment;
+use crate::sync::Ordering;
+use crate::topic::frame::{MAX_EXTENSIONS_BYTES, Tag, TopicId, decode};
+use crate::topic::interest::Interest;
+use std::hint::black_box;
+
+/// The reading end of a subscriber. The ring is handed in with each call.
+pub(super) struct Reading {
+    /// After the records that have left the ring, for the caller or into the read-ahead.
+    pub(super) cursor: Cursor,
+    pub(super) interest: Interest,
+    pub(super) received: Received,
+    /// Bytes from the writers' `reserved` that a lapped reader keeps when it resumes.
+    margin: u64,
+}
+
+/// How much of a message is copied.
+#[derive(Clone, Copy)]
+pub(in crate::bus) enum Body {
+    Whole,
+    /// Nothing; or, if the tag does not say how many bytes the extensions have, as many as they can have.
+    InPlace,
+}
+
+impl Reading {
+    pub(super) fn new(cursor: Cursor, interest: Interest, settings: &Settings) -> Self {
+        // Right after a writer, a reader is lapped again at once: by one that waits for nobody, and also by
+        // one that has not yet seen that it has to wait for this reader again.
+        let parts = if settings.policy == Policy::Overwrite { 4 } else { 8 };
+        let margin = settings.capacity / parts;
+        Self { cursor, interest, received: Received::default(), margin }
+    }
+
+    /// Returns the position of the next message that is handed out.
+    pub(super) fn position(&self) -> u64 {
+        self.received.read_ahead.next_cursor().unwrap_or(self.cursor).position
+    }
+
+    /// Returns whether there is nothing to receive.
+    pub(super) fn is_drained(&self, segment: &RingSegment) -> bool {
+        self.received.read_ahead.is_empty()
+            && matches!(self.cursor.peek(ring_of(segment)), Ok(None))
+    }
+
+    /// Touches what the first message would wait for: the names of topics, memory for messages, and the
+    /// page that it comes from.
+    #[cold]
+    pub(super) fn warm_up(&mut self, segment: &RingSegment) {
+        // If the table is damaged, the first message of an unknown topic reports it.
+        let _ = self.received.topic_cache.sync(table_of(segment));
+        self.received.topic_cache.reserve();
+        self.received.read_ahead.reserve();
+        black_box(self.is_drained(segment));
+    }
+
+    /// Hands out the next message of the read-ahead that is for this subscriber. Returns false if the
+    /// read-ahead has none.
+    #[inline(always)]
+    pub(super) fn next_of_read_ahead(
+        &mut self,
+        segment: &RingSegment,
+    ) -> Result<bool, Interrupted> {
+        while let Some(tag) = self.received.read_ahead.next() {
+            if self.is_mine(segment, tag, None)? {
+                if Tag::from_raw(tag).is_plain() {
+                    self.received.read_ahead.want_more();
+                }
+                self.received.in_place = false;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Fills the read-ahead, which has no more messages. Returns false if messages are wanted in place, or
+    /// the next record is not a small one, or there is none.
+    #[inline(always)]
+    pub(super) fn fill_read_ahead(
+        &mut self,
+        segment: &RingSegment,
+        body: Body,
+    ) -> Result<bool, Interrupted> {
+        if mutant("cache_before_validation")
+            && let Some(seen) = self.unvalidated(segment)
+        {
+            self.is_mine(segment, seen.tag, Some(&seen))?;
+        }
+        if let Some(next) = self.received.read_ahead.give_up() {
+            // Another process has rewritten a header that was committed; the ring says what it is now.
+            self.cursor = next;
+            return Ok(false);
+        }
+        match body {
+            Body::Whole => self.received.read_ahead.fill(&mut self.cursor, ring_of(segment)),
+            Body::InPlace => Ok(false),
+        }
+    }
+
+    /// Copies a record out of the ring and validates it, or leaves it there.
+    #[inline(always)]
+    pub(super) fn copy(
+        &mut self,
+        segment: &RingSegment,
+        seen: &Seen,
+        body: Body,
+    ) -> Result<(), Interrupted> {
+        let ring = ring_of(segment);
+        let scratch = self.received.read_ahead.set(seen);
+        self.received.in_place = matches!(body, Body::InPlace);
+        match body {
+            Body::Whole => self.cursor.copy(ring, seen, scratch),
+            Body::InPlace if is_told_by_tag(seen) => Ok(()),
+            Body::InPlace => self.cursor.copy_front(ring, seen, MAX_EXTENSIONS_BYTES, scratch),
+        }
+    }
+
+    /// Moves a lapped reader to the oldest message that it can still read. Returns the messages and bytes
+    /// that it lost.
+    pub(super) fn resume(&mut self, segment: &RingSegment) -> Result<(u64, u64), Corrupt> {
+        self.cursor.resume(ring_of(segment), self.margin)
+    }
+
+    /// Returns whether a message with this tag is for this subscriber: the one that the read-ahead has
+    /// handed out last, or the one `in_ring`, at the cursor.
+    ///
+    /// Call it only after the validation: bytes of a payload, taken for a topic id, must not get into the
+    /// cache.
+    #[inline(always)]
+    pub(super) fn is_mine(
+        &mut self,
+        segment: &RingSegment,
+        tag: u32,
+        in_ring: Option<&Seen>,
+    ) -> Result<bool, Interrupted> {
+        let tag = Tag::from_raw(tag);
+        match self.interest.answer(tag.topic(), tag.is_to_descendants()) {
+            Some(mine) => Ok(mine),
+            None => self.decide(segment, in_ring),
+        }
+    }
+
+    /// As [`Self::is_mine`], if the cache does not say. A message in the ring that makes no sense is passed
+    /// over with the error.
+    #[cold]
+    fn decide(
+        &mut self,
+        segment: &RingSegment,
+        in_ring: Option<&Seen>,
+    ) -> Result<bool, Interrupted> {
+        let seen = in_ring.copied().unwrap_or_else(|| self.received.read_ahead.last());
+        let decided = match Tag::from_raw(seen.tag).topic() {
+            TopicId::INLINE => self.decide_inline(segment, &seen, in_ring.is_some()),
+            topic => self.decide_interned(segment, topic, &seen),
+        };
+        if matches!(decided, Err(Interrupted::Corrupt(_))) && in_ring.is_some() {
+            self.cursor.advance(&seen);
+        }
+        decided
+    }
+
+    fn decide_interned(
+        &mut self,
+        segment: &RingSegment,
+        topic: TopicId,
+        seen: &Seen,
+    ) -> Result<bool, Interrupted> {
+        let topic_cache = &mut self.received.topic_cache;
+        topic_cache.sync(table_of(segment)).map_err(|error| corrupt_in(error.into(), seen))?;
+        let to_descendants = Tag::from_raw(seen.tag).is_to_descendants();
+        self.interest.fill(topic, to_descendants, topic_cache).ok_or_else(|| {
+            corrupt_in(Corrupt { what: "topic id", value: seen.tag.into(), position: 0 }, seen)
+        })
+    }
+
+    fn decide_inline(
+        &mut self,
+        segment: &RingSegment,
+        seen: &Seen,
+        in_ring: bool,
+    ) -> Result<bool, Interrupted> {
+        let read_ahead = &mut self.received.read_ahead;
+        if in_ring {
+            let scratch = read_ahead.set(seen);
+            self.cursor.copy_front(ring_of(segment), seen, MAX_EXTENSIONS_BYTES, scratch)?;
+        }
+        let tag = Tag::from_raw(seen.tag);
+        let front = read_ahead.body((seen.length as usize).min(MAX_EXTENSIONS_BYTES));
+        let (extensions, _) = decode(tag, front).map_err(|error| corrupt_in(error.into(), seen))?;
+        let topic = extensions.inline_topic.unwrap_or_default();
+        Ok(self.interest.answer_inline(topic, tag.is_to_descendants()))
+    }
+
+    /// Returns what stands at the cursor and may be anything, for a mutant.
+    pub(super) fn unvalidated(&self, segment: &RingSegment) -> Option<Seen> {
+        let Cursor { position, sequence } = self.cursor;
+        let word = ring_of(segment).word(position).load(Ordering::Relaxed);
+        (word != 0).then(|| Seen { position, sequence, tag: tag_of(word), length: length_of(word) })
+    }
+}
+
+fn corrupt_in(corrupt: Corrupt, seen: &Seen) -> Interrupted {
+    Interrupted::Corrupt(Corrupt { position: seen.position, ..corrupt })
+}
