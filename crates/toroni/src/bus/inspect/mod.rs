@@ -1,4 +1,6 @@
 //! Looking at a bus from outside, and cleaning up.
 
 pub mod admin;
-pub(in crate::bus) mod stats;
+mod stats;
+
+pub use stats::{BusStats, LockOwner, PublisherStats, SubscriberSlotStats, TopicStats};

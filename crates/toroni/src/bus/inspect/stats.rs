@@ -239,8 +239,7 @@ impl Bus {
     /// # Errors
     /// See [`OpenError`].
     pub fn stats(&self) -> Result<BusStats, OpenError> {
-        self.0.stamp.check()?;
-        let directory = &self.0.directory;
+        let directory = self.directory()?;
         let ring = RingSegment::open(directory, Protection::Read, &MapOptions::default())?;
         let header = ring.header();
         let settings = header.settings;
@@ -293,8 +292,7 @@ impl Bus {
     /// # Errors
     /// See [`OpenError`].
     pub fn topics(&self) -> Result<Vec<TopicStats>, OpenError> {
-        self.0.stamp.check()?;
-        let ring = RingSegment::open(&self.0.directory, Protection::Read, &MapOptions::default())?;
+        let ring = RingSegment::open(self.directory()?, Protection::Read, &MapOptions::default())?;
         let settings = ring.header().settings;
         let mut topic_cache = TopicCache::default();
         let mut counts = BTreeMap::<String, (u64, u64)>::new();

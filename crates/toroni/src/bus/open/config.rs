@@ -1,11 +1,14 @@
 //! How a bus is opened or created.
 
+use super::disk;
 use crate::bus::Bus;
 use crate::error::OpenError;
 use crate::settings::{LockKind, NotifyKind, Policy, Settings};
-use crate::shm::acl::{self, Permissions};
+use crate::shm::acl::{self, Permissions, group_number};
+use crate::shm::create;
+use crate::shm::directory;
 use crate::shm::header::Header;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Options for opening or creating a bus; a builder by value.
 ///
@@ -44,6 +47,14 @@ pub struct BusConfig {
     required: Vec<Setting>,
     require_given: bool,
     pub(in crate::bus) require_owner: Option<u32>,
+}
+
+/// Whether a bus may, or must, exist already.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Existence {
+    Either,
+    New,
+    Existing,
 }
 
 /// What an existing bus can be compared in.
@@ -270,7 +281,7 @@ impl BusConfig {
     /// # Errors
     /// See [`OpenError`].
     pub fn open(&self, name: &str) -> Result<Bus, OpenError> {
-        Bus::with_config(name, self, crate::bus::Existence::Either)
+        self.open_as(name, Existence::Either)
     }
 
     /// Creates the bus.
@@ -278,7 +289,7 @@ impl BusConfig {
     /// # Errors
     /// [`OpenError::AlreadyExists`] if it is there already; see [`OpenError`].
     pub fn create(&self, name: &str) -> Result<Bus, OpenError> {
-        Bus::with_config(name, self, crate::bus::Existence::New)
+        self.open_as(name, Existence::New)
     }
 
     /// Opens the bus if it is there.
@@ -286,13 +297,43 @@ impl BusConfig {
     /// # Errors
     /// [`OpenError::NotFound`] if it is not; see [`OpenError`].
     pub fn open_existing(&self, name: &str) -> Result<Bus, OpenError> {
-        Bus::with_config(name, self, crate::bus::Existence::Existing)
+        self.open_as(name, Existence::Existing)
+    }
+
+    fn open_as(&self, name: &str, existence: Existence) -> Result<Bus, OpenError> {
+        let root = directory::root(self.root.as_deref());
+        let group = |name: &Option<String>| name.as_deref().map(group_number).transpose();
+        let permissions = Permissions {
+            mode: self.mode,
+            writers: group(&self.writers)?,
+            readers: group(&self.readers)?,
+        };
+        let settings = &self.settings;
+        let (directory, file) = match existence {
+            Existence::Existing => create::open(&root, name)?,
+            Existence::New => {
+                create::create(&root, name, settings, &permissions)?;
+                create::open(&root, name)?
+            }
+            Existence::Either => {
+                let (directory, file, _) =
+                    create::open_or_create(&root, name, settings, &permissions)?;
+                (directory, file)
+            }
+        };
+        // Everything else is opened relative to this directory, and so by the same owner.
+        if let Some(owner) = self.require_owner {
+            directory.check_owner(owner)?;
+        }
+        let (file, reopened) = disk::check(&directory, file)?;
+        self.check_required(directory.path(), file.header(), &permissions)?;
+        Ok(Bus::new(directory, file, reopened, self))
     }
 
     /// Compares an existing bus with what is required. `permissions` are those of this configuration.
-    pub(in crate::bus) fn check_required(
+    fn check_required(
         &self,
-        path: &std::path::Path,
+        path: &Path,
         found: &Header,
         permissions: &Permissions,
     ) -> Result<(), OpenError> {

@@ -36,7 +36,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 const WAIT_SLICE: Duration = Duration::from_millis(5);
 
 /// Checks a bus that was last used before this boot, if it is one, before anything in it is believed.
-pub(in crate::bus) fn check(
+pub(super) fn check(
     directory: &BusDirectory,
     file: RingFile,
 ) -> Result<(RingFile, Option<Reopened>), OpenError> {

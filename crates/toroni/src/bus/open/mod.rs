@@ -1,4 +1,7 @@
 //! Opening and creating a bus.
 
-pub(in crate::bus) mod config;
-pub(in crate::bus) mod disk;
+mod config;
+mod disk;
+
+pub use config::BusConfig;
+pub use disk::Reopened;

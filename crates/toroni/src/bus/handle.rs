@@ -1,0 +1,206 @@
+//! The handle of an opened bus.
+
+use super::clock;
+use super::open::{BusConfig, Reopened};
+use super::publish::{Publisher, Publishing, writes_in_this_thread};
+use super::subscribe::{Router, Subscriber, SubscriberBuilder, Subscribing};
+use crate::error::OpenError;
+use crate::ring::slots::Identity;
+use crate::shm::directory::BusDirectory;
+use crate::shm::fork::ForkStamp;
+use crate::shm::mapping::MapOptions;
+use crate::shm::platform::Home;
+use crate::shm::ring_file::RingFile;
+use crate::topic::Topic;
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// An opened bus.
+///
+/// Cheap to clone, and shared freely among threads. It costs no thread and no processor time. What it
+/// needs for publishing, or for subscribing, it opens when it is first asked for a publisher or a
+/// subscriber, so that a process needs only the permissions for what it does.
+///
+/// See the [crate's documentation](crate) for an example.
+#[derive(Clone)]
+pub struct Bus(Arc<Opened>);
+
+struct Opened {
+    directory: BusDirectory,
+    /// Holds the shared lock that tells `clean` that the bus is in use.
+    file: RingFile,
+    reopened: Option<Reopened>,
+    stamp: ForkStamp,
+    home: Home,
+    options: MapOptions,
+    participant_name: String,
+    timestamps: bool,
+    publishing: Mutex<Option<Arc<Publishing>>>,
+    subscribing: Mutex<Option<Arc<Subscribing>>>,
+}
+
+/// Identity of a bus: random, new with each creation.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct BusId([u8; 16]);
+
+impl Bus {
+    /// Opens the bus of that name with the default configuration, and creates it if it is not there.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open(name: &str) -> Result<Self, OpenError> {
+        BusConfig::new().open(name)
+    }
+
+    /// Makes the handle of a bus whose files are open.
+    pub(super) fn new(
+        directory: BusDirectory,
+        file: RingFile,
+        reopened: Option<Reopened>,
+        config: &BusConfig,
+    ) -> Self {
+        let options = MapOptions {
+            huge_pages: config.settings.huge_pages,
+            prefault: config.prefault,
+            mlock: config.lock_memory,
+        };
+        Self(Arc::new(Opened {
+            directory,
+            file,
+            reopened,
+            stamp: ForkStamp::now(),
+            home: Home::here(),
+            options,
+            participant_name: config.participant_name.clone().unwrap_or_else(program_name),
+            timestamps: config.timestamps,
+            publishing: Mutex::new(None),
+            subscribing: Mutex::new(None),
+        }))
+    }
+
+    /// Returns the directory of an open bus, for a snapshot. Refuses a handle of the parent process.
+    pub(super) fn directory(&self) -> Result<&BusDirectory, OpenError> {
+        self.0.stamp.check()?;
+        Ok(&self.0.directory)
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.0.directory.name()
+    }
+
+    /// Its directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.0.directory.path()
+    }
+
+    /// Its identity.
+    #[must_use]
+    pub fn id(&self) -> BusId {
+        BusId(self.0.file.header().bus_id)
+    }
+
+    /// What became of a bus on a disk, if this handle is the first since the machine booted; else `None`.
+    #[must_use]
+    pub fn reopened(&self) -> Option<Reopened> {
+        self.0.reopened
+    }
+
+    /// A publisher on a topic, which is a path like `plant/boiler/temperature`.
+    ///
+    /// # Errors
+    /// [`OpenError::Topic`], [`OpenError::PermissionDenied`], [`OpenError::TooManyPublishers`],
+    /// [`OpenError::RobustLockRefused`]; see [`OpenError`].
+    pub fn publisher(&self, topic: &str) -> Result<Publisher, OpenError> {
+        let topic = Topic::new(topic)?;
+        Publisher::new(self.clone(), self.publishing()?, topic, self.0.timestamps)
+    }
+
+    /// A subscriber to the topics that match a pattern: `*` stands for one segment of a topic, `**` for
+    /// any number, none included.
+    ///
+    /// # Errors
+    /// See [`SubscriberBuilder::build`].
+    pub fn subscribe(&self, pattern: &str) -> Result<Subscriber, OpenError> {
+        self.subscriber().pattern(pattern).build()
+    }
+
+    /// A subscriber with options. See [`SubscriberBuilder`] for an example.
+    pub fn subscriber(&self) -> SubscriberBuilder {
+        SubscriberBuilder::new(self.clone())
+    }
+
+    /// A router: one subscriber with many handlers. See [`Router`] for an example.
+    ///
+    /// # Errors
+    /// See [`SubscriberBuilder::build`].
+    pub fn router(&self) -> Result<Router, OpenError> {
+        Ok(Router::new(self.subscriber().build()?))
+    }
+
+    /// The publishing participant, opened with the first call.
+    pub(super) fn publishing(&self) -> Result<Arc<Publishing>, OpenError> {
+        self.0.stamp.check()?;
+        if writes_in_this_thread(&self.0.file.header().bus_id) {
+            return Err(OpenError::Reentrant);
+        }
+        let mut publishing = self.0.publishing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(publishing) = &*publishing {
+            return Ok(publishing.clone());
+        }
+        let opened = &self.0;
+        let opened = Publishing::open(&opened.directory, &opened.options, &self.identity())?;
+        let opened = Arc::new(opened);
+        *publishing = Some(opened.clone());
+        Ok(opened)
+    }
+
+    /// The subscribing role, opened with the first call.
+    pub(super) fn subscribing(&self) -> Result<Arc<Subscribing>, OpenError> {
+        self.0.stamp.check()?;
+        let mut subscribing = self.0.subscribing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(subscribing) = &*subscribing {
+            return Ok(subscribing.clone());
+        }
+        let opened = Arc::new(Subscribing::open(&self.0.directory, &self.0.options)?);
+        *subscribing = Some(opened.clone());
+        Ok(opened)
+    }
+
+    pub(super) fn identity(&self) -> Identity {
+        Identity {
+            pid: std::process::id(),
+            pid_namespace: self.0.home.pid_namespace,
+            started_ns: clock::realtime_ns(),
+            name: self.0.participant_name.clone(),
+        }
+    }
+}
+
+fn program_name() -> String {
+    std::env::current_exe()
+        .ok()
+        .and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
+        .unwrap_or_else(|| "unknown".to_owned())
+}
+
+impl fmt::Debug for Bus {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Bus").field("path", &self.path()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for BusId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for BusId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "BusId({self})")
+    }
+}
