@@ -53,7 +53,7 @@
 //!
 //! - `tokio`: [`Subscriber::receive_async`](Subscriber#method.receive_async).
 //! - `proactor`: subscribers in a proactor, beside sockets, files and timers (`proactor::Subscribe`).
-//! - `crash-points`: for tests that kill a process at a named step; see [`crash`].
+//! - `crash-points`: for tests that kill a process at a named step; adds the module `crash`.
 
 #![cfg_attr(
     loom,
@@ -77,7 +77,11 @@ struct Readme;
 
 #[cfg(not(loom))]
 mod bus;
+#[cfg(feature = "crash-points")]
 pub mod crash;
+#[cfg(not(feature = "crash-points"))]
+#[allow(dead_code, unreachable_pub, reason = "the feature makes it public")]
+mod crash;
 mod error;
 mod mutant;
 pub(crate) mod notify;
