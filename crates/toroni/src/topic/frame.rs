@@ -1,4 +1,4 @@
-//! The layout of a record: what stands between the ring and a message.
+//! The layout of a record in the ring.
 //!
 //! ```text
 //!  byte 0               4          5               8                          8 + length
@@ -10,10 +10,10 @@
 //!  bits 0             31 32      39 40           63
 //! ```
 //!
-//! The header is one word, which commits the record: 0 means "the stream ends here", and the flags
-//! of a record are never 0. Bits are those of the word; the bytes are where a little-endian machine
-//! has them. `length` counts the extensions and the payload. A record begins, and its padding ends,
-//! at a multiple of 8.
+//! The header is one word, and storing it commits the record. A header of 0 means "the stream ends
+//! here", so the flags of a record are never 0. The bit numbers are those of the word. The byte
+//! numbers hold on a little-endian machine. `length` counts the extensions and the payload. A
+//! record starts and its padding ends at a multiple of 8.
 //!
 //! ```text
 //!  flag bits   7          6          5          4          3           2 … 0
@@ -23,11 +23,11 @@
 //!            +----------+----------+----------+----------+-----------+-------+
 //! ```
 //!
-//! KIND is 1 for a message. 0 never occurs, so that no header word is 0. The network is to have 2
-//! (abort), 3 (loss) and 4 (control); 5 to 7 are free.
+//! KIND is 1 for a message. It is never 0, so no header word is 0. The values 2 (abort), 3 (loss)
+//! and 4 (control) are planned for the network, and 5 to 7 are free.
 //!
-//! The extensions stand in this order, each there if its flag is set, each a multiple of 8 bytes
-//! long, so that the payload is as aligned as the record:
+//! The extensions have this order. Each is present if its flag is set, and is a multiple of 8 bytes
+//! long, so the payload is as aligned as the record:
 //!
 //! ```text
 //!  TIMESTAMP     | CLOCK_REALTIME, ns (u64, little-endian)      |           8 bytes
@@ -35,12 +35,12 @@
 //!  INLINE_TOPIC  | length 1 … 255 (u8) | name | zeros to a multiple of 8  | 8 … 256 bytes
 //! ```
 //!
-//! A record with an inline topic has the topic id 0xFF_FFFF, and no other has.
+//! A record has the topic id 0xFF_FFFF if and only if it has an inline topic.
 
 use super::name::{self, TopicError};
 use crate::error::Corrupt;
 
-/// The most bytes that extensions take before the payload.
+/// The maximum total length of the extensions, in bytes.
 pub(crate) const MAX_EXTENSIONS_BYTES: usize =
     TIMESTAMP_BYTES + ORIGIN_BYTES + MAX_INLINE_TOPIC_BYTES;
 
@@ -49,31 +49,31 @@ pub(crate) const MAX_EXTENSIONS_BYTES: usize =
 pub(crate) struct TopicId(u32);
 
 impl TopicId {
-    /// Stands in the header of records that carry their topic's name; never in the table.
+    /// The id in the header of a record that carries its topic inline. Never in the table.
     pub(crate) const INLINE: Self = Self(0xFF_FFFF);
 
-    /// The id of entry `index` of the table, if there can be such an entry.
+    /// Returns the id of entry `index` of the table, or `None` if the table cannot have such an
+    /// entry.
     #[inline]
     pub(crate) const fn new(index: u32) -> Option<Self> {
         if index < Self::INLINE.0 { Some(Self(index)) } else { None }
     }
 
-    /// The index of the entry in the table.
+    /// Returns the index of the entry in the table.
     #[inline]
     pub(crate) const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// What the header says besides the length: flags and topic id. The ring takes it for a number
-/// that is not 0.
+/// The upper half of the header word: flags and topic id. To the ring it is a number other than 0.
 ///
-/// One that was read from memory may hold any bits until [`decode`] has accepted it.
+/// A tag that was read from memory may hold any bits until [`decode`] has accepted it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tag(u32);
 
 impl Tag {
-    /// The tag of a message.
+    /// Returns the tag of a message.
     ///
     /// # Panics
     ///
@@ -90,38 +90,39 @@ impl Tag {
         Self(flags as u32 | topic.0 << TOPIC_ID_SHIFT)
     }
 
-    /// The tag in the upper half of a header word.
+    /// Makes a tag of the upper half of a header word.
     #[inline]
     pub(crate) const fn from_raw(raw: u32) -> Self {
         Self(raw)
     }
 
-    /// The number that the ring stores; not 0 for a tag that was made by [`Tag::message`].
+    /// Returns the number that the ring stores. It is not 0 if [`Tag::message`] made the tag.
     #[inline]
     pub(crate) const fn raw(self) -> u32 {
         self.0
     }
 
-    /// The topic's id, or [`TopicId::INLINE`].
+    /// Returns the topic's id, or [`TopicId::INLINE`].
     #[inline]
     pub(crate) const fn topic(self) -> TopicId {
         TopicId(self.0 >> TOPIC_ID_SHIFT)
     }
 
-    /// Whether the message was posted to the topic's descendants too.
+    /// Returns whether the message was posted to the topic's descendants too.
     #[inline]
     pub(crate) const fn is_to_descendants(self) -> bool {
         self.flags() & TO_DESCENDANTS != 0
     }
 
-    /// Whether it is a message without extensions, as most are.
+    /// Returns whether this is a message without extensions, as most are.
     #[inline]
     pub(crate) const fn is_plain(self) -> bool {
         self.flags() & !TO_DESCENDANTS == KIND_MESSAGE && self.topic().0 != TopicId::INLINE.0
     }
 
-    /// Bytes of the extensions, where the tag alone tells, which is where the record carries no topic, and makes
-    /// sense as far as the tag goes; else `None`: [`decode`] tells.
+    /// Returns the length of the extensions in bytes, if the tag alone determines it. Returns
+    /// `None` if the record has an inline topic or the tag is invalid. Then [`decode`] has the
+    /// answer.
     #[inline]
     pub(crate) const fn extensions_bytes(self) -> Option<usize> {
         if self.is_plain() {
@@ -138,7 +139,7 @@ impl Tag {
         Some(timestamp + origin)
     }
 
-    /// Whether a timestamp stands at the front of the extensions.
+    /// Returns whether the extensions start with a timestamp.
     #[inline]
     pub(crate) const fn has_timestamp(self) -> bool {
         self.flags() & TIMESTAMP != 0
@@ -150,19 +151,19 @@ impl Tag {
     }
 }
 
-/// What a record may carry between its header and its payload.
+/// The optional parts of a record between its header and its payload.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Extensions<'a> {
     /// When the message was published: CLOCK_REALTIME in nanoseconds.
     pub(crate) timestamp_ns: Option<u64>,
-    /// Who published the message first, where it came through a network; opaque.
+    /// The first publisher of a message that came through a network; opaque.
     pub(crate) origin: Option<[u8; ORIGIN_BYTES]>,
-    /// The topic, where the table has no room for it. Always a valid topic.
+    /// The topic, if the topic table has no space for it. Always a valid topic.
     pub(crate) inline_topic: Option<&'a str>,
 }
 
 impl Extensions<'_> {
-    /// How many bytes [`Extensions::encode`] writes: a multiple of 8.
+    /// Returns the number of bytes that [`Extensions::encode`] writes: a multiple of 8.
     #[cfg(test)]
     pub(crate) const fn encoded_length(&self) -> usize {
         let timestamp = if self.timestamp_ns.is_some() { TIMESTAMP_BYTES } else { 0 };
@@ -174,7 +175,7 @@ impl Extensions<'_> {
         timestamp + origin + topic
     }
 
-    /// Writes the extensions to the front of `buffer`; returns how many bytes they are.
+    /// Writes the extensions to the front of `buffer` and returns their length in bytes.
     ///
     /// # Panics
     ///
@@ -210,11 +211,11 @@ impl Extensions<'_> {
     }
 }
 
-/// Reads the extensions of a record from `bytes`, a private copy of what follows the header: all
-/// `length` bytes, or at least the first [`MAX_EXTENSIONS_BYTES`] of them.
+/// Decodes the extensions of a record from `bytes`, a private copy of what follows the header.
+/// `bytes` holds all `length` bytes, or at least the first [`MAX_EXTENSIONS_BYTES`] of them.
 ///
-/// Returns them and the offset of the payload in `bytes`. Without extensions, `bytes` is not
-/// looked at. The topic id is not looked up: the table may not have it.
+/// Returns the extensions and the offset of the payload in `bytes`. If the tag has no extensions,
+/// `bytes` is not read. The topic id is not looked up, because the topic cache may not have it yet.
 #[inline]
 pub(crate) fn decode(tag: Tag, bytes: &[u8]) -> Result<(Extensions<'_>, usize), FrameError> {
     if tag.is_plain() {
@@ -225,32 +226,32 @@ pub(crate) fn decode(tag: Tag, bytes: &[u8]) -> Result<(Extensions<'_>, usize), 
     decode_extensions(tag, bytes)
 }
 
-/// Why the bytes of a record make no sense: memory is corrupt, or was written by something else.
+/// Why a record is invalid: memory is corrupt, or was not written by this library.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FrameError {
-    #[error("a record is of the unknown kind {kind}: the bus is corrupt, create it anew")]
+    #[error("a record has the unknown kind {kind}: the bus is corrupt, recreate it")]
     UnknownKind { kind: u8 },
 
-    #[error("a record has the unknown flags {flags:#04x}: the bus is corrupt, create it anew")]
+    #[error("a record has the unknown flags {flags:#04x}: the bus is corrupt, recreate it")]
     UnknownFlags { flags: u8 },
 
     #[error(
         "a record's extensions take {wanted} bytes, but it has only {available}: the bus is \
-         corrupt, create it anew"
+         corrupt, recreate it"
     )]
     Truncated { wanted: usize, available: usize },
 
     #[error(
-        "a record has the topic id {topic:#08x} and {}: the bus is corrupt, create it anew",
-        if *.has_name { "a name too" } else { "no name" }
+        "a record has the topic id {topic:#08x} and {}: the bus is corrupt, recreate it",
+        if *.has_name { "also an inline topic" } else { "no inline topic" }
     )]
     InlineMismatch { topic: u32, has_name: bool },
 
-    #[error("a record's inline topic is none: {0}; the bus is corrupt, create it anew")]
+    #[error("a record's inline topic is invalid: {0}; the bus is corrupt, recreate it")]
     InlineTopic(#[source] TopicError),
 }
 
-/// For the callers of the bus. The position is that of whoever knows where the record stands.
+/// The caller, which knows where the record starts, sets the position.
 impl From<FrameError> for Corrupt {
     fn from(error: FrameError) -> Self {
         let (what, value) = match error {
@@ -259,7 +260,7 @@ impl From<FrameError> for Corrupt {
             FrameError::Truncated { wanted, .. } => {
                 ("length of a record's extensions", wanted as u64)
             }
-            FrameError::InlineMismatch { topic, .. } => ("inline topic's id", topic.into()),
+            FrameError::InlineMismatch { topic, .. } => ("id of an inline topic", topic.into()),
             FrameError::InlineTopic(_) => ("inline topic of a record", 0),
         };
         Self { what, value, position: 0 }
@@ -281,7 +282,7 @@ const TIMESTAMP_BYTES: usize = 8;
 const ORIGIN_BYTES: usize = 16;
 const MAX_INLINE_TOPIC_BYTES: usize = inline_topic_bytes(super::Topic::MAX_BYTES);
 
-/// The length byte, the name, and the padding.
+/// Returns the length of an inline topic: length byte, name and padding.
 const fn inline_topic_bytes(name_length: usize) -> usize {
     (1 + name_length).next_multiple_of(8)
 }
@@ -336,7 +337,7 @@ fn decode_extensions(tag: Tag, bytes: &[u8]) -> Result<(Extensions<'_>, usize), 
     Ok((extensions, offset))
 }
 
-/// The `N` bytes at `offset`, which moves behind them.
+/// Returns the `N` bytes at `offset`, and advances `offset` past them.
 fn take<'a, const N: usize>(
     bytes: &'a [u8],
     offset: &mut usize,
@@ -479,7 +480,7 @@ mod tests {
             }
         }
 
-        /// Any word and any bytes give an answer within bounds.
+        /// Whatever the header word and the bytes, decoding stays within bounds.
         #[test]
         fn never_panics_on_what_memory_holds(
             raw: u32,
@@ -487,7 +488,7 @@ mod tests {
             first: u8,
             mut bytes in proptest::collection::vec(any::<u8>(), 0..300),
         ) {
-            // Half of the cases get past the checks of the tag, and have letters for a name.
+            // Half of the cases pass the checks of the tag, and have letters for a name.
             let raw = if plausible { 0xFFFF_FF41 | (raw & 0x38) } else { raw };
             if plausible {
                 bytes.iter_mut().for_each(|byte| *byte = b'a' + *byte % 26);

@@ -1,25 +1,25 @@
-//! What a subscriber is interested in: its patterns, with their answers cached per topic id.
+//! The patterns of a subscriber, with the answer for each topic id cached.
 
 use super::PatternSet;
 use super::frame::TopicId;
 use super::pattern::Pattern;
 use super::table::TopicCache;
 
-/// The patterns of a subscriber or handler, and two cached answers per topic: is a message posted
-/// to it mine, and is one posted to it and its descendants?
+/// The patterns of a subscriber or handler, and two cached answers for each topic id: does a
+/// message posted to the topic match, and does one posted to the topic and its descendants?
 ///
-/// **The caller has validated the record whose topic it asks about**: that nothing was written
-/// over it while it was read. A reader that was lapped takes any bytes for a topic id; the answer
-/// would be that of another topic. [`Interest::fill`] therefore caches nothing for an id that the
-/// table does not have: such an answer would outlive the mistake, and later filter the topic that
-/// is given the id.
+/// **The caller must have validated the record whose topic it asks about**, that is, checked that
+/// the record was not overwritten while it was read. A lapped reader could take any bytes for a
+/// topic id and get the answer for another topic. For the same reason [`Interest::fill`] caches
+/// nothing for an id that is not in the table: such an answer would remain after the mistake, and
+/// filter the topic that gets the id later.
 ///
-/// The cache takes a byte per topic id up to the largest one asked about: at most one per entry of
-/// the table.
+/// The cache takes one byte per topic id up to the largest one asked about, and therefore at most
+/// one byte per entry of the table.
 #[derive(Debug, Default)]
 pub(crate) struct Interest {
     patterns: PatternSet,
-    /// [`KNOWN`], [`MINE`] and [`MINE_TO_DESCENDANTS`], by topic id; 0 is not known.
+    /// [`KNOWN`], [`MINE`] and [`MINE_TO_DESCENDANTS`], by topic id. 0 means not known.
     answers: Vec<u8>,
 }
 
@@ -28,7 +28,7 @@ impl Interest {
         Self { patterns, answers: Vec::new() }
     }
 
-    /// Adds a pattern; what was cached is forgotten, since it may answer otherwise.
+    /// Adds a pattern and clears the cache, whose answers may have changed.
     pub(crate) fn add(&mut self, pattern: Pattern) {
         self.patterns.push(pattern);
         self.answers.clear();
@@ -38,7 +38,7 @@ impl Interest {
         &self.patterns
     }
 
-    /// The cached answer, if there is one: whether a message on this topic is mine.
+    /// Returns whether a message on this topic matches, if the answer is cached.
     #[inline]
     pub(crate) fn answer(&self, id: TopicId, to_descendants: bool) -> Option<bool> {
         match self.answers.get(id.index()) {
@@ -47,8 +47,8 @@ impl Interest {
         }
     }
 
-    /// Answers from the patterns, and caches that. Nothing if `topic_cache` does not know the id: then
-    /// sync it and ask again; an id that it still does not know is none.
+    /// Computes the answer from the patterns and caches it. Returns `None` if `topic_cache` does
+    /// not know the id: sync it and ask again. If it still does not know the id, the id is invalid.
     #[cold]
     pub(crate) fn fill(
         &mut self,
@@ -71,7 +71,7 @@ impl Interest {
         Some(is_mine(answers, to_descendants))
     }
 
-    /// The answer for a topic without an id, not cached.
+    /// Computes the answer for a topic without an id. It is not cached.
     pub(crate) fn answer_inline(&self, topic: &str, to_descendants: bool) -> bool {
         if to_descendants {
             self.patterns.matches_descendants(topic)
@@ -135,7 +135,7 @@ mod tests {
         topic_cache.sync(table.memory()).unwrap();
         let mut interest = interest(&["plant/boiler"]);
         let expected = [(false, true), (true, true), (false, false)];
-        // From the last, so that the cache has gaps.
+        // In reverse order, so that the cache has gaps.
         for ((id, name), (mine, to_descendants)) in ids.into_iter().zip(names).zip(expected).rev() {
             assert_eq!(interest.answer(id, false), None);
             assert_eq!(interest.answer(id, true), None);
@@ -148,8 +148,8 @@ mod tests {
         }
     }
 
-    /// A reader that asks about an id before the table has it must not remember an answer: the
-    /// topic that gets the id later would be filtered for ever.
+    /// If a reader asks about an id before it is in the table, the answer must not be cached: it
+    /// would filter the topic that gets the id later.
     #[test]
     fn never_caches_what_the_table_does_not_have() {
         let table = Table::new();

@@ -1,19 +1,19 @@
-//! Topics: what a message is about, and who asked for it.
+//! Topics, patterns, and the layout of a record.
 //!
 //! ```text
-//!   publisher                       ring segment                        subscriber
+//!   publisher                         ring file                        subscriber
 //!   Topic ── TopicCache::append ──►  topic table  ── TopicCache::sync ──►  names by id
-//!     │                                                                 │
-//!     └── Tag + Extensions ───►    record     ──── decode ──►  Interest::answer
+//!     │                                                                      │
+//!     └── Tag + Extensions ────────►    record     ──── decode ──────────►  Interest::answer
 //! ```
 //!
 //! - `name`: a topic, parsed once.
-//! - `pattern`: what a subscriber asks for.
-//! - `frame`: the layout of a record, drawn.
-//! - `table`: the interned names, so that a record carries three bytes in place of a name.
-//! - `interest`: a subscriber's patterns with their answers cached per topic id.
+//! - `pattern`: the topics that a subscriber asks for.
+//! - `frame`: the layout of a record.
+//! - `table`: the topic names in the ring, which let a record carry a 3-byte id instead of a name.
+//! - `interest`: a subscriber's patterns, with the answer for each topic id cached.
 //!
-//! Nothing here maps memory, waits or reads a clock: the memory is handed in, and so is the time.
+//! Nothing here maps memory, waits or reads a clock. The caller passes the memory and the time.
 
 pub(crate) mod frame;
 pub(crate) mod interest;

@@ -1,4 +1,4 @@
-//! A topic: a hierarchical name, parsed once and valid ever after.
+//! Topics: hierarchical names that are checked once, when they are made.
 
 use std::borrow::Borrow;
 use std::convert::Infallible;
@@ -6,15 +6,16 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// What a message is about: a path of one or more non-empty segments joined by `/`, such as
+/// The name on which a message is published: one or more non-empty segments joined by `/`, such as
 /// `plant/boiler/temperature`.
 ///
-/// A topic is UTF-8 and at most [`Topic::MAX_BYTES`] bytes long. It has no leading or trailing
-/// `/`, no empty segment and no control character; `*`, `#`, `+`, `$` and `?` are reserved. These
-/// are the rules of Zenoh's key expressions, so that a name needs no translation there.
+/// A topic is UTF-8 and at most [`Topic::MAX_BYTES`] bytes long. It has no leading or trailing `/`,
+/// no empty segment and no control character. The characters `*`, `#`, `+`, `$` and `?` are
+/// reserved. These are the rules of Zenoh's key expressions, so a topic can be used there
+/// unchanged.
 ///
-/// A `Topic` is checked when it is made; cloning it copies a pointer. Topics compare as their
-/// strings do.
+/// A `Topic` is checked when it is created. Cloning it only copies a pointer. Topics compare and
+/// hash like their strings.
 ///
 /// ```
 /// use toroni::{Topic, TopicError};
@@ -28,47 +29,47 @@ use std::sync::Arc;
 pub struct Topic(Arc<str>);
 
 impl Topic {
-    /// The longest topic, in bytes of UTF-8.
+    /// The maximum length of a topic, in bytes of UTF-8.
     pub const MAX_BYTES: usize = 255;
 
-    /// Checks `name` and keeps a copy of it.
+    /// Checks `name` and copies it.
     ///
     /// # Errors
     ///
-    /// The first rule that `name` breaks, with the offending part.
+    /// Returns the first rule that `name` breaks, with the offending part.
     pub fn new(name: &str) -> Result<Self, TopicError> {
         check(name)?;
         Ok(Self(name.into()))
     }
 
-    /// The whole name.
+    /// Returns the whole name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The segments from left to right: at least one, none of them empty.
+    /// Returns the segments from left to right. There is at least one, and none is empty.
     pub fn segments(&self) -> impl DoubleEndedIterator<Item = &str> + Clone {
         self.0.split(SEPARATOR)
     }
 }
 
-/// Why a string is not a topic.
+/// Why a string is not a valid topic.
 ///
 /// Offsets are in bytes from the start of the name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TopicError {
-    /// The name has no characters.
+    /// The name is empty.
     #[error("the name is empty: give at least one segment, such as \"status\"")]
     Empty,
 
     /// The name is longer than [`Topic::MAX_BYTES`].
     #[error("the name has {length} bytes and may have {limit}: shorten it")]
     TooLong {
-        /// Its length in bytes.
+        /// The length of the name, in bytes.
         length: usize,
-        /// The largest length in bytes.
+        /// The maximum length, in bytes.
         limit: usize,
     },
 
@@ -86,12 +87,12 @@ pub enum TopicError {
         name: String,
     },
 
-    /// Two `/` follow one another.
+    /// The name contains `//`.
     #[error("{name:?} has an empty segment at byte {offset}: remove one '/', or name the segment")]
     EmptySegment {
         /// The name as given.
         name: String,
-        /// Where the empty segment stands.
+        /// The position of the empty segment.
         offset: usize,
     },
 
@@ -121,25 +122,26 @@ pub enum TopicError {
     },
 
     /// The bytes are not UTF-8.
-    #[error("the name is not UTF-8 from byte {valid_up_to} on: encode it as UTF-8")]
+    #[error("the name is not valid UTF-8 at byte {valid_up_to}: encode it as UTF-8")]
     NotUtf8 {
-        /// How many bytes from the start are valid UTF-8.
+        /// The number of bytes at the start that are valid UTF-8.
         valid_up_to: usize,
     },
 }
 
-/// What separates the segments of a topic or pattern.
+/// The separator of the segments of a topic or pattern.
 pub(super) const SEPARATOR: char = '/';
 
-/// The characters that no topic contains.
+/// The characters that a topic must not contain.
 const RESERVED: &[char] = &['*', '#', '+', '$', '?'];
 
-/// Whether `name` is a topic.
+/// Checks whether `name` is a valid topic.
 pub(crate) fn check(name: &str) -> Result<(), TopicError> {
     check_except(name, RESERVED)
 }
 
-/// Whether `bytes`, which another process may have written, are a topic; returns them as a string.
+/// Checks whether `bytes`, which another process may have written, are a valid topic, and returns
+/// them as a string.
 pub(crate) fn check_bytes(bytes: &[u8]) -> Result<&str, TopicError> {
     let name = std::str::from_utf8(bytes)
         .map_err(|error| TopicError::NotUtf8 { valid_up_to: error.valid_up_to() })?;
@@ -147,7 +149,7 @@ pub(crate) fn check_bytes(bytes: &[u8]) -> Result<&str, TopicError> {
     Ok(name)
 }
 
-/// The rules that topics and patterns share; they differ in the characters they reserve.
+/// Checks the rules that topics and patterns share. They differ only in the reserved characters.
 pub(super) fn check_except(name: &str, reserved: &[char]) -> Result<(), TopicError> {
     if name.is_empty() {
         return Err(TopicError::Empty);
@@ -235,14 +237,14 @@ impl AsRef<str> for Topic {
     }
 }
 
-/// Maps keyed by `Topic` can be asked with a `&str`.
+/// Lets a map with `Topic` keys be queried with a `&str`.
 impl Borrow<str> for Topic {
     fn borrow(&self) -> &str {
         &self.0
     }
 }
 
-/// Lets a function accept `impl TryInto<Topic>` and be given a `Topic`.
+/// Lets a function that accepts `impl TryInto<Topic>` accept a `Topic` itself.
 impl From<Infallible> for TopicError {
     fn from(never: Infallible) -> Self {
         match never {}
@@ -329,7 +331,7 @@ mod tests {
     #[test]
     fn refuses_what_is_not_utf8() {
         assert_eq!(check_bytes(b"ab\xff"), Err(TopicError::NotUtf8 { valid_up_to: 2 }));
-        // A surrogate, and an overlong '/'.
+        // A surrogate, and an overlong encoding of '/'.
         assert_eq!(check_bytes(b"\xed\xa0\x80"), Err(TopicError::NotUtf8 { valid_up_to: 0 }));
         assert_eq!(check_bytes(b"a\xc0\xaf"), Err(TopicError::NotUtf8 { valid_up_to: 1 }));
     }
@@ -363,7 +365,7 @@ mod tests {
     }
 
     proptest! {
-        /// The rules once more, each written as one line over the whole name.
+        /// The same rules, each as one expression over the whole name.
         #[test]
         fn agrees_with_the_rules(name in "[ab/*#+$?\u{0}\n\u{9f}ä]{0,6}|\\PC{0,130}") {
             let legal = (1..=255).contains(&name.len())

@@ -1,4 +1,4 @@
-//! Patterns: which topics a subscriber asks for.
+//! Patterns: the topics that a subscriber asks for.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -7,15 +7,16 @@ use std::sync::Arc;
 
 use super::name::{self, SEPARATOR, Topic, TopicError};
 
-/// The topics a subscriber asks for: a topic in which a segment may be `*` (exactly one segment)
-/// or `**` (zero or more segments).
+/// A topic with optional wildcards, which selects the topics that a subscriber receives. A segment
+/// may be `*`, which matches exactly one segment, or `**`, which matches zero or more segments.
 ///
-/// `plant/**` matches `plant` and everything below it, and never `plants/x`: segments are whole.
-/// `**` alone matches everything. Wildcards may stand anywhere, several times; but a segment *is*
-/// a wildcard, it does not contain one. Otherwise a pattern obeys the rules of a [`Topic`].
+/// `plant/**` matches `plant` and everything below it, but not `plants/x`, because wildcards match
+/// whole segments. `**` alone matches everything. Wildcards may appear anywhere and more than once,
+/// but a wildcard is always a whole segment: `boil*` is not a valid segment. In all other respects
+/// a pattern follows the rules of a [`Topic`].
 ///
-/// Two patterns are equal when they are written alike, even where others ask for the same topics
-/// (`**/**` and `**`).
+/// Two patterns are equal if they are spelled the same. Patterns with different spellings are not
+/// equal, even if they match the same topics (`**/**` and `**`).
 ///
 /// ```
 /// use toroni::{Pattern, PatternError};
@@ -31,42 +32,43 @@ use super::name::{self, SEPARATOR, Topic, TopicError};
 pub struct Pattern(Arc<str>);
 
 impl Pattern {
-    /// The longest pattern, in bytes of UTF-8.
+    /// The maximum length of a pattern, in bytes of UTF-8.
     pub const MAX_BYTES: usize = Topic::MAX_BYTES;
 
-    /// Checks `pattern` and keeps a copy of it.
+    /// Checks `pattern` and copies it.
     ///
     /// # Errors
     ///
-    /// The first rule that `pattern` breaks, with the offending part.
+    /// Returns the first rule that `pattern` breaks, with the offending part.
     pub fn new(pattern: &str) -> Result<Self, PatternError> {
         check(pattern)?;
         Ok(Self(pattern.into()))
     }
 
-    /// The pattern that matches every topic: `**`.
+    /// Returns `**`, the pattern that matches every topic.
     #[must_use]
     pub fn everything() -> Self {
         Self(ANY_NUMBER.into())
     }
 
-    /// The pattern as it was written.
+    /// Returns the pattern as it was written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether a message posted to `topic` is asked for.
+    /// Returns whether the pattern matches `topic`.
     ///
-    /// Takes at most as many comparisons of segments as the product of their numbers (at most
-    /// 128 × 128), whatever the wildcards. What is no topic gets some answer, never a panic.
+    /// Compares at most as many pairs of segments as the product of the two segment counts (at most
+    /// 128 × 128), whatever the wildcards. If `topic` is not a valid topic, the result is
+    /// unspecified, but the method does not panic.
     #[must_use]
     pub fn matches(&self, topic: &str) -> bool {
         let mut wanted = self.segments();
         let mut given = topic.split(SEPARATOR);
-        // Where to go on after a mismatch: behind the last `**`, with one more segment swallowed by
-        // it. An earlier `**` need never swallow more: what stands between the two has matched as
-        // early as it can, which leaves the later one the most to choose from.
+        // Where to continue after a mismatch: after the last `**`, which then matches one more
+        // segment. An earlier `**` never needs to match more: the segments between the two have
+        // matched as early as possible, which leaves the most choice to the later one.
         let mut retry = None;
         loop {
             match (wanted.next(), given.clone().next()) {
@@ -87,25 +89,26 @@ impl Pattern {
         }
     }
 
-    /// Whether a message posted to `topic` *and its descendants* is asked for: whether the pattern
-    /// matches `topic` or anything that could stand below it.
+    /// Returns whether the pattern matches `topic` or any topic that could exist below it. A
+    /// subscriber with this pattern receives a message that is posted to `topic` and its
+    /// descendants.
     ///
-    /// Only the segments count: that a topic below may be too long to exist does not. Takes at
-    /// most one comparison per segment of `topic`.
+    /// Only segments count: the method ignores that a topic below may exceed the maximum length.
+    /// Compares each segment of `topic` at most once.
     #[must_use]
     pub fn matches_descendants(&self, topic: &str) -> bool {
         let mut wanted = self.segments();
         for have in topic.split(SEPARATOR) {
             match wanted.next() {
-                // It swallows the rest of `topic`, and whatever the pattern asks for behind it can
-                // be found below.
+                // `**` matches the rest of `topic`, and a topic below can match the rest of the
+                // pattern.
                 Some(ANY_NUMBER) => return true,
                 Some(want) if want == ANY_ONE || want == have => {}
-                // The pattern asks for something else, or for less.
+                // The segments differ, or the pattern is shorter than `topic`.
                 _ => return false,
             }
         }
-        // The rest of the pattern, if any, can be found below.
+        // A topic below can match the rest of the pattern, if there is any.
         true
     }
 
@@ -114,17 +117,17 @@ impl Pattern {
     }
 }
 
-/// Why a string is not a pattern.
+/// Why a string is not a valid pattern.
 ///
 /// Offsets are in bytes from the start of the pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PatternError {
-    /// It breaks a rule that patterns share with topics.
+    /// The pattern breaks a rule that patterns share with topics.
     #[error(transparent)]
     Name(TopicError),
 
-    /// A segment contains `*` and is neither `*` nor `**`.
+    /// A segment contains `*` but is neither `*` nor `**`.
     #[error(
         "the segment {segment:?} of the pattern {pattern:?} mixes a wildcard with other \
          characters: a wildcard is a segment of its own, * for one segment, ** for any number"
@@ -151,7 +154,7 @@ pub enum PatternError {
     },
 }
 
-/// Several patterns of one subscriber; a message is asked for once, however many of them match.
+/// The patterns of one subscriber. A message is delivered once, no matter how many of them match.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PatternSet(Vec<Pattern>);
 
@@ -164,24 +167,24 @@ impl PatternSet {
         self.0.iter()
     }
 
-    /// Whether any of the patterns matches `topic`; an empty set matches nothing.
+    /// Returns whether any of the patterns matches `topic`. An empty set matches nothing.
     pub(crate) fn matches(&self, topic: &str) -> bool {
         self.0.iter().any(|pattern| pattern.matches(topic))
     }
 
-    /// Whether any of the patterns matches `topic` or something below it.
+    /// Returns whether any of the patterns matches `topic` or a topic that could exist below it.
     pub(crate) fn matches_descendants(&self, topic: &str) -> bool {
         self.0.iter().any(|pattern| pattern.matches_descendants(topic))
     }
 }
 
-/// The segment that stands for exactly one segment.
+/// The wildcard for exactly one segment.
 const ANY_ONE: &str = "*";
 
-/// The segment that stands for zero or more segments.
+/// The wildcard for zero or more segments.
 const ANY_NUMBER: &str = "**";
 
-/// The characters that no pattern contains.
+/// The characters that a pattern must not contain.
 const RESERVED: &[char] = &['#', '+', '$', '?'];
 
 fn check(pattern: &str) -> Result<(), PatternError> {
@@ -272,7 +275,7 @@ impl AsRef<str> for Pattern {
     }
 }
 
-/// Lets a function accept `impl TryInto<Pattern>` and be given a `Pattern`.
+/// Lets a function that accepts `impl TryInto<Pattern>` accept a `Pattern` itself.
 impl From<Infallible> for PatternError {
     fn from(never: Infallible) -> Self {
         match never {}
@@ -291,7 +294,7 @@ mod tests {
 
     use super::*;
 
-    /// The definition, word by word; exponential.
+    /// The definition of a match, taken literally. Takes exponential time.
     fn reference(wanted: &[&str], given: &[&str]) -> bool {
         match (wanted, given) {
             ([], _) => given.is_empty(),
@@ -303,7 +306,7 @@ mod tests {
         }
     }
 
-    /// Every path of `least` to `most` segments.
+    /// Returns every path of `least` to `most` segments.
     fn paths<'a>(alphabet: &[&'a str], least: usize, most: usize) -> Vec<Vec<&'a str>> {
         let mut all = Vec::new();
         let mut longest = vec![Vec::new()];
@@ -373,8 +376,9 @@ mod tests {
         }
     }
 
-    /// Against the definition: is there any topic at or below T that the pattern matches? Looking
-    /// as many segments below as the pattern has is enough, since `**` may stand for nothing.
+    /// Compares with the definition: is there a topic at or below T that the pattern matches? It is
+    /// enough to search as many levels below as the pattern has segments, because `**` may match
+    /// nothing.
     #[test]
     fn descendants_agree_with_enumeration_on_every_small_case() {
         let topics = paths(&["a", "b"], 1, 4);
@@ -393,8 +397,8 @@ mod tests {
         }
     }
 
-    /// The longest pattern and topic that there are; trying every way to share the segments among
-    /// the `**` would not end.
+    /// Uses the longest pattern and topic. An algorithm that tries every way to distribute the
+    /// segments among the `**` would not finish.
     #[test]
     fn many_wildcards_do_not_explode() {
         let pattern = format!("{}b", "**/a/".repeat(50));
@@ -463,7 +467,8 @@ mod tests {
         assert!(set.matches_descendants("a") && !set.matches_descendants("c"));
     }
 
-    /// Larger than the exhaustive tests reach, small enough for the reference.
+    /// Generates paths longer than those of the exhaustive tests, but short enough for the
+    /// reference.
     fn path(alphabet: &'static [&'static str]) -> impl Strategy<Value = Vec<&'static str>> {
         proptest::collection::vec(proptest::sample::select(alphabet), 1..10)
     }

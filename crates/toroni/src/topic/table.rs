@@ -1,5 +1,5 @@
-//! The topic table: interned names in the ring segment, so that a record carries an id of three
-//! bytes in place of a name.
+//! The topic table: topic names in the file `ring`, which let a record carry a 3-byte id instead of
+//! a name.
 //!
 //! ```text
 //!            entry 0                  entry 1           entry 2              the end
@@ -11,16 +11,18 @@
 //! ```
 //!
 //! The table only grows. An entry is the length of the name (one byte, 1 to 255), the name, and
-//! zeros to the next multiple of 8; its id is its index. An entry is never changed after `count`
-//! covers it.
+//! zeros to the next multiple of 8. The id of an entry is its index. An entry does not change once
+//! `count` includes it.
 //!
-//! Synchronisation, label TOPIC: the writer stores an entry's bytes, then `count` with release; a
-//! reader that loads `count` with acquire sees the bytes of every entry below it, whoever wrote
-//! them (each writer has seen the entries before its own). A record names an id only after TOPIC,
-//! and commits after that: whoever has seen a valid record finds its topic in the table.
+//! Synchronisation, label TOPIC:
 //!
-//! A writer that dies before TOPIC leaves `count` as it was, and the next one writes over its
-//! bytes.
+//! 1. A writer, under the writer lock, stores an entry's bytes, then raises `count` with release.
+//! 2. A reader that loads `count` with acquire sees the bytes of every entry below it, whichever
+//!    writer wrote them, because each writer has seen the entries before its own.
+//! 3. A writer uses an id in a record only after step 1, and commits the record after that. So a
+//!    reader that has seen a valid record finds its topic in the table.
+//!
+//! If a writer dies before it raises `count`, the next writer overwrites the bytes of the entry.
 
 use std::collections::HashMap;
 
@@ -31,19 +33,19 @@ use crate::error::Corrupt;
 use crate::mutant::weakened;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// The table's memory, wherever it is.
+/// The memory of a topic table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TableMemory<'a> {
     /// The number of complete entries.
     pub(crate) count: &'a AtomicU32,
-    /// The entries, one behind the other; what follows the last means nothing.
+    /// The entries, one after the other. What follows the last one has no meaning.
     pub(crate) words: &'a [AtomicU64],
 }
 
-/// What this process knows of the table: a checked, private copy.
+/// A private, checked copy of the topic table.
 ///
-/// It holds at most what the table can hold, two words of 64 bits or more per name on top. One
-/// topic cache belongs to one table for life.
+/// It holds at most what the table can hold, plus two words of at least 64 bits per name. A topic
+/// cache belongs to one table for its whole life.
 #[derive(Debug, Default)]
 pub(crate) struct TopicCache {
     names: Vec<Topic>,
@@ -52,45 +54,46 @@ pub(crate) struct TopicCache {
     end: usize,
 }
 
-/// What became of a topic that was to get an id.
+/// The result of adding a topic to the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Appended {
-    /// It is new in the table.
+    /// The topic was added.
     Added(TopicId),
-    /// It was there already; another process may have added it in the meantime.
+    /// The topic was already there. Another process may have added it in the meantime.
     Existing(TopicId),
-    /// There is no room for the name, or no id: records carry the name inline.
+    /// There is no space for the name, or no free id. Records carry the name inline.
     Full,
 }
 
-/// Topics for which memory is taken at once.
+/// The number of topics for which `reserve` takes memory.
 const SOME: usize = 16;
 
-/// What is wrong with the table's bytes.
+/// Why the table's bytes are invalid.
 ///
-/// What was copied before the fault stays known; the answer stays the same as long as the bytes do.
+/// Entries that were copied before the fault stay known. While the bytes do not change, a retry
+/// returns the same error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TableError {
     #[error(
-        "the topic table claims {count} entries and can hold {limit}: the bus is corrupt, create \
-         it anew"
+        "the topic table claims {count} entries but can hold only {limit}: the bus is corrupt, \
+         recreate it"
     )]
     TooMany { count: u32, limit: u32 },
 
     #[error(
-        "the topic table claims {count} entries and had {known} before: the bus is corrupt, create \
-         it anew"
+        "the topic table claims {count} entries but had {known} before: the bus is corrupt, \
+         recreate it"
     )]
     Shrunk { count: u32, known: u32 },
 
     #[error(
-        "entry {index} of the topic table takes {wanted} words and {available} are left: the bus \
-         is corrupt, create it anew"
+        "entry {index} of the topic table takes {wanted} words but only {available} are left: the \
+         bus is corrupt, recreate it"
     )]
     Truncated { index: u32, wanted: usize, available: usize },
 
     #[error(
-        "entry {index} of the topic table is no topic: {fault}; the bus is corrupt, create it anew"
+        "entry {index} of the topic table is not a topic: {fault}; the bus is corrupt, recreate it"
     )]
     Name {
         index: u32,
@@ -100,53 +103,53 @@ pub(crate) enum TableError {
 
     #[error(
         "entries {first} and {index} of the topic table are both {name}: the bus is corrupt, \
-         create it anew"
+         recreate it"
     )]
     Duplicate { first: u32, index: u32, name: Topic },
 }
 
 impl TopicCache {
-    /// Catches up with the table. Costs one load when nothing is new, else time in proportion to
-    /// what is new: at most the size of the table.
+    /// Copies what is new in the table. If nothing is new, the cost is one load. Otherwise the time
+    /// is proportional to what is new, which is at most the size of the table.
     #[inline]
     pub(crate) fn sync(&mut self, memory: TableMemory<'_>) -> Result<(), TableError> {
         let count = memory.count.load(Ordering::Acquire); // TOPIC
         if count == self.count() { Ok(()) } else { self.catch_up(memory, count) }
     }
 
-    /// Takes the memory for some topics more.
+    /// Takes memory for a few more topics.
     #[cold]
     pub(crate) fn reserve(&mut self) {
         self.names.reserve(SOME);
         self.ids.reserve(SOME);
     }
 
-    /// How many topics are known: their ids are those below.
+    /// Returns the number of known topics. Their ids are the numbers below it.
     #[inline]
     pub(crate) fn count(&self) -> u32 {
         u32::try_from(self.names.len()).expect("there are fewer entries than topic ids")
     }
 
-    /// The id of `name`, if it is known.
+    /// Returns the id of `name`, if it is known.
     pub(crate) fn lookup(&self, name: &str) -> Option<TopicId> {
         self.ids.get(name).copied()
     }
 
-    /// The topic with this id, if it is known.
+    /// Returns the topic with this id, if it is known.
     #[inline]
     pub(crate) fn name(&self, id: TopicId) -> Option<&Topic> {
         self.names.get(id.index())
     }
 
-    /// The topics in the order of their ids.
+    /// Returns the topics in the order of their ids.
     pub(crate) fn names(&self) -> &[Topic] {
         &self.names
     }
 
     /// Gives `topic` an id, unless it has one.
     ///
-    /// The caller holds the writer lock. It has called [`TopicCache::sync`] before it took the lock,
-    /// unless it likes to keep the others waiting while this topic cache catches up.
+    /// The caller holds the writer lock. It should call [`TopicCache::sync`] before it takes the
+    /// lock: otherwise other publishers wait while this call catches up.
     pub(crate) fn append(
         &mut self,
         memory: TableMemory<'_>,
@@ -176,7 +179,7 @@ impl TopicCache {
         if count < self.count() {
             return Err(TableError::Shrunk { count, known: self.count() });
         }
-        // Each round takes at least a word of what is left, or ends with an error.
+        // Each iteration consumes at least one word of what is left, or ends with an error.
         while self.count() < count {
             let index = self.count();
             let id = TopicId::new(index).expect("`most_entries` leaves an id for each");
@@ -198,32 +201,32 @@ impl TopicCache {
 }
 
 impl TableMemory<'_> {
-    /// The most entries there can be: each takes a word and an id.
+    /// Returns the maximum number of entries: each takes a word and an id.
     fn most_entries(&self) -> u32 {
         let ids = TopicId::INLINE.index();
         u32::try_from(self.words.len().min(ids)).expect("ids have 24 bits")
     }
 }
 
-/// For the callers of the bus; the value is the number of the entry, or the count.
+/// The value is the number of the entry, or the count.
 impl From<TableError> for Corrupt {
     fn from(error: TableError) -> Self {
         let (what, value) = match error {
             TableError::TooMany { count, .. } | TableError::Shrunk { count, .. } => {
                 ("count of the topic table", count)
             }
-            TableError::Truncated { index, .. } => ("length of a topic table's entry", index),
-            TableError::Name { index, .. } => ("name in a topic table's entry", index),
-            TableError::Duplicate { index, .. } => ("repeated topic table entry", index),
+            TableError::Truncated { index, .. } => ("length of a topic table entry", index),
+            TableError::Name { index, .. } => ("name in a topic table entry", index),
+            TableError::Duplicate { index, .. } => ("duplicate topic table entry", index),
         };
         Self { what, value: value.into(), position: 0 }
     }
 }
 
-/// The most words an entry takes.
+/// The maximum length of an entry, in words.
 const MAX_ENTRY_WORDS: usize = entry_words(Topic::MAX_BYTES);
 
-/// How many words the entry of a name takes: the length byte, the name, and padding.
+/// Returns the length of an entry in words: length byte, name and padding.
 const fn entry_words(name_length: usize) -> usize {
     (1 + name_length).div_ceil(WORD_BYTES)
 }
@@ -232,8 +235,8 @@ const WORD_BYTES: usize = size_of::<u64>();
 
 const _: () = assert!(MAX_ENTRY_WORDS == 32 && entry_words(1) == 1 && entry_words(7) == 1);
 
-/// Writes the bytes of an entry, which nobody looks at before `count` covers it. Returns where it
-/// ends, or nothing if it does not fit.
+/// Writes the bytes of an entry. No process reads them before `count` includes the entry. Returns
+/// where the entry ends, or `None` if it does not fit.
 fn write_entry(words: &[AtomicU64], start: usize, topic: &Topic) -> Option<usize> {
     let name = topic.as_str().as_bytes();
     let end = start + entry_words(name.len());
@@ -249,12 +252,13 @@ fn write_entry(words: &[AtomicU64], start: usize, topic: &Topic) -> Option<usize
     Some(end)
 }
 
-/// Copies an entry out and checks every byte of the copy. Returns where the entry ends, too.
+/// Copies an entry and checks every byte of the copy. Returns the topic and where the entry ends.
 fn read_entry(words: &[AtomicU64], start: usize, index: u32) -> Result<(Topic, usize), TableError> {
     let left = words.get(start..).unwrap_or_default();
     let truncated = |wanted| TableError::Truncated { index, wanted, available: left.len() };
 
-    // The length is believed as it is now: if it changes below, the check of the name is no worse.
+    // The length is used as loaded here. If it changes after this, the check of the name is not
+    // weaker.
     let first = left.first().ok_or_else(|| truncated(1))?.load(Ordering::Relaxed);
     let length = usize::from(first.to_ne_bytes()[0]);
     let size = entry_words(length);
@@ -277,7 +281,7 @@ mod tests {
 
     use super::*;
 
-    /// A table of its own.
+    /// The memory of one table.
     struct Memory {
         count: AtomicU32,
         words: Vec<AtomicU64>,
@@ -285,7 +289,7 @@ mod tests {
 
     impl Memory {
         fn new(words: usize) -> Self {
-            // What nobody wrote yet means nothing.
+            // Unwritten words may hold anything.
             let words = (0..words).map(|_| AtomicU64::new(0xEEEE_EEEE_EEEE_EEEE)).collect();
             Self { count: AtomicU32::new(0), words }
         }
@@ -353,7 +357,7 @@ mod tests {
         assert_eq!(memory.count.load(Ordering::Relaxed), 2);
     }
 
-    /// Two publishers want the same new topic; the second one to get the lock finds it.
+    /// Two publishers want the same new topic. The one that gets the lock second finds the topic.
     #[test]
     fn checks_again_before_it_appends() {
         let memory = Memory::new(64);
@@ -382,7 +386,7 @@ mod tests {
         assert_eq!(TopicCache::default().append(nothing.get(), &topic("a")), Ok(Appended::Full));
     }
 
-    /// Died before TOPIC: nobody sees the entry, and the next one takes its place.
+    /// If a writer dies before TOPIC, no process sees the entry, and the next entry replaces it.
     #[test]
     fn a_half_appended_entry_is_written_over() {
         let memory = Memory::new(64);
@@ -451,7 +455,7 @@ mod tests {
     }
 
     proptest! {
-        /// Several processes against one list of names, some of them dying before TOPIC.
+        /// Runs several processes against one list of names. Some of them die before TOPIC.
         #[test]
         fn behaves_like_a_list(
             size in 0..60usize,
@@ -498,7 +502,7 @@ mod tests {
             }
         }
 
-        /// Whatever the bytes and the count, the answer is an error or valid names, in bounds.
+        /// Whatever the bytes and the count, the result is an error or valid names, within bounds.
         #[test]
         fn never_panics_on_what_memory_holds(
             count in prop_oneof![0..8u32, any::<u32>()],
@@ -525,8 +529,8 @@ mod models {
 
     use super::*;
 
-    /// Two writers take turns under a lock while a reader catches up: it sees a prefix of what they
-    /// wrote, and the topic of every record that it can see.
+    /// Two writers take turns under a lock while a reader catches up. The reader sees a prefix of
+    /// what they wrote, and the topic of every record that it sees.
     #[test]
     fn loom_readers_see_whole_entries() {
         loom::model(|| {
