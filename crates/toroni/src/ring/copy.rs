@@ -1,22 +1,26 @@
-//! The one racy copy: between the ring, which other processes may write at the same time, and memory
-//! of this process.
+//! Copies between the ring, which other processes may write at the same time, and memory of this
+//! process.
 //!
 //! # Why not `memcpy`
 //!
-//! A reader copies a record first and asks afterwards whether a writer has begun to overwrite it
-//! (seqlock; H.-J. Boehm, "Can seqlocks get along with programming language memory models?", MSPC
-//! 2012). A plain read that races with a write is undefined behaviour even if its result is thrown
-//! away, so every access to the ring is a relaxed atomic one of a whole word. Torn *records* are found
-//! by validation; torn *words* cannot exist.
+//! A reader copies a record first and then checks whether a writer has begun to overwrite it, as in
+//! a seqlock (H.-J. Boehm, "Can seqlocks get along with programming language memory models?", MSPC
+//! 2012).
 //!
-//! The word loop says exactly that in Rust, but compilers do not vectorise atomics. Where there are
-//! several words, assembly does the same ([`bulk`]). Ordering comes from the fences at the call sites.
+//! 1. A plain read that races with a write is undefined behaviour, even if its result is discarded.
+//!    So every access to the ring is a relaxed atomic access of a whole word.
+//! 2. A *word* is therefore never torn. A *record* may be torn, and the validation after the copy
+//!    detects that.
+//! 3. Ordering comes from the fences of the callers.
+//!
+//! The word loops express this in Rust, but compilers do not vectorise atomic accesses. For several
+//! words, assembly does the same ([`bulk`]).
 
 use super::bulk;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Copies words of the ring, from word number `first` on, to `into`. `ring` is a power of two long;
-/// the numbering wraps.
+/// Copies words of the ring to `into`, starting at word number `first`. The length of `ring` is a
+/// power of two, and the word numbers wrap.
 #[inline]
 pub(crate) fn load(ring: &[AtomicU64], first: usize, into: &mut [u64]) {
     match ring.get(first..first + into.len()) {
@@ -29,8 +33,8 @@ pub(crate) fn load(ring: &[AtomicU64], first: usize, into: &mut [u64]) {
     }
 }
 
-/// Copies bytes to the ring, from word number `first` on; the rest of the last word becomes 0. `ring`
-/// is a power of two long; the numbering wraps.
+/// Copies bytes to the ring, starting at word number `first`, and pads the last word with zeros.
+/// The length of `ring` is a power of two, and the word numbers wrap.
 #[inline]
 pub(crate) fn store(ring: &[AtomicU64], first: usize, from: &[u8]) {
     match ring.get(first..first + from.len().div_ceil(8)) {
@@ -44,7 +48,7 @@ pub(crate) fn store(ring: &[AtomicU64], first: usize, from: &[u8]) {
     }
 }
 
-/// Copies to all of `into`; `run` has at least as many words.
+/// Fills `into` from `run`, which has at least as many words.
 #[inline(always)]
 pub(crate) fn load_in_row(run: &[AtomicU64], into: &mut [u64]) {
     let run = &run[..into.len()];
@@ -59,15 +63,15 @@ pub(crate) fn load_in_row(run: &[AtomicU64], into: &mut [u64]) {
     }
 }
 
-/// Copies bytes to as many words as they need, of which `run` has enough; the rest of the last word
-/// becomes 0.
+/// Copies bytes to the start of `run`, which is long enough, and pads the last word with zeros.
 #[inline(always)]
 pub(crate) fn store_in_row(run: &[AtomicU64], from: &[u8]) {
     let (whole, rest) = from.as_chunks::<8>();
     let (run, behind) = run.split_at(whole.len());
     if bulk::EXISTS && whole.len() >= bulk::FEWEST_WORDS {
-        // SAFETY: both are `whole.len()` words long; `from` is not the ring, which nobody borrows as
-        // bytes. The ring's words are atomics, which may be written through a shared reference.
+        // SAFETY: both are `whole.len()` words long. `from` does not overlap the ring, which is
+        // never borrowed as bytes. The ring's words are atomics, so they may be written through a
+        // shared reference.
         unsafe {
             let to = run.as_ptr().cast::<u64>().cast_mut();
             bulk::copy(whole.as_ptr().cast::<u64>(), to, whole.len());
@@ -82,7 +86,7 @@ pub(crate) fn store_in_row(run: &[AtomicU64], from: &[u8]) {
     }
 }
 
-/// At most eight bytes as a word, filled up with 0.
+/// Returns at most eight bytes as a word, padded with zeros.
 #[inline]
 fn padded(bytes: &[u8]) -> u64 {
     let mut word = [0; 8];
@@ -90,7 +94,7 @@ fn padded(bytes: &[u8]) -> u64 {
     u64::from_ne_bytes(word)
 }
 
-/// Copies bytes of `words`, from byte number `offset` on, to `into`. Does not wrap.
+/// Copies bytes of `words` to `into`, starting at byte number `offset`. Does not wrap.
 pub(crate) fn load_bytes(words: &[AtomicU64], offset: usize, into: &mut [u8]) {
     let mut at = offset;
     let (head, rest) = into.split_at_mut(into.len().min(offset.next_multiple_of(8) - offset));
@@ -102,8 +106,8 @@ pub(crate) fn load_bytes(words: &[AtomicU64], offset: usize, into: &mut [u8]) {
     let run = &words[at / 8..][..whole.len()];
     at += whole.len() * 8;
     if bulk::EXISTS && whole.len() >= bulk::FEWEST_WORDS {
-        // SAFETY: both are `whole.len()` words long; they cannot overlap, since `into` is borrowed
-        // mutably. It need not be aligned.
+        // SAFETY: both are `whole.len()` words long, and cannot overlap because `into` is borrowed
+        // mutably. The target need not be aligned.
         unsafe {
             let to = whole.as_mut_ptr().cast::<u64>();
             bulk::copy(run.as_ptr().cast::<u64>(), to, whole.len());
@@ -119,8 +123,8 @@ pub(crate) fn load_bytes(words: &[AtomicU64], offset: usize, into: &mut [u8]) {
     }
 }
 
-/// Copies bytes to `words`, from byte number `offset` on; what is beside them in their words stays.
-/// Does not wrap. Only the owner of the writer lock.
+/// Copies bytes to `words`, starting at byte number `offset`. The other bytes of the first and last
+/// word stay as they are. Does not wrap. Only the owner of the writer lock may call this.
 pub(crate) fn store_bytes(words: &[AtomicU64], offset: usize, from: &[u8]) {
     let mut at = offset;
     let (head, rest) = from.split_at(from.len().min(offset.next_multiple_of(8) - offset));
@@ -138,13 +142,13 @@ pub(crate) fn store_bytes(words: &[AtomicU64], offset: usize, from: &[u8]) {
     patch(at + whole.len() * 8, tail);
 }
 
-/// Private memory for a copied record: whole words, read as bytes.
+/// Private memory for copied records: whole words, read as bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch(Vec<u64>);
 
 impl Scratch {
-    /// The first `words` words, to be written. Grows, and never shrinks: a subscriber needs its
-    /// largest message's size again.
+    /// Returns the first `words` words, for writing. Grows if necessary, and never shrinks: a
+    /// subscriber will need the size of its largest message again.
     #[inline]
     pub(crate) fn words(&mut self, words: usize) -> &mut [u64] {
         if self.0.len() < words {
@@ -153,10 +157,11 @@ impl Scratch {
         &mut self.0[..words]
     }
 
-    /// Word number `index`.
+    /// Returns word number `index`.
     ///
     /// # Panics
-    /// If it has never been so large.
+    ///
+    /// Panics if the memory has never been that large.
     #[inline]
     pub(crate) fn word(&self, index: usize) -> u64 {
         self.0[index]
@@ -167,25 +172,27 @@ impl Scratch {
         self.0.resize(words.next_power_of_two(), 0);
     }
 
-    /// The first `length` bytes.
+    /// Returns the first `length` bytes.
     ///
     /// # Panics
-    /// If it has never been so large.
+    ///
+    /// Panics if the memory has never been that large.
     #[inline]
     pub(crate) fn bytes(&self, length: usize) -> &[u8] {
         self.bytes_from(0, length)
     }
 
-    /// `length` bytes from number `from` on.
+    /// Returns `length` bytes, starting at number `from`.
     ///
     /// # Panics
-    /// If it has never been so large.
+    ///
+    /// Panics if the memory has never been that large.
     #[inline]
     pub(crate) fn bytes_from(&self, from: usize, length: usize) -> &[u8] {
         let available = self.0.len() * 8;
         assert!(from <= available && length <= available - from);
-        // SAFETY: the vector holds so many initialised bytes from there on, borrowed as long as the
-        // result; bytes have no alignment and no invalid values.
+        // SAFETY: the vector holds that many initialised bytes after `from`, borrowed for as long
+        // as the result. Bytes have no alignment and no invalid values.
         unsafe { core::slice::from_raw_parts(self.0.as_ptr().cast::<u8>().add(from), length) }
     }
 }
@@ -210,7 +217,7 @@ mod tests {
                 assert_eq!(
                     ring[(first + length.div_ceil(8)) & (size - 1)].load(Ordering::Relaxed),
                     42,
-                    "wrote behind its range at {first}, {length} bytes"
+                    "wrote past its range at {first}, {length} bytes"
                 );
                 let mut back = vec![0; length.div_ceil(8)];
                 load(&ring, first, &mut back);

@@ -1,5 +1,5 @@
-//! Every byte that processes share, drawn once: the three files of a bus, their offsets, version
-//! and checks.
+//! The layout of every byte that processes share: the three files of a bus, their offsets, version
+//! and compile-time checks.
 //!
 //! ```text
 //!  ring                          publishers                    readers
@@ -16,81 +16,76 @@
 //!  +-------------------------+   mapped twice in a row, so that no record wraps
 //! ```
 //!
-//! A page of this drawing is [`PAGE`] bytes, whatever the machine's page size. Integers are in the
-//! byte order of the machine, which the header states.
+//! A page in this drawing is [`PAGE`] bytes, whatever the machine's page size. Integers have the
+//! machine's byte order, which the header states.
 //!
 //! # Synchronisation
 //!
 //! | label | release | acquire | what becomes visible |
 //! |---|---|---|---|
-//! | COMMIT | writer: header word of a record | reader: the same word | the record, its successor's 0, the blocks index |
+//! | COMMIT | writer: header word of a record | reader: the same word | the record, the 0 after it, the blocks index |
 //! | TAIL | writer: `tail` | joining reader, next writer | everything before `tail` |
 //! | RESERVE | writer: fence before the first byte | reader: fence after its copy | `reserved` |
 //! | INDEX | writer: `position` of an entry | reader: the same word | the entry's `sequence` |
-//! | LOCK | unlock, or the death of the owner | lock, or takeover | all that the previous owner wrote |
+//! | LOCK | unlock, or the death of the owner | lock, or takeover | everything that the previous owner wrote |
 //! | JOIN | reader: fence after `joins` | writer: fence before its scan | the new reader's slot |
-//! | JOIN | writer: fence before its look | reader: fence after `joins` | the tail of a writer that does not see the slot |
+//! | JOIN | writer: fence before its scan | reader: fence after `joins` | the tail of a writer that does not see the slot |
 //! | JOIN | writer: fence after `wanted` | reader: fence after `joins` | what is about to be overwritten |
 //! | LEASE | reader: `generation` and `state` of its slot | writer: fence after its scan | that the reader holds its lease |
-//! | SLEEP | reader: fence after `sleeps`/`arms` | writer: fence after unlock | that somebody must be woken |
-//! | SPACE | publisher: fence after `waits` | reader: fence after its position | that a publisher waits for room |
-//! | SPACE | reader: fence after its position | reader: fence after its position | that the other one is there, too |
-//! | TOPIC | writer: `topics` | everyone: the same word | the table's entries below the count |
+//! | SLEEP | reader: fence after `sleeps`/`arms` | writer: fence after unlock | that a reader must be woken |
+//! | SPACE | publisher: fence after `waits` | reader: fence after its position | that a publisher waits for space |
+//! | SPACE | reader: fence after its position | reader: fence after its position | that the other reader has come as far |
+//! | TOPIC | writer: `topics` | every process: the same word | the table's entries below the count |
 //! | PATTERNS | subscriber: even `version`, after its text | observer: fence after it read `version` | the text |
-//! | PATTERNS | subscriber: fence after the odd `version` | observer: fence before it reads `version` again | that the text changes |
+//! | PATTERNS | subscriber: fence after the odd `version` | observer: fence before it reads `version` again | that the text is changing |
 //!
 //! # Invariants
 //!
-//! Of the stream, while all who may write `ring` keep to the protocol:
+//! These hold for the stream as long as every process that may write `ring` follows the protocol:
 //!
-//! - **I1** `tail + 8 <= reserved`. Both are multiples of 8 and only grow; recovery, too, never lowers
-//!   `reserved`.
-//! - **I2** While the lock is free, the word at `tail` is 0, and every record that starts at or after
-//!   `reserved - capacity` and before `tail` is intact.
-//! - **I3** What was read at position `p` is what was committed there if `reserved <= p + capacity`
-//!   when looked at afterwards.
-//! - **I4** A writer that died before its commit leaves 0 at `tail`. One that died after it left `tail`
-//!   behind; recovery counts from the newest valid entry of the blocks index to the first 0.
+//! - **I3** If a reader reads at position `p`, then loads `reserved` and finds
+//!   `reserved <= p + capacity`, it has read what was committed at `p`.
 
 use super::position::to_index;
 use crate::sync::{AtomicU32, AtomicU64};
 
-/// The unit of the drawing above, in bytes.
+/// The page of the drawing above, in bytes.
 pub(crate) const PAGE: usize = 4096;
-/// First eight bytes of each file, the same in both byte orders.
+/// The first eight bytes of each file, the same in both byte orders.
 pub(crate) const MAGIC: [u8; 8] = *b"TORONI\0\x01";
-/// Raised with every change of this file that an older process would misread.
+/// The version of this layout. Raised with every change that an older process would misread.
 ///
 /// Version 2 added [`ReaderPatterns`].
 pub(crate) const LAYOUT_VERSION: u32 = 2;
-/// Reads as another number on a machine of the other byte order.
+/// A number that reads differently on a machine with the other byte order.
 pub(crate) const ENDIANNESS: u32 = 0x0102_0304;
-/// Blocks of a ring, whatever its capacity: the grain of the index, of `reserved` and of the look
-/// for slow readers.
+/// The number of blocks of a ring, whatever its capacity. Index entries, `reserved` and the check
+/// for slow readers work in whole blocks.
 ///
-/// Models have fewer: each look at the whole index is a step for each of them.
+/// Loom models use fewer, because every read of the whole index takes a step per block.
 pub(crate) const BLOCKS: u64 = if cfg!(loom) { 16 } else { 64 };
-/// Every position, record and header word is a multiple of this.
+/// Every position, record length and header word is aligned to this many bytes.
 pub(crate) const ALIGNMENT: u64 = 8;
 
 /// Offset of [`Control`] in `ring`.
 pub(crate) const CONTROL_OFFSET: usize = PAGE;
 /// Offset of the topic table in `ring`.
 pub(crate) const TABLE_OFFSET: usize = 2 * PAGE;
-/// Offset of [`ReadersControl`] in `readers`: within the first page, behind its [`RawFileHeader`].
+/// Offset of [`ReadersControl`] in `readers`: in the first page, after its [`RawFileHeader`].
 pub(crate) const READERS_CONTROL_OFFSET: usize = 128;
 /// Offset of the first slot in `publishers` and in `readers`.
 pub(crate) const SLOTS_OFFSET: usize = PAGE;
-/// Bytes of a slot, in both files.
+/// Size of a slot in bytes, in both files.
 pub(crate) const SLOT_BYTES: usize = 128;
-/// Bytes of a [`ReaderPatterns`].
+/// Size of a [`ReaderPatterns`] in bytes.
 pub(crate) const PATTERNS_BYTES: usize = 512;
-/// Words of text in a [`ReaderPatterns`]. The longest pattern, 255 bytes, fits whole.
+/// Words of text in a [`ReaderPatterns`]. The longest pattern, 255 bytes, fits completely.
 pub(crate) const PATTERNS_TEXT_WORDS: usize = 62;
-/// Lease byte of slot `n` is `LEASE_OFFSET + n`: beyond any size a file can have, since locks do not
-/// need the bytes that they cover.
+/// The lease byte of slot `n` is `LEASE_OFFSET + n`. That is beyond the end of any file, which is
+/// possible because a lock may cover bytes that do not exist.
 pub(crate) const LEASE_OFFSET: u64 = 1 << 40;
-/// Byte of `ring` on which every handle holds a shared lock, and `clean` an exclusive one.
+/// The byte of `ring` on which every handle holds a shared lock, and `clean` takes an exclusive
+/// one.
 pub(crate) const BUS_LOCK_OFFSET: u64 = LEASE_OFFSET - 1;
 
 /// `kind` of the file `ring`.
@@ -100,125 +95,127 @@ pub(crate) const KIND_PUBLISHERS: u32 = 2;
 /// `kind` of the file `readers`.
 pub(crate) const KIND_READERS: u32 = 3;
 
-/// The first bytes of each file. Never changes. Read and written as bytes, see `shm/header.rs`.
+/// The start of each file. It never changes. See `shm/header.rs`, which reads and writes it as
+/// bytes.
 #[repr(C)]
 pub(crate) struct RawFileHeader {
     /// [`MAGIC`].
     pub(crate) magic: [u8; 8],
-    /// [`ENDIANNESS`]; stands before everything that depends on it.
+    /// [`ENDIANNESS`]. It precedes every field that depends on it.
     pub(crate) endianness: u32,
-    /// [`LAYOUT_VERSION`]; the fields up to here have their place in every version.
+    /// [`LAYOUT_VERSION`]. The fields up to this one have the same offsets in every version.
     pub(crate) version: u32,
-    /// Number of the machine in the ELF format, such as 62 for x86-64.
+    /// The machine's number in the ELF format, such as 62 for x86-64.
     pub(crate) architecture: u32,
     /// The machine's page size.
     pub(crate) page_bytes: u32,
     /// [`KIND_RING`], [`KIND_PUBLISHERS`] or [`KIND_READERS`].
     pub(crate) kind: u32,
-    /// Slots of the file; 0 in `ring`.
+    /// The number of slots in the file; 0 in `ring`.
     pub(crate) slots: u32,
-    /// Random; the same in the three files of a bus.
+    /// Random, and the same in the three files of a bus.
     pub(crate) bus_id: [u8; 16],
-    /// FNV-1a, 64 bits, of the header without this field and without `home`.
+    /// 64-bit FNV-1a hash of the header without this field and without `home`.
     pub(crate) checksum: u64,
     pub(crate) _unused: u64,
 }
 
-/// The first bytes of `ring`. Never changes, but for `home`.
+/// The start of `ring`. Only `home` ever changes.
 #[repr(C)]
 pub(crate) struct RawHeader {
     pub(crate) file: RawFileHeader,
-    /// Size of `ring`, of its stream, of its topic table, and where the stream starts.
+    /// Sizes of `ring`, its stream and its topic table, and the offset of the stream, in bytes.
     pub(crate) file_bytes: u64,
     pub(crate) capacity: u64,
     pub(crate) topic_table_bytes: u64,
     pub(crate) data_offset: u64,
     pub(crate) max_publishers: u32,
     pub(crate) max_subscribers: u32,
-    /// Lock kind, notifier and policy: numbers given by `shm/header.rs`.
+    /// Lock kind, notifier and policy, as numbered in `shm/header.rs`.
     pub(crate) lock: u32,
     pub(crate) notify: u32,
     pub(crate) policy: u32,
     /// [`FLAG_PERSISTENT`], [`FLAG_HUGE_PAGES`].
     pub(crate) flags: u32,
-    /// Limit or budget of the policy, and its interval.
+    /// The policy's limit or budget, and its interval.
     pub(crate) policy_ns: u64,
     pub(crate) policy_per_ns: u64,
-    /// Multicast group, or 0, and its port.
+    /// Multicast group and port, or 0.
     pub(crate) group_address: u32,
     pub(crate) group_port: u32,
-    /// Permissions asked for at creation, each [`UNSET`] if it was not.
+    /// Permissions requested at creation. Each is [`UNSET`] if it was not requested.
     pub(crate) mode: u32,
     pub(crate) writers_gid: u32,
     pub(crate) readers_gid: u32,
     pub(crate) _unused: u32,
     /// CLOCK_REALTIME, ns.
     pub(crate) created_ns: u64,
-    /// C library of the creator, such as `glibc 2.36`, padded with 0.
+    /// The creator's C library, such as `glibc 2.36`, padded with 0.
     pub(crate) libc: [u8; 32],
     pub(crate) home: RawHome,
 }
 
-/// Which boot and namespaces the bus belongs to. Rewritten, in one write, after a reboot.
+/// The boot and the namespaces that the bus belongs to. Rewritten, in one write, after a reboot.
 #[repr(C)]
 pub(crate) struct RawHome {
     pub(crate) boot_id: [u8; 16],
-    /// Inodes of the creator's namespaces, 0 if unknown.
+    /// Inodes of the creator's namespaces, or 0 if unknown.
     pub(crate) pid_namespace: u64,
     pub(crate) net_namespace: u64,
 }
 
-/// `clean` never removes the bus.
+/// A plain `clean` keeps the bus.
 pub(crate) const FLAG_PERSISTENT: u32 = 1;
 /// The stream starts at a multiple of 2 MiB.
 pub(crate) const FLAG_HUGE_PAGES: u32 = 2;
-/// A permission that was not asked for.
+/// A permission that was not requested.
 pub(crate) const UNSET: u32 = u32::MAX;
 
-/// A cache line of its own for what one side writes and the other polls: two of the processor's 64
-/// bytes, because adjacent lines are fetched in pairs.
+/// A value on a cache line of its own, for what one side writes and the other polls. The alignment
+/// is two 64-byte lines of the processor, because it fetches adjacent lines in pairs.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub(crate) struct Line<T>(pub(crate) T);
 
-/// The words of `ring` that change, at [`CONTROL_OFFSET`]. Writers write them; readers map them
+/// The words of `ring` that change, at [`CONTROL_OFFSET`]. Writers write them. Readers map them
 /// read-only.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Control {
-    /// Writer lock and the end of the stream.
+    /// The writer lock and the end of the stream.
     pub(crate) commit: Line<Commit>,
-    /// Bytes of the stream up to which writers may have begun to write: everything before
-    /// `reserved - capacity` may be overwritten.
+    /// The position up to which writers may have begun to write. Everything before `reserved -
+    /// capacity` may be overwritten.
     pub(crate) reserved: Line<AtomicU64>,
-    /// Futex word of sleeping readers; raised before each wake.
+    /// Futex word of sleeping readers. Raised before each wake.
     pub(crate) wake: Line<AtomicU32>,
-    /// What publishers that wait for room announce.
+    /// The requests of publishers that wait for space.
     pub(crate) waits: Line<Waits>,
-    /// What the policy `Bounded` has spent.
+    /// The time that the policy `Bounded` has spent.
     pub(crate) budget: Line<Budget>,
-    /// The process-shared robust mutex, for buses of that lock kind.
+    /// The process-shared robust mutex, for buses with that kind of lock.
     pub(crate) mutex: Line<[AtomicU64; 8]>,
-    /// Number of names in the topic table.
+    /// The number of names in the topic table.
     pub(crate) topics: Line<AtomicU32>,
-    /// Where the stream ended when the last publisher closed, for buses on a disk.
+    /// The end of the stream when the last publisher closed, for buses on a disk.
     pub(crate) clean_close: Line<CleanClose>,
-    /// One entry a block.
+    /// One entry for each block.
     pub(crate) index: [BlockEntry; to_index(BLOCKS)],
 }
 
-/// What publishers say of the room that they need. Written under the writer lock.
+/// The requests for space. Written under the writer lock.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Waits {
-    /// How often one announced that it waits. Only grows.
+    /// The number of times that a publisher has registered to wait. Only grows.
     pub(crate) count: AtomicU64,
-    /// The position that the last of them waits for: once all gating readers have reached it, one is
-    /// woken. A hint: whoever waits checks again by itself after a while.
+    /// The position that the last registered publisher waits for. When all gating readers have
+    /// reached it, one publisher is woken. This is a hint: a waiting publisher also checks by
+    /// itself from time to time.
     pub(crate) until: AtomicU64,
-    /// What the owner of the writer lock wants to raise `reserved` to, or wanted at last: said before
-    /// it looks whether a reader is in the way. Taken back to `reserved` if one is, also by the next owner after
-    /// a death.
+    /// The latest proposal for `reserved`. The owner of the writer lock stores it before it checks
+    /// whether a reader is in the way. If one is, the owner lowers it to `reserved` again. If the
+    /// owner dies before that, the next owner does so.
     pub(crate) wanted: AtomicU64,
 }
 
@@ -231,17 +228,19 @@ pub(crate) struct Commit {
     pub(crate) _unused: AtomicU32,
     /// Position at which the next record starts.
     pub(crate) tail: AtomicU64,
-    /// Number of the message that will start at `tail`.
+    /// The number of the message that will start at `tail`.
     pub(crate) sequence: AtomicU64,
 }
 
-/// State of the policy `Bounded`; changed under the writer lock. Times are CLOCK_MONOTONIC in ns.
+/// The state of the policy `Bounded`, changed under the writer lock. Times are CLOCK_MONOTONIC in
+/// ns.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Budget {
     pub(crate) interval_start_ns: AtomicU64,
     pub(crate) spent_ns: AtomicU64,
-    /// End of the latest slice already charged: concurrent waiters pay for each instant once.
+    /// The end of the latest slice already charged. Concurrent waiters are charged once for the
+    /// same time.
     pub(crate) charged_until_ns: AtomicU64,
 }
 
@@ -251,7 +250,7 @@ pub(crate) struct Budget {
 pub(crate) struct CleanClose {
     pub(crate) position: AtomicU64,
     pub(crate) sequence: AtomicU64,
-    /// 1 when the two words above stand for a state that was written back to the disk.
+    /// 1 if the state at the two words above was written back to the disk.
     pub(crate) valid: AtomicU64,
 }
 
@@ -259,59 +258,59 @@ pub(crate) struct CleanClose {
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct BlockEntry {
-    /// Position of that record, or [`NO_ENTRY`] while the entry changes.
+    /// The position of that record, or [`NO_ENTRY`] while the entry changes.
     pub(crate) position: AtomicU64,
     /// Its sequence number.
     pub(crate) sequence: AtomicU64,
 }
 
-/// Position of an index entry that is being changed, or was never set.
+/// The position of an index entry that is being changed or was never set.
 pub(crate) const NO_ENTRY: u64 = u64::MAX;
 
-/// The words of `readers` that are not a slot's. Readers write them; publishers map this page
-/// read-only and survive its loss.
+/// The words of `readers` outside the slots. Readers write them. Publishers map this page
+/// read-only, and survive if a reader truncates the file.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct ReadersControl {
-    /// How often a reader went to sleep on the futex. Only grows: a reader that dies asleep leaves
-    /// nothing to clean up.
+    /// The number of times that a reader went to sleep on the futex. Only grows, so a reader that
+    /// dies asleep leaves nothing to clean up.
     pub(crate) sleeps: Line<AtomicU64>,
-    /// How often a reader armed its descriptor. Only grows.
+    /// The number of times that a reader armed its descriptor. Only grows.
     pub(crate) arms: Line<AtomicU64>,
-    /// Futex word of publishers that wait for room; raised before each wake.
+    /// Futex word of publishers that wait for space. Raised before each wake.
     pub(crate) space: Line<AtomicU32>,
-    /// How often a reader joined, left, or came back after it was lapped: what a publisher learned from
-    /// the slots before is old then.
+    /// The number of times that a reader joined, left, or came back after it was lapped. After each
+    /// of these, what a publisher has learned from the slots is outdated.
     pub(crate) joins: Line<AtomicU64>,
-    /// Slots `0 .. slots_used` have been claimed at some time; the rest need no look.
+    /// Slots `0 .. slots_used` have been claimed at some time. The others need not be read.
     pub(crate) slots_used: Line<AtomicU32>,
 }
 
-/// A slot that nobody uses.
+/// An unused slot.
 pub(crate) const SLOT_FREE: u32 = 0;
-/// A slot whose owner is at work, if its lease is held.
+/// A slot that is in use, provided that its lease is held.
 pub(crate) const SLOT_ACTIVE: u32 = 1;
 
-/// One publishing participant: an opened bus that publishes.
+/// The slot of a publishing participant, that is, of an opened bus that publishes.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub(crate) struct PublisherSlot {
-    /// Raised by each claim; its low bits stand in the lock word.
+    /// Raised by each claim. Its low bits are part of the lock word.
     pub(crate) generation: AtomicU32,
     pub(crate) state: AtomicU32,
     pub(crate) pid: AtomicU32,
     pub(crate) _unused: AtomicU32,
-    /// Inode of the PID namespace in which `pid` has a meaning.
+    /// Inode of the PID namespace to which `pid` belongs.
     pub(crate) pid_namespace: AtomicU64,
     /// CLOCK_REALTIME of the claim, ns.
     pub(crate) started_ns: AtomicU64,
     pub(crate) messages: AtomicU64,
     pub(crate) bytes: AtomicU64,
-    /// Waits for room, and how long they took in all.
+    /// The number of waits for space, and their total duration.
     pub(crate) waits: AtomicU64,
     pub(crate) waited_ns: AtomicU64,
-    /// How often the policy let it go on although a gating reader was in the way, with or without a
-    /// wait before.
+    /// The number of times that the policy let the publisher overwrite although a gating reader was
+    /// in the way, after a wait or without one.
     pub(crate) overwrites: AtomicU64,
     /// Wake-ups sent.
     pub(crate) wakes: AtomicU64,
@@ -319,14 +318,14 @@ pub(crate) struct PublisherSlot {
     pub(crate) name: [AtomicU64; 5],
 }
 
-/// One subscriber.
+/// The slot of a subscriber.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub(crate) struct ReaderSlot {
     /// Raised by each claim.
     pub(crate) generation: AtomicU32,
     pub(crate) state: AtomicU32,
-    /// Everything before it has been read.
+    /// The reader has read everything before this position.
     pub(crate) position: AtomicU64,
     pub(crate) pid: AtomicU32,
     /// [`READER_GATES`], [`READER_HAS_SOCKET`].
@@ -336,45 +335,46 @@ pub(crate) struct ReaderSlot {
     pub(crate) received: AtomicU64,
     pub(crate) lost_messages: AtomicU64,
     pub(crate) lapses: AtomicU64,
-    /// How often this slot's descriptor was armed: another value than last time means it wants a
-    /// datagram.
+    /// The number of times that this slot's descriptor was armed. If the value differs from the
+    /// last one that a publisher saw, the subscriber wants a datagram.
     pub(crate) arms: AtomicU32,
     pub(crate) _unused: AtomicU32,
     /// UTF-8, padded with 0.
     pub(crate) name: [AtomicU64; 6],
 }
 
-/// The patterns of one subscriber. They follow the last slot of `readers`, in the order of the slots. They
-/// are not part of the slots because publishers copy all slots once a block.
+/// The patterns of a subscriber. They follow the last slot of `readers`, in the order of the slots.
+/// They are not part of the slots, because publishers copy all slots once per block.
 ///
-/// Observers read them: `toroni info`, `toroni topics` and `toroni pub --wait-subscribers`. Publishing and
-/// receiving do not depend on them.
+/// Observers read them: `toroni info`, `toroni topics` and `toroni pub --wait-subscribers`.
+/// Publishing and receiving do not depend on them.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(crate) struct ReaderPatterns {
-    /// Odd while the owner of the slot changes the rest.
+    /// Odd while the owner of the slot changes the other fields.
     pub(crate) version: AtomicU32,
-    /// The slot's `generation` when its owner wrote the rest: the patterns of a former owner have another.
+    /// The slot's `generation` when its owner wrote the other fields. If it differs, the patterns
+    /// belong to a former owner.
     pub(crate) generation: AtomicU32,
-    /// Bytes of `text` that are in use.
+    /// The number of bytes of `text` in use.
     pub(crate) length: AtomicU32,
     /// 0 or [`PATTERNS_TRUNCATED`].
     pub(crate) flags: AtomicU32,
-    /// UTF-8: the first patterns, each whole, with [`PATTERN_SEPARATOR`] between two.
+    /// UTF-8: as many whole patterns as fit, separated by [`PATTERN_SEPARATOR`].
     pub(crate) text: [AtomicU64; PATTERNS_TEXT_WORDS],
 }
 
-/// The subscriber has more patterns than the text has room for.
+/// The subscriber has more patterns than fit into the text.
 pub(crate) const PATTERNS_TRUNCATED: u32 = 1;
-/// A control character, which no pattern contains.
+/// The separator of patterns: a control character, which no pattern contains.
 pub(crate) const PATTERN_SEPARATOR: u8 = b'\n';
 
-/// Publishers wait for this reader.
+/// Publishers wait for the reader.
 pub(crate) const READER_GATES: u32 = 1;
-/// This reader has bound `sockets/<slot>.<generation>`.
+/// The reader has bound `sockets/<slot>.<generation>`.
 pub(crate) const READER_HAS_SOCKET: u32 = 2;
 
-// Loom's atomics are larger than the words they stand for; the drawing holds for the real ones.
+// Loom's atomics are larger than real ones, so the layout holds only without loom.
 #[cfg(not(loom))]
 const _: () = {
     use core::mem::{offset_of, size_of};
@@ -400,12 +400,12 @@ const _: () = {
     assert!(size_of::<ReaderPatterns>() == PATTERNS_BYTES);
     assert!(offset_of!(ReaderPatterns, generation) == 4 && offset_of!(ReaderPatterns, text) == 16);
     assert!(16 + 8 * PATTERNS_TEXT_WORDS == PATTERNS_BYTES);
-    // After any number of slots they are aligned.
+    // Patterns are aligned after any number of slots.
     assert!(SLOT_BYTES.is_multiple_of(align_of::<ReaderPatterns>()));
 };
 
 impl Control {
-    /// Makes the bus an empty one. Only while nobody else uses it.
+    /// Resets the bus to an empty one. Requires that no other process uses it.
     pub(crate) fn reset(&self) {
         use crate::sync::Ordering::Relaxed;
         let Self { commit, reserved, wake, waits, budget, mutex, topics, clean_close, index } =
@@ -437,7 +437,7 @@ impl Control {
 }
 
 impl Default for Control {
-    /// The words of an empty bus.
+    /// Returns the words of an empty bus.
     fn default() -> Self {
         let control = Self {
             commit: Line::default(),

@@ -1,5 +1,5 @@
-//! The ring as its writers and readers see it: the shared words, borrowed, and how a position finds
-//! its word.
+//! The ring as writers and readers see it: the shared words, borrowed, and the mapping from
+//! positions to words. [`Ring::is_intact`] is the check that every reader makes after reading.
 
 use super::copy;
 use super::layout::{BLOCKS, BlockEntry, Control, NO_ENTRY};
@@ -7,7 +7,7 @@ use super::position::{Shape, to_index};
 use crate::mutant::mutant;
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// A borrowed ring. Cheap to copy; it decides nothing by itself.
+/// A borrowed ring, cheap to copy. It makes no decisions.
 #[derive(Clone, Copy)]
 pub(crate) struct Ring<'a> {
     pub(crate) control: &'a Control,
@@ -15,7 +15,7 @@ pub(crate) struct Ring<'a> {
     shape: Shape,
 }
 
-/// A block's entry, read consistently.
+/// A consistent copy of a block's entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
     pub(crate) position: u64,
@@ -23,15 +23,15 @@ pub(crate) struct Mark {
 }
 
 impl<'a> Ring<'a> {
-    /// `words` are the stream's bytes, once (plain memory), or twice in a row (a double mapping, in
-    /// which no record wraps). `None` if their number fits neither.
+    /// Makes a ring of the stream's words, either once (plain memory) or twice in a row (a double
+    /// mapping, in which no record wraps). Returns `None` if their number fits neither.
     #[cfg(test)]
     pub(crate) fn new(control: &'a Control, words: &'a [AtomicU64], shape: Shape) -> Option<Self> {
         let once = to_index(shape.capacity() / 8);
         (words.len() == once || words.len() == 2 * once).then_some(Self { control, words, shape })
     }
 
-    /// As `new`, for the words of a double mapping.
+    /// Makes a ring of the words of a double mapping.
     #[inline]
     pub(crate) fn mapped_twice(control: &'a Control, words: &'a [AtomicU64], shape: Shape) -> Self {
         debug_assert!(words.len() == 2 * to_index(shape.capacity() / 8));
@@ -43,33 +43,36 @@ impl<'a> Ring<'a> {
         self.shape
     }
 
-    /// The word at `position`, which is where a record's header stands.
+    /// Returns the word at `position`. At the start of a record, this is its header.
     #[inline]
     pub(crate) fn word(&self, position: u64) -> &'a AtomicU64 {
         &self.words[self.index(position)]
     }
 
-    /// Copies words out of the stream; torn if a writer overtakes, see [`Self::is_intact`].
+    /// Copies words out of the stream. The copy is torn if a writer overtakes: see
+    /// [`Self::is_intact`].
     #[inline]
     pub(crate) fn load(&self, position: u64, into: &mut [u64]) {
         copy::load(self.words, self.index(position), into);
     }
 
-    /// Copies bytes into the stream and pads them to a word. Only the writer lock's owner, and only
-    /// below `reserved`.
+    /// Copies bytes into the stream and pads them to a word. Only the owner of the writer lock may
+    /// call this, and only for bytes below `reserved`.
     #[inline]
     pub(crate) fn store(&self, position: u64, from: &[u8]) {
         copy::store(self.words, self.index(position), from);
     }
 
-    /// `count` words from `position` on, if they lie in a row, as all of a record does if mapped twice.
+    /// Returns `count` words from `position` on, if they are contiguous. In a double mapping, all
+    /// words of a record are.
     #[inline]
     pub(crate) fn run(&self, position: u64, count: usize) -> Option<&'a [AtomicU64]> {
         let first = self.index(position);
         self.words.get(first..first + count)
     }
 
-    /// The words from `position` on, as far as they lie in a row; all of a record if mapped twice.
+    /// Returns the contiguous words from `position` on. In a double mapping, they include the whole
+    /// record.
     pub(crate) fn words_from(&self, position: u64) -> &'a [AtomicU64] {
         &self.words[self.index(position)..]
     }
@@ -80,24 +83,28 @@ impl<'a> Ring<'a> {
         to_index((position & (self.shape.capacity() - 1)) / 8)
     }
 
-    /// Whether what was read at `position` before this call is what a writer committed there
-    /// (invariant I3), to be asked after the read and before anything read is believed.
+    /// Returns whether what was read at `position` before this call is what a writer committed
+    /// there (invariant I3). Call it after reading, and before trusting anything that was read.
     ///
-    /// RESERVE: pairs with the writer's release fence. If a byte that was read came from an
-    /// overwriting record, then that record's writer raised `reserved` before its fence, and this
-    /// load, behind its own fence, sees it.
+    /// RESERVE pairs this with the writer's release fence:
+    ///
+    /// 1. A writer raises `reserved`, then executes the release fence, and only then overwrites
+    ///    bytes.
+    /// 2. The reader reads bytes, then executes the acquire fence, and only then loads `reserved`.
+    /// 3. If a byte that was read belongs to the overwriting record, the fences synchronise, and
+    ///    the load sees the raised `reserved`.
     #[inline]
     pub(crate) fn is_intact(&self, position: u64) -> bool {
         self.reserved_if_intact(position).is_some()
     }
 
-    /// As [`Self::is_intact`]: `reserved`, if it is.
+    /// Like [`Self::is_intact`], but returns `reserved` if the bytes are intact.
     #[inline]
     pub(crate) fn reserved_if_intact(&self, position: u64) -> Option<u64> {
         if !mutant("no_fence_before_validation") {
             fence(Ordering::Acquire);
         }
-        // What the paper's prototype did: believes bytes that are being overwritten.
+        // The paper's prototype did this: it trusts bytes that are being overwritten.
         if mutant("tail_for_reserved") {
             let tail = self.control.commit.0.tail.load(Ordering::Relaxed);
             return (tail <= position.saturating_add(self.shape.capacity())).then_some(u64::MAX);
@@ -106,19 +113,19 @@ impl<'a> Ring<'a> {
         (reserved <= position.saturating_add(self.shape.capacity())).then_some(reserved)
     }
 
-    /// The entry of block `number` modulo [`BLOCKS`], or `None` while it changes or if it was never
-    /// set. The caller decides whether its position is of use.
+    /// Returns the entry of block `number` modulo [`BLOCKS`], or `None` if it is being changed or
+    /// was never set. The caller decides whether its position is useful.
     ///
-    /// An old entry can still be in use when its successor replaces it: a record longer than a block
-    /// puts the entry of the block behind it at the far end of what it covers. So the two words are
-    /// read like a seqlock: the writer first takes the position away.
+    /// An old entry may still be in use when it is replaced: if a record is longer than a block,
+    /// the entry of the next block points to the far end of the record. The two words are therefore
+    /// read like a seqlock. The writer first replaces `position` with [`NO_ENTRY`].
     pub(crate) fn mark(&self, number: u64) -> Option<Mark> {
         let entry = self.entry(number);
         // INDEX
         let position = entry.position.load(Ordering::Acquire);
         let sequence = entry.sequence.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
-        // Else it believes a sequence that belongs to another position.
+        // Without this check, the sequence might belong to another position.
         let unchanged =
             mutant("index_read_once") || entry.position.load(Ordering::Relaxed) == position;
         (unchanged && position != NO_ENTRY && position.is_multiple_of(8))

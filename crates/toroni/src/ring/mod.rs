@@ -1,8 +1,9 @@
-//! The byte ring, over memory that it is given.
+//! The byte ring, on memory that the caller provides.
 //!
-//! It does not map memory, notify or read a clock. It waits for nothing: whoever writes through it
-//! holds the writer lock already. It allocates only what a reader copies records to, which grows with
-//! the largest one. Loom and Miri run it on plain memory. `layout.rs` states its invariants.
+//! The ring does not map memory, notify or read a clock, and it never waits. Writing requires the
+//! writer lock, which the caller already holds. The only memory that it allocates is the buffer to
+//! which a reader copies records, which grows to the largest record. This is why loom and Miri can
+//! run the ring on plain memory. `layout.rs` states the invariants.
 
 pub(crate) mod layout;
 pub(crate) mod position;

@@ -1,11 +1,12 @@
-//! Arithmetic of positions; pure.
+//! Arithmetic on positions, without side effects.
 //!
-//! A `position` is a byte count since the bus was created: it only grows and never wraps (2^64 bytes
-//! are 11 years at 50 GB/s). A `block` is a position divided by the block size, also without wrap.
+//! A *position* is a byte count since the bus was created. It only grows and never wraps: 2^64
+//! bytes are 11 years at 50 GB/s. A *block number* is a position divided by the block size. It does
+//! not wrap either.
 
 use super::layout::{ALIGNMENT, BLOCKS};
 
-/// The shape of a ring.
+/// The sizes of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     capacity: u64,
@@ -13,7 +14,8 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// `capacity` in bytes: a power of two that holds at least one word a block. `None` otherwise.
+    /// Returns the shape of a ring of `capacity` bytes, or `None` unless that is a power of two
+    /// that holds at least one word per block.
     pub(crate) const fn new(capacity: u64) -> Option<Self> {
         if !capacity.is_power_of_two() || capacity < BLOCKS * ALIGNMENT {
             return None;
@@ -31,27 +33,28 @@ impl Shape {
         1 << self.block_shift
     }
 
-    /// Number of the block in which `position` lies; index entries are at this number modulo
-    /// [`BLOCKS`].
+    /// Returns the number of the block that contains `position`. The block's index entry is at this
+    /// number modulo [`BLOCKS`].
     #[inline]
     pub(crate) const fn block(self, position: u64) -> u64 {
         position >> self.block_shift
     }
 
-    /// The first position of the block after the one in which `position - 1` lies.
+    /// Rounds `position` up to the start of a block.
     #[inline]
     pub(crate) const fn round_up_to_block(self, position: u64) -> u64 {
         let mask = self.block_bytes() - 1;
         position.saturating_add(mask) & !mask
     }
 
-    /// The oldest position that is certainly not overwritten while `reserved` stands.
+    /// Returns the oldest position that is not being overwritten, given `reserved`.
     #[inline]
     pub(crate) const fn oldest(self, reserved: u64) -> u64 {
         reserved.saturating_sub(self.capacity)
     }
 
-    /// The largest record (header word, extensions, payload and padding) and the largest batch.
+    /// Returns the maximum size in bytes of a record (header word, extensions, payload and
+    /// padding), and of a batch.
     #[inline]
     pub(crate) const fn largest_record(self) -> u64 {
         let half = self.capacity / 2;
@@ -60,14 +63,15 @@ impl Shape {
     }
 }
 
-/// No stream gets this far (see above); a word that says so is corrupt, and arithmetic below it
-/// cannot overflow.
+/// An upper bound of positions, which no stream reaches (see above). A larger value is corrupt.
+/// Arithmetic on smaller values cannot overflow.
 pub(crate) const LARGEST_POSITION: u64 = 1 << 62;
 
-/// The bits that no position has: a record cannot start there.
+/// The bits that are 0 in every valid position.
 pub(crate) const MISPLACED: u64 = !(LARGEST_POSITION - 1) | (ALIGNMENT - 1);
 
-/// A count of bytes or words in memory. Exact: only 64-bit targets are supported.
+/// Converts a count of bytes or words to `usize`. The conversion is exact, because only 64-bit
+/// targets are supported.
 #[inline]
 pub(crate) const fn to_index(count: u64) -> usize {
     #[expect(clippy::cast_possible_truncation, reason = "usize has 64 bits, see lib.rs")]
@@ -75,7 +79,8 @@ pub(crate) const fn to_index(count: u64) -> usize {
     index
 }
 
-/// Bytes of the stream that a record of `length` bytes (extensions and payload) occupies.
+/// Returns the number of bytes in the stream that a record occupies. `length` is the length of
+/// extensions and payload.
 #[inline]
 pub(crate) const fn record_bytes(length: u32) -> u64 {
     (length as u64 + 2 * ALIGNMENT - 1) & !(ALIGNMENT - 1)

@@ -1,17 +1,19 @@
-//! Access in place to bytes of the ring that another process may write at the same time.
+//! In-place access to bytes of the ring that another process may write at the same time.
 //!
-//! A plain `&[u8]` over such bytes is undefined behaviour, whatever is validated later: the compiler
-//! may read them twice, or keep what it read. So these views copy in and out by relaxed words, and
-//! hand out a slice only against a promise.
+//! A plain `&[u8]` over such bytes would be undefined behaviour, even if the bytes are validated
+//! later: the compiler may read them twice or cache them. These views therefore copy bytes in and
+//! out with relaxed atomic loads and stores of whole words. They give out a slice only through
+//! `unsafe` methods, in which the caller promises that there is no race.
 
 use super::copy;
 use crate::sync::{AtomicU64, Ordering};
 
-/// The bytes of a message where they lie in shared memory, for reading.
+/// A read-only view of a message's bytes in shared memory.
 ///
-/// What is read counts only if the view is validated afterwards.
+/// A publisher may overwrite the bytes while they are read. What was read is valid only if a
+/// validation after reading succeeds.
 ///
-/// A message that was copied before it was asked for in place is read from that copy.
+/// If the message had already been copied out of the ring, the view reads that copy.
 #[derive(Clone, Copy)]
 pub struct RacyBytes<'a>(Source<'a>);
 
@@ -22,14 +24,14 @@ enum Source<'a> {
 }
 
 impl<'a> RacyBytes<'a> {
-    /// The first `length` bytes of `words`; `None` if there are not so many.
+    /// Makes a view of the first `length` bytes of `words`, or returns `None` if there are fewer.
     #[inline]
     pub(crate) fn new(words: &'a [AtomicU64], length: usize) -> Option<Self> {
         (length.div_ceil(8) <= words.len())
             .then(|| Self(Source::Ring { words: &words[..length.div_ceil(8)], length }))
     }
 
-    /// Bytes that nobody else writes.
+    /// Makes a view of private bytes, which no other process writes.
     #[inline]
     pub(crate) fn private(bytes: &'a [u8]) -> Self {
         Self(Source::Private(bytes))
@@ -40,7 +42,7 @@ impl<'a> RacyBytes<'a> {
         matches!(self.0, Source::Private(_))
     }
 
-    /// Number of bytes.
+    /// Returns the number of bytes.
     #[inline]
     #[must_use]
     pub fn len(self) -> usize {
@@ -50,14 +52,14 @@ impl<'a> RacyBytes<'a> {
         }
     }
 
-    /// Whether there are none.
+    /// Returns whether the view has no bytes.
     #[inline]
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
 
-    /// The byte at `offset`, if it is one of them.
+    /// Returns the byte at `offset`, or `None` if the view ends before it.
     #[must_use]
     pub fn get(self, offset: usize) -> Option<u8> {
         match self.0 {
@@ -67,10 +69,11 @@ impl<'a> RacyBytes<'a> {
         }
     }
 
-    /// The `N` bytes from `offset` on, if there are so many: a number, say.
+    /// Returns the `N` bytes at `offset`, or `None` if the view ends before their end. Useful for
+    /// numbers:
     ///
     /// ```
-    /// # fn look(payload: toroni::RacyBytes<'_>) -> Option<u32> {
+    /// # fn read(payload: toroni::RacyBytes<'_>) -> Option<u32> {
     /// payload.array(4).map(u32::from_le_bytes)
     /// # }
     /// ```
@@ -82,7 +85,7 @@ impl<'a> RacyBytes<'a> {
         }
         let mut bytes = [0; N];
         match self.0 {
-            // The common case: all of it is in one word.
+            // The common case: all bytes are in one word.
             Source::Ring { words, .. } if N > 0 && offset % 8 + N <= 8 => {
                 let word = words[offset / 8].load(Ordering::Relaxed).to_ne_bytes();
                 bytes.copy_from_slice(&word[offset % 8..][..N]);
@@ -93,10 +96,11 @@ impl<'a> RacyBytes<'a> {
         Some(bytes)
     }
 
-    /// All bytes, eight at a time, for sums and searches; behind the last one stand zeros.
+    /// Iterates over all bytes, eight at a time, for sums and searches. If the length is not a
+    /// multiple of eight, the last item is padded with zeros.
     ///
     /// ```
-    /// # fn look(payload: toroni::RacyBytes<'_>) -> u64 {
+    /// # fn read(payload: toroni::RacyBytes<'_>) -> u64 {
     /// payload.words().map(u64::from_le_bytes).fold(0, u64::wrapping_add)
     /// # }
     /// ```
@@ -122,10 +126,11 @@ impl<'a> RacyBytes<'a> {
         })
     }
 
-    /// Copies bytes from `offset` on into all of `into`.
+    /// Fills `into` with the bytes from `offset` on.
     ///
     /// # Panics
-    /// If there are fewer, as with a slice.
+    ///
+    /// Panics if there are fewer than `into.len()` bytes, as indexing a slice does.
     pub fn copy_to(self, offset: usize, into: &mut [u8]) {
         assert!(
             offset.checked_add(into.len()).is_some_and(|end| end <= self.len()),
@@ -139,7 +144,7 @@ impl<'a> RacyBytes<'a> {
         }
     }
 
-    /// All bytes, copied.
+    /// Copies all bytes into a vector.
     #[must_use]
     pub fn to_vec(self) -> Vec<u8> {
         let mut bytes = vec![0; self.len()];
@@ -147,8 +152,8 @@ impl<'a> RacyBytes<'a> {
         bytes
     }
 
-    /// Where the bytes are, for code in other languages. A publisher may write them while they are read: what
-    /// was read counts only behind the validation.
+    /// Returns a pointer to the bytes, for code in other languages. A publisher may write the bytes
+    /// while they are read: what was read is valid only if a validation after reading succeeds.
     #[inline]
     #[must_use]
     pub fn as_ptr(self) -> *const u8 {
@@ -158,16 +163,18 @@ impl<'a> RacyBytes<'a> {
         }
     }
 
-    /// The bytes as a slice, without a copy.
+    /// Returns the bytes as a slice, without copying.
     ///
     /// # Safety
-    /// No publisher writes these bytes while the slice lives. That holds if this subscriber gates,
-    /// the policy of the bus is `Wait { limit: None }`, and every publisher keeps to the protocol.
+    ///
+    /// No publisher may write these bytes while the slice is alive. This holds if the subscriber
+    /// gates, the policy of the bus is `Wait { limit: None }`, and every publisher follows the
+    /// protocol.
     #[must_use]
     pub unsafe fn as_slice(self) -> &'a [u8] {
         match self.0 {
-            // SAFETY: `words` holds at least `length` bytes and lives for 'a; that nobody writes them
-            // is the caller's promise.
+            // SAFETY: `words` holds at least `length` bytes and lives for 'a. The caller promises
+            // that no process writes them.
             Source::Ring { words, length } => unsafe {
                 core::slice::from_raw_parts(words.as_ptr().cast(), length)
             },
@@ -176,39 +183,41 @@ impl<'a> RacyBytes<'a> {
     }
 }
 
-/// The bytes of a message that is being published, where they will be read, for writing.
+/// A writable view of the payload of a message that is being published, at its final location in
+/// shared memory.
 ///
-/// They hold what an older message left there, until they are written.
+/// Until they are written, the bytes hold what an older message left there.
 pub struct RacyBytesMut<'a> {
     words: &'a [AtomicU64],
     length: usize,
 }
 
 impl<'a> RacyBytesMut<'a> {
-    /// The first `length` bytes of `words`; `None` if there are not so many. The caller owns the
-    /// writer lock.
+    /// Makes a view of the first `length` bytes of `words`, or returns `None` if there are fewer.
+    /// The caller owns the writer lock.
     #[inline]
     pub(crate) fn new(words: &'a [AtomicU64], length: usize) -> Option<Self> {
         (length.div_ceil(8) <= words.len())
             .then(|| Self { words: &words[..length.div_ceil(8)], length })
     }
 
-    /// Number of bytes.
+    /// Returns the number of bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether there are none.
+    /// Returns whether the view has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Writes `bytes` from `offset` on.
+    /// Writes `bytes` at `offset`.
     ///
     /// # Panics
-    /// If they do not fit, as with a slice.
+    ///
+    /// Panics if they do not fit, as indexing a slice does.
     #[inline]
     pub fn write(&mut self, offset: usize, bytes: &[u8]) {
         assert!(
@@ -233,24 +242,27 @@ impl<'a> RacyBytesMut<'a> {
         self.write(whole, &[value; 8][..self.length - whole]);
     }
 
-    /// Where the bytes are, for code in other languages. What writes through it writes no further than
-    /// [`Self::len`], only as long as this view is there, and accepts what [`Self::as_mut_slice`] says.
+    /// Returns a pointer to the bytes, for code in other languages. Code that writes through it
+    /// must not write beyond [`Self::len`], must stop before this view ends, and must accept the
+    /// conditions of [`Self::as_mut_slice`].
     #[inline]
     #[must_use]
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
         self.words.as_ptr().cast_mut().cast()
     }
 
-    /// The bytes as a slice, without a copy.
+    /// Returns the bytes as a slice, without copying.
     ///
     /// # Safety
-    /// A subscriber that is so slow that this message overwrites what it reads does so at the same
-    /// time, with relaxed atomic loads, and throws the result away. The language calls even that a
-    /// data race with plain writes; the processors that Rust runs on do not mind. Use it where you
-    /// accept that, or where no subscriber is ever lapped (policy `Wait { limit: None }`).
+    ///
+    /// This message may overwrite bytes that a slow subscriber is reading at the same time. The
+    /// subscriber reads with relaxed atomic loads and discards the result. Rust still calls this a
+    /// data race, because the writes are not atomic, although it does no harm on the processors
+    /// that Rust supports. Use this method only if you accept that, or if no subscriber is ever
+    /// lapped (policy `Wait { limit: None }`).
     pub unsafe fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: `words` holds at least `length` bytes, which only the owner of the writer lock
-        // writes; the rest is the caller's promise.
+        // writes. The caller promises the rest.
         unsafe {
             core::slice::from_raw_parts_mut(self.words.as_ptr().cast_mut().cast(), self.length)
         }

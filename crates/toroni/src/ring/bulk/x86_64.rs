@@ -1,17 +1,18 @@
-//! The copies in assembly of x86-64, by registers of two words and of four.
+//! Copies in x86-64 assembly, with registers of two or four words.
 
-/// From so many words on, it is worth asking the processor for registers of four.
+/// The number of words from which copies use a loop, with registers of four words if the processor
+/// has AVX.
 const WIDE_WORDS: usize = 16;
 
 /// Copies `words` words.
 ///
 /// # Safety
-/// Both ranges are mapped, the target is writable, and they do not overlap. `words` is at least
-/// [`FEWEST_WORDS`](super::FEWEST_WORDS).
+///
+/// Both ranges must be mapped, the target must be writable, and they must not overlap. `words` must
+/// be at least [`FEWEST_WORDS`](super::FEWEST_WORDS).
 #[inline(always)]
 pub(in crate::ring) unsafe fn copy(from: *const u64, to: *mut u64, words: usize) {
-    // SAFETY: as the caller promises; each callee touches the first and the last words of the ranges,
-    // and no more of them than there are.
+    // SAFETY: as the caller promises. Each callee accesses only words of the two ranges.
     unsafe {
         match words {
             ..4 => ends_of_two(from, to, words),
@@ -22,17 +23,18 @@ pub(in crate::ring) unsafe fn copy(from: *const u64, to: *mut u64, words: usize)
     }
 }
 
-/// Asks for the line at `address`, to be written soon. Any address will do.
+/// Prefetches the cache line at `address` for writing. Any address is allowed.
 #[inline(always)]
 pub(in crate::ring) fn prefetch_to_write(address: *const u64) {
-    // SAFETY: a hint; it neither faults nor changes anything that a program sees.
+    // SAFETY: this is a hint. It does not fault and does not change anything that a program can
+    // see.
     unsafe {
         core::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
     }
 }
 
 unsafe fn long(from: *const u64, to: *mut u64, words: usize) {
-    // SAFETY: as the caller of `copy` promises, and the processor was asked.
+    // SAFETY: as the caller of `copy` promises. AVX is used only if the processor has it.
     unsafe {
         if std::arch::is_x86_feature_detected!("avx") {
             long_avx(from, to, words);
@@ -42,8 +44,8 @@ unsafe fn long(from: *const u64, to: *mut u64, words: usize) {
     }
 }
 
-/// A copy of what lies at some places of the ranges: all loads first, then all stores, so that the
-/// places may overlap.
+/// Copies the words at several offsets of the ranges. All loads precede all stores, and the offsets
+/// may overlap.
 macro_rules! copy_places {
     ($from:ident, $to:ident, $words:ident, $($register:ident $place:literal),+) => {
         core::arch::asm!(
@@ -58,21 +60,24 @@ macro_rules! copy_places {
     };
 }
 
-/// The first and the last two words, which are all of two to four.
+/// Copies the first and the last two words, which together are all of two to four words.
 ///
 /// # Safety
-/// As [`copy`], with 2 to 4 words.
+///
+/// As for [`copy`], with 2 to 4 words.
 #[inline(always)]
 unsafe fn ends_of_two(from: *const u64, to: *mut u64, words: usize) {
-    // SAFETY: touches the two ranges of the caller's promise and the registers it names. No
-    // `readonly`/`pure`/`nomem`, so the compiler keeps it in place among fences and atomics; so below.
+    // SAFETY: accesses only the two ranges that the caller promises and the named registers.
+    // Without `readonly`, `pure` or `nomem`, the compiler keeps the assembly in order with fences
+    // and atomics. The same holds below.
     unsafe { copy_places!(from, to, words, a "", b " + 8*{words} - 16") }
 }
 
-/// The first and the last four words, which are all of four to eight.
+/// Copies the first and the last four words, which together are all of four to eight words.
 ///
 /// # Safety
-/// As [`copy`], with 4 to 8 words.
+///
+/// As for [`copy`], with 4 to 8 words.
 #[inline(always)]
 unsafe fn ends_of_four(from: *const u64, to: *mut u64, words: usize) {
     // SAFETY: see `ends_of_two`.
@@ -84,10 +89,11 @@ unsafe fn ends_of_four(from: *const u64, to: *mut u64, words: usize) {
     }
 }
 
-/// The first and the last eight words, which are all of eight to sixteen.
+/// Copies the first and the last eight words, which together are all of eight to sixteen words.
 ///
 /// # Safety
-/// As [`copy`], with 8 to 16 words.
+///
+/// As for [`copy`], with 8 to 16 words.
 #[inline(always)]
 unsafe fn ends_of_eight(from: *const u64, to: *mut u64, words: usize) {
     // SAFETY: see `ends_of_two`.
@@ -101,7 +107,8 @@ unsafe fn ends_of_eight(from: *const u64, to: *mut u64, words: usize) {
     }
 }
 
-/// Sixteen words a turn, and the last sixteen at the end, whatever of them was copied before; then `$end`.
+/// Copies sixteen words per iteration. The last iteration copies the last sixteen words, even if
+/// some of them were copied before. Then executes `$end`.
 macro_rules! copy_turns {
     (
         $from:ident, $to:ident, $words:ident,
@@ -139,12 +146,13 @@ macro_rules! copy_turns {
     };
 }
 
-/// By registers of two words, which all processors have.
+/// Copies with registers of two words, which every processor has.
 ///
 /// # Safety
-/// As [`copy`], with at least 16 words.
+///
+/// As for [`copy`], with at least 16 words.
 unsafe fn long_sse(from: *const u64, to: *mut u64, words: usize) {
-    // SAFETY: see `ends_of_two`; the loop ends where the last turn begins.
+    // SAFETY: see `ends_of_two`. The loop ends with the last iteration.
     unsafe {
         copy_turns!(
             from, to, words,
@@ -154,13 +162,14 @@ unsafe fn long_sse(from: *const u64, to: *mut u64, words: usize) {
     }
 }
 
-/// By registers of four words.
+/// Copies with registers of four words.
 ///
 /// # Safety
-/// As [`long_sse`], on a processor with AVX.
+///
+/// As for [`long_sse`], on a processor with AVX.
 unsafe fn long_avx(from: *const u64, to: *mut u64, words: usize) {
-    // SAFETY: see `long_sse`. The compiler knows the lower halves of these registers only; the upper
-    // ones are zeroed behind us, as its own code expects them.
+    // SAFETY: see `long_sse`. The compiler only knows about the lower halves of these registers.
+    // `vzeroupper` zeroes the upper halves, as compiled code expects.
     unsafe {
         copy_turns!(
             from, to, words,
@@ -176,9 +185,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_copies_what_it_was_told_and_no_more() {
+    fn each_kind_copies_all_words_and_no_more() {
         type Copy = unsafe fn(*const u64, *mut u64, usize);
-        /// Without `inline(always)`, which has no address.
+        /// Calls `copy`, whose address cannot be taken because it is `inline(always)`.
         unsafe fn any(from: *const u64, to: *mut u64, words: usize) {
             // SAFETY: as the caller promises.
             unsafe { copy(from, to, words) }
@@ -191,7 +200,7 @@ mod tests {
             for words in fewest..=200 {
                 let from: Vec<u64> = (1..=words as u64).collect();
                 let mut to = vec![0; words + 8];
-                // SAFETY: both are long enough, and the processor was asked.
+                // SAFETY: both are long enough, and AVX is used only if the processor has it.
                 unsafe { kind(from.as_ptr(), to.as_mut_ptr().add(4), words) };
                 assert_eq!(&to[4..words + 4], &from[..], "{words} words");
                 assert!(to[..4].iter().chain(&to[words + 4..]).all(|word| *word == 0), "{words}");
