@@ -1,31 +1,38 @@
-//! The pass over the readers' slots before a writer overwrites: is somebody in the way? And the other side of
-//! it: how a reader joins that writers shall wait for.
+//! Gating: a writer scans the readers' slots before it overwrites, and a joining reader makes sure
+//! that writers will wait for it.
 //!
-//! # Why nobody is overtaken who has joined
+//! # Why a joined reader is not overtaken
 //!
-//! A writer announces how far it is about to reserve (`wanted`), fences, and reads the slots. A reader
-//! that joins writes its slot, fences, and reads `wanted` (JOIN). Of the two, one sees the other. A writer that
-//! sees the reader waits for it. A reader that sees an announcement beyond its start does not know yet whether
-//! the writer has seen it, so it waits until the writer has decided:
+//! 1. A writer stores how far it proposes to reserve (`wanted`), executes a fence, and scans the
+//!    slots.
+//! 2. A joining reader writes its slot, executes a fence, and loads `wanted` (JOIN).
+//! 3. At least one of the two sees the other. If the writer sees the reader, it waits for it. If
+//!    the reader sees a proposal that would overwrite its start, it does not know yet whether the
+//!    writer has seen its slot. So it waits until the writer has decided.
+//! 4. If the writer withdraws the proposal, or a later proposal finds the slot, the start is valid.
+//!    The policy may still let the writer overwrite it: the reader then reports the loss like any
+//!    other.
+//! 5. If the writer raises `reserved`, the start will be overwritten, and the reader looks for
+//!    another one.
 //!
-//! - The writer takes the announcement back, or a later one finds the slot. Then the start holds, unless the
-//!   policy lets the writer overwrite those in its way: whoever joined meanwhile reports the loss as they do.
-//! - The writer raises `reserved`. Then the start is overwritten, and the reader seeks another one.
+//! Checking only `reserved` is not enough. The writer raises it after its scan, so neither side
+//! would see the other if the reader joined in between. Assuming the worst is not right either:
+//! where readers protect the history, most proposals are withdrawn, and the reader would be refused
+//! a start that remains valid.
 //!
-//! `reserved` alone would not do: it is raised only after the pass, and a reader that joins between the two
-//! would be seen by nobody. Nor would a guess: most announcements are taken back where a reader protects the
-//! history, and a start that is refused for such a one is refused although it is there.
+//! If a writer dies between proposal and decision, its proposal remains until the next writer takes
+//! the lock. A reader has no access to `publishers` and cannot distinguish a dead writer from a
+//! slow one. So it waits for a limited time, then accepts the start. That is correct if the writer
+//! is dead. If the writer was stopped for that long while it held the lock, it may still overtake
+//! the reader, which then reports the loss.
 //!
-//! A writer that dies between the two leaves its announcement behind, and nobody decides any more until the next
-//! writer takes the lock. A reader cannot tell a dead writer from a slow one (it has no access to `publishers`),
-//! so it waits for a limited time. Then it takes the start as it is. If the writer is dead, that is right. If it
-//! was stopped for that long while it held the lock, it may still overtake the reader, which reports the loss.
+//! # Why a living reader is not taken for dead
 //!
-//! # Why nobody is taken for dead who lives
-//!
-//! A subscriber takes its lease before it writes the generation of its slot, and gives it up after it has freed
-//! the slot. So if a writer reads a generation and then finds the lease free, the owner of that generation is
-//! gone, and stays gone (LEASE). Nothing has to be read again, and the question may be asked without the lock.
+//! 1. A subscriber takes its lease before it writes the generation of its slot, and releases the
+//!    lease after it has freed the slot.
+//! 2. So if a writer reads a generation and then finds the lease free, the owner of that generation
+//!    is gone for good (LEASE).
+//! 3. Nothing has to be read again, and the writer may check the lease without holding the lock.
 
 use super::layout::{READER_GATES, ReaderSlot, ReadersControl, Waits};
 use super::memory::Ring;
@@ -36,38 +43,38 @@ use crate::crash::{self, CrashPoint};
 use crate::mutant::mutant;
 use crate::sync::{Ordering, fence};
 
-/// How a writer reads the slots.
+/// Reads slots for a writer.
 pub(crate) trait Readers {
     /// Why the slots cannot be read.
     type Failure;
-    /// Reads all slots that were ever used.
+    /// Reads all slots that have ever been used.
     fn read(&mut self) -> Result<(), Self::Failure>;
-    /// What was read last, by number from 0 on.
+    /// Returns what was read last, in the order of the slot numbers from 0 on.
     fn views(&self) -> impl Iterator<Item = SlotView>;
 }
 
-/// What a writer, the owner of the writer lock, wants to overwrite.
+/// What the owner of the writer lock proposes to overwrite.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stretch {
     pub(crate) tail: u64,
     pub(crate) reserved: u64,
-    /// What `reserved` is to become.
+    /// The proposed value of `reserved`.
     pub(crate) wanted: u64,
     pub(crate) capacity: u64,
 }
 
-/// A slot that is in the way, and the generation of whoever is in it.
+/// A slot that is in the way, and the generation of its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Suspect {
     pub(crate) number: u32,
     pub(crate) generation: u32,
 }
 
-/// Announces what the caller wants. Returns the number of joins so far: whoever joins from here on is
-/// counted later, or sees the announcement.
+/// Proposes to raise `reserved` to `wanted`. Returns the number of joins so far. A reader that
+/// joins from now on is counted later, or sees the proposal.
 pub(crate) fn propose(waits: &Waits, control: &ReadersControl, wanted: u64) -> u64 {
     if !mutant("join_sees_only_reserved") {
-        // Release: whoever sees it sees a tail that is not far before it.
+        // Release: a reader that sees the proposal also sees a tail close to it.
         waits.wanted.store(wanted, Ordering::Release);
     }
     // JOIN
@@ -78,8 +85,8 @@ pub(crate) fn propose(waits: &Waits, control: &ReadersControl, wanted: u64) -> u
     control.joins.0.load(Ordering::Acquire)
 }
 
-/// Slots whose owner died without giving them up, with the generation that died. A publisher cannot
-/// write `readers`, so each remembers by itself.
+/// Slots whose owner died without freeing them, with the generation that died. Publishers cannot
+/// write `readers`, so each keeps its own list.
 #[derive(Debug, Default)]
 pub(crate) struct Dead(Vec<Option<u32>>);
 
@@ -91,7 +98,7 @@ impl Dead {
         })
     }
 
-    /// Remembers those of the suspects whose leases were found free after they were seen.
+    /// Remembers the suspects whose leases were found free after their slots were read.
     pub(crate) fn learn(&mut self, suspects: &[Suspect], is_free: impl Fn(u32) -> bool) {
         for suspect in suspects {
             if !is_free(suspect.number) && !mutant("living_reader_taken_for_dead") {
@@ -105,13 +112,13 @@ impl Dead {
         }
     }
 
-    /// Whether a suspect is remembered.
+    /// Returns whether a suspect is remembered as dead.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn knows(&self, suspect: Suspect) -> bool {
         self.0.get(suspect.number as usize) == Some(&Some(suspect.generation))
     }
 
-    /// Whether none is remembered.
+    /// Returns whether no slot is remembered as dead.
     #[cfg(all(test, loom))]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.iter().all(Option::is_none)
@@ -129,27 +136,28 @@ impl Dead {
     }
 }
 
-/// Slots whose leases one call found free although they came back under another generation. Correct subscribers
-/// do that when one dies and another one takes its slot. A hostile one can raise the generation of a slot for ever,
-/// and needs no lease for it: after [`Self::MOST`] rounds in a row in which everybody in the way was
-/// dead, the call no longer waits for slots that it has found free.
+/// Slots whose leases a publish found free, but which came back with another generation. With
+/// correct subscribers, this happens if one dies and another takes its slot. A hostile process can
+/// raise the generation of a slot again and again without holding a lease. After [`Self::MOST`]
+/// consecutive rounds in which every reader in the way was dead, the publish no longer waits for
+/// slots that it has found free.
 #[derive(Debug, Default)]
 pub(crate) struct Unowned {
     rounds: u32,
-    /// By slot: found free since somebody in the way was last found alive.
+    /// By slot number: whether it was found free since a reader in the way was last found alive.
     free: Vec<bool>,
 }
 
 impl Unowned {
-    /// So many times in a row a new owner would have to come between the question for the leases and the next
-    /// pass, and be gone at the next question, before a correct subscriber could be overlooked.
+    /// A correct subscriber is overlooked only if, this many times in a row, a new owner takes the
+    /// slot between the check of the leases and the next scan, and is gone at the next check.
     pub(crate) const MOST: u32 = 16;
 
     fn has(&self, view: &SlotView) -> bool {
         self.rounds >= Self::MOST && self.free.get(view.number as usize).is_some_and(|free| *free)
     }
 
-    /// Notes a round of questions about those in the way.
+    /// Records a round of lease checks.
     pub(crate) fn note(&mut self, suspects: &[Suspect], is_free: impl Fn(u32) -> bool) {
         self.rounds = self.rounds.saturating_add(1);
         for suspect in suspects.iter().filter(|suspect| is_free(suspect.number)) {
@@ -161,20 +169,23 @@ impl Unowned {
         }
     }
 
-    /// Notes that somebody in the way is alive.
+    /// Records that a reader in the way is alive.
     pub(crate) fn note_alive(&mut self) {
         *self = Self::default();
     }
 }
 
-/// Those for whom a writer has to wait before the stretch may be overwritten, unless they are dead, by number;
-/// none if it may, which the cached gating position remembers together with `joins`, the answer of [`propose`]. If there is
-/// one, the announcement is taken back.
+/// Returns the readers that must be waited for, unless they are dead, before the stretch may be
+/// overwritten, in the order of their slots. If there is none, the stretch may be overwritten, and
+/// the cached gating position remembers that, together with `joins`, which [`propose`] returned. If
+/// there is one, the proposal is withdrawn.
 ///
-/// One pass: the slots are read once, and no lease is asked for. The caller holds the writer lock.
+/// Scans the slots once and checks no lease. The caller holds the writer lock.
 ///
 /// # Errors
-/// The slots cannot be read: then nothing is known of those in the way, and the announcement is taken back.
+///
+/// If the slots cannot be read, nothing is known about the readers in the way. The proposal is
+/// withdrawn.
 pub(crate) fn in_the_way<R: Readers>(
     readers: &mut R,
     dead: &mut Dead,
@@ -207,12 +218,13 @@ pub(crate) fn in_the_way<R: Readers>(
     Ok(suspects)
 }
 
-/// Takes an announcement back: nothing beyond `reserved` is wanted any more.
+/// Withdraws a proposal: nothing beyond `reserved` is wanted any more.
 pub(crate) fn take_back(waits: &Waits, reserved: u64) {
     waits.wanted.store(reserved, Ordering::Release);
 }
 
-/// LEASE: a slot that was written behind its lease is followed by a question for that lease which is no older.
+/// LEASE: orders the scan before the check of the leases. If the scan sees a slot that was written
+/// after its lease was taken, the check sees the lease too.
 fn read<R: Readers>(readers: &mut R) -> Result<(), R::Failure> {
     readers.read()?;
     if !mutant("lease_asked_without_fence") {
@@ -221,25 +233,25 @@ fn read<R: Readers>(readers: &mut R) -> Result<(), R::Failure> {
     Ok(())
 }
 
-/// To be lapped at the start needs a writer that fills the ring in the time of a look. So many times in a
-/// row it does not happen to who reads what correct publishers write.
+/// A start is overwritten only if a writer fills the ring while the reader searches for it. This
+/// many times in a row, that does not happen with correct publishers.
 const ATTEMPTS: u32 = 10_000;
 
-/// A slot that whoever joins has claimed.
+/// A slot that a joining reader has claimed.
 #[derive(Clone, Copy)]
 pub(crate) struct Seat<'a> {
     pub(crate) number: u32,
     pub(crate) slot: &'a ReaderSlot,
-    /// What its flags are to be.
+    /// The flags that the slot will have.
     pub(crate) flags: u32,
 }
 
-/// Makes a claimed slot count from a start that `find` finds. It starts over as long as a writer has
-/// overwritten that very start meanwhile, or the start is not safe. Returns `None` if that never ends, which
+/// Activates a claimed slot at a start that `find` returns. Retries if a writer has overwritten
+/// that start in the meantime, or if `is_safe` rejects it. Returns `None` if no start holds, which
 /// correct publishers do not cause.
 ///
-/// A reader that gates waits while a writer decides about its start: `wait` passes some time, and returns whether
-/// there is time for more.
+/// A reader that gates waits while a writer decides about its start. `wait` lets some time pass and
+/// returns whether there is time for more.
 pub(crate) fn join<E>(
     ring: Ring<'_>,
     control: &ReadersControl,
@@ -265,12 +277,12 @@ pub(crate) fn join<E>(
     Ok(None)
 }
 
-/// Whether a writer has announced that it will overwrite `position`, and has not taken that back.
+/// Returns whether a writer proposes to overwrite `position`.
 fn is_wanted(ring: Ring<'_>, position: u64) -> bool {
     // JOIN
     let wanted = ring.control.waits.0.wanted.load(Ordering::Acquire);
     let tail = ring.control.commit.0.tail.load(Ordering::Acquire);
     let floor = wanted.saturating_sub(ring.shape().capacity());
-    // No writer wants so much that it would overwrite what it has not written yet.
+    // No writer proposes to overwrite what is not written yet.
     position < floor && floor <= tail
 }

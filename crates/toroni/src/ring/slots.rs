@@ -1,4 +1,4 @@
-//! Slots: who takes part, what a subscriber tells publishers, and what publishers make of it.
+//! Slots: how participants claim and free them, and which subscribers gate publishers.
 
 use super::layout::{
     PublisherSlot, READER_GATES, ReaderSlot, ReadersControl, SLOT_ACTIVE, SLOT_FREE,
@@ -7,7 +7,7 @@ use crate::crash::{self, CrashPoint};
 use crate::mutant::mutant;
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// Who owns a slot, for people who look.
+/// The owner of a slot, as observers see it.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
     pub(crate) pid: u32,
@@ -17,8 +17,8 @@ pub(crate) struct Identity {
     pub(crate) name: String,
 }
 
-/// Prepares a slot whose lease the caller holds, and returns its new generation. Nobody waits for it
-/// yet.
+/// Claims a slot whose lease the caller holds, and returns its new generation. Publishers do not
+/// wait for it yet.
 pub(crate) fn claim(slot: &ReaderSlot, identity: &Identity) -> u32 {
     crash::point(CrashPoint::ReaderLeaseTaken);
     slot.state.store(SLOT_FREE, Ordering::Relaxed);
@@ -36,8 +36,9 @@ pub(crate) fn claim(slot: &ReaderSlot, identity: &Identity) -> u32 {
     generation
 }
 
-/// Makes a publisher's slot, whose lease the caller holds, its own, and returns its new generation. The
-/// generation comes first: from then on a lock word with the old one is a dead owner's.
+/// Claims a publisher's slot whose lease the caller holds, and returns its new generation. The
+/// generation is written first. From then on, a lock word with the old generation belongs to a dead
+/// owner.
 pub(crate) fn claim_publisher(slot: &PublisherSlot, identity: &Identity) -> u32 {
     crash::point(CrashPoint::PublisherLeaseTaken);
     let generation = slot.generation.load(Ordering::Relaxed).wrapping_add(1);
@@ -56,8 +57,8 @@ pub(crate) fn claim_publisher(slot: &PublisherSlot, identity: &Identity) -> u32 
     generation
 }
 
-/// Makes a claimed slot count. The caller looks at `reserved` afterwards: a writer that raised it
-/// before it saw this slot has lapped it already.
+/// Activates a claimed slot. The caller must check `reserved` afterwards: a writer that raised it
+/// before it saw this slot has already lapped it.
 pub(crate) fn activate(
     control: &ReadersControl,
     number: u32,
@@ -74,8 +75,8 @@ pub(crate) fn activate(
     crash::point(CrashPoint::ReaderAfterClaim);
 }
 
-/// Makes writers look at the slots again: somebody joined, or came back after it was lapped, and gates
-/// at a position that is older than what they know.
+/// Makes writers scan the slots again, because a reader joined, or came back after it was lapped,
+/// and now gates at a position that is older than what they know.
 pub(crate) fn bump_version(control: &ReadersControl) {
     if !mutant("join_not_counted") {
         control.joins.0.fetch_add(1, Ordering::Release);
@@ -86,14 +87,14 @@ pub(crate) fn bump_version(control: &ReadersControl) {
     }
 }
 
-/// Gives a slot up, before its lease.
+/// Frees a slot. Called before its lease is released.
 pub(crate) fn free(control: &ReadersControl, slot: &ReaderSlot) {
     slot.state.store(SLOT_FREE, Ordering::Release);
     control.joins.0.fetch_add(1, Ordering::Release);
     crash::point(CrashPoint::ReaderMidLeave);
 }
 
-/// A slot as a publisher sees it.
+/// A publisher's copy of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SlotView {
     pub(crate) number: u32,
@@ -101,15 +102,15 @@ pub(crate) struct SlotView {
     pub(crate) state: u32,
     pub(crate) flags: u32,
     pub(crate) position: u64,
-    /// How often its descriptor was armed.
+    /// The number of times that its descriptor was armed.
     pub(crate) arms: u32,
 }
 
-/// The readers for which a writer may have to wait.
+/// Returns the readers that a writer may have to wait for.
 ///
-/// Positions that no reader can have are ignored (a reader may write what it likes). A reader that
-/// has already been lapped gates nobody until it shows a valid position again: else a stopped one
-/// would cost the policy's limit at every block.
+/// Ignores positions that no reader can have, because a reader can write any value. Also ignores a
+/// reader that was already lapped until it publishes a valid position again. Otherwise a stopped
+/// reader would cost the policy's limit at every block.
 pub(crate) fn gating(
     slots: impl Iterator<Item = SlotView>,
     tail: u64,
@@ -124,8 +125,9 @@ pub(crate) fn gating(
         })
 }
 
-/// Whether a reader that gates has not reached `position` yet. Asked by a reader that has, behind its
-/// fence: of two that reach it at the same time, at least one sees that the other has.
+/// Returns whether a gating reader has not reached `position` yet. A reader calls this after it has
+/// reached `position`, stored that and executed its fence. If two readers reach it at the same
+/// time, at least one of them sees that the other has.
 pub(crate) fn is_anybody_before<'s>(
     mut slots: impl Iterator<Item = &'s ReaderSlot>,
     position: u64,
@@ -141,7 +143,7 @@ pub(crate) fn is_anybody_before<'s>(
     })
 }
 
-/// Writes a name, cut to what fits at a character's boundary, padded with 0.
+/// Writes a name, truncated to the last character that fits and padded with 0.
 fn store_name(words: &[AtomicU64], name: &str) {
     let mut end = name.len().min(words.len() * 8);
     while !name.is_char_boundary(end) {
@@ -174,14 +176,14 @@ mod tests {
     }
 
     #[test]
-    fn all_who_were_not_lapped_gate() {
+    fn all_readers_that_were_not_lapped_gate() {
         let slots = [view(0, 800), view(1, 160), view(2, 400)];
         assert_eq!(numbers(&slots, 1000, 1024), [0, 1, 2]);
         assert_eq!(numbers(&slots, 1000, 1024 + 400), [0, 2]);
     }
 
     #[test]
-    fn the_last_reader_is_told_from_those_before() {
+    fn the_last_reader_knows_that_it_is_the_last() {
         let slots: [ReaderSlot; 5] = core::array::from_fn(|_| ReaderSlot::default());
         let is_anybody_before = |until| is_anybody_before(slots.iter(), until, 2048, 1024);
         let set = |number: usize, position, state, flags| {
@@ -189,7 +191,7 @@ mod tests {
             slots[number].state.store(state, Ordering::Relaxed);
             slots[number].flags.store(flags, Ordering::Relaxed);
         };
-        assert!(!is_anybody_before(1600), "nobody is there");
+        assert!(!is_anybody_before(1600), "there are no readers");
         set(0, 1600, SLOT_ACTIVE, READER_GATES);
         set(1, 1592, SLOT_ACTIVE, READER_GATES);
         assert!(is_anybody_before(1600));

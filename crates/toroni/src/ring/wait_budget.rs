@@ -1,7 +1,7 @@
-//! The slow-reader policies: may a writer go on, and if not, how long may it wait?
+//! The policies for slow readers: whether a writer may overwrite, and if not, how long it may wait.
 //!
-//! Pure decisions over times that the caller hands in (CLOCK_MONOTONIC, ns); the caller does the
-//! waiting, without the lock.
+//! These are pure decisions about times that the caller passes in (CLOCK_MONOTONIC, ns). The caller
+//! does the waiting, without holding the lock.
 
 use super::layout::Budget;
 use crate::crash::{self, CrashPoint};
@@ -9,11 +9,12 @@ use crate::settings::Policy;
 use crate::sync::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A waiter checks again after this at the latest, whoever should have woken it.
+/// A waiter checks again after this time at the latest, woken or not.
 pub(crate) const SLICE_NS: u64 = 1_000_000;
 
-/// What the last look at the reader slots showed; private to one publishing participant. Positions
-/// only grow, so an old minimum stays true until a reader joins, or comes back after it was lapped.
+/// The gating position found by the last scan of the reader slots, private to one publishing
+/// participant. Positions only grow, so an old minimum stays valid until a reader joins, or comes
+/// back after it was lapped.
 #[derive(Debug)]
 pub(crate) struct CachedGatingPosition {
     minimum: AtomicU64,
@@ -22,41 +23,41 @@ pub(crate) struct CachedGatingPosition {
 
 impl Default for CachedGatingPosition {
     fn default() -> Self {
-        // No joins counter starts at this: the first question always leads to a look.
+        // The joins counter never starts at this value, so the first check always leads to a scan.
         Self { minimum: AtomicU64::new(0), joins: AtomicU64::new(u64::MAX) }
     }
 }
 
 impl CachedGatingPosition {
-    /// Whether `reserved` may become `wanted` without a new look at the slots.
+    /// Returns whether `reserved` may become `wanted` without a new scan.
     pub(crate) fn covers(&self, wanted: u64, capacity: u64, joins: u64) -> bool {
         self.joins.load(Ordering::Relaxed) == joins
             && wanted <= self.minimum.load(Ordering::Relaxed).saturating_add(capacity)
     }
 
-    /// Remembers a look: `joins` as read before it.
+    /// Stores the result of a scan. `joins` was loaded before it.
     pub(crate) fn learn(&self, minimum: u64, joins: u64) {
         self.minimum.store(minimum, Ordering::Relaxed);
         self.joins.store(joins, Ordering::Relaxed);
     }
 }
 
-/// What a writer without room does next.
+/// What a writer without space does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Wait so many ns at the most, then check again.
+    /// Wait for at most this many ns, then check again.
     Wait(u64),
-    /// Go on; who has not read its messages by now loses them.
+    /// Publish. Readers that have not read the overwritten messages lose them.
     Overwrite,
     /// Return to the caller without publishing.
     GiveUp,
 }
 
-/// One publish's budget of waiting for slow readers.
+/// The time that one publish may wait for slow readers.
 #[derive(Clone, Debug)]
 pub(crate) struct WaitBudget {
     policy: Policy,
-    /// The caller's own limit; `Some(0)` never waits.
+    /// The caller's own limit. `Some(0)` never waits.
     give_up_after_ns: Option<u64>,
     started_ns: Option<u64>,
 }
@@ -66,7 +67,7 @@ impl WaitBudget {
         Self { policy, give_up_after_ns: give_up_after.map(as_ns), started_ns: None }
     }
 
-    /// Decides at `now_ns`, under the writer lock, which guards `budget`.
+    /// Decides what to do at `now_ns`. The caller holds the writer lock, which guards `budget`.
     pub(crate) fn judge(&mut self, now_ns: u64, budget: &Budget) -> Verdict {
         let waited = now_ns.saturating_sub(*self.started_ns.get_or_insert(now_ns));
         let allowed = match self.policy {
@@ -93,9 +94,10 @@ impl WaitBudget {
     }
 }
 
-/// Charges what a waiter slept beyond its slice, which a busy machine can make much longer. Under the
-/// writer lock, as [`WaitBudget::judge`]. Several that overslept together are each charged: the budget is
-/// what the group is slowed by at the most.
+/// Charges the time that a waiter slept beyond its slice, which can be long on a busy machine.
+/// Called under the writer lock, like [`WaitBudget::judge`]. If several waiters oversleep at the
+/// same time, each is charged, because the budget is an upper limit of how much all are slowed
+/// down.
 pub(crate) fn charge_overslept(policy: Policy, budget: &Budget, slice_ns: u64, slept_ns: u64) {
     if matches!(policy, Policy::Bounded { .. }) {
         let spent = budget.spent_ns.load(Ordering::Relaxed);
@@ -104,8 +106,8 @@ pub(crate) fn charge_overslept(policy: Policy, budget: &Budget, slice_ns: u64, s
     }
 }
 
-/// Opens a new interval if the last one is over, or lies in the future (another clock, or a hostile
-/// hand).
+/// Opens a new interval if the last one is over, or if it is in the future because of another clock
+/// or a hostile process.
 fn open_interval(budget: &Budget, now_ns: u64, per_ns: u64) {
     let start = budget.interval_start_ns.load(Ordering::Relaxed);
     if start > now_ns || now_ns - start >= per_ns {
@@ -115,11 +117,12 @@ fn open_interval(budget: &Budget, now_ns: u64, per_ns: u64) {
     }
 }
 
-/// Charges a slice that begins now; what another waiter has already been charged for is free.
+/// Charges a slice that begins now, except for the time that another waiter has already been
+/// charged for.
 fn charge(budget: &Budget, now_ns: u64, slice_ns: u64) {
     let until = now_ns.saturating_add(slice_ns);
     let charged = budget.charged_until_ns.load(Ordering::Relaxed);
-    // Nobody is charged for more than one slice ahead.
+    // No waiter is charged for more than one slice ahead.
     let charged = if charged > now_ns.saturating_add(SLICE_NS) { now_ns } else { charged };
     let fresh = until.saturating_sub(charged.max(now_ns));
     let spent = budget.spent_ns.load(Ordering::Relaxed);
@@ -127,7 +130,7 @@ fn charge(budget: &Budget, now_ns: u64, slice_ns: u64) {
     budget.charged_until_ns.store(until.max(charged), Ordering::Relaxed);
 }
 
-/// Nanoseconds, at most 584 years.
+/// Converts a duration to nanoseconds, at most 584 years.
 pub(crate) fn as_ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -160,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_caller_may_be_less_patient() {
+    fn the_callers_limit_may_be_shorter() {
         let budget = Budget::default();
         let policy = Policy::Wait { limit: Some(ms(100)) };
         assert_eq!(WaitBudget::new(policy, Some(ms(0))).judge(0, &budget), Verdict::GiveUp);
@@ -168,7 +171,7 @@ mod tests {
         assert_eq!(short.judge(0, &budget), Verdict::Wait(MS));
         assert_eq!(short.judge(2 * MS, &budget), Verdict::GiveUp);
         let mut overwriter = WaitBudget::new(Policy::Overwrite, Some(ms(0)));
-        assert_eq!(overwriter.judge(0, &budget), Verdict::Overwrite, "it never has to give up");
+        assert_eq!(overwriter.judge(0, &budget), Verdict::Overwrite, "it never gives up");
     }
 
     #[test]
@@ -184,7 +187,7 @@ mod tests {
                     now += slice;
                 }
                 Verdict::Overwrite => now += MS,
-                Verdict::GiveUp => unreachable!("no limit of the caller's"),
+                Verdict::GiveUp => unreachable!("the caller has no limit"),
             }
         }
         // 5,000 steps of 1 ms: five intervals.

@@ -1,16 +1,20 @@
-//! Publishers that wait for room, and the reader that wakes one of them: the order of steps, without the
-//! sleep.
+//! How publishers wait for space, and how a reader wakes one of them: the order of steps, without
+//! the sleep itself.
 //!
 //! # Why no publisher waits in vain
 //!
-//! A publisher takes its token from `space`, announces itself, fences, looks at the readers once more,
-//! and only then sleeps while `space` is the token. A reader stores its position, fences, and looks for
-//! announcements. Of the two, one sees the other. The reader that sees the announcement when the others
-//! have come as far as it asks for, as they see each other in the same way, raises `space`, which ends
-//! the sleep, or keeps it from beginning.
+//! 1. A publisher loads its token from `space`, registers itself, executes a fence, rechecks the
+//!    readers, and only then sleeps, as long as `space` has the token's value.
+//! 2. A reader stores its position, executes a fence, and checks whether a publisher is registered.
+//! 3. At least one of the two sees the other. If the publisher sees the position, it does not
+//!    sleep. If the reader sees the registration, it checks whether the other readers have also
+//!    come as far as the publisher needs. Readers see one another's positions in the same way, so
+//!    the last of them notices that it is the last.
+//! 4. That reader raises `space`, which ends the publisher's sleep or prevents it.
 //!
-//! The readers wake one publisher at a time; whoever was woken passes the wake on when it has written.
-//! What remains, a reader that dies or leaves in between, costs the publisher its slice of the wait.
+//! Readers wake one publisher at a time. A publisher that was woken wakes the next one after it has
+//! written. If a reader dies or leaves in between, the publisher loses at most one slice of its
+//! wait.
 
 use super::layout::{ReaderSlot, ReadersControl, Waits};
 use super::memory::Ring;
@@ -19,8 +23,8 @@ use crate::crash::{self, CrashPoint};
 use crate::mutant::mutant;
 use crate::sync::{AtomicU32, Ordering, fence};
 
-/// Announces that the caller, the owner of the writer lock, waits until all readers have reached
-/// `until`. Returns the value of `space` during which to sleep; `None` if there is `room` by now.
+/// Registers the caller, which owns the writer lock, as waiting until all readers have reached
+/// `until`. Returns the value of `space` during which to sleep, or `None` if there is space by now.
 pub(crate) fn register_waiter(
     waits: &Waits,
     space: &AtomicU32,
@@ -39,8 +43,8 @@ pub(crate) fn register_waiter(
     Some(token)
 }
 
-/// Passes a wake on, behind the unlock, if the caller was woken itself: readers wake one publisher at a
-/// time.
+/// Wakes the next publisher if the caller was woken itself, because readers wake one publisher at a
+/// time. To be called after the unlock.
 #[inline(always)]
 pub(crate) fn pass_on(waited: bool, wake_one: impl FnOnce()) {
     if waited && !mutant("wake_is_not_passed_on") {
@@ -49,8 +53,9 @@ pub(crate) fn pass_on(waited: bool, wake_one: impl FnOnce()) {
     }
 }
 
-/// Shows how far a reader has come, and whether a publisher waits for just that, whom the caller then
-/// wakes. `served` is the announcement that it looked at last.
+/// Publishes a reader's position. Returns a registration if a publisher waits for just that
+/// position: the caller then wakes it. `served` is the number of the last registration that the
+/// caller handled.
 #[inline]
 pub(crate) fn show(
     slot: &ReaderSlot,
@@ -69,16 +74,16 @@ pub(crate) fn show(
         .then_some(Registered { count })
 }
 
-/// An announcement that a reader has not answered yet, though it is as far as was asked for.
+/// A registration that a reader has not handled yet, although the reader is as far as requested.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Registered {
-    /// Its number: this reader need not look at it again.
+    /// The registration's number. The reader need not handle it again.
     pub(crate) count: u64,
 }
 
 impl Registered {
-    /// Raises `space` if this reader is the last one that is waited for: those before would wake in vain.
-    /// Then the caller wakes one who sleeps on it.
+    /// Raises `space` if this reader is the last one that the publisher waits for. The caller then
+    /// wakes one sleeper on `space`. If other readers are missing, waking would be in vain.
     #[must_use]
     pub(crate) fn raise_space<'s>(
         self,
