@@ -73,7 +73,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "run_validated_by_its_last",
         mistake: "messages that were read in place together count as read if only the newest of them is intact",
-        noticed_by: &[Tests("one_that_is_lapped_ends_and_does_not_count")],
+        noticed_by: &[Tests("a_lapped_run_ends_and_is_not_intact")],
     },
     Mutant {
         name: "read_ahead_headers_relaxed",

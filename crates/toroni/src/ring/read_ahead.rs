@@ -1,9 +1,18 @@
-//! Records that a reader has copied out of the ring together, to be handed out one by one.
+//! Read-ahead: small records that a reader copies out of the ring together and hands out one by
+//! one.
 //!
-//! Each look at the ring costs a reader a fence, a load of `reserved` and a copy whose set-up is longer
-//! than a small message. So small records are taken as many at a time as are there, up to
-//! [`MOST_BYTES`], with one validation for all. What is in a read-ahead no longer needs the ring: it is
-//! delivered also if a writer laps the reader meanwhile.
+//! Each access to the ring costs a reader a fence, a load of `reserved`, and a copy whose setup
+//! takes longer than a small message. So a reader takes all small records that are there, up to
+//! [`MOST_BYTES`], in three steps:
+//!
+//! 1. It loads the header words one after another, with acquire (COMMIT), to find the end of the
+//!    last small record. It does not trust them yet: they only say how much to copy, within bounds.
+//! 2. It copies all records.
+//! 3. It checks `reserved` once for all of them (RESERVE). `reserved` covers the oldest record, so
+//!    it covers the others too.
+//!
+//! What is in a read-ahead no longer depends on the ring. It is delivered even if a writer laps the
+//! reader in the meantime.
 
 use super::copy::Scratch;
 use super::layout::ALIGNMENT;
@@ -15,47 +24,48 @@ use crate::crash::{self, CrashPoint};
 use crate::mutant::{mutant, weakened};
 use crate::sync::Ordering;
 
-/// Bytes that are copied at once, headers included: a small part of a first-level cache. Longer
-/// read-aheads save nothing more, and keep their first message waiting.
+/// The maximum number of bytes copied at once, headers included: a small part of a first-level
+/// cache. A longer read-ahead would save nothing more, and would delay its first message.
 pub(crate) const MOST_BYTES: u64 = 4096;
 
-/// The longest record that goes through a read-ahead. What is longer is copied by itself, and only if
-/// somebody wants it.
+/// The size of the longest record that goes through a read-ahead. A longer record is copied by
+/// itself, and only if it is wanted.
 pub(crate) const LONGEST_RECORD: u64 = 256 + ALIGNMENT;
 
-/// Private copies of records in a row, and which of them was handed out last.
+/// Private copies of consecutive records.
 #[derive(Debug, Default)]
 pub(crate) struct ReadAhead {
     scratch: Scratch,
-    /// Where the first byte of `scratch` stands in the stream.
+    /// The position of the first byte of `scratch`.
     base: u64,
-    /// The record that is handed out next, and the end of the last one, in words of `scratch`.
+    /// The start of the next record, and the end of the last one, in words of `scratch`.
     next: usize,
     end: usize,
-    /// Sequence of the record that is handed out next.
+    /// The sequence of the next record.
     sequence: u64,
-    /// Header of the last record that was handed out, and where its body begins in `scratch`, in bytes.
+    /// The header of the record that was handed out last, and the offset of its body in `scratch`,
+    /// in bytes.
     header: u64,
     body: usize,
-    /// Tag and size in words of records that the caller wants without being asked.
+    /// Tag and size in words of the records that [`Self::next_wanted`] hands out.
     wanted_tag: u32,
     wanted_words: usize,
 }
 
 impl ReadAhead {
-    /// Takes the memory for the first records, in place of [`Self::fill`], and touches it.
+    /// Allocates the memory for the first records and touches it, so that [`Self::fill`] need not.
     #[cold]
     pub(crate) fn reserve(&mut self) {
         self.scratch.words(to_index(MOST_BYTES / ALIGNMENT)).fill(1);
     }
 
-    /// Whether all its records were handed out.
+    /// Returns whether all records were handed out.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.next == self.end
     }
 
-    /// Where the next record stands, if there is one.
+    /// Returns the position of the next record, if there is one.
     pub(crate) fn next_cursor(&self) -> Option<Cursor> {
         (!self.is_empty()).then(|| Cursor {
             position: self.base + self.next as u64 * ALIGNMENT,
@@ -63,9 +73,11 @@ impl ReadAhead {
         })
     }
 
-    /// Takes small records from `cursor` on, as many as are there and fit, validates them together, and
-    /// moves the cursor behind them. The read-ahead was empty. False if there are none, what stands there
-    /// is not a small record, or it ends where none can: [`Cursor::look`] tells.
+    /// Copies as many small records from `cursor` on as are there and fit, validates them together,
+    /// and moves the cursor past them. Requires that the read-ahead is empty.
+    ///
+    /// Returns false if there is no record, if the next one is not small, or if the records end
+    /// where none can end. [`Cursor::peek`] then finds out which.
     #[inline]
     pub(crate) fn fill(
         &mut self,
@@ -84,7 +96,7 @@ impl ReadAhead {
         let Some(reserved) = ring.reserved_if_intact(cursor.position).or_else(unvalidated) else {
             return Err(Interrupted::Lapped);
         };
-        // As in `Cursor::look`: no record ends there.
+        // As in `Cursor::peek`: no record ends there.
         if end.position + ALIGNMENT > reserved {
             return Ok(false);
         }
@@ -94,10 +106,11 @@ impl ReadAhead {
         Ok(true)
     }
 
-    /// Hands out the next record if it is one of those that the caller wants without being asked.
+    /// Hands out the next record, if it has the wanted tag and size.
     ///
-    /// Streams of messages of one topic and size are common. Where a record ends is then known before
-    /// its header has been loaded: the processor need not wait for one header to find the next.
+    /// Streams of messages with one topic and size are common. The end of a record is then known
+    /// before its header has been loaded, so the processor need not wait for one header to find the
+    /// next.
     #[inline(always)]
     pub(crate) fn next_wanted(&mut self) -> bool {
         if self.is_empty() {
@@ -115,8 +128,9 @@ impl ReadAhead {
         true
     }
 
-    /// Hands out the next record; returns its tag. None at the end, and where the copy makes no sense,
-    /// as when somebody rewrites headers: then [`Self::give_up`] says where to check again.
+    /// Hands out the next record and returns its tag. Returns `None` at the end, and where the copy
+    /// is invalid, as when a process rewrites headers. [`Self::give_up`] then returns where to
+    /// check again.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<u32> {
         if self.is_empty() {
@@ -139,21 +153,21 @@ impl ReadAhead {
         self.sequence = self.sequence.wrapping_add(1);
     }
 
-    /// The caller wants all records with the last one's tag and size.
+    /// Makes [`Self::next_wanted`] hand out records with the tag and size of the last one.
     #[inline]
     pub(crate) fn want_more(&mut self) {
         self.wanted_tag = self.tag();
         self.wanted_words = words_of(self.header);
     }
 
-    /// Drops what is left, and returns where it stands.
+    /// Drops the remaining records and returns the position of the first of them.
     pub(crate) fn give_up(&mut self) -> Option<Cursor> {
         let next = self.next_cursor();
         self.next = self.end;
         next
     }
 
-    /// Hands out a record that does not come from [`Self::fill`]; returns the memory for its body.
+    /// Hands out a record that does not come from [`Self::fill`]. Returns the memory for its body.
     pub(crate) fn set(&mut self, seen: &Seen) -> &mut Scratch {
         debug_assert!(self.is_empty());
         self.base = seen.body();
@@ -163,7 +177,7 @@ impl ReadAhead {
         &mut self.scratch
     }
 
-    /// The record that was handed out last.
+    /// Returns the record that was handed out last.
     #[inline]
     pub(crate) fn last(&self) -> Seen {
         Seen {
@@ -174,32 +188,32 @@ impl ReadAhead {
         }
     }
 
-    /// Its flags and topic.
+    /// Returns its flags and topic.
     #[inline]
     pub(crate) fn tag(&self) -> u32 {
         tag_of(self.header)
     }
 
-    /// Its length.
+    /// Returns its length.
     #[inline]
     pub(crate) fn length(&self) -> u32 {
         length_of(self.header)
     }
 
-    /// The first `length` bytes of its body, as far as they were copied.
+    /// Returns the first `length` bytes of its body, as far as they were copied.
     #[inline]
     pub(crate) fn body(&self, length: usize) -> &[u8] {
         self.scratch.bytes_from(self.body, length)
     }
 }
 
-/// Words that a record takes.
+/// Returns the number of words that a record takes.
 #[inline]
 fn words_of(header: u64) -> usize {
     to_index(record_bytes(length_of(header)) / ALIGNMENT)
 }
 
-/// Behind the last of the small records from `start` on that fit into a read-ahead.
+/// Returns the end of the last small record from `start` on that fits into a read-ahead.
 #[inline]
 fn end_of_read_ahead(start: Cursor, ring: Ring<'_>) -> Cursor {
     let limit = start.position + MOST_BYTES;
@@ -209,11 +223,11 @@ fn end_of_read_ahead(start: Cursor, ring: Ring<'_>) -> Cursor {
         let acquire = weakened("read_ahead_headers_relaxed", Ordering::Acquire);
         let header = ring.word(end.position).load(acquire);
         let bytes = record_bytes(length_of(header));
-        // Lengths are believed only as far as they lead no further than the copy may go.
+        // A length is trusted only as far as it stays within the bounds of the copy.
         if header == 0 || bytes > LONGEST_RECORD {
             return end;
         }
-        // The processor guesses that the records of a run are of one size, and does not wait for each
+        // The processor predicts that consecutive records have one size, and does not wait for each
         // header to find the next.
         loop {
             if end.position + bytes > limit {
@@ -260,12 +274,16 @@ mod tests {
             (read_ahead.next(), read_ahead.is_empty(), read_ahead.next_cursor()),
             (None, true, None)
         );
-        assert_eq!(read_ahead.fill(&mut cursor, memory.ring()), Ok(false), "a long one");
-        assert_eq!(cursor.sequence, 5, "stays where it is");
+        assert_eq!(
+            read_ahead.fill(&mut cursor, memory.ring()),
+            Ok(false),
+            "the next record is long"
+        );
+        assert_eq!(cursor.sequence, 5, "the cursor stays");
     }
 
     #[test]
-    fn it_holds_so_much_and_no_more() {
+    fn a_read_ahead_is_limited_in_bytes() {
         let lengths = vec![8; 1000];
         let memory = Memory::laid(64 << 10, START, &lengths);
         let mut cursor = at(START, 0);
@@ -284,16 +302,16 @@ mod tests {
     }
 
     #[test]
-    fn records_that_are_wanted_come_without_being_asked() {
+    fn wanted_records_are_handed_out_directly() {
         let memory = Memory::laid(64 << 10, START, &[8; 6]);
-        // Two streams of equal headers.
+        // Two sequences of equal headers.
         let header = header(8, tag(7));
         for sequence in [0, 1, 3, 4] {
             memory.ring().word(START + 16 * sequence).store(header, Ordering::Relaxed);
         }
         let mut read_ahead = ReadAhead::default();
         read_ahead.fill(&mut at(START, 0), memory.ring()).unwrap();
-        assert!(!read_ahead.next_wanted(), "nobody said so");
+        assert!(!read_ahead.next_wanted(), "nothing is wanted yet");
         assert_eq!(read_ahead.next(), Some(tag(7)));
         read_ahead.want_more();
         assert!(read_ahead.next_wanted());
@@ -306,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_is_delivered_when_a_writer_has_lapped_the_reader() {
+    fn a_read_ahead_is_delivered_after_a_writer_lapped_the_reader() {
         let memory = Memory::laid(64 << 10, START, &[8; 4]);
         let mut cursor = at(START, 0);
         let mut read_ahead = ReadAhead::default();
@@ -319,13 +337,13 @@ mod tests {
             assert_eq!(read_ahead.next(), Some(tag(sequence)));
             assert_eq!(read_ahead.body(8), body(sequence, 8));
         }
-        // A header's bytes of a small record, where there is none any more.
+        // The bytes of a small record's header, at a position where there is no record any more.
         memory.ring().word(cursor.position).store(header(8, tag(9)), Ordering::Relaxed);
         assert_eq!(read_ahead.fill(&mut cursor, memory.ring()), Err(Interrupted::Lapped));
     }
 
     #[test]
-    fn a_record_beyond_what_is_reserved_is_left_to_a_closer_look() {
+    fn a_record_beyond_reserved_is_left_to_peek() {
         let memory = Memory::laid(64 << 10, START, &[8; 4]);
         memory.control.reserved.0.store(START + 64, Ordering::Relaxed);
         let mut cursor = at(START, 0);
@@ -349,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_by_itself_is_the_last_one() {
+    fn a_record_copied_by_itself_is_the_last_one() {
         let memory = Memory::laid(64 << 10, START, &[8, 1000]);
         let cursor = at(START + 16, 1);
         let seen = cursor.peek(memory.ring()).unwrap().unwrap();

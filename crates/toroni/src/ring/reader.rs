@@ -1,6 +1,17 @@
-//! A reader's place in the stream: advance, detect that a writer overtook, resume.
+//! A reader's cursor: it advances from record to record, detects that a writer overtook it, and
+//! resumes.
 //!
-//! Reading never writes to `ring` and waits for nobody.
+//! Reading never writes to `ring` and never waits.
+//!
+//! 1. A writer raises `reserved` before it overwrites bytes, and commits a record by storing its
+//!    header word last.
+//! 2. The reader loads the header word at its position (COMMIT) and then checks `reserved`
+//!    (RESERVE). If `reserved` has passed the position by more than the capacity, the reader was
+//!    lapped. Nothing that it loaded may be trusted, not even a 0.
+//! 3. If the reader copies the record, it checks again after copying. Only then is the copy what
+//!    was committed.
+//! 4. A lapped reader continues at an entry of the blocks index. It checks in the same way that the
+//!    record there is still intact.
 
 use super::copy::Scratch;
 use super::layout::{ALIGNMENT, BLOCKS};
@@ -12,14 +23,14 @@ use crate::error::Corrupt;
 use crate::mutant::mutant;
 use crate::sync::Ordering;
 
-/// Where a reader stands: before the record at `position`, which has number `sequence`.
+/// A reader's position: before the record at `position`, which has number `sequence`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cursor {
     pub(crate) position: u64,
     pub(crate) sequence: u64,
 }
 
-/// A record that was seen complete, before its bytes were copied.
+/// A complete record that was found in the ring, before its bytes are copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) position: u64,
@@ -31,32 +42,32 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Position of the record behind it.
+    /// Returns the position of the next record.
     #[inline]
     pub(crate) fn next_position(&self) -> u64 {
         self.position + record_bytes(self.length)
     }
 
-    /// Position of its first byte behind the header.
+    /// Returns the position of the first byte after the header.
     #[inline]
     pub(crate) fn body(&self) -> u64 {
         self.position + ALIGNMENT
     }
 }
 
-/// Why a reader cannot go on from where it stands.
+/// Why a reader cannot continue at its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Interrupted {
-    /// A writer overtook; [`Cursor::resume`] tells what was lost.
+    /// A writer overtook the reader. [`Cursor::resume`] returns what was lost.
     Lapped,
     Corrupt(Corrupt),
 }
 
 impl Cursor {
-    /// Looks at the record before which the cursor stands; `None` if there is none yet.
+    /// Returns the record at the cursor, or `None` if there is none yet.
     ///
-    /// What it returns was valid when looked at; [`Self::copy`] and [`Self::copy_front`] ask again for
-    /// the bytes that they copy.
+    /// The result was valid when it was checked. [`Self::copy`] and [`Self::copy_front`] check
+    /// again for the bytes that they copy.
     #[inline]
     pub(crate) fn peek(&self, ring: Ring<'_>) -> Result<Option<Seen>, Interrupted> {
         // COMMIT
@@ -64,8 +75,8 @@ impl Cursor {
         if mutant("zero_before_validation") && word == 0 {
             return Ok(None);
         }
-        // Before anything is believed, the 0 too: a lapped reader may stand on payload bytes that
-        // are 0, and would sleep for ever.
+        // Check before trusting anything, even a 0: a lapped reader may be in the middle of a
+        // payload whose bytes are 0, and would sleep for ever.
         let Some(reserved) = ring.reserved_if_intact(self.position).or(unvalidated()) else {
             return Err(Interrupted::Lapped);
         };
@@ -78,9 +89,9 @@ impl Cursor {
             tag: tag_of(word),
             length: length_of(word),
         };
-        // A record and the 0 behind it lie below `reserved`, which the writer raised before it
-        // committed. Without this a wrong length could lead behind the end of the stream, and from
-        // there round and round through what older laps left.
+        // A record and the 0 after it lie below `reserved`, which the writer raised before it
+        // committed. Without this check, a wrong length could lead past the end of the stream, and
+        // from there round and round through the remains of older laps.
         if seen.tag == 0
             || record_bytes(seen.length) > ring.shape().largest_record()
             || seen.next_position().saturating_add(ALIGNMENT) > reserved
@@ -98,7 +109,7 @@ impl Cursor {
         Interrupted::Corrupt(Corrupt { what: "record header", value, position: self.position })
     }
 
-    /// Copies the record's extensions and payload to `into`, and asks whether they are what was
+    /// Copies the record's extensions and payload to `into`, and checks that they are what was
     /// committed.
     #[inline(always)]
     pub(crate) fn copy(
@@ -113,7 +124,7 @@ impl Cursor {
         if ring.is_intact(seen.position) { Ok(()) } else { Err(Interrupted::Lapped) }
     }
 
-    /// As [`Self::copy`], but only the first bytes, at most `limit`, a multiple of 8.
+    /// Like [`Self::copy`], but copies at most the first `limit` bytes. `limit` is a multiple of 8.
     pub(crate) fn copy_front(
         &self,
         ring: Ring<'_>,
@@ -126,18 +137,19 @@ impl Cursor {
         if ring.is_intact(seen.position) { Ok(()) } else { Err(Interrupted::Lapped) }
     }
 
-    /// Goes behind `seen`.
+    /// Moves the cursor past `seen`.
     #[inline]
     pub(crate) fn advance(&mut self, seen: &Seen) {
         self.position = seen.next_position();
         self.sequence = self.sequence.wrapping_add(1);
     }
 
-    /// Whether writers that do not know of this reader yet cannot overrun it, if all that look from now on
-    /// see its slot.
+    /// Returns whether writers that do not know of this reader yet cannot overtake it. Requires
+    /// that every later scan finds its slot.
     ///
-    /// One that has looked at the slots, and not raised `reserved` yet, has the lock, and room for at most
-    /// the largest record behind the tail. To be asked behind the fence of the announcement (JOIN).
+    /// A writer that has scanned the slots but not raised `reserved` yet holds the lock, and can
+    /// reserve at most the largest record after the tail. Call this after the fence of
+    /// `slots::activate` or `slots::bump_version` (JOIN).
     pub(crate) fn is_out_of_reach(&self, ring: Ring<'_>) -> bool {
         let shape = ring.shape();
         let tail = ring.control.commit.0.tail.load(Ordering::Acquire);
@@ -145,21 +157,22 @@ impl Cursor {
         shape.round_up_to_block(most) <= self.position.saturating_add(shape.capacity())
     }
 
-    /// Moves a lapped cursor to the oldest intact record, or, with `margin`, to the oldest that is at
-    /// least so many bytes away from being overwritten. Returns the messages and bytes that were
-    /// skipped.
+    /// Moves a lapped cursor to the oldest intact record, or, with `margin`, to the oldest record
+    /// that is at least `margin` bytes away from being overwritten. Returns the number of messages
+    /// and bytes that were skipped.
     pub(crate) fn resume(&mut self, ring: Ring<'_>, margin: u64) -> Result<(u64, u64), Corrupt> {
         let to = find(ring, |tail, reserved, haste| {
             first_mark(ring, margin.saturating_add(haste), tail, reserved)
         })?;
-        // A cursor never goes back; `find` is at or behind what has just been overwritten.
+        // A cursor never moves back: `find` returns a position at or after what has just been
+        // overwritten.
         let lost =
             (to.sequence.saturating_sub(self.sequence), to.position.saturating_sub(self.position));
         *self = Self { position: to.position, sequence: to.sequence };
         Ok(lost)
     }
 
-    /// The end of the stream.
+    /// Returns a cursor at the end of the stream.
     pub(crate) fn at_end(ring: Ring<'_>) -> Result<Self, Corrupt> {
         if mutant("end_by_the_stored_pair") {
             let commit = &ring.control.commit.0;
@@ -172,13 +185,13 @@ impl Cursor {
         Ok(Self { position: mark.position, sequence: mark.sequence })
     }
 
-    /// The oldest record that is intact.
+    /// Returns a cursor at the oldest intact record.
     pub(crate) fn at_oldest(ring: Ring<'_>) -> Result<Self, Corrupt> {
         let mark = find(ring, |tail, reserved, haste| first_mark(ring, haste, tail, reserved))?;
         Ok(Self { position: mark.position, sequence: mark.sequence })
     }
 
-    /// The record at `position`, or the end of the stream.
+    /// Returns a cursor at the record at `position`, or at the end of the stream.
     pub(crate) fn at(ring: Ring<'_>, position: u64) -> Result<Self, NoSuchStart> {
         if !position.is_multiple_of(ALIGNMENT) {
             return Err(NoSuchStart::NotAPosition);
@@ -193,10 +206,10 @@ impl Cursor {
             if position > tail.saturating_add(ring.shape().capacity()) {
                 return Err(NoSuchStart::Ahead { end: tail });
             }
-            // The stream may go on behind `tail`: a message can be read before its writer has moved
-            // `tail`, which it never does if it dies in between.
+            // The stream may continue past `tail`. A message can be read before its writer has
+            // moved `tail`, and a writer that dies in between never does.
             let Some(mark) = newest_mark(ring, position.min(tail), reserved) else {
-                // Before the oldest entry: whole records may be there, but none that can be found.
+                // Before the oldest entry, there may be whole records, but they cannot be found.
                 let oldest = Self::at_oldest(ring).map_err(NoSuchStart::Corrupt)?;
                 if oldest.position <= position {
                     continue;
@@ -219,7 +232,7 @@ impl Cursor {
     }
 }
 
-/// A reader that believes what it has not validated.
+/// Makes `peek` trust what it has not validated.
 #[inline(always)]
 fn unvalidated() -> Option<u64> {
     mutant("peek_without_validation").then_some(u64::MAX)
@@ -234,16 +247,17 @@ pub(crate) enum NoSuchStart {
     Corrupt(Corrupt),
 }
 
-/// Under full load a look at the index can be overtaken by a writer. One lap of the ring takes
-/// thousands of times longer than one look, so this many in a row mean that the words are wrong.
+/// The number of attempts to find a start. Under full load, a writer can overtake a search of the
+/// index. But a lap of the ring takes thousands of times longer than a search. If this many
+/// searches in a row fail, the words are wrong.
 const ATTEMPTS: u32 = 1000;
 
-/// Repeats `look`, which gets a tail, the `reserved` of that time, and haste, until it finds a mark
-/// that is still intact afterwards.
+/// Repeats `look` until it returns a mark that is still intact afterwards. `look` receives a tail,
+/// the `reserved` of that time, and haste.
 ///
-/// Haste is a number of bytes to stay away from what is overwritten next, 0 at first. In a small
-/// ring a fast writer takes the oldest block in the time of one look, every time; a block further
-/// for each attempt, and the reader is ahead of it.
+/// Haste is a number of bytes to stay away from what is overwritten next. It is 0 at first. In a
+/// small ring, a fast writer may overwrite the oldest block during every search. With one more
+/// block of haste per attempt, the reader gets ahead of it.
 fn find(ring: Ring<'_>, look: impl Fn(u64, u64, u64) -> Option<Mark>) -> Result<Mark, Corrupt> {
     for attempt in 0..ATTEMPTS {
         // TAIL: the entries up to this tail are visible.
@@ -273,8 +287,8 @@ fn unstable(ring: Ring<'_>) -> Corrupt {
     Corrupt { what: "blocks index or tail", value, position }
 }
 
-/// The oldest entry that is at least `margin` bytes away from being overwritten; with a margin
-/// larger than what is there, the newest.
+/// Returns the oldest entry that is at least `margin` bytes away from being overwritten, or the
+/// newest entry if the margin is larger than the available history.
 fn first_mark(ring: Ring<'_>, margin: u64, tail: u64, reserved: u64) -> Option<Mark> {
     let safe = ring.shape().oldest(reserved).saturating_add(margin).min(tail);
     (0..BLOCKS)
@@ -284,21 +298,22 @@ fn first_mark(ring: Ring<'_>, margin: u64, tail: u64, reserved: u64) -> Option<M
         .or_else(|| newest_mark(ring, tail, reserved))
 }
 
-/// Why counting records did not lead to a position.
+/// Why walking from record to record did not reach a position.
 enum Astray {
     Lapped,
-    /// A record spans it.
+    /// A record spans the position.
     Passed,
-    /// The stream ends here, before it.
+    /// The stream ends here, before the position.
     Ended(u64),
     Corrupt(Corrupt),
 }
 
-/// Counts records from `mark` to `target`.
+/// Walks from `mark` to `target`, counting records.
 fn walk(ring: Ring<'_>, mark: Mark, target: u64) -> Result<Mark, Astray> {
     let mut cursor = Cursor { position: mark.position, sequence: mark.sequence };
     while cursor.position < target {
-        // Bounded: each step is at least a word, and no two intact records are further apart.
+        // The loop is bounded: each step is at least a word, and two intact records are at most one
+        // capacity apart.
         if cursor.position - mark.position > ring.shape().capacity() {
             return Err(Astray::Lapped);
         }

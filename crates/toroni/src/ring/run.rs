@@ -1,8 +1,9 @@
-//! Records in a row that a reader looks at where they lie.
+//! Runs: consecutive records that a reader reads in place.
 //!
-//! Nothing is copied, so nothing is known to be whole when it is handed out, but for its header:
-//! [`Cursor::look`] has asked for that. Whoever reads further asks again afterwards, for one record
-//! ([`Ring::is_intact`]) or for all of them ([`Run::is_intact`]).
+//! 1. Nothing is copied, so the payload of a record is not validated when the record is returned.
+//!    Only its header is: [`Cursor::peek`] has checked it.
+//! 2. After reading a payload, the caller checks again, for one record ([`Ring::is_intact`]) or for
+//!    all records of the run ([`Run::is_intact`]). Only then is what it read valid.
 
 use super::layout::ALIGNMENT;
 use super::memory::Ring;
@@ -12,22 +13,23 @@ use super::writer::{length_of, tag_of};
 use crate::mutant::mutant;
 use crate::sync::Ordering;
 
-/// A run: it begins at a record and ends with the stream, or about a block further on. A reader that holds on to
-/// more of the ring at once would let its writers wait longer than they need to.
+/// A run. It starts at a record and ends with the stream, or about one block after its start. If a
+/// reader held on to more of the ring at once, its writers would wait longer than necessary.
 pub(crate) struct Run<'a> {
     ring: Ring<'a>,
     start: Cursor,
-    /// Before the record that is looked at next.
+    /// Before the next record.
     cursor: Cursor,
-    /// Where the last record of the run has to begin before.
+    /// Every record of the run starts before this position.
     end: u64,
-    /// Tag and bytes of records that the caller wants without being asked; no record takes 0 bytes.
+    /// Tag and size in bytes of the records that [`Self::next_wanted`] returns. Initially 0, which
+    /// matches no record.
     wanted_tag: u32,
     wanted_bytes: u64,
 }
 
 impl<'a> Run<'a> {
-    /// A run whose first record, `first`, the caller has already.
+    /// Starts a run after `first`, its first record, which the caller already has.
     #[inline]
     pub(crate) fn behind(ring: Ring<'a>, first: &Seen) -> Self {
         let start = Cursor { position: first.position, sequence: first.sequence };
@@ -37,17 +39,17 @@ impl<'a> Run<'a> {
         Self { ring, start, cursor, end, wanted_tag: 0, wanted_bytes: 0 }
     }
 
-    /// A run that is over; its reader stands at `cursor`.
+    /// Returns an empty run of a reader at `cursor`.
     pub(crate) fn ended(ring: Ring<'a>, cursor: Cursor) -> Self {
         Self { ring, start: cursor, cursor, end: 0, wanted_tag: 0, wanted_bytes: 0 }
     }
 
-    /// Passes the next record and returns it, if the run goes on with one of those that the caller wants without
-    /// being asked.
+    /// Advances past the next record and returns it, if it has the wanted tag and size.
     ///
-    /// Streams of messages of one topic and size are common. All that is to be known of their headers, but that they
-    /// are intact, was asked for the first of them. And where a record ends is known before its header has been loaded:
-    /// the processor need not wait for one line of the ring to ask for the next.
+    /// Streams of messages with one topic and size are common. Everything about their headers was
+    /// checked for the first of them, except that they are intact. The end of a record is also
+    /// known before its header has been loaded, so the processor can request the next cache line of
+    /// the ring without waiting for this one.
     #[inline(always)]
     pub(crate) fn next_wanted(&mut self) -> Option<Seen> {
         let Cursor { position, sequence } = self.cursor;
@@ -67,15 +69,15 @@ impl<'a> Run<'a> {
         Some(Seen { position, sequence, tag, length })
     }
 
-    /// The caller wants all records with the tag and the size of `seen`.
+    /// Makes [`Self::next_wanted`] return records with the tag and the size of `seen`.
     #[inline]
     pub(crate) fn want_more(&mut self, seen: &Seen) {
         self.wanted_tag = seen.tag;
         self.wanted_bytes = record_bytes(seen.length);
     }
 
-    /// The next record, if the run goes on. What is wrong where it does not, a lap or a header that makes no sense,
-    /// the reader's own look tells.
+    /// Returns the next record, or `None` if the run has ended. If it ended because the reader was
+    /// lapped or a header is invalid, the reader's own `peek` returns the error.
     #[inline]
     pub(crate) fn peek(&self) -> Option<Seen> {
         if self.cursor.position >= self.end {
@@ -84,25 +86,26 @@ impl<'a> Run<'a> {
         self.cursor.peek(self.ring).ok().flatten()
     }
 
-    /// Goes behind `seen`, at which the run has just looked.
+    /// Moves past `seen`, which [`Self::peek`] has just returned.
     #[inline]
     pub(crate) fn pass(&mut self, seen: &Seen) {
         self.cursor.advance(seen);
     }
 
-    /// The ring that it lies in.
+    /// Returns the ring of this run.
     #[inline]
     pub(crate) fn ring(&self) -> Ring<'a> {
         self.ring
     }
 
-    /// Behind the last record that was passed.
+    /// Returns the position after the last record that was passed.
     #[inline]
     pub(crate) fn cursor(&self) -> Cursor {
         self.cursor
     }
 
-    /// Whether all that was read so far is what was published; else how many messages and bytes that was.
+    /// Checks whether everything read so far is what was published. If not, returns the number of
+    /// messages and bytes of it.
     pub(crate) fn is_intact(&self) -> Result<(), (u64, u64)> {
         // The oldest is overwritten first.
         let oldest = if mutant("run_validated_by_its_last") { self.cursor } else { self.start };
@@ -123,14 +126,14 @@ mod tests {
     const CAPACITY: u64 = 64 << 10;
     const START: u64 = 3 * CAPACITY;
 
-    /// The run from the first of some records on, and that record.
+    /// Returns the run from the first record on, and that record.
     fn run(memory: &Memory) -> (Run<'_>, Seen) {
         let cursor = Cursor { position: START, sequence: 0 };
         let first = cursor.peek(memory.ring()).expect("intact").expect("there");
         (Run::behind(memory.ring(), &first), first)
     }
 
-    /// Reads a record where it lies.
+    /// Reads a record in place.
     fn words(memory: &Memory, seen: &Seen) -> Vec<u8> {
         let mut words = vec![0; (seen.length as usize).div_ceil(8)];
         memory.ring().load(seen.body(), &mut words);
@@ -155,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_about_a_block_behind_its_start() {
+    fn it_ends_about_a_block_after_its_start() {
         let memory = Memory::laid(CAPACITY, START, &[8; 1000]);
         let (mut run, _) = run(&memory);
         let mut count = 1;
@@ -167,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_over_stays_where_its_reader_is() {
+    fn an_empty_run_stays_at_its_reader() {
         let memory = Memory::laid(CAPACITY, START, &[8; 3]);
         let cursor = Cursor { position: START, sequence: 0 };
         let run = Run::ended(memory.ring(), cursor);
@@ -175,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn it_goes_through_the_end_of_the_ring() {
+    fn it_continues_past_the_end_of_the_ring() {
         let start = START - 64;
         let lengths = [8, 100, 8, 30, 8];
         let memory = Memory::laid(CAPACITY, start, &lengths);
@@ -191,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_lapped_ends_and_does_not_count() {
+    fn a_lapped_run_ends_and_is_not_intact() {
         let memory = Memory::laid(CAPACITY, START, &[8; 6]);
         let (mut run, _) = run(&memory);
         for _ in 0..2 {
@@ -206,7 +209,7 @@ mod tests {
         assert_eq!(run.cursor(), Cursor { position: START + 48, sequence: 3 });
     }
 
-    /// Records of one tag, but for the last but one.
+    /// Records of one tag, except for the last but one.
     fn stream(lengths: &[u32]) -> Memory {
         let memory = Memory::laid(CAPACITY, START, lengths);
         let mut position = START;
@@ -219,10 +222,10 @@ mod tests {
     }
 
     #[test]
-    fn records_that_are_wanted_come_without_being_asked() {
+    fn wanted_records_are_returned_directly() {
         let memory = stream(&[8, 5, 1, 16, 8, 8, 8]);
         let (mut run, first) = run(&memory);
-        assert_eq!(run.next_wanted(), None, "nobody said so");
+        assert_eq!(run.next_wanted(), None, "nothing is wanted yet");
         run.want_more(&first);
         for (sequence, length) in [(1, 5), (2, 1)] {
             let seen = run.next_wanted().unwrap();
@@ -239,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn wanted_records_end_where_any_do() {
+    fn wanted_records_end_with_the_run() {
         let memory = stream(&[8; 1000]);
         let (mut run, first) = run(&memory);
         run.want_more(&first);
@@ -249,7 +252,7 @@ mod tests {
         }
         assert_eq!(count * 16, memory.shape().block_bytes());
 
-        // No record ends at or behind what is reserved.
+        // No record ends at or after `reserved`.
         let reserved = &memory.control.reserved.0;
         let (mut run, first) = self::run(&memory);
         run.want_more(&first);
@@ -261,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_that_make_no_sense_end_it() {
+    fn invalid_headers_end_a_run() {
         for wrong in [header(u32::MAX, tag(1)), header(1 << 20, tag(1)), header(8, 0), 0] {
             let memory = Memory::laid(CAPACITY, START, &[8; 4]);
             memory.ring().word(START + 16).store(wrong, Ordering::Relaxed);

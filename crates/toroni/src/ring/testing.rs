@@ -1,4 +1,4 @@
-//! Rings on plain memory, for tests and models, and messages whose bytes say whose they are.
+//! Rings on plain memory, for tests and loom models, and messages whose bytes identify them.
 
 use super::layout::{ALIGNMENT, BLOCKS, BlockEntry, Control, Line, NO_ENTRY};
 use super::memory::Ring;
@@ -6,7 +6,7 @@ use super::position::{Shape, record_bytes, to_index};
 use super::writer::header;
 use crate::sync::AtomicU64;
 
-/// Owns what a bus maps: the control words, and the stream's bytes once.
+/// The memory that a bus maps: the control words, and the stream's words once.
 pub(super) struct Memory {
     pub(super) control: Control,
     pub(super) words: Vec<AtomicU64>,
@@ -14,33 +14,33 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// A new bus. `capacity` in bytes.
+    /// Returns the memory of a new bus. `capacity` is in bytes.
     pub(super) fn new(capacity: u64) -> Self {
         let shape = Shape::new(capacity).unwrap();
         let words = (0..capacity / 8).map(|_| AtomicU64::new(0)).collect();
         Self { control: Control::default(), words, shape }
     }
 
-    /// A stream that begins at `start` and holds one message per length, of the stamps 0, 1, 2, …,
-    /// as a correct writer leaves it. Built without the code under test, and without stores: a model
-    /// starts at the step that it is about.
+    /// Returns a stream that begins at `start` and holds one message for each length, with the
+    /// stamps 0, 1, 2, …, as a correct writer leaves it. It is built without the code under test
+    /// and without atomic stores, so that a model starts with the step that it is about.
     pub(super) fn laid(capacity: u64, start: u64, lengths: &[u32]) -> Self {
         let shape = Shape::new(capacity).unwrap();
-        let place = |position: u64| to_index(position % capacity / 8);
+        let index = |position: u64| to_index(position % capacity / 8);
         let mut words = vec![0; to_index(capacity / 8)];
         let mut starts = vec![start];
         let mut position = start;
         for (stamp, length) in (0..).zip(lengths) {
-            words[place(position)] = header(*length, tag(stamp));
+            words[index(position)] = header(*length, tag(stamp));
             for (at, word) in (1..).zip(body(stamp, *length).chunks(8)) {
                 let mut padded = [0; 8];
                 padded[..word.len()].copy_from_slice(word);
-                words[place(position + at * 8)] = u64::from_ne_bytes(padded);
+                words[index(position + at * 8)] = u64::from_ne_bytes(padded);
             }
             position += record_bytes(*length);
             starts.push(position);
         }
-        words[place(position)] = 0;
+        words[index(position)] = 0;
 
         let mut control = Control::default();
         control.commit.0.tail = AtomicU64::new(position);
@@ -68,15 +68,15 @@ fn entry(position: u64, sequence: u64) -> BlockEntry {
     BlockEntry { position: AtomicU64::new(position), sequence: AtomicU64::new(sequence) }
 }
 
-/// The tag of the message with this stamp: a number that no other attempt to write carries, even one
-/// that was aborted.
+/// Returns the tag of the message with this stamp. No other attempt to write has the same tag, not
+/// even an aborted one.
 pub(super) fn tag(stamp: u64) -> u32 {
     0x0100_0000 | u32::try_from(stamp & 0xFF_FFFF).unwrap()
 }
 
-/// The bytes of extensions and payload of the message with this stamp. Every word tells stamp and
-/// place, so that nothing torn goes unnoticed.
+/// Returns the extensions and payload of the message with this stamp. Every word contains the stamp
+/// and its own number, so that any torn bytes are noticed.
 pub(super) fn body(stamp: u64, length: u32) -> Vec<u8> {
-    let words = (1..).map(|place: u64| (stamp + 1) << 16 | place);
+    let words = (1..).map(|number: u64| (stamp + 1) << 16 | number);
     words.flat_map(u64::to_ne_bytes).take(to_index(length.into())).collect()
 }

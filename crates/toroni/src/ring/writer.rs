@@ -1,4 +1,19 @@
-//! Reserve, copy, commit, recover: what the owner of the writer lock does.
+//! Writing to the stream: what the owner of the writer lock does.
+//!
+//! 1. **Reserve.** If the record ends beyond `reserved`, the writer raises `reserved` first, after
+//!    the policy has agreed. A release fence follows (RESERVE), always, even if `reserved` was not
+//!    raised. A reader that sees any byte written after the fence also sees `reserved`.
+//! 2. **Copy.** The writer stores everything after the header word, then a 0 after the record,
+//!    which is the new end of the stream, then the blocks index. Nothing of this is visible yet:
+//!    the word at the tail is still 0.
+//! 3. **Commit.** The writer stores the header word with release (COMMIT). This one store makes the
+//!    record visible, together with the 0 after it.
+//! 4. **Bookkeeping.** `sequence` and `tail` follow (TAIL).
+//!
+//! If the owner dies before its commit, nothing has changed for readers, and the next record
+//! overwrites its bytes. If it dies after its commit, `sequence` and `tail` are outdated. The next
+//! owner detects that, because the word at `tail` is not 0, and **recovers**: it counts records up
+//! to the first 0 and sets both (I4).
 
 use super::bulk;
 use super::copy;
@@ -11,31 +26,32 @@ use crate::error::Corrupt;
 use crate::mutant::{mutant, weakened};
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// How far ahead of the end of the stream the writer asks for lines, in bytes. The readers have had
-/// them since the last lap; a store to one that is still with them would wait for it, and all stores
-/// behind it.
+/// The distance in bytes ahead of the end of the stream at which the writer prefetches cache lines.
+/// Readers have held these lines since the last lap. A store to a line that another processor holds
+/// waits for it, and all later stores wait too.
 const WRITTEN_AHEAD: usize = 1024;
 
-/// The end of the stream in the hands of the writer lock's owner. Whoever holds the lock makes one,
-/// and drops it before unlocking.
+/// Appends records. The owner of the writer lock makes an appender after locking, and drops it
+/// before unlocking.
 pub(crate) struct Appender<'a> {
     ring: Ring<'a>,
     tail: u64,
     sequence: u64,
 }
 
-/// A record to be written: header and up to two parts behind it.
+/// A record to be written: its header and up to two parts after it.
 #[derive(Clone, Copy)]
 pub(crate) struct Record<'a> {
-    /// Flags and topic: the header's upper half, never 0.
+    /// Flags and topic id: the upper half of the header word, never 0.
     pub(crate) tag: u32,
-    /// Multiple of 8 bytes.
+    /// Its length is a multiple of 8 bytes.
     pub(crate) extensions: &'a [u8],
     pub(crate) payload: &'a [u8],
 }
 
 impl Record<'_> {
-    /// Length as the header states it; the caller has checked it against the largest record.
+    /// Returns the length that the header states. The caller has checked it against the largest
+    /// record.
     #[inline]
     fn length(&self) -> u32 {
         #[expect(clippy::cast_possible_truncation, reason = "a largest record fits u32")]
@@ -43,22 +59,23 @@ impl Record<'_> {
         length
     }
 
-    /// Bytes of the stream that it takes.
+    /// Returns the number of bytes that the record takes in the stream.
     #[inline]
     pub(crate) fn bytes(&self) -> u64 {
         record_bytes(self.length())
     }
 }
 
-/// The header word: length in the low half, tag in the high half. 0 is no record.
+/// Returns the header word: length in the low half, tag in the high half. 0 means that there is no
+/// record.
 #[inline]
 pub(crate) const fn header(length: u32, tag: u32) -> u64 {
     (tag as u64) << 32 | length as u64
 }
 
 impl<'a> Appender<'a> {
-    /// Takes over the stream's end, and repairs what a dead owner left. `owner_died` is what the lock
-    /// reports; it may also have died without that, when nobody saw its lock.
+    /// Starts appending, and recovers if a previous owner died. `owner_died` is what the lock
+    /// reports. An owner may also have died without that, if no process saw its lock.
     pub(crate) fn begin(ring: Ring<'a>, owner_died: bool) -> Result<Self, Corrupt> {
         let mut appender = Self::at_stored_end(ring);
         if owner_died || appender.is_behind() {
@@ -68,7 +85,8 @@ impl<'a> Appender<'a> {
         Ok(appender)
     }
 
-    /// As [`Self::begin`] where there is nothing to repair, which is the common case; else `None`.
+    /// Like [`Self::begin`] if there is nothing to recover, which is the common case. Otherwise
+    /// returns `None`.
     #[inline]
     pub(crate) fn resume(ring: Ring<'a>) -> Option<Self> {
         let appender = Self::at_stored_end(ring);
@@ -86,7 +104,7 @@ impl<'a> Appender<'a> {
         Self { ring, tail, sequence: commit.sequence.load(Ordering::Relaxed) }
     }
 
-    /// Whether the stored end is not where the stream ends.
+    /// Returns whether the stored tail is not at the end of the stream.
     #[inline]
     fn is_behind(&self) -> bool {
         self.ring.word(self.tail).load(Ordering::Relaxed) != 0 || self.tail & MISPLACED != 0
@@ -102,34 +120,34 @@ impl<'a> Appender<'a> {
         self.sequence
     }
 
-    /// Whether `bytes` more fit without raising `reserved`: the common case.
+    /// Returns whether `bytes` more fit without raising `reserved`, which is the common case.
     #[inline]
     pub(crate) fn fits(&self, bytes: u64) -> bool {
         self.tail + bytes + ALIGNMENT <= self.ring.control.reserved.0.load(Ordering::Relaxed)
     }
 
-    /// What `reserved` has to become for `bytes` more. Overwrites everything before the result
-    /// minus the capacity, once [`Self::reserve`]d.
+    /// Returns the value that `reserved` needs for `bytes` more. [`Self::reserve`] with this value
+    /// allows the writer to overwrite everything before the value minus the capacity.
     pub(crate) fn wanted(&self, bytes: u64) -> u64 {
         self.ring.shape().round_up_to_block(self.tail + bytes + ALIGNMENT)
     }
 
-    /// Raises `reserved` to `wanted`. The policy has agreed.
+    /// Raises `reserved` to `wanted`. Call this only after the policy has agreed.
     pub(crate) fn reserve(&mut self, wanted: u64) {
         let reserved = &self.ring.control.reserved.0;
         assert!(wanted.is_multiple_of(ALIGNMENT), "I1");
         if wanted > reserved.load(Ordering::Relaxed) {
             reserved.store(wanted, Ordering::Relaxed);
         }
-        // A second writer that finds the room already reserved needs the fence as well; in here it
-        // would have none.
+        // With the fence only in here, a second writer that finds the space already reserved would
+        // execute no fence, but it needs one as well.
         if mutant("fence_inside_if") {
             fence(Ordering::Release);
         }
         crash::point(CrashPoint::AfterReserve);
     }
 
-    /// RESERVE: whoever sees a byte that is written from here on also sees `reserved`. Pairs with
+    /// RESERVE: a reader that sees a byte written after this fence also sees `reserved`. Pairs with
     /// the acquire fence of [`Ring::is_intact`].
     #[inline]
     fn fence_reserved(&self) {
@@ -139,14 +157,14 @@ impl<'a> Appender<'a> {
         }
     }
 
-    /// Writes and commits one record, for which there is room.
+    /// Writes and commits one record. There must be space for it.
     #[inline(always)]
     pub(crate) fn write(&mut self, record: Record<'_>) {
         let bytes = record.bytes();
         let end = to_index(bytes / ALIGNMENT);
         self.fence_reserved();
         match self.ring.run(self.tail, end + 1) {
-            // The common case, without looking for its place again and again.
+            // The common case: the words are contiguous, so the position is converted only once.
             Some(run) if record.extensions.is_empty() && !crash::is_armed() => {
                 bulk::prefetch_to_write(run.as_ptr().wrapping_byte_add(WRITTEN_AHEAD).cast());
                 copy::store_in_row(&run[1..end], record.payload);
@@ -161,20 +179,21 @@ impl<'a> Appender<'a> {
         self.commit(header(record.length(), record.tag), bytes, 1);
     }
 
-    /// Writes and commits records without extensions as long as they end below `reserved` and before the
-    /// next block. Returns how many. Short of that, nothing needs to be asked for each of them.
+    /// Writes and commits records without extensions, as long as they end below `reserved` and
+    /// before the next block. Returns their number. Within these limits, no record needs a check of
+    /// its own.
     #[inline]
     pub(crate) fn write_in_block(&mut self, tag: u32, payloads: &[&[u8]]) -> usize {
         let end_of_block = self.ring.shape().round_up_to_block(self.tail + 1);
         let reserved = self.ring.control.reserved.0.load(Ordering::Relaxed);
-        // The word behind the last record is the end of the stream, and in the same block.
+        // The word after the last record is the end of the stream. It is in the same block.
         let room = end_of_block.min(reserved).saturating_sub(self.tail) / ALIGNMENT;
         let Some(run) = self.ring.run(self.tail, to_index(room)) else { return 0 };
         self.fence_reserved();
         let commit = &self.ring.control.commit.0;
         let (mut at, mut tail, mut sequence) = (0, self.tail, self.sequence);
         for (count, payload) in payloads.iter().enumerate() {
-            // All that is to be written: the record and the new end of the stream.
+            // The words to be written: the record and the new end of the stream.
             let words = 1 + payload.len().div_ceil(8);
             let Some(record) = run.get(at..).and_then(|rest| rest.get(..=words)) else {
                 return count;
@@ -208,8 +227,8 @@ impl<'a> Appender<'a> {
         payloads.len()
     }
 
-    /// Writes one record of `length` bytes behind its extensions, whose payload `fill` writes in
-    /// place, and commits it. If `fill` unwinds, or fails, nothing becomes visible.
+    /// Writes and commits one record whose payload of `length` bytes `fill` writes in place, after
+    /// the extensions. If `fill` panics or fails, nothing becomes visible.
     #[inline]
     pub(crate) fn write_with<R, E>(
         &mut self,
@@ -228,7 +247,8 @@ impl<'a> Appender<'a> {
             Some(run) if extensions.is_empty() && !crash::is_armed() => {
                 bulk::prefetch_to_write(run.as_ptr().wrapping_byte_add(WRITTEN_AHEAD).cast());
                 if !length.is_multiple_of(8) {
-                    // What `fill` does not reach of the padding must not be left over from an older message.
+                    // The padding that `fill` does not write must not be left over from an older
+                    // message.
                     run[end - 1].store(0, Ordering::Relaxed);
                 }
                 let result = fill(&run[1..end])?;
@@ -242,8 +262,8 @@ impl<'a> Appender<'a> {
         Ok(result)
     }
 
-    /// As [`Self::write_with`], where the record is not in one piece: extensions, payload, and the end of the
-    /// stream.
+    /// Like [`Self::write_with`] for a record that is not contiguous: writes extensions, payload
+    /// and the end of the stream.
     #[cold]
     fn write_extended_with<R, E>(
         &self,
@@ -262,8 +282,8 @@ impl<'a> Appender<'a> {
         Ok(result)
     }
 
-    /// Writes records under one commit: readers see all of them or none. `bytes` is their sum, for
-    /// which there is room.
+    /// Writes records under one commit: readers see all of them or none. `bytes` is the sum of
+    /// their sizes. There must be space for them.
     pub(crate) fn write_batch<'r>(
         &mut self,
         records: impl Iterator<Item = Record<'r>>,
@@ -300,7 +320,7 @@ impl<'a> Appender<'a> {
             self.mark_blocks(position, bytes, self.sequence.wrapping_add(count));
             position += bytes;
         }
-        assert_eq!(position, self.tail + bytes, "the batch is what room was made for");
+        assert_eq!(position, self.tail + bytes, "the batch is as long as stated");
         if count > 0 {
             self.end_stream_at(position);
             self.commit(first, bytes, count);
@@ -322,15 +342,16 @@ impl<'a> Appender<'a> {
         self.ring.store(at, record.payload);
     }
 
-    /// The new end of the stream: a reader that gets this far finds 0 until the next commit.
+    /// Stores the new end of the stream: a reader that gets this far finds 0 until the next commit.
     #[inline]
     fn end_stream_at(&self, position: u64) {
         self.ring.word(position).store(0, Ordering::Relaxed);
         crash::point(CrashPoint::AfterEndWord);
     }
 
-    /// Points the index entries of all blocks that begin within the record of `bytes` bytes at
-    /// `position`, or right behind it, at the record that follows, which has number `next_sequence`.
+    /// Updates the index entries of all blocks that start inside the record of `bytes` bytes at
+    /// `position`, or right after it. They then point to the next record, which has number
+    /// `next_sequence`.
     #[inline]
     fn mark_blocks(&self, position: u64, bytes: u64, next_sequence: u64) {
         let shape = self.ring.shape();
@@ -344,13 +365,14 @@ impl<'a> Appender<'a> {
     fn mark_each_block(&self, first: u64, last: u64, position: u64, sequence: u64) {
         for block in first + 1..=last {
             let entry = self.ring.entry(block);
-            // Trusts what a writer that died before its commit left there.
+            // This mutant trusts an entry that a writer left when it died before its commit.
             if mutant("stale_index_entry")
                 && (self.tail + 1..NO_ENTRY).contains(&entry.position.load(Ordering::Relaxed))
             {
                 continue;
             }
-            // See `Ring::mark`: the old pair must not be read half and half with the new one.
+            // See `Ring::mark`: a reader must not combine half of the old pair with half of the new
+            // one.
             if !mutant("index_without_seqlock") {
                 entry.position.store(NO_ENTRY, Ordering::Relaxed);
                 fence(Ordering::Release);
@@ -365,7 +387,7 @@ impl<'a> Appender<'a> {
 
     #[inline]
     fn commit(&mut self, header: u64, bytes: u64, count: u64) {
-        // COMMIT: the one store that makes it all visible.
+        // COMMIT: this one store makes everything visible.
         self.ring.word(self.tail).store(header, weakened("commit_relaxed", Ordering::Release));
         crash::point(CrashPoint::AfterCommit);
         self.tail += bytes;
@@ -383,8 +405,8 @@ impl<'a> Appender<'a> {
         self.assert_reserved();
     }
 
-    /// Invariant I1, in this crate's tests only: elsewhere another process may write `reserved`, and
-    /// what it writes must not make this one panic.
+    /// Asserts invariant I1, but only in this crate's tests. Elsewhere another process may write
+    /// `reserved`, and must not be able to make this one panic.
     #[inline]
     fn assert_reserved(&self) {
         if cfg!(test) {
@@ -393,12 +415,14 @@ impl<'a> Appender<'a> {
         }
     }
 
-    /// Rolls the stream's end forward over what a dead owner committed (invariant I4).
+    /// Rolls the end of the stream forward over what a dead owner committed (invariant I4).
     ///
-    /// Sequence and tail may be a half-updated pair, so both are counted anew from the newest entry
-    /// of the index. Before its commit a dead owner leaves nothing: the word at the tail is 0 still,
-    /// and the next record overwrites all it wrote, including entries of the index that point beyond
-    /// the tail. `reserved` stays: readers may have seen it.
+    /// - Sequence and tail may be a half-updated pair, so both are counted again from the newest
+    ///   entry of the index.
+    /// - If the owner died before its commit, the word at the tail is still 0. The next record
+    ///   overwrites everything that the owner wrote, including index entries that point beyond the
+    ///   tail.
+    /// - `reserved` stays as it is, because readers may have seen it.
     #[cold]
     fn recover(&mut self) -> Result<(), Corrupt> {
         if mutant("recovery_lowers_reserved") {
@@ -406,14 +430,14 @@ impl<'a> Appender<'a> {
             self.ring.control.reserved.0.store(lowered, Ordering::Relaxed);
         }
         let end = self.find_end()?;
-        // Goes on behind what is already there, as if the stream ended at the stored tail.
+        // The mutant continues at the stored tail, as if the stream ended there.
         self.tail = if mutant("no_roll_forward") { self.tail } else { end.position };
         self.sequence = end.sequence;
         let commit = &self.ring.control.commit.0;
         commit.sequence.store(self.sequence, Ordering::Relaxed);
         crash::point(CrashPoint::MidRecovery);
         commit.tail.store(self.tail, Ordering::Release);
-        // What the dead owner announced nobody wants any more; who joins would wait for a decision.
+        // The dead owner's proposal is void. A joining reader would wait for its decision.
         let control = self.ring.control;
         let reserved = control.reserved.0.load(Ordering::Relaxed);
         if !mutant("proposal_survives_recovery") {
@@ -422,7 +446,7 @@ impl<'a> Appender<'a> {
         Ok(())
     }
 
-    /// Counts records from the newest index entry to the first 0.
+    /// Finds the end of the stream: counts records from the newest index entry to the first 0.
     fn find_end(&self) -> Result<Mark, Corrupt> {
         let shape = self.ring.shape();
         let reserved = self.ring.control.reserved.0.load(Ordering::Relaxed);
@@ -433,8 +457,8 @@ impl<'a> Appender<'a> {
         let Some(mut at) = newest_mark(self.ring, self.tail, reserved) else {
             return corrupt("blocks index", 0, self.tail);
         };
-        // Steps are bounded: each is at least a word, and none goes beyond `reserved`, which is at
-        // most a capacity away from a valid entry.
+        // The loop is bounded: each step is at least a word, and no step goes beyond `reserved`,
+        // which is at most one capacity away from a valid entry.
         loop {
             let word = self.ring.word(at.position).load(Ordering::Relaxed);
             if word == 0 {
@@ -456,7 +480,7 @@ impl<'a> Appender<'a> {
     }
 }
 
-/// Length of extensions and payload that a header word states.
+/// Returns the length of extensions and payload that a header word states.
 #[inline]
 pub(crate) const fn length_of(word: u64) -> u32 {
     #[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
@@ -464,14 +488,14 @@ pub(crate) const fn length_of(word: u64) -> u32 {
     length
 }
 
-/// The tag that a header word states.
+/// Returns the tag of a header word.
 #[inline]
 pub(crate) const fn tag_of(word: u64) -> u32 {
     (word >> 32) as u32
 }
 
-/// The newest entry of the index that is not beyond `target` and whose record is intact while
-/// `reserved` stands. There always is one if `target` is a tail: the entry of its block.
+/// Returns the newest entry of the index that is not beyond `target` and whose record is intact,
+/// given `reserved`. If `target` is a tail, there always is one: the entry of its block.
 pub(crate) fn newest_mark(ring: Ring<'_>, target: u64, reserved: u64) -> Option<Mark> {
     let oldest = ring.shape().oldest(reserved);
     (0..super::layout::BLOCKS)
