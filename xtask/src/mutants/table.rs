@@ -44,8 +44,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "tail_for_reserved",
         mistake: "a reader validates what it copied against `tail`, which moves after the copy",
         noticed_by: &[
-            Loom("loom_nothing_torn_is_believed"),
-            Loom("loom_nothing_torn_in_place_counts"),
+            Loom("loom_a_torn_message_is_not_trusted"),
+            Loom("loom_a_torn_message_in_place_is_not_trusted"),
             Tests("a_half_copied_record_over_what_is_being_read"),
         ],
     },
@@ -53,8 +53,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "no_fence_before_validation",
         mistake: "a reader may see overwritten bytes together with the old `reserved`",
         noticed_by: &[
-            Loom("loom_nothing_torn_is_believed"),
-            Loom("loom_nothing_torn_gets_into_a_read_ahead"),
+            Loom("loom_a_torn_message_is_not_trusted"),
+            Loom("loom_a_torn_message_does_not_enter_a_read_ahead"),
         ],
     },
     Mutant {
@@ -66,8 +66,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "read_ahead_before_validation",
         mistake: "a reader hands out records that it read ahead without checking that they are intact",
         noticed_by: &[
-            Loom("loom_nothing_torn_gets_into_a_read_ahead"),
-            Tests("nothing_torn_is_believed_and_nothing_is_miscounted"),
+            Loom("loom_a_torn_message_does_not_enter_a_read_ahead"),
+            Tests("torn_messages_are_not_trusted_and_losses_are_counted"),
         ],
     },
     Mutant {
@@ -98,7 +98,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "zero_before_validation",
         mistake: "a lapped reader takes a 0 in some payload for the end of the stream, and sleeps for ever",
-        noticed_by: &[Tests("a_lapped_reader_does_not_believe_a_zero")],
+        noticed_by: &[Tests("a_lapped_reader_does_not_trust_a_zero")],
     },
     Mutant {
         name: "peek_without_validation",
@@ -160,19 +160,19 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "index_without_seqlock",
         mistake: "an index entry that is in use is replaced without being cleared first",
         noticed_by: &[
-            Loom("loom_an_index_entry_is_no_mixture"),
+            Loom("loom_an_index_entry_is_read_consistently"),
             Tests("an_entry_in_use_is_not_half_replaced"),
         ],
     },
     Mutant {
         name: "index_read_once",
         mistake: "a reader takes the position of an index entry with the sequence of the next one",
-        noticed_by: &[Loom("loom_an_index_entry_is_no_mixture")],
+        noticed_by: &[Loom("loom_an_index_entry_is_read_consistently")],
     },
     Mutant {
         name: "index_relaxed",
         mistake: "a reader takes the position of a new index entry with the sequence of the old one",
-        noticed_by: &[Loom("loom_an_index_entry_is_no_mixture")],
+        noticed_by: &[Loom("loom_an_index_entry_is_read_consistently")],
     },
     Mutant {
         name: "topics_relaxed",
@@ -182,17 +182,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "join_sees_only_reserved",
         mistake: "a subscriber that joins checks what is reserved, not what a writer is about to reserve",
-        noticed_by: &[Loom("loom_nobody_is_overtaken_who_has_joined")],
+        noticed_by: &[Loom("loom_a_joined_reader_is_not_overtaken")],
     },
     Mutant {
         name: "joined_without_fence",
         mistake: "a subscriber that joins may check what is about to be reserved before writers see its slot",
-        noticed_by: &[Loom("loom_nobody_is_overtaken_who_has_joined")],
+        noticed_by: &[Loom("loom_a_joined_reader_is_not_overtaken")],
     },
     Mutant {
         name: "scan_without_fence",
         mistake: "a writer may read the slots before it has stored the space that it requests",
-        noticed_by: &[Loom("loom_nobody_is_overtaken_who_has_joined")],
+        noticed_by: &[Loom("loom_a_joined_reader_is_not_overtaken")],
     },
     Mutant {
         name: "patterns_without_version",
@@ -212,7 +212,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         mistake: "a subscriber is refused a start that a writer requests to overwrite, though the writer withdraws",
         noticed_by: &[
             Loom("loom_a_start_in_protected_history_is_kept"),
-            Loom("loom_a_start_is_kept_when_the_writer_that_wanted_it_dies"),
+            Loom("loom_a_start_is_kept_when_the_proposing_writer_dies"),
         ],
     },
     Mutant {
@@ -231,7 +231,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "join_not_counted",
         mistake: "a writer that has read the slots before does not notice that a subscriber has joined",
-        noticed_by: &[Loom("loom_nobody_is_overtaken_for_an_old_scan")],
+        noticed_by: &[Loom("loom_a_joined_reader_is_not_overtaken_after_an_old_scan")],
     },
     Mutant {
         name: "dead_slots_without_generation",
@@ -241,12 +241,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "lease_asked_without_fence",
         mistake: "a writer may see the lease of a slot as it was before the slot became active",
-        noticed_by: &[Loom("loom_nobody_is_taken_for_dead_who_has_just_joined")],
+        noticed_by: &[Loom("loom_a_joining_reader_is_not_taken_for_dead")],
     },
     Mutant {
         name: "living_reader_taken_for_dead",
         mistake: "a writer does not test the lease of the reader in its way",
-        noticed_by: &[Loom("loom_the_dead_are_not_waited_for")],
+        noticed_by: &[Loom("loom_dead_readers_are_not_waited_for")],
     },
     Mutant {
         name: "wait_without_a_recheck",

@@ -5,10 +5,10 @@ use super::*;
 use crate::crash::{CrashPoint, rehearsal};
 use crate::ring::position::to_index;
 
-/// Stamps of the messages of the dead writer, of a second one that dies, and of the heir.
+/// Stamps of the messages of the dead writer, of a second one that dies, and of the successor.
 const DOOMED: u64 = 100;
 const SECOND: u64 = 150;
-const HEIRS: u64 = 200;
+const SUCCESSOR: u64 = 200;
 
 fn write_stamped(appender: &mut Appender<'_>, stamp: u64) {
     appender.write(Record { tag: tag(stamp), extensions: &[], payload: &body(stamp, LENGTH) });
@@ -35,7 +35,7 @@ fn follow_survivors(ring: Ring<'_>, end: u64) -> Vec<u64> {
     let mut scratch = Scratch::default();
     let mut stamps = Vec::new();
     while let Some(seen) = cursor.peek(ring).unwrap() {
-        let known = [DOOMED, SECOND, HEIRS].into_iter().find(|stamp| tag(*stamp) == seen.tag);
+        let known = [DOOMED, SECOND, SUCCESSOR].into_iter().find(|stamp| tag(*stamp) == seen.tag);
         let stamp = known.unwrap_or_else(|| panic!("{seen:?} was never written"));
         assert_eq!(seen.length, LENGTH);
         cursor.copy(ring, &seen, &mut scratch).unwrap();
@@ -50,7 +50,7 @@ fn follow_survivors(ring: Ring<'_>, end: u64) -> Vec<u64> {
 fn check_end(memory: &Memory, end: u64) {
     let stamps = follow_survivors(memory.ring(), end);
     let (last, before) = stamps.split_last().expect("the heir lived");
-    assert_eq!(*last, HEIRS, "{stamps:?}");
+    assert_eq!(*last, SUCCESSOR, "{stamps:?}");
     assert!([&[][..], &[DOOMED], &[DOOMED; 2], &[DOOMED, SECOND]].contains(&before), "{stamps:?}");
     let commit = &memory.control.commit.0;
     let end = end + stamps.len() as u64 * BYTES;
@@ -76,12 +76,12 @@ fn at_each_step(preemptions: usize, lay: fn() -> Memory, work: fn(Ring<'_>)) {
                 });
                 let died = dies_at(step, || work(memory.ring()));
                 tell.store(died, std::sync::atomic::Ordering::Relaxed);
-                let heir = {
+                let successor = {
                     let memory = Arc::clone(&memory);
                     // The lock may not know that the owner died.
-                    thread::spawn(move || write_one_stamped(memory.ring(), owner_died, HEIRS))
+                    thread::spawn(move || write_one_stamped(memory.ring(), owner_died, SUCCESSOR))
                 };
-                heir.join().unwrap();
+                successor.join().unwrap();
                 reader.join().unwrap();
                 check_end(&memory, end);
             });
@@ -135,12 +135,12 @@ fn loom_recovery_dies_at_any_step() {
             let commit = |reached: &[CrashPoint]| reached.last() == Some(&CrashPoint::AfterCommit);
             let write = || write_one_stamped(memory.ring(), false, DOOMED);
             assert!(rehearsal::act(commit, write).1.is_none());
-            for (died_at, stamp) in [(step, SECOND), (0, HEIRS)] {
+            for (died_at, stamp) in [(step, SECOND), (0, SUCCESSOR)] {
                 let memory = Arc::clone(&memory);
-                let heir = thread::spawn(move || {
+                let successor = thread::spawn(move || {
                     dies_at(died_at, || write_one_stamped(memory.ring(), true, stamp));
                 });
-                heir.join().unwrap();
+                successor.join().unwrap();
             }
             reader.join().unwrap();
             check_end(&memory, end);

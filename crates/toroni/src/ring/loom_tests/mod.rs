@@ -107,7 +107,7 @@ fn write_one(ring: Ring<'_>, owner_died: bool) {
 }
 
 #[test]
-fn loom_nothing_torn_is_believed() {
+fn loom_a_torn_message_is_not_trusted() {
     model(3, || {
         let memory = Arc::new(laid());
         let reader = reader(&memory, read_first);
@@ -118,7 +118,7 @@ fn loom_nothing_torn_is_believed() {
 }
 
 #[test]
-fn loom_nothing_torn_gets_into_a_read_ahead() {
+fn loom_a_torn_message_does_not_enter_a_read_ahead() {
     model(3, || {
         let memory = Arc::new(laid());
         let reader = reader(&memory, read_first_ahead);
@@ -129,7 +129,7 @@ fn loom_nothing_torn_gets_into_a_read_ahead() {
 }
 
 #[test]
-fn loom_nothing_torn_in_place_counts() {
+fn loom_a_torn_message_in_place_is_not_trusted() {
     model(3, || {
         let memory = Arc::new(laid());
         let reader = reader(&memory, read_first_in_place);
@@ -201,11 +201,11 @@ fn loom_recovery_keeps_what_was_reserved() {
         appender.reserve(appender.wanted(3 * BYTES));
         fence(Ordering::Release); // RESERVE
         ring.store(START + CAPACITY + 8, &[0xEE; 8]);
-        let heir = {
+        let successor = {
             let memory = Arc::clone(&memory);
             thread::spawn(move || write(&mut Appender::begin(memory.ring(), true).unwrap()))
         };
-        heir.join().unwrap();
+        successor.join().unwrap();
         reader.join().unwrap();
     });
 }
@@ -265,7 +265,7 @@ fn loom_joining_at_the_end_during_a_recovery() {
 
 /// An entry that is replaced is read as the old pair, the new pair, or not at all.
 #[test]
-fn loom_an_index_entry_is_no_mixture() {
+fn loom_an_index_entry_is_read_consistently() {
     model(3, || {
         let memory = Arc::new(laid());
         // Message 0 starts in the first block; a lap later message 4 does.

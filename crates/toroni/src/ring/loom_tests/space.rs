@@ -205,7 +205,7 @@ fn oldest_behind_it() -> u64 {
 /// A subscriber joins at the oldest message while a publisher is about to overwrite it: it is waited for,
 /// or it begins behind it. It is not overtaken by whoever would wait for it.
 #[test]
-fn loom_nobody_is_overtaken_who_has_joined() {
+fn loom_a_joined_reader_is_not_overtaken() {
     model(2, || {
         let bus = Arc::new(Bus::new());
         let publisher = {
@@ -238,7 +238,7 @@ fn loom_a_start_in_protected_history_is_kept() {
 /// The same, of a publisher that dies with its announcement in the file, at each of the steps, and of one that
 /// comes after it. Who joins waits for no decision that nobody makes.
 #[test]
-fn loom_a_start_is_kept_when_the_writer_that_wanted_it_dies() {
+fn loom_a_start_is_kept_when_the_proposing_writer_dies() {
     for fatal in [CrashPoint::AnnouncingRoom, CrashPoint::BeforeTakingBack] {
         model(2, move || {
             let bus = Arc::new(Bus::new().with_reader(1, START));
@@ -247,7 +247,7 @@ fn loom_a_start_is_kept_when_the_writer_that_wanted_it_dies() {
                 || Publisher::default().try_publish(&bus, BYTES),
             );
             assert_eq!(published, None, "it has died");
-            let heir = {
+            let successor = {
                 let bus = Arc::clone(&bus);
                 thread::spawn(move || {
                     drop(Appender::begin(bus.ring(), true).unwrap());
@@ -261,14 +261,14 @@ fn loom_a_start_is_kept_when_the_writer_that_wanted_it_dies() {
                 checks < 3
             });
             assert_eq!(joined, Some(Cursor { position: START, sequence: 0 }));
-            assert!(heir.join().unwrap().is_some(), "the history was not protected");
+            assert!(successor.join().unwrap().is_some(), "the history was not protected");
         });
     }
 }
 
 /// As above, of a publisher that has looked before and remembers how far it may go.
 #[test]
-fn loom_nobody_is_overtaken_for_an_old_scan() {
+fn loom_a_joined_reader_is_not_overtaken_after_an_old_scan() {
     model(2, || {
         let bus = Bus::new();
         // That has read everything.
@@ -297,7 +297,7 @@ fn loom_a_slot_changes_hands_during_a_scan() {
         let bus = Arc::new(Bus::new().with_reader(0, START));
         // The kernel frees the lease with the process.
         bus.leases[0].store(0, Ordering::Release);
-        let heir = {
+        let successor = {
             let bus = Arc::clone(&bus);
             thread::spawn(move || bus.join_at_oldest(0))
         };
@@ -305,9 +305,12 @@ fn loom_a_slot_changes_hands_during_a_scan() {
         let first = publisher.try_publish(&bus, BYTES);
         // Over the message at which a newcomer begins that comes too late for the first.
         let second = publisher.try_publish(&bus, 10 * BYTES);
-        let heir = heir.join().unwrap();
+        let successor = successor.join().unwrap();
         let published = [first, second].map(|slowest| slowest.is_none());
-        assert!(heir.peek(bus.ring()).is_ok(), "overtaken at {heir:?}, published: {published:?}");
+        assert!(
+            successor.peek(bus.ring()).is_ok(),
+            "overtaken at {successor:?}, published: {published:?}"
+        );
         // Who is gone again is in nobody's way.
         slots::free(&bus.control, &bus.slots[0]);
         bus.leases[0].store(0, Ordering::Release);
@@ -317,7 +320,7 @@ fn loom_a_slot_changes_hands_during_a_scan() {
 
 /// A slot that is seen active belongs to somebody who lives, as long as nobody dies.
 #[test]
-fn loom_nobody_is_taken_for_dead_who_has_just_joined() {
+fn loom_a_joining_reader_is_not_taken_for_dead() {
     model(2, || {
         let mut bus = Bus::new();
         bus.control.slots_used.0 = AtomicU32::new(1);
@@ -339,7 +342,7 @@ fn loom_nobody_is_taken_for_dead_who_has_just_joined() {
 
 /// A dead subscriber is in nobody's way, whatever its slot says, and a living one is.
 #[test]
-fn loom_the_dead_are_not_waited_for() {
+fn loom_dead_readers_are_not_waited_for() {
     model(2, || {
         let bus = Arc::new(Bus::new().with_reader(0, START).with_reader(1, START));
         bus.leases[0].store(0, Ordering::Release);

@@ -26,7 +26,7 @@ fn works() -> Vec<Work> {
 }
 
 /// Rings in which the next record falls at the start, over the seam, and over old messages.
-fn worlds() -> Vec<fn() -> Fixture> {
+fn rings() -> Vec<fn() -> Fixture> {
     fn filled(capacity: u64, bytes: u64) -> Fixture {
         let mut fixture = Fixture::new(capacity);
         fixture.fill(8, bytes);
@@ -67,7 +67,7 @@ fn survives(fixture: &mut Fixture, reader: &mut super::fixture::Reader, owner_di
 
 #[test]
 fn a_writer_may_die_at_any_step() {
-    for build in worlds() {
+    for build in rings() {
         for work in works() {
             for die_at in 1..=steps_of(&build, &work, |_| ()) {
                 for owner_died in [false, true] {
@@ -91,7 +91,7 @@ fn the_next_writer_may_die_too() {
         (Work::Reserve(200), Work::Batch(vec![0, 0])),
         (Work::One(248), Work::One(0)),
     ];
-    for build in worlds().into_iter().take(if cfg!(miri) { 1 } else { 3 }) {
+    for build in rings().into_iter().take(if cfg!(miri) { 1 } else { 3 }) {
         for (first, second) in &pairs {
             for first_death in 1..=steps_of(&build, first, |_| ()) {
                 let before = |fixture: &mut Fixture| {
@@ -114,7 +114,7 @@ fn the_next_writer_may_die_too() {
 /// Recovery is begun again and again, each time by a process that dies in it.
 #[test]
 fn recovery_itself_may_die() {
-    for build in worlds() {
+    for build in rings() {
         let mut fixture = build();
         let mut reader = fixture.join_end();
         fixture.die_at(&Work::Batch(vec![24, 8]), false, CrashPoint::AfterCommit);
@@ -129,8 +129,8 @@ fn recovery_itself_may_die() {
 /// The pair of sequence and tail is torn in both ways in which it can be: by a writer, and by a
 /// recovery. Neither half is believed.
 #[test]
-fn a_torn_pair_of_sequence_and_tail_is_counted_anew() {
-    for build in worlds() {
+fn a_torn_pair_of_sequence_and_tail_is_counted_again() {
+    for build in rings() {
         let mut fixture = build();
         fixture.die_at(&Work::Batch(vec![8, 8, 8]), false, CrashPoint::BetweenSequenceAndTail);
         let commit = &fixture.memory.control.commit.0;
@@ -175,7 +175,7 @@ fn an_entry_that_a_dead_writer_left_is_overwritten_by_the_record_that_spans_its_
 
 /// The same with an entry that has a sequence and no position.
 #[test]
-fn an_entry_that_a_dead_writer_left_half_is_no_entry() {
+fn a_half_written_entry_of_a_dead_writer_is_ignored() {
     let mut fixture = Fixture::new(1024);
     let mut reader = fixture.join_end();
     fixture.write(&Work::One(40));

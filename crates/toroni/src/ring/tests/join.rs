@@ -6,7 +6,7 @@ use crate::crash::CrashPoint;
 use crate::sync::Ordering;
 
 #[test]
-fn a_new_bus_has_one_place_to_start() {
+fn a_new_bus_has_one_start() {
     let fixture = Fixture::new(512);
     for reader in [fixture.join_end(), fixture.join_oldest(), fixture.join_at(0).unwrap()] {
         assert_eq!(reader.cursor, Cursor { position: 0, sequence: 0 });
@@ -18,7 +18,7 @@ fn a_new_bus_has_one_place_to_start() {
 
 /// A bus on a disk that starts empty after a reboot: what a writer wanted before is nobody's wish any more.
 #[test]
-fn nothing_is_wanted_of_an_empty_bus() {
+fn an_empty_bus_has_no_proposal() {
     let fixture = Fixture::new(512);
     let control = fixture.ring().control;
     control.waits.0.wanted.store(4096, Ordering::Relaxed);
@@ -59,7 +59,7 @@ fn every_position_is_a_start_or_says_why_not() {
 
 /// A writer that has looked at the slots before a reader was there raises `reserved` afterwards.
 #[test]
-fn at_the_end_a_reader_is_out_of_reach_of_those_who_have_not_seen_it() {
+fn a_reader_at_the_end_is_out_of_reach_of_writers_that_have_not_seen_it() {
     let mut fixture = Fixture::new(1024);
     let old = fixture.join_end().cursor;
     for _ in 0..40 {
@@ -79,7 +79,7 @@ fn at_the_end_a_reader_is_out_of_reach_of_those_who_have_not_seen_it() {
 }
 
 #[test]
-fn the_three_ways_to_have_no_start_are_told_apart() {
+fn the_three_reasons_for_no_start_are_distinct() {
     let mut fixture = Fixture::new(1024);
     fixture.fill(24, 2048);
     let oldest = fixture.model.oldest();
@@ -111,7 +111,7 @@ fn joining_works_at_every_size_of_record() {
 /// A reader saw a message whose writer died before it moved the stored end. The position behind it
 /// is one, and neither "beyond the end" nor from another bus.
 #[test]
-fn a_position_behind_a_message_that_the_stored_end_does_not_cover() {
+fn a_position_after_a_message_that_the_stored_end_does_not_cover() {
     let mut fixture = Fixture::new(1024);
     fixture.fill(24, 512);
     let mut reader = fixture.join_end();

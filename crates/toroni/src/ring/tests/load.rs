@@ -110,7 +110,7 @@ fn read_all_ahead(memory: &Memory, messages: u64, longest: u32, done: &AtomicBoo
 }
 
 #[test]
-fn nothing_torn_is_believed_and_nothing_is_miscounted() {
+fn torn_messages_are_not_trusted_and_losses_are_counted() {
     let messages = if cfg!(miri) { 200 } else { 30_000 };
     for (capacity, longest) in [(512, 248), (4096, 1000), (64 << 10, 4000)] {
         let (memory, done) = (Memory::new(capacity), AtomicBool::new(false));

@@ -27,7 +27,7 @@ impl SplitMix {
 }
 
 #[test]
-fn what_was_lost_is_told_exactly() {
+fn losses_are_reported_exactly() {
     for (seed, capacity) in [(1, 512), (2, 1024), (3, 4096)] {
         let mut random = SplitMix(seed);
         let mut fixture = Fixture::new(capacity);
@@ -101,7 +101,7 @@ fn a_margin_works_with_the_largest_records() {
 /// More than a whole ring is nowhere: the newest start that is known serves, and nothing is called
 /// corrupt.
 #[test]
-fn a_margin_larger_than_what_is_there_leads_to_the_newest_entry() {
+fn a_margin_larger_than_the_history_leads_to_the_newest_entry() {
     let mut fixture = Fixture::new(1024);
     let mut reader = fixture.join_end();
     fixture.fill(24, 1024);

@@ -97,7 +97,7 @@ fn recovery_does_not_make_overwritten_bytes_valid_again() {
 
 /// A lapped reader stands on payload bytes that are 0. "Nothing new" would let it sleep for ever.
 #[test]
-fn a_lapped_reader_does_not_believe_a_zero() {
+fn a_lapped_reader_does_not_trust_a_zero() {
     for at in [CrashPoint::MidCopy, CrashPoint::AfterCommit] {
         let (memory, reader) = full();
         let ring = memory.ring();

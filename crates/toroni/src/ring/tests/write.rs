@@ -181,7 +181,7 @@ fn space_is_reserved_by_whole_blocks() {
 }
 
 #[test]
-fn space_that_nobody_used_stays_reserved() {
+fn unused_space_stays_reserved() {
     let mut fixture = Fixture::new(1024);
     let mut reader = fixture.join_end();
     fixture.fill(24, 512);
@@ -214,7 +214,7 @@ fn a_closure_that_unwinds_leaves_nothing() {
 
 /// Two messages by one appender: what `burst` does.
 #[test]
-fn a_writer_may_write_on_after_a_closure_unwound() {
+fn a_writer_continues_after_a_closure_unwound() {
     let memory = Memory::new(512);
     let ring = memory.ring();
     let mut appender = Appender::begin(ring, false).unwrap();
