@@ -196,7 +196,7 @@ mod tests {
         set(1, 1592, SLOT_ACTIVE, READER_GATES);
         assert!(is_anybody_before(1600));
         assert!(!is_anybody_before(1592));
-        // One that left, one that gates nobody, and one that was lapped.
+        // One that left, one that does not gate, and one that was lapped.
         set(2, 1200, SLOT_FREE, READER_GATES);
         set(3, 1200, SLOT_ACTIVE, 0);
         set(4, 1016, SLOT_ACTIVE, READER_GATES);

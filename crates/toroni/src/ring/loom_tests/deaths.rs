@@ -1,11 +1,12 @@
-//! Writers that die at every step: the thread leaves its work by unwinding, and what it wrote stays. A
-//! spawn stands for the kernel, which hands over what a dead process wrote.
+//! Writers that die at every step: the thread stops by unwinding, and what it wrote stays. Spawning
+//! a thread stands for the kernel, which makes what a dead process wrote visible.
 
 use super::*;
 use crate::crash::{CrashPoint, rehearsal};
 use crate::ring::position::to_index;
 
-/// Stamps of the messages of the dead writer, of a second one that dies, and of the successor.
+/// Stamps of the messages of the first writer that dies, of a second one that dies, and of their
+/// successor.
 const DOOMED: u64 = 100;
 const SECOND: u64 = 150;
 const SUCCESSOR: u64 = 200;
@@ -14,7 +15,7 @@ fn write_stamped(appender: &mut Appender<'_>, stamp: u64) {
     appender.write(Record { tag: tag(stamp), extensions: &[], payload: &body(stamp, LENGTH) });
 }
 
-/// Writes a message as whoever gets the lock.
+/// Writes a message as the owner of the lock.
 fn write_one_stamped(ring: Ring<'_>, owner_died: bool, stamp: u64) {
     let mut appender = Appender::begin(ring, owner_died).unwrap();
     if !appender.fits(BYTES) {
@@ -23,20 +24,20 @@ fn write_one_stamped(ring: Ring<'_>, owner_died: bool, stamp: u64) {
     write_stamped(&mut appender, stamp);
 }
 
-/// Does `work`, dying at the step of this number. Returns whether it reached it.
+/// Does `work`, but dies at the step with this number. Returns whether the step was reached.
 fn dies_at(step: usize, work: impl FnOnce()) -> bool {
     rehearsal::act(move |reached| reached.len() == step, work).1.is_none()
 }
 
-/// Looks at the messages behind the three that were laid, which end here: each must be whole, and one that
-/// was written there.
+/// Reads the messages after the first three, which end at `end`. Each must be whole and must have
+/// been written by the model. Returns their stamps.
 fn follow_survivors(ring: Ring<'_>, end: u64) -> Vec<u64> {
     let mut cursor = Cursor { position: end, sequence: 3 };
     let mut scratch = Scratch::default();
     let mut stamps = Vec::new();
     while let Some(seen) = cursor.peek(ring).unwrap() {
         let known = [DOOMED, SECOND, SUCCESSOR].into_iter().find(|stamp| tag(*stamp) == seen.tag);
-        let stamp = known.unwrap_or_else(|| panic!("{seen:?} was never written"));
+        let stamp = known.unwrap_or_else(|| panic!("{seen:?} was not written by this model"));
         assert_eq!(seen.length, LENGTH);
         cursor.copy(ring, &seen, &mut scratch).unwrap();
         assert!(scratch.bytes(16) == body(stamp, LENGTH), "torn: {stamp}");
@@ -46,10 +47,10 @@ fn follow_survivors(ring: Ring<'_>, end: u64) -> Vec<u64> {
     stamps
 }
 
-/// What is left when all is done: the doomed messages up to some, or none, and the heir's.
+/// Checks the final state: the messages of writers that died, if any, then the successor's.
 fn check_end(memory: &Memory, end: u64) {
     let stamps = follow_survivors(memory.ring(), end);
-    let (last, before) = stamps.split_last().expect("the heir lived");
+    let (last, before) = stamps.split_last().expect("the successor lived");
     assert_eq!(*last, SUCCESSOR, "{stamps:?}");
     assert!([&[][..], &[DOOMED], &[DOOMED; 2], &[DOOMED, SECOND]].contains(&before), "{stamps:?}");
     let commit = &memory.control.commit.0;
@@ -60,14 +61,14 @@ fn check_end(memory: &Memory, end: u64) {
     assert_eq!((joined.position, joined.sequence), (end, 3 + stamps.len() as u64));
 }
 
-/// Runs a model in which a writer dies, once for each of the steps of its `work`.
+/// Runs a model in which a writer dies, once for each step of its `work`.
 fn at_each_step(preemptions: usize, lay: fn() -> Memory, work: fn(Ring<'_>)) {
     for owner_died in [true, false] {
         let mut step = 1;
         loop {
-            // Not loom's: what one execution tells the next.
+            // Not loom's type, because it reports from one execution to the next.
             let died = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-            let tell = std::sync::Arc::clone(&died);
+            let report = std::sync::Arc::clone(&died);
             model(preemptions, move || {
                 let memory = Arc::new(lay());
                 let end = tail(&memory);
@@ -75,7 +76,7 @@ fn at_each_step(preemptions: usize, lay: fn() -> Memory, work: fn(Ring<'_>)) {
                     follow_survivors(ring, end);
                 });
                 let died = dies_at(step, || work(memory.ring()));
-                tell.store(died, std::sync::atomic::Ordering::Relaxed);
+                report.store(died, std::sync::atomic::Ordering::Relaxed);
                 let successor = {
                     let memory = Arc::clone(&memory);
                     // The lock may not know that the owner died.
@@ -94,17 +95,17 @@ fn at_each_step(preemptions: usize, lay: fn() -> Memory, work: fn(Ring<'_>)) {
     }
 }
 
-/// Two writers, of which the first dies at each step of a message, while a reader follows.
+/// The first of two writers dies at each step of a message while a reader follows.
 #[test]
 fn loom_a_writer_dies_at_any_step() {
     at_each_step(3, laid, |ring| write_one_stamped(ring, false, DOOMED));
 }
 
-/// As above, of a burst: its messages are committed one by one without a look at the lock.
+/// The same with a burst, whose messages are committed one by one under one lock.
 #[test]
 fn loom_a_burst_dies_at_any_step() {
-    // The stream ends where a block begins that holds both, and its room is reserved. Behind the end lies
-    // what an older lap left there.
+    // The stream ends at the start of a block that holds both messages and is already reserved.
+    // After the end are remains of an older lap.
     let lay = || {
         let mut memory = Memory::laid(1024, 3 * 1024, &[LENGTH, 440, 480]);
         let end = to_index(tail(&memory) % 1024 / 8);
@@ -121,7 +122,7 @@ fn loom_a_burst_dies_at_any_step() {
     });
 }
 
-/// A writer dies in its recovery of what another left; a third one goes on.
+/// A writer dies while it recovers from the death of another. A third writer continues.
 #[test]
 fn loom_recovery_dies_at_any_step() {
     for step in 1..=3 {

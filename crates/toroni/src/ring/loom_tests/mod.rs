@@ -1,16 +1,16 @@
-//! Models: every interleaving of a few steps, within a bound of preemptions, and every value that a
-//! weakly ordered memory may show.
+//! Loom models of the ring: every interleaving of a few steps, within a bound of preemptions, and
+//! every value that a weakly ordered memory may show.
 //!
 //! ```text
 //!  START          + 24                                       + 488     + 512
 //!  +--------------+------------------------------------------+---------+-----
-//!  | message 0    | messages 1 and 2, which nobody looks at  | free    | the same bytes as message 0
+//!  | message 0    | messages 1 and 2, which are never read  | free    | the same bytes as message 0
 //!  +--------------+------------------------------------------+---------+-----
 //!  ^ the reader                                              ^ the writers
 //! ```
 //!
-//! The first record of a writer ends where message 0 begins, its end word is on that message's header;
-//! the second record lies on all of it.
+//! The writers' first record ends where message 0 begins, so its end word replaces that message's
+//! header. The second record covers all of message 0.
 
 mod deaths;
 mod space;
@@ -28,7 +28,7 @@ use loom::thread;
 
 const CAPACITY: u64 = 512;
 const START: u64 = 3 * CAPACITY;
-/// Of message 0, and of all that are written: two words behind a header.
+/// The length of message 0 and of all messages that the models write: two words after a header.
 const LENGTH: u32 = 16;
 const BYTES: u64 = 24;
 
@@ -45,22 +45,22 @@ fn tail(memory: &Memory) -> u64 {
 fn model(preemptions: usize, steps: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
-    // One look at the whole index takes hundreds of steps.
+    // Reading the whole index once takes hundreds of steps.
     builder.max_branches = 20_000;
     builder.check(steps);
 }
 
-/// Writes message number `appender.sequence()`, stamped with it.
+/// Writes message number `appender.sequence()`, stamped with this number.
 fn write(appender: &mut Appender<'_>) {
     let stamp = appender.sequence();
     appender.write(Record { tag: tag(stamp), extensions: &[], payload: &body(stamp, LENGTH) });
 }
 
-/// What a reader makes of message 0: if it believes it, it is that message.
+/// Reads message 0. If validation succeeds, the copy must be that message.
 fn read_first(ring: Ring<'_>) {
     let cursor = Cursor { position: START, sequence: 0 };
     let Ok(seen) = cursor.peek(ring) else { return };
-    let seen = seen.expect("message 0 has been there all the time");
+    let seen = seen.expect("message 0 was there from the start");
     assert_eq!((seen.tag, seen.length), (tag(0), LENGTH));
     let mut scratch = Scratch::default();
     if cursor.copy(ring, &seen, &mut scratch).is_ok() {
@@ -68,7 +68,7 @@ fn read_first(ring: Ring<'_>) {
     }
 }
 
-/// As [`read_first`], through a read-ahead.
+/// Like [`read_first`], through a read-ahead.
 fn read_first_ahead(ring: Ring<'_>) {
     let mut cursor = Cursor { position: START, sequence: 0 };
     let mut read_ahead = ReadAhead::default();
@@ -78,7 +78,7 @@ fn read_first_ahead(ring: Ring<'_>) {
     }
 }
 
-/// As [`read_first`], where it lies.
+/// Like [`read_first`], in place.
 fn read_first_in_place(ring: Ring<'_>) {
     let cursor = Cursor { position: START, sequence: 0 };
     let Ok(Some(seen)) = cursor.peek(ring) else { return };
@@ -90,14 +90,15 @@ fn read_first_in_place(ring: Ring<'_>) {
     }
 }
 
-/// Starts a reader. Models let their readers run behind the writers at first: loom looks back from a
-/// load to the last store, but from a store not beyond the last load, which may be the writer's own.
+/// Starts a reader thread. In the first execution of a model, the reader runs after the writers.
+/// This matters for how loom finds the other interleavings: from a load it goes back to the last
+/// store, but from a store only to the last load, which may be the writer's own.
 fn reader(memory: &Arc<Memory>, read: impl FnOnce(Ring<'_>) + 'static) -> thread::JoinHandle<()> {
     let memory = Arc::clone(memory);
     thread::spawn(move || read(memory.ring()))
 }
 
-/// Has room, and writes a message.
+/// Reserves space if necessary, and writes a message.
 fn write_one(ring: Ring<'_>, owner_died: bool) {
     let mut appender = Appender::begin(ring, owner_died).unwrap();
     if !appender.fits(BYTES) {
@@ -139,7 +140,7 @@ fn loom_a_torn_message_in_place_is_not_trusted() {
     });
 }
 
-/// A reader takes what is there while a message is committed: what it takes is whole.
+/// A reader fills its read-ahead while a message is committed. Every message in it must be whole.
 #[test]
 fn loom_a_read_ahead_follows_commits() {
     model(2, || {
@@ -162,7 +163,8 @@ fn loom_a_read_ahead_follows_commits() {
     });
 }
 
-/// The first of two writers reserves room for both. The second needs none, but a fence.
+/// The first of two writers reserves space for both. The second need not reserve, but needs the
+/// fence.
 #[test]
 fn loom_a_second_writer_finds_space_reserved() {
     model(3, || {
@@ -189,8 +191,9 @@ fn loom_a_second_writer_finds_space_reserved() {
     });
 }
 
-/// A writer half-copies over message 0 and dies; the next one recovers and writes something that
-/// needs less room. (A spawn stands for the kernel, which hands over what a dead process wrote.)
+/// A writer copies half of a record over message 0 and dies. The next one recovers and writes a
+/// record that needs less space. (Spawning a thread stands for the kernel, which makes what a dead
+/// process wrote visible.)
 #[test]
 fn loom_recovery_keeps_what_was_reserved() {
     model(3, || {
@@ -210,7 +213,7 @@ fn loom_recovery_keeps_what_was_reserved() {
     });
 }
 
-/// Two messages, of which the stored pair of tail and sequence covers the first: their writer died
+/// Returns two messages, of which the stored tail and sequence cover the first: the writer died
 /// between COMMIT and TAIL.
 fn left_behind() -> Memory {
     let mut memory = Memory::laid(CAPACITY, START, &[LENGTH, LENGTH]);
@@ -218,14 +221,14 @@ fn left_behind() -> Memory {
     memory
 }
 
-/// A reader follows the stream while a second writer recovers and writes on.
+/// A reader follows the stream while a second writer recovers and continues.
 #[test]
 fn loom_a_reader_follows_through_a_recovery() {
     model(3, || {
         let memory = Arc::new(left_behind());
         let reader = reader(&memory, |ring| {
             let read = follow(ring, Cursor { position: START, sequence: 0 });
-            assert!(read >= 2, "what was committed is there before it is recovered");
+            assert!(read >= 2, "what was committed is visible before recovery");
         });
         write_one(memory.ring(), true);
         reader.join().unwrap();
@@ -233,7 +236,7 @@ fn loom_a_reader_follows_through_a_recovery() {
     });
 }
 
-/// Reads to the end, and returns the number of messages, each of which must be whole.
+/// Reads to the end and returns the number of messages. Each must be whole.
 fn follow(ring: Ring<'_>, mut cursor: Cursor) -> u64 {
     let mut scratch = Scratch::default();
     let first = cursor.sequence;
@@ -248,7 +251,8 @@ fn follow(ring: Ring<'_>, mut cursor: Cursor) -> u64 {
     cursor.sequence - first
 }
 
-/// A reader that joins meanwhile starts at one of the three ends, with the right number.
+/// A reader that joins during a recovery starts at one of the three ends, with the correct
+/// sequence.
 #[test]
 fn loom_joining_at_the_end_during_a_recovery() {
     model(1, || {
@@ -263,7 +267,7 @@ fn loom_joining_at_the_end_during_a_recovery() {
     });
 }
 
-/// An entry that is replaced is read as the old pair, the new pair, or not at all.
+/// While an entry is replaced, a reader sees the old pair, the new pair, or none.
 #[test]
 fn loom_an_index_entry_is_read_consistently() {
     model(3, || {
@@ -283,7 +287,7 @@ fn loom_an_index_entry_is_read_consistently() {
     });
 }
 
-/// Whoever is lapped while it reads resumes at a message that is whole, and knows its number.
+/// A reader that is lapped resumes at a whole message with the correct sequence.
 #[test]
 fn loom_a_lapped_reader_resumes() {
     model(2, || {
@@ -291,7 +295,7 @@ fn loom_a_lapped_reader_resumes() {
         let reader = reader(&memory, |ring| {
             let mut cursor = Cursor { position: START, sequence: 0 };
             if cursor.peek(ring) == Err(Interrupted::Lapped) {
-                // Message 1 begins in the block that is overwritten, too.
+                // Message 1 also begins in the block that is overwritten.
                 assert_eq!(cursor.resume(ring, 0), Ok((2, 224 + BYTES)));
                 let read = follow(ring, cursor);
                 assert!((1..=2).contains(&read), "{read} messages");

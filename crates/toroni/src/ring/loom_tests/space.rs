@@ -1,5 +1,5 @@
-//! Readers and the publishers that wait for them: who joins is waited for or knows that it is late, who
-//! dies is not, and no publisher waits in vain.
+//! Readers, and publishers that wait for them: a joining reader is waited for or learns that it is
+//! late, a dead reader is not waited for, and no publisher waits in vain.
 
 use super::*;
 use crate::crash::{self, CrashPoint};
@@ -20,9 +20,9 @@ struct Bus {
     kernel: Kernel,
 }
 
-/// The kernel's part of a futex: compare and sleep are one step, as its lock of the hash bucket
-/// makes them. A wake wakes everybody: that the model tells who waits in vain from who is woken and finds
-/// nothing, it must not wake more often than the library does.
+/// The kernel's part of a futex. Comparing and falling asleep are one step, as the lock of the
+/// kernel's hash bucket makes them. `notify_all` wakes every thread, so `wakes` limits how many of
+/// them continue: the model must not wake more sleepers than the library does.
 struct Kernel {
     bucket: Mutex<Bucket>,
     woken: Condvar,
@@ -30,7 +30,7 @@ struct Kernel {
 
 #[derive(Default)]
 struct Bucket {
-    /// Sleepers, and wakes that none of them has taken yet.
+    /// The number of sleepers, and of wakes that no sleeper has taken yet.
     asleep: u32,
     wakes: u32,
 }
@@ -69,7 +69,7 @@ impl Bus {
         }
     }
 
-    /// A reader, by number, that has joined at a position before the model begins.
+    /// Adds reader `number`, which joined at `position` before the model starts.
     fn with_reader(mut self, number: usize, position: u64) -> Self {
         let slot = &mut self.slots[number];
         slot.generation = AtomicU32::new(1);
@@ -86,7 +86,8 @@ impl Bus {
         self.memory.ring()
     }
 
-    /// Joins at the oldest message, as a subscriber does that has time to wait for a writer's decision.
+    /// Joins at the oldest message, like a subscriber that has time to wait for a writer's
+    /// decision.
     fn join_at_oldest(&self, number: u32) -> Cursor {
         self.try_join(number, || {
             thread::yield_now();
@@ -105,7 +106,7 @@ impl Bus {
         gate::join(self.ring(), &self.control, seat, find, |_| true, wait).unwrap()
     }
 
-    /// Shows a position as a subscriber does.
+    /// Publishes a position as a subscriber does.
     fn show(&self, number: usize, position: u64, served: &mut u64) {
         let waits = &self.ring().control.waits.0;
         let Some(registered) = waits::show(&self.slots[number], position, waits, *served) else {
@@ -125,7 +126,7 @@ struct Publisher {
     dead: Dead,
 }
 
-/// Reads slots as the system call does: words, in no order.
+/// Reads slots as the system call does: word by word, in no order.
 struct Pass<'a> {
     bus: &'a Bus,
     views: Vec<SlotView>,
@@ -154,7 +155,8 @@ impl Readers for Pass<'_> {
 }
 
 impl Publisher {
-    /// As `Publishing::make_space` for `try_publish`: a pass, the question for leases, and one more pass.
+    /// Like `Publishing::make_space` for `try_publish`: a scan, a check of the leases, and a second
+    /// scan.
     fn in_the_way(&mut self, bus: &Bus, tail: u64, wanted: u64) -> Option<u32> {
         let control = bus.ring().control;
         let waits = &control.waits.0;
@@ -180,7 +182,8 @@ impl Publisher {
         }
     }
 
-    /// Makes room and writes a message if nobody is in the way; returns who is.
+    /// Makes space and writes a message if no reader is in the way. Otherwise returns the number of
+    /// the reader in the way.
     fn try_publish(&mut self, bus: &Bus, room: u64) -> Option<u32> {
         let mut appender = Appender::begin(bus.ring(), false).unwrap();
         if !appender.fits(room) {
@@ -196,14 +199,14 @@ impl Publisher {
     }
 }
 
-/// What the first message to be written overwrites.
-fn oldest_behind_it() -> u64 {
+/// Returns the position up to which the model's first message overwrites.
+fn overwritten_by_first() -> u64 {
     let shape = laid().shape();
     shape.round_up_to_block(START + CAPACITY - BYTES + BYTES + 8) - CAPACITY
 }
 
-/// A subscriber joins at the oldest message while a publisher is about to overwrite it: it is waited for,
-/// or it begins behind it. It is not overtaken by whoever would wait for it.
+/// A subscriber joins at the oldest message while a publisher is about to overwrite it. Either the
+/// publisher waits for it, or it starts at a later message. It is not overtaken.
 #[test]
 fn loom_a_joined_reader_is_not_overtaken() {
     model(2, || {
@@ -220,8 +223,9 @@ fn loom_a_joined_reader_is_not_overtaken() {
     });
 }
 
-/// A subscriber that has read nothing protects the history, so a publisher takes back what it has announced. One
-/// that joins meanwhile begins where the history begins: it is neither refused nor moved on.
+/// A subscriber that has read nothing protects the history, so a publisher withdraws its proposal.
+/// A subscriber that joins in the meantime starts where the history starts: it is neither refused
+/// nor moved to a later start.
 #[test]
 fn loom_a_start_in_protected_history_is_kept() {
     model(2, || {
@@ -235,8 +239,8 @@ fn loom_a_start_in_protected_history_is_kept() {
     });
 }
 
-/// The same, of a publisher that dies with its announcement in the file, at each of the steps, and of one that
-/// comes after it. Who joins waits for no decision that nobody makes.
+/// The same with a publisher that dies at each step while its proposal stands, and with a publisher
+/// that follows it. A joining subscriber does not wait for a decision that will never be made.
 #[test]
 fn loom_a_start_is_kept_when_the_proposing_writer_dies() {
     for fatal in [CrashPoint::AnnouncingRoom, CrashPoint::BeforeTakingBack] {
@@ -246,7 +250,7 @@ fn loom_a_start_is_kept_when_the_proposing_writer_dies() {
                 move |reached| reached.last() == Some(&fatal),
                 || Publisher::default().try_publish(&bus, BYTES),
             );
-            assert_eq!(published, None, "it has died");
+            assert_eq!(published, None, "the publisher died");
             let successor = {
                 let bus = Arc::clone(&bus);
                 thread::spawn(move || {
@@ -266,12 +270,12 @@ fn loom_a_start_is_kept_when_the_proposing_writer_dies() {
     }
 }
 
-/// As above, of a publisher that has looked before and remembers how far it may go.
+/// The same with a publisher that has scanned before and remembers how far it may go.
 #[test]
 fn loom_a_joined_reader_is_not_overtaken_after_an_old_scan() {
     model(2, || {
         let bus = Bus::new();
-        // That has read everything.
+        // A reader that has read everything.
         let end = tail(&bus.memory);
         let bus = Arc::new(bus.with_reader(1, end));
         let publisher = {
@@ -289,8 +293,8 @@ fn loom_a_joined_reader_is_not_overtaken_after_an_old_scan() {
     });
 }
 
-/// A subscriber dies, and another claims its slot, while a publisher looks: the dead one is not waited
-/// for, the new one is.
+/// A subscriber dies, and another claims its slot, while a publisher scans the slots. The publisher
+/// does not wait for the dead one, but does wait for the new one.
 #[test]
 fn loom_a_slot_changes_hands_during_a_scan() {
     model(1, || {
@@ -303,7 +307,8 @@ fn loom_a_slot_changes_hands_during_a_scan() {
         };
         let mut publisher = Publisher::default();
         let first = publisher.try_publish(&bus, BYTES);
-        // Over the message at which a newcomer begins that comes too late for the first.
+        // Overwrites the message at which the new subscriber starts if it comes too late for the
+        // first.
         let second = publisher.try_publish(&bus, 10 * BYTES);
         let successor = successor.join().unwrap();
         let published = [first, second].map(|slowest| slowest.is_none());
@@ -311,14 +316,14 @@ fn loom_a_slot_changes_hands_during_a_scan() {
             successor.peek(bus.ring()).is_ok(),
             "overtaken at {successor:?}, published: {published:?}"
         );
-        // Who is gone again is in nobody's way.
+        // A subscriber that has left is not in the way.
         slots::free(&bus.control, &bus.slots[0]);
         bus.leases[0].store(0, Ordering::Release);
         assert_eq!(Publisher::default().try_publish(&bus, BYTES), None);
     });
 }
 
-/// A slot that is seen active belongs to somebody who lives, as long as nobody dies.
+/// An active slot belongs to a living subscriber, if no subscriber dies.
 #[test]
 fn loom_a_joining_reader_is_not_taken_for_dead() {
     model(2, || {
@@ -340,7 +345,7 @@ fn loom_a_joining_reader_is_not_taken_for_dead() {
     });
 }
 
-/// A dead subscriber is in nobody's way, whatever its slot says, and a living one is.
+/// A dead subscriber is not in the way, whatever its slot contains. A living one is.
 #[test]
 fn loom_dead_readers_are_not_waited_for() {
     model(2, || {
@@ -358,14 +363,14 @@ fn loom_dead_readers_are_not_waited_for() {
         let cursor = Cursor { position: START, sequence: 0 };
         assert!(cursor.peek(bus.ring()).is_ok());
         let mut publisher = publisher.join().unwrap();
-        // Now it goes on.
-        bus.show(1, oldest_behind_it(), &mut 0);
+        // Now the living reader advances.
+        bus.show(1, overwritten_by_first(), &mut 0);
         assert_eq!(publisher.try_publish(&bus, BYTES), None);
     });
 }
 
-/// Publishes as the bus does, but without any limit of a wait: whoever sleeps in vain sleeps for ever,
-/// which loom reports as a deadlock.
+/// Publishes as the bus does, but without a time limit: a publisher that sleeps in vain sleeps for
+/// ever, which loom reports as a deadlock.
 fn publish<'b>(bus: &'b Bus, lock: &'b Mutex<()>) {
     let mut publisher = Publisher::default();
     let mut held: MutexGuard<'_, ()> = lock.lock().unwrap();
@@ -397,14 +402,14 @@ fn loom_a_reader_ends_the_wait_for_space() {
         let bus = Arc::new(Bus::new().with_reader(0, START));
         let reader = {
             let bus = Arc::clone(&bus);
-            thread::spawn(move || bus.show(0, oldest_behind_it(), &mut 0))
+            thread::spawn(move || bus.show(0, overwritten_by_first(), &mut 0))
         };
         publish(&bus, &Mutex::new(()));
         reader.join().unwrap();
     });
 }
 
-/// Two readers: the last of them ends the wait, whichever it is.
+/// The last of two readers ends the wait, whichever it is.
 #[test]
 fn loom_the_last_reader_ends_the_wait_for_space() {
     model(2, || {
@@ -412,7 +417,7 @@ fn loom_the_last_reader_ends_the_wait_for_space() {
         let readers: Vec<_> = (0..2)
             .map(|number| {
                 let bus = Arc::clone(&bus);
-                thread::spawn(move || bus.show(number, oldest_behind_it(), &mut 0))
+                thread::spawn(move || bus.show(number, overwritten_by_first(), &mut 0))
             })
             .collect();
         publish(&bus, &Mutex::new(()));
@@ -422,7 +427,7 @@ fn loom_the_last_reader_ends_the_wait_for_space() {
     });
 }
 
-/// Two publishers and one wake, which the first passes on.
+/// Two publishers and one wake: the publisher that is woken first wakes the other.
 #[test]
 fn loom_a_wait_for_space_ends_for_each_publisher() {
     model(2, || {
@@ -434,7 +439,7 @@ fn loom_a_wait_for_space_ends_for_each_publisher() {
                 thread::spawn(move || publish(&bus, &lock))
             })
             .collect();
-        // As far as both need.
+        // Far enough for both.
         bus.show(0, START + CAPACITY - BYTES, &mut 0);
         for publisher in publishers {
             publisher.join().unwrap();

@@ -1,12 +1,12 @@
-//! Writers that die at every step, within one process: the thread leaves its work by unwinding, and
-//! what it wrote stays. `Fixture` compares everything with the model after each death.
+//! Writers that die at every step, within one process: a thread stops by unwinding, and what it
+//! wrote stays. `Fixture` compares everything with the model after each death.
 
 use super::super::memory::Mark;
 use super::fixture::{Fixture, Reading, Work, at_step, never};
 use crate::crash::CrashPoint;
 use crate::sync::Ordering;
 
-/// Blocks are 8 and 16 bytes, so that most records are entries of the index, and several.
+/// Blocks are 8 and 16 bytes long, so most records need an index entry, and some need several.
 fn works() -> Vec<Work> {
     let mut works = vec![
         Work::Nothing,
@@ -25,7 +25,8 @@ fn works() -> Vec<Work> {
     works
 }
 
-/// Rings in which the next record falls at the start, over the seam, and over old messages.
+/// Rings in which the next record lies at the start, across the end of memory, or over old
+/// messages.
 fn rings() -> Vec<fn() -> Fixture> {
     fn filled(capacity: u64, bytes: u64) -> Fixture {
         let mut fixture = Fixture::new(capacity);
@@ -43,14 +44,14 @@ fn steps_of(fixture: &fn() -> Fixture, work: &Work, before: impl Fn(&mut Fixture
     fixture.perform(work, true, never).len()
 }
 
-/// Everything a reader can ask after a death, and that the stream goes on.
+/// Checks everything that a reader can find after a death, and that the stream continues.
 fn survives(fixture: &mut Fixture, reader: &mut super::fixture::Reader, owner_died: bool) {
     fixture.join_oldest();
     fixture.join_end();
     for position in (fixture.model.end().saturating_sub(64)..=fixture.model.end() + 8).step_by(8) {
         fixture.join_at(position);
     }
-    // What was committed is there before anybody recovers.
+    // What was committed is visible before any recovery.
     let committed = fixture.model.count() as u64;
     while fixture.read(reader, 0) != Reading::Nothing {}
     assert_eq!(reader.cursor.sequence, committed);
@@ -111,7 +112,7 @@ fn the_next_writer_may_die_too() {
     }
 }
 
-/// Recovery is begun again and again, each time by a process that dies in it.
+/// Starts recovery several times, each time with a process that dies in it.
 #[test]
 fn recovery_itself_may_die() {
     for build in rings() {
@@ -119,15 +120,16 @@ fn recovery_itself_may_die() {
         let mut reader = fixture.join_end();
         fixture.die_at(&Work::Batch(vec![24, 8]), false, CrashPoint::AfterCommit);
         for owner_died in [true, true, true, false] {
-            // Without a word from the lock, by the word at the tail.
+            // The last time, the lock does not report the death, and the word at the tail reveals
+            // it.
             fixture.die_at(&Work::One(8), owner_died, CrashPoint::MidRecovery);
         }
         survives(&mut fixture, &mut reader, false);
     }
 }
 
-/// The pair of sequence and tail is torn in both ways in which it can be: by a writer, and by a
-/// recovery. Neither half is believed.
+/// Tears the pair of sequence and tail in both possible ways: by a writer and by a recovery.
+/// Neither half may be trusted.
 #[test]
 fn a_torn_pair_of_sequence_and_tail_is_counted_again() {
     for build in rings() {
@@ -147,9 +149,9 @@ fn a_torn_pair_of_sequence_and_tail_is_counted_again() {
     }
 }
 
-/// A writer dies with an index entry in place for a record that never came; a small record does not
-/// reach the entry's block; then one spans it. If it left the entry as it is, a reader would start
-/// in the middle of that record.
+/// A writer dies after it has stored an index entry for a record that it never commits. A small
+/// record does not reach the entry's block, and a later record spans it. If the later writer left
+/// the entry as it is, a reader would start in the middle of that record.
 #[test]
 fn an_entry_that_a_dead_writer_left_is_overwritten_by_the_record_that_spans_its_block() {
     let mut fixture = Fixture::new(1024);
@@ -168,12 +170,12 @@ fn an_entry_that_a_dead_writer_left_is_overwritten_by_the_record_that_spans_its_
         assert_eq!(fixture.ring().mark(block), Some(Mark { position: 168, sequence: 3 }));
     }
     fixture.fill(24, 1024 - 168 + 32);
-    // Now the oldest start is within, or behind, what the stale entry pointed into.
+    // Now the oldest start is in or after the record that the stale entry pointed into.
     let mut reader = fixture.join_oldest();
     fixture.drain(&mut reader);
 }
 
-/// The same with an entry that has a sequence and no position.
+/// The same with an entry that has a sequence but no position.
 #[test]
 fn a_half_written_entry_of_a_dead_writer_is_ignored() {
     let mut fixture = Fixture::new(1024);
@@ -185,9 +187,9 @@ fn a_half_written_entry_of_a_dead_writer_is_ignored() {
     survives(&mut fixture, &mut reader, false);
 }
 
-/// An entry at the far end of a long record still leads a reader when the writer, a lap later,
-/// replaces the first of the blocks that it stood for. Between the two stores of the replacement
-/// nobody may take the old position for one with the new sequence.
+/// The entries of a long record's blocks all point to its end. They are still in use one lap later,
+/// when a writer replaces the first of them. Between the two stores of the replacement, no reader
+/// may combine the old position with the new sequence.
 #[test]
 fn an_entry_in_use_is_not_half_replaced() {
     let mut fixture = Fixture::new(512);

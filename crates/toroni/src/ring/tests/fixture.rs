@@ -1,4 +1,4 @@
-//! A ring and its model, kept side by side: every step is done by both and compared.
+//! A ring and its model, side by side: every step is applied to both, and the results are compared.
 
 use super::super::copy::Scratch;
 use super::super::layout::BLOCKS;
@@ -18,19 +18,20 @@ pub(super) struct Fixture {
     stamp: u64,
 }
 
-/// What a writer does under the lock. Lengths are of extensions and payload together, in bytes.
+/// What a writer does under the lock. Lengths are those of extensions and payload together, in
+/// bytes.
 #[derive(Clone, Debug)]
 pub(super) enum Work {
     Nothing,
-    /// Finds room, and then has nothing to write.
+    /// Reserves space, then writes nothing.
     Reserve(u64),
     One(u32),
-    /// Writes the payload in place, behind extensions of so many bytes.
+    /// Writes the payload in place, after extensions of the given length.
     InPlace(u32, usize),
-    /// The closure that writes in place unwinds half-way.
+    /// The closure that writes in place panics half-way.
     Unwind(u32),
     Batch(Vec<u32>),
-    /// One by one, with room made for each by itself.
+    /// Writes one by one, and reserves space for each separately.
     Burst(Vec<u32>),
 }
 
@@ -43,7 +44,7 @@ impl Work {
                 record_bytes(*length)
             }
             Self::Batch(lengths) => lengths.iter().copied().map(record_bytes).sum(),
-            // For each as it comes.
+            // Space is reserved for each message separately.
             Self::Burst(_) => 0,
         }
     }
@@ -65,12 +66,12 @@ pub(super) struct Reader {
     scratch: Scratch,
 }
 
-/// What a reader's step came to.
+/// The result of a reader's step.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reading {
     Message,
     Nothing,
-    /// So many messages and bytes were skipped.
+    /// The numbers of messages and bytes that were skipped.
     Lapped(u64, u64),
 }
 
@@ -89,17 +90,17 @@ impl Fixture {
         self.memory.shape()
     }
 
-    /// The longest extensions and payload of one record, in bytes.
+    /// Returns the maximum length of extensions and payload of one record, in bytes.
     pub(super) fn longest(&self) -> u32 {
         u32::try_from(self.shape().largest_record() - 8).unwrap()
     }
 
-    /// A writer that lives.
+    /// Runs a writer that does not die.
     pub(super) fn write(&mut self, work: &Work) {
         self.perform(work, false, never);
     }
 
-    /// Writers that fill the stream with messages of one length until `bytes` more are in it.
+    /// Runs writers of messages of one length until they have written at least `bytes` bytes.
     pub(super) fn fill(&mut self, length: u32, bytes: u64) {
         let until = self.model.end() + bytes;
         while self.model.end() < until {
@@ -108,14 +109,14 @@ impl Fixture {
         self.check();
     }
 
-    /// A writer that dies at the first step of this name, which it must reach.
+    /// Runs a writer that dies at the first step of this name, which it must reach.
     pub(super) fn die_at(&mut self, work: &Work, owner_died: bool, step: CrashPoint) {
         let reached = self.perform(work, owner_died, move |steps| steps.last() == Some(&step));
         assert_eq!(reached.last(), Some(&step), "{reached:?}");
     }
 
-    /// A writer that dies when `dies` says so of the steps that it has reached, which are returned.
-    /// `owner_died` is what the lock tells it of its predecessor.
+    /// Runs a writer that dies when `dies` returns true for the steps that it has reached, and
+    /// returns these steps. `owner_died` is what the lock reports about the previous owner.
     pub(super) fn perform(
         &mut self,
         work: &Work,
@@ -138,12 +139,12 @@ impl Fixture {
         let memory = &self.memory;
         let model = &self.model;
         let (reached, lived) = rehearsal::act(dies, || {
-            // The short way, where there is nothing to repair.
+            // The fast path, if there is nothing to recover.
             let resumed = if owner_died { None } else { Appender::resume(memory.ring()) };
             let begin = || Appender::begin(memory.ring(), owner_died).unwrap();
             let mut appender = resumed.unwrap_or_else(begin);
             assert_eq!(appender.tail(), model.end(), "the next writer starts at the end");
-            assert_eq!(appender.sequence(), model.count() as u64, "and counts on from there");
+            assert_eq!(appender.sequence(), model.count() as u64, "and continues the count");
             if !appender.fits(work.bytes()) {
                 appender.reserve(appender.wanted(work.bytes()));
             }
@@ -156,12 +157,12 @@ impl Fixture {
         reached
     }
 
-    /// Does to the model what a writer did that passed these steps.
+    /// Applies to the model what a writer did that passed these steps.
     fn follow(&mut self, work: &Work, first_stamp: u64, reached: &[CrashPoint]) {
         let mut left = (first_stamp..).zip(work.lengths().iter().copied()).peekable();
         let mut before = None;
         for point in reached {
-            // The tail is stored behind the sequence, before any other step.
+            // The tail is stored after the sequence, before any other step.
             if before == Some(CrashPoint::BetweenSequenceAndTail) {
                 self.model.stored = self.model.count();
             }
@@ -187,7 +188,7 @@ impl Fixture {
         }
     }
 
-    /// Compares the words that anybody may look at with the model.
+    /// Compares the words that any process may read with the model.
     pub(super) fn check(&self) {
         let ring = self.ring();
         let control = ring.control;
@@ -197,7 +198,7 @@ impl Fixture {
         for (block, expected) in self.model.entries() {
             assert_eq!(ring.mark(block).map(of), Some(expected), "entry of block {block}");
         }
-        // The others are out of reach, or say the truth.
+        // The other entries are out of reach or correct.
         for mark in (0..BLOCKS).filter_map(|block| ring.mark(block)).map(of) {
             if (self.model.oldest()..=self.model.end()).contains(&mark.position) {
                 assert_eq!(mark, self.model.first_from(mark.position));
@@ -205,7 +206,8 @@ impl Fixture {
         }
     }
 
-    /// A step of a reader that, if it was lapped, goes on `margin` bytes behind the oldest message.
+    /// Runs a step of a reader. If it was lapped, it continues `margin` bytes after the oldest
+    /// message.
     pub(super) fn read(&self, reader: &mut Reader, margin: u64) -> Reading {
         let ring = self.ring();
         let cursor = reader.cursor;
@@ -272,17 +274,17 @@ fn of(memory::Mark { position, sequence }: memory::Mark) -> Mark {
     Mark { position, sequence }
 }
 
-/// The writer lives.
+/// The writer does not die.
 pub(super) fn never(_: &[CrashPoint]) -> bool {
     false
 }
 
-/// It dies at the step of this number, counted from 1, if it has so many.
+/// The writer dies at the step with this number, counted from 1, if it takes that many.
 pub(super) fn at_step(number: usize) -> impl Fn(&[CrashPoint]) -> bool + 'static {
     move |steps| steps.len() == number
 }
 
-/// What one writer writes, once it has room.
+/// Writes what one writer writes, once space is reserved.
 fn carry_out(appender: &mut Appender<'_>, ring: Ring<'_>, work: &Work, stamp: u64) {
     match work {
         Work::Nothing | Work::Reserve(_) => {}
@@ -313,8 +315,8 @@ fn stamped(first: u64, lengths: &[u32]) -> Vec<(u32, Vec<u8>)> {
     messages.map(|(stamp, length)| (tag(stamp), body(stamp, *length))).collect()
 }
 
-/// As a publisher does it: within a block by the short way, as far as that goes. Each message has a tag
-/// of its own here, so that goes one message far.
+/// Writes a burst as a publisher does: on the fast path within a block, as far as that goes. Each
+/// message has its own tag here, so the fast path writes one message per call.
 fn burst(appender: &mut Appender<'_>, messages: &[(u32, Vec<u8>)]) {
     for (tag, payload) in messages {
         if appender.write_in_block(*tag, &[payload]) == 1 {
@@ -341,20 +343,20 @@ fn write_in_place(
 
     let (extensions, payload) = body.split_at(extensions.min(body.len()) / 8 * 8);
     let length = u32::try_from(payload.len()).unwrap();
-    let place = appender.tail() + 8 + extensions.len() as u64;
+    let start = appender.tail() + 8 + extensions.len() as u64;
     let fill = || {
         appender.write_with(tag(stamp), extensions, length, |words| {
             if !payload.is_empty() {
-                assert!(std::ptr::eq(&raw const words[0], ring.word(place)), "its place in memory");
+                assert!(std::ptr::eq(&raw const words[0], ring.word(start)), "its position");
             }
-            // By position: once in memory, a record may wrap.
+            // Stored by position, because a record may wrap in memory that is not mapped twice.
             let half = payload.len() / 16 * 8;
-            ring.store(place, &payload[..half]);
+            ring.store(start, &payload[..half]);
             crash::point(CrashPoint::MidCopy);
             if unwinds {
                 resume_unwind(Box::new(Unwound));
             }
-            ring.store(place + half as u64, &payload[half..]);
+            ring.store(start + half as u64, &payload[half..]);
             Ok::<_, std::convert::Infallible>(())
         })
     };
@@ -365,7 +367,7 @@ fn write_in_place(
     }
 }
 
-/// Lengths around every boundary there is up to `longest`.
+/// Returns lengths around every boundary up to `longest`.
 pub(super) fn telling_lengths(shape: Shape, longest: u32) -> Vec<u32> {
     let block = u32::try_from(shape.block_bytes()).unwrap();
     let mut lengths: Vec<u32> = (0..40).collect();
@@ -378,12 +380,12 @@ pub(super) fn telling_lengths(shape: Shape, longest: u32) -> Vec<u32> {
     lengths
 }
 
-/// Smaller under Miri, which is hundreds of times slower.
+/// Reduces a count under Miri, which is hundreds of times slower.
 pub(super) fn scaled(count: usize) -> usize {
     if cfg!(miri) { count.div_ceil(100) } else { count }
 }
 
-/// The number of words of the stream.
+/// Returns the number of words of the stream.
 pub(super) fn word_count(shape: Shape) -> usize {
     to_index(shape.capacity() / 8)
 }

@@ -1,5 +1,5 @@
-//! Control words and bytes that no correct process writes: every answer is an error or a harmless
-//! mistake; nothing panics, and nothing takes for ever.
+//! Control words and bytes that no correct process writes: the result is an error or a harmless
+//! mistake. Nothing panics, and everything terminates.
 
 use super::super::copy::Scratch;
 use super::super::reader::{Cursor, Interrupted};
@@ -9,7 +9,7 @@ use super::fixture::{scaled, word_count};
 use super::resume::SplitMix;
 use crate::sync::{AtomicU64, Ordering};
 
-/// A number that is probably something to somebody.
+/// Returns a number that is likely to reach a special case.
 fn odd_number(random: &mut SplitMix, near: u64) -> u64 {
     match random.below(12) {
         0 => u64::MAX,
@@ -28,7 +28,7 @@ fn set(random: &mut SplitMix, word: &AtomicU64, near: u64) {
     word.store(odd_number(random, near), Ordering::Relaxed);
 }
 
-/// A good ring in which some words were changed.
+/// Returns a valid ring in which some words were changed.
 fn disturbed(random: &mut SplitMix) -> Memory {
     let lengths: Vec<u32> = (0..random.below(30)).map(|_| random.length(120)).collect();
     let memory = Memory::laid(512 << random.below(2), 1024 * random.below(3), &lengths);
@@ -111,7 +111,7 @@ fn writers_survive_any_words() {
     assert!(cfg!(miri) || (refused > 100 && wrote > 1000), "{refused} refused, {wrote} written");
 }
 
-/// A tail that is no place for a record is refused, whatever stands there.
+/// A tail at which no record can start is refused, whatever the word there.
 #[test]
 fn a_misplaced_tail_is_refused() {
     for tail in [1, 4, 1028, (1 << 62) + 8, u64::MAX, u64::MAX - 7] {
@@ -124,7 +124,7 @@ fn a_misplaced_tail_is_refused() {
     }
 }
 
-/// A chain of records without an end: recovery stops at `reserved`.
+/// With an endless chain of records, recovery stops at `reserved`.
 #[test]
 fn recovery_does_not_run_in_circles() {
     let memory = Memory::new(1024);

@@ -1,4 +1,4 @@
-//! Where a reader can start.
+//! Tests of the positions at which a reader can start.
 
 use super::super::reader::{Cursor, NoSuchStart};
 use super::fixture::{Fixture, Work, telling_lengths};
@@ -16,7 +16,7 @@ fn a_new_bus_has_one_start() {
     assert_eq!(Cursor::at(fixture.ring(), u64::MAX - 7), Err(NoSuchStart::Ahead { end: 0 }));
 }
 
-/// A bus on a disk that starts empty after a reboot: what a writer wanted before is nobody's wish any more.
+/// A bus on a disk that starts empty after a reboot must not keep an old proposal.
 #[test]
 fn an_empty_bus_has_no_proposal() {
     let fixture = Fixture::new(512);
@@ -26,7 +26,8 @@ fn an_empty_bus_has_no_proposal() {
     assert_eq!(control.waits.0.wanted.load(Ordering::Relaxed), 0);
 }
 
-/// `Fixture::join_at` compares with the model: a reader, or the reason why there is none.
+/// `Fixture::join_at` compares the result with the model: a reader, or the reason why there is
+/// none.
 #[test]
 fn every_position_is_a_start_or_says_why_not() {
     let rings: [(u64, &[u32]); 3] =
@@ -57,7 +58,7 @@ fn every_position_is_a_start_or_says_why_not() {
     }
 }
 
-/// A writer that has looked at the slots before a reader was there raises `reserved` afterwards.
+/// A writer may scan the slots before a reader joins, and raise `reserved` afterwards.
 #[test]
 fn a_reader_at_the_end_is_out_of_reach_of_writers_that_have_not_seen_it() {
     let mut fixture = Fixture::new(1024);
@@ -83,7 +84,7 @@ fn the_three_reasons_for_no_start_are_distinct() {
     let mut fixture = Fixture::new(1024);
     fixture.fill(24, 2048);
     let oldest = fixture.model.oldest();
-    assert_eq!(oldest, 1040, "a block behind the end");
+    assert_eq!(oldest, 1040, "`reserved` is a block beyond the end");
     let ring = fixture.ring();
     assert_eq!(Cursor::at(ring, 0), Err(NoSuchStart::Lost { oldest: 1056 }));
     assert_eq!(Cursor::at(ring, 1040), Err(NoSuchStart::Lost { oldest: 1056 }));
@@ -108,8 +109,8 @@ fn joining_works_at_every_size_of_record() {
     }
 }
 
-/// A reader saw a message whose writer died before it moved the stored end. The position behind it
-/// is one, and neither "beyond the end" nor from another bus.
+/// A reader has read a message whose writer died before it stored the new tail. The position after
+/// that message is a valid start, neither "beyond the end" nor from another bus.
 #[test]
 fn a_position_after_a_message_that_the_stored_end_does_not_cover() {
     let mut fixture = Fixture::new(1024);

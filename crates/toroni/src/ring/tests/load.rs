@@ -1,5 +1,5 @@
-//! One writer that never waits, and readers on other threads: whatever the timing, what is confirmed
-//! is whole, and what is lost is counted.
+//! One writer that never waits, and readers on other threads. Whatever the timing, validated
+//! messages are whole, and losses are counted.
 
 use super::super::copy::Scratch;
 use super::super::position::record_bytes;
@@ -11,15 +11,15 @@ use crate::sync::Ordering;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
-/// The length of a message, which a reader can tell from its number.
+/// Returns the length of a message, which a reader can compute from its number.
 fn length(sequence: u64, longest: u32) -> u32 {
     let part = u32::try_from(sequence * 7 % 64).unwrap();
     if part == 63 { longest } else { part * (longest / 256) }
 }
 
-/// Writes so many messages, and then says that it has.
+/// Writes `messages` messages, then sets `done`.
 fn write_all(memory: &Memory, messages: u64, longest: u32, done: &AtomicBool) {
-    // Longer than any message, so that making them does not slow the writer down.
+    // Prepared in advance, so that making the payloads does not slow the writer down.
     let bytes: Vec<Vec<u8>> = (0..64).map(|sequence| body(sequence, longest)).collect();
     for sequence in 0..messages {
         let mut appender = Appender::begin(memory.ring(), false).unwrap();
@@ -34,7 +34,7 @@ fn write_all(memory: &Memory, messages: u64, longest: u32, done: &AtomicBool) {
     done.store(true, Ordering::Release);
 }
 
-/// Reads to the end of a stream of so many messages, each by itself, and counts.
+/// Reads `messages` messages one by one to the end, and counts.
 fn read_all(memory: &Memory, messages: u64, longest: u32, margin: u64, done: &AtomicBool) {
     let ring = memory.ring();
     let mut cursor = Cursor { position: 0, sequence: 0 };
@@ -67,7 +67,7 @@ fn read_all(memory: &Memory, messages: u64, longest: u32, margin: u64, done: &At
     assert_eq!(read + lost, messages);
 }
 
-/// As [`read_all`], but through a read-ahead where records are small.
+/// Like [`read_all`], but uses a read-ahead for small records.
 fn read_all_ahead(memory: &Memory, messages: u64, longest: u32, done: &AtomicBool) {
     let ring = memory.ring();
     let mut cursor = Cursor { position: 0, sequence: 0 };
@@ -82,7 +82,7 @@ fn read_all_ahead(memory: &Memory, messages: u64, longest: u32, done: &AtomicBoo
             assert!(bytes == body(sequence % 64, long), "torn: {:?}", read_ahead.last());
             read += 1;
         }
-        assert_eq!(read_ahead.give_up(), None, "what was validated makes sense to the end");
+        assert_eq!(read_ahead.give_up(), None, "every validated record is valid");
         let over = done.load(Ordering::Acquire);
         let step = read_ahead
             .fill(&mut cursor, ring)
@@ -125,8 +125,8 @@ fn torn_messages_are_not_trusted_and_losses_are_counted() {
     }
 }
 
-/// However fast the oldest messages vanish, there is a place to start, and nothing is called
-/// corrupt.
+/// However fast the oldest messages are overwritten, a reader finds a start, and nothing is
+/// reported as corrupt.
 #[test]
 fn joining_works_while_a_writer_laps_the_ring() {
     let messages = if cfg!(miri) { 200 } else { 100_000 };
@@ -139,7 +139,7 @@ fn joining_works_while_a_writer_laps_the_ring() {
                     for joined in [Cursor::at_oldest(ring), Cursor::at_end(ring)] {
                         let mut cursor = joined.unwrap_or_else(|corrupt| panic!("{corrupt}"));
                         if let Ok(Some(seen)) = cursor.peek(ring) {
-                            assert_eq!(seen.tag, tag(seen.sequence), "its number is right");
+                            assert_eq!(seen.tag, tag(seen.sequence), "the number is correct");
                             assert_eq!(
                                 seen.next_position() - seen.position,
                                 record_bytes(length(seen.sequence, longest))

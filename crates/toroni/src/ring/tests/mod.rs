@@ -1,4 +1,5 @@
-//! The ring on plain memory, against a model that says what it does in the most obvious way.
+//! Tests of the ring on plain memory, compared with a model that does the same in the most obvious
+//! way.
 
 mod deaths;
 mod fixture;

@@ -1,6 +1,6 @@
-//! Any list of operations, done to the ring and to the model: writers, deaths, laggards and joiners. The
-//! list is the one of `tests/oracle/`; what only a whole bus knows (topics, patterns, policies) means something
-//! else here, or nothing.
+//! Applies any list of operations to the ring and to the model: writers, deaths, slow readers and
+//! joins. The list is that of `tests/oracle/`. What only a whole bus has (topics, patterns,
+//! policies) means something else here, or nothing.
 
 use super::fixture::{Fixture, Reader, Reading, Work, at_step, never, scaled};
 use proptest::prelude::*;
@@ -25,7 +25,7 @@ impl System {
         match *operation {
             Operation::Write { writer, topic, work, die_at } => {
                 let work = work_of(work, topic, fixture);
-                // The lock tells one in three that its predecessor died, true or not.
+                // The lock tells one writer in three that the previous owner died, true or not.
                 fixture.perform(&work, writer % 3 == 2, at_step(die_at.into()));
             }
             Operation::Receive { reader, most, by, die_at: _ } => {
@@ -55,7 +55,7 @@ impl System {
         }
     }
 
-    /// Whatever happened, all that was committed and not lost can be read.
+    /// Checks that everything that was committed and not lost can be read, whatever happened.
     fn finish(&mut self) {
         self.fixture.perform(&Work::One(1), true, never);
         for reader in &mut self.readers {
@@ -74,7 +74,7 @@ fn work_of(work: toroni_oracle::Work, topic: u8, fixture: &Fixture) -> Work {
     };
     match work {
         Wish::One(size) | Wish::Try(size) => Work::One(length(size)),
-        // Finds room, and has nothing to write then.
+        // Reserves space, then writes nothing.
         Wish::Timed(size) => Work::Reserve(8 + u64::from(length(size)) / 8 * 8),
         Wish::InPlace(size) => Work::InPlace(length(size), (topic % 32).into()),
         Wish::Abort(size) => Work::Unwind(length(size)),
@@ -99,7 +99,7 @@ fn operation() -> impl Strategy<Value = Operation> {
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: if cfg!(miri) { 4 } else { 256 },
-        // The failing input is printed, as small as it gets; a broken protocol leaves no files.
+        // The failing input is printed, minimised. It is not saved to a file.
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
@@ -117,7 +117,7 @@ proptest! {
     }
 }
 
-/// Says how to repeat the run, when it fails.
+/// Prints how to repeat the run if it fails.
 struct Seed(u64);
 
 impl Drop for Seed {
@@ -128,7 +128,7 @@ impl Drop for Seed {
     }
 }
 
-/// Long enough for many laps; the seed may be given, for a longer search or to repeat a failure.
+/// Long enough for many laps. The seed may be given, for a longer search or to repeat a failure.
 #[test]
 fn a_long_run_does_what_the_model_does() {
     let given = std::env::var("TORONI_SEED").ok().map(|seed| seed.parse().unwrap());

@@ -1,9 +1,9 @@
-//! A reader that was lapped: what it is told, and where it goes on.
+//! Tests of lapped readers: the loss that they report, and where they continue.
 
 use super::fixture::{Fixture, Reading, Work, scaled};
 use crate::ring::testing::body;
 
-/// A small generator of numbers that are the same on every run (Steele, Lea, Flood: "Fast splittable
+/// A small generator of random numbers, the same on every run (Steele, Lea, Flood: "Fast splittable
 /// pseudorandom number generators", OOPSLA 2014).
 pub(super) struct SplitMix(pub(super) u64);
 
@@ -49,7 +49,11 @@ fn losses_are_reported_exactly() {
                     Reading::Nothing => break,
                 }
             }
-            assert_eq!(read + lost, reader.cursor.sequence, "every message was read, or told lost");
+            assert_eq!(
+                read + lost,
+                reader.cursor.sequence,
+                "every message was read or reported lost"
+            );
         }
         assert!(cfg!(miri) || (read > 1000 && lost > 1000), "{read} read, {lost} lost");
     }
@@ -81,7 +85,7 @@ fn a_margin_keeps_a_reader_from_being_lapped_at_once() {
     assert!(matches!(fixture.read(&mut wise, 256), Reading::Lapped(..)), "a quarter, and no more");
 }
 
-/// One record can be half of the ring: the oldest entry beyond the margin may be far behind it.
+/// A record may be half of the ring, so the oldest entry beyond the margin may be far beyond it.
 #[test]
 fn a_margin_works_with_the_largest_records() {
     for capacity in [512, 1024] {
@@ -98,8 +102,8 @@ fn a_margin_works_with_the_largest_records() {
     }
 }
 
-/// More than a whole ring is nowhere: the newest start that is known serves, and nothing is called
-/// corrupt.
+/// No record is further away than a whole ring. The newest known entry is used then, and nothing is
+/// reported as corrupt.
 #[test]
 fn a_margin_larger_than_the_history_leads_to_the_newest_entry() {
     let mut fixture = Fixture::new(1024);
@@ -110,7 +114,7 @@ fn a_margin_larger_than_the_history_leads_to_the_newest_entry() {
     assert!(fixture.model.end() - reader.cursor.position <= fixture.shape().block_bytes());
 }
 
-/// The message that another one overwrote is not taken for it.
+/// Checks that a message cannot be mistaken for the one that it overwrote.
 #[test]
 fn the_words_of_a_message_are_its_own() {
     assert_ne!(body(1, 16), body(2, 16));

@@ -1,5 +1,5 @@
-//! Readers that are overtaken while they read: nothing that a writer has begun to overwrite is
-//! believed, whether that writer goes on, pauses or dies.
+//! Readers that are overtaken while they read: they trust nothing that a writer has begun to
+//! overwrite, whether that writer continues, pauses or dies.
 
 use super::super::copy::Scratch;
 use super::super::memory::Ring;
@@ -16,14 +16,14 @@ use crate::topic::{Pattern, Topic};
 const CAPACITY: u64 = 1024;
 const START: u64 = 3 * CAPACITY;
 
-/// A full ring whose oldest message, which the reader is about to read, is 120 bytes long.
+/// Returns a full ring, and a reader at its oldest message, which is 120 bytes long.
 fn full() -> (Memory, Cursor) {
     let memory = Memory::laid(CAPACITY, START, &[120, 200, 200, 200, 232]);
     assert_eq!(memory.control.commit.0.tail.load(Ordering::Relaxed), START + CAPACITY - 32);
     (memory, Cursor { position: START, sequence: 0 })
 }
 
-/// A writer of one message that dies at this step of it.
+/// Runs a writer of one message that dies at this step.
 fn dies(ring: Ring<'_>, at: CrashPoint, owner_died: bool, payload: &[u8]) {
     let (reached, lived) = rehearsal::act(
         move |reached| reached.last() == Some(&at),
@@ -39,8 +39,8 @@ fn dies(ring: Ring<'_>, at: CrashPoint, owner_died: bool, payload: &[u8]) {
     assert!(lived.is_none(), "{at:?} is not among {reached:?}");
 }
 
-/// Why `reserved` exists: a writer copies over the oldest bytes and dies, or pauses, half-way. The
-/// end of the stream has not moved; the bytes have.
+/// This is why `reserved` exists: a writer copies over the oldest bytes and dies or pauses
+/// half-way. The tail has not moved, but the bytes have changed.
 #[test]
 fn a_half_copied_record_over_what_is_being_read() {
     let (memory, reader) = full();
@@ -56,7 +56,7 @@ fn a_half_copied_record_over_what_is_being_read() {
 
     assert_eq!(reader.copy(ring, &seen, &mut scratch), Err(Interrupted::Lapped));
     let torn = scratch.bytes(120);
-    assert!(torn.contains(&0xEE) && torn.ends_with(&body(0, 120)[104..]), "it is torn indeed");
+    assert!(torn.contains(&0xEE) && torn.ends_with(&body(0, 120)[104..]), "the copy is torn");
     assert_eq!(reader.peek(ring), Err(Interrupted::Lapped));
 
     let mut reader = reader;
@@ -66,7 +66,7 @@ fn a_half_copied_record_over_what_is_being_read() {
     assert_eq!(scratch.bytes(200), body(2, 200));
 }
 
-/// From the moment of the reservation on, before any byte is changed.
+/// A reader is lapped as soon as the space is reserved, before any byte changes.
 #[test]
 fn a_reservation_alone_laps() {
     let (memory, reader) = full();
@@ -74,7 +74,7 @@ fn a_reservation_alone_laps() {
     assert_eq!(reader.peek(memory.ring()), Err(Interrupted::Lapped));
 }
 
-/// Recovery must not give back what the dead writer reserved: its bytes are still there.
+/// Recovery must not lower `reserved`, because the dead writer's bytes are still there.
 #[test]
 fn recovery_does_not_make_overwritten_bytes_valid_again() {
     let (memory, mut reader) = full();
@@ -87,7 +87,7 @@ fn recovery_does_not_make_overwritten_bytes_valid_again() {
     let mut scratch = Scratch::default();
     assert_eq!(reader.copy(ring, &seen, &mut scratch), Err(Interrupted::Lapped));
 
-    // Nor after a small message, which does not need all that room.
+    // Nor may a small message that needs less space.
     let mut appender = Appender::begin(ring, true).unwrap();
     assert!(appender.fits(16));
     appender.write(Record { tag: tag(5), extensions: &[], payload: &[1; 8] });
@@ -95,7 +95,8 @@ fn recovery_does_not_make_overwritten_bytes_valid_again() {
     assert_eq!(reader.resume(ring, 0), Ok((2, 128 + 208)));
 }
 
-/// A lapped reader stands on payload bytes that are 0. "Nothing new" would let it sleep for ever.
+/// A lapped reader is in the middle of a payload whose bytes are 0. If it took that for the end, it
+/// would sleep for ever.
 #[test]
 fn a_lapped_reader_does_not_trust_a_zero() {
     for at in [CrashPoint::MidCopy, CrashPoint::AfterCommit] {
@@ -107,7 +108,7 @@ fn a_lapped_reader_does_not_trust_a_zero() {
     }
 }
 
-/// Nor does it call bytes corrupt that were never meant to be a header.
+/// A lapped reader must not report payload bytes as a corrupt header.
 #[test]
 fn a_lapped_reader_does_not_call_payload_corrupt() {
     for word in [header(0, 0) | 5, header(u32::MAX, 1), u64::MAX] {
@@ -120,18 +121,18 @@ fn a_lapped_reader_does_not_call_payload_corrupt() {
     }
 }
 
-/// A subscriber as the bus makes it, as far as one message goes.
+/// A subscriber as the bus implements it, reduced to one message.
 struct Subscriber<'a> {
     cursor: Cursor,
     interest: Interest,
     topic_cache: TopicCache,
     table: TableMemory<'a>,
-    /// Topics for which it asked its patterns or its cache.
+    /// Topics for which it consulted its patterns or its cache.
     asked: Vec<TopicId>,
 }
 
 impl Subscriber<'_> {
-    /// Whether the next message is for it.
+    /// Returns whether the next message is for it.
     fn next(&mut self, ring: Ring<'_>) -> Result<Option<bool>, Interrupted> {
         let Some(seen) = self.cursor.peek(ring)? else { return Ok(None) };
         let tag = Tag::from_raw(seen.tag);
@@ -142,7 +143,7 @@ impl Subscriber<'_> {
             None => {
                 self.topic_cache.sync(self.table).unwrap();
                 let filled = self.interest.fill(tag.topic(), to_descendants, &self.topic_cache);
-                filled.expect("whoever has seen a valid record finds its topic in the table")
+                filled.expect("the table has the topic of every valid record")
             }
         };
         self.cursor.copy(ring, &seen, &mut Scratch::default())?;
@@ -151,9 +152,9 @@ impl Subscriber<'_> {
     }
 }
 
-/// A lapped reader must not ask its interests about payload that it takes for a header: the answer
-/// would be remembered for a topic that another message has, or the record called corrupt because
-/// its topic is not in the table.
+/// A lapped reader must not consult its patterns about payload that it takes for a header. It would
+/// cache an answer for another message's topic, or report the record as corrupt because its topic
+/// is not in the table.
 #[test]
 fn a_lapped_reader_does_not_fill_its_interest_cache() {
     let count = AtomicU32::new(0);
@@ -186,7 +187,7 @@ fn a_lapped_reader_does_not_fill_its_interest_cache() {
         appender.write(record);
 
         assert_eq!(subscriber.next(ring), Err(Interrupted::Lapped));
-        assert_eq!(subscriber.asked, [], "it was not asked about payload");
+        assert_eq!(subscriber.asked, [], "it did not consult its patterns about payload");
         assert_eq!(subscriber.interest.answer(forged, false), None);
 
         subscriber.cursor = Cursor::at_end(ring).unwrap();

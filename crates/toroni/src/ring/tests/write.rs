@@ -1,4 +1,4 @@
-//! Every size, batches, writing in place, and the index after each.
+//! Tests of writing: every size, batches, writing in place, and the index after each.
 
 use super::super::position::record_bytes;
 use super::super::reader::Cursor;
@@ -38,7 +38,7 @@ fn sizes_around_blocks_come_back_from_a_larger_ring() {
     }
 }
 
-/// What is written in one go is what the same records are, written one by one.
+/// Records that are written in one call have the same bytes as records that are written one by one.
 #[test]
 fn records_in_a_block_are_as_if_written_alone() {
     let lengths = [8, 8, 8, 0, 1, 17, 64, 8, 120, 128, 200, 3, 511, 8, 16, 256, 257, 9];
@@ -64,7 +64,7 @@ fn records_in_a_block_are_as_if_written_alone() {
         let block = together.shape().block(appender.tail());
         written += count;
         if let Some(payload) = payloads.get(written) {
-            // It stopped where it had to.
+            // It stopped no earlier than necessary.
             let behind = appender.tail() + record_bytes(u32::try_from(payload.len()).unwrap());
             let behind_block = together.shape().block(behind) != block;
             assert!(behind_block || !appender.fits(behind - appender.tail()));
@@ -98,7 +98,7 @@ fn a_batch_comes_back_in_order() {
         let lengths = batches[round % batches.len()];
         fixture.write(&Work::Batch(lengths.to_vec()));
         assert_eq!(fixture.drain(&mut reader), lengths.len() as u64);
-        // Else every batch would start at the same place.
+        // Otherwise every batch would start at the same index.
         fixture.write(&Work::One(u32::try_from(round).unwrap()));
         assert_eq!(fixture.drain(&mut reader), 1);
     }
@@ -117,8 +117,8 @@ fn a_batch_may_be_as_large_as_a_record() {
     }
 }
 
-/// In a block of 8 bytes every record crosses boundaries; in one of 16, half of them. `Fixture`
-/// compares every entry with the model after each step.
+/// With blocks of 8 bytes, every record crosses a boundary; with 16 bytes, half of them do.
+/// `Fixture` compares every entry with the model after each step.
 #[test]
 fn the_index_leads_to_the_first_record_of_each_block() {
     for capacity in [512, 1024, 8192] {
@@ -167,8 +167,8 @@ fn space_is_reserved_by_whole_blocks() {
     let reserves = |fixture: &mut Fixture, length| {
         fixture.perform(&Work::One(length), false, never).contains(&CrashPoint::AfterReserve)
     };
-    assert!(reserves(&mut fixture, 0), "a new bus has room for its end alone");
-    // Of a block of 64 bytes 8 are taken and 8 are the end's.
+    assert!(reserves(&mut fixture, 0), "a new bus has space for its end word only");
+    // Of a block of 64 bytes, 8 are used and 8 belong to the end word.
     assert!(!reserves(&mut fixture, 0));
     assert!(!reserves(&mut fixture, 32));
     assert_eq!(fixture.model.end(), 56, "the end's word is the last of the block");
@@ -190,7 +190,7 @@ fn unused_space_stays_reserved() {
     for _ in 0..8 {
         fixture.write(&Work::One(24));
     }
-    // 16 bytes at the start of the stream may be overwritten, though nobody did.
+    // 16 bytes at the start of the stream may be overwritten, although no writer did so.
     assert_eq!(fixture.read(&mut reader, 0), Reading::Lapped(1, 32));
     assert_eq!(fixture.drain(&mut reader), 23);
 }
@@ -212,7 +212,7 @@ fn a_closure_that_unwinds_leaves_nothing() {
     }
 }
 
-/// Two messages by one appender: what `burst` does.
+/// Writes two messages with one appender, as `burst` does.
 #[test]
 fn a_writer_continues_after_a_closure_unwound() {
     let memory = Memory::new(512);
@@ -230,7 +230,8 @@ fn a_writer_continues_after_a_closure_unwound() {
     assert_eq!((seen.tag, seen.length), (tag(8), 10));
 }
 
-/// As in the child of a `fork` within the closure: its copy of the appender ends, and nothing is visible.
+/// This happens in the child of a `fork` within the closure: its copy of the appender ends, and
+/// nothing becomes visible.
 #[test]
 fn a_closure_that_fails_commits_nothing() {
     let memory = Memory::new(512);
@@ -243,8 +244,8 @@ fn a_closure_that_fails_commits_nothing() {
     assert!(Cursor { position: 0, sequence: 0 }.peek(ring).unwrap().is_none());
 }
 
-/// Bytes behind the payload are 0, whatever an older message, or the closure that does not fill it
-/// all, left there.
+/// Padding bytes are 0, whatever an older message left there, or a closure that does not fill all
+/// bytes.
 #[test]
 fn padding_is_zero() {
     let memory = Memory::new(512);
@@ -253,8 +254,8 @@ fn padding_is_zero() {
     let mut appender = Appender::begin(ring, false).unwrap();
     appender.reserve(appender.wanted(24));
     appender.write_with(1, &[], 9, |_| Ok::<_, ()>(())).unwrap();
-    assert_eq!(ring.word(8).load(Ordering::Relaxed), u64::MAX, "the closure's own");
+    assert_eq!(ring.word(8).load(Ordering::Relaxed), u64::MAX, "left to the closure");
     assert_eq!(ring.word(16).load(Ordering::Relaxed), 0);
     assert_eq!(ring.word(24).load(Ordering::Relaxed), 0);
-    assert_eq!(ring.word(32).load(Ordering::Relaxed), u64::MAX, "behind the end");
+    assert_eq!(ring.word(32).load(Ordering::Relaxed), u64::MAX, "after the end");
 }
