@@ -67,7 +67,7 @@ pub(crate) fn load_in_row(run: &[AtomicU64], into: &mut [u64]) {
 #[inline(always)]
 pub(crate) fn store_in_row(run: &[AtomicU64], from: &[u8]) {
     let (whole, rest) = from.as_chunks::<8>();
-    let (run, behind) = run.split_at(whole.len());
+    let (run, after) = run.split_at(whole.len());
     if bulk::EXISTS && whole.len() >= bulk::FEWEST_WORDS {
         // SAFETY: both are `whole.len()` words long. `from` does not overlap the ring, which is
         // never borrowed as bytes. The ring's words are atomics, so they may be written through a
@@ -82,7 +82,7 @@ pub(crate) fn store_in_row(run: &[AtomicU64], from: &[u8]) {
         }
     }
     if !rest.is_empty() {
-        behind[0].store(padded(rest), Ordering::Relaxed);
+        after[0].store(padded(rest), Ordering::Relaxed);
     }
 }
 

@@ -117,14 +117,14 @@ impl ReadAhead {
             return false;
         }
         let header = self.scratch.word(self.next);
-        let behind = self.next + self.wanted_words;
+        let end = self.next + self.wanted_words;
         if tag_of(header) != self.wanted_tag
             || words_of(header) != self.wanted_words
-            || behind > self.end
+            || end > self.end
         {
             return false;
         }
-        self.hand_out(header, behind);
+        self.hand_out(header, end);
         true
     }
 
@@ -137,19 +137,19 @@ impl ReadAhead {
             return None;
         }
         let header = self.scratch.word(self.next);
-        let behind = self.next + words_of(header);
-        if behind > self.end || tag_of(header) == 0 {
+        let end = self.next + words_of(header);
+        if end > self.end || tag_of(header) == 0 {
             return None;
         }
-        self.hand_out(header, behind);
+        self.hand_out(header, end);
         Some(tag_of(header))
     }
 
     #[inline(always)]
-    fn hand_out(&mut self, header: u64, behind: usize) {
+    fn hand_out(&mut self, header: u64, end: usize) {
         self.header = header;
         self.body = (self.next + 1) * 8;
-        self.next = behind;
+        self.next = end;
         self.sequence = self.sequence.wrapping_add(1);
     }
 

@@ -31,7 +31,7 @@ pub(crate) struct Run<'a> {
 impl<'a> Run<'a> {
     /// Starts a run after `first`, its first record, which the caller already has.
     #[inline]
-    pub(crate) fn behind(ring: Ring<'a>, first: &Seen) -> Self {
+    pub(crate) fn after(ring: Ring<'a>, first: &Seen) -> Self {
         let start = Cursor { position: first.position, sequence: first.sequence };
         let end = start.position.saturating_add(ring.shape().block_bytes());
         let mut cursor = start;
@@ -56,16 +56,16 @@ impl<'a> Run<'a> {
         // COMMIT
         let word = self.ring.word(position).load(Ordering::Acquire);
         let reserved = self.ring.reserved_if_intact(position)?;
-        let behind = position + self.wanted_bytes;
+        let end_of_record = position + self.wanted_bytes;
         let (tag, length) = (tag_of(word), length_of(word));
         if tag != self.wanted_tag
             || record_bytes(length) != self.wanted_bytes
             || position >= self.end
-            || behind + ALIGNMENT > reserved
+            || end_of_record + ALIGNMENT > reserved
         {
             return None;
         }
-        self.cursor = Cursor { position: behind, sequence: sequence.wrapping_add(1) };
+        self.cursor = Cursor { position: end_of_record, sequence: sequence.wrapping_add(1) };
         Some(Seen { position, sequence, tag, length })
     }
 
@@ -130,7 +130,7 @@ mod tests {
     fn run(memory: &Memory) -> (Run<'_>, Seen) {
         let cursor = Cursor { position: START, sequence: 0 };
         let first = cursor.peek(memory.ring()).expect("intact").expect("there");
-        (Run::behind(memory.ring(), &first), first)
+        (Run::after(memory.ring(), &first), first)
     }
 
     /// Reads a record in place.
@@ -183,7 +183,7 @@ mod tests {
         let lengths = [8, 100, 8, 30, 8];
         let memory = Memory::laid(CAPACITY, start, &lengths);
         let first = Cursor { position: start, sequence: 0 }.peek(memory.ring()).unwrap().unwrap();
-        let mut run = Run::behind(memory.ring(), &first);
+        let mut run = Run::after(memory.ring(), &first);
         let mut sequence = 1;
         while let Some(seen) = run.peek() {
             assert_eq!(words(&memory, &seen), body(sequence, seen.length));

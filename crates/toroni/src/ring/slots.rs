@@ -128,16 +128,16 @@ pub(crate) fn gating(
 /// Returns whether a gating reader has not reached `position` yet. A reader calls this after it has
 /// reached `position`, stored that and executed its fence. If two readers reach it at the same
 /// time, at least one of them sees that the other has.
-pub(crate) fn is_anybody_before<'s>(
+pub(crate) fn is_any_reader_before<'s>(
     mut slots: impl Iterator<Item = &'s ReaderSlot>,
     position: u64,
     reserved: u64,
     capacity: u64,
 ) -> bool {
     slots.any(|slot| {
-        let behind = slot.position.load(Ordering::Acquire);
-        behind < position
-            && behind.saturating_add(capacity) >= reserved
+        let reached = slot.position.load(Ordering::Acquire);
+        reached < position
+            && reached.saturating_add(capacity) >= reserved
             && slot.state.load(Ordering::Relaxed) == SLOT_ACTIVE
             && slot.flags.load(Ordering::Relaxed) & READER_GATES != 0
     })
@@ -185,22 +185,22 @@ mod tests {
     #[test]
     fn the_last_reader_knows_that_it_is_the_last() {
         let slots: [ReaderSlot; 5] = core::array::from_fn(|_| ReaderSlot::default());
-        let is_anybody_before = |until| is_anybody_before(slots.iter(), until, 2048, 1024);
+        let is_any_reader_before = |until| is_any_reader_before(slots.iter(), until, 2048, 1024);
         let set = |number: usize, position, state, flags| {
             slots[number].position.store(position, Ordering::Relaxed);
             slots[number].state.store(state, Ordering::Relaxed);
             slots[number].flags.store(flags, Ordering::Relaxed);
         };
-        assert!(!is_anybody_before(1600), "there are no readers");
+        assert!(!is_any_reader_before(1600), "there are no readers");
         set(0, 1600, SLOT_ACTIVE, READER_GATES);
         set(1, 1592, SLOT_ACTIVE, READER_GATES);
-        assert!(is_anybody_before(1600));
-        assert!(!is_anybody_before(1592));
+        assert!(is_any_reader_before(1600));
+        assert!(!is_any_reader_before(1592));
         // One that left, one that does not gate, and one that was lapped.
         set(2, 1200, SLOT_FREE, READER_GATES);
         set(3, 1200, SLOT_ACTIVE, 0);
         set(4, 1016, SLOT_ACTIVE, READER_GATES);
-        assert!(!is_anybody_before(1592));
+        assert!(!is_any_reader_before(1592));
     }
 
     #[test]

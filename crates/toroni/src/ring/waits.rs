@@ -93,7 +93,7 @@ impl Registered {
     ) -> bool {
         let until = ring.control.waits.0.until.load(Ordering::Relaxed);
         let reserved = ring.control.reserved.0.load(Ordering::Relaxed);
-        if slots::is_anybody_before(readers, until, reserved, ring.shape().capacity()) {
+        if slots::is_any_reader_before(readers, until, reserved, ring.shape().capacity()) {
             return false;
         }
         if !mutant("space_not_raised") {

@@ -78,7 +78,7 @@ impl<'a> Appender<'a> {
     /// reports. An owner may also have died without that, if no process saw its lock.
     pub(crate) fn begin(ring: Ring<'a>, owner_died: bool) -> Result<Self, Corrupt> {
         let mut appender = Self::at_stored_end(ring);
-        if owner_died || appender.is_behind() {
+        if owner_died || appender.is_outdated() {
             appender.recover()?;
         }
         crash::point(CrashPoint::AfterLock);
@@ -90,7 +90,7 @@ impl<'a> Appender<'a> {
     #[inline]
     pub(crate) fn resume(ring: Ring<'a>) -> Option<Self> {
         let appender = Self::at_stored_end(ring);
-        if appender.is_behind() {
+        if appender.is_outdated() {
             return None;
         }
         crash::point(CrashPoint::AfterLock);
@@ -106,7 +106,7 @@ impl<'a> Appender<'a> {
 
     /// Returns whether the stored tail is not at the end of the stream.
     #[inline]
-    fn is_behind(&self) -> bool {
+    fn is_outdated(&self) -> bool {
         self.ring.word(self.tail).load(Ordering::Relaxed) != 0 || self.tail & MISPLACED != 0
     }
 
@@ -300,9 +300,9 @@ impl<'a> Appender<'a> {
             let split = rest.and_then(|rest| rest.split_at_checked(to_index(bytes / ALIGNMENT)));
             let header_word = match split {
                 // The common case, as in `write`.
-                Some((run, behind)) if record.extensions.is_empty() && !crash::is_armed() => {
+                Some((run, after)) if record.extensions.is_empty() && !crash::is_armed() => {
                     copy::store_in_row(&run[1..], record.payload);
-                    rest = Some(behind);
+                    rest = Some(after);
                     &run[0]
                 }
                 _ => {

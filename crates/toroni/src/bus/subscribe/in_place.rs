@@ -90,7 +90,7 @@ impl<'a> InPlace<'a> {
             // The cursor stands behind the read-ahead, which has more to hand out.
             Run::ended(ring, *cursor)
         } else {
-            Run::behind(ring, &first.seen)
+            Run::after(ring, &first.seen)
         };
         Ok(Self {
             first: Some(first),

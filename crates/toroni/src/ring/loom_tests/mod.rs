@@ -4,7 +4,7 @@
 //! ```text
 //!  START          + 24                                       + 488     + 512
 //!  +--------------+------------------------------------------+---------+-----
-//!  | message 0    | messages 1 and 2, which are never read  | free    | the same bytes as message 0
+//!  | message 0    | messages 1 and 2, which are never read   | free    | the same bytes as message 0
 //!  +--------------+------------------------------------------+---------+-----
 //!  ^ the reader                                              ^ the writers
 //! ```
@@ -82,7 +82,7 @@ fn read_first_ahead(ring: Ring<'_>) {
 fn read_first_in_place(ring: Ring<'_>) {
     let cursor = Cursor { position: START, sequence: 0 };
     let Ok(Some(seen)) = cursor.peek(ring) else { return };
-    let run = Run::behind(ring, &seen);
+    let run = Run::after(ring, &seen);
     let mut words = [0; 2];
     ring.load(seen.body(), &mut words);
     if run.is_intact().is_ok() {

@@ -65,9 +65,9 @@ fn records_in_a_block_are_as_if_written_alone() {
         written += count;
         if let Some(payload) = payloads.get(written) {
             // It stopped no earlier than necessary.
-            let behind = appender.tail() + record_bytes(u32::try_from(payload.len()).unwrap());
-            let behind_block = together.shape().block(behind) != block;
-            assert!(behind_block || !appender.fits(behind - appender.tail()));
+            let end = appender.tail() + record_bytes(u32::try_from(payload.len()).unwrap());
+            let crosses_block = together.shape().block(end) != block;
+            assert!(crosses_block || !appender.fits(end - appender.tail()));
             with_space(&together, payload);
             written += 1;
             alone_count += 1;
