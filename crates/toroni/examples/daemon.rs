@@ -7,12 +7,13 @@
 //! hello 12, alarms 0, lost 0
 //! ```
 //!
-//! The first argument is where it listens, the second is the file that it appends every message to; the
-//! bus is `$TORONI_BUS` (`default`), `TORONI_DIR` is the directory of buses. Every second it publishes its
-//! status itself, on `daemon/status`. What waits for all of that is the administrator's choice:
-//! `TORONI_PROACTOR` is `auto`, `combined`, `uring`, `epoll`, `poll`, or a configuration.
+//! The first argument is the address on which the daemon listens. The second is the file to which
+//! it appends every message. The bus is `$TORONI_BUS` (default: `default`), `TORONI_DIR` is the
+//! directory of buses. Every second the daemon publishes its own status on `daemon/status`. The
+//! administrator chooses the engine that waits for all of this: `TORONI_PROACTOR` is `auto`,
+//! `combined`, `uring`, `epoll`, `poll`, or a configuration.
 //!
-//! SIGTERM and SIGINT end it; what it has seen is in the file then.
+//! SIGTERM and SIGINT end the daemon. It then writes everything that it has received to the file.
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
@@ -25,12 +26,12 @@ use toroni::proactor::Subscribe;
 use toroni::{Bus, Message, Publisher, ReceiveError};
 use toroni_proactor::{Append, BufResult, File, Listener, Proactor, Stream, WeakProactor};
 
-/// A client that says nothing for so long is left.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Bytes of a client's line, at the most.
-const LONGEST_LINE: usize = 1024;
-/// Bytes that wait for the disk, at the most. What comes then is lost, and counted.
-const MOST_WAITING: usize = 1 << 20;
+/// The daemon disconnects a client that is silent for this long.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
+/// The maximum length of a client's line, in bytes.
+const MAX_LINE_BYTES: usize = 1024;
+/// The maximum number of bytes that wait for the disk. Further messages are lost, and counted.
+const MAX_WAITING_BYTES: usize = 1 << 20;
 
 fn main() -> Result<(), Box<dyn error::Error>> {
     let (Some(address), Some(path)) = (env::args().nth(1), env::args().nth(2)) else {
@@ -41,7 +42,7 @@ fn main() -> Result<(), Box<dyn error::Error>> {
     let bus = Bus::open(name.as_deref().unwrap_or("default"))?;
     let daemon = Daemon::new(&proactor, &path)?;
 
-    // Two subscribers, whose messages go to the file; …
+    // Two subscribers, whose messages go to the file, …
     for (number, pattern) in ["hello/**", "alarm/**"].into_iter().enumerate() {
         let (seeing, ending) = (daemon.clone(), daemon.clone());
         let subscriber = bus.subscribe(pattern)?;
@@ -49,13 +50,13 @@ fn main() -> Result<(), Box<dyn error::Error>> {
             proactor.subscribe(subscriber, move |message, _| seeing.saw(number, message))?;
         subscription.on_end(move |_| ending.ends(Some(number)));
     }
-    // … a socket, where clients ask; …
+    // … a socket for the clients' queries, …
     let listener = Listener::bind(&proactor, address.parse()?)?;
     println!("listening on {}", listener.local_address()?);
     proactor.spawn(accept(listener, daemon.clone()))?;
-    // … a timer; …
+    // … a timer, …
     proactor.spawn(tick(bus.publisher("daemon/status")?, daemon.clone()))?;
-    // … and signals, each a byte in a stream.
+    // … and signals, each of which arrives as a byte in a stream.
     let (stop, sender) = UnixStream::pair()?;
     pipe::register(SIGTERM, sender.try_clone()?)?;
     pipe::register(SIGINT, sender)?;
@@ -63,7 +64,7 @@ fn main() -> Result<(), Box<dyn error::Error>> {
     let stopping = daemon.clone();
     stop.read(vec![0; 1], move |_| stopping.ends(None))?;
 
-    // This thread does all of it, until a handler wants to finish; then until all are over.
+    // This thread runs all handlers, until one calls `finish` and all operations have ended.
     proactor.run();
     daemon.state().log.write_rest()?;
     println!("{}", daemon.status());
@@ -72,7 +73,8 @@ fn main() -> Result<(), Box<dyn error::Error>> {
     failure.map_or(Ok(()), |failure| Err(failure.into()))
 }
 
-/// What handlers and tasks share. It does not keep the proactor alive, which keeps it.
+/// The state that handlers and tasks share. It does not keep the proactor alive, because the
+/// proactor owns it.
 #[derive(Clone)]
 struct Daemon {
     proactor: WeakProactor,
@@ -83,10 +85,11 @@ struct State {
     log: Log,
     counts: [u64; 2],
     lost: u64,
-    /// What each subscriber was told last. If it goes on behind it, it is none.
+    /// The last error of each subscriber. If the subscriber continues after it, the error is
+    /// cleared.
     failures: [Option<ReceiveError>; 2],
     is_ending: bool,
-    /// The subscriber that was the first to end.
+    /// The subscriber that ended first.
     cut_off: Option<usize>,
 }
 
@@ -108,7 +111,7 @@ impl Daemon {
         format!("hello {hello}, alarms {alarms}, lost {lost}")
     }
 
-    /// A subscriber has ended, or somebody wants an end: everything comes to its end.
+    /// Ends the daemon, because a subscriber has ended or because of a signal.
     fn ends(&self, subscriber: Option<usize>) {
         let mut state = self.state();
         if !std::mem::replace(&mut state.is_ending, true) {
@@ -118,15 +121,15 @@ impl Daemon {
         }
     }
 
-    /// A subscriber's handler.
+    /// Handles a subscriber's messages.
     fn saw(&self, number: usize, message: Result<Message<'_>, ReceiveError>) {
         let mut state = self.state();
         match message {
             Ok(message) => {
                 if let Some(passed) = state.failures[number].take() {
-                    eprintln!("daemon: goes on behind: {passed}");
+                    eprintln!("daemon: continues after: {passed}");
                 }
-                if state.log.waiting.len() < MOST_WAITING {
+                if state.log.waiting.len() < MAX_WAITING_BYTES {
                     state.counts[number] += 1;
                     let line = format!("{} {}\n", message.topic(), message.text());
                     state.log.waiting.extend(line.into_bytes());
@@ -135,17 +138,18 @@ impl Daemon {
                 }
             }
             Err(ReceiveError::Lapped { lost_messages, .. }) => state.lost += lost_messages,
-            // Nobody interrupts here, and it would go on.
+            // No code interrupts the subscriber, and it would continue.
             Err(ReceiveError::Interrupted) => {}
-            // Perhaps the last call: the bus was removed, or something is broken. A message that makes no sense
-            // is passed over, though. Which it is, says `on_end`.
+            // Perhaps this is the last call, because the bus was removed or is broken. But the
+            // subscriber continues after an invalid message. `on_end` is called in the first case
+            // only.
             Err(error) => state.failures[number] = Some(error),
         }
         drop(state);
         self.write();
     }
 
-    /// Writes to the file what waits, one operation at a time.
+    /// Writes the waiting bytes to the file, one operation at a time.
     fn write(&self) {
         let log = &mut self.state().log;
         if log.is_writing || log.waiting.is_empty() {
@@ -157,7 +161,8 @@ impl Daemon {
             let written = match &result {
                 Ok(written) => *written,
                 Err(error) => {
-                    // At the end `main` writes it. Otherwise it waits for the next message.
+                    // At the end of the program, `main` writes the bytes. Otherwise they wait for
+                    // the next message.
                     if !error.is_cancelled() {
                         eprintln!("daemon: {error}");
                     }
@@ -171,13 +176,14 @@ impl Daemon {
         });
         match started {
             Ok(_) => log.is_writing = true,
-            // It is stopping.
+            // The proactor is stopping.
             Err(refused) => log.waiting = refused.buffer,
         }
     }
 }
 
-/// The file. What cannot be written while the daemon runs, or is cancelled at its end, `main` writes.
+/// The file. `main` writes what cannot be written while the daemon runs, or is cancelled at its
+/// end.
 struct Log {
     file: File,
     at_the_end: fs::File,
@@ -195,7 +201,8 @@ impl Log {
         Ok(Self { file, at_the_end, offset, waiting: Vec::new(), is_writing: false })
     }
 
-    /// The buffer is back: what is left of it comes before what has come meanwhile.
+    /// Takes the buffer back. The bytes that were not written precede those that arrived in the
+    /// meantime.
     fn wrote(&mut self, bytes: usize, mut buffer: Vec<u8>) {
         self.is_writing = false;
         self.offset += bytes as u64;
@@ -209,9 +216,10 @@ impl Log {
     }
 }
 
-/// Accepts clients, each of which gets a task.
+/// Accepts clients and spawns a task for each.
 async fn accept(listener: Listener, daemon: Daemon) {
-    // Only the end ends it: a client may be gone before it is accepted, or there are too many.
+    // Only the end of the daemon ends this loop. Other errors are temporary: a client disconnects
+    // before it is accepted, or there are too many.
     loop {
         match listener.accept_async().await {
             Ok((stream, _)) => {
@@ -230,11 +238,11 @@ async fn accept(listener: Listener, daemon: Daemon) {
     }
 }
 
-/// Answers a client's lines, until it ends or is silent for too long.
+/// Answers a client's lines, until the client disconnects or is silent for too long.
 async fn answer(stream: Stream, daemon: Daemon) {
-    let mut line = Vec::with_capacity(LONGEST_LINE);
+    let mut line = Vec::with_capacity(MAX_LINE_BYTES);
     loop {
-        let read = stream.read_async(Append(line)).within(PATIENCE).await;
+        let read = stream.read_async(Append(line)).within(CLIENT_TIMEOUT).await;
         let BufResult(Ok(1..), Append(mut text)) = read else { return };
         while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
             let reply = match text[..end].trim_ascii() {
@@ -263,7 +271,7 @@ async fn tick(publisher: Publisher, daemon: Daemon) {
         if second.await.is_err() {
             return;
         }
-        // Nobody waits here for a subscriber that is slow: there is another status in a second.
+        // This does not wait for slow subscribers, because the next status follows in a second.
         let _ = publisher.try_publish(daemon.status());
     }
 }

@@ -1,4 +1,4 @@
-//! An event loop of one thread: two buses, a timer and Ctrl-C in one `poll(2)`.
+//! A single-threaded event loop: two buses, a timer and Ctrl-C in one `poll(2)`.
 //!
 //! ```console
 //! $ cargo run -p toroni --example poll_loop &
@@ -6,9 +6,9 @@
 //! $ TORONI_BUS=alarms cargo run -p toroni --example publish
 //! ```
 //!
-//! The first bus is `$TORONI_BUS` (`default`), the second is the first argument (`alarms`);
-//! `TORONI_DIR` is the directory of buses. Any loop that waits for descriptors can do the same:
-//! epoll, libuv, glib, Qt.
+//! The first bus is `$TORONI_BUS` (default: `default`), the second is the first argument (default:
+//! `alarms`). `TORONI_DIR` is the directory of buses. Any loop that waits for descriptors can do
+//! the same: epoll, libuv, glib, Qt.
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -22,7 +22,7 @@ use std::os::unix::net::UnixStream;
 use toroni::{Bus, ReceiveError, Subscriber};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // A signal writes to the one end; the loop sees the other become readable.
+    // A signal writes to one end, and the loop sees that the other end becomes readable.
     let (stop, stop_writer) = UnixStream::pair()?;
     signal_hook::low_level::pipe::register(signal_hook::consts::SIGINT, stop_writer)?;
     let timer = every_second()?;
@@ -61,8 +61,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 }
 
-/// Handles all that is there. The contract of the descriptor: receive until `None`, and only then wait
-/// for it to become readable again.
+/// Handles all messages that are available. The descriptor requires this: receive until `None`, and
+/// only then wait for it to become readable again.
 fn drain(subscriber: &mut Subscriber, bus: &str) -> Result<u64, ReceiveError> {
     let mut count = 0;
     loop {
@@ -79,7 +79,7 @@ fn drain(subscriber: &mut Subscriber, bus: &str) -> Result<u64, ReceiveError> {
     }
 }
 
-/// Waits until at least one descriptor is readable, and says which are.
+/// Waits until at least one descriptor is readable, and returns which ones are.
 fn wait_for<const N: usize>(
     descriptors: [std::os::fd::BorrowedFd<'_>; N],
 ) -> Result<[bool; N], Errno> {

@@ -1,11 +1,12 @@
-//! The shortest publisher: a message five times a second, until Ctrl-C.
+//! A minimal publisher: publishes five messages per second, until Ctrl-C.
 //!
 //! ```console
 //! $ cargo run -p toroni --example subscribe &
 //! $ cargo run -p toroni --example publish
 //! ```
 //!
-//! `TORONI_BUS` names the bus (`default`), `TORONI_DIR` the directory of buses.
+//! `TORONI_BUS` is the name of the bus (default: `default`), `TORONI_DIR` is the directory of
+//! buses.
 
 use std::env;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     signal_hook::flag::register(signal_hook::consts::SIGINT, stop.clone())?;
 
     let name = env::var("TORONI_BUS").ok().filter(|name| !name.is_empty());
-    let bus = toroni::Bus::open(name.as_deref().unwrap_or("default"))?; // creates it if it is not there
+    let bus = toroni::Bus::open(name.as_deref().unwrap_or("default"))?; // creates it if it does not exist
     let publisher = bus.publisher("hello/world")?;
     for number in 1.. {
         publisher.publish(format!("hello {number}").as_bytes())?;
@@ -26,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             break;
         }
     }
-    // The end of `main` drops the publisher and the bus: that gives their slot back. (A process that
-    // is killed loses it as well, and the next one finds it free.)
+    // Dropping the publisher and the bus at the end of `main` frees their slot. (If the process is
+    // killed, the next participant finds the slot free.)
     Ok(())
 }

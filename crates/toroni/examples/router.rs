@@ -1,4 +1,4 @@
-//! A router: one subscriber, and a handler for each kind of message.
+//! A router: one subscriber with a handler for each kind of message.
 //!
 //! ```console
 //! $ cargo run -p toroni --example router &
@@ -6,7 +6,8 @@
 //! $ cargo run -p toroni --example telemetry
 //! ```
 //!
-//! `TORONI_BUS` names the bus (`default`), `TORONI_DIR` the directory of buses.
+//! `TORONI_BUS` is the name of the bus (default: `default`), `TORONI_DIR` is the directory of
+//! buses.
 
 use std::env;
 use std::sync::Arc;
@@ -24,11 +25,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("greeting: {}", message.text());
     })?;
     router.on("host/cpu/*", |message| {
-        // The last segment of the topic says which processor.
+        // The last segment of the topic is the number of the processor.
         let processor = message.topic().rsplit('/').next().unwrap_or_default();
         println!("processor {processor}: {}", message.text());
     })?;
-    // A message is received once, and given to each handler that matches, in this order.
+    // A message is received once and passed to each matching handler, in the order of registration.
     let count = Arc::new(AtomicU64::new(0));
     let counted = count.clone();
     router.on("**", move |_| {
@@ -39,6 +40,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     while !stop.load(Ordering::Relaxed) {
         router.run_once(Duration::from_millis(200))?;
     }
-    println!("{} messages in all", count.load(Ordering::Relaxed));
+    println!("{} messages in total", count.load(Ordering::Relaxed));
     Ok(())
 }

@@ -1,11 +1,12 @@
-//! The shortest subscriber: prints what is published below `hello`, until Ctrl-C.
+//! A minimal subscriber: prints every message published below `hello`, until Ctrl-C.
 //!
 //! ```console
 //! $ cargo run -p toroni --example subscribe &
 //! $ cargo run -p toroni --example publish
 //! ```
 //!
-//! `TORONI_BUS` names the bus (`default`), `TORONI_DIR` the directory of buses.
+//! `TORONI_BUS` is the name of the bus (default: `default`), `TORONI_DIR` is the directory of
+//! buses.
 
 use std::env;
 use std::sync::Arc;
@@ -17,9 +18,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     signal_hook::flag::register(signal_hook::consts::SIGINT, stop.clone())?;
 
     let name = env::var("TORONI_BUS").ok().filter(|name| !name.is_empty());
-    let bus = toroni::Bus::open(name.as_deref().unwrap_or("default"))?; // creates it if it is not there
+    let bus = toroni::Bus::open(name.as_deref().unwrap_or("default"))?; // creates it if it does not exist
     let mut subscriber = bus.subscribe("hello/**")?;
-    // `receive` would wait through a Ctrl-C; a time-out lets the loop look at the flag.
+    // `receive` would not return on Ctrl-C. With a timeout, the loop can check the flag.
     while !stop.load(Ordering::Relaxed) {
         if let Some(message) = subscriber.receive_timeout(Duration::from_millis(200))? {
             println!("{} {}", message.topic(), message.text());

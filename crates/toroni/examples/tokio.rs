@@ -1,11 +1,12 @@
-//! Receiving on a tokio runtime, beside a timer and Ctrl-C.
+//! Receives on a tokio runtime, together with a timer and Ctrl-C.
 //!
 //! ```console
 //! $ cargo run -p toroni --features tokio --example tokio &
 //! $ cargo run -p toroni --example publish
 //! ```
 //!
-//! `TORONI_BUS` names the bus (`default`), `TORONI_DIR` the directory of buses.
+//! `TORONI_BUS` is the name of the bus (default: `default`), `TORONI_DIR` is the directory of
+//! buses.
 
 use std::env;
 use std::time::Duration;
@@ -16,13 +17,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let name = env::var("TORONI_BUS").ok().filter(|name| !name.is_empty());
     let mut subscriber = Bus::open(name.as_deref().unwrap_or("default"))?.subscribe("**")?;
     let mut second = tokio::time::interval(Duration::from_secs(1));
-    // One future for the whole loop: a new one in each round could miss a signal between two.
+    // One future for the whole loop: if each iteration made a new one, a signal between two could
+    // be missed.
     let ctrl_c = tokio::signal::ctrl_c();
     tokio::pin!(ctrl_c);
 
     let mut count = 0;
     loop {
-        // The branches that lose are dropped: `receive_async` loses no message by that.
+        // `select!` drops the futures that are not ready. No message is lost when `receive_async`
+        // is dropped.
         tokio::select! {
             received = subscriber.receive_async() => match received {
                 Ok(message) => {

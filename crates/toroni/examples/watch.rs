@@ -1,4 +1,4 @@
-//! Shows the latest value of each topic: the other end of the example `telemetry`.
+//! Shows the latest value of each topic. The counterpart of the example `telemetry`.
 //!
 //! ```console
 //! $ cargo run -p toroni --example telemetry -- /tmp &
@@ -6,9 +6,9 @@
 //! $ cargo run -p toroni --example watch -- 'host/cpu/*' host/memory/MemFree
 //! ```
 //!
-//! Arguments are patterns (`host/**`). On a terminal it redraws a table; elsewhere it prints what has
-//! changed, a line per topic. `TORONI_BUS` names the bus (`default`), `TORONI_DIR` the directory of
-//! buses.
+//! The arguments are patterns (default: `host/**`). On a terminal, the program redraws a table.
+//! Otherwise it prints one line for each topic that has changed. `TORONI_BUS` is the name of the
+//! bus (default: `default`), `TORONI_DIR` is the directory of buses.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use toroni::{Bus, ReceiveError, Start, Subscriber};
 
-/// Time between two pictures.
+/// The time between two updates of the display.
 const INTERVAL: Duration = Duration::from_millis(500);
 
 fn main() -> ExitCode {
@@ -43,7 +43,7 @@ fn run() -> Result<(), Box<dyn Error>> {
         patterns.push("host/**".to_owned());
     }
     let name = env::var("TORONI_BUS").ok().filter(|name| !name.is_empty());
-    // Whoever only watches slows nobody, and begins with what is there.
+    // An observer should not slow publishers down, and can start with the history.
     let mut builder = Bus::open(name.as_deref().unwrap_or("default"))?
         .subscriber()
         .gating(false)
@@ -64,7 +64,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The latest value of each topic, and whether it is new since it was shown.
+/// The latest value of each topic, and whether it has changed since it was last shown.
 #[derive(Default)]
 struct Latest {
     values: BTreeMap<String, (String, bool)>,
@@ -90,19 +90,19 @@ impl Latest {
     }
 
     fn show(&mut self, output: &mut (impl Write + IsTerminal)) -> io::Result<()> {
-        let whole = output.is_terminal();
-        if whole {
-            write!(output, "\x1b[H\x1b[J")?; // home, and clear
+        let is_table = output.is_terminal();
+        if is_table {
+            write!(output, "\x1b[H\x1b[J")?; // moves to the top left and clears
         }
         let width = self.values.keys().map(String::len).max().unwrap_or(0);
         for (topic, (value, is_new)) in &mut self.values {
-            if whole || *is_new {
+            if is_table || *is_new {
                 writeln!(output, "{topic:width$}  {value}")?;
             }
             *is_new = false;
         }
         if self.lost_messages > 0 {
-            writeln!(output, "missed {} messages of the bus so far", self.lost_messages)?;
+            writeln!(output, "missed {} messages so far", self.lost_messages)?;
         }
         output.flush()
     }

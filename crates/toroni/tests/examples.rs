@@ -90,7 +90,7 @@ fn router_calls_each_handler_for_its_topics() {
     bus.publisher("host/cpu/7").unwrap().publish(b"busy").unwrap();
     assert_eq!(router.wait_for(|_| true), "greeting: good day");
     assert_eq!(router.wait_for(|_| true), "processor 7: busy");
-    assert_eq!(router.interrupt(), ["3 messages in all"]);
+    assert_eq!(router.interrupt(), ["3 messages in total"]);
     drop(bus);
     assert_nothing_left(&fixture, "default");
 }

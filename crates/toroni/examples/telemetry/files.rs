@@ -1,4 +1,4 @@
-//! What happens to the files of a folder, from inotify(7).
+//! File events of a folder, from inotify(7).
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
@@ -18,11 +18,11 @@ const EVENTS: [(ReadFlags, &str); 7] = [
     (ReadFlags::QUEUE_OVERFLOW, "overflow"),
 ];
 
-/// A folder under watch; its descriptor is readable when something has happened.
+/// A watched folder. Its descriptor is readable when there are events.
 pub(crate) struct Folder(OwnedFd);
 
 impl Folder {
-    /// Begins to watch.
+    /// Starts watching.
     pub(crate) fn watch(path: &Path) -> io::Result<Self> {
         let queue = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
         let events = WatchFlags::CREATE
@@ -38,7 +38,7 @@ impl Folder {
         Ok(Self(queue))
     }
 
-    /// Calls `publish` with each event that there is and the name of its file.
+    /// Calls `publish` with each pending event and the name of its file.
     pub(crate) fn events<E: From<io::Error>>(
         &self,
         mut publish: impl FnMut(&str, &[u8]) -> Result<(), E>,

@@ -1,5 +1,5 @@
-//! A daemon that publishes what this host is doing: real numbers from `/proc`, and what happens to the
-//! files of a folder.
+//! A daemon that publishes what this host is doing: measurements from `/proc`, and the file events
+//! of a folder.
 //!
 //! ```console
 //! $ cargo run -p toroni --example telemetry -- --interval 0.5 /tmp &
@@ -8,16 +8,17 @@
 //!
 //! | topic | payload |
 //! |---|---|
-//! | `host/cpu/<n>` | `{"busy_percent":12.5,"user_percent":8.0,"system_percent":4.0,"iowait_percent":0.5,"steal_percent":0.0}` of the interval |
-//! | `host/memory/<field>` | `{"bytes":16322232320}`, or `{"pages":0}`: a field of `/proc/meminfo` |
-//! | `host/network/<interface>/<rx or tx>` | `{"bytes_per_s":1500.0,"packets_per_s":2.0}` in the interval |
-//! | `host/files/<event>` | the name of a file in the folder, as its bytes |
+//! | `host/cpu/<n>` | `{"busy_percent":12.5,"user_percent":8.0,"system_percent":4.0,"iowait_percent":0.5,"steal_percent":0.0}`, during the interval |
+//! | `host/memory/<field>` | `{"bytes":16322232320}` or `{"pages":0}`: a field of `/proc/meminfo` |
+//! | `host/network/<interface>/<rx or tx>` | `{"bytes_per_s":1500.0,"packets_per_s":2.0}`, during the interval |
+//! | `host/files/<event>` | the name of a file in the folder, as raw bytes |
 //!
-//! Numbers are JSON, so that a program reads them without knowledge of the text around them.
+//! Measurements are JSON, so a program can read them without knowing any other text format.
 //!
 //! Events are `created`, `modified`, `written` (closed after writing), `deleted`, `moved-from`,
-//! `moved-to`, and `overflow` if there were more than the kernel kept. `TORONI_BUS` names the bus
-//! (`default`), `TORONI_DIR` the directory of buses. SIGINT and SIGTERM end it.
+//! `moved-to`, and `overflow` if there were more events than the kernel could queue. `TORONI_BUS`
+//! is the name of the bus (default: `default`), `TORONI_DIR` is the directory of buses. SIGINT and
+//! SIGTERM end the program.
 
 mod files;
 mod processors;
@@ -67,7 +68,7 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     loop {
         let [ticked, changed, stopped] = {
             let readable = |descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN);
-            // Without a folder, its place is taken by the timer.
+            // Without a folder, poll the timer a second time instead.
             let files = folder.as_ref().map_or(timer.as_fd(), AsFd::as_fd);
             let mut polled = [readable(timer.as_fd()), readable(files), readable(stop.as_fd())];
             match poll(&mut polled, None) {
@@ -116,7 +117,7 @@ impl Options {
     }
 }
 
-/// The topics below `host`, each with a publisher that is made when it is first needed.
+/// The topics below `host`. Each publisher is created when it is first needed.
 struct Topics {
     bus: Bus,
     publishers: HashMap<String, Publisher>,
@@ -131,7 +132,8 @@ impl Topics {
         let mut topic = "host".to_owned();
         for segment in segments {
             topic.push('/');
-            // The kernel allows names that a topic does not, for a network interface, say.
+            // The kernel allows characters that a topic does not, for example in the name of a
+            // network interface.
             topic.extend(segment.chars().map(|one| if "*#+$?/".contains(one) { '_' } else { one }));
         }
         if !self.publishers.contains_key(&topic) {

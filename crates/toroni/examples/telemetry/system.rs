@@ -9,7 +9,7 @@ pub(crate) fn memory<E: From<io::Error>>(
     mut publish: impl FnMut(&str, &str) -> Result<(), E>,
 ) -> Result<(), E> {
     for line in fs::read_to_string("/proc/meminfo")?.lines() {
-        // `MemTotal:       16322232 kB`, or without a unit where pages are counted.
+        // `MemTotal:       16322232 kB`, or without a unit if pages are counted.
         let Some((field, value)) = line.split_once(':') else { continue };
         let mut words = value.split_whitespace();
         let number = words.next().and_then(|number| number.parse::<u64>().ok());
@@ -38,13 +38,13 @@ pub(crate) struct NetworkMeter {
 }
 
 impl NetworkMeter {
-    /// Begins the first interval.
+    /// Starts the first interval.
     pub(crate) fn start() -> io::Result<Self> {
         let interfaces = parse(&fs::read_to_string("/proc/net/dev")?).collect();
         Ok(Self { since: Instant::now(), interfaces })
     }
 
-    /// Ends an interval: calls `publish` with each interface, `rx` or `tx`, and the rate.
+    /// Ends an interval, and calls `publish` with each interface, `rx` or `tx`, and the rate.
     pub(crate) fn measure<E: From<io::Error>>(
         &mut self,
         mut publish: impl FnMut(&str, &str, &str) -> Result<(), E>,
@@ -53,7 +53,7 @@ impl NetworkMeter {
         let seconds = self.since.elapsed().as_secs_f64();
         self.since = Instant::now();
         for (interface, now) in parse(&table) {
-            // An interface that is new has no interval yet.
+            // A new interface has no interval yet.
             if let Some(before) = self.interfaces.insert(interface.clone(), now) {
                 publish(&interface, "rx", &rate(before.received, now.received, seconds))?;
                 publish(&interface, "tx", &rate(before.sent, now.sent, seconds))?;
@@ -63,8 +63,9 @@ impl NetworkMeter {
     }
 }
 
-/// Two lines of headings, then `  eth0: bytes packets errs drop fifo frame compressed multicast`, and
-/// the same eight for what was sent.
+/// Parses the table: two lines of headings, then lines of the form
+/// `eth0: bytes packets errs drop fifo frame compressed multicast`, followed by the same eight
+/// columns for what was sent.
 fn parse(table: &str) -> impl Iterator<Item = (String, Traffic)> {
     table.lines().skip(2).filter_map(|line| {
         let (interface, counts) = line.rsplit_once(':')?;

@@ -227,7 +227,7 @@ fn a_message_that_makes_no_sense_is_not_the_end_of_it() {
     setup.daemon.signal(Signal::TERM);
     assert!(setup.daemon.wait().success());
     let errors = setup.daemon.errors.take().unwrap().join().unwrap();
-    assert!(errors.contains("goes on behind: the shared memory"), "{errors}");
+    assert!(errors.contains("continues after: the shared memory"), "{errors}");
     let written = std::fs::read_to_string(&setup.log).unwrap();
     assert!(written.ends_with("hello/world one\nhello/world three\n"), "{written}");
 }
