@@ -1,4 +1,4 @@
-//! The bus in one process: what publishers and subscribers promise each other.
+//! Tests of the bus within one process: what publishers and subscribers guarantee each other.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -96,7 +96,7 @@ fn a_full_topic_table_refuses_no_topic() {
         let message = all.receive().unwrap();
         assert_eq!((message.topic(), message.payload()), (&*topic, topic.as_bytes()));
     }
-    assert!(bus.stats().unwrap().topics < 100, "the table was to be too small");
+    assert!(bus.stats().unwrap().topics < 100, "the table must be too small");
     let last = one.try_receive().unwrap().unwrap();
     assert_eq!(last.topic(), format!("long/{filler}/599"));
     assert_eq!(bus.topics().unwrap().iter().map(|topic| topic.messages).sum::<u64>(), 600);
@@ -122,7 +122,8 @@ fn batches_are_all_or_nothing() {
 #[test]
 fn bursts_pass_the_ring_many_times() {
     let fixture = Fixture::new();
-    // Longer than a busy machine holds the subscriber up, and not for ever: it may have failed.
+    // Longer than a busy machine delays the subscriber. But not unlimited, because the subscriber
+    // may have failed.
     let policy = Policy::Wait { limit: Some(Duration::from_secs(30)) };
     let bus = fixture.config().capacity(64 << 10).policy(policy).open("b").unwrap();
     let publisher = bus.publisher("t").unwrap();
@@ -156,7 +157,7 @@ fn in_place_both_ways() {
     assert_eq!(answer, 13);
     let borrowed = subscriber.borrow().unwrap().unwrap();
     assert_eq!(borrowed.topic(), "frame");
-    // A header, a time-stamp and two words of payload.
+    // A header, a timestamp and two words of payload.
     assert_eq!((borrowed.next_position(), borrowed.to_descendants()), (32, false));
     assert_eq!(borrowed.payload().to_vec(), b"\x07\x07\x07abc\x07\x07\x07\x07\x07\x07\x07");
     assert!(borrowed.timestamp().unwrap().elapsed().unwrap() < Duration::from_secs(60));
@@ -286,7 +287,7 @@ fn losses_are_told_exactly() {
                 Err(error) => panic!("{error}"),
             }
         }
-        assert_eq!(expected, next, "received and lost make all");
+        assert_eq!(expected, next, "received and lost messages add up");
     }
     assert!(slow.stats().lapses > 5);
 }
@@ -316,7 +317,8 @@ fn a_full_ring_is_full_at_once_and_in_time() {
     publisher.try_publish([0; 1000]).unwrap();
 }
 
-/// A limit so short that it is over before the publisher knows whether the subscriber in its way lives.
+/// The limit is so short that it is over before the publisher knows whether the subscriber in its
+/// way is alive.
 #[test]
 fn a_try_never_overwrites_however_short_the_limit() {
     let fixture = Fixture::new();
@@ -376,7 +378,7 @@ fn waiting_for_oneself_is_an_error() {
     let error = (0..100).find_map(|_| publisher.publish([0; 1000]).err()).unwrap();
     assert!(matches!(error, PublishError::WouldWaitForItself), "{error}");
     assert!(received(&mut subscriber).len() > 50);
-    publisher.publish(b"goes on").unwrap();
+    publisher.publish(b"still works").unwrap();
 }
 
 #[test]
@@ -618,14 +620,15 @@ fn a_subscriber_that_was_lapped_gates_again() {
     for _ in 0..100 {
         publisher.publish([0; 1000]).unwrap();
     }
-    assert!(!publish(100), "a lapped subscriber gates nobody");
+    assert!(!publish(100), "a lapped subscriber does not gate");
     assert!(matches!(subscriber.receive(), Err(ReceiveError::Lapped { .. })));
-    assert!(publish(100), "back again, it gates");
-    assert!(received(&mut subscriber).len() > 50, "and has lost nothing since");
+    assert!(publish(100), "it has come back and gates again");
+    assert!(received(&mut subscriber).len() > 50, "it has lost nothing since");
     assert_eq!(subscriber.stats().lapses, 1);
 }
 
-/// What it borrowed was overwritten at the limit; the record behind it, at which it stands, was not.
+/// The message that the subscriber borrowed was overwritten at the limit. The next record, at its
+/// position, was not.
 #[test]
 fn a_subscriber_whose_position_was_overtaken_unseen_gates_again() {
     let fixture = Fixture::new();
@@ -644,7 +647,7 @@ fn a_subscriber_whose_position_was_overtaken_unseen_gates_again() {
         (0..100).any(|_| matches!(publisher.try_publish([0; 1000]), Err(PublishError::Full)))
     });
     assert!(is_full, "it reads, so it gates");
-    assert!(received(&mut subscriber).len() > 50, "and has lost nothing");
+    assert!(received(&mut subscriber).len() > 50, "it has lost nothing");
     assert_eq!(subscriber.stats().lapses, 0);
 }
 
@@ -659,7 +662,7 @@ fn a_new_topic_elsewhere_does_not_block_a_closure_that_asks_for_one() {
             .publish_with(1, |_| {
                 scope.spawn(|| {
                     entered.send(()).unwrap();
-                    // Waits for the writer lock, with whatever it holds meanwhile.
+                    // Waits for the writer lock while it holds whatever it has taken.
                     bus.publisher("from/another/thread").unwrap();
                 });
                 enter.recv().unwrap();

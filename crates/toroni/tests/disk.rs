@@ -1,4 +1,4 @@
-//! A bus on a disk, over a reboot that is simulated by another boot id in its header.
+//! Tests of a bus on a disk. A different boot id in its header simulates a reboot.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use toroni::{Bus, BusConfig, OpenError, Reopened, Start};
 
-/// A directory on a disk, if `/var/tmp` is on one.
+/// A directory on a disk, if `/var/tmp` is on a disk.
 struct Disk(PathBuf);
 
 impl Disk {
@@ -47,7 +47,7 @@ impl Disk {
         numbers
     }
 
-    /// Puts another boot id into the header, as if the machine had booted since.
+    /// Changes the boot id in the header, as if the machine had rebooted.
     fn reboot(&self) {
         let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
         let digits: Vec<u8> = id.bytes().filter(u8::is_ascii_hexdigit).collect();
@@ -81,15 +81,15 @@ fn a_bus_that_was_closed_in_order_is_kept() {
     disk.reboot();
     let bus = disk.open();
     assert_eq!(bus.reopened(), Some(Reopened::Kept { messages: 150 }));
-    assert_eq!(disk.open().reopened(), None, "only the first one since the boot is told");
+    assert_eq!(disk.open().reopened(), None, "only the first open after the boot reports it");
     drop(bus);
     assert_eq!(disk.received().len(), 150);
     disk.publish(1);
     assert_eq!(disk.received().last(), Some(&0));
 }
 
-/// Whatever the umask of this process is: no class of users reads payloads that could not subscribe, neither
-/// before the mark nor after the reboot.
+/// Whatever the umask: users who could not subscribe cannot read payloads, neither before the
+/// clean-close mark is written nor after the reboot.
 #[test]
 fn a_reboot_changes_no_rights() {
     let Some(disk) = Disk::new("rights") else { return };
@@ -125,7 +125,7 @@ fn a_bus_in_use_at_the_crash_starts_empty() {
     let bus = disk.open();
     let publisher = bus.publisher("t").unwrap();
     publisher.publish(b"lost").unwrap();
-    // What the disk holds at the moment of a crash: a copy, which no closing handle touches.
+    // A copy of what the disk holds at the moment of a crash. No closing handle changes it.
     let crashed = Disk(disk.0.join("copy"));
     std::fs::create_dir_all(crashed.0.join("b/sockets")).unwrap();
     for file in ["ring", "publishers", "readers"] {
@@ -145,7 +145,7 @@ fn a_mark_over_broken_messages_is_not_believed() {
     disk.publish(100);
     disk.reboot();
     let length = disk.ring().metadata().unwrap().len();
-    // The header of some message in the middle of the stream, which ends the file.
+    // The header of a message in the middle of the stream. The stream is at the end of the file.
     disk.ring().write_all_at(&[0xFF; 8], length - (64 << 10) + 16 * 40).unwrap();
     assert_eq!(disk.open().reopened(), Some(Reopened::Emptied));
     disk.publish(2);

@@ -1,5 +1,5 @@
-//! The examples, run as their users run them: they work with each other, end on Ctrl-C, and leave
-//! nothing behind.
+//! Tests that run the examples as their users do: they work with each other, end on Ctrl-C, and
+//! leave nothing behind.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -22,7 +22,7 @@ fn subscribe_prints_what_publish_publishes() {
     let publish = Example::start(&fixture, "publish", &[]);
     let first = subscribe.wait_for_prefix("hello/world hello ");
     let number: u64 = first.rsplit(' ').next().unwrap().parse().unwrap();
-    // And from there on every one.
+    // And then every message.
     for next in number + 1..number + 4 {
         assert_eq!(subscribe.wait_for(|_| true), format!("hello/world hello {next}"));
     }
@@ -40,7 +40,7 @@ fn a_bus_of_another_name_is_another_bus() {
         Example::start_on(&fixture, "here", "publish", &[]),
         Example::start_on(&fixture, "there", "publish", &[]),
     ];
-    // Each sees a sequence without a gap: the numbers of one publisher.
+    // Each sees a sequence without gaps: the numbers of one publisher.
     for subscriber in [&mut here, &mut there] {
         let first = subscriber.wait_for_prefix("hello/world hello ");
         let number: u64 = first.rsplit(' ').next().unwrap().parse().unwrap();
@@ -62,7 +62,7 @@ fn poll_loop_serves_two_buses_and_a_timer() {
     poll_loop.wait_for_prefix("first: hello/world hello ");
     let second = Example::start_on(&fixture, "second", "publish", &[]);
     poll_loop.wait_for_prefix("second: hello/world hello ");
-    // Three ticks: the timer is read, and goes on.
+    // Three ticks: the timer is read and continues.
     let mut counts = (0, 0);
     for _ in 0..3 {
         let tick = poll_loop.wait_for_prefix("tick: ");
@@ -86,7 +86,7 @@ fn router_calls_each_handler_for_its_topics() {
     let mut router = Example::start(&fixture, "router", &[]);
     wait_for_a_subscriber(&bus);
     bus.publisher("hello/you").unwrap().publish(b"good day").unwrap();
-    bus.publisher("hello/you/there").unwrap().publish(b"nobody's but the counter's").unwrap();
+    bus.publisher("hello/you/there").unwrap().publish(b"for the counter only").unwrap();
     bus.publisher("host/cpu/7").unwrap().publish(b"busy").unwrap();
     assert_eq!(router.wait_for(|_| true), "greeting: good day");
     assert_eq!(router.wait_for(|_| true), "processor 7: busy");
@@ -115,20 +115,20 @@ fn watch_shows_what_telemetry_measures() {
     let kilobytes: u64 = said.split_whitespace().nth(1).unwrap().parse().unwrap();
     assert!(total.ends_with(&format!(r#"  {{"bytes":{}}}"#, kilobytes * 1024)), "{total}");
 
-    // Whatever has no network at all has a loopback interface.
+    // Even a machine without a network has a loopback interface.
     let network = watch.wait_for(|line| line.starts_with("host/network/") && line.contains("/tx "));
     let rates = numbers(&network);
     let names: Vec<&str> = rates.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["bytes_per_s", "packets_per_s"], "{network}");
 
-    // The folder was under watch before the first measurement.
+    // The folder was watched before the first measurement.
     std::fs::write(folder.join("touched"), b"content").unwrap();
     let events = ["created", "modified", "written"].map(|event| format!("host/files/{event} "));
     for event in &events {
         let seen = watch.seen.iter().any(|line| line.starts_with(event));
-        assert!(!seen, "{event} before its time");
+        assert!(!seen, "{event} came too early");
     }
-    // One picture shows them all, sorted.
+    // One update shows them all, sorted.
     for event in &events {
         assert!(watch.wait_for_prefix(event).ends_with(" touched"));
     }
@@ -140,7 +140,7 @@ fn watch_shows_what_telemetry_measures() {
     assert_nothing_left(&fixture, "default");
 }
 
-/// Names and numbers of the JSON object at the end of a line.
+/// Returns the names and numbers of the JSON object at the end of a line.
 fn numbers(line: &str) -> Vec<(String, f64)> {
     let (_, object) = line.split_once('{').expect(line);
     let fields = object.strip_suffix('}').expect(line).split(',');
@@ -180,16 +180,16 @@ fn tokio_example_receives_beside_a_timer() {
     assert_nothing_left(&fixture, "default");
 }
 
-/// Waits until somebody has subscribed.
+/// Waits until there is a subscriber.
 fn wait_for_a_subscriber(bus: &toroni::Bus) {
     let deadline = Instant::now() + LIMIT;
     while bus.stats().unwrap().subscribers.unwrap().is_empty() {
-        assert!(Instant::now() < deadline, "nobody subscribes");
+        assert!(Instant::now() < deadline, "no subscriber appears");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// A folder that goes with the fixture; its name is no bus's.
+/// Returns a folder that is removed with the fixture. Its name is not a valid bus name.
 fn tempdir(fixture: &Fixture) -> PathBuf {
     let folder = fixture.path().join(".folder");
     std::fs::create_dir(&folder).unwrap();

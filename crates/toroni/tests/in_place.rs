@@ -1,4 +1,4 @@
-//! Messages where they lie: one by one, in runs, overtaken in the midst, mixed with copies.
+//! Tests of reading in place: one by one, in runs, while being overtaken, and mixed with copies.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -11,7 +11,7 @@ use toroni::{
     Borrowed, Bus, Policy, PublishError, Publisher, ReceiveError, Start, Subscriber, WaitStrategy,
 };
 
-/// What a message says of itself.
+/// The properties of a message.
 #[derive(Debug, PartialEq, Eq)]
 struct Said {
     topic: String,
@@ -48,7 +48,7 @@ fn copied(subscriber: &mut Subscriber) -> Option<Said> {
     })
 }
 
-/// All messages of one run.
+/// Returns all messages of one run.
 fn run(subscriber: &mut Subscriber) -> Option<Vec<Said>> {
     let mut run = subscriber.try_receive_in_place().unwrap()?;
     let all = run.by_ref().map(|message| said(&message)).collect();
@@ -56,7 +56,8 @@ fn run(subscriber: &mut Subscriber) -> Option<Vec<Said>> {
     Some(all)
 }
 
-/// Publishes messages of all sizes on three topics, of which two are `a/…`, from number `first` on.
+/// Publishes messages of all sizes on three topics, two of which are `a/…`, starting with number
+/// `first`.
 fn publish(publishers: &[Publisher; 3], first: usize, count: usize) {
     const LENGTHS: [usize; 10] = [8, 8, 8, 0, 1, 300, 8, 64, 1500, 8];
     for number in first..first + count {
@@ -76,7 +77,8 @@ fn publishers(bus: &Bus) -> [Publisher; 3] {
 
 #[test]
 fn runs_say_what_copies_say() {
-    // Plain records; with timestamps; and with names in them, since the table of topics is full.
+    // Plain records, records with timestamps, and records with inline topics because the topic
+    // table is full.
     for (timestamps, topics) in [(false, 8), (true, 8), (false, 5000), (true, 5000)] {
         let fixture = Fixture::new();
         let bus = fixture.config().capacity(64 << 10).topic_table_bytes(4096);
@@ -129,7 +131,7 @@ fn what_a_run_has_not_handed_out_comes_with_the_next() {
     };
     assert_eq!(firsts(&mut subscriber, 2), [0, 1]);
     assert_eq!(subscriber.stats().received, 2);
-    assert_eq!(subscriber.receive().unwrap().payload(), [2], "a copy of it and of those behind it");
+    assert_eq!(subscriber.receive().unwrap().payload(), [2], "it and the rest are copied");
     assert_eq!(firsts(&mut subscriber, 9), [3], "copies come one by one");
     assert_eq!(subscriber.position(), 4 * 16);
     assert_eq!(firsts(&mut subscriber, 9), [4]);
@@ -139,7 +141,7 @@ fn what_a_run_has_not_handed_out_comes_with_the_next() {
         message.validate().unwrap();
     }
     assert!(subscriber.try_receive_in_place().unwrap().is_none());
-    // One that is not dropped changes nothing but what the call itself received.
+    // A run that is not dropped affects only what the call itself received.
     publisher.burst(&payloads).unwrap();
     let mut run = subscriber.receive_in_place().unwrap();
     assert_eq!(run.by_ref().count(), 10);
@@ -187,14 +189,14 @@ fn publishers_wait_for_the_messages_of_a_run() {
         fill();
         let run = subscriber.receive_in_place().unwrap();
         let messages: Vec<_> = run.collect();
-        assert_eq!(messages.len(), 10, "a 64th of the ring");
+        assert_eq!(messages.len(), 10, "one 64th of the ring");
         assert_eq!(fill(), 0, "they are still in use");
         for message in &messages {
             assert_eq!(message.payload().to_vec(), [lap; 100]);
             message.validate().unwrap();
         }
         let mut received = messages.len();
-        // The next call gives them back.
+        // The next call releases them.
         assert!(subscriber.borrow().unwrap().is_some());
         received += 1;
         assert!(fill() >= 9, "once a block");
@@ -213,7 +215,7 @@ fn a_run_that_is_overtaken_does_not_count_and_losses_add_up() {
     let publishers = publishers(&bus);
     let mut subscriber = bus.subscribe("a/*").unwrap();
     publish(&publishers, 0, 20);
-    // Waits for nothing, and nothing has been lost.
+    // This does not wait, and nothing has been lost.
     let mut run = subscriber.try_receive_in_place().unwrap().unwrap();
     let kept: Vec<_> = run.by_ref().take(5).collect();
     run.validate().unwrap();
@@ -223,9 +225,9 @@ fn a_run_that_is_overtaken_does_not_count_and_losses_add_up() {
     let Err(ReceiveError::Lapped { lost_messages, lost_bytes }) = run.validate() else {
         panic!("overtaken");
     };
-    assert_eq!(lost_messages, behind, "with those of other topics");
+    assert_eq!(lost_messages, behind, "including those of other topics");
     assert!(lost_bytes > 20);
-    assert!(run.next().is_none(), "where a header used to be");
+    assert!(run.next().is_none(), "a header was overwritten");
     drop(run);
     for message in kept {
         assert!(matches!(message.validate(), Err(ReceiveError::Lapped { lost_messages: 1, .. })));
@@ -318,7 +320,7 @@ fn waits_end_with_a_message_and_in_time() {
     }
 }
 
-/// With a time stamp, too, whose bytes come on top.
+/// Also with a timestamp, whose bytes are added.
 #[test]
 fn no_length_is_too_long_to_be_refused() {
     let fixture = Fixture::new();

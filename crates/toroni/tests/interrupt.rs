@@ -1,4 +1,4 @@
-//! Ending a blocked call from another thread and from a signal handler.
+//! Tests of interrupting a blocked call from another thread and from a signal handler.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -11,7 +11,7 @@ use std::time::Duration;
 use toroni::{Bus, Interrupter, NotifyKind, ReceiveError, Subscriber, WaitStrategy};
 
 const NEVER: Duration = Duration::from_secs(600);
-/// What must come has come by then, on any machine.
+/// The time limit for anything that must happen, on any machine.
 const LONG: Duration = Duration::from_secs(60);
 
 fn notifiers() -> [NotifyKind; 3] {
@@ -40,7 +40,7 @@ fn every_blocking_call_ends_whatever_it_sleeps_on() {
                 ended.send(is_interrupted(subscriber.receive_timeout(NEVER))).unwrap();
                 ended.send(is_interrupted(subscriber.receive_in_place())).unwrap();
                 ended.send(is_interrupted(subscriber.receive_in_place_timeout(NEVER))).unwrap();
-                // One request ends one call.
+                // Each request ends one call.
                 assert!(subscriber.receive_timeout(Duration::from_millis(1)).unwrap().is_none());
                 subscriber
             });
@@ -68,7 +68,7 @@ fn a_request_waits_for_the_next_blocking_call_and_loses_no_message() {
     assert!(subscriber.try_receive().unwrap().is_none());
     assert!(is_interrupted(subscriber.receive()));
     assert!(subscriber.receive_timeout(Duration::from_millis(1)).unwrap().is_none());
-    // It outlives its subscriber.
+    // The interrupter outlives its subscriber.
     drop((subscriber, bus));
     interrupter.interrupt();
 }
@@ -88,7 +88,7 @@ fn a_router_ends_also_where_it_never_waits() {
             if left == 0 {
                 within.interrupt();
             }
-            // There is always one more; but for a limit, so that the test ends if it fails.
+            // There is always another message, up to a limit, so the test ends even if it fails.
             if left > -100 {
                 publisher.publish(b"").unwrap();
             }
@@ -113,16 +113,16 @@ fn a_signal_handler_of_the_blocked_thread_ends_its_call() {
     let bus = fixture.open();
     let mut subscriber = subscriber(&bus, WaitStrategy::Block);
     IN_HANDLER.set(subscriber.interrupter().unwrap()).unwrap();
-    // SAFETY: the handler reads a static and makes a system call.
+    // SAFETY: the handler only reads a static and makes a system call.
     unsafe { libc::signal(libc::SIGUSR1, handler as *const () as libc::sighandler_t) };
     let (send, receive) = mpsc::channel();
     let receiver = std::thread::spawn(move || {
-        // SAFETY: names the calling thread.
+        // SAFETY: returns the id of the calling thread.
         send.send(unsafe { libc::pthread_self() }).unwrap();
         is_interrupted(subscriber.receive())
     });
     let thread = receive.recv().unwrap();
-    // SAFETY: the thread is not joined yet.
+    // SAFETY: the thread has not been joined yet.
     assert_eq!(unsafe { libc::pthread_kill(thread, libc::SIGUSR1) }, 0);
     assert!(receiver.join().unwrap());
 }

@@ -1,4 +1,5 @@
-//! Subscribers that join inside the history that another one protects, while publishers ask for room.
+//! Subscribers that join within the history that another subscriber protects, while publishers
+//! request space.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -8,18 +9,19 @@ use common::Fixture;
 use std::sync::atomic::{AtomicBool, Ordering};
 use toroni::{Policy, PublishError, Start};
 
-/// Joins in each of the two ways; so many that the old protocol refused several of them.
+/// The number of joins in each of the two ways. An earlier protocol refused several out of this
+/// many.
 const JOINS: usize = 3_000;
 
-/// A subscriber that has read nothing protects the whole history, so the history stays where it is. Publishers
-/// announce again and again that they want to overwrite it, and take that back.
+/// A subscriber that has read nothing protects the whole history, so it does not change. Publishers
+/// propose again and again to overwrite it, and withdraw the proposal.
 #[test]
 fn a_start_in_protected_history_is_neither_refused_nor_moved() {
     let fixture = Fixture::new();
     let config = fixture.config().capacity(64 << 10).policy(Policy::Wait { limit: None });
     let bus = config.open("b").unwrap();
     let publisher = bus.publisher("a").unwrap();
-    // The history begins somewhere in the stream, not at its first byte.
+    // The history does not start at the first byte of the stream.
     for _ in 0..100 {
         publisher.publish([7; 992]).unwrap();
     }

@@ -1,5 +1,5 @@
-//! A thread that publishes to a gating subscriber of its own is told so where no other thread can make
-//! room, and waits for other threads as the policy says.
+//! Tests of threads that publish to their own gating subscriber. If no other thread can free space,
+//! the publisher gets an error. Otherwise it waits for the other threads as the policy says.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -10,12 +10,12 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use toroni::{Bus, Policy, PublishError, Publisher, Subscriber};
 
-/// More than anything here takes on a busy machine. Only a test that hangs reaches it.
+/// Longer than anything here takes on a busy machine. Only a test that hangs reaches it.
 const LIMIT: Duration = Duration::from_secs(60);
-/// How long a publisher waits for another thread to begin reading.
+/// How long a publisher waits for another thread to start reading.
 const HOPE: Duration = Duration::from_secs(1);
 
-/// Runs `work` in a thread of its own; one that hangs is left behind, and the test fails.
+/// Runs `work` in a thread. If it hangs, the thread is left running and the test fails.
 fn in_time(work: impl FnOnce() + Send + 'static) {
     let (done, is_done) = channel::<()>();
     let worker = std::thread::spawn(move || {
@@ -26,7 +26,7 @@ fn in_time(work: impl FnOnce() + Send + 'static) {
     worker.join().unwrap();
 }
 
-/// A bus of 64 KiB whose publishers wait for ever.
+/// Returns a bus of 64 KiB whose publishers wait without a limit.
 fn patient(fixture: &Fixture) -> (Bus, Publisher) {
     let forever = Policy::Wait { limit: None };
     let bus = fixture.config().capacity(64 << 10).policy(forever).open("b").unwrap();
@@ -39,7 +39,7 @@ fn publish_laps(publisher: &Publisher) -> Result<(), PublishError> {
     (0..2000).try_for_each(|_| publisher.publish([7; 100]))
 }
 
-/// How often the bus's only publisher has waited for subscribers.
+/// Returns the number of times that the bus's only publisher has waited for subscribers.
 fn waits(bus: &Bus) -> u64 {
     bus.stats().unwrap().publishers.unwrap()[0].waits
 }
@@ -50,7 +50,7 @@ fn assert_would_wait_for_itself(publisher: &Publisher) {
     assert!(matches!(error, PublishError::WouldWaitForItself), "{error}");
 }
 
-/// A call that receives the one message there is.
+/// A call that receives the only message.
 type Receive = fn(&mut Subscriber);
 
 const FORMS: [(&str, Receive); 8] = [
@@ -85,9 +85,9 @@ fn whoever_has_received_one_message_in_any_way_is_told_at_once() {
             publisher.publish(b"one").unwrap();
             receive(&mut subscriber);
             assert_would_wait_for_itself(&publisher);
-            assert_eq!(waits(&bus), 0, "{form}: it is told at once");
+            assert_eq!(waits(&bus), 0, "{form}: the error comes at once");
             while subscriber.try_receive().unwrap().is_some() {}
-            publisher.publish(b"goes on").unwrap();
+            publisher.publish(b"still works").unwrap();
         });
     }
 }
@@ -115,14 +115,14 @@ fn whoever_has_never_read_is_told_when_no_other_thread_begins() {
         let began = Instant::now();
         assert_would_wait_for_itself(&publisher);
         assert!(began.elapsed() >= HOPE);
-        // Calls that do not wait, or not so long, are not concerned.
+        // Calls that do not wait, or not that long, are not affected.
         let tried = publisher.try_publish([7; 100]);
         assert!(matches!(tried, Err(PublishError::Full)), "{tried:?}");
         assert!(subscriber.try_receive().unwrap().is_some());
     });
 }
 
-/// As a binding waits that looks for something else now and then.
+/// Waits in many short calls, like a language binding that regularly checks for something else.
 #[test]
 fn a_wait_of_many_calls_ends_as_well() {
     in_time(|| {
@@ -147,7 +147,7 @@ fn a_thread_that_begins_to_read_late_is_waited_for() {
         let mut subscriber = bus.subscribe("t").unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                // Not before the publisher waits.
+                // Only when the publisher waits.
                 while waits(&bus) == 0 {
                     std::thread::yield_now();
                 }

@@ -1,4 +1,4 @@
-//! Receiving on a tokio runtime: nothing is lost, and nobody starves.
+//! Tests of receiving on a tokio runtime: no message is lost, and no task starves.
 
 #![cfg(feature = "tokio")]
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
@@ -18,14 +18,14 @@ use toroni::{Bus, BusConfig, NotifyKind, Policy, ReceiveError, Start, Subscriber
 const NOTIFIERS: [NotifyKind; 3] =
     [NotifyKind::Futex, NotifyKind::Datagram, NotifyKind::Multicast { group: None }];
 
-/// On a runtime of one thread; a test that hangs fails.
+/// Runs a future on a single-threaded runtime. A test that hangs fails.
 fn run<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let bounded = async { tokio::time::timeout(Duration::from_secs(60), future).await };
-    runtime.block_on(bounded).expect("done within a minute")
+    runtime.block_on(bounded).expect("finishes within a minute")
 }
 
-/// A bus that loses nothing, however slow this machine is.
+/// Returns a bus that loses nothing, however slow the machine.
 fn patient(fixture: &Fixture, notify: NotifyKind) -> Bus {
     let config = fixture.config().policy(Policy::Wait { limit: None }).notify(notify);
     config.open("b").unwrap()
@@ -39,7 +39,7 @@ fn number(payload: &[u8]) -> u64 {
     u64::from_le_bytes(payload.try_into().unwrap())
 }
 
-/// Publishes 0, 1, 2, … in another thread, now and then with a rest, so that the reader sleeps, too.
+/// Publishes 0, 1, 2, … in another thread, with pauses so that the reader sleeps sometimes.
 fn publish_numbers(bus: &Bus, topic: &str, count: u64) -> std::thread::JoinHandle<()> {
     let publisher = bus.publisher(topic).unwrap();
     std::thread::spawn(move || {
@@ -87,7 +87,7 @@ fn tokio_cancelling_loses_nothing() {
         let cancelled = run(async {
             let (mut expected, mut cancelled) = (0, 0);
             while expected < COUNT {
-                // Polled once, and dropped if that gave nothing.
+                // Polled once, and dropped if it is not ready.
                 tokio::select! {
                     biased;
                     number = next_number(&mut subscriber) => {
@@ -116,8 +116,8 @@ fn tokio_a_timer_cuts_a_wait_short_and_the_next_goes_on() {
     run(async {
         for number in 0..5u64 {
             let wait = tokio::time::timeout(Duration::from_millis(5), subscriber.receive_async());
-            assert!(wait.await.is_err(), "a message out of nothing");
-            // The wait that was cut short has armed the descriptor; this comes before the next one.
+            assert!(wait.await.is_err(), "a message that was not published");
+            // The cancelled wait has armed the descriptor. This message comes before the next wait.
             publisher.publish(number.to_le_bytes()).unwrap();
             assert_eq!(next_number(&mut subscriber).await, number);
         }
@@ -133,7 +133,7 @@ fn tokio_two_subscribers_wake_each_other_in_one_thread() {
         let (mut ping, mut pong) = (bus.subscribe("ping").unwrap(), bus.subscribe("pong").unwrap());
         let (to_ping, to_pong) = (bus.publisher("ping").unwrap(), bus.publisher("pong").unwrap());
         run(async {
-            // A task must be Send, and so is the future of a receive.
+            // A task must be Send, and the future of a receive is.
             let echo = tokio::spawn(async move {
                 for _ in 0..ROUNDS {
                     let number = next_number(&mut ping).await;
@@ -173,7 +173,7 @@ fn tokio_a_subscriber_with_much_to_read_lets_others_run() {
         }
         done.store(true, Ordering::Relaxed);
         other.await.unwrap();
-        // Every receive was ready at once. The runtime gives a task 128 such steps a turn.
+        // Every receive was ready at once. The runtime allows a task 128 such operations per turn.
         let turns = turns.load(Ordering::Relaxed);
         assert!(turns >= COUNT / 1000, "the other task had {turns} turns");
     });
@@ -206,7 +206,7 @@ fn tokio_woken_by_another_process() {
         let bus = patient(&fixture, notify);
         let mut subscriber = bus.subscribe("n").unwrap();
         run(async {
-            // Asleep before the other one begins.
+            // Gives this task time to fall asleep before the other process starts.
             let wait = tokio::time::timeout(Duration::from_millis(20), subscriber.receive_async());
             assert!(wait.await.is_err());
             let mut child = Command::new(std::env::current_exe().unwrap())
@@ -225,7 +225,7 @@ fn tokio_woken_by_another_process() {
 
 const CHILD_COUNT: u64 = 100;
 
-/// Does something only where `tokio_woken_by_another_process` started it.
+/// Does nothing unless `tokio_woken_by_another_process` started it.
 #[test]
 fn tokio_the_other_process() {
     let Some(directory) = std::env::var_os("TORONI_TEST_CHILD_DIR").map(PathBuf::from) else {
@@ -235,7 +235,7 @@ fn tokio_the_other_process() {
     let publisher = bus.publisher("n").unwrap();
     for number in 0..CHILD_COUNT {
         publisher.publish(number.to_le_bytes()).unwrap();
-        // So that the subscriber sleeps in between.
+        // A pause, so that the subscriber sleeps in between.
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -1,5 +1,5 @@
-//! Code of the user that the library calls: it never runs under the writer lock, except the closure of
-//! `publish_with` and what that closure starts.
+//! User code that the library calls. It never runs under the writer lock, except for the closure of
+//! `publish_with` and what that closure calls.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use toroni::{Bus, LockKind, PublishError, Publisher, Subscriber};
 
 const LOCKS: [LockKind; 2] = [LockKind::Lease, LockKind::Robust];
-/// Few slices are kept on the stack, many on the heap.
+/// A few slices are kept on the stack, many on the heap.
 const COUNTS: [usize; 3] = [1, 16, 40];
 
 fn open(fixture: &Fixture, lock: LockKind) -> (Bus, Publisher, Subscriber) {
@@ -28,7 +28,7 @@ fn received(subscriber: &mut Subscriber) -> Vec<Vec<u8>> {
     messages
 }
 
-/// A payload that publishes whenever it is asked for its bytes.
+/// A payload that publishes each time its bytes are requested.
 struct Chatty<'a> {
     publisher: &'a Publisher,
     answers: &'a RefCell<Vec<Result<(), PublishError>>>,
@@ -63,7 +63,7 @@ fn a_payload_that_publishes_does_so_once_and_without_the_lock() {
     }
 }
 
-/// A payload that gets longer each time it is asked.
+/// A payload that grows each time its bytes are requested.
 struct Growing(Cell<usize>);
 
 impl AsRef<[u8]> for Growing {
@@ -94,7 +94,7 @@ fn a_payload_that_changes_is_published_as_it_was_first() {
     }
 }
 
-/// A payload that panics when it is asked for its bytes.
+/// A payload that panics when its bytes are requested.
 struct Panicking;
 
 impl AsRef<[u8]> for Panicking {
@@ -119,7 +119,7 @@ fn a_payload_that_panics_publishes_nothing_and_blocks_nobody() {
     }
 }
 
-/// Publishes when it is dropped, and notes what came of it.
+/// Publishes when it is dropped, and records the result.
 struct LastWords(Publisher, Arc<Mutex<Vec<Result<(), PublishError>>>>);
 
 impl Drop for LastWords {
@@ -130,7 +130,7 @@ impl Drop for LastWords {
 
 #[test]
 fn a_closure_that_is_refused_is_dropped_without_the_lock() {
-    // One more than closures may run within one another.
+    // One more than the maximum nesting depth of closures.
     const BUSES: usize = 17;
     fn nest(publishers: &[Publisher], answers: &Arc<Mutex<Vec<Result<(), PublishError>>>>) {
         let [first, rest @ ..] = publishers else { return };

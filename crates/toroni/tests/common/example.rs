@@ -1,4 +1,4 @@
-//! The examples, as their users run them.
+//! Runs the examples as their users do.
 
 use crate::common::Fixture;
 use rustix::process::{Pid, Signal, kill_process};
@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The limit for everything: only a test that hangs reaches it.
+/// The time limit for everything. Only a test that hangs reaches it.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// A running example; killed when dropped.
+/// A running example. It is killed when dropped.
 pub(crate) struct Example {
     name: &'static str,
     child: Child,
@@ -24,7 +24,8 @@ pub(crate) struct Example {
 }
 
 impl Example {
-    /// Starts it on the bus `default` of the fixture, by an empty name, which counts as none.
+    /// Starts an example on the bus `default` of the fixture. `TORONI_BUS` is empty, which counts
+    /// as unset.
     pub(crate) fn start(fixture: &Fixture, name: &'static str, arguments: &[&str]) -> Self {
         Self::start_on(fixture, "", name, arguments)
     }
@@ -38,7 +39,7 @@ impl Example {
         Self::start_with(fixture, bus, name, arguments, &[])
     }
 
-    /// With more environment.
+    /// Starts an example with additional environment variables.
     pub(crate) fn start_with(
         fixture: &Fixture,
         bus: &str,
@@ -59,7 +60,7 @@ impl Example {
         let (sender, lines) = channel();
         let output = BufReader::new(child.stdout.take().unwrap());
         std::thread::spawn(move || {
-            // Ends with the example, or when the test has ended.
+            // Ends with the example, or when the test ends.
             output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)).ok();
         });
         let mut errors = child.stderr.take().unwrap();
@@ -75,12 +76,12 @@ impl Example {
         Self { name, child, lines, seen: Vec::new(), errors: Some(errors), errors_so_far }
     }
 
-    /// The number of its process.
+    /// Returns its process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits for a line that it prints.
+    /// Waits until it prints a matching line.
     pub(crate) fn wait_for(&mut self, what: impl Fn(&str) -> bool) -> String {
         let deadline = Instant::now() + LIMIT;
         loop {
@@ -109,7 +110,7 @@ impl Example {
         self.wait_for(|line| line.starts_with(prefix))
     }
 
-    /// Waits until it has reported an error with this in its text.
+    /// Waits until it has reported an error that contains `part`.
     pub(crate) fn wait_for_error(&self, part: &str) {
         let deadline = Instant::now() + LIMIT;
         while !self.errors_so_far.lock().unwrap().contains(part) {
@@ -123,7 +124,8 @@ impl Example {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Ends it with a signal; it has to succeed and be silent about it. Returns what else it printed.
+    /// Ends it with a signal. It must succeed without an error message. Returns what else it
+    /// printed.
     pub(crate) fn end(mut self, signal: Signal) -> Vec<String> {
         self.signal(signal);
         let status = self.wait();
@@ -156,7 +158,7 @@ impl Drop for Example {
     }
 }
 
-/// `cargo test` builds examples beside its tests.
+/// Returns the path of an example. `cargo test` builds examples next to its tests.
 fn path(name: &str) -> PathBuf {
     let tests = std::env::current_exe().unwrap();
     let path = tests.parent().unwrap().parent().unwrap().join("examples").join(name);
@@ -164,7 +166,7 @@ fn path(name: &str) -> PathBuf {
     path
 }
 
-/// No slot, dead or alive, and no socket.
+/// Checks that the bus has no used slot, dead or alive, and no socket.
 pub(crate) fn assert_nothing_left(fixture: &Fixture, bus: &str) {
     let stats = fixture.config().open_existing(bus).unwrap().stats().unwrap();
     assert!(stats.publishers.as_ref().unwrap().is_empty(), "{stats:?}");

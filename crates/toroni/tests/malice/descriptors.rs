@@ -1,4 +1,4 @@
-//! What a process that a participant starts inherits: nothing.
+//! Tests that a child process inherits no descriptors from a participant.
 
 use crate::common::Fixture;
 use crate::{config, is_alone};
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use toroni::{LockKind, NotifyKind, Policy};
 
-/// Number and target of every open descriptor.
+/// Returns the number and target of every open descriptor.
 fn open() -> BTreeMap<i32, PathBuf> {
     let entries = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
     let named = entries.filter_map(|entry| {
@@ -39,9 +39,9 @@ fn no_descriptor_is_inherited() {
             let ours: Vec<(&i32, &PathBuf)> = ours.collect();
             assert!(ours.len() > 8, "{ours:?}");
             for (number, target) in ours {
-                // SAFETY: asks for flags.
+                // SAFETY: only reads flags.
                 let flags = unsafe { libc::fcntl(*number, libc::F_GETFD) };
-                // The listing itself is closed by now.
+                // The descriptor of the listing itself is closed by now.
                 assert!(flags == -1 || flags & libc::FD_CLOEXEC != 0, "{}", target.display());
             }
         }

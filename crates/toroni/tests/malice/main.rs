@@ -1,14 +1,14 @@
-//! Participants that mean ill, with the rights that they have: a subscriber writes `readers` and locks what
-//! it likes in it, a publisher does so with every file. `docs/security.md` says what they can do and what
-//! they cannot; the tests are its evidence.
+//! Hostile participants that use the rights that they have. A subscriber writes `readers` and locks
+//! any byte of it. A publisher does so with every file. `docs/security.md` says what they can and
+//! cannot do, and these tests are its evidence.
 //!
-//! - `subscriber`: what one subscriber can do to publishers and to others.
-//! - `publisher`: what one publisher can do to subscribers and to others.
-//! - `places`: directories and files that somebody else has prepared.
-//! - `descriptors`: what a process that is started by a participant inherits.
+//! - `subscriber`: what one subscriber can do to publishers and to other subscribers.
+//! - `publisher`: what one publisher can do to subscribers and to other publishers.
+//! - `places`: directories and files that another user has prepared.
+//! - `descriptors`: what a child process of a participant inherits.
 //!
-//! The attackers are threads that write into the files, which is what a process with the same rights could
-//! do. Bytes that make no sense at all are the matter of the test `hostile`.
+//! The attackers are threads that write into the files, as a process with the same rights could.
+//! The test `hostile` covers files with arbitrary bytes.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -27,9 +27,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use toroni::{BusConfig, Policy};
 
-/// Bytes of the stream: the smallest there can be.
+/// The capacity of the ring: the smallest that is allowed.
 pub(crate) const CAPACITY: u64 = 64 << 10;
-/// So long a call may take that must end, on a busy machine.
+/// The time that a call with a limit may take on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// Offsets of `crates/toroni/src/ring/layout.rs`.
@@ -45,11 +45,13 @@ pub(crate) mod at {
     pub(crate) const SLOTS_USED: u64 = 128 + 4 * 128;
     pub(crate) const LEASES: u64 = 1 << 40;
 
-    /// Where a slot begins; generation, state, position and, in `readers`, flags and arms within it.
+    /// Returns the offset of a slot. Generation, state, position and, in `readers`, flags and arms
+    /// follow at the offsets below.
     pub(crate) const fn slot(number: u64) -> u64 {
         4096 + number * 128
     }
-    /// Where the patterns of a slot begin, after the four slots; and the text within them.
+    /// Returns the offset of a slot's patterns, which follow the four slots. Their text is at
+    /// `TEXT`.
     pub(crate) const fn patterns(number: u64) -> u64 {
         slot(4) + number * 512
     }
@@ -71,7 +73,7 @@ pub(crate) fn config(fixture: &Fixture, policy: Policy) -> BusConfig {
         .policy(policy)
 }
 
-/// A file of the bus in the attacker's hands.
+/// A file of the bus, opened by the attacker.
 pub(crate) struct Raw(File);
 
 impl Raw {
@@ -98,9 +100,9 @@ impl Raw {
         self.0.write_all_at(&value.to_ne_bytes(), offset).unwrap();
     }
 
-    /// Locks `count` bytes from `byte` on, as a lease is locked, until the file is closed.
+    /// Locks `count` bytes from `byte` on, as for a lease, until the file is closed.
     pub(crate) fn lock(&self, byte: u64, count: u64) {
-        // SAFETY: `zeroed` is a valid flock, of numbers only.
+        // SAFETY: `flock` consists of numbers only, so all zeros are valid.
         let mut lock: libc::flock = unsafe { std::mem::zeroed() };
         lock.l_type = i16::try_from(libc::F_WRLCK).unwrap();
         lock.l_start = i64::try_from(byte).unwrap();
@@ -110,16 +112,16 @@ impl Raw {
         assert_eq!(answer, 0, "{}", std::io::Error::last_os_error());
     }
 
-    /// Locks single bytes, so many that the kernel's list of locks on the file is that long.
+    /// Locks many single bytes, to make the kernel's list of locks on the file long.
     pub(crate) fn lock_many(&self, count: u64) {
-        // From the end, because the kernel walks along the locks of one owner in their order.
+        // Starts at the end, because the kernel searches the locks of one owner in order.
         (0..count).rev().for_each(|number| self.lock(2 * number, 1));
     }
 
-    /// The first `bytes` of the file, mapped as a participant maps them.
+    /// Maps the first `bytes` of the file as a participant does.
     pub(crate) fn map(&self, bytes: usize) -> Mapped {
         let rights = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping of an open file, anywhere.
+        // SAFETY: creates a new mapping of an open file, at any address.
         let place = unsafe {
             libc::mmap(std::ptr::null_mut(), bytes, rights, libc::MAP_SHARED, self.0.as_raw_fd(), 0)
         };
@@ -127,9 +129,9 @@ impl Raw {
         Mapped { place: place as usize, bytes }
     }
 
-    /// Gives the memory of the file back, and leaves its size.
+    /// Frees the memory of the file but keeps its size.
     pub(crate) fn punch(&self) {
-        // To the end of its last page, which would only be filled with zeros otherwise.
+        // Up to the end of its last page, which would otherwise only be filled with zeros.
         let length = self.0.metadata().unwrap().len().next_multiple_of(64 << 10);
         let length = i64::try_from(length).unwrap();
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
@@ -139,7 +141,7 @@ impl Raw {
     }
 }
 
-/// A file of the bus in the attacker's memory: no system call is between it and the publishers.
+/// A file of the bus, mapped by the attacker. No system call is between it and the publishers.
 pub(crate) struct Mapped {
     place: usize,
     bytes: usize,
@@ -149,7 +151,8 @@ impl Mapped {
     pub(crate) fn put(&self, offset: u64, value: u64) {
         let offset = usize::try_from(offset).unwrap();
         assert!(offset.is_multiple_of(8) && offset + 8 <= self.bytes);
-        // SAFETY: within the mapping, and aligned; it is shared with atomic accesses of other processes.
+        // SAFETY: the word is in the mapping and aligned. Other processes access it with atomic
+        // operations.
         unsafe { AtomicU64::from_ptr((self.place + offset) as *mut u64) }
             .store(value, Ordering::Relaxed);
     }
@@ -157,13 +160,13 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `map`, and nobody borrows from it.
+        // SAFETY: `map` made the mapping, and no borrow of it exists.
         let answer = unsafe { libc::munmap(self.place as *mut libc::c_void, self.bytes) };
         assert_eq!(answer, 0, "{}", std::io::Error::last_os_error());
     }
 }
 
-/// Does `work` while another thread does `attack` again and again.
+/// Runs `work` while another thread repeats `attack`.
 pub(crate) fn under<T>(attack: impl Fn() + Sync, work: impl FnOnce() -> T) -> T {
     struct End<'a>(&'a AtomicBool);
     impl Drop for End<'_> {
@@ -184,8 +187,9 @@ pub(crate) fn under<T>(attack: impl Fn() + Sync, work: impl FnOnce() -> T) -> T 
     })
 }
 
-/// Whether this is a process in which the test `name` (its path within the program) runs alone, with all
-/// descriptors to itself. If not, it has run in one, and passed.
+/// Returns true in a child process in which only the test `name` (its path within the program)
+/// runs, with all descriptors to itself. Otherwise runs the test in such a process, checks that it
+/// passes, and returns false.
 pub(crate) fn is_alone(name: &str) -> bool {
     const CHILD: &str = "TORONI_TEST_ALONE";
     if std::env::var_os(CHILD).is_some() {
@@ -199,13 +203,14 @@ pub(crate) fn is_alone(name: &str) -> bool {
     false
 }
 
-/// Does `work`, and ends the whole program if that takes too long: a thread that hangs cannot be ended.
+/// Runs `work`, and ends the whole program if that takes too long, because a thread that hangs
+/// cannot be ended.
 pub(crate) fn in_time<T>(what: &str, work: impl FnOnce() -> T) -> T {
     let (done, waits) = std::sync::mpsc::channel::<()>();
     let what = what.to_owned();
     let watch = std::thread::spawn(move || {
         if waits.recv_timeout(LONG) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-            eprintln!("{what}: it takes longer than {LONG:?}");
+            eprintln!("{what} takes longer than {LONG:?}");
             std::process::exit(101);
         }
     });

@@ -1,4 +1,4 @@
-//! Directories and files that others prepared.
+//! Tests with directories and files that another user prepared.
 
 use crate::common::Fixture;
 use crate::{CAPACITY, Raw, config, in_time, is_alone, under};
@@ -13,23 +13,23 @@ const MS: Duration = Duration::from_millis(1);
 const STRANGER: u32 = 61_816;
 
 fn is_root() -> bool {
-    // SAFETY: asks for a number.
+    // SAFETY: only returns a number.
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Somebody else's bus under the wanted name, or one whose files others could exchange.
+/// Another user's bus has the wanted name, or another user could replace its files.
 #[test]
 fn a_name_that_somebody_else_took_is_refused_where_an_owner_is_required() {
     let fixture = Fixture::new();
     let us = fixture.path().metadata().unwrap().uid();
     let required = config(&fixture, Policy::default()).require_owner(us);
-    // Its own, made just now, and opened again.
+    // Its own bus, just created, and opened again.
     drop(required.open("b").unwrap());
     required.open_existing("b").unwrap().publisher("a").unwrap().publish(b"x").unwrap();
     let other = config(&fixture, Policy::default()).require_owner(us + 1).open("b").unwrap_err();
     assert!(matches!(other, OpenError::ForeignOwner { .. }), "{other}");
     if !is_root() {
-        return eprintln!("skipped in part: only root can give files away");
+        return eprintln!("partly skipped: only root can change the owner of files");
     }
     chown(fixture.path().join("b"), Some(STRANGER), None).unwrap();
     let refused = required.open("b").unwrap_err();
@@ -39,7 +39,8 @@ fn a_name_that_somebody_else_took_is_refused_where_an_owner_is_required() {
     drop(config(&fixture, Policy::default()).open("b").unwrap());
 }
 
-/// A publisher of a bus of somebody's who may read another bus, and not write it, would write that one.
+/// The owner of the bus may read another bus but not write it. A publisher of the first bus would
+/// write the second one.
 #[test]
 fn a_bus_made_of_hard_links_to_another_is_refused() {
     let fixture = Fixture::new();
@@ -52,7 +53,8 @@ fn a_bus_made_of_hard_links_to_another_is_refused() {
     let refused = fixture.config().open_existing("fake").unwrap_err().to_string();
     assert!(refused.contains("hard link"), "{refused}");
     assert!(admin::list(Some(fixture.path())).unwrap().iter().all(|bus| bus.problem.is_some()));
-    // Whoever has it open already goes on; and nothing is removed that may be somebody else's.
+    // Participants that have opened the bus already continue, and nothing is removed that may
+    // belong to another user.
     bus.publisher("a").unwrap_err();
     let report = admin::clean(Some(fixture.path()), Some("fake"), false).unwrap();
     assert!(report.actions.is_empty() && !report.skipped.is_empty(), "{report:?}");
@@ -60,8 +62,8 @@ fn a_bus_made_of_hard_links_to_another_is_refused() {
     bus.publisher("a").unwrap().publish(b"x").unwrap();
 }
 
-/// The directory of the sockets is at times a link to another one, in which there are sockets of the same
-/// names.
+/// The directory of the sockets is sometimes a link to another directory, which contains sockets of
+/// the same names.
 #[test]
 fn whoever_cleans_is_not_led_elsewhere() {
     let fixture = Fixture::new();
@@ -98,7 +100,7 @@ fn whoever_cleans_is_not_led_elsewhere() {
     }
 }
 
-/// The bus is exchanged for another, again and again, while it is opened, used and cleaned.
+/// The bus is replaced by another one, again and again, while it is opened, used and cleaned.
 #[test]
 fn whoever_opens_a_bus_that_is_exchanged_gets_one_or_an_error() {
     let fixture = Fixture::new();
@@ -112,7 +114,7 @@ fn whoever_opens_a_bus_that_is_exchanged_gets_one_or_an_error() {
     };
     under(attack, || {
         for _ in 0..200 {
-            in_time("all of it", || {
+            in_time("opening, using and cleaning", || {
                 let Ok(bus) = config.open("b") else { return };
                 let subscriber = bus.subscribe("**");
                 let _ = bus.publisher("a").map(|publisher| publisher.publish_timeout(b"x", MS));
@@ -138,7 +140,7 @@ fn a_device_in_the_place_of_a_file_is_refused() {
         let path = fixture.path().join("b").join(name);
         std::fs::remove_file(&path).unwrap();
         let device = CString::new(path.to_str().unwrap()).unwrap();
-        // SAFETY: a path that ends with 0. The device is that of /dev/zero.
+        // SAFETY: the path ends with 0. The device is that of /dev/zero.
         let made =
             unsafe { libc::mknod(device.as_ptr(), libc::S_IFCHR | 0o666, libc::makedev(1, 5)) };
         if made != 0 {
@@ -152,14 +154,15 @@ fn a_device_in_the_place_of_a_file_is_refused() {
     }
 }
 
-/// A lease of the kernel's kind (fcntl(2), F_SETLEASE), which the owner of a file can take, keeps whoever opens
-/// it waiting for up to 45 s; but not here.
+/// The owner of a file can take a lease on it in the kernel's sense (fcntl(2), F_SETLEASE), which
+/// delays every other open by up to 45 s. It must not delay opening a bus.
 #[test]
 fn a_lease_of_the_kernel_keeps_nobody_waiting() {
     if !is_alone("places::a_lease_of_the_kernel_keeps_nobody_waiting") {
         return;
     }
-    // SAFETY: the holder of a lease is sent this signal when somebody opens the file.
+    // SAFETY: ignores the signal that the holder of a lease gets when another process opens the
+    // file.
     unsafe { libc::signal(libc::SIGIO, libc::SIG_IGN) };
     let fixture = Fixture::new();
     drop(config(&fixture, Policy::default()).open("b").unwrap());
@@ -169,7 +172,7 @@ fn a_lease_of_the_kernel_keeps_nobody_waiting() {
         // SAFETY: an open descriptor.
         let answer = unsafe { libc::fcntl(descriptor, libc::F_SETLEASE, libc::F_WRLCK) };
         if answer != 0 {
-            return eprintln!("skipped: this file system has no such leases");
+            return eprintln!("skipped: this file system does not support leases");
         }
         let began = std::time::Instant::now();
         let opened = fixture.config().open_existing("b").and_then(|bus| bus.subscribe("**"));
@@ -194,8 +197,8 @@ fn directories_that_cannot_be_are_errors() {
     }
 }
 
-/// Memory that was taken away, and cannot be had again because the file system is full: the kernel answers
-/// with SIGBUS.
+/// The file's memory was freed and cannot be allocated again because the file system is full. The
+/// kernel answers with SIGBUS.
 #[test]
 fn holes_in_a_full_file_system_are_no_fault() {
     if !is_alone("places::holes_in_a_full_file_system_are_no_fault") {
@@ -225,7 +228,7 @@ fn holes_in_a_full_file_system_are_no_fault() {
     }
 }
 
-/// A file system in memory, for this process alone, until the drop.
+/// A file system in memory, visible to this process only, until it is dropped.
 struct Mount(CString);
 
 impl Mount {
@@ -233,8 +236,8 @@ impl Mount {
         let place = CString::new(place.to_str().unwrap()).unwrap();
         let options = CString::new(options).unwrap();
         let (kind, all) = (c"tmpfs".as_ptr(), libc::MS_REC | libc::MS_PRIVATE);
-        // SAFETY: strings that end with 0, and null where that is allowed; what is changed is what this
-        // process sees.
+        // SAFETY: the strings end with 0, and null is allowed where it is used. Only this process
+        // sees the change.
         let done = unsafe {
             let none = std::ptr::null();
             libc::unshare(libc::CLONE_NEWNS) == 0
@@ -247,7 +250,7 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // SAFETY: a string that ends with 0.
+        // SAFETY: the string ends with 0.
         unsafe { libc::umount2(self.0.as_ptr(), libc::MNT_DETACH) };
     }
 }

@@ -1,5 +1,5 @@
-//! A publisher that means ill: it may write every file of the bus. The stream says what it likes; but those
-//! who read it get on, and get out.
+//! A hostile publisher, which may write every file of the bus. The stream contains what it likes,
+//! but readers continue and their calls end.
 
 use crate::common::Fixture;
 use crate::{CAPACITY, LONG, Raw, at, config, in_time, under};
@@ -8,21 +8,21 @@ use toroni::{OpenError, Policy, PublishError, ReceiveError, Start};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// The ring is full of messages for others, and the mark up to where they are valid goes ahead of the
-/// reader, round and round.
+/// The ring is full of messages on other topics, and `reserved` advances ahead of the reader, round
+/// and round.
 #[test]
 fn an_endless_stream_for_others_holds_up_no_call_that_has_a_limit() {
-    /// So large that the attacker keeps ahead also on a busy machine.
+    /// Large enough that the attacker stays ahead even on a busy machine.
     const CAPACITY: u64 = 4 << 20;
     let fixture = Fixture::new();
     let bus = config(&fixture, Policy::Overwrite).capacity(CAPACITY).open("b").unwrap();
     let publisher = bus.publisher("other").unwrap();
-    // Of 16 bytes each, so that each lap is laid out as the one before.
+    // Records of 16 bytes, so every lap has the same layout.
     for _ in 0..2 * CAPACITY / 16 / 1024 {
         publisher.burst(&[[7; 8]; 1024]).unwrap();
     }
     let (readers, ring) = (Raw::open(&fixture, "readers"), Raw::open(&fixture, "ring"));
-    // Where the stream ends, another message.
+    // Another message at the end of the stream.
     let end = at::STREAM + ring.get(at::TAIL) % CAPACITY;
     ring.put(end, ring.get(end + 16));
     let builder = bus.subscriber().pattern("mine").start(Start::Oldest);
@@ -36,19 +36,19 @@ fn an_endless_stream_for_others_holds_up_no_call_that_has_a_limit() {
         let end = Instant::now() + LONG;
         let mut longest = 0;
         while subscriber.position() - began < 16 * CAPACITY {
-            // Lapped it may be, or told of nonsense.
+            // The result may be a loss or an invalid message.
             let before = subscriber.position();
             in_time("receive_timeout", || subscriber.receive_timeout(MS).is_ok());
             in_time("try_receive", || subscriber.try_receive().is_ok());
             longest = longest.max(subscriber.position() - before);
             assert!(Instant::now() < end, "the attack has no effect: {}", before - began);
         }
-        // Each of them looks twice at the most, unless its deadline has not come.
-        assert!(longest <= 5 * CAPACITY, "a call went on for {} laps", longest / CAPACITY);
+        // Each call scans the ring at most twice, until its deadline.
+        assert!(longest <= 5 * CAPACITY, "a call took {} laps", longest / CAPACITY);
     });
 }
 
-/// The mark is now here, now there.
+/// The end of the stream moves to and fro.
 #[test]
 fn whoever_joins_or_looks_gets_an_answer_while_the_stream_moves_to_and_fro() {
     let fixture = Fixture::new();
@@ -79,7 +79,7 @@ fn whoever_joins_or_looks_gets_an_answer_while_the_stream_moves_to_and_fro() {
     });
 }
 
-/// The lock says that somebody has it who lives and does not give it back.
+/// The lock word names a living owner, which never unlocks.
 #[test]
 fn a_lock_that_is_never_given_back_is_an_error_where_there_is_a_limit() {
     let fixture = Fixture::new();
@@ -101,11 +101,11 @@ fn a_lock_that_is_never_given_back_is_an_error_where_there_is_a_limit() {
     }
     let said = publisher.publish_timeout(b"x", MS).unwrap_err().to_string();
     assert!(said.contains("toroni info"), "{said}");
-    // It dies, and is taken over from.
+    // The owner dies, and its lock is taken over.
     drop((others, other));
     in_time("publishing", || publisher.publish(b"x")).unwrap();
 
-    // A dead one is kept alive by a lock on its byte.
+    // A lock on its byte makes a dead owner look alive.
     publishers.lock(at::LEASES + 1, 1);
     ring.put_u32(at::LOCK, word_of(1));
     let late = in_time("publishing", || publisher.publish_timeout(b"x", 20 * MS));
@@ -113,7 +113,7 @@ fn a_lock_that_is_never_given_back_is_an_error_where_there_is_a_limit() {
     drop(publishers);
     in_time("publishing", || publisher.publish(b"x")).unwrap();
 
-    // Nobody can be meant.
+    // The lock word names no possible owner.
     for word in [u32::MAX >> 2, 1, 4 << 18 | 1, 0xC000_0000 | 4000 << 18] {
         ring.put_u32(at::LOCK, word);
         in_time("publishing", || publisher.publish(b"x")).unwrap();
@@ -135,7 +135,7 @@ fn all_slots_can_be_taken_which_is_an_error_for_new_publishers_alone() {
     assert_eq!(subscriber.receive().unwrap().payload(), b"x");
 }
 
-/// Cut to nothing and made to grow again between two looks, a file raises no fault: it holds zeros.
+/// A file that is truncated and extended again between two checks causes no fault: it holds zeros.
 #[test]
 fn a_ring_that_was_made_anew_under_its_users_is_noticed() {
     for punch in [false, true] {
@@ -158,8 +158,8 @@ fn a_ring_that_was_made_anew_under_its_users_is_noticed() {
         let end = Instant::now() + LONG;
         let error = loop {
             match subscriber.receive_timeout(20 * MS) {
-                Ok(None) => assert!(Instant::now() < end, "the subscriber was never told"),
-                Ok(Some(message)) => panic!("a message out of nothing: {message:?}"),
+                Ok(None) => assert!(Instant::now() < end, "the subscriber got no error"),
+                Ok(Some(message)) => panic!("a message that was not published: {message:?}"),
                 Err(error) => break error,
             }
         };

@@ -1,4 +1,5 @@
-//! A subscriber that means ill: it may write all of `readers`, lock any byte of it, and change the sockets.
+//! A hostile subscriber, which may write all of `readers`, lock any byte of it, and change the
+//! sockets.
 
 use crate::common::Fixture;
 use crate::{CAPACITY, LONG, Raw, at, config, in_time, is_alone, under};
@@ -12,8 +13,8 @@ const ACTIVE: u32 = 1;
 const GATES: u32 = 1;
 const HAS_SOCKET: u32 = 2;
 
-/// A subscriber that always says that it has just not read the oldest message, with every counter in
-/// motion, and with its lease held.
+/// Acts as a subscriber that always claims not to have read the oldest message, changes every
+/// counter, and holds its lease.
 fn be_as_slow_as_allowed(readers: &Raw, ring: &Raw) {
     let slot = at::slot(3);
     let oldest = ring.get(at::RESERVED).saturating_sub(CAPACITY);
@@ -45,14 +46,14 @@ fn publishers_are_delayed_as_the_policy_says_and_no_longer() {
             under(
                 || be_as_slow_as_allowed(&readers, &ring),
                 || {
-                    // Three laps of the ring.
+                    // The payloads fill three laps of the ring.
                     for _ in 0..3 * CAPACITY / 1000 {
                         publisher.publish([7; 992]).unwrap();
                     }
                 },
             );
         });
-        // Once a block at the most: 64 of them a lap.
+        // At most once per block, of which a lap has 64.
         assert!(began.elapsed() < LONG, "{policy:?}: {:?}", began.elapsed());
         let waited = bus.stats().unwrap().publishers.unwrap()[0].waits;
         assert_eq!(waited > 0, policy != Policy::Overwrite, "the attack has no effect: {policy:?}");
@@ -61,13 +62,13 @@ fn publishers_are_delayed_as_the_policy_says_and_no_longer() {
 
 const SLOTS: u32 = 1024;
 const NONE: Policy = Policy::Wait { limit: None };
-/// What a call with a limit of some milliseconds may take on a busy machine. The attacks below are without a lease,
-/// so they are no reason for any other call to take longer either.
+/// The time that a call with a limit of a few milliseconds may take on a busy machine. The attacks
+/// below hold no lease, so they must not delay any other call longer either.
 const BRIEF: Duration = Duration::from_secs(2);
 
 type Call = (&'static str, fn(&Publisher) -> Result<(), PublishError>);
 
-/// Each way to publish a message that is as long as a block.
+/// Each way to publish a message as long as a block.
 const CALLS: [Call; 7] = [
     ("publish", |publisher| publisher.publish([7; 1016])),
     ("try_publish", |publisher| publisher.try_publish([7; 1016])),
@@ -78,8 +79,9 @@ const CALLS: [Call; 7] = [
     ("burst", |publisher| publisher.burst(&[[7; 1016]]).map_err(|error| error.source)),
 ];
 
-/// Publishes in each way under each policy while all slots say that they gate at the block that is overwritten
-/// next. `generation` says which generation a slot has at each turn of the attacker, and `prepare` does the rest of the attack.
+/// Publishes in each way under each policy, while all slots claim to gate at the block that is
+/// overwritten next. `generation` returns the generation of a slot at each step of the attacker,
+/// and `prepare` does the rest of the attack.
 fn attack_all_slots(generation: impl Fn(u64, u64) -> u64 + Sync, prepare: impl Fn(&Raw)) {
     let bounded = Policy::Bounded { budget: 5 * MS, per: 50 * MS };
     for policy in [NONE, Policy::Wait { limit: Some(5 * MS) }, bounded, Policy::Overwrite] {
@@ -126,7 +128,8 @@ fn attack_all_slots(generation: impl Fn(u64, u64) -> u64 + Sync, prepare: impl F
     }
 }
 
-/// Each turn another slot changes, so that those that a publisher asks about stay the same for a while.
+/// Changes a different slot at each step, so that the slots that a publisher checks stay the same
+/// for a while.
 fn one_by_one(turn: u64, number: u64) -> u64 {
     (turn + number) / u64::from(SLOTS)
 }
@@ -142,13 +145,13 @@ fn slots_whose_generation_changes_without_end_hold_up_no_call() {
     attack_all_slots(|turn, _| turn, |_| {});
 }
 
-/// The kernel walks along all locks of a file for each question that it answers.
+/// The kernel searches all locks of a file for each query.
 #[test]
 fn locks_without_number_hold_up_no_call() {
     attack_all_slots(one_by_one, |readers| readers.lock_many(4_000));
 }
 
-/// That is what was asked for: but each call can have a limit of its own.
+/// This is what the policy means, but each call can have its own limit.
 #[test]
 fn a_policy_without_a_limit_can_be_used_to_stop_publishers() {
     let fixture = Fixture::new();
@@ -163,13 +166,13 @@ fn a_policy_without_a_limit_can_be_used_to_stop_publishers() {
     let stopped = in_time("publishing", publish_laps);
     assert!(matches!(stopped, Err(PublishError::Timeout)), "{stopped:?}");
     assert!(matches!(publisher.try_publish([7; 30_000]), Err(PublishError::Full)));
-    // It dies, or leaves.
+    // The attacker dies or leaves.
     drop(readers);
     in_time("publishing", publish_laps).unwrap();
 }
 
-/// The slot of a subscriber says that it is far behind, which somebody else has written there. The publisher
-/// is in the same process, and knows better.
+/// Another process has written to a subscriber's slot that it is far behind. The publisher is in
+/// the same process and knows better.
 #[test]
 fn a_publisher_is_not_told_to_wait_for_itself_by_others() {
     let fixture = Fixture::new();
@@ -185,7 +188,7 @@ fn a_publisher_is_not_told_to_wait_for_itself_by_others() {
             publisher.try_publish([7; 992]).unwrap();
         }
     }
-    // What it has really not read still counts.
+    // What it has really not read still gates.
     while publisher.try_publish([7; 992]).is_ok() {}
     assert!(matches!(publisher.publish([7; 992]), Err(PublishError::WouldWaitForItself)));
 }
@@ -208,8 +211,8 @@ fn all_slots_can_be_taken_which_is_an_error_for_subscribers_alone() {
     drop(bus.subscribe("**").unwrap());
 }
 
-/// It writes over the patterns of all subscribers, again and again. Observers get an answer, and messages go
-/// where they went before.
+/// The attacker overwrites the patterns of all subscribers, again and again. Observers get an
+/// answer, and messages go to the same subscribers as before.
 #[test]
 fn patterns_that_are_written_over_deceive_only_observers() {
     let fixture = Fixture::new();
@@ -219,7 +222,7 @@ fn patterns_that_are_written_over_deceive_only_observers() {
     let other = bus.publisher("other").unwrap();
     let readers = Raw::open(&fixture, "readers");
     readers.lock(at::LEASES + 1, 3);
-    // The observer believes some of it: the generation fits, and the version is even.
+    // The observer accepts some of it, because the generation matches and the version is even.
     let texts: [(u32, u32, &[u8; 8]); 4] = [
         (0, 8, b"**\n**\n**"),
         (1, 6, b"other\x1b*/"),
@@ -255,7 +258,7 @@ fn patterns_that_are_written_over_deceive_only_observers() {
     assert_eq!((shown.matches("more"), shown.matches("other")), (Some(true), Some(false)));
 }
 
-/// It binds a socket for each slot there is, and asks for wake-ups without end.
+/// The attacker binds a socket for each slot and requests wake-ups without end.
 #[test]
 fn a_publisher_opens_a_descriptor_for_each_slot_at_the_most() {
     if !is_alone("subscriber::a_publisher_opens_a_descriptor_for_each_slot_at_the_most") {
@@ -296,7 +299,7 @@ fn a_publisher_opens_a_descriptor_for_each_slot_at_the_most() {
     assert!((before + 1..=before + 32).contains(&open()), "{before} and then {}", open());
 }
 
-/// Whoever may enter the directory of the sockets can send to them, without end.
+/// A process that may enter the directory of the sockets can send to them without end.
 #[test]
 fn a_flood_of_datagrams_keeps_no_subscriber() {
     let fixture = Fixture::new();
@@ -326,7 +329,7 @@ fn a_flood_of_datagrams_keeps_no_subscriber() {
     });
 }
 
-/// The memory of the file is taken away while it is mapped. What is read there is 0.
+/// The file's memory is freed while it is mapped. Reads return 0.
 #[test]
 fn publishers_go_on_when_the_file_has_holes() {
     let fixture = Fixture::new();
@@ -343,7 +346,8 @@ fn publishers_go_on_when_the_file_has_holes() {
     drop(subscriber);
 }
 
-/// Only a file that was made for it can be sealed, against those who write it or make it smaller.
+/// Only a file that was created for sealing can be sealed, which would prevent others from writing
+/// or truncating it.
 #[test]
 fn files_cannot_be_sealed() {
     let fixture = Fixture::new();

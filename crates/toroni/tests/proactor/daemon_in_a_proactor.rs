@@ -1,5 +1,6 @@
-//! The example `daemon`, as a process, on every engine: its two subscribers, socket, file, timer and signals
-//! are served by one thread; others die beside it; it is idle when nothing happens; and nothing is left.
+//! Tests of the example `daemon` as a process, on every engine. One thread serves its two
+//! subscribers, socket, file, timer and signals. It survives the deaths of publishers, is idle when
+//! nothing happens, and leaves nothing behind.
 
 use crate::common::Fixture;
 use crate::example::{Example, LIMIT, assert_nothing_left};
@@ -12,14 +13,14 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use toroni::{Bus, NotifyKind};
 
-/// A daemon on a bus of its own, and somebody who asks it.
+/// A daemon on its own bus, and a client that queries it.
 struct Setup {
     engine: &'static str,
     daemon: Example,
     client: BufReader<TcpStream>,
     log: PathBuf,
     bus: Bus,
-    /// Behind what uses it.
+    /// Declared last, so that it is dropped after everything that uses it.
     fixture: Fixture,
 }
 
@@ -68,7 +69,7 @@ impl Setup {
         }
     }
 
-    /// Ends it, and gives what it has written.
+    /// Ends the daemon and returns what it has written.
     fn end(self, signal: Signal) -> String {
         let last = self.daemon.end(signal).pop();
         assert!(last.unwrap().starts_with("hello "), "{}", self.engine);
@@ -78,7 +79,7 @@ impl Setup {
     }
 }
 
-/// Each engine, and each way to be woken once at least.
+/// Runs the test on each engine, and with each notifier at least once.
 fn each(test: impl Fn(Setup, Signal)) {
     let notifiers =
         [NotifyKind::Futex, NotifyKind::Datagram, NotifyKind::Multicast { group: None }];
@@ -100,7 +101,8 @@ fn it_serves_subscribers_socket_file_and_timer() {
         let mut statuses = setup.bus.subscribe("daemon/status").unwrap();
         let hello = setup.bus.publisher("hello/world").unwrap();
         let alarm = setup.bus.publisher("alarm/fire").unwrap();
-        // One by one: each finds it asleep, or about to fall asleep, at another step.
+        // One by one: each message finds the daemon asleep, or about to fall asleep, at a different
+        // step.
         let mut expected = "there before\n".to_owned();
         for round in 1..=ROUNDS {
             hello.publish(format!("{round}")).unwrap();
@@ -111,7 +113,7 @@ fn it_serves_subscribers_socket_file_and_timer() {
             let wanted = format!("hello {round}, alarms {}, lost 0\n", round / 2);
             setup.wait_for_status(|status| status == wanted);
         }
-        // The timer: what it published, at the latest, says so, too.
+        // The timer: the status that it publishes shows this too.
         let wanted = format!("hello {ROUNDS}, alarms {}, lost 0", ROUNDS / 2);
         while statuses.receive().unwrap().text() != wanted {}
         drop((statuses, hello, alarm));
@@ -140,7 +142,7 @@ fn publishers_are_killed_beside_it() {
         }
         let publisher = setup.bus.publisher("hello/world").unwrap();
         publisher.publish("from the living").unwrap();
-        // What the dead have left comes before it.
+        // Messages of the dead publishers come before it.
         let log = setup.log.clone();
         let is_last =
             || std::fs::read_to_string(&log).unwrap().ends_with("hello/world from the living\n");
@@ -151,14 +153,14 @@ fn publishers_are_killed_beside_it() {
     });
 }
 
-/// It wakes four times a second, to look for what no wake-up tells, and once for its own timer.
+/// The daemon wakes four times a second to poll as a safety net, and once for its own timer.
 #[test]
 fn it_is_idle_when_nothing_happens() {
-    /// Behind this, looks are far from each other.
+    /// After this time, polls are far apart.
     const WARM: Duration = Duration::from_millis(1500);
     const ROUND: Duration = Duration::from_millis(1500);
-    // Rounds are measured until one is below the limit: on a busy machine, what others do to the caches is
-    // on the account of whoever wakes up.
+    // Measures until one round is below the limit: on a busy machine, a process that wakes up pays
+    // for what others do to the caches.
     const ROUNDS: usize = 60;
     let mut setups: Vec<_> =
         ENGINES.iter().map(|engine| Setup::new(*engine, NotifyKind::Futex)).collect();
@@ -183,7 +185,7 @@ fn it_is_idle_when_nothing_happens() {
     }
     let busy: Vec<_> = busy.iter().map(|setup| setup.engine).collect();
     assert!(busy.is_empty(), "more than three thousandths of a processor: {busy:?}");
-    // And yet awake.
+    // It still responds.
     for setup in &mut setups {
         setup.bus.publisher("hello/world").unwrap().publish("x").unwrap();
         setup.wait_for_status(|status| status.starts_with("hello 1, "));
@@ -194,7 +196,7 @@ fn it_is_idle_when_nothing_happens() {
 #[test]
 fn the_end_of_the_bus_is_the_end_of_it() {
     let mut setup = Setup::new(ENGINES[0], NotifyKind::Futex);
-    // It listens before it has all that it needs of the bus.
+    // The daemon listens before it has everything that it needs of the bus.
     setup.wait_for_status(|status| status.starts_with("hello 0, "));
     std::fs::remove_dir_all(setup.fixture.path().join("default")).unwrap();
     assert!(!setup.daemon.wait().success());
@@ -202,7 +204,7 @@ fn the_end_of_the_bus_is_the_end_of_it() {
     assert!(errors.contains("Unlinked"), "{errors}");
 }
 
-/// Somebody has written to a message while the daemon did not look. The others are still received.
+/// A message was overwritten while the daemon was stopped. The other messages are still received.
 #[test]
 fn a_message_that_makes_no_sense_is_not_the_end_of_it() {
     let mut setup = Setup::new(ENGINES[0], NotifyKind::Futex);
@@ -215,7 +217,8 @@ fn a_message_that_makes_no_sense_is_not_the_end_of_it() {
     let second = setup.bus.subscribe("**").unwrap().position();
     hello.publish("two").unwrap();
     hello.publish("three").unwrap();
-    // A topic that there is not, in the second half of the header. The stream is the end of the file.
+    // A topic that does not exist, in the second half of the header. The stream is at the end of
+    // the file.
     let path = setup.fixture.path().join("default/ring");
     let capacity = setup.bus.stats().unwrap().capacity;
     let begin = std::fs::metadata(&path).unwrap().len() - capacity;
@@ -232,7 +235,8 @@ fn a_message_that_makes_no_sense_is_not_the_end_of_it() {
     assert!(written.ends_with("hello/world one\nhello/world three\n"), "{written}");
 }
 
-/// A disk that is full, say: it says so at once, goes on, and does not forget it at its end.
+/// For example, the disk is full: the daemon reports that at once, continues, and reports it again
+/// at the end.
 #[test]
 fn what_cannot_be_written_is_told() {
     let mut setup = Setup::with(ENGINES[0], NotifyKind::Futex, Fixture::new(), "/dev/full".into());
@@ -248,7 +252,8 @@ fn what_cannot_be_written_is_told() {
     assert!(errors.contains("code: 28"), "{errors}");
 }
 
-/// Time on a processor of all threads, in ns: the first number of `/proc/<pid>/task/*/schedstat`.
+/// Returns the processor time of all threads in ns: the first number of
+/// `/proc/<pid>/task/*/schedstat`.
 fn ran_ns(pid: u32) -> u64 {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let ran = tasks.map(|task| {

@@ -1,4 +1,4 @@
-//! Subscribers in a proactor: in this process, and in the example that shows it.
+//! Tests of subscribers in a proactor: in this process, and in the example `daemon`.
 
 #![cfg(feature = "proactor")]
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]

@@ -1,4 +1,5 @@
-//! Subscribers, on every engine: nothing is lost, nobody starves, and all comes back.
+//! Tests of subscribers on every engine: no message is lost, no handler starves, and every
+//! subscriber is returned.
 
 use crate::common::Fixture;
 use crate::engine::{Crew, alone};
@@ -16,7 +17,7 @@ use toroni::proactor::{Subscribe, Subscription};
 use toroni::{Bus, Message, NotifyKind, Policy, ReceiveError, Start};
 use toroni_proactor::{BufResult, Config, Proactor, Stream};
 
-/// Far beyond what anything here takes.
+/// Much longer than anything here takes.
 const LOST: Duration = Duration::from_secs(60);
 
 /// Names of engines, and their configurations.
@@ -44,12 +45,12 @@ pub(crate) const ENGINES: [(&str, &str); 9] = [
 const NOTIFIERS: [NotifyKind; 3] =
     [NotifyKind::Futex, NotifyKind::Datagram, NotifyKind::Multicast { group: None }];
 
-/// Does it on each engine, with a proactor that nobody runs yet.
+/// Runs the test on each engine, with a proactor that no thread runs yet.
 fn each(test: impl Fn(&Proactor)) {
     each_named(|_, proactor| test(proactor));
 }
 
-/// The same with the engine's name.
+/// The same, with the name of the engine.
 fn each_named(test: impl Fn(&str, &Proactor)) {
     for (name, config) in ENGINES {
         println!("{name}");
@@ -57,7 +58,7 @@ fn each_named(test: impl Fn(&str, &Proactor)) {
     }
 }
 
-/// A bus that loses nothing, however slow this machine is.
+/// Returns a bus that loses nothing, however slow the machine.
 fn patient(fixture: &Fixture, notify: NotifyKind) -> Bus {
     fixture.config().policy(Policy::Wait { limit: None }).notify(notify).open("b").unwrap()
 }
@@ -68,19 +69,20 @@ fn number(message: &Message<'_>) -> u64 {
 
 #[track_caller]
 fn next<T>(receiver: &Receiver<T>) -> T {
-    receiver.recv_timeout(LOST).expect("comes in time")
+    receiver.recv_timeout(LOST).expect("a result arrives in time")
 }
 
 #[track_caller]
 pub(crate) fn until(mut condition: impl FnMut() -> bool) {
     let started = Instant::now();
     while !condition() {
-        assert!(started.elapsed() < LOST, "does not become true");
+        assert!(started.elapsed() < LOST, "the condition does not become true");
         thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// A subscriber whose handler is to be called once, with an error; and what it is called with.
+/// Returns a subscription whose handler must be called once, with an error, and a receiver for that
+/// error.
 fn expecting_an_error(proactor: &Proactor, bus: &Bus) -> (Subscription, Receiver<ReceiveError>) {
     let (done, results) = channel();
     let subscription = proactor
@@ -91,7 +93,7 @@ fn expecting_an_error(proactor: &Proactor, bus: &Bus) -> (Subscription, Receiver
     (subscription, results)
 }
 
-/// The only error that it gets. Somebody runs the proactor.
+/// Returns the only error that the handler gets. Another thread runs the proactor.
 #[track_caller]
 fn last_call(subscription: &Subscription, results: &Receiver<ReceiveError>) -> ReceiveError {
     let error = next(results);
@@ -100,7 +102,7 @@ fn last_call(subscription: &Subscription, results: &Receiver<ReceiveError>) -> R
     error
 }
 
-/// 0, 1, 2, … in another thread, now and then with a rest, so that the subscribers sleep, too.
+/// Publishes 0, 1, 2, … in another thread, with pauses so that the subscribers sleep sometimes.
 fn publish_numbers(bus: &Bus, topic: &str, count: u64) -> JoinHandle<()> {
     let publisher = bus.publisher(topic).unwrap();
     thread::spawn(move || {
@@ -196,12 +198,12 @@ fn a_handler_ends_it_and_the_subscriber_goes_on() {
                         subscription.on_end(move |over| done.send(over.take_back()).unwrap());
                         subscription.cancel();
                     }
-                    assert!(calls <= 40, "called behind its end");
+                    assert!(calls <= 40, "called after its end");
                 })
                 .unwrap();
             let mut subscriber = next(&results).unwrap();
             assert!(subscription.is_over() && subscription.take_back().is_none());
-            // Here, too; and it sleeps and is woken as ever.
+            // This works here too, and the subscriber sleeps and is woken as usual.
             for expected in 40..100 {
                 assert_eq!(number(&subscriber.receive().unwrap()), expected);
             }
@@ -246,7 +248,7 @@ fn it_is_ended_from_elsewhere_again_and_again() {
                     before = Some(descriptors());
                 }
             }
-            // Cancelled operations are told, and nothing stays behind.
+            // Cancelled operations are reported, and none is left.
             until(|| proactor.outstanding() == outstanding);
             until(|| Some(descriptors()) == before);
         })
@@ -271,7 +273,7 @@ fn a_dropped_proactor_gives_the_subscriber_back() {
             let subscription = proactor
                 .subscribe(bus.subscribe("a").unwrap(), move |_, _| drop(Arc::clone(&token)))
                 .unwrap();
-            // Without a handle, the subscriber goes with the proactor.
+            // Without a handle, the subscriber is dropped with the proactor.
             drop(proactor.subscribe(bus.subscribe("a").unwrap(), |_, _| {}).unwrap());
             if runs {
                 proactor.handle_events(Some(Duration::from_millis(5)));
@@ -331,7 +333,7 @@ fn a_handler_that_panics_is_not_called_again() {
         let bus = fixture.open();
         let subscription = proactor
             .subscribe(bus.subscribe("a").unwrap(), |_, _| {
-                // Unlike `panic!`, says nothing.
+                // Unlike `panic!`, this prints nothing.
                 std::panic::resume_unwind(Box::new("on purpose"))
             })
             .unwrap();
@@ -339,7 +341,7 @@ fn a_handler_that_panics_is_not_called_again() {
         let caught = thread::scope(|scope| scope.spawn(|| proactor.run()).join());
         assert_eq!(*caught.unwrap_err().downcast_ref::<&str>().unwrap(), "on purpose");
         assert!(subscription.is_over() && subscription.take_back().is_some());
-        // The proactor goes on.
+        // The proactor continues.
         let _crew = Crew::new(proactor, 1);
         let (done, results) = channel();
         proactor.post(move || done.send(()).unwrap()).unwrap();
@@ -347,12 +349,13 @@ fn a_handler_that_panics_is_not_called_again() {
     });
 }
 
-/// One thread: the subscriber never runs out of messages, and yet the socket is served. It is that handler
-/// which asks for echoes and looks for them, so that no other thread's turn is measured.
+/// One thread: the subscriber never runs out of messages, but the socket is still served. The
+/// handler itself requests the echoes and checks for them, so no other thread's scheduling is
+/// measured.
 #[test]
 fn a_stream_of_messages_starves_no_socket() {
     const ECHOES: usize = 50;
-    // After so many messages everything else that is ready has its turn.
+    // After this many messages, everything else that is ready gets a turn.
     const TURN: u64 = 32;
 
     fn echo(stream: Stream) {
@@ -369,13 +372,13 @@ fn a_stream_of_messages_starves_no_socket() {
         let bus = fixture.open();
         let publisher = bus.publisher("a").unwrap();
         publisher.publish(b"first").unwrap();
-        // Unlike one on the network, it carries a byte before the call returns.
+        // Unlike a network connection, it transfers a byte before the call returns.
         let (mut client, served) = UnixStream::pair().unwrap();
         client.set_nonblocking(true).unwrap();
         echo(Stream::new(proactor, served).unwrap());
         let (done, results) = channel();
         let (mut messages, mut asked) = (0_u64, None);
-        // Each message causes the next: there is always one.
+        // Each message causes the next, so there is always one.
         let subscription = proactor
             .subscribe(
                 bus.subscriber().pattern("a").start(Start::Oldest).build().unwrap(),
@@ -399,9 +402,9 @@ fn a_stream_of_messages_starves_no_socket() {
             .unwrap();
         let crew = Crew::new(proactor, 1);
         let most = (0..ECHOES).map(|_| next(&results)).max().unwrap();
-        // When a leader of its own is scheduled is the machine's affair.
+        // When a dedicated leader is scheduled depends on the machine.
         let is_alone = !name.contains("dedicated") && name != "linux-rt";
-        assert!(!is_alone || most <= TURN, "{most} messages during an echo at the most");
+        assert!(!is_alone || most <= TURN, "up to {most} messages during an echo");
         subscription.cancel();
         drop(crew);
     });
@@ -414,7 +417,7 @@ fn handlers_publish() {
         let fixture = Fixture::new();
         let bus = fixture.open();
         let (done, results) = channel();
-        // Two subscribers of one thread play ball.
+        // Two subscribers in one thread exchange messages.
         for (from, to) in [("ping", "pong"), ("pong", "ping")] {
             let (publisher, done) = (bus.publisher(to).unwrap(), done.clone());
             proactor
@@ -443,7 +446,7 @@ fn receivers_of_async_code() {
             let bus = patient(&fixture, notify);
             let mut receiver = proactor.receiver(bus.subscribe("a").unwrap()).unwrap();
             let publishing = publish_numbers(&bus, "a", COUNT);
-            // Beside it a timer that goes on and on in the same thread.
+            // A timer runs in the same thread the whole time.
             let ticks = Arc::new(AtomicU64::new(0));
             tick(proactor, Arc::clone(&ticks));
             proactor
@@ -455,7 +458,7 @@ fn receivers_of_async_code() {
                 .unwrap();
             publishing.join().unwrap();
             assert!(ticks.load(Ordering::Relaxed) > 0, "starved");
-            // A call that is dropped takes nothing.
+            // A call that is dropped consumes no message.
             let publisher = bus.publisher("a").unwrap();
             proactor.block_on(async {
                 let soon = Instant::now() + Duration::from_millis(2);
@@ -484,7 +487,8 @@ fn receivers_of_async_code() {
     }
 }
 
-/// It is polled by whoever is woken. That the proactor is gone is told, though nothing of it calls any more.
+/// The receiver is polled by the executor that is woken. The end of the proactor is reported,
+/// although no thread of the proactor calls the receiver any more.
 #[test]
 fn a_receiver_on_another_executor_ends_with_the_proactor() {
     struct Told(Mutex<Sender<()>>);
@@ -513,7 +517,7 @@ fn a_receiver_on_another_executor_ends_with_the_proactor() {
                 drop(proactor);
                 next(&wakes);
                 let Poll::Ready(ended) = receiving.as_mut().poll(&mut context) else {
-                    panic!("waits on");
+                    panic!("still waiting");
                 };
                 assert!(is_the_end(ended.map(|_| ()).unwrap_err()));
             }
@@ -521,7 +525,7 @@ fn a_receiver_on_another_executor_ends_with_the_proactor() {
                 panic!("waits");
             };
             assert!(is_the_end(ended.map(|_| ()).unwrap_err()));
-            // What comes is still received.
+            // Messages are still received.
             let mut subscriber = receiver.into_subscriber();
             bus.publisher("a").unwrap().publish(7_u64.to_le_bytes()).unwrap();
             assert_eq!(number(&subscriber.receive().unwrap()), 7);
@@ -529,7 +533,8 @@ fn a_receiver_on_another_executor_ends_with_the_proactor() {
     }
 }
 
-/// An interrupter ends a blocking call; here it is told, and it goes on.
+/// An interrupter ends a blocking call. Here the interruption is reported, and the subscriber
+/// continues.
 #[test]
 fn an_interruption_is_told() {
     each(|proactor| {
@@ -549,7 +554,8 @@ fn an_interruption_is_told() {
     });
 }
 
-/// Two subscriptions that end each other, in handlers that run at the same time: nobody waits for anybody.
+/// Two subscriptions end each other, in handlers that run at the same time. Neither waits for the
+/// other.
 #[test]
 fn subscriptions_end_each_other() {
     each(|proactor| {
@@ -573,14 +579,14 @@ fn subscriptions_end_each_other() {
     });
 }
 
-/// A file of the bus, for somebody who means ill.
+/// A file of the bus, opened by an attacker.
 fn file_of(fixture: &Fixture, name: &str) -> std::fs::File {
     std::fs::File::options().write(true).open(fixture.path().join("b").join(name)).unwrap()
 }
 
 #[test]
 fn a_message_that_makes_no_sense_is_passed_over() {
-    /// Where the stream begins: behind the header and the other parts, at the end of the file.
+    /// Returns the offset of the stream, which is at the end of the file.
     fn stream(fixture: &Fixture, capacity: u64) -> u64 {
         std::fs::metadata(fixture.path().join("b/ring")).unwrap().len() - capacity
     }
@@ -595,7 +601,7 @@ fn a_message_that_makes_no_sense_is_passed_over() {
         let second = bus.subscribe("a").unwrap().position();
         publisher.publish(b"two").unwrap();
         publisher.publish(b"three").unwrap();
-        // A topic that there is not, in the second half of the header.
+        // A topic that does not exist, in the second half of the header.
         let place = stream(&fixture, CAPACITY) + second % CAPACITY + 4;
         file_of(&fixture, "ring").write_all_at(&0x00AB_CDEF_u32.to_ne_bytes(), place).unwrap();
         let _crew = Crew::new(proactor, 1);
@@ -626,14 +632,14 @@ fn a_ring_that_is_cut_off_is_the_last_call() {
     });
 }
 
-/// Between the last look at the ring and the kernel's at its word: the kernel meets it first.
+/// The ring is cut off between the last check and the wait, so the kernel meets it first.
 #[test]
 fn a_ring_that_is_cut_off_before_the_wait_is_the_last_call() {
     let proactor = Proactor::new(&Config::parse(ENGINES[0].1).unwrap()).unwrap();
     let fixture = Fixture::new();
     let bus = fixture.open();
     let (subscription, results) = expecting_an_error(&proactor, &bus);
-    // The first turn, whose wait io_uring is told of with the next system call of the leader.
+    // The first turn. io_uring learns of its wait with the leader's next system call.
     assert_eq!(proactor.handle_events(Some(Duration::ZERO)), 1);
     file_of(&fixture, "ring").set_len(0).unwrap();
     let _crew = Crew::new(&proactor, 1);
@@ -653,7 +659,8 @@ fn a_proactor_that_waits_for_nothing_takes_no_subscriber() {
     assert!(refused.to_string().contains("WAIT_READABLE"), "{refused}");
 }
 
-/// Subscribers that come and go in several threads while messages come: each goes on where it ended.
+/// Subscribers join and leave in several threads while messages arrive. Each continues where it
+/// stopped.
 #[test]
 fn subscribers_come_and_go_and_miss_nothing() {
     const SUBSCRIBERS: usize = 4;
