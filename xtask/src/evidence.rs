@@ -104,7 +104,7 @@ mod tests {
         assert!(!exists("crates/toroni/tests/a_file_that_nobody_wrote.rs", root, &functions));
         assert!(!exists("a_test_that_nobody_wrote", root, &functions));
         assert!(!exists("cargo xtask perpetuum", root, &functions));
-        assert!(exists("losses_are_told_exactly", root, &functions));
+        assert!(exists("losses_are_reported_exactly", root, &functions));
         assert!(exists("cargo xtask crash", root, &functions));
         assert!(exists("crates/toroni/tests/bus.rs", root, &functions));
     }

@@ -166,7 +166,7 @@ fn in_place_both_ways() {
 }
 
 #[test]
-fn a_borrow_that_was_overtaken_does_not_count() {
+fn an_overtaken_borrow_is_not_valid() {
     let fixture = Fixture::new();
     let bus = fixture.config().capacity(64 << 10).policy(Policy::Overwrite).open("b").unwrap();
     let publisher = bus.publisher("t").unwrap();
@@ -258,7 +258,7 @@ fn starts_are_exact() {
 }
 
 #[test]
-fn losses_are_told_exactly() {
+fn losses_are_reported_exactly() {
     let fixture = Fixture::new();
     let bus = fixture.config().capacity(64 << 10).policy(Policy::Overwrite).open("b").unwrap();
     let publisher = bus.publisher("t").unwrap();
@@ -354,7 +354,7 @@ fn a_burst_that_runs_out_of_time_says_how_far_it_got() {
 }
 
 #[test]
-fn watchers_do_not_gate() {
+fn observers_do_not_gate() {
     let fixture = Fixture::new();
     let forever = Policy::Wait { limit: None };
     let bus = fixture.config().capacity(64 << 10).policy(forever).open("b").unwrap();
@@ -368,7 +368,7 @@ fn watchers_do_not_gate() {
 }
 
 #[test]
-fn waiting_for_oneself_is_an_error() {
+fn a_publisher_that_would_wait_for_its_own_thread_gets_an_error() {
     let fixture = Fixture::new();
     let forever = Policy::Wait { limit: None };
     let bus = fixture.config().capacity(64 << 10).policy(forever).open("b").unwrap();
@@ -435,7 +435,7 @@ fn is_readable(subscriber: &Subscriber, timeout: Duration) -> bool {
 }
 
 #[test]
-fn a_descriptor_tells_of_messages_before_and_after() {
+fn a_descriptor_reports_messages_before_and_after_arming() {
     for notify in [NotifyKind::Futex, NotifyKind::Multicast { group: None }] {
         let fixture = Fixture::new();
         let bus = fixture.config().notify(notify).open("b").unwrap();
@@ -508,7 +508,7 @@ fn limits_are_errors_with_numbers() {
 }
 
 #[test]
-fn openings_are_what_they_say() {
+fn open_creates_or_opens_as_documented() {
     let fixture = Fixture::new();
     let config = fixture.config();
     assert!(matches!(config.open_existing("b"), Err(OpenError::NotFound { .. })));
@@ -541,7 +541,7 @@ fn a_removed_bus_says_so() {
 }
 
 #[test]
-fn stats_show_everybody() {
+fn stats_show_all_participants() {
     let fixture = Fixture::new();
     let bus = fixture.config().participant_name("tester").open("b").unwrap();
     let publisher = bus.publisher("t").unwrap();
@@ -630,7 +630,7 @@ fn a_subscriber_that_was_lapped_gates_again() {
 /// The message that the subscriber borrowed was overwritten at the limit. The next record, at its
 /// position, was not.
 #[test]
-fn a_subscriber_whose_position_was_overtaken_unseen_gates_again() {
+fn a_subscriber_that_was_overtaken_unnoticed_gates_again() {
     let fixture = Fixture::new();
     let policy = Policy::Wait { limit: Some(Duration::from_millis(5)) };
     let bus = fixture.config().capacity(64 << 10).policy(policy).open("b").unwrap();
@@ -674,7 +674,7 @@ fn a_new_topic_elsewhere_does_not_block_a_closure_that_asks_for_one() {
 }
 
 #[test]
-fn those_who_poll_learn_that_the_bus_was_removed() {
+fn polling_subscribers_learn_that_the_bus_was_removed() {
     for wait in [WaitStrategy::Spin, WaitStrategy::Yield] {
         let fixture = Fixture::new();
         let bus = fixture.open();
@@ -687,7 +687,7 @@ fn those_who_poll_learn_that_the_bus_was_removed() {
 }
 
 #[test]
-fn waits_are_shown_while_they_last_and_tries_are_none() {
+fn waits_are_shown_while_they_last_and_tries_are_not_waits() {
     let fixture = Fixture::new();
     let forever = Policy::Wait { limit: None };
     let bus = fixture.config().capacity(64 << 10).policy(forever).open("b").unwrap();
@@ -707,7 +707,7 @@ fn waits_are_shown_while_they_last_and_tries_are_none() {
 }
 
 #[test]
-fn a_watcher_in_the_same_thread_is_nobody_to_wait_for() {
+fn an_observer_in_the_same_thread_is_not_waited_for() {
     let fixture = Fixture::new();
     let forever = Policy::Wait { limit: None };
     let bus = fixture.config().capacity(64 << 10).policy(forever).open("b").unwrap();

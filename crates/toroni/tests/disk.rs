@@ -140,7 +140,7 @@ fn a_bus_in_use_at_the_crash_starts_empty() {
 }
 
 #[test]
-fn a_mark_over_broken_messages_is_not_believed() {
+fn a_clean_close_mark_over_broken_messages_is_not_trusted() {
     let Some(disk) = Disk::new("broken") else { return };
     disk.publish(100);
     disk.reboot();

@@ -76,7 +76,7 @@ fn publishers(bus: &Bus) -> [Publisher; 3] {
 }
 
 #[test]
-fn runs_say_what_copies_say() {
+fn runs_contain_what_copies_contain() {
     // Plain records, records with timestamps, and records with inline topics because the topic
     // table is full.
     for (timestamps, topics) in [(false, 8), (true, 8), (false, 5000), (true, 5000)] {
@@ -151,7 +151,7 @@ fn what_a_run_has_not_handed_out_comes_with_the_next() {
 }
 
 #[test]
-fn a_run_goes_on_while_it_is_used() {
+fn a_run_continues_while_it_is_used() {
     let fixture = Fixture::new();
     let bus = fixture.config().open("b").unwrap();
     let publisher = bus.publisher("t").unwrap();
@@ -209,7 +209,7 @@ fn publishers_wait_for_the_messages_of_a_run() {
 }
 
 #[test]
-fn a_run_that_is_overtaken_does_not_count_and_losses_add_up() {
+fn an_overtaken_run_is_not_valid_and_losses_add_up() {
     let fixture = Fixture::new();
     let bus = fixture.config().capacity(64 << 10).policy(Policy::Overwrite).open("b").unwrap();
     let publishers = publishers(&bus);
@@ -243,7 +243,7 @@ fn a_run_that_is_overtaken_does_not_count_and_losses_add_up() {
 }
 
 #[test]
-fn readers_of_runs_lose_nothing_unseen_while_they_are_overtaken() {
+fn overtaken_readers_of_runs_report_every_loss() {
     let fixture = Fixture::new();
     let bus = fixture.config().capacity(64 << 10).policy(Policy::Overwrite).open("b").unwrap();
     let publisher = bus.publisher("t").unwrap();
@@ -322,7 +322,7 @@ fn waits_end_with_a_message_and_in_time() {
 
 /// Also with a timestamp, whose bytes are added.
 #[test]
-fn no_length_is_too_long_to_be_refused() {
+fn every_excessive_length_is_refused() {
     let fixture = Fixture::new();
     for stamped in [false, true] {
         let bus = fixture.config().timestamps(stamped).open("b").unwrap();

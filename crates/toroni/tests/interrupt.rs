@@ -74,7 +74,7 @@ fn a_request_waits_for_the_next_blocking_call_and_loses_no_message() {
 }
 
 #[test]
-fn a_router_ends_also_where_it_never_waits() {
+fn a_router_ends_even_if_it_never_waits() {
     let fixture = Fixture::new();
     let bus = fixture.open();
     let publisher = bus.publisher("t").unwrap();

@@ -76,7 +76,7 @@ const FORMS: [(&str, Receive); 8] = [
 ];
 
 #[test]
-fn whoever_has_received_one_message_in_any_way_is_told_at_once() {
+fn a_thread_that_has_received_one_message_gets_the_error_at_once() {
     for (form, receive) in FORMS {
         in_time(move || {
             let fixture = Fixture::new();
@@ -93,7 +93,7 @@ fn whoever_has_received_one_message_in_any_way_is_told_at_once() {
 }
 
 #[test]
-fn a_router_that_has_received_one_message_is_told_at_once() {
+fn a_router_that_has_received_one_message_gets_the_error_at_once() {
     in_time(|| {
         let fixture = Fixture::new();
         let (bus, publisher) = patient(&fixture);
@@ -107,7 +107,7 @@ fn a_router_that_has_received_one_message_is_told_at_once() {
 }
 
 #[test]
-fn whoever_has_never_read_is_told_when_no_other_thread_begins() {
+fn a_thread_that_has_never_read_gets_the_error_if_no_other_thread_reads() {
     in_time(|| {
         let fixture = Fixture::new();
         let (bus, publisher) = patient(&fixture);
@@ -161,7 +161,7 @@ fn a_thread_that_begins_to_read_late_is_waited_for() {
 }
 
 #[test]
-fn a_subscriber_that_came_back_from_a_thread_that_ended_is_its_makers_again() {
+fn a_subscriber_returned_by_an_ended_thread_belongs_to_its_creator_again() {
     in_time(|| {
         let fixture = Fixture::new();
         let (bus, publisher) = patient(&fixture);

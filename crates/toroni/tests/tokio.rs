@@ -108,7 +108,7 @@ fn tokio_cancelling_loses_nothing() {
 }
 
 #[test]
-fn tokio_a_timer_cuts_a_wait_short_and_the_next_goes_on() {
+fn tokio_a_timer_cancels_a_wait_and_the_next_continues() {
     let fixture = Fixture::new();
     let bus = fixture.open();
     let mut subscriber = bus.subscribe("n").unwrap();
@@ -180,7 +180,7 @@ fn tokio_a_subscriber_with_much_to_read_lets_others_run() {
 }
 
 #[test]
-fn tokio_a_loss_is_told_and_the_next_receive_goes_on() {
+fn tokio_a_loss_is_reported_and_the_next_receive_continues() {
     let fixture = Fixture::new();
     let bus = fixture.config().capacity(64 << 10).policy(Policy::Overwrite).open("b").unwrap();
     let mut subscriber = bus.subscribe("n").unwrap();
@@ -241,7 +241,7 @@ fn tokio_the_other_process() {
 }
 
 #[test]
-fn tokio_its_socket_goes_with_the_subscriber() {
+fn tokio_the_socket_is_removed_with_the_subscriber() {
     let fixture = Fixture::new();
     let bus = fixture.open();
     run(async {

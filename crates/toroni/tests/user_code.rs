@@ -104,7 +104,7 @@ impl AsRef<[u8]> for Panicking {
 }
 
 #[test]
-fn a_payload_that_panics_publishes_nothing_and_blocks_nobody() {
+fn a_payload_that_panics_publishes_nothing_and_unlocks() {
     for lock in LOCKS {
         let fixture = Fixture::new();
         let (_bus, publisher, mut subscriber) = open(&fixture, lock);

@@ -19,7 +19,7 @@ fn is_root() -> bool {
 
 /// Another user's bus has the wanted name, or another user could replace its files.
 #[test]
-fn a_name_that_somebody_else_took_is_refused_where_an_owner_is_required() {
+fn another_users_bus_is_refused_if_an_owner_is_required() {
     let fixture = Fixture::new();
     let us = fixture.path().metadata().unwrap().uid();
     let required = config(&fixture, Policy::default()).require_owner(us);
@@ -65,7 +65,7 @@ fn a_bus_made_of_hard_links_to_another_is_refused() {
 /// The directory of the sockets is sometimes a link to another directory, which contains sockets of
 /// the same names.
 #[test]
-fn whoever_cleans_is_not_led_elsewhere() {
+fn clean_does_not_follow_links() {
     let fixture = Fixture::new();
     let elsewhere = fixture.path().join(".elsewhere");
     std::fs::create_dir(&elsewhere).unwrap();
@@ -102,7 +102,7 @@ fn whoever_cleans_is_not_led_elsewhere() {
 
 /// The bus is replaced by another one, again and again, while it is opened, used and cleaned.
 #[test]
-fn whoever_opens_a_bus_that_is_exchanged_gets_one_or_an_error() {
+fn opening_a_bus_while_it_is_replaced_gives_a_bus_or_an_error() {
     let fixture = Fixture::new();
     let config = config(&fixture, Policy::Overwrite);
     let path = |name: &str| fixture.path().join(name);
@@ -157,8 +157,8 @@ fn a_device_in_the_place_of_a_file_is_refused() {
 /// The owner of a file can take a lease on it in the kernel's sense (fcntl(2), F_SETLEASE), which
 /// delays every other open by up to 45 s. It must not delay opening a bus.
 #[test]
-fn a_lease_of_the_kernel_keeps_nobody_waiting() {
-    if !is_alone("places::a_lease_of_the_kernel_keeps_nobody_waiting") {
+fn a_kernel_lease_on_a_file_delays_no_open() {
+    if !is_alone("places::a_kernel_lease_on_a_file_delays_no_open") {
         return;
     }
     // SAFETY: ignores the signal that the holder of a lease gets when another process opens the

@@ -50,7 +50,7 @@ fn an_endless_stream_for_others_holds_up_no_call_that_has_a_limit() {
 
 /// The end of the stream moves to and fro.
 #[test]
-fn whoever_joins_or_looks_gets_an_answer_while_the_stream_moves_to_and_fro() {
+fn joins_and_stats_end_while_the_stream_moves_to_and_fro() {
     let fixture = Fixture::new();
     let bus = config(&fixture, Policy::Overwrite).open("b").unwrap();
     let publisher = bus.publisher("a").unwrap();
@@ -81,7 +81,7 @@ fn whoever_joins_or_looks_gets_an_answer_while_the_stream_moves_to_and_fro() {
 
 /// The lock word names a living owner, which never unlocks.
 #[test]
-fn a_lock_that_is_never_given_back_is_an_error_where_there_is_a_limit() {
+fn a_lock_that_is_never_released_is_an_error_for_calls_with_a_limit() {
     let fixture = Fixture::new();
     let bus = config(&fixture, Policy::default()).open("b").unwrap();
     let publisher = bus.publisher("a").unwrap();
@@ -137,7 +137,7 @@ fn all_slots_can_be_taken_which_is_an_error_for_new_publishers_alone() {
 
 /// A file that is truncated and extended again between two checks causes no fault: it holds zeros.
 #[test]
-fn a_ring_that_was_made_anew_under_its_users_is_noticed() {
+fn a_ring_that_was_recreated_while_in_use_is_noticed() {
     for punch in [false, true] {
         let fixture = Fixture::new();
         let bus = config(&fixture, Policy::default()).open("b").unwrap();

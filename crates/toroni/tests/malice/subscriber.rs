@@ -174,7 +174,7 @@ fn a_policy_without_a_limit_can_be_used_to_stop_publishers() {
 /// Another process has written to a subscriber's slot that it is far behind. The publisher is in
 /// the same process and knows better.
 #[test]
-fn a_publisher_is_not_told_to_wait_for_itself_by_others() {
+fn others_cannot_make_a_publisher_wait_for_itself() {
     let fixture = Fixture::new();
     let bus = config(&fixture, Policy::Wait { limit: Some(LONG) }).open("b").unwrap();
     let publisher = bus.publisher("a").unwrap();
@@ -301,7 +301,7 @@ fn a_publisher_opens_a_descriptor_for_each_slot_at_the_most() {
 
 /// A process that may enter the directory of the sockets can send to them without end.
 #[test]
-fn a_flood_of_datagrams_keeps_no_subscriber() {
+fn a_flood_of_datagrams_delays_no_subscriber() {
     let fixture = Fixture::new();
     let config = config(&fixture, Policy::default()).notify(NotifyKind::Datagram);
     let bus = config.open("b").unwrap();
@@ -331,7 +331,7 @@ fn a_flood_of_datagrams_keeps_no_subscriber() {
 
 /// The file's memory is freed while it is mapped. Reads return 0.
 #[test]
-fn publishers_go_on_when_the_file_has_holes() {
+fn publishers_continue_when_the_file_has_holes() {
     let fixture = Fixture::new();
     let bus = config(&fixture, Policy::default()).open("b").unwrap();
     let publisher = bus.publisher("a").unwrap();

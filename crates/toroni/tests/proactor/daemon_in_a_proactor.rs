@@ -194,7 +194,7 @@ fn it_is_idle_when_nothing_happens() {
 }
 
 #[test]
-fn the_end_of_the_bus_is_the_end_of_it() {
+fn the_end_of_the_bus_ends_the_daemon() {
     let mut setup = Setup::new(ENGINES[0], NotifyKind::Futex);
     // The daemon listens before it has everything that it needs of the bus.
     setup.wait_for_status(|status| status.starts_with("hello 0, "));
@@ -206,7 +206,7 @@ fn the_end_of_the_bus_is_the_end_of_it() {
 
 /// A message was overwritten while the daemon was stopped. The other messages are still received.
 #[test]
-fn a_message_that_makes_no_sense_is_not_the_end_of_it() {
+fn an_invalid_message_does_not_end_the_daemon() {
     let mut setup = Setup::new(ENGINES[0], NotifyKind::Futex);
     setup.wait_for_status(|status| status.starts_with("hello 0, "));
     setup.daemon.signal(Signal::STOP);
@@ -238,7 +238,7 @@ fn a_message_that_makes_no_sense_is_not_the_end_of_it() {
 /// For example, the disk is full: the daemon reports that at once, continues, and reports it again
 /// at the end.
 #[test]
-fn what_cannot_be_written_is_told() {
+fn write_errors_are_reported() {
     let mut setup = Setup::with(ENGINES[0], NotifyKind::Futex, Fixture::new(), "/dev/full".into());
     let hello = setup.bus.publisher("hello/world").unwrap();
     for number in 1..=2 {

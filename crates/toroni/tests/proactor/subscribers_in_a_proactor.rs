@@ -146,7 +146,7 @@ fn messages_come_in_order_and_one_at_a_time() {
 }
 
 #[test]
-fn losses_are_told_and_it_goes_on() {
+fn losses_are_reported_and_the_subscriber_continues() {
     each(|proactor| {
         let fixture = Fixture::new();
         let bus = fixture.config().capacity(64 * 1024).policy(Policy::Overwrite).open("b").unwrap();
@@ -177,7 +177,7 @@ fn losses_are_told_and_it_goes_on() {
 }
 
 #[test]
-fn a_handler_ends_it_and_the_subscriber_goes_on() {
+fn a_handler_ends_the_subscription_and_the_subscriber_continues() {
     for notify in NOTIFIERS {
         each(|proactor| {
             let fixture = Fixture::new();
@@ -536,7 +536,7 @@ fn a_receiver_on_another_executor_ends_with_the_proactor() {
 /// An interrupter ends a blocking call. Here the interruption is reported, and the subscriber
 /// continues.
 #[test]
-fn an_interruption_is_told() {
+fn an_interruption_is_reported() {
     each(|proactor| {
         let fixture = Fixture::new();
         let bus = fixture.open();
@@ -585,7 +585,7 @@ fn file_of(fixture: &Fixture, name: &str) -> std::fs::File {
 }
 
 #[test]
-fn a_message_that_makes_no_sense_is_passed_over() {
+fn an_invalid_message_is_skipped() {
     /// Returns the offset of the stream, which is at the end of the file.
     fn stream(fixture: &Fixture, capacity: u64) -> u64 {
         std::fs::metadata(fixture.path().join("b/ring")).unwrap().len() - capacity

@@ -27,7 +27,7 @@ impl SplitMix {
 }
 
 #[test]
-fn losses_are_reported_exactly() {
+fn a_lapped_reader_reports_its_losses_exactly() {
     for (seed, capacity) in [(1, 512), (2, 1024), (3, 4096)] {
         let mut random = SplitMix(seed);
         let mut fixture = Fixture::new(capacity);
