@@ -11,7 +11,6 @@ use toroni::{
     Borrowed, Bus, Policy, PublishError, Publisher, ReceiveError, Start, Subscriber, WaitStrategy,
 };
 
-/// The properties of a message.
 #[derive(Debug, PartialEq, Eq)]
 struct Said {
     topic: String,
@@ -48,7 +47,6 @@ fn copied(subscriber: &mut Subscriber) -> Option<Said> {
     })
 }
 
-/// Returns all messages of one run.
 fn run(subscriber: &mut Subscriber) -> Option<Vec<Said>> {
     let mut run = subscriber.try_receive_in_place().unwrap()?;
     let all = run.by_ref().map(|message| said(&message)).collect();

@@ -157,8 +157,6 @@ impl Scratch {
         &mut self.0[..words]
     }
 
-    /// Returns word number `index`.
-    ///
     /// # Panics
     ///
     /// Panics if the memory has never been that large.
@@ -172,8 +170,6 @@ impl Scratch {
         self.0.resize(words.next_power_of_two(), 0);
     }
 
-    /// Returns the first `length` bytes.
-    ///
     /// # Panics
     ///
     /// Panics if the memory has never been that large.

@@ -177,7 +177,6 @@ impl ReadAhead {
         &mut self.scratch
     }
 
-    /// Returns the record that was handed out last.
     #[inline]
     pub(crate) fn last(&self) -> Seen {
         Seen {
@@ -188,13 +187,11 @@ impl ReadAhead {
         }
     }
 
-    /// Returns its flags and topic.
     #[inline]
     pub(crate) fn tag(&self) -> u32 {
         tag_of(self.header)
     }
 
-    /// Returns its length.
     #[inline]
     pub(crate) fn length(&self) -> u32 {
         length_of(self.header)
@@ -207,7 +204,6 @@ impl ReadAhead {
     }
 }
 
-/// Returns the number of words that a record takes.
 #[inline]
 fn words_of(header: u64) -> usize {
     to_index(record_bytes(length_of(header)) / ALIGNMENT)
@@ -274,11 +270,7 @@ mod tests {
             (read_ahead.next(), read_ahead.is_empty(), read_ahead.next_cursor()),
             (None, true, None)
         );
-        assert_eq!(
-            read_ahead.fill(&mut cursor, memory.ring()),
-            Ok(false),
-            "the next record is long"
-        );
+        assert_eq!(read_ahead.fill(&mut cursor, memory.ring()), Ok(false), "a long record");
         assert_eq!(cursor.sequence, 5, "the cursor stays");
     }
 

@@ -42,13 +42,11 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Returns the position of the next record.
     #[inline]
     pub(crate) fn next_position(&self) -> u64 {
         self.position + record_bytes(self.length)
     }
 
-    /// Returns the position of the first byte after the header.
     #[inline]
     pub(crate) fn body(&self) -> u64 {
         self.position + ALIGNMENT
@@ -137,7 +135,6 @@ impl Cursor {
         if ring.is_intact(seen.position) { Ok(()) } else { Err(Interrupted::Lapped) }
     }
 
-    /// Moves the cursor past `seen`.
     #[inline]
     pub(crate) fn advance(&mut self, seen: &Seen) {
         self.position = seen.next_position();
@@ -172,7 +169,6 @@ impl Cursor {
         Ok(lost)
     }
 
-    /// Returns a cursor at the end of the stream.
     pub(crate) fn at_end(ring: Ring<'_>) -> Result<Self, Corrupt> {
         if mutant("end_by_the_stored_pair") {
             let commit = &ring.control.commit.0;
@@ -185,7 +181,6 @@ impl Cursor {
         Ok(Self { position: mark.position, sequence: mark.sequence })
     }
 
-    /// Returns a cursor at the oldest intact record.
     pub(crate) fn at_oldest(ring: Ring<'_>) -> Result<Self, Corrupt> {
         let mark = find(ring, |tail, reserved, haste| first_mark(ring, haste, tail, reserved))?;
         Ok(Self { position: mark.position, sequence: mark.sequence })
@@ -301,7 +296,6 @@ fn first_mark(ring: Ring<'_>, margin: u64, tail: u64, reserved: u64) -> Option<M
 /// Why walking from record to record did not reach a position.
 enum Astray {
     Lapped,
-    /// A record spans the position.
     Passed,
     /// The stream ends here, before the position.
     Ended(u64),

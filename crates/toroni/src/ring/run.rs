@@ -92,7 +92,6 @@ impl<'a> Run<'a> {
         self.cursor.advance(seen);
     }
 
-    /// Returns the ring of this run.
     #[inline]
     pub(crate) fn ring(&self) -> Ring<'a> {
         self.ring
@@ -133,7 +132,6 @@ mod tests {
         (Run::after(memory.ring(), &first), first)
     }
 
-    /// Reads a record in place.
     fn words(memory: &Memory, seen: &Seen) -> Vec<u8> {
         let mut words = vec![0; (seen.length as usize).div_ceil(8)];
         memory.ring().load(seen.body(), &mut words);

@@ -94,7 +94,6 @@ pub(crate) fn free(control: &ReadersControl, slot: &ReaderSlot) {
     crash::point(CrashPoint::ReaderMidLeave);
 }
 
-/// A publisher's copy of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SlotView {
     pub(crate) number: u32,

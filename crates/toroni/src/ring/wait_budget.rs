@@ -130,7 +130,7 @@ fn charge(budget: &Budget, now_ns: u64, slice_ns: u64) {
     budget.charged_until_ns.store(until.max(charged), Ordering::Relaxed);
 }
 
-/// Converts a duration to nanoseconds, at most 584 years.
+/// Saturates at 584 years.
 pub(crate) fn as_ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

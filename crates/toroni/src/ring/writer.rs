@@ -1,14 +1,14 @@
-//! Writing to the stream: what the owner of the writer lock does.
+//! Writing to the stream, in four steps:
 //!
-//! 1. **Reserve.** If the record ends beyond `reserved`, the writer raises `reserved` first, after
-//!    the policy has agreed. A release fence follows (RESERVE), always, even if `reserved` was not
-//!    raised. A reader that sees any byte written after the fence also sees `reserved`.
+//! 1. **Reserve.** If the record ends beyond `reserved`, the writer raises `reserved`, after the
+//!    policy has agreed. A release fence always follows (RESERVE), even if `reserved` was not
+//!    raised: a reader that sees any byte written after the fence also sees `reserved`.
 //! 2. **Copy.** The writer stores everything after the header word, then a 0 after the record,
-//!    which is the new end of the stream, then the blocks index. Nothing of this is visible yet:
-//!    the word at the tail is still 0.
+//!    which is the new end of the stream, then the blocks index. A reader sees nothing of this yet:
+//!    the word at the tail is still 0, and readers ignore index entries beyond the tail.
 //! 3. **Commit.** The writer stores the header word with release (COMMIT). This one store makes the
 //!    record visible, together with the 0 after it.
-//! 4. **Bookkeeping.** `sequence` and `tail` follow (TAIL).
+//! 4. **Bookkeeping.** The writer stores `sequence`, then `tail` with release (TAIL).
 //!
 //! If the owner dies before its commit, nothing has changed for readers, and the next record
 //! overwrites its bytes. If it dies after its commit, `sequence` and `tail` are outdated. The next
@@ -59,7 +59,6 @@ impl Record<'_> {
         length
     }
 
-    /// Returns the number of bytes that the record takes in the stream.
     #[inline]
     pub(crate) fn bytes(&self) -> u64 {
         record_bytes(self.length())

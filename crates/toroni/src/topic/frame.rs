@@ -59,7 +59,6 @@ impl TopicId {
         if index < Self::INLINE.0 { Some(Self(index)) } else { None }
     }
 
-    /// Returns the index of the entry in the table.
     #[inline]
     pub(crate) const fn index(self) -> usize {
         self.0 as usize
@@ -102,7 +101,6 @@ impl Tag {
         self.0
     }
 
-    /// Returns the topic's id, or [`TopicId::INLINE`].
     #[inline]
     pub(crate) const fn topic(self) -> TopicId {
         TopicId(self.0 >> TOPIC_ID_SHIFT)

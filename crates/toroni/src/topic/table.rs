@@ -57,7 +57,6 @@ pub(crate) struct TopicCache {
 /// The result of adding a topic to the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Appended {
-    /// The topic was added.
     Added(TopicId),
     /// The topic was already there. Another process may have added it in the meantime.
     Existing(TopicId),
@@ -141,7 +140,6 @@ impl TopicCache {
         self.names.get(id.index())
     }
 
-    /// Returns the topics in the order of their ids.
     pub(crate) fn names(&self) -> &[Topic] {
         &self.names
     }
@@ -281,7 +279,6 @@ mod tests {
 
     use super::*;
 
-    /// The memory of one table.
     struct Memory {
         count: AtomicU32,
         words: Vec<AtomicU64>,

@@ -15,7 +15,6 @@ fn write_stamped(appender: &mut Appender<'_>, stamp: u64) {
     appender.write(Record { tag: tag(stamp), extensions: &[], payload: &body(stamp, LENGTH) });
 }
 
-/// Writes a message as the owner of the lock.
 fn write_one_stamped(ring: Ring<'_>, owner_died: bool, stamp: u64) {
     let mut appender = Appender::begin(ring, owner_died).unwrap();
     if !appender.fits(BYTES) {

@@ -98,7 +98,6 @@ fn reader(memory: &Arc<Memory>, read: impl FnOnce(Ring<'_>) + 'static) -> thread
     thread::spawn(move || read(memory.ring()))
 }
 
-/// Reserves space if necessary, and writes a message.
 fn write_one(ring: Ring<'_>, owner_died: bool) {
     let mut appender = Appender::begin(ring, owner_died).unwrap();
     if !appender.fits(BYTES) {

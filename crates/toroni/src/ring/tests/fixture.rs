@@ -95,7 +95,6 @@ impl Fixture {
         u32::try_from(self.shape().largest_record() - 8).unwrap()
     }
 
-    /// Runs a writer that does not die.
     pub(super) fn write(&mut self, work: &Work) {
         self.perform(work, false, never);
     }
@@ -274,7 +273,6 @@ fn of(memory::Mark { position, sequence }: memory::Mark) -> Mark {
     Mark { position, sequence }
 }
 
-/// The writer does not die.
 pub(super) fn never(_: &[CrashPoint]) -> bool {
     false
 }
@@ -385,7 +383,6 @@ pub(super) fn scaled(count: usize) -> usize {
     if cfg!(miri) { count.div_ceil(100) } else { count }
 }
 
-/// Returns the number of words of the stream.
 pub(super) fn word_count(shape: Shape) -> usize {
     to_index(shape.capacity() / 8)
 }
