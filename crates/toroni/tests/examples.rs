@@ -111,8 +111,8 @@ fn watch_shows_what_telemetry_measures() {
     assert!(shares.iter().all(|(_, share)| (0.0..=100.0).contains(share)), "{processor}");
 
     let total = watch.wait_for_prefix("host/memory/MemTotal ");
-    let said = std::fs::read_to_string("/proc/meminfo").unwrap();
-    let kilobytes: u64 = said.split_whitespace().nth(1).unwrap().parse().unwrap();
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let kilobytes: u64 = meminfo.split_whitespace().nth(1).unwrap().parse().unwrap();
     assert!(total.ends_with(&format!(r#"  {{"bytes":{}}}"#, kilobytes * 1024)), "{total}");
 
     // Even a machine without a network has a loopback interface.

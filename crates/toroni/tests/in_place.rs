@@ -12,7 +12,7 @@ use toroni::{
 };
 
 #[derive(Debug, PartialEq, Eq)]
-struct Said {
+struct Contents {
     topic: String,
     payload: Vec<u8>,
     sequence: u64,
@@ -22,8 +22,8 @@ struct Said {
     is_stamped: bool,
 }
 
-fn said(message: &Borrowed<'_>) -> Said {
-    Said {
+fn contents(message: &Borrowed<'_>) -> Contents {
+    Contents {
         topic: message.topic().to_owned(),
         payload: message.payload().to_vec(),
         sequence: message.sequence(),
@@ -34,9 +34,9 @@ fn said(message: &Borrowed<'_>) -> Said {
     }
 }
 
-fn copied(subscriber: &mut Subscriber) -> Option<Said> {
+fn copied(subscriber: &mut Subscriber) -> Option<Contents> {
     let message = subscriber.try_receive().unwrap()?;
-    Some(Said {
+    Some(Contents {
         topic: message.topic().to_owned(),
         payload: message.payload().to_vec(),
         sequence: message.sequence(),
@@ -47,9 +47,9 @@ fn copied(subscriber: &mut Subscriber) -> Option<Said> {
     })
 }
 
-fn run(subscriber: &mut Subscriber) -> Option<Vec<Said>> {
+fn run(subscriber: &mut Subscriber) -> Option<Vec<Contents>> {
     let mut run = subscriber.try_receive_in_place().unwrap()?;
-    let all = run.by_ref().map(|message| said(&message)).collect();
+    let all = run.by_ref().map(|message| contents(&message)).collect();
     run.validate().unwrap();
     Some(all)
 }
@@ -93,7 +93,8 @@ fn runs_contain_what_copies_contain() {
             publish(&publishers, round * 100, 100);
             let expected: Vec<_> = std::iter::from_fn(|| copied(&mut by_copy)).collect();
             assert!(
-                expected.len() > 50 && expected.iter().all(|said| said.is_stamped == timestamps)
+                expected.len() > 50
+                    && expected.iter().all(|message| message.is_stamped == timestamps)
             );
             let mut runs = Vec::new();
             while let Some(run) = run(&mut by_run) {
@@ -104,7 +105,7 @@ fn runs_contain_what_copies_contain() {
             assert_eq!(runs, expected, "round {round}");
             for expected in expected {
                 let message = by_one.borrow().unwrap().unwrap();
-                assert_eq!(said(&message), expected);
+                assert_eq!(contents(&message), expected);
                 message.validate().unwrap();
             }
             assert!(by_one.borrow().unwrap().is_none());

@@ -186,8 +186,8 @@ impl<'a> Appender<'a> {
         let end_of_block = self.ring.shape().round_up_to_block(self.tail + 1);
         let reserved = self.ring.control.reserved.0.load(Ordering::Relaxed);
         // The word after the last record is the end of the stream. It is in the same block.
-        let room = end_of_block.min(reserved).saturating_sub(self.tail) / ALIGNMENT;
-        let Some(run) = self.ring.run(self.tail, to_index(room)) else { return 0 };
+        let available = end_of_block.min(reserved).saturating_sub(self.tail) / ALIGNMENT;
+        let Some(run) = self.ring.run(self.tail, to_index(available)) else { return 0 };
         self.fence_reserved();
         let commit = &self.ring.control.commit.0;
         let (mut at, mut tail, mut sequence) = (0, self.tail, self.sequence);

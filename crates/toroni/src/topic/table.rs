@@ -469,17 +469,17 @@ mod tests {
                 let name = topic(&name);
                 let topic_cache = &mut topic_caches[process];
                 let known = model.iter().position(|other| *other == name);
-                let room = entry_words(name.as_str().len()) <= size - used;
+                let fits = entry_words(name.as_str().len()) <= size - used;
                 if dies {
                     prop_assert_eq!(topic_cache.sync(memory.get()), Ok(()));
-                    prop_assert_eq!(write_entry(&memory.words, topic_cache.end, &name).is_some(), room);
+                    prop_assert_eq!(write_entry(&memory.words, topic_cache.end, &name).is_some(), fits);
                     *topic_cache = TopicCache::default();
                     continue;
                 }
                 let next = id(u32::try_from(model.len()).unwrap());
                 let expected = match known {
                     Some(index) => Appended::Existing(id(u32::try_from(index).unwrap())),
-                    None if room => Appended::Added(next),
+                    None if fits => Appended::Added(next),
                     None => Appended::Full,
                 };
                 prop_assert_eq!(topic_cache.append(memory.get(), &name), Ok(expected));

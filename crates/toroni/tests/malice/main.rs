@@ -122,11 +122,11 @@ impl Raw {
     pub(crate) fn map(&self, bytes: usize) -> Mapped {
         let rights = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: creates a new mapping of an open file, at any address.
-        let place = unsafe {
+        let address = unsafe {
             libc::mmap(std::ptr::null_mut(), bytes, rights, libc::MAP_SHARED, self.0.as_raw_fd(), 0)
         };
-        assert_ne!(place, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
-        Mapped { place: place as usize, bytes }
+        assert_ne!(address, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
+        Mapped { address: address as usize, bytes }
     }
 
     /// Frees the memory of the file but keeps its size.
@@ -143,7 +143,7 @@ impl Raw {
 
 /// A file of the bus, mapped by the attacker. No system call is between it and the publishers.
 pub(crate) struct Mapped {
-    place: usize,
+    address: usize,
     bytes: usize,
 }
 
@@ -153,7 +153,7 @@ impl Mapped {
         assert!(offset.is_multiple_of(8) && offset + 8 <= self.bytes);
         // SAFETY: the word is in the mapping and aligned. Other processes access it with atomic
         // operations.
-        unsafe { AtomicU64::from_ptr((self.place + offset) as *mut u64) }
+        unsafe { AtomicU64::from_ptr((self.address + offset) as *mut u64) }
             .store(value, Ordering::Relaxed);
     }
 }
@@ -161,7 +161,7 @@ impl Mapped {
 impl Drop for Mapped {
     fn drop(&mut self) {
         // SAFETY: `map` made the mapping, and no borrow of it exists.
-        let answer = unsafe { libc::munmap(self.place as *mut libc::c_void, self.bytes) };
+        let answer = unsafe { libc::munmap(self.address as *mut libc::c_void, self.bytes) };
         assert_eq!(answer, 0, "{}", std::io::Error::last_os_error());
     }
 }

@@ -33,9 +33,9 @@ fn another_users_bus_is_refused_if_an_owner_is_required() {
     }
     chown(fixture.path().join("b"), Some(STRANGER), None).unwrap();
     let refused = required.open("b").unwrap_err();
-    let said = refused.to_string();
-    assert!(matches!(refused, OpenError::ForeignOwner { .. }), "{said}");
-    assert!(said.contains("61816") && said.contains("user root (0) is required"), "{said}");
+    let text = refused.to_string();
+    assert!(matches!(refused, OpenError::ForeignOwner { .. }), "{text}");
+    assert!(text.contains("61816") && text.contains("user root (0) is required"), "{text}");
     drop(config(&fixture, Policy::default()).open("b").unwrap());
 }
 
@@ -232,8 +232,8 @@ fn holes_in_a_full_file_system_are_no_fault() {
 struct Mount(CString);
 
 impl Mount {
-    fn new(place: &Path, options: &str) -> Option<Self> {
-        let place = CString::new(place.to_str().unwrap()).unwrap();
+    fn new(directory: &Path, options: &str) -> Option<Self> {
+        let directory = CString::new(directory.to_str().unwrap()).unwrap();
         let options = CString::new(options).unwrap();
         let (kind, all) = (c"tmpfs".as_ptr(), libc::MS_REC | libc::MS_PRIVATE);
         // SAFETY: the strings end with 0, and null is allowed where it is used. Only this process
@@ -242,9 +242,9 @@ impl Mount {
             let none = std::ptr::null();
             libc::unshare(libc::CLONE_NEWNS) == 0
                 && libc::mount(kind, c"/".as_ptr(), none, all, none.cast()) == 0
-                && libc::mount(kind, place.as_ptr(), kind, 0, options.as_ptr().cast()) == 0
+                && libc::mount(kind, directory.as_ptr(), kind, 0, options.as_ptr().cast()) == 0
         };
-        done.then_some(Self(place))
+        done.then_some(Self(directory))
     }
 }
 

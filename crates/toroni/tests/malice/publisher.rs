@@ -99,8 +99,8 @@ fn a_lock_that_is_never_released_is_an_error_for_calls_with_a_limit() {
         let late = in_time("publishing", || publisher.publish_timeout(b"x", 20 * MS));
         assert!(matches!(late, Err(PublishError::Timeout)), "{late:?}");
     }
-    let said = publisher.publish_timeout(b"x", MS).unwrap_err().to_string();
-    assert!(said.contains("toroni info"), "{said}");
+    let text = publisher.publish_timeout(b"x", MS).unwrap_err().to_string();
+    assert!(text.contains("toroni info"), "{text}");
     // The owner dies, and its lock is taken over.
     drop((others, other));
     in_time("publishing", || publisher.publish(b"x")).unwrap();
@@ -164,8 +164,8 @@ fn a_ring_that_was_recreated_while_in_use_is_noticed() {
             }
         };
         assert!(matches!(error, ReceiveError::Corrupt(_)), "{error}");
-        let told = (0..3 * CAPACITY / 1000).find_map(|_| publisher.publish([7; 992]).err());
-        assert!(matches!(told, Some(PublishError::Corrupt(_))), "{told:?}");
+        let error = (0..3 * CAPACITY / 1000).find_map(|_| publisher.publish([7; 992]).err());
+        assert!(matches!(error, Some(PublishError::Corrupt(_))), "{error:?}");
         assert!(bus.subscribe("**").is_ok() || bus.stats().is_err());
         assert!(config(&fixture, Policy::default()).open_existing("b").is_err());
     }

@@ -223,8 +223,8 @@ fn an_invalid_message_does_not_end_the_daemon() {
     let capacity = setup.bus.stats().unwrap().capacity;
     let begin = std::fs::metadata(&path).unwrap().len() - capacity;
     let ring = std::fs::File::options().write(true).open(path).unwrap();
-    let place = begin + second % capacity + 4;
-    ring.write_all_at(&0x00AB_CDEF_u32.to_ne_bytes(), place).unwrap();
+    let offset = begin + second % capacity + 4;
+    ring.write_all_at(&0x00AB_CDEF_u32.to_ne_bytes(), offset).unwrap();
     setup.daemon.signal(Signal::CONT);
     setup.wait_for_status(|status| status == "hello 2, alarms 0, lost 0\n");
     setup.daemon.signal(Signal::TERM);

@@ -491,8 +491,8 @@ fn receivers_of_async_code() {
 /// although no thread of the proactor calls the receiver any more.
 #[test]
 fn a_receiver_on_another_executor_ends_with_the_proactor() {
-    struct Told(Mutex<Sender<()>>);
-    impl Wake for Told {
+    struct SendWhenWoken(Mutex<Sender<()>>);
+    impl Wake for SendWhenWoken {
         fn wake(self: Arc<Self>) {
             let _ = self.0.lock().unwrap().send(());
         }
@@ -509,7 +509,7 @@ fn a_receiver_on_another_executor_ends_with_the_proactor() {
             let bus = patient(&fixture, notify);
             let mut receiver = proactor.receiver(bus.subscribe("a").unwrap()).unwrap();
             let (woken, wakes) = channel();
-            let waker = Waker::from(Arc::new(Told(Mutex::new(woken))));
+            let waker = Waker::from(Arc::new(SendWhenWoken(Mutex::new(woken))));
             let mut context = Context::from_waker(&waker);
             {
                 let mut receiving = pin!(receiver.receive());
@@ -602,8 +602,8 @@ fn an_invalid_message_is_skipped() {
         publisher.publish(b"two").unwrap();
         publisher.publish(b"three").unwrap();
         // A topic that does not exist, in the second half of the header.
-        let place = stream(&fixture, CAPACITY) + second % CAPACITY + 4;
-        file_of(&fixture, "ring").write_all_at(&0x00AB_CDEF_u32.to_ne_bytes(), place).unwrap();
+        let offset = stream(&fixture, CAPACITY) + second % CAPACITY + 4;
+        file_of(&fixture, "ring").write_all_at(&0x00AB_CDEF_u32.to_ne_bytes(), offset).unwrap();
         let _crew = Crew::new(proactor, 1);
         let (done, results) = channel();
         proactor

@@ -184,10 +184,10 @@ impl Publisher {
 
     /// Makes space and writes a message if no reader is in the way. Otherwise returns the number of
     /// the reader in the way.
-    fn try_publish(&mut self, bus: &Bus, room: u64) -> Option<u32> {
+    fn try_publish(&mut self, bus: &Bus, bytes: u64) -> Option<u32> {
         let mut appender = Appender::begin(bus.ring(), false).unwrap();
-        if !appender.fits(room) {
-            let wanted = appender.wanted(room);
+        if !appender.fits(bytes) {
+            let wanted = appender.wanted(bytes);
             let slowest = self.in_the_way(bus, appender.tail(), wanted);
             if slowest.is_some() {
                 return slowest;

@@ -366,7 +366,7 @@ fn write_in_place(
 }
 
 /// Returns lengths around every boundary up to `longest`.
-pub(super) fn telling_lengths(shape: Shape, longest: u32) -> Vec<u32> {
+pub(super) fn boundary_lengths(shape: Shape, longest: u32) -> Vec<u32> {
     let block = u32::try_from(shape.block_bytes()).unwrap();
     let mut lengths: Vec<u32> = (0..40).collect();
     for unit in [block, 2 * block, 5 * block, longest / 2, longest] {

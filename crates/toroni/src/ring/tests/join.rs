@@ -1,7 +1,7 @@
 //! Tests of the positions at which a reader can start.
 
 use super::super::reader::{Cursor, NoSuchStart};
-use super::fixture::{Fixture, Work, telling_lengths};
+use super::fixture::{Fixture, Work, boundary_lengths};
 use crate::crash::CrashPoint;
 use crate::sync::Ordering;
 
@@ -99,7 +99,7 @@ fn the_three_reasons_for_no_start_are_distinct() {
 fn joining_works_at_every_size_of_record() {
     for capacity in [512, 4096] {
         let mut fixture = Fixture::new(capacity);
-        for length in telling_lengths(fixture.shape(), fixture.longest()) {
+        for length in boundary_lengths(fixture.shape(), fixture.longest()) {
             fixture.write(&Work::One(length));
             let mut reader = fixture.join_oldest();
             let oldest = fixture.model.first_from(fixture.model.oldest()).sequence;

@@ -4,7 +4,7 @@ use super::super::position::record_bytes;
 use super::super::reader::Cursor;
 use super::super::testing::{Memory, body, tag};
 use super::super::writer::{Appender, Record};
-use super::fixture::{Fixture, Reading, Work, never, scaled, telling_lengths};
+use super::fixture::{Fixture, Reading, Work, boundary_lengths, never, scaled};
 use crate::crash::CrashPoint;
 use crate::sync::Ordering;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -29,7 +29,7 @@ fn every_size_comes_back() {
 fn sizes_around_blocks_come_back_from_a_larger_ring() {
     let mut fixture = Fixture::new(64 << 10);
     let mut reader = fixture.join_end();
-    for length in telling_lengths(fixture.shape(), fixture.longest()) {
+    for length in boundary_lengths(fixture.shape(), fixture.longest()) {
         if cfg!(miri) && length % 16 != 1 {
             continue;
         }
