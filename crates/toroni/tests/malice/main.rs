@@ -4,7 +4,7 @@
 //!
 //! - `subscriber`: what one subscriber can do to publishers and to other subscribers.
 //! - `publisher`: what one publisher can do to subscribers and to other publishers.
-//! - `places`: directories and files that another user has prepared.
+//! - `prepared`: directories and files that another user has prepared.
 //! - `descriptors`: what a child process of a participant inherits.
 //!
 //! The attackers are threads that write into the files, as a process with the same rights could.
@@ -15,7 +15,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod descriptors;
-mod places;
+mod prepared;
 mod publisher;
 mod subscriber;
 

@@ -158,7 +158,7 @@ fn a_device_in_the_place_of_a_file_is_refused() {
 /// delays every other open by up to 45 s. It must not delay opening a bus.
 #[test]
 fn a_kernel_lease_on_a_file_delays_no_open() {
-    if !is_alone("places::a_kernel_lease_on_a_file_delays_no_open") {
+    if !is_alone("prepared::a_kernel_lease_on_a_file_delays_no_open") {
         return;
     }
     // SAFETY: ignores the signal that the holder of a lease gets when another process opens the
@@ -201,7 +201,7 @@ fn directories_that_cannot_be_are_errors() {
 /// kernel answers with SIGBUS.
 #[test]
 fn holes_in_a_full_file_system_are_no_fault() {
-    if !is_alone("places::holes_in_a_full_file_system_are_no_fault") {
+    if !is_alone("prepared::holes_in_a_full_file_system_are_no_fault") {
         return;
     }
     for name in ["readers", "ring", "publishers"] {
