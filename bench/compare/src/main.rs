@@ -28,8 +28,8 @@ use cli::{Arguments, Command, Output};
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Floors { quick, output } => {
-            let effort = if quick { floors::Effort::QUICK } else { floors::Effort::FULL };
-            floors::report(effort)
+            let length = if quick { floors::RunLength::QUICK } else { floors::RunLength::FULL };
+            floors::report(length)
                 .map_err(|error| Failure::new(error.to_string()))
                 .and_then(|report| print(&[report], &output))
         }

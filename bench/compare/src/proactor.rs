@@ -1,12 +1,12 @@
 //! The sessions of the proactor paper: the rig's own columns, tokio and compio, in turn in one run.
 
 use toroni_bench_harness::Failure;
-use toroni_bench_harness::family::{Launch, Nobody, Program};
+use toroni_bench_harness::experiment::connections::{self, Column, Kind, Options};
+use toroni_bench_harness::process_group::{Launch, NoObserver, Program};
 use toroni_bench_harness::report::Report;
 use toroni_bench_harness::transport::Transport as _;
 use toroni_bench_harness::transports::Toroni;
-use toroni_bench_harness::workload::Effort;
-use toroni_bench_harness::workload::sessions::{self, Column, Kind, Options};
+use toroni_bench_harness::workload::RunLength;
 
 use crate::cli::Proactor;
 use crate::peers::foreign::{self, Missing};
@@ -20,14 +20,14 @@ const PEERS: [&str; 2] = ["tokio", "compio"];
 pub(crate) fn run(options: &Proactor) -> Result<Report, Failure> {
     let path = std::env::current_exe().map_err(Failure::of("find this program"))?;
     let own = Program { path, arguments: vec!["child".to_owned()] };
-    let mut columns = sessions::own_columns(&own);
+    let mut columns = connections::own_columns(&own);
     columns.extend(PEERS.map(|name| Column {
         name: name.to_owned(),
         kind: Kind::Peer,
         program: peer(options, name),
     }));
-    let launch = Launch::new(own, Toroni::NAME, &Nobody);
-    sessions::run(&launch, &measured(options), &columns)
+    let launch = Launch::new(own, Toroni::NAME, &NoObserver);
+    connections::run(&launch, &measured(options), &columns)
 }
 
 fn peer(options: &Proactor, name: &str) -> Result<Program, String> {
@@ -41,9 +41,9 @@ fn peer(options: &Proactor, name: &str) -> Result<Program, String> {
 
 fn measured(options: &Proactor) -> Options {
     let mut measured = Options::of(match (options.quick, options.full) {
-        (true, _) => Effort::Quick,
-        (_, true) => Effort::Full,
-        _ => Effort::Usual,
+        (true, _) => RunLength::Quick,
+        (_, true) => RunLength::Full,
+        _ => RunLength::Usual,
     });
     measured.columns.clone_from(&options.columns);
     measured.milliseconds = options.milliseconds.or(measured.milliseconds);

@@ -2,7 +2,7 @@
 //! `fn main() -> ExitCode { toroni_bench_harness::child::main::<MyTransport>() }`.
 
 use crate::Failure;
-use crate::gate::Course;
+use crate::gate::ChildGate;
 use crate::job::{Answer, Job, Role};
 use crate::transport::{About, Transport};
 use crate::workload;
@@ -40,7 +40,7 @@ pub fn run(perform: impl FnOnce(&mut Child) -> Result<(), Failure>) -> Result<()
 pub struct Child {
     job: Job,
     input: io::StdinLock<'static>,
-    course: Option<Course>,
+    course: Option<ChildGate>,
 }
 
 impl Child {
@@ -64,7 +64,7 @@ impl Child {
         }
         let course = match job.role {
             Role::Host => None,
-            _ => Some(Course::join(&job.place)?),
+            _ => Some(ChildGate::join(&job.directory)?),
         };
         Ok(Self { job, input, course })
     }
@@ -88,7 +88,7 @@ impl Child {
     /// # Errors
     /// If the gate fails.
     pub fn wait_at_gate(&mut self) -> Result<(), Failure> {
-        self.course.as_ref().map_or(Ok(()), Course::wait_at_gate)
+        self.course.as_ref().map_or(Ok(()), ChildGate::wait_at_gate)
     }
 
     /// Says that it still works. For runs that take longer than the parent's patience.
@@ -104,7 +104,7 @@ impl Child {
     /// # Errors
     /// If the finish fails.
     pub fn finish(&mut self) -> Result<(), Failure> {
-        self.course.as_mut().map_or(Ok(()), Course::finish)
+        self.course.as_mut().map_or(Ok(()), ChildGate::finish)
     }
 
     /// Says its result.

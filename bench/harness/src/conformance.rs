@@ -5,7 +5,7 @@
 //! program. The suite hangs rather than fails if a message is lost at the end; test runners end it.
 
 use crate::job::Role;
-use crate::place::Holder;
+use crate::run_directory::RunDirectoryOwner;
 use crate::sequence::{self, Checker, Lengths};
 use crate::transport::{Receiver, Sender, Setup, Transport, Wait};
 use std::fmt::Display;
@@ -82,12 +82,12 @@ pub fn long_messages_arrive_whole<T: Transport>() {
     Run::<T>::new(&setup).go(200);
 }
 
-/// A message and its answer, on two lanes of one place.
+/// A message and its answer, on two lanes of one directory.
 pub fn lanes_do_not_mix<T: Transport>() {
     let setup = Setup { wait: Wait::Blocking, ..small(1, 1) };
     let root = Root::new();
-    let holder = must("make a place", Holder::make(&root.0));
-    let (there, back) = (holder.place().clone(), holder.place().beside());
+    let owner = must("make a place", RunDirectoryOwner::create(&root.0));
+    let (there, back) = (owner.directory().clone(), owner.directory().second_lane());
     let back = must("make a second lane", back);
     let _hosts = [&there, &back].map(|lane| must("host", T::host(lane, &setup)));
     let together = Barrier::new(2);
@@ -150,9 +150,9 @@ impl<'a, T: Transport> Run<'a, T> {
     fn go(&self, messages: u64) -> Vec<Vec<u64>> {
         let setup = self.setup;
         let root = Root::new();
-        let holder = must("make a place", Holder::make(&root.0));
-        let place = holder.place();
-        let _host = must("host", T::host(place, setup));
+        let owner = must("make a place", RunDirectoryOwner::create(&root.0));
+        let directory = owner.directory();
+        let _host = must("host", T::host(directory, setup));
         // As at the gate and the finish of a run: nobody sends before all are there, nobody leaves
         // before all have got everything.
         let together = Barrier::new(usize::from(setup.senders + setup.receivers));
@@ -162,7 +162,7 @@ impl<'a, T: Transport> Run<'a, T> {
                 let (together, root) = (&together, &root);
                 threads.spawn(move || {
                     let failed = AbortUnlessDone(Role::Sender(index), root);
-                    let mut sender = must("open a sender", T::sender(place, setup, index));
+                    let mut sender = must("open a sender", T::sender(directory, setup, index));
                     together.wait();
                     send(&mut sender, setup, index, messages);
                     together.wait();
@@ -173,7 +173,8 @@ impl<'a, T: Transport> Run<'a, T> {
                 let (together, orders, root) = (&together, &orders, &root);
                 threads.spawn(move || {
                     let failed = AbortUnlessDone(Role::Receiver(index), root);
-                    let mut receiver = must("open a receiver", T::receiver(place, setup, index));
+                    let mut receiver =
+                        must("open a receiver", T::receiver(directory, setup, index));
                     together.wait();
                     let order = receive(&mut receiver, setup, messages);
                     together.wait();

@@ -2,7 +2,7 @@
 //! signal. One event wakes everybody who waits; nobody polls, and who dies lets go by itself.
 
 use crate::Failure;
-use crate::place::Place;
+use crate::run_directory::RunDirectory;
 use rustix::fs::{FileType, Mode, OFlags, mkfifoat, open};
 use rustix::io::{Errno, read};
 use std::os::fd::OwnedFd;
@@ -20,13 +20,13 @@ impl Gate {
     ///
     /// # Errors
     /// If the file system refuses.
-    pub fn make(place: &Place) -> Result<Self, Failure> {
-        for path in [gate(place), finish(place)] {
+    pub fn make(directory: &RunDirectory) -> Result<Self, Failure> {
+        for path in [gate(directory), finish(directory)] {
             mkfifoat(rustix::fs::CWD, &path, Mode::RUSR | Mode::WUSR)
                 .map_err(Failure::of(format!("make {}", path.display())))?;
         }
         // Read and write, which opens a pipe without waiting for another end.
-        Ok(Self { bar: open_pipe(gate(place), OFlags::RDWR)? })
+        Ok(Self { bar: open_pipe(gate(directory), OFlags::RDWR)? })
     }
 
     /// Lets all pass.
@@ -37,22 +37,22 @@ impl Gate {
 
 /// A child's side.
 #[derive(Debug)]
-pub struct Course {
+pub struct ChildGate {
     gate: OwnedFd,
     /// Held until this child has finished.
     unfinished: Option<OwnedFd>,
     finish: OwnedFd,
 }
 
-impl Course {
+impl ChildGate {
     /// Joins; from now on nobody leaves the finish before this child has reached it or is dead.
     ///
     /// # Errors
     /// If the pipes are not there.
-    pub fn join(place: &Place) -> Result<Self, Failure> {
-        let finish_of_all = open_to_wait(finish(place))?;
-        let unfinished = open_pipe(finish(place), OFlags::WRONLY)?;
-        let gate = open_to_wait(gate(place))?;
+    pub fn join(directory: &RunDirectory) -> Result<Self, Failure> {
+        let finish_of_all = open_to_wait(finish(directory))?;
+        let unfinished = open_pipe(finish(directory), OFlags::WRONLY)?;
+        let gate = open_to_wait(gate(directory))?;
         Ok(Self { gate, unfinished: Some(unfinished), finish: finish_of_all })
     }
 
@@ -74,12 +74,12 @@ impl Course {
     }
 }
 
-fn gate(place: &Place) -> PathBuf {
-    place.directory.join("gate")
+fn gate(directory: &RunDirectory) -> PathBuf {
+    directory.path.join("gate")
 }
 
-fn finish(place: &Place) -> PathBuf {
-    place.directory.join("finish")
+fn finish(directory: &RunDirectory) -> PathBuf {
+    directory.path.join("finish")
 }
 
 /// Without waiting for a writer: there is none if the gate is open already.
@@ -112,20 +112,20 @@ fn wait_for_end(pipe: &OwnedFd) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place::Holder;
-    use crate::place::tests::Root;
+    use crate::run_directory::RunDirectoryOwner;
+    use crate::run_directory::tests::Root;
     use std::sync::mpsc::channel;
     use std::time::Duration;
 
     #[test]
     fn nobody_passes_before_it_opens_and_all_pass_then() {
         let root = Root::new();
-        let holder = Holder::make(&root.0).unwrap();
-        let gate = Gate::make(holder.place()).unwrap();
+        let owner = RunDirectoryOwner::create(&root.0).unwrap();
+        let gate = Gate::make(owner.directory()).unwrap();
         let (passed, passes) = channel();
         let waiting: Vec<_> = (0..3)
             .map(|number| {
-                let course = Course::join(holder.place()).unwrap();
+                let course = ChildGate::join(owner.directory()).unwrap();
                 let passed = passed.clone();
                 std::thread::spawn(move || {
                     course.wait_at_gate().unwrap();
@@ -140,16 +140,16 @@ mod tests {
         }
         assert_eq!(passes.try_iter().count(), 3);
         // Who comes later finds it open.
-        Course::join(holder.place()).unwrap().wait_at_gate().unwrap();
+        ChildGate::join(owner.directory()).unwrap().wait_at_gate().unwrap();
     }
 
     #[test]
     fn the_finish_waits_for_the_last_and_not_for_the_dead() {
         let root = Root::new();
-        let holder = Holder::make(&root.0).unwrap();
-        let _gate = Gate::make(holder.place()).unwrap();
-        let mut first = Course::join(holder.place()).unwrap();
-        let second = Course::join(holder.place()).unwrap();
+        let owner = RunDirectoryOwner::create(&root.0).unwrap();
+        let _gate = Gate::make(owner.directory()).unwrap();
+        let mut first = ChildGate::join(owner.directory()).unwrap();
+        let second = ChildGate::join(owner.directory()).unwrap();
         let (left, leaving) = channel();
         let thread = std::thread::spawn(move || {
             first.finish().unwrap();

@@ -1,7 +1,7 @@
 //! What parent and children say to each other: one JSON object a line.
 
 use crate::Failure;
-use crate::place::Place;
+use crate::run_directory::RunDirectory;
 use crate::transport::{About, Setup};
 use crate::workload::Work;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ pub struct Job {
     /// Which transport, by its name.
     pub transport: String,
     /// Where.
-    pub place: Place,
+    pub directory: RunDirectory,
     /// With which sizes.
     pub setup: Setup,
     /// As whom.

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   parent                                  children (each: Child::bind)
-//!   family::run(launch, setup, work)
+//!   process_group::run(launch, setup, work)
 //!     place/         a fresh directory      host      makes the bus, keeps it while the others work
 //!     gate           a named pipe           sender    prepares, says ready, waits at the gate, sends
 //!     finish         a named pipe           receiver  prepares, says ready, receives and checks
@@ -16,10 +16,10 @@
 //! - [`transport`]: what a channel must offer to be measured; [`transports`]: adapters, Toroni's first;
 //!   [`conformance`](mod@conformance): the tests that each adapter passes; [`idle`]: how all of them poll.
 //! - [`workload`]: what is sent, and the report that comes of it, one file each.
-//! - [`family`] and [`child`]: both ends of a run; [`job`]: what they say to each other.
+//! - [`process_group`] and [`child`]: both ends of a run; [`job`]: what they say to each other.
 //! - [`sequence`]: the bytes by which a receiver proves that nothing is lost, doubled or out of order.
 //! - [`summary`]: medians, spreads, percentiles. [`report`]: tables, JSON and charts of them.
-//! - [`clock`], [`machine`], [`cache_line`], [`place`], [`gate`]: what runs need besides.
+//! - [`clock`], [`machine`], [`cache_line`], [`run_directory`], [`gate`]: what runs need besides.
 //!
 //! What it deliberately does not know: the command line, signals (it is told when to stop), and which
 //! transport it measures: workloads are generic over it, but for the published experiments, which compare
@@ -29,14 +29,15 @@ pub mod cache_line;
 pub mod child;
 pub mod clock;
 pub mod conformance;
+pub mod experiment;
 pub mod failure;
-pub mod family;
 pub mod gate;
 pub mod idle;
 pub mod job;
 pub mod machine;
-pub mod place;
+pub mod process_group;
 pub mod report;
+pub mod run_directory;
 pub mod sequence;
 pub mod summary;
 pub mod transport;

@@ -5,7 +5,7 @@
 //! second a virtual call would show.
 
 use crate::Failure;
-use crate::place::Place;
+use crate::run_directory::RunDirectory;
 use serde::{Deserialize, Serialize};
 use toroni::RacyBytesMut;
 
@@ -27,20 +27,25 @@ pub trait Transport {
     ///
     /// # Errors
     /// If it cannot.
-    fn host(place: &Place, setup: &Setup) -> Result<Self::Host, Failure>;
+    fn host(directory: &RunDirectory, setup: &Setup) -> Result<Self::Host, Failure>;
 
     /// Opens sending end `index`; connected, mapped and prefaulted when it returns. All ends are
     /// opened at the same time: whoever needs another one waits for it.
     ///
     /// # Errors
     /// If it cannot.
-    fn sender(place: &Place, setup: &Setup, index: u16) -> Result<Self::Sender, Failure>;
+    fn sender(directory: &RunDirectory, setup: &Setup, index: u16)
+    -> Result<Self::Sender, Failure>;
 
     /// Opens receiving end `index`; when it returns, what is sent from then on arrives.
     ///
     /// # Errors
     /// If it cannot.
-    fn receiver(place: &Place, setup: &Setup, index: u16) -> Result<Self::Receiver, Failure>;
+    fn receiver(
+        directory: &RunDirectory,
+        setup: &Setup,
+        index: u16,
+    ) -> Result<Self::Receiver, Failure>;
 }
 
 /// The sending end of a transport.

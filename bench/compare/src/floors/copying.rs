@@ -1,40 +1,40 @@
-//! What one core can copy.
+//! Copies by one core.
 
 use std::hint::black_box;
 use std::time::Instant;
 
-use super::{Effort, Floor};
+use super::{Floor, RunLength};
 
-/// The bytes of a ring, term or queue in the comparisons: the destination walks through as many.
+/// Bytes of a ring, term or queue in the comparisons; the destination has the same size.
 const RING_BYTES: usize = 4 << 20;
-/// More than any cache of one core, so that each byte comes from main memory and goes there.
+/// More than any cache of one core, so that each byte is read from and written to main memory.
 const MAIN_MEMORY_BYTES: usize = 128 << 20;
 
-/// Copies a payload of `length` bytes, which stays in the cache, to the next place of a ring: the part
-/// of a send that no transport with shared memory can leave out, unless it is given a place to fill.
-pub(super) fn into_ring(effort: Effort, length: usize) -> Floor {
-    let payload = vec![0x5a_u8; length];
+/// Copies a payload of `bytes` bytes, which stays in the cache, to the next position in a ring. Every transport with
+/// shared memory has to do this for a message, unless the message is made in place.
+pub(super) fn into_ring(length: RunLength, bytes: usize) -> Floor {
+    let payload = vec![0x5a_u8; bytes];
     let mut ring = vec![1_u8; RING_BYTES];
-    let samples = (0..effort.repetitions)
+    let samples = (0..length.repetitions)
         .map(|_| {
-            rate(effort.bytes, RING_BYTES, || {
-                for place in ring.chunks_exact_mut(length) {
-                    place.copy_from_slice(black_box(&payload));
+            rate(length.bytes, RING_BYTES, || {
+                for slot in ring.chunks_exact_mut(bytes) {
+                    slot.copy_from_slice(black_box(&payload));
                 }
                 black_box(&mut ring);
             })
         })
         .collect();
-    Floor::of(format!("copy of {length} B into a ring of 4 MiB"), "GB/s", samples)
+    Floor::of(format!("copy of {bytes} B into a ring of 4 MiB"), "GB/s", samples)
 }
 
 /// Copies from main memory to main memory.
-pub(super) fn main_memory(effort: Effort) -> Floor {
+pub(super) fn main_memory(length: RunLength) -> Floor {
     let from = vec![0x5a_u8; MAIN_MEMORY_BYTES];
     let mut to = vec![1_u8; MAIN_MEMORY_BYTES];
-    let samples = (0..effort.repetitions)
+    let samples = (0..length.repetitions)
         .map(|_| {
-            rate(effort.bytes, MAIN_MEMORY_BYTES, || {
+            rate(length.bytes, MAIN_MEMORY_BYTES, || {
                 to.copy_from_slice(black_box(&from));
                 black_box(&mut to);
             })
@@ -43,7 +43,7 @@ pub(super) fn main_memory(effort: Effort) -> Floor {
     Floor::of("copy of 128 MiB in main memory", "GB/s", samples)
 }
 
-/// Gigabytes a second of as many rounds of `step` bytes as make up `bytes`.
+/// Copies `bytes` in rounds of `step` bytes. Returns gigabytes per second.
 fn rate(bytes: usize, step: usize, mut round: impl FnMut()) -> f64 {
     let rounds = bytes.div_ceil(step);
     let start = Instant::now();
@@ -59,8 +59,8 @@ mod tests {
 
     #[test]
     fn copies_have_a_rate() {
-        let effort = Effort { repetitions: 3, bytes: 1 << 22, rounds: 1 };
-        let floor = into_ring(effort, 64);
+        let length = RunLength { repetitions: 3, bytes: 1 << 22, rounds: 1 };
+        let floor = into_ring(length, 64);
         assert!(floor.median > 0.0 && floor.median.is_finite(), "{floor:?}");
     }
 }

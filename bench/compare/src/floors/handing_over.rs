@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use rustix::thread::futex;
 
 use super::pair::{Board, COPIED_BYTES, Pair, PairError, two_cores};
-use super::{Effort, Floor};
+use super::{Floor, RunLength};
 
 /// What a pair does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,19 +51,19 @@ impl Kind {
 }
 
 /// A number to and fro between two cores, polled: nanoseconds one way.
-pub(super) fn cache_lines(effort: Effort) -> Result<Vec<Floor>, PairError> {
+pub(super) fn cache_lines(length: RunLength) -> Result<Vec<Floor>, PairError> {
     let cores = two_cores()?;
     [(Kind::OneLine, "one cache line"), (Kind::TwoLines, "two cache lines")]
         .into_iter()
         .map(|(kind, name)| {
-            let samples = to_and_fro(kind, Some(cores), effort.repetitions, effort.rounds)?;
+            let samples = to_and_fro(kind, Some(cores), length.repetitions, length.rounds)?;
             Ok(Floor::of(format!("{name}, across cores, one way"), "ns", samples))
         })
         .collect()
 }
 
 /// A number to and fro, sleeping in the kernel: nanoseconds from a store to the other's seeing it.
-pub(super) fn futexes(effort: Effort) -> Result<Vec<Floor>, PairError> {
+pub(super) fn futexes(length: RunLength) -> Result<Vec<Floor>, PairError> {
     let (first, second) = two_cores()?;
     [
         (Some((first, second)), "across cores"),
@@ -72,22 +72,22 @@ pub(super) fn futexes(effort: Effort) -> Result<Vec<Floor>, PairError> {
     ]
     .into_iter()
     .map(|(cores, name)| {
-        let rounds = (effort.rounds / 20).max(1);
-        let samples = to_and_fro(Kind::Futex, cores, effort.repetitions, rounds)?;
+        let rounds = (length.rounds / 20).max(1);
+        let samples = to_and_fro(Kind::Futex, cores, length.repetitions, rounds)?;
         Ok(Floor::of(format!("futex, {name}, one way"), "ns", samples))
     })
     .collect()
 }
 
 /// One process copies 64 KiB pieces into 4 MiB, the other copies them out: gigabytes a second.
-pub(super) fn copy_through(effort: Effort) -> Result<Floor, PairError> {
+pub(super) fn copy_through(length: RunLength) -> Result<Floor, PairError> {
     let pair = Pair::start(Kind::CopyThrough, Some(two_cores()?))?;
     let payload = vec![0x5a_u8; PIECE];
-    let rounds = u32::try_from(effort.bytes / PIECE).expect("fewer than 2^32 pieces").max(1);
+    let rounds = u32::try_from(length.bytes / PIECE).expect("fewer than 2^32 pieces").max(1);
     let (calls, answers) = (pair.board.word(CALL), pair.board.word(ANSWER));
     let mut sent = 0_u32;
     let mut samples = Vec::new();
-    for _ in 0..effort.repetitions {
+    for _ in 0..length.repetitions {
         let start = Instant::now();
         for _ in 0..rounds {
             // Half of the area is let go ahead: the copies overlap, and neither waits for each piece.

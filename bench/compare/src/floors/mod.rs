@@ -43,7 +43,7 @@ pub(crate) const FUTEX_NOT_PINNED: &str = "futex, not pinned, one way";
 
 /// How much work goes into a floor.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Effort {
+pub(crate) struct RunLength {
     pub(crate) repetitions: usize,
     /// Bytes that one repetition of a copy moves.
     pub(crate) bytes: usize,
@@ -51,26 +51,29 @@ pub(crate) struct Effort {
     pub(crate) rounds: u32,
 }
 
-impl Effort {
-    pub(crate) const FULL: Effort = Effort { repetitions: 9, bytes: 1 << 30, rounds: 200_000 };
-    pub(crate) const QUICK: Effort = Effort { repetitions: 5, bytes: 1 << 28, rounds: 50_000 };
+impl RunLength {
+    pub(crate) const FULL: RunLength =
+        RunLength { repetitions: 9, bytes: 1 << 30, rounds: 200_000 };
+    pub(crate) const QUICK: RunLength =
+        RunLength { repetitions: 5, bytes: 1 << 28, rounds: 50_000 };
     /// Between two runs of something else.
-    pub(crate) const MOMENT: Effort = Effort { repetitions: 1, bytes: 1 << 26, rounds: 20_000 };
+    pub(crate) const MOMENT: RunLength =
+        RunLength { repetitions: 1, bytes: 1 << 26, rounds: 20_000 };
 }
 
 /// All floors of this machine, as a report.
 ///
 /// # Errors
 /// The partner process cannot be started, or a core cannot be had.
-pub(crate) fn report(effort: Effort) -> Result<Report, PairError> {
+pub(crate) fn report(length: RunLength) -> Result<Report, PairError> {
     let mut floors: Vec<Floor> = [64, 256, 1024, 65_536]
         .into_iter()
-        .map(|length| copying::into_ring(effort, length))
+        .map(|bytes| copying::into_ring(length, bytes))
         .collect();
-    floors.push(copying::main_memory(effort));
-    floors.push(handing_over::copy_through(effort)?);
-    floors.extend(handing_over::cache_lines(effort)?);
-    floors.extend(handing_over::futexes(effort)?);
+    floors.push(copying::main_memory(length));
+    floors.push(handing_over::copy_through(length)?);
+    floors.extend(handing_over::cache_lines(length)?);
+    floors.extend(handing_over::futexes(length)?);
     Ok(Report {
         name: "floors".to_owned(),
         title: "What the machine itself takes".to_owned(),
@@ -84,10 +87,10 @@ pub(crate) fn report(effort: Effort) -> Result<Report, PairError> {
 ///
 /// # Errors
 /// As [`report`].
-pub(crate) fn between_cores(effort: Effort) -> Result<Vec<Floor>, PairError> {
-    let mut floors = vec![copying::into_ring(effort, 1024)];
-    floors.extend(handing_over::cache_lines(effort)?);
-    floors.extend(handing_over::futexes(effort)?);
+pub(crate) fn between_cores(length: RunLength) -> Result<Vec<Floor>, PairError> {
+    let mut floors = vec![copying::into_ring(length, 1024)];
+    floors.extend(handing_over::cache_lines(length)?);
+    floors.extend(handing_over::futexes(length)?);
     Ok(floors)
 }
 

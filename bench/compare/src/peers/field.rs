@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use toroni_bench_harness::Failure;
-use toroni_bench_harness::family::{self, Begin, Launch, Nobody, Outcome, Program};
+use toroni_bench_harness::process_group::{self, Begin, Launch, NoObserver, Outcome, Program};
 use toroni_bench_harness::report::{Cell, Table};
 use toroni_bench_harness::transport::{About, Setup, Transport as _};
 use toroni_bench_harness::transports::Toroni;
@@ -96,10 +96,10 @@ impl Field {
         else {
             return Err(Failed("it is missing".to_owned()));
         };
-        let mut launch = Launch::new(program.clone(), contender.transport, &Nobody);
+        let mut launch = Launch::new(program.clone(), contender.transport, &NoObserver);
         // Longer than any run takes; less than a person waits for one that hangs.
         launch.patience = Duration::from_secs(60);
-        match family::run(&launch, setup, work, Begin::AtTheGate) {
+        match process_group::run(&launch, setup, work, Begin::AtTheGate) {
             Ok(outcome) => {
                 *about = Some(outcome.about.clone());
                 *has_run = true;

@@ -12,7 +12,7 @@ use super::contender::{self, Contender};
 use super::field::Field;
 use super::presenting::{self, Samples, best, complaint, ratio, size_name};
 use super::{CAPACITY_BYTES, Plan, wait_name};
-use crate::floors::{self, Effort, Floor};
+use crate::floors::{self, Floor, RunLength};
 
 /// Nanoseconds one way, by contender, of one size and one way to wait.
 struct Grid {
@@ -90,7 +90,7 @@ fn measure(
     };
     for _ in 0..plan.repetitions {
         floors.extend(
-            floors::between_cores(Effort::MOMENT)
+            floors::between_cores(RunLength::MOMENT)
                 .map_err(|error| Failure::new(error.to_string()))?,
         );
         for row in &mut rows {

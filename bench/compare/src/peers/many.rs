@@ -9,8 +9,8 @@ use toroni_bench_harness::workload::flow::{Flow, Received, Sent};
 
 use super::contender::{self, Contender, Manner, SEVERAL};
 use super::field::Field;
-use super::pace::Pace;
 use super::presenting::{self, Samples, best, complaint, ratio, size_name};
+use super::rate::LearnedRate;
 use super::throughput::{rate, wrong};
 use super::{CAPACITY_BYTES, Plan, wait_name};
 
@@ -83,7 +83,7 @@ fn measure(field: &mut Field, plan: &Plan, wait: Wait, size: usize) -> Result<Ve
     let contenders = contenders.filter(|contender| contender.manner != Manner::InPlace);
     let row = |contender| Row { contender, samples: Samples::default(), order: Order::default() };
     let mut rows: Vec<Row> = contenders.map(row).collect();
-    let mut paces = vec![Pace::new(plan.seconds, size); rows.len()];
+    let mut paces = vec![LearnedRate::new(plan.seconds, size); rows.len()];
     let setup = Setup {
         senders: SENDERS,
         receivers: RECEIVERS,

@@ -11,8 +11,8 @@ mod field;
 pub(crate) mod foreign;
 mod latency;
 mod many;
-mod pace;
 mod presenting;
+mod rate;
 mod throughput;
 
 use toroni_bench_harness::Failure;

@@ -9,8 +9,8 @@ use toroni_bench_harness::workload::flow::{Flow, Received, Sent};
 
 use super::contender::{self, Contender, Manner, SEVERAL};
 use super::field::Field;
-use super::pace::Pace;
 use super::presenting::{self, Samples, best, complaint, ratio, size_name};
+use super::rate::LearnedRate;
 use super::{CAPACITY_BYTES, Plan, wait_name};
 
 /// Millions of messages a second, by contender and size.
@@ -61,7 +61,7 @@ fn measure(field: &mut Field, plan: &Plan, receivers: u16, wait: Wait) -> Result
         contenders.into_iter().map(|contender| (contender, Vec::new())).collect();
     for size in &plan.sizes {
         eprintln!("throughput: 1 → {receivers}, {}, {}", wait_name(wait), size_name(*size));
-        let mut paces = vec![Pace::new(plan.seconds, *size); rows.len()];
+        let mut paces = vec![LearnedRate::new(plan.seconds, *size); rows.len()];
         let mut cells = vec![Samples::default(); rows.len()];
         // The first round tells how long runs must be, and is not counted.
         for repetition in 0..=plan.repetitions {

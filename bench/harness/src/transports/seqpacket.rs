@@ -9,7 +9,7 @@
 use super::streams::connect::{accept_all, connect_to_all, unix_address, unix_addresses};
 use crate::Failure;
 use crate::idle::Idle;
-use crate::place::Place;
+use crate::run_directory::RunDirectory;
 use crate::transport::{About, Guarantees, Receiver, Sender, Setup, Transport, Wait};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, IoSlice};
@@ -42,12 +42,16 @@ impl Transport for UnixSeqpacket {
         }
     }
 
-    fn host(_: &Place, _: &Setup) -> Result<(), Failure> {
+    fn host(_: &RunDirectory, _: &Setup) -> Result<(), Failure> {
         Ok(())
     }
 
-    fn sender(place: &Place, setup: &Setup, index: u16) -> Result<PacketSender, Failure> {
-        let sockets = accept_all(SocketType::SEQPACKET, &unix_address(place, index)?, setup)?;
+    fn sender(
+        directory: &RunDirectory,
+        setup: &Setup,
+        index: u16,
+    ) -> Result<PacketSender, Failure> {
+        let sockets = accept_all(SocketType::SEQPACKET, &unix_address(directory, index)?, setup)?;
         let flags = match setup.wait {
             Wait::Busy => SendFlags::DONTWAIT,
             Wait::Blocking => SendFlags::empty(),
@@ -55,8 +59,12 @@ impl Transport for UnixSeqpacket {
         Ok(PacketSender { sockets, flags: flags | SendFlags::NOSIGNAL, idle: Idle::new(setup) })
     }
 
-    fn receiver(place: &Place, setup: &Setup, _: u16) -> Result<PacketReceiver, Failure> {
-        let addresses = unix_addresses(place, setup)?;
+    fn receiver(
+        directory: &RunDirectory,
+        setup: &Setup,
+        _: u16,
+    ) -> Result<PacketReceiver, Failure> {
+        let addresses = unix_addresses(directory, setup)?;
         let address = |sender| addresses[usize::from(sender)].clone();
         let sockets = connect_to_all(SocketType::SEQPACKET, address, setup)?;
         let buffer = vec![0; setup.message_bytes.max(1)];

@@ -1,7 +1,7 @@
 //! Toroni itself: a bus of its own for each run, one topic.
 
 use crate::Failure;
-use crate::place::Place;
+use crate::run_directory::RunDirectory;
 use crate::transport::{
     About, Guarantees, Receiver, ReceiverCounts, Sender, SenderCounts, Setup, Slot, Transport, Wait,
 };
@@ -32,8 +32,8 @@ impl Transport for Toroni {
         }
     }
 
-    fn host(place: &Place, setup: &Setup) -> Result<Bus, Failure> {
-        config(place)
+    fn host(directory: &RunDirectory, setup: &Setup) -> Result<Bus, Failure> {
+        config(directory)
             .capacity(setup.capacity_bytes)
             // Nothing may be lost: a publisher waits as long as the slowest subscriber lives.
             .policy(Policy::Wait { limit: None })
@@ -41,14 +41,18 @@ impl Transport for Toroni {
             .map_err(Failure::of("create the bus"))
     }
 
-    fn sender(place: &Place, _: &Setup, index: u16) -> Result<ToroniSender, Failure> {
-        let bus = open(place, &format!("sender-{index}"))?;
+    fn sender(directory: &RunDirectory, _: &Setup, index: u16) -> Result<ToroniSender, Failure> {
+        let bus = open(directory, &format!("sender-{index}"))?;
         let publisher = bus.publisher(TOPIC).map_err(Failure::of("open a publisher"))?;
         Ok(ToroniSender { publisher })
     }
 
-    fn receiver(place: &Place, setup: &Setup, index: u16) -> Result<ToroniReceiver, Failure> {
-        let bus = open(place, &format!("receiver-{index}"))?;
+    fn receiver(
+        directory: &RunDirectory,
+        setup: &Setup,
+        index: u16,
+    ) -> Result<ToroniReceiver, Failure> {
+        let bus = open(directory, &format!("receiver-{index}"))?;
         let subscriber = bus
             .subscriber()
             .pattern(TOPIC)
@@ -66,12 +70,12 @@ fn strategy(wait: Wait) -> WaitStrategy {
     }
 }
 
-fn config(place: &Place) -> BusConfig {
-    BusConfig::new().directory(&place.directory).prefault(true)
+fn config(directory: &RunDirectory) -> BusConfig {
+    BusConfig::new().directory(&directory.path).prefault(true)
 }
 
-fn open(place: &Place, name: &str) -> Result<Bus, Failure> {
-    config(place).participant_name(name).open_existing(BUS).map_err(Failure::of("open the bus"))
+fn open(directory: &RunDirectory, name: &str) -> Result<Bus, Failure> {
+    config(directory).participant_name(name).open_existing(BUS).map_err(Failure::of("open the bus"))
 }
 
 /// A publisher.

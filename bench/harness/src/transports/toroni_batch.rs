@@ -3,7 +3,7 @@
 
 use super::toroni::{Toroni, ToroniReceiver, ToroniSender};
 use crate::Failure;
-use crate::place::Place;
+use crate::run_directory::RunDirectory;
 use crate::transport::{About, Sender, SenderCounts, Setup, Transport};
 use toroni::Bus;
 
@@ -20,16 +20,24 @@ impl Transport for ToroniBatch {
         Toroni::about(setup)
     }
 
-    fn host(place: &Place, setup: &Setup) -> Result<Bus, Failure> {
-        Toroni::host(place, setup)
+    fn host(directory: &RunDirectory, setup: &Setup) -> Result<Bus, Failure> {
+        Toroni::host(directory, setup)
     }
 
-    fn sender(place: &Place, setup: &Setup, index: u16) -> Result<ToroniBatchSender, Failure> {
-        Toroni::sender(place, setup, index).map(ToroniBatchSender)
+    fn sender(
+        directory: &RunDirectory,
+        setup: &Setup,
+        index: u16,
+    ) -> Result<ToroniBatchSender, Failure> {
+        Toroni::sender(directory, setup, index).map(ToroniBatchSender)
     }
 
-    fn receiver(place: &Place, setup: &Setup, index: u16) -> Result<ToroniReceiver, Failure> {
-        Toroni::receiver(place, setup, index)
+    fn receiver(
+        directory: &RunDirectory,
+        setup: &Setup,
+        index: u16,
+    ) -> Result<ToroniReceiver, Failure> {
+        Toroni::receiver(directory, setup, index)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::toroni::{Toroni, ToroniReceiver, ToroniSender};
 use crate::Failure;
-use crate::place::Place;
+use crate::run_directory::RunDirectory;
 use crate::transport::{About, Receiver, ReceiverCounts, Setup, Transport};
 use toroni::{Bus, InPlace};
 
@@ -19,20 +19,24 @@ impl Transport for ToroniInPlace {
         Toroni::about(setup)
     }
 
-    fn host(place: &Place, setup: &Setup) -> Result<Bus, Failure> {
-        Toroni::host(place, setup)
+    fn host(directory: &RunDirectory, setup: &Setup) -> Result<Bus, Failure> {
+        Toroni::host(directory, setup)
     }
 
-    fn sender(place: &Place, setup: &Setup, index: u16) -> Result<ToroniSender, Failure> {
-        Toroni::sender(place, setup, index)
+    fn sender(
+        directory: &RunDirectory,
+        setup: &Setup,
+        index: u16,
+    ) -> Result<ToroniSender, Failure> {
+        Toroni::sender(directory, setup, index)
     }
 
     fn receiver(
-        place: &Place,
+        directory: &RunDirectory,
         setup: &Setup,
         index: u16,
     ) -> Result<ToroniInPlaceReceiver, Failure> {
-        Toroni::receiver(place, setup, index).map(ToroniInPlaceReceiver)
+        Toroni::receiver(directory, setup, index).map(ToroniInPlaceReceiver)
     }
 }
 

@@ -90,7 +90,7 @@ fn send<T: Transport>(
     flow: &Flow,
     index: u16,
 ) -> Result<(), Failure> {
-    let mut sender = T::sender(&job.place, &job.setup, index)?;
+    let mut sender = T::sender(&job.directory, &job.setup, index)?;
     let sent = match flow.lengths {
         Lengths::OneToEight => {
             let mut group = Group::<Short>::new(flow, index, |_| Short::default());
@@ -178,7 +178,7 @@ fn receive<T: Transport>(
     index: u16,
     mut order: Option<Order>,
 ) -> Result<(), Failure> {
-    let mut receiver = T::receiver(&job.place, &job.setup, index)?;
+    let mut receiver = T::receiver(&job.directory, &job.setup, index)?;
     let mut checker = Checker::new(job.setup.senders, flow.lengths)?;
     let expected = flow.messages * u64::from(job.setup.senders);
     let mut ages = Ages::new(if flow.stamped { expected } else { 0 })?;

@@ -4,7 +4,7 @@
 use super::Work;
 use super::flow::{Flow, Received, Sent};
 use crate::Failure;
-use crate::family::{self, Begin, Launch, Outcome};
+use crate::process_group::{self, Begin, Launch, Outcome};
 use crate::report::{Cell, Report, Table};
 use crate::sequence::Faults;
 use crate::summary::mean;
@@ -72,7 +72,7 @@ impl Grid {
             in_place: false,
         };
         let work = Work::Flow(self.flow.clone());
-        let outcome = family::run::<Sent, Received>(launch, &setup, &work, self.begin)?;
+        let outcome = process_group::run::<Sent, Received>(launch, &setup, &work, self.begin)?;
         check(&outcome, self.flow.messages * u64::from(writers))?;
         Ok(outcome)
     }

@@ -3,10 +3,10 @@
 
 use super::flow::{Flow, Received};
 use super::grid::{self, Grid, Runs};
-use super::{Effort, appendix};
+use super::{RunLength, appendix};
 use crate::Failure;
-use crate::family::{Begin, Launch};
 use crate::machine;
+use crate::process_group::{Begin, Launch};
 use crate::report::{Bound, Cell, Chart, Goal, Report, Scale, Series, Table};
 use crate::sequence::Lengths;
 use crate::summary::{Latencies, Summary, mean};
@@ -32,9 +32,9 @@ pub struct Options {
 }
 
 impl Options {
-    /// For this effort.
+    /// For this length.
     #[must_use]
-    pub fn of(effort: Effort) -> Self {
+    pub fn of(length: RunLength) -> Self {
         let usual = Self {
             writers: vec![1, 2, 4, 7],
             readers: vec![1, 4, 8, 16],
@@ -44,12 +44,12 @@ impl Options {
             as_started: true,
             idle: Duration::from_secs(5),
         };
-        match effort {
-            Effort::Quick => {
+        match length {
+            RunLength::Quick => {
                 Self { repetitions: 5, as_started: false, idle: Duration::from_secs(2), ..usual }
             }
-            Effort::Usual => usual,
-            Effort::Full => Self {
+            RunLength::Usual => usual,
+            RunLength::Full => Self {
                 writers: (1..=7).collect(),
                 repetitions: 500,
                 idle: Duration::from_secs(20),

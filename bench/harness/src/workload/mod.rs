@@ -2,23 +2,16 @@
 //! a part that makes a report of what they say.
 
 mod appendix;
-mod experiment;
-pub mod fanout;
 pub mod flow;
 mod grid;
 pub mod latency;
-mod meet;
-pub mod p2mp;
 pub mod ping_pong;
-pub mod rmp_tcp;
-pub mod scale;
-pub mod sessions;
 pub mod stress;
-pub mod sweep;
 pub mod throughput;
 
 use crate::Failure;
 use crate::child::Child;
+use crate::experiment::{connections, fanout, p2mp, rmp_tcp, scale};
 use crate::job::Role;
 use crate::sequence;
 use crate::transport::Transport;
@@ -26,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 /// How much time a report may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effort {
+pub enum RunLength {
     /// Less than 20 s: few repetitions, small volumes. Says which.
     Quick,
     /// A minute or several.
@@ -52,7 +45,7 @@ pub enum Work {
     /// The same, and receivers remember the order of all messages.
     OrderedFlow(flow::Flow),
     /// Sessions over TCP in one process; ignores the transport.
-    Sessions(sessions::Task),
+    Sessions(connections::Task),
     /// A message there and a message back.
     PingPong(ping_pong::PingPong),
 }
@@ -65,9 +58,9 @@ pub fn perform<T: Transport>(child: &mut Child) -> Result<(), Failure> {
     let job = child.job().clone();
     match &job.work {
         Work::Flow(_) | Work::OrderedFlow(_) | Work::PingPong(_) if job.role == Role::Host => {
-            let _host = T::host(&job.place, &job.setup)?;
+            let _host = T::host(&job.directory, &job.setup)?;
             let _way_back = match job.work {
-                Work::PingPong(_) => Some(T::host(&job.place.beside()?, &job.setup)?),
+                Work::PingPong(_) => Some(T::host(&job.directory.second_lane()?, &job.setup)?),
                 _ => None,
             };
             child.host(T::about(&job.setup))
@@ -81,6 +74,6 @@ pub fn perform<T: Transport>(child: &mut Child) -> Result<(), Failure> {
         Work::P2mp(task) => p2mp::perform(child, &job, task),
         Work::Fanout(plan) => fanout::perform(child, &job, plan),
         Work::Scale(plan) => scale::perform(child, &job, plan),
-        Work::Sessions(_) => sessions::perform(child),
+        Work::Sessions(_) => connections::perform(child),
     }
 }

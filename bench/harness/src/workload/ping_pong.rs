@@ -49,7 +49,7 @@ pub(super) fn perform<T: Transport>(
     if job.setup.senders != 1 || job.setup.receivers != 1 || job.setup.message_bytes < 8 {
         return Err(Failure::new("a ping-pong has one end on each side and 8 bytes at least"));
     }
-    let (there, back) = (&job.place, &job.place.beside()?);
+    let (there, back) = (&job.directory, &job.directory.second_lane()?);
     let trips = match job.role {
         Role::Host => return Ok(()),
         Role::Sender(_) => {

@@ -3,10 +3,10 @@
 
 use super::flow::Flow;
 use super::grid::{self, Grid, Runs, rates};
-use super::{Effort, appendix};
+use super::{RunLength, appendix};
 use crate::Failure;
-use crate::family::{Begin, Launch};
 use crate::machine;
+use crate::process_group::{Begin, Launch};
 use crate::report::{Bound, Cell, Chart, Goal, Report, Scale, Series, Table};
 use crate::sequence::Lengths;
 use crate::summary::Summary;
@@ -31,9 +31,9 @@ pub struct Options {
 }
 
 impl Options {
-    /// For this effort.
+    /// For this length.
     #[must_use]
-    pub fn of(effort: Effort) -> Self {
+    pub fn of(length: RunLength) -> Self {
         Self {
             writers: 7,
             readers: 16,
@@ -41,10 +41,10 @@ impl Options {
             message_bytes: 500,
             group: 64,
             capacity: 64 << 10,
-            repetitions: match effort {
-                Effort::Quick => 3,
-                Effort::Usual => 10,
-                Effort::Full => 50,
+            repetitions: match length {
+                RunLength::Quick => 3,
+                RunLength::Usual => 10,
+                RunLength::Full => 50,
             },
         }
     }

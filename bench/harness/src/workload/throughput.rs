@@ -2,10 +2,10 @@
 
 use super::flow::Flow;
 use super::grid::{self, Grid, Runs, rates};
-use super::{Effort, appendix};
+use super::{RunLength, appendix};
 use crate::Failure;
-use crate::family::{Begin, Launch};
 use crate::machine;
+use crate::process_group::{Begin, Launch};
 use crate::report::{Bound, Cell, Chart, Goal, Report, Scale, Series, Table};
 use crate::sequence::Lengths;
 use crate::summary::{Summary, mean};
@@ -34,9 +34,9 @@ pub struct Options {
 }
 
 impl Options {
-    /// For this effort.
+    /// For this length.
     #[must_use]
-    pub fn of(effort: Effort) -> Self {
+    pub fn of(length: RunLength) -> Self {
         let usual = Self {
             writers: vec![1, 2, 4, 7],
             readers: vec![1, 4, 8, 16],
@@ -48,15 +48,15 @@ impl Options {
             sustained_rings: 100,
             sustained: (vec![1, 7], vec![1, 16], 5),
         };
-        match effort {
-            Effort::Quick => Self {
+        match length {
+            RunLength::Quick => Self {
                 as_started: false,
                 sustained_rings: 2,
                 sustained: (vec![1, 7], vec![1, 16], 3),
                 ..usual
             },
-            Effort::Usual => usual,
-            Effort::Full => Self {
+            RunLength::Usual => usual,
+            RunLength::Full => Self {
                 writers: (1..=7).collect(),
                 one_by_one: true,
                 sustained: (vec![1, 2, 4, 7], vec![1, 4, 8, 16], 5),

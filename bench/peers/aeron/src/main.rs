@@ -20,7 +20,7 @@ use rusteron_media_driver::{
     testing::EmbeddedDriver,
 };
 use toroni_bench_harness::Failure;
-use toroni_bench_harness::place::Place;
+use toroni_bench_harness::run_directory::RunDirectory;
 use toroni_bench_harness::transport::{
     About, Guarantees, Receiver, Sender, Setup, Slot, Transport,
 };
@@ -83,13 +83,13 @@ impl Transport for AeronIpc {
         }
     }
 
-    fn host(place: &Place, _: &Setup) -> Result<Self::Host, Failure> {
-        if place.lane() > 0 {
+    fn host(directory: &RunDirectory, _: &Setup) -> Result<Self::Host, Failure> {
+        if directory.lane() > 0 {
             return Ok(None);
         }
-        let directory = directory(place);
+        let driver_path = driver_path(directory);
         let driver = EmbeddedDriver::launch_with(|context| {
-            context.set_dir(&directory.into_c_string())?;
+            context.set_dir(&driver_path.into_c_string())?;
             context.set_threading_mode(aeron_threading_mode_enum::AERON_THREADING_MODE_SHARED)?;
             context.set_shared_idle_strategy_kind(AeronIdleStrategyKind::Backoff)?;
             context.set_term_buffer_sparse_file(false)?;
@@ -99,10 +99,10 @@ impl Transport for AeronIpc {
         driver.map(Some).map_err(Failure::of("start the media driver"))
     }
 
-    fn sender(place: &Place, setup: &Setup, _: u16) -> Result<Sending, Failure> {
-        let aeron = connect(place)?;
+    fn sender(directory: &RunDirectory, setup: &Setup, _: u16) -> Result<Sending, Failure> {
+        let aeron = connect(directory)?;
         let channel = channel(setup).into_c_string();
-        let stream = stream(place);
+        let stream = stream(directory);
         let publication = if setup.senders == 1 {
             let adding = aeron.async_add_exclusive_publication(&channel, stream);
             let adding = adding.map_err(Failure::of("add a publication"))?;
@@ -116,9 +116,9 @@ impl Transport for AeronIpc {
         Ok(Sending { publication, idling: Idling::new(setup), _aeron: aeron })
     }
 
-    fn receiver(place: &Place, setup: &Setup, _: u16) -> Result<Receiving, Failure> {
-        let aeron = connect(place)?;
-        let (none, stream) = (Handlers::NONE, stream(place));
+    fn receiver(directory: &RunDirectory, setup: &Setup, _: u16) -> Result<Receiving, Failure> {
+        let aeron = connect(directory)?;
+        let (none, stream) = (Handlers::NONE, stream(directory));
         let adding = aeron.async_add_subscription(c"aeron:ipc", stream, none, Handlers::NONE);
         let adding = adding.map_err(Failure::of("add a subscription"))?;
         let subscription = wait_for("the subscription is not there", || adding.poll())?;
@@ -248,25 +248,25 @@ fn version() -> String {
     number.map_or(full.clone(), str::to_owned)
 }
 
-fn connect(place: &Place) -> Result<Aeron, Failure> {
-    let directory = directory(place);
+fn connect(directory: &RunDirectory) -> Result<Aeron, Failure> {
+    let driver_path = driver_path(directory);
     let connect = || {
         let context = AeronContext::new()?;
-        context.set_dir(&directory.clone().into_c_string())?;
+        context.set_dir(&driver_path.clone().into_c_string())?;
         context.set_pre_touch_mapped_memory(true)?;
         let aeron = Aeron::new(&context)?;
         aeron.start()?;
         Ok::<_, AeronCError>(aeron)
     };
-    connect().map_err(Failure::of(format!("connect to the media driver in {directory}")))
+    connect().map_err(Failure::of(format!("connect to the media driver in {driver_path}")))
 }
 
-fn directory(place: &Place) -> String {
-    place.trunk().join("aeron").display().to_string()
+fn driver_path(directory: &RunDirectory) -> String {
+    directory.shared_path().join("aeron").display().to_string()
 }
 
-fn stream(place: &Place) -> i32 {
-    1001 + i32::from(place.lane())
+fn stream(directory: &RunDirectory) -> i32 {
+    1001 + i32::from(directory.lane())
 }
 
 fn channel(setup: &Setup) -> String {

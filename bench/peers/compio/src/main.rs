@@ -19,10 +19,10 @@ use compio::buf::{BufResult, IntoInner as _, IoBuf as _};
 use compio::io::AsyncRead as _;
 use compio::net::TcpStream;
 use compio::runtime::Runtime;
-use toroni_bench_harness::workload::sessions::connections::Connection;
-use toroni_bench_harness::workload::sessions::end::{End, Part, block};
-use toroni_bench_harness::workload::sessions::ledger::Ledger;
-use toroni_bench_harness::workload::sessions::{Plan, perform_with};
+use toroni_bench_harness::experiment::connections::sockets::ConnectionEnd;
+use toroni_bench_harness::experiment::connections::end::{End, Part, block};
+use toroni_bench_harness::experiment::connections::ledger::Ledger;
+use toroni_bench_harness::experiment::connections::{Plan, perform_with};
 use toroni_bench_harness::{Failure, child};
 
 fn main() -> ExitCode {
@@ -32,8 +32,8 @@ fn main() -> ExitCode {
     if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn run(plan: &Plan, connections: Vec<Connection>, ledger: &Arc<Ledger>) -> Result<(), Failure> {
-    let mut dealt: Vec<Vec<Connection>> = (0..plan.threads).map(|_| Vec::new()).collect();
+fn run(plan: &Plan, connections: Vec<ConnectionEnd>, ledger: &Arc<Ledger>) -> Result<(), Failure> {
+    let mut dealt: Vec<Vec<ConnectionEnd>> = (0..plan.threads).map(|_| Vec::new()).collect();
     for (number, connection) in connections.into_iter().enumerate() {
         let thread = number % dealt.len();
         dealt[thread].push(connection);
@@ -52,13 +52,13 @@ fn run(plan: &Plan, connections: Vec<Connection>, ledger: &Arc<Ledger>) -> Resul
 /// The ends of one runtime, until the time is over or one fails.
 fn of_a_thread(
     plan: &Plan,
-    connections: Vec<Connection>,
+    connections: Vec<ConnectionEnd>,
     ledger: &Arc<Ledger>,
 ) -> Result<(), Failure> {
     let runtime = Runtime::new().map_err(Failure::of("start compio"))?;
     runtime.block_on(async {
         let failure = Rc::new(RefCell::new(None));
-        for Connection { stream, end } in connections {
+        for ConnectionEnd { stream, end } in connections {
             let stream = TcpStream::from_std(stream).map_err(Failure::of("register a socket"))?;
             let (plan, ledger, failure) = (plan.clone(), Arc::clone(ledger), Rc::clone(&failure));
             compio::runtime::spawn(async move {

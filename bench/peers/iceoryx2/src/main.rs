@@ -25,7 +25,7 @@ use iceoryx2::prelude::{
 use iceoryx2::service::port_factory::{event, publish_subscribe};
 use toroni_bench_harness::Failure;
 use toroni_bench_harness::idle::Idle;
-use toroni_bench_harness::place::Place;
+use toroni_bench_harness::run_directory::RunDirectory;
 use toroni_bench_harness::transport::{
     About, Guarantees, Receiver, Sender, Setup, Slot, Transport, Wait,
 };
@@ -86,14 +86,14 @@ impl Transport for Iceoryx2 {
         }
     }
 
-    fn host(place: &Place, setup: &Setup) -> Result<Self::Host, Failure> {
+    fn host(directory: &RunDirectory, setup: &Setup) -> Result<Self::Host, Failure> {
         traces::remove_of_the_dead();
-        let traces = Traces::of(place);
-        Ok((Services::open(place, setup)?, traces))
+        let traces = Traces::of(directory);
+        Ok((Services::open(directory, setup)?, traces))
     }
 
-    fn sender(place: &Place, setup: &Setup, _: u16) -> Result<Sending, Failure> {
-        let services = Services::open(place, setup)?;
+    fn sender(directory: &RunDirectory, setup: &Setup, _: u16) -> Result<Sending, Failure> {
+        let services = Services::open(directory, setup)?;
         let publisher = services
             .samples
             .publisher_builder()
@@ -114,8 +114,8 @@ impl Transport for Iceoryx2 {
         Ok(Sending { publisher, notifier, notify_every: buffered(setup) / 2, _services: services })
     }
 
-    fn receiver(place: &Place, setup: &Setup, _: u16) -> Result<Receiving, Failure> {
-        let services = Services::open(place, setup)?;
+    fn receiver(directory: &RunDirectory, setup: &Setup, _: u16) -> Result<Receiving, Failure> {
+        let services = Services::open(directory, setup)?;
         let subscriber = services.samples.subscriber_builder().buffer_size(buffered(setup));
         let subscriber = subscriber.create().map_err(Failure::of("make a subscriber"))?;
         let listener = match &services.events {
@@ -131,12 +131,12 @@ impl Transport for Iceoryx2 {
 }
 
 impl Services {
-    fn open(place: &Place, setup: &Setup) -> Result<Services, Failure> {
+    fn open(directory: &RunDirectory, setup: &Setup) -> Result<Services, Failure> {
         iceoryx2::prelude::set_log_level(iceoryx2::prelude::LogLevel::Error);
         let mut config = Config::default();
         let root = Path::new(traces::ROOT.as_bytes()).map_err(Failure::of("use a directory"))?;
         config.global.set_root_path(&root);
-        let prefix = FileName::new(traces::prefix(place).as_bytes());
+        let prefix = FileName::new(traces::prefix(directory).as_bytes());
         config.global.prefix = prefix.map_err(Failure::of("use the name of the run"))?;
         let node = NodeBuilder::new().config(&config).create::<ipc::Service>();
         let node = node.map_err(Failure::of("make a node"))?;

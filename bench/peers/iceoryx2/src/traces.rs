@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use toroni_bench_harness::place::Place;
+use toroni_bench_harness::run_directory::RunDirectory;
 
 /// Its files. Not the directory of the run: names of its sockets have 79 bytes behind the prefix, and
 /// with all of their path at most 107.
@@ -15,16 +15,16 @@ const MARK: &str = "tb";
 
 /// Before the names of all files and shared memory of a run. It ends with a dot, so that no prefix begins
 /// with another one.
-pub(crate) fn prefix(place: &Place) -> String {
-    format!("{MARK}{}.", place.name)
+pub(crate) fn prefix(directory: &RunDirectory) -> String {
+    format!("{MARK}{}.", directory.name)
 }
 
 /// Removes, when it is dropped, what a run has left behind.
 pub(crate) struct Traces(String);
 
 impl Traces {
-    pub(crate) fn of(place: &Place) -> Traces {
-        Traces(prefix(place))
+    pub(crate) fn of(directory: &RunDirectory) -> Traces {
+        Traces(prefix(directory))
     }
 }
 

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use toroni_bench_harness::Failure;
 use toroni_bench_harness::idle::Idle;
-use toroni_bench_harness::place::Place;
+use toroni_bench_harness::run_directory::RunDirectory;
 use toroni_bench_harness::transport::{
     About, Guarantees, Receiver, Sender, Setup, Slot, Transport, Wait,
 };
@@ -62,16 +62,16 @@ impl Transport for Nng {
         }
     }
 
-    fn host(_: &Place, _: &Setup) -> Result<(), Failure> {
+    fn host(_: &RunDirectory, _: &Setup) -> Result<(), Failure> {
         Ok(())
     }
 
-    fn sender(place: &Place, setup: &Setup, index: u16) -> Result<Sending, Failure> {
+    fn sender(directory: &RunDirectory, setup: &Setup, index: u16) -> Result<Sending, Failure> {
         let sockets: Vec<Socket> = (0..setup.receivers)
             .map(|receiver| {
                 let socket = Socket::open(Protocol::Push)?;
                 socket.set_send_buffer(buffered(setup))?;
-                socket.listen(&url(place, index, receiver))?;
+                socket.listen(&url(directory, index, receiver))?;
                 Ok(socket)
             })
             .collect::<Result<_, Failure>>()?;
@@ -80,10 +80,10 @@ impl Transport for Nng {
         Ok(Sending { sockets, busy, idle: Idle::new(setup) })
     }
 
-    fn receiver(place: &Place, setup: &Setup, index: u16) -> Result<Receiving, Failure> {
+    fn receiver(directory: &RunDirectory, setup: &Setup, index: u16) -> Result<Receiving, Failure> {
         let socket = Socket::open(Protocol::Pull)?;
         for sender in 0..setup.senders {
-            socket.dial(&url(place, sender, index))?;
+            socket.dial(&url(directory, sender, index))?;
         }
         socket.wait_for_peers(u32::from(setup.senders));
         let busy = setup.wait == Wait::Busy;
@@ -165,8 +165,8 @@ impl Receiver for Receiving {
     }
 }
 
-fn url(place: &Place, sender: u16, receiver: u16) -> String {
-    format!("ipc://{}/nng-{sender}-{receiver}", place.directory.display())
+fn url(directory: &RunDirectory, sender: u16, receiver: u16) -> String {
+    format!("ipc://{}/nng-{sender}-{receiver}", directory.path.display())
 }
 
 /// Messages in the buffer of a PUSH socket: as many as fill the bytes that every peer may have on the

@@ -15,10 +15,10 @@ use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use toroni_bench_harness::workload::sessions::connections::Connection;
-use toroni_bench_harness::workload::sessions::end::{End, Part, block};
-use toroni_bench_harness::workload::sessions::ledger::Ledger;
-use toroni_bench_harness::workload::sessions::{Plan, perform_with};
+use toroni_bench_harness::experiment::connections::sockets::ConnectionEnd;
+use toroni_bench_harness::experiment::connections::end::{End, Part, block};
+use toroni_bench_harness::experiment::connections::ledger::Ledger;
+use toroni_bench_harness::experiment::connections::{Plan, perform_with};
 use toroni_bench_harness::{Failure, child};
 
 fn main() -> ExitCode {
@@ -49,11 +49,11 @@ fn runtime(plan: &Plan) -> Result<Runtime, Failure> {
 /// Until the time is over, or an end fails.
 async fn all(
     plan: &Plan,
-    connections: Vec<Connection>,
+    connections: Vec<ConnectionEnd>,
     ledger: &Arc<Ledger>,
 ) -> Result<(), Failure> {
     let mut ends = JoinSet::new();
-    for Connection { stream, end } in connections {
+    for ConnectionEnd { stream, end } in connections {
         stream.set_nonblocking(true).map_err(Failure::of("set O_NONBLOCK"))?;
         let stream = TcpStream::from_std(stream).map_err(Failure::of("register a socket"))?;
         let (plan, ledger) = (plan.clone(), Arc::clone(ledger));

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use toroni_bench_harness::Failure;
 use toroni_bench_harness::idle::Idle;
-use toroni_bench_harness::place::Place;
+use toroni_bench_harness::run_directory::RunDirectory;
 use toroni_bench_harness::transport::{
     About, Guarantees, Receiver, Sender, Setup, Transport, Wait,
 };
@@ -73,12 +73,12 @@ impl Transport for Zenoh {
         }
     }
 
-    fn host(_: &Place, _: &Setup) -> Result<Sweep, Failure> {
+    fn host(_: &RunDirectory, _: &Setup) -> Result<Sweep, Failure> {
         Ok(Sweep)
     }
 
-    fn sender(place: &Place, setup: &Setup, index: u16) -> Result<Sending, Failure> {
-        let session = open(&[("listen/endpoints", endpoints(place, index..index + 1))])?;
+    fn sender(directory: &RunDirectory, setup: &Setup, index: u16) -> Result<Sending, Failure> {
+        let session = open(&[("listen/endpoints", endpoints(directory, index..index + 1))])?;
         let publisher = session
             .declare_publisher(TOPIC)
             .congestion_control(CongestionControl::Block)
@@ -100,8 +100,8 @@ impl Transport for Zenoh {
         }
     }
 
-    fn receiver(place: &Place, setup: &Setup, index: u16) -> Result<Receiving, Failure> {
-        let session = open(&[("connect/endpoints", endpoints(place, 0..setup.senders))])?;
+    fn receiver(directory: &RunDirectory, setup: &Setup, index: u16) -> Result<Receiving, Failure> {
+        let session = open(&[("connect/endpoints", endpoints(directory, 0..setup.senders))])?;
         let subscriber = session
             .declare_subscriber(TOPIC)
             .with(FifoChannel::new(buffered(setup)))
@@ -191,8 +191,8 @@ fn open(settings: &[(&str, String)]) -> Result<Session, Failure> {
     zenoh::open(config).wait().map_err(Failure::of("open a session"))
 }
 
-fn endpoints(place: &Place, senders: std::ops::Range<u16>) -> String {
-    let one = |sender| format!("\"unixsock-stream/{}/zenoh-{sender}\"", place.directory.display());
+fn endpoints(directory: &RunDirectory, senders: std::ops::Range<u16>) -> String {
+    let one = |sender| format!("\"unixsock-stream/{}/zenoh-{sender}\"", directory.path.display());
     format!("[{}]", senders.map(one).collect::<Vec<_>>().join(","))
 }
 

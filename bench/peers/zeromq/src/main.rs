@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use toroni_bench_harness::Failure;
 use toroni_bench_harness::idle::Idle;
-use toroni_bench_harness::place::Place;
+use toroni_bench_harness::run_directory::RunDirectory;
 use toroni_bench_harness::transport::{
     About, Guarantees, Receiver, Sender, Setup, Slot, Transport, Wait,
 };
@@ -63,11 +63,11 @@ impl Transport for ZeroMq {
         }
     }
 
-    fn host(_: &Place, _: &Setup) -> Result<(), Failure> {
+    fn host(_: &RunDirectory, _: &Setup) -> Result<(), Failure> {
         Ok(())
     }
 
-    fn sender(place: &Place, setup: &Setup, index: u16) -> Result<Sending, Failure> {
+    fn sender(directory: &RunDirectory, setup: &Setup, index: u16) -> Result<Sending, Failure> {
         let context = Context::new();
         let kind = if setup.receivers == 1 { SocketType::PUSH } else { SocketType::XPUB };
         let mut socket = context.socket(kind).map_err(Failure::of("make a socket"))?;
@@ -77,7 +77,7 @@ impl Transport for ZeroMq {
             // Else only the first subscription to a topic is passed on.
             socket.set_xpub_verbose(true).map_err(Failure::of("see all subscriptions"))?;
         }
-        let endpoint = endpoint(place, index);
+        let endpoint = endpoint(directory, index);
         socket.bind(&endpoint).map_err(Failure::of(format!("bind {endpoint}")))?;
         if setup.receivers > 1 {
             // One message for each subscription: what is sent after the last reaches everybody.
@@ -89,7 +89,7 @@ impl Transport for ZeroMq {
         Ok(Sending { socket, busy, idle: Idle::new(setup), _context: context })
     }
 
-    fn receiver(place: &Place, setup: &Setup, _: u16) -> Result<Receiving, Failure> {
+    fn receiver(directory: &RunDirectory, setup: &Setup, _: u16) -> Result<Receiving, Failure> {
         let context = Context::new();
         let kind = if setup.receivers == 1 { SocketType::PULL } else { SocketType::SUB };
         let socket = context.socket(kind).map_err(Failure::of("make a socket"))?;
@@ -100,7 +100,7 @@ impl Transport for ZeroMq {
         // A sender that is not there yet is tried again soon, not after 100 ms.
         socket.set_reconnect_ivl(5).map_err(Failure::of("set the interval of reconnects"))?;
         for sender in 0..setup.senders {
-            let endpoint = endpoint(place, sender);
+            let endpoint = endpoint(directory, sender);
             socket.connect(&endpoint).map_err(Failure::of(format!("connect to {endpoint}")))?;
         }
         Ok(Receiving {
@@ -177,8 +177,8 @@ impl Receiver for Receiving {
     }
 }
 
-fn endpoint(place: &Place, sender: u16) -> String {
-    format!("ipc://{}/zeromq-{sender}", place.directory.display())
+fn endpoint(directory: &RunDirectory, sender: u16) -> String {
+    format!("ipc://{}/zeromq-{sender}", directory.path.display())
 }
 
 /// So many messages as fill the bytes that every peer may have on the way, between the default of

@@ -1,7 +1,7 @@
 //! How streams come about: who listens, who connects, with which buffers.
 
 use crate::Failure;
-use crate::place::Place;
+use crate::run_directory::RunDirectory;
 use crate::transport::Setup;
 use rustix::fs::{CWD, Mode, OFlags, mkfifoat, open};
 use rustix::io::Errno;
@@ -21,13 +21,21 @@ pub(super) trait Way {
     /// Of this setup, as a part of a sentence.
     fn settings(setup: &Setup) -> String;
     /// Makes what must be there before both ends.
-    fn host(_: &Place, _: &Setup) -> Result<(), Failure> {
+    fn host(_: &RunDirectory, _: &Setup) -> Result<(), Failure> {
         Ok(())
     }
     /// Of sender `index` to each receiver.
-    fn outgoing(place: &Place, setup: &Setup, index: u16) -> Result<Vec<OwnedFd>, Failure>;
+    fn outgoing(
+        directory: &RunDirectory,
+        setup: &Setup,
+        index: u16,
+    ) -> Result<Vec<OwnedFd>, Failure>;
     /// From each sender to receiver `index`.
-    fn incoming(place: &Place, setup: &Setup, index: u16) -> Result<Vec<OwnedFd>, Failure>;
+    fn incoming(
+        directory: &RunDirectory,
+        setup: &Setup,
+        index: u16,
+    ) -> Result<Vec<OwnedFd>, Failure>;
 }
 
 /// TCP over loopback.
@@ -45,14 +53,18 @@ impl Way for Tcp {
         format!("TCP_NODELAY, socket buffers of {} bytes at most", setup.capacity_bytes)
     }
 
-    fn outgoing(place: &Place, setup: &Setup, index: u16) -> Result<Vec<OwnedFd>, Failure> {
-        let streams = accept_all(SocketType::STREAM, &tcp_address(place, index), setup)?;
+    fn outgoing(
+        directory: &RunDirectory,
+        setup: &Setup,
+        index: u16,
+    ) -> Result<Vec<OwnedFd>, Failure> {
+        let streams = accept_all(SocketType::STREAM, &tcp_address(directory, index), setup)?;
         nodelay(&streams)?;
         Ok(streams)
     }
 
-    fn incoming(place: &Place, setup: &Setup, _: u16) -> Result<Vec<OwnedFd>, Failure> {
-        let address = |sender| tcp_address(place, sender);
+    fn incoming(directory: &RunDirectory, setup: &Setup, _: u16) -> Result<Vec<OwnedFd>, Failure> {
+        let address = |sender| tcp_address(directory, sender);
         let streams = connect_to_all(SocketType::STREAM, address, setup)?;
         nodelay(&streams)?;
         Ok(streams)
@@ -64,12 +76,16 @@ impl Way for Sockets {
         format!("SOCK_STREAM, socket buffers of {} bytes at most", setup.capacity_bytes)
     }
 
-    fn outgoing(place: &Place, setup: &Setup, index: u16) -> Result<Vec<OwnedFd>, Failure> {
-        accept_all(SocketType::STREAM, &unix_address(place, index)?, setup)
+    fn outgoing(
+        directory: &RunDirectory,
+        setup: &Setup,
+        index: u16,
+    ) -> Result<Vec<OwnedFd>, Failure> {
+        accept_all(SocketType::STREAM, &unix_address(directory, index)?, setup)
     }
 
-    fn incoming(place: &Place, setup: &Setup, _: u16) -> Result<Vec<OwnedFd>, Failure> {
-        let addresses = unix_addresses(place, setup)?;
+    fn incoming(directory: &RunDirectory, setup: &Setup, _: u16) -> Result<Vec<OwnedFd>, Failure> {
+        let addresses = unix_addresses(directory, setup)?;
         connect_to_all(SocketType::STREAM, |sender| addresses[usize::from(sender)].clone(), setup)
     }
 }
@@ -79,10 +95,10 @@ impl Way for Pipes {
         format!("named pipes of {} bytes at most", setup.capacity_bytes.min(MOST_PIPE_BYTES))
     }
 
-    fn host(place: &Place, setup: &Setup) -> Result<(), Failure> {
+    fn host(directory: &RunDirectory, setup: &Setup) -> Result<(), Failure> {
         for sender in 0..setup.senders {
             for receiver in 0..setup.receivers {
-                let path = pipe_path(place, sender, receiver);
+                let path = pipe_path(directory, sender, receiver);
                 mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR)
                     .map_err(Failure::of(format!("make {}", path.display())))?;
             }
@@ -90,10 +106,14 @@ impl Way for Pipes {
         Ok(())
     }
 
-    fn outgoing(place: &Place, setup: &Setup, index: u16) -> Result<Vec<OwnedFd>, Failure> {
+    fn outgoing(
+        directory: &RunDirectory,
+        setup: &Setup,
+        index: u16,
+    ) -> Result<Vec<OwnedFd>, Failure> {
         (0..setup.receivers)
             .map(|receiver| {
-                let path = pipe_path(place, index, receiver);
+                let path = pipe_path(directory, index, receiver);
                 // Without a reader there is nobody to open it for.
                 let pipe = patiently(&format!("open {}", path.display()), Errno::NXIO, || {
                     open(&path, OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())
@@ -106,10 +126,14 @@ impl Way for Pipes {
             .collect()
     }
 
-    fn incoming(place: &Place, setup: &Setup, index: u16) -> Result<Vec<OwnedFd>, Failure> {
+    fn incoming(
+        directory: &RunDirectory,
+        setup: &Setup,
+        index: u16,
+    ) -> Result<Vec<OwnedFd>, Failure> {
         (0..setup.senders)
             .map(|sender| {
-                let path = pipe_path(place, sender, index);
+                let path = pipe_path(directory, sender, index);
                 // Returns when the sender has opened its end; without one, reading would find the end.
                 open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
                     .map_err(Failure::of(format!("open {}", path.display())))
@@ -167,23 +191,29 @@ pub(crate) fn connect_to_all(
 }
 
 /// The address of a Unix socket of a sender.
-pub(crate) fn unix_address(place: &Place, sender: u16) -> Result<SocketAddrAny, Failure> {
-    let path = place.directory.join(format!("sender-{sender}"));
+pub(crate) fn unix_address(
+    directory: &RunDirectory,
+    sender: u16,
+) -> Result<SocketAddrAny, Failure> {
+    let path = directory.path.join(format!("sender-{sender}"));
     let address = SocketAddrUnix::new(&path);
     Ok(address.map_err(Failure::of(format!("use {}", path.display())))?.into())
 }
 
 /// Those of all senders.
-pub(crate) fn unix_addresses(place: &Place, setup: &Setup) -> Result<Vec<SocketAddrAny>, Failure> {
-    (0..setup.senders).map(|sender| unix_address(place, sender)).collect()
+pub(crate) fn unix_addresses(
+    directory: &RunDirectory,
+    setup: &Setup,
+) -> Result<Vec<SocketAddrAny>, Failure> {
+    (0..setup.senders).map(|sender| unix_address(directory, sender)).collect()
 }
 
-fn tcp_address(place: &Place, sender: u16) -> SocketAddrAny {
-    SocketAddrV4::new(Ipv4Addr::LOCALHOST, place.port + sender).into()
+fn tcp_address(directory: &RunDirectory, sender: u16) -> SocketAddrAny {
+    SocketAddrV4::new(Ipv4Addr::LOCALHOST, directory.port + sender).into()
 }
 
-fn pipe_path(place: &Place, sender: u16, receiver: u16) -> PathBuf {
-    place.directory.join(format!("pipe-{sender}-{receiver}"))
+fn pipe_path(directory: &RunDirectory, sender: u16, receiver: u16) -> PathBuf {
+    directory.path.join(format!("pipe-{sender}-{receiver}"))
 }
 
 /// A socket with its buffers; those of TCP must be there before it connects or listens.

@@ -15,7 +15,7 @@ mod frames;
 
 use crate::Failure;
 use crate::idle::Idle;
-use crate::place::Place;
+use crate::run_directory::RunDirectory;
 use crate::transport::{About, Guarantees, Receiver, Sender, Setup, Slot, Transport, Wait};
 use connect::{Pipes, Sockets, Tcp, Way};
 use frames::{Incoming, Outgoing};
@@ -42,21 +42,25 @@ macro_rules! transport {
                 about::<$way>(setup)
             }
 
-            fn host(place: &Place, setup: &Setup) -> Result<(), Failure> {
-                <$way>::host(place, setup)
+            fn host(directory: &RunDirectory, setup: &Setup) -> Result<(), Failure> {
+                <$way>::host(directory, setup)
             }
 
-            fn sender(place: &Place, setup: &Setup, index: u16) -> Result<StreamSender, Failure> {
-                let streams = <$way>::outgoing(place, setup, index)?;
+            fn sender(
+                directory: &RunDirectory,
+                setup: &Setup,
+                index: u16,
+            ) -> Result<StreamSender, Failure> {
+                let streams = <$way>::outgoing(directory, setup, index)?;
                 StreamSender::new(setup, streams)
             }
 
             fn receiver(
-                place: &Place,
+                directory: &RunDirectory,
                 setup: &Setup,
                 index: u16,
             ) -> Result<StreamReceiver, Failure> {
-                let streams = <$way>::incoming(place, setup, index)?;
+                let streams = <$way>::incoming(directory, setup, index)?;
                 StreamReceiver::new(setup, streams)
             }
         }

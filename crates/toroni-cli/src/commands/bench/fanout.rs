@@ -4,7 +4,7 @@ use super::options::Shared;
 use crate::human::parse_duration;
 use clap::Args;
 use std::time::Duration;
-use toroni_bench_harness::workload::fanout::{MOST_SUBSCRIBERS, Options};
+use toroni_bench_harness::experiment::fanout::{MOST_SUBSCRIBERS, Options};
 
 #[derive(Args)]
 #[command(after_help = "Example:
@@ -28,7 +28,7 @@ pub(crate) struct Fanout {
 
 impl Fanout {
     pub(crate) fn options(&self) -> Options {
-        let mut options = Options::of(self.shared.effort());
+        let mut options = Options::of(self.shared.length());
         options.repetitions = self.shared.repetitions.unwrap_or(options.repetitions);
         options.messages = self.messages.unwrap_or(options.messages);
         if let Some(interval) = self.interval {

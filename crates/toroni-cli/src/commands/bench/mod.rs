@@ -17,10 +17,14 @@ use options::{Bench, Shared, Workload};
 use std::cell::RefCell;
 use std::path::Path;
 use std::process::ExitCode;
-use toroni_bench_harness::family::{Launch, Observer, Program};
+use toroni_bench_harness::experiment::{
+    connections, fanout as fan_out, p2mp as point_to_multipoint, rmp_tcp as figure_8,
+    scale as scaling, sweep as batch_sizes,
+};
+use toroni_bench_harness::process_group::{Launch, Observer, Program};
 use toroni_bench_harness::report::Report;
 use toroni_bench_harness::transports::{self, Toroni};
-use toroni_bench_harness::workload::{self, latency, stress, throughput};
+use toroni_bench_harness::workload::{latency, stress, throughput};
 use toroni_bench_harness::{cache_line, child, transport::Transport};
 
 /// The arguments of a child process of a benchmark.
@@ -51,26 +55,26 @@ pub(crate) fn run(location: &BusLocation, arguments: &Bench) -> Result<(), Failu
             measure(location, &options.shared, |launch| latency::run(launch, &options.options()))
         }
         Workload::Stress(options) => {
-            measure(location, &options.shared, |launch| stress::run(launch, &options.options()))
+            measure(place, &options.shared, |launch| stress::run(launch, &options.options()))
         }
-        Workload::RmpTcp(given) => measure(location, &given.shared, |launch| {
-            workload::rmp_tcp::run(launch, &given.options())
-        }),
-        Workload::P2mp(given) => {
-            measure(location, &given.shared, |launch| workload::p2mp::run(launch, &given.options()))
+        Workload::RmpTcp(given) => {
+            measure(place, &given.shared, |launch| figure_8::run(launch, &given.options()))
         }
-        Workload::Sweep(given) => measure(location, &given.shared, |launch| {
-            workload::sweep::run(launch, &given.options())
+        Workload::P2mp(given) => measure(place, &given.shared, |launch| {
+            point_to_multipoint::run(launch, &given.options())
         }),
-        Workload::Fanout(given) => measure(location, &given.shared, |launch| {
-            workload::fanout::run(launch, &given.options())
-        }),
-        Workload::Scale(given) => measure(location, &given.shared, |launch| {
-            workload::scale::run(launch, &given.options())
-        }),
-        Workload::Proactor(given) => measure(location, &given.shared, |launch| {
-            let columns = workload::sessions::own_columns(&launch.program);
-            workload::sessions::run(launch, &given.options(), &columns)
+        Workload::Sweep(given) => {
+            measure(place, &given.shared, |launch| batch_sizes::run(launch, &given.options()))
+        }
+        Workload::Fanout(given) => {
+            measure(place, &given.shared, |launch| fan_out::run(launch, &given.options()))
+        }
+        Workload::Scale(given) => {
+            measure(place, &given.shared, |launch| scaling::run(launch, &given.options()))
+        }
+        Workload::Proactor(given) => measure(place, &given.shared, |launch| {
+            let columns = connections::own_columns(&launch.program);
+            connections::run(launch, &given.options(), &columns)
         }),
     }
 }

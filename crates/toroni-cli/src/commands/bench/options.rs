@@ -9,7 +9,7 @@ use super::sweep::Sweep;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
-use toroni_bench_harness::workload::{Effort, latency, stress, throughput};
+use toroni_bench_harness::workload::{RunLength, latency, stress, throughput};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -68,11 +68,12 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn effort(&self) -> Effort {
+    /// How much time it may take.
+    pub(crate) fn length(&self) -> RunLength {
         match (self.quick, self.full) {
-            (true, _) => Effort::Quick,
-            (_, true) => Effort::Full,
-            _ => Effort::Usual,
+            (true, _) => RunLength::Quick,
+            (_, true) => RunLength::Full,
+            _ => RunLength::Usual,
         }
     }
 }
@@ -123,7 +124,7 @@ pub(crate) struct Throughput {
 
 impl Throughput {
     pub(crate) fn options(&self) -> throughput::Options {
-        let mut options = throughput::Options::of(self.shared.effort());
+        let mut options = throughput::Options::of(self.shared.length());
         if let Some(repetitions) = self.shared.repetitions {
             options.repetitions = repetitions;
             options.sustained.2 = repetitions;
@@ -160,7 +161,7 @@ pub(crate) struct Latency {
 
 impl Latency {
     pub(crate) fn options(&self) -> latency::Options {
-        let mut options = latency::Options::of(self.shared.effort());
+        let mut options = latency::Options::of(self.shared.length());
         options.repetitions = self.shared.repetitions.unwrap_or(options.repetitions);
         self.cells.choose(&mut options.writers, &mut options.readers);
         options.messages = self.messages.unwrap_or(options.messages);
@@ -191,7 +192,7 @@ pub(crate) struct Stress {
 
 impl Stress {
     pub(crate) fn options(&self) -> stress::Options {
-        let options = stress::Options::of(self.shared.effort());
+        let options = stress::Options::of(self.shared.length());
         stress::Options {
             writers: self.writers,
             readers: self.readers,

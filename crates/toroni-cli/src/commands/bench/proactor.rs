@@ -2,7 +2,7 @@
 
 use super::options::Shared;
 use clap::Args;
-use toroni_bench_harness::workload::sessions::Options;
+use toroni_bench_harness::experiment::connections::Options;
 
 #[derive(Args)]
 #[command(after_help = "Example:
@@ -27,7 +27,7 @@ pub(crate) struct Proactor {
 
 impl Proactor {
     pub(crate) fn options(&self) -> Options {
-        let mut options = Options::of(self.shared.effort());
+        let mut options = Options::of(self.shared.length());
         options.repetitions = self.shared.repetitions.unwrap_or(options.repetitions);
         options.milliseconds = self.milliseconds.or(options.milliseconds);
         options.columns.clone_from(&self.columns);

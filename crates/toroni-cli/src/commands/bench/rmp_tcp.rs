@@ -3,7 +3,7 @@
 use super::options::Shared;
 use crate::human::parse_bytes;
 use clap::Args;
-use toroni_bench_harness::workload::rmp_tcp::{Options, SMALLEST};
+use toroni_bench_harness::experiment::rmp_tcp::{Options, SMALLEST};
 
 #[derive(Args)]
 #[command(after_help = "Example:
@@ -27,7 +27,7 @@ pub(crate) struct RmpTcp {
 
 impl RmpTcp {
     pub(crate) fn options(&self) -> Options {
-        let mut options = Options::of(self.shared.effort());
+        let mut options = Options::of(self.shared.length());
         options.repetitions = self.shared.repetitions.unwrap_or(options.repetitions);
         options.messages = self.messages.unwrap_or(options.messages);
         options.capacity_bytes = self.capacity.unwrap_or(options.capacity_bytes);

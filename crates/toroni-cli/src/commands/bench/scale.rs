@@ -4,7 +4,7 @@ use super::options::Shared;
 use super::rmp_tcp::message_bytes;
 use crate::human::parse_bytes;
 use clap::Args;
-use toroni_bench_harness::workload::scale::Options;
+use toroni_bench_harness::experiment::scale::Options;
 
 #[derive(Args)]
 #[command(after_help = "Example:
@@ -36,7 +36,7 @@ pub(crate) struct Scale {
 
 impl Scale {
     pub(crate) fn options(&self) -> Options {
-        let mut options = Options::of(self.shared.effort());
+        let mut options = Options::of(self.shared.length());
         options.repetitions = self.shared.repetitions.unwrap_or(options.repetitions);
         options.messages = self.messages.unwrap_or(options.messages);
         take(&self.subscribers, &mut options.subscribers);

@@ -4,7 +4,7 @@ use super::options::Shared;
 use super::p2mp::batch_bytes;
 use crate::human::parse_bytes;
 use clap::Args;
-use toroni_bench_harness::workload::sweep::Options;
+use toroni_bench_harness::experiment::sweep::Options;
 
 #[derive(Args)]
 #[command(after_help = "Example:
@@ -33,7 +33,7 @@ pub(crate) struct Sweep {
 
 impl Sweep {
     pub(crate) fn options(&self) -> Options {
-        let mut options = Options::of(self.shared.effort());
+        let mut options = Options::of(self.shared.length());
         options.repetitions = self.shared.repetitions.unwrap_or(options.repetitions);
         options.objects = self.objects.unwrap_or(options.objects);
         options.receivers = self.receivers.unwrap_or(options.receivers);

@@ -1,0 +1,129 @@
+//! What has been moved, until when it counts, and what each completion costs.
+
+use super::{Delay, Plan};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Shared by all threads of a run.
+#[derive(Debug)]
+pub struct Ledger {
+    deadline: Instant,
+    sent: AtomicU64,
+    received: AtomicU64,
+    delay: Option<(Delay, Duration)>,
+    #[cfg(test)]
+    goal: Option<testing::Goal>,
+}
+
+impl Ledger {
+    /// The time begins now.
+    #[must_use]
+    pub fn begin(plan: &Plan) -> Self {
+        let delay = Duration::from_micros(plan.delay_us.into());
+        Self {
+            deadline: Instant::now() + Duration::from_millis(plan.milliseconds.into()),
+            sent: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+            delay: (!delay.is_zero()).then_some((plan.delay, delay)),
+            #[cfg(test)]
+            goal: None,
+        }
+    }
+
+    /// How long it still lasts; nothing once it is over.
+    #[must_use]
+    pub fn left(&self) -> Option<Duration> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        #[cfg(test)]
+        let left = self.goal.as_ref().map_or(left, |goal| goal.left(left));
+        (!left.is_zero()).then_some(left)
+    }
+
+    /// Counts a completed read, and takes the time of its callback. False once the time is over.
+    pub fn read(&self, bytes: usize) -> bool {
+        self.count(&self.received, bytes)
+    }
+
+    /// Counts a completed write, and takes the time of its callback. False once the time is over.
+    pub fn written(&self, bytes: usize) -> bool {
+        self.count(&self.sent, bytes)
+    }
+
+    /// Bytes that were sent and received by clients and servers.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed) + self.received.load(Ordering::Relaxed)
+    }
+
+    fn count(&self, counter: &AtomicU64, bytes: usize) -> bool {
+        if self.left().is_none() {
+            return false;
+        }
+        counter.fetch_add(bytes as u64, Ordering::Relaxed);
+        match self.delay {
+            None => {}
+            Some((Delay::Sleep, time)) => thread::sleep(time),
+            Some((Delay::Spin, time)) => {
+                let end = Instant::now() + time;
+                while Instant::now() < end {
+                    std::hint::spin_loop();
+                }
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+pub(super) mod testing {
+    //! For tests: the end comes with what each end has received, and not by the clock. So a busy machine has
+    //! as long as it takes, and a session that stands still is noticed beside others that do not.
+
+    use super::super::sockets::ConnectionEnd;
+    use super::*;
+    use std::sync::Arc;
+
+    /// Far beyond what it takes.
+    const LOST: Duration = Duration::from_secs(30);
+    /// Threads that wait for events look so often for the end, of which nothing wakes them.
+    const LOOK: Duration = Duration::from_millis(5);
+
+    #[derive(Debug)]
+    pub(super) struct Goal {
+        bytes: u64,
+        /// What each end has received.
+        received: Vec<Arc<AtomicU64>>,
+    }
+
+    impl Goal {
+        fn is_reached(&self) -> bool {
+            self.received.iter().all(|received| received.load(Ordering::Relaxed) >= self.bytes)
+        }
+
+        pub(super) fn left(&self, left: Duration) -> Duration {
+            if self.is_reached() { Duration::ZERO } else { left.min(LOOK) }
+        }
+    }
+
+    impl Ledger {
+        /// The time is over when each end of these connections has received so much.
+        pub(crate) fn until_each_received(
+            bytes: u64,
+            plan: &Plan,
+            connections: &mut [ConnectionEnd],
+        ) -> Self {
+            let received = connections.iter_mut().map(|it| it.end.watched()).collect();
+            let mut ledger = Self::begin(plan);
+            ledger.deadline = Instant::now() + LOST;
+            ledger.goal = Some(Goal { bytes, received });
+            ledger
+        }
+
+        #[track_caller]
+        pub(crate) fn assert_reached(&self, what: &str) {
+            let goal = self.goal.as_ref().unwrap();
+            assert!(goal.is_reached(), "{what}: a session stands still: {:?}", goal.received);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Table, goals and chart of what was measured.
+
+use super::{Column, Kind, Plan, Rates};
+use crate::experiment::float;
+use crate::report::{Bound, Cell, Chart, Goal, Scale, Series, Table};
+use crate::summary::Summary;
+
+pub(super) fn table(plans: &[(Plan, f64)], columns: &[Column], rates: &Rates) -> Table {
+    let rows = plans.iter().zip(rates).map(|((plan, published), rates)| {
+        let cells = rates.iter().zip(columns).map(|(rates, column)| {
+            let megabytes: Vec<f64> = rates.iter().map(|rate| rate / 1e6).collect();
+            match Summary::of(&megabytes) {
+                Some(summary) => Cell::median(summary),
+                None if column.program.is_err() => Cell::text("MISSING"),
+                None => Cell::none(),
+            }
+        });
+        (plan.label(), cells.chain([Cell::number(published / 1e6)]).collect())
+    });
+    let names = columns.iter().map(|column| column.name.clone());
+    Table {
+        name: "rates".to_owned(),
+        title: "Bytes sent and received by clients and servers, MB/s (medians)".to_owned(),
+        unit: "MB/s".to_owned(),
+        corner: "sessions × threads, block, window, delay".to_owned(),
+        columns: names.chain(["paper's reactor".to_owned()]).collect(),
+        rows: rows.collect(),
+        definitions: vec![(
+            "paper's reactor".to_owned(),
+            "the thread-pool reactor of the proactor paper, on its machine".to_owned(),
+        )],
+    }
+}
+
+/// For each row: `auto` against the best of all others, and the slowest shared engine against the reactor.
+pub(super) fn goals(plans: &[(Plan, f64)], columns: &[Column], rates: &Rates) -> Vec<Goal> {
+    let mut goals = Vec::new();
+    for ((plan, _), rates) in plans.iter().zip(rates) {
+        let cells: Vec<Median<'_>> = columns
+            .iter()
+            .zip(rates)
+            .filter_map(|(column, rates)| {
+                Some(Median { column, rate: Summary::of(rates)?.median / 1e6 })
+            })
+            .collect();
+        let mut goal = |what: &str, measured: &Median<'_>, other: &Median<'_>| {
+            goals.push(Goal {
+                what: format!("{what}, {}", plan.label()),
+                unit: "MB/s".to_owned(),
+                reference: Some((other.rate, other.column.name.clone())),
+                bound: Bound::AtLeast(other.rate),
+                measured: measured.rate,
+            });
+        };
+        let auto = of(&cells, &[Kind::Auto]).next();
+        let others = of(&cells, &[Kind::Shared, Kind::Engine, Kind::Reactor, Kind::Peer]);
+        if let (Some(auto), Some(best)) = (auto, others.max_by(Median::compare)) {
+            goal("auto", auto, best);
+        }
+        let slowest = of(&cells, &[Kind::Shared]).min_by(Median::compare);
+        if let (Some(shared), Some(reactor)) = (slowest, of(&cells, &[Kind::Reactor]).next()) {
+            goal(&shared.column.name, shared, reactor);
+        }
+    }
+    goals
+}
+
+/// A column in one row.
+struct Median<'a> {
+    column: &'a Column,
+    /// MB/s.
+    rate: f64,
+}
+
+impl Median<'_> {
+    fn compare(first: &&Self, second: &&Self) -> std::cmp::Ordering {
+        first.rate.total_cmp(&second.rate)
+    }
+}
+
+fn of<'a>(cells: &'a [Median<'a>], kinds: &[Kind]) -> impl Iterator<Item = &'a Median<'a>> {
+    cells.iter().filter(|cell| kinds.contains(&cell.column.kind))
+}
+
+pub(super) fn chart(plans: &[(Plan, f64)], columns: &[Column], rates: &Rates) -> Chart {
+    let series = columns.iter().enumerate().map(|(index, column)| {
+        let points = rates.iter().enumerate().filter_map(|(row, rates)| {
+            let median = Summary::of(&rates[index])?.median;
+            Some((float(row as u64), median / 1e6))
+        });
+        Series::line(column.name.clone(), points.collect())
+    });
+    Chart {
+        title: "Bytes sent and received, MB/s".to_owned(),
+        x_label: "sessions × threads, block, window, delay".to_owned(),
+        y_label: "MB/s".to_owned(),
+        x_scale: Scale::Linear,
+        y_scale: Scale::Logarithmic,
+        categories: plans.iter().map(|(plan, _)| plan.label()).collect(),
+        series: series.collect(),
+    }
+}

@@ -1,0 +1,74 @@
+//! UDP multicast on the loopback interface: the kernel copies each datagram to each of the sockets.
+
+use crate::Failure;
+use crate::run_directory::RunDirectory;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, connect, recv, send,
+    socket_with, sockopt,
+};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::OwnedFd;
+
+/// The publisher's socket.
+pub(super) struct Sender(OwnedFd);
+
+impl Sender {
+    pub(super) fn open(directory: &RunDirectory) -> Result<Self, Failure> {
+        let socket = udp_socket()?;
+        sockopt::set_ip_multicast_if(&socket, &Ipv4Addr::LOCALHOST)
+            .and_then(|()| sockopt::set_ip_multicast_loop(&socket, true))
+            // It does not leave the machine.
+            .and_then(|()| sockopt::set_ip_multicast_ttl(&socket, 0))
+            .and_then(|()| connect(&socket, &group(directory)))
+            .map_err(Failure::of("prepare to send to a multicast group"))?;
+        Ok(Self(socket))
+    }
+
+    pub(super) fn send(&self, bytes: &[u8]) -> Result<(), Failure> {
+        send(&self.0, bytes, SendFlags::empty()).map(drop).map_err(Failure::of("send a datagram"))
+    }
+}
+
+/// A subscriber's socket.
+pub(super) struct Receiver(OwnedFd);
+
+impl Receiver {
+    pub(super) fn open(directory: &RunDirectory) -> Result<Self, Failure> {
+        let group = group(directory);
+        let socket = udp_socket()?;
+        // All bind the same address, and each gets its own copy.
+        sockopt::set_socket_reuseaddr(&socket, true)
+            .and_then(|()| {
+                sockopt::set_ip_add_membership(&socket, group.ip(), &Ipv4Addr::LOCALHOST)
+            })
+            .and_then(|()| bind(&socket, &group))
+            .map_err(Failure::of("join a multicast group"))?;
+        Ok(Self(socket))
+    }
+
+    /// The next datagram, if there is one.
+    #[inline]
+    pub(super) fn poll(&self, buffer: &mut [u8]) -> Result<Option<usize>, Failure> {
+        match recv(&self.0, buffer, RecvFlags::DONTWAIT) {
+            Ok((length, _)) => Ok(Some(length)),
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(None),
+            Err(error) => Err(Failure::of("receive a datagram")(error)),
+        }
+    }
+}
+
+/// A group that runs at the same time do not share: ports differ, and groups, too.
+fn group(directory: &RunDirectory) -> SocketAddrV4 {
+    // FNV-1a.
+    let hash = directory
+        .name
+        .bytes()
+        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let [_, _, third, fourth] = hash.to_be_bytes();
+    SocketAddrV4::new(Ipv4Addr::new(239, 255, third, fourth), directory.port)
+}
+
+fn udp_socket() -> Result<OwnedFd, Failure> {
+    socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+        .map_err(Failure::of("open a UDP socket"))
+}

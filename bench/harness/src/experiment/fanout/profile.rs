@@ -1,0 +1,120 @@
+//! What the fan-out experiment says of one subscriber's latencies: average, least, most, and for each
+//! of a row of percentiles the average and the most of the fastest so many.
+
+use serde::{Deserialize, Serialize};
+
+/// The percentiles, as the experiment prints them.
+pub(crate) const PERCENTILES: [f64; 6] = [75.0, 90.0, 99.0, 99.9, 99.99, 99.999];
+
+/// The latencies of one subscriber, in nanoseconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Profile {
+    pub(crate) count: u64,
+    pub(crate) average: f64,
+    pub(crate) least: u64,
+    pub(crate) most: u64,
+    /// For each of [`PERCENTILES`].
+    pub(crate) fastest: Vec<Fastest>,
+}
+
+/// The fastest so many percent.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Fastest {
+    pub(crate) average: f64,
+    pub(crate) most: u64,
+}
+
+impl Profile {
+    /// Of all samples, which are sorted by this. `None` if there are none.
+    pub(crate) fn of(samples: &mut [u64]) -> Option<Self> {
+        samples.sort_unstable();
+        let (least, most) = (*samples.first()?, *samples.last()?);
+        let fastest = PERCENTILES
+            .iter()
+            .map(|percentile| {
+                let part = &samples[..rank(*percentile, samples.len())];
+                Fastest { average: average(part), most: part.last().copied().unwrap_or(least) }
+            })
+            .collect();
+        let count = samples.len() as u64;
+        Some(Self { count, average: average(samples), least, most, fastest })
+    }
+
+    /// Several runs as one: the median of each figure, so that one disturbed run does not decide, but
+    /// the least of all and the most of all. `None` if there are none.
+    pub(crate) fn median(runs: &[Self]) -> Option<Self> {
+        let fastest = (0..runs.first()?.fastest.len())
+            .map(|index| Fastest {
+                average: middle(runs, |run| run.fastest[index].average, f64::total_cmp),
+                most: middle(runs, |run| run.fastest[index].most, u64::cmp),
+            })
+            .collect();
+        Some(Self {
+            count: runs.iter().map(|run| run.count).sum(),
+            average: middle(runs, |run| run.average, f64::total_cmp),
+            least: runs.iter().map(|run| run.least).min()?,
+            most: runs.iter().map(|run| run.most).max()?,
+            fastest,
+        })
+    }
+}
+
+/// How many of the fastest samples are so many percent; at least one.
+fn rank(percentile: f64, count: usize) -> usize {
+    // In thousandths of a percent, which all of the percentiles are whole numbers of.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a percentile is from 0 to 100"
+    )]
+    let thousandths = (percentile * 1000.0).round() as u128;
+    let rank = (count as u128 * thousandths).div_ceil(100_000);
+    usize::try_from(rank).unwrap_or(count).clamp(1, count)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "nanoseconds, shown with three digits")]
+fn average(samples: &[u64]) -> f64 {
+    let sum: u128 = samples.iter().map(|sample| u128::from(*sample)).sum();
+    sum as f64 / samples.len() as f64
+}
+
+/// The lower one of the two in the middle, if there are two.
+fn middle<T>(
+    runs: &[Profile],
+    figure: impl Fn(&Profile) -> T,
+    order: impl Fn(&T, &T) -> std::cmp::Ordering,
+) -> T
+where
+    T: Copy,
+{
+    let mut figures: Vec<T> = runs.iter().map(figure).collect();
+    figures.sort_unstable_by(order);
+    figures[(figures.len() - 1) / 2]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_those_of_the_fastest() {
+        let mut samples: Vec<u64> = (1..=1000).rev().collect();
+        let all = Profile::of(&mut samples).unwrap();
+        assert_eq!((all.count, all.least, all.most, all.average), (1000, 1, 1000, 500.5));
+        let most: Vec<u64> = all.fastest.iter().map(|part| part.most).collect();
+        assert_eq!(most, [750, 900, 990, 999, 1000, 1000]);
+        assert_eq!(all.fastest[0].average, 375.5);
+        assert_eq!(Profile::of(&mut []), None);
+        let one = Profile::of(&mut [7]).unwrap();
+        assert!(one.fastest.iter().all(|part| (part.average, part.most) == (7.0, 7)));
+    }
+
+    #[test]
+    fn one_disturbed_run_does_not_decide() {
+        let run = |shift: u64| Profile::of(&mut [1 + shift, 2 + shift, 3 + shift]).unwrap();
+        let all = Profile::median(&[run(0), run(1_000_000), run(1)]).unwrap();
+        assert_eq!((all.average, all.fastest[5].most), (3.0, 4));
+        assert_eq!((all.count, all.least, all.most), (9, 1, 1_000_003));
+        assert_eq!(Profile::median(&[]), None);
+    }
+}

@@ -1,0 +1,144 @@
+//! What the published experiments have in common: conditions, ratios in turn, numbers for people.
+
+pub mod connections;
+pub mod fanout;
+pub mod p2mp;
+pub mod rmp_tcp;
+pub mod scale;
+pub mod sweep;
+mod tcp;
+
+use crate::Failure;
+use crate::machine;
+use crate::process_group::Launch;
+use crate::transport::{Setup, Wait};
+
+/// The machine, and how often it was measured.
+pub(super) fn conditions(repetitions: u32) -> Vec<(String, String)> {
+    let mut conditions = machine::describe();
+    let text = format!("{repetitions}, all ways in turn in each");
+    conditions.push(("repetitions".to_owned(), text));
+    conditions
+}
+
+/// Tells the observer how far a workload is.
+pub(super) struct Steps<'a> {
+    launch: &'a Launch<'a>,
+    done: u64,
+    total: u64,
+}
+
+impl<'a> Steps<'a> {
+    /// So many runs in each repetition.
+    pub(super) fn new(launch: &'a Launch<'_>, repetitions: u32, runs: usize) -> Self {
+        Self { launch, done: 0, total: u64::from(repetitions) * runs as u64 }
+    }
+
+    /// The next run begins.
+    pub(super) fn next(&mut self) {
+        self.launch.observer.progress(self.done, self.total);
+        self.done += 1;
+    }
+}
+
+/// The setup of a run whose sizes stand in its work.
+pub(super) fn setup(senders: u16, receivers: u16, message_bytes: usize, capacity: u64) -> Setup {
+    Setup {
+        senders,
+        receivers,
+        message_bytes,
+        capacity_bytes: capacity,
+        wait: Wait::Blocking,
+        in_place: true,
+    }
+}
+
+/// Whether there is such a ring, and it can hold such messages: now, and not after minutes of measuring.
+pub(super) fn check_fits(message_bytes: usize, capacity_bytes: u64) -> Result<(), Failure> {
+    if !capacity_bytes.is_power_of_two() || !(64 << 10..=1 << 40).contains(&capacity_bytes) {
+        return Err(Failure::new(format!(
+            "a ring of {capacity_bytes} bytes: take a power of two from 64 KiB to 1 TiB"
+        )));
+    }
+    // Half of the ring is a record's limit; its header is a word.
+    let most = (capacity_bytes / 2).saturating_sub(8);
+    if message_bytes as u64 <= most {
+        return Ok(());
+    }
+    Err(Failure::new(format!(
+        "a message of {} does not fit a ring of {}: take {} bytes or less, or a larger ring",
+        sized(message_bytes as u64),
+        sized(capacity_bytes),
+        count(most)
+    )))
+}
+
+/// Of each repetition, so that what disturbed both does not count.
+pub(super) fn ratios(times: &[f64], base: &[f64]) -> Vec<f64> {
+    times.iter().zip(base).map(|(time, base)| time / base).collect()
+}
+
+/// The standard deviation of a sample; 0 of less than two.
+pub(super) fn deviation(values: &[f64]) -> f64 {
+    let count = values.iter().map(|_| 1.0).sum::<f64>();
+    if count < 2.0 {
+        return 0.0;
+    }
+    let mean = values.iter().sum::<f64>() / count;
+    let squares = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
+    (squares / (count - 1.0)).sqrt()
+}
+
+/// For display and ratios, where 53 bits are more than enough.
+#[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
+pub(super) fn float(value: u64) -> f64 {
+    value as f64
+}
+
+/// Nanoseconds as seconds.
+pub(super) fn seconds(nanoseconds: u64) -> f64 {
+    float(nanoseconds) / 1e9
+}
+
+/// `1,000,000`.
+pub(super) fn count(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `64 KiB`, `1,000 B`.
+pub(super) fn sized(bytes: u64) -> String {
+    match bytes {
+        _ if bytes > 0 && bytes.is_multiple_of(1 << 20) => format!("{} MiB", count(bytes >> 20)),
+        _ if bytes > 0 && bytes.is_multiple_of(1 << 10) => format!("{} KiB", count(bytes >> 10)),
+        _ => format!("{} B", count(bytes)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_for_people() {
+        assert_eq!([count(7), count(1000), count(1_234_567)], ["7", "1,000", "1,234,567"]);
+        assert_eq!(
+            [sized(8), sized(1000), sized(1024), sized(3 << 20), sized(0)],
+            ["8 B", "1,000 B", "1 KiB", "3 MiB", "0 B"]
+        );
+    }
+
+    #[test]
+    fn deviations_and_ratios() {
+        assert!((deviation(&[2.0, 4.0, 6.0]) - 2.0).abs() < 1e-12);
+        assert_eq!(deviation(&[2.0]), 0.0);
+        assert_eq!(ratios(&[6.0, 9.0], &[2.0, 3.0]), [3.0, 3.0]);
+    }
+}

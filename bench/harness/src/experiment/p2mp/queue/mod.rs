@@ -1,0 +1,279 @@
+//! The queue of the point-to-multipoint experiment, as its description says, written anew: packets in
+//! shared memory behind one process-shared mutex, and a byte on a Unix socket as signal.
+//!
+//! The sender fills a batch of packets in place, counts them under the mutex, and sends one byte to each
+//! receiver. A receiver reads a batch in place, counts it under the mutex, and sends one byte to the
+//! sender. Who finds nothing to do sleeps until a byte comes; a peer that is gone is an error then.
+//!
+//! A signal is sent for each batch, as the description has it. One that does not fit in the socket is
+//! left out: those in front of it wake the other side, which then looks at the counters.
+
+mod memory;
+
+pub(super) use memory::Shape;
+
+use memory::{Reading, Writing};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use std::io;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long a receiver looks for the sender's socket.
+const LONGEST_CONNECT: Duration = Duration::from_secs(30);
+
+/// The sender's end, before its receivers are there.
+pub(super) struct Host {
+    writing: Writing,
+    listener: UnixListener,
+    receivers: usize,
+}
+
+impl Host {
+    /// Makes the queue and its socket in `directory`.
+    pub(super) fn create(directory: &Path, shape: Shape) -> io::Result<Self> {
+        let writing = Writing::create(&memory_path(directory), shape)?;
+        // Behind the memory: who can connect finds a queue that is complete.
+        let listener = UnixListener::bind(socket_path(directory))?;
+        Ok(Self { writing, listener, receivers: shape.receivers })
+    }
+
+    /// Waits for all receivers.
+    pub(super) fn accept(self) -> io::Result<Sender> {
+        let peers = (0..self.receivers)
+            .map(|_| self.listener.accept().map(|(socket, _)| socket))
+            .collect::<io::Result<_>>()?;
+        Ok(Sender { writing: self.writing, peers })
+    }
+}
+
+/// The sender's end.
+pub(super) struct Sender {
+    writing: Writing,
+    peers: Vec<UnixStream>,
+}
+
+impl Sender {
+    /// Lets `fill` write a batch of `count` packets in place, when there is room for them.
+    ///
+    /// # Errors
+    /// If a receiver is gone, or the system fails.
+    pub(super) fn send(&mut self, count: usize, fill: impl FnMut(&mut [u8])) -> io::Result<()> {
+        while !self.writing.has_room(count) {
+            self.writing.look()?;
+            if self.writing.has_room(count) {
+                break;
+            }
+            self.wait()?;
+        }
+        self.writing.write(count, fill)?;
+        self.peers.iter().try_for_each(signal)
+    }
+
+    /// Sleeps until a receiver has taken something.
+    fn wait(&self) -> io::Result<()> {
+        let mut watched: Vec<_> =
+            self.peers.iter().map(|peer| PollFd::new(peer, PollFlags::IN)).collect();
+        match poll(&mut watched, None) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+        let readable = watched.iter().zip(&self.peers).filter(|(fd, _)| !fd.revents().is_empty());
+        for (_, peer) in readable {
+            await_signal(peer)?;
+        }
+        Ok(())
+    }
+}
+
+/// A receiver's end.
+pub(super) struct Receiver {
+    reading: Reading,
+    sender: UnixStream,
+}
+
+impl Receiver {
+    /// Joins the queue in `directory` as its receiver of this number; waits until it is there.
+    pub(super) fn join(directory: &Path, shape: Shape, number: usize) -> io::Result<Self> {
+        let deadline = Instant::now() + LONGEST_CONNECT;
+        let sender = loop {
+            match UnixStream::connect(socket_path(directory)) {
+                Ok(socket) => break socket,
+                Err(error) if Instant::now() >= deadline => return Err(error),
+                Err(_) => std::thread::sleep(Duration::from_millis(1)),
+            }
+        };
+        let reading = Reading::open(&memory_path(directory), shape, number)?;
+        Ok(Self { reading, sender })
+    }
+
+    /// Lets `each` read the next packets in place, when there are any, and at most `most` of them.
+    ///
+    /// # Errors
+    /// If the sender is gone, or the system fails.
+    pub(super) fn receive(&mut self, most: usize, each: impl FnMut(&[u8])) -> io::Result<()> {
+        while self.reading.available() == 0 {
+            self.reading.look()?;
+            if self.reading.available() > 0 {
+                break;
+            }
+            await_signal(&self.sender)?;
+        }
+        self.reading.take(self.reading.available().min(most), each)?;
+        signal(&self.sender)
+    }
+}
+
+/// Sends the byte that says: look at the counters.
+fn signal(peer: &UnixStream) -> io::Result<()> {
+    match send(peer, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+        // A receiver that has all it wanted, and left.
+        Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::PIPE) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Sleeps until a byte is there, and takes all that are.
+fn await_signal(peer: &UnixStream) -> io::Result<()> {
+    let mut bytes = [0; 256];
+    match recv(peer, &mut bytes, RecvFlags::empty()) {
+        Ok((0, _)) => {
+            let gone = "the process at the other end of the queue is gone";
+            Err(io::Error::new(io::ErrorKind::UnexpectedEof, gone))
+        }
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn memory_path(directory: &Path) -> PathBuf {
+    directory.join("queue")
+}
+
+fn socket_path(directory: &Path) -> PathBuf {
+    directory.join("queue.socket")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run_directory::tests::Root;
+
+    fn shape(packets: usize) -> Shape {
+        Shape { packets, packet_bytes: 16, receivers: 3, adaptive: packets.is_multiple_of(2) }
+    }
+
+    fn directory() -> Root {
+        let root = Root::new();
+        std::fs::create_dir_all(&root.0).unwrap();
+        root
+    }
+
+    /// A packet of test data: its number, twice.
+    fn fill(packet: &mut [u8], number: u64) {
+        packet[..8].copy_from_slice(&number.to_le_bytes());
+        packet[8..].copy_from_slice(&number.to_le_bytes());
+    }
+
+    fn check(packet: &[u8], number: u64) {
+        assert_eq!(packet[..8], number.to_le_bytes());
+        assert_eq!(packet[8..], number.to_le_bytes());
+    }
+
+    #[test]
+    fn every_receiver_gets_every_packet_through_a_tiny_queue() {
+        for packets in [2, 3, 5] {
+            let total: u64 = 20_001;
+            let root = directory();
+            let host = Host::create(&root.0, shape(packets)).unwrap();
+            std::thread::scope(|scope| {
+                for index in 0..3 {
+                    let directory = &root.0;
+                    scope.spawn(move || {
+                        let mut receiver =
+                            Receiver::join(directory, shape(packets), index).unwrap();
+                        let mut next = 0;
+                        while next < total {
+                            let before = next;
+                            receiver
+                                .receive(2, |packet| {
+                                    check(packet, next);
+                                    next += 1;
+                                })
+                                .unwrap();
+                            assert!((1..=2).contains(&(next - before)));
+                        }
+                        assert_eq!(next, total);
+                    });
+                }
+                let mut sender = host.accept().unwrap();
+                let mut number = 0;
+                while number < total {
+                    let count = if total - number >= 2 { 2 } else { 1 };
+                    sender
+                        .send(count, |packet| {
+                            fill(packet, number);
+                            number += 1;
+                        })
+                        .unwrap();
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn a_receiver_that_is_gone_ends_the_sender() {
+        let root = directory();
+        let host = Host::create(&root.0, shape(4)).unwrap();
+        let mut receivers: Vec<_> =
+            (0..3).map(|index| Receiver::join(&root.0, shape(4), index).unwrap()).collect();
+        let mut sender = host.accept().unwrap();
+        sender.send(2, |packet| fill(packet, 0)).unwrap();
+        receivers.remove(1);
+        // The others take what is there; the queue fills up for the one that is gone.
+        for receiver in &mut receivers {
+            receiver.receive(2, |packet| check(packet, 0)).unwrap();
+        }
+        sender.send(2, |packet| fill(packet, 0)).unwrap();
+        let error = sender.send(2, |packet| fill(packet, 0)).unwrap_err();
+        assert!(
+            matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset),
+            "{error:?}"
+        );
+    }
+
+    #[test]
+    fn a_sender_that_is_gone_ends_the_receivers_behind_the_last_packet() {
+        let root = directory();
+        let host = Host::create(&root.0, shape(4)).unwrap();
+        let mut receivers: Vec<_> =
+            (0..3).map(|index| Receiver::join(&root.0, shape(4), index).unwrap()).collect();
+        let mut sender = host.accept().unwrap();
+        sender.send(1, |packet| fill(packet, 7)).unwrap();
+        drop(sender);
+        for receiver in &mut receivers {
+            receiver.receive(2, |packet| check(packet, 7)).unwrap();
+            assert!(receiver.receive(2, |_| panic!("there is nothing")).is_err());
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_together_is_refused() {
+        let root = directory();
+        let _host = Host::create(&root.0, shape(4)).unwrap();
+        assert!(Host::create(&root.0, shape(4)).is_err(), "a second sender");
+        let _first = Receiver::join(&root.0, shape(4), 0).unwrap();
+        for (shape, index) in [(shape(4), 0), (shape(4), 3), (shape(5), 1)] {
+            assert!(Receiver::join(&root.0, shape, index).is_err(), "{shape:?} {index}");
+        }
+        let other = directory();
+        let none = Shape { receivers: 0, ..shape(4) };
+        let many = Shape { receivers: 16, ..shape(4) };
+        let huge = Shape { packets: usize::MAX, ..shape(4) };
+        for shape in [none, many, huge] {
+            assert!(Host::create(&other.0, shape).is_err(), "{shape:?}");
+        }
+    }
+}
