@@ -1,15 +1,19 @@
-//! Toroni beside other transports, and beside what the machine itself takes.
+//! Compares Toroni with other transports, and with the floors of the machine.
 //!
 //! ```text
-//!   cli        the command line                    README.md says how each peer is configured,
-//!   floors/    copies, cache lines, wake-ups        and how to add one
-//!   peers/     contenders, in turn, on the rig; ratios and goals
-//!   proactor   the sessions of the proactor paper, with tokio and compio
+//!   cli        the command line
+//!   floors/    copies, cache lines, wake-ups
+//!   peers/     contenders, in turn, on the bench harness; ratios and goals
+//!   proactor   the connections of the proactor paper, with tokio and compio
 //! ```
 //!
-//! What it deliberately does not know: how a transport works. Those that need no foreign library are in
-//! the crate `toroni-bench-harness`; the others are programs of a workspace of their own, `bench/peers`, and a
-//! peer that cannot be built or started is part of every report, with the reason.
+//! `bench/README.md` says how each peer is configured, and how to add one.
+//!
+//! This program deliberately does not know how a transport works. Transports that need no foreign library are in the crate
+//! `toroni-bench-harness`; the others are programs in a workspace of their own, `bench/peers`. A peer that cannot be built
+//! or started is part of every report, with the reason.
+
+#![allow(missing_docs, reason = "this program is not published")]
 
 mod cli;
 mod floors;
@@ -20,10 +24,11 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use toroni_bench_harness::options::Output;
 use toroni_bench_harness::report::Report;
 use toroni_bench_harness::{Failure, child, transports};
 
-use cli::{Arguments, Command, Output};
+use cli::{Arguments, Command};
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
@@ -40,11 +45,11 @@ fn main() -> ExitCode {
             proactor::run(&options).and_then(|report| print(&[report], &options.output))
         }
         Command::Child => {
-            // The parent has been told what went wrong, and tells the user.
+            // The child has reported the error to its parent, which reports it to the user.
             let done = child::run(transports::perform).is_ok();
             return if done { ExitCode::SUCCESS } else { ExitCode::FAILURE };
         }
-        Command::FloorPartner { kind, board, core } => floors::partner_main(&kind, &board, core)
+        Command::FloorPartner { kind, pages, core } => floors::partner_main(&kind, &pages, core)
             .map_err(|error| Failure::new(error.to_string())),
     };
     match outcome {
@@ -56,8 +61,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints the reports, and draws what is in them: one picture for each, named after it if there are
-/// several.
+/// Prints the reports and draws their charts, in one file for each report. If there are several, files are named after them.
 fn print(reports: &[Report], output: &Output) -> Result<(), Failure> {
     let mut text = String::new();
     for report in reports {

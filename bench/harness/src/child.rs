@@ -4,14 +4,14 @@
 use crate::Failure;
 use crate::gate::ChildGate;
 use crate::job::{Answer, Job, Role};
+use crate::registry::{self, Work};
 use crate::transport::{About, Transport};
-use crate::workload;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::Serialize;
 use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
 
-/// The whole life of a child that knows one transport.
+/// Runs a child that knows one transport, from its start to its end.
 #[must_use]
 pub fn main<T: Transport>() -> ExitCode {
     let outcome = run(|child| {
@@ -19,35 +19,32 @@ pub fn main<T: Transport>() -> ExitCode {
         if wanted != T::NAME {
             return Err(Failure::new(format!("this program knows {:?}, not {wanted:?}", T::NAME)));
         }
-        workload::perform::<T>(child)
+        registry::perform::<T>(child)
     });
     if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The whole life of a child. `perform` chooses the transport by the name in the job and calls
-/// [`workload::perform`].
+/// Runs a child from its start to its end. `perform` does its work; usually it chooses the transport that the job names
+/// and calls [`registry::perform`].
 ///
 /// # Errors
-/// What `perform` says. The parent has been told then.
+/// Those of `perform`, after they were reported to the parent.
 pub fn run(perform: impl FnOnce(&mut Child) -> Result<(), Failure>) -> Result<(), Failure> {
     Child::bind().and_then(|mut child| perform(&mut child)).inspect_err(|failure| {
-        // A parent that cannot be told has other ways to know.
-        let _ = say(&Answer::Failed { text: failure.to_string() });
+        // If the parent cannot be told, it sees that this process ends.
+        let _ = send(&Answer::Failed { text: failure.to_string() });
     })
 }
 
-/// A child and its parent.
+/// A child and its connection to the parent.
 pub struct Child {
     job: Job,
     input: io::StdinLock<'static>,
-    course: Option<ChildGate>,
+    gate: Option<ChildGate>,
 }
 
 impl Child {
-    /// Binds this process to the life of its parent, and reads its job.
-    ///
-    /// # Errors
-    /// If the parent is dead or says nothing that is a job.
+    /// Makes the kernel end this process with its parent, and reads the job.
     fn bind() -> Result<Self, Failure> {
         set_parent_process_death_signal(Some(Signal::KILL))
             .map_err(Failure::of("bind this process to its parent"))?;
@@ -57,78 +54,91 @@ impl Child {
         let job: Job = serde_json::from_str(&line).map_err(|error| {
             Failure::new(format!("{line:?} is no job ({error}): this is no command for people"))
         })?;
-        // The parent may have died before the kernel was told.
+        // The parent may have died before the kernel knew that its death matters.
         let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get());
         if parent.and_then(|pid| u32::try_from(pid).ok()) != Some(job.parent) {
             return Err(Failure::new("the parent is dead"));
         }
-        let course = match job.role {
+        let gate = match job.role {
             Role::Host => None,
             _ => Some(ChildGate::join(&job.directory)?),
         };
-        Ok(Self { job, input, course })
+        Ok(Self { job, input, gate })
     }
 
-    /// What to do.
+    /// Returns the job.
     #[must_use]
     pub fn job(&self) -> &Job {
         &self.job
     }
 
-    /// Says that everything is prepared.
+    /// Returns the work of the job, or `None` if it is work of another kind.
+    ///
+    /// # Errors
+    /// If its parameters are not those of this kind: the parent is another version.
+    pub fn work<W: Work>(&self) -> Result<Option<W>, Failure> {
+        if self.job.work != W::NAME {
+            return Ok(None);
+        }
+        let failed = format!("understand the work {:?}", W::NAME);
+        serde_json::from_value(self.job.parameters.clone()).map(Some).map_err(Failure::of(failed))
+    }
+
+    /// Reports that everything is prepared.
     ///
     /// # Errors
     /// If the parent does not listen.
     pub fn ready(&mut self) -> Result<(), Failure> {
-        say(&Answer::Ready { about: None })
+        send(&Answer::Ready { about: None })
     }
 
-    /// Waits until all are ready.
+    /// Waits until the parent opens the gate, which it does when all children are ready.
     ///
     /// # Errors
     /// If the gate fails.
     pub fn wait_at_gate(&mut self) -> Result<(), Failure> {
-        self.course.as_ref().map_or(Ok(()), ChildGate::wait_at_gate)
+        self.gate.as_ref().map_or(Ok(()), ChildGate::wait_at_gate)
     }
 
-    /// Says that it still works. For runs that take longer than the parent's patience.
+    /// Reports that this child is still working. Needed in runs that may take longer than
+    /// [`Launch::silence_timeout`](crate::process_group::Launch::silence_timeout).
     ///
     /// # Errors
     /// If the parent does not listen.
     pub fn progress(&mut self, done: u64) -> Result<(), Failure> {
-        say(&Answer::Progress { done })
+        send(&Answer::Progress { done })
     }
 
-    /// Waits until all others have finished, too: whoever ends earlier would disturb them.
+    /// Waits until all other children have finished: one that ended earlier would disturb the rest.
     ///
     /// # Errors
     /// If the finish fails.
     pub fn finish(&mut self) -> Result<(), Failure> {
-        self.course.as_mut().map_or(Ok(()), ChildGate::finish)
+        self.gate.as_mut().map_or(Ok(()), ChildGate::finish)
     }
 
-    /// Says its result.
+    /// Reports the result of this child.
     ///
     /// # Errors
     /// If the parent does not listen.
     pub fn result(&mut self, result: &impl Serialize) -> Result<(), Failure> {
         let value = serde_json::to_value(result).map_err(Failure::of("write the result"))?;
-        say(&Answer::Result { value })
+        send(&Answer::Result { value })
     }
 
-    /// Says that it hosts, and waits until the parent needs it no more.
+    /// Reports what this host provides, and waits until the parent no longer needs it.
     ///
     /// # Errors
     /// If the parent does not listen.
     pub(crate) fn host(&mut self, about: About) -> Result<(), Failure> {
-        say(&Answer::Ready { about: Some(about) })?;
+        send(&Answer::Ready { about: Some(about) })?;
         let mut rest = Vec::new();
         self.input.read_until(0, &mut rest).map_err(Failure::of("listen to the parent"))?;
         Ok(())
     }
 }
 
-fn say(answer: &Answer) -> Result<(), Failure> {
+fn send(answer: &Answer) -> Result<(), Failure> {
     let line = answer.line()?;
     let mut output = io::stdout().lock();
     output.write_all(&line).and_then(|()| output.flush()).map_err(Failure::of("answer"))

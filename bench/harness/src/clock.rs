@@ -1,22 +1,22 @@
-//! The clocks: all children of one machine read the same ones.
+//! Clocks, the same for all processes of a machine.
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// CLOCK_MONOTONIC_RAW in nanoseconds: nobody slews it while a run lasts.
+/// Returns `CLOCK_MONOTONIC_RAW` in nanoseconds: it is not slewed during a run.
 #[inline]
 #[must_use]
 pub fn now_ns() -> u64 {
     nanoseconds(clock_gettime(ClockId::MonotonicRaw))
 }
 
-/// CPU time that this process has used so far, in nanoseconds.
+/// Returns the CPU time of this process in nanoseconds.
 #[must_use]
 pub fn cpu_ns() -> u64 {
     nanoseconds(clock_gettime(ClockId::ProcessCPUTime))
 }
 
-/// How often this thread has gone to sleep so far: its voluntary context switches. One cheap system
-/// call, since a receiver asks while others still work.
+/// Returns how often this thread has gone to sleep: its voluntary context switches. This is one cheap system call, because
+/// a receiver makes it while others still work.
 #[must_use]
 pub fn sleeps() -> u64 {
     // SAFETY: the struct has only integers, for which zeros are valid.

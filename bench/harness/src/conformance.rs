@@ -1,8 +1,8 @@
-//! One suite for all transports: what a workload relies on. An adapter's package runs it by
+//! One suite for all transports, with everything that workloads rely on. The package of an adapter runs it with
 //! [`conformance!`](macro@crate::conformance) at the end of the file that implements [`Transport`].
 //!
-//! Ends are threads here, not processes: what is tested is the adapter, and a test needs no second
-//! program. The suite hangs rather than fails if a message is lost at the end; test runners end it.
+//! Here the ends are threads, not processes: the suite tests the adapter, and needs no second program. If the last
+//! messages are lost, the suite hangs until the test runner ends it.
 
 use crate::job::Role;
 use crate::run_directory::RunDirectoryOwner;
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex, PoisonError};
 
-/// Makes the tests of an adapter: `toroni_bench_harness::conformance!(Adapter);`.
+/// Defines the tests of an adapter: `toroni_bench_harness::conformance!(Adapter);`.
 #[macro_export]
 macro_rules! conformance {
     ($transport:ty) => {
@@ -58,7 +58,7 @@ macro_rules! conformance {
     };
 }
 
-/// One sender, one receiver, all ways to send.
+/// Tests one sender, one receiver, and all ways to send.
 pub fn every_message_arrives_in_order<T: Transport>(wait: Wait) {
     for length in [1, 8, 64, 1024] {
         let setup = Setup { wait, message_bytes: length, ..small(1, 1) };
@@ -67,7 +67,7 @@ pub fn every_message_arrives_in_order<T: Transport>(wait: Wait) {
     }
 }
 
-/// Three senders, two receivers: the order of each sender, and the common one if it is promised.
+/// Tests three senders and two receivers: the order of each sender, and the common order if the transport promises one.
 pub fn several_senders_reach_several_receivers<T: Transport>(wait: Wait) {
     let setup = Setup { wait, message_bytes: 64, ..small(3, 2) };
     let orders = Run::<T>::new(&setup).go(2_000);
@@ -76,19 +76,19 @@ pub fn several_senders_reach_several_receivers<T: Transport>(wait: Wait) {
     }
 }
 
-/// Messages of 64 KiB, each filled with its number, more than fit at once.
+/// Tests messages of 64 KiB, each filled with its number, and more than fit at once.
 pub fn long_messages_arrive_whole<T: Transport>() {
     let setup = Setup { message_bytes: 64 << 10, ..small(1, 2) };
     Run::<T>::new(&setup).go(200);
 }
 
-/// A message and its answer, on two lanes of one directory.
+/// Tests a message and its answer, on two lanes of one run directory.
 pub fn lanes_do_not_mix<T: Transport>() {
     let setup = Setup { wait: Wait::Blocking, ..small(1, 1) };
     let root = Root::new();
-    let owner = must("make a place", RunDirectoryOwner::create(&root.0));
+    let owner = must("create a run directory", RunDirectoryOwner::create(&root.0));
     let (there, back) = (owner.directory().clone(), owner.directory().second_lane());
-    let back = must("make a second lane", back);
+    let back = must("create a second lane", back);
     let _hosts = [&there, &back].map(|lane| must("host", T::host(lane, &setup)));
     let together = Barrier::new(2);
     std::thread::scope(|threads| {
@@ -124,7 +124,7 @@ pub fn lanes_do_not_mix<T: Transport>() {
     });
 }
 
-/// Queues so small that senders wait for receivers again and again.
+/// Returns a setup with queues so small that senders often wait for receivers.
 fn small(senders: u16, receivers: u16) -> Setup {
     Setup {
         senders,
@@ -146,15 +146,15 @@ impl<'a, T: Transport> Run<'a, T> {
         Self { setup, transport: std::marker::PhantomData }
     }
 
-    /// Each sender sends so many; each receiver's order of what it saw.
+    /// Lets each sender send this number of messages. Returns the order that each receiver saw.
     fn go(&self, messages: u64) -> Vec<Vec<u64>> {
         let setup = self.setup;
         let root = Root::new();
-        let owner = must("make a place", RunDirectoryOwner::create(&root.0));
+        let owner = must("create a run directory", RunDirectoryOwner::create(&root.0));
         let directory = owner.directory();
         let _host = must("host", T::host(directory, setup));
-        // As at the gate and the finish of a run: nobody sends before all are there, nobody leaves
-        // before all have got everything.
+        // Like the gate and the finish of a run: no end sends before all are ready, and none leaves before all have
+        // got everything.
         let together = Barrier::new(usize::from(setup.senders + setup.receivers));
         let orders = Mutex::new(vec![Vec::new(); usize::from(setup.receivers)]);
         std::thread::scope(|threads| {
@@ -188,7 +188,7 @@ impl<'a, T: Transport> Run<'a, T> {
     }
 }
 
-/// A thread that panics leaves the others waiting for it, in calls that nobody can interrupt.
+/// Aborts the process if its thread panics: the others would wait for it in calls that cannot be interrupted.
 struct AbortUnlessDone<'a>(Role, &'a Root);
 
 impl Drop for AbortUnlessDone<'_> {
@@ -199,7 +199,7 @@ impl Drop for AbortUnlessDone<'_> {
     }
 }
 
-/// One by one, several in one call, and in place, in turn.
+/// Sends one by one, several with one call, and in place, in turn.
 fn send<S: Sender>(sender: &mut S, setup: &Setup, index: u16, messages: u64) {
     let length = setup.message_bytes;
     let message = |number: u64| {
@@ -237,12 +237,12 @@ fn receive<R: Receiver>(receiver: &mut R, setup: &Setup, messages: u64) -> Vec<u
     let mut order = Vec::new();
     let mut number = 0;
     let mut each = |payload: &[u8]| {
-        checker.see(payload);
+        checker.check(payload);
         let front = payload.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes));
         order.push(front.unwrap_or_default());
         // All bytes are those of one message: torn or mixed ones differ.
         if let Some(last) = payload.get(8..).and_then(<[u8]>::last) {
-            assert!(payload[8..].iter().all(|byte| byte == last), "a message of pieces");
+            assert!(payload[8..].iter().all(|byte| byte == last), "a message made of pieces");
         }
         number += 1;
     };
@@ -266,7 +266,7 @@ fn receive<R: Receiver>(receiver: &mut R, setup: &Setup, messages: u64) -> Vec<u
     order
 }
 
-/// A directory of its own, removed when dropped.
+/// A directory for a test, removed when dropped.
 struct Root(PathBuf);
 
 impl Root {
@@ -274,7 +274,7 @@ impl Root {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let root = Self(format!("/dev/shm/toroni-test-{}-{number}", std::process::id()).into());
-        // Of a process that was killed, and had this number before.
+        // An earlier process with this id may have been killed.
         root.remove();
         root
     }

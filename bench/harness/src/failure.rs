@@ -1,8 +1,8 @@
-//! Why a run, or a child of one, came to nothing.
+//! Errors of runs and of their children.
 
 use std::fmt::Display;
 
-/// The reason. The text says what happened and, where there is something, what to do.
+/// The reason why a run failed. The text says what happened and, if possible, what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
@@ -15,13 +15,13 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// A failure with this text.
+    /// Makes a failure with this text.
     #[must_use]
     pub fn new(text: impl Into<String>) -> Self {
         Self::Failed(text.into())
     }
 
-    /// For `map_err`: `cannot {action}: {error}`.
+    /// Makes a function for `map_err`, whose text is `cannot {action}: {error}`.
     pub fn of<E: Display>(action: impl Display) -> impl FnOnce(E) -> Self {
         move |error| Self::Failed(format!("cannot {action}: {error}"))
     }

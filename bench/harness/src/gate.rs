@@ -1,5 +1,5 @@
-//! The gate and the finish: named pipes in the directory of the run, of which the *end of file* is the
-//! signal. One event wakes everybody who waits; nobody polls, and who dies lets go by itself.
+//! The gate and the finish: named pipes in the run directory, of which the *end of file* is the signal. One event wakes
+//! all waiting processes, none of them polls, and a process that dies lets go of its pipes by itself.
 
 use crate::Failure;
 use crate::run_directory::RunDirectory;
@@ -8,28 +8,28 @@ use rustix::io::{Errno, read};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-/// The parent's side: makes both pipes, and opens the gate.
+/// The parent's side: creates both pipes, and opens the gate.
 #[derive(Debug)]
 pub struct Gate {
-    /// While it is held, nobody passes the gate.
+    /// While the parent holds it, no child passes the gate.
     bar: OwnedFd,
 }
 
 impl Gate {
-    /// Makes the pipes; the gate is shut.
+    /// Creates the pipes; the gate is shut.
     ///
     /// # Errors
     /// If the file system refuses.
-    pub fn make(directory: &RunDirectory) -> Result<Self, Failure> {
-        for path in [gate(directory), finish(directory)] {
+    pub fn create(directory: &RunDirectory) -> Result<Self, Failure> {
+        for path in [gate_path(directory), finish_path(directory)] {
             mkfifoat(rustix::fs::CWD, &path, Mode::RUSR | Mode::WUSR)
                 .map_err(Failure::of(format!("make {}", path.display())))?;
         }
         // Read and write, which opens a pipe without waiting for another end.
-        Ok(Self { bar: open_pipe(gate(directory), OFlags::RDWR)? })
+        Ok(Self { bar: open_pipe(gate_path(directory), OFlags::RDWR)? })
     }
 
-    /// Lets all pass.
+    /// Lets all children pass.
     pub fn open(self) {
         drop(self.bar);
     }
@@ -45,15 +45,15 @@ pub struct ChildGate {
 }
 
 impl ChildGate {
-    /// Joins; from now on nobody leaves the finish before this child has reached it or is dead.
+    /// Joins. From now on no child leaves the finish before this one has reached it or is dead.
     ///
     /// # Errors
-    /// If the pipes are not there.
+    /// If the pipes do not exist.
     pub fn join(directory: &RunDirectory) -> Result<Self, Failure> {
-        let finish_of_all = open_to_wait(finish(directory))?;
-        let unfinished = open_pipe(finish(directory), OFlags::WRONLY)?;
-        let gate = open_to_wait(gate(directory))?;
-        Ok(Self { gate, unfinished: Some(unfinished), finish: finish_of_all })
+        let finish = open_to_wait(finish_path(directory))?;
+        let unfinished = open_pipe(finish_path(directory), OFlags::WRONLY)?;
+        let gate = open_to_wait(gate_path(directory))?;
+        Ok(Self { gate, unfinished: Some(unfinished), finish })
     }
 
     /// Waits until the gate opens.
@@ -64,7 +64,7 @@ impl ChildGate {
         wait_for_end(&self.gate)
     }
 
-    /// Waits until all have called it.
+    /// Waits until all children have called it.
     ///
     /// # Errors
     /// If the pipe fails.
@@ -74,15 +74,15 @@ impl ChildGate {
     }
 }
 
-fn gate(directory: &RunDirectory) -> PathBuf {
+fn gate_path(directory: &RunDirectory) -> PathBuf {
     directory.path.join("gate")
 }
 
-fn finish(directory: &RunDirectory) -> PathBuf {
+fn finish_path(directory: &RunDirectory) -> PathBuf {
     directory.path.join("finish")
 }
 
-/// Without waiting for a writer: there is none if the gate is open already.
+/// Opens a pipe to read, without waiting for a writer: if the gate is open, there is none.
 fn open_to_wait(path: PathBuf) -> Result<OwnedFd, Failure> {
     let pipe = open_pipe(path, OFlags::RDONLY | OFlags::NONBLOCK)?;
     rustix::fs::fcntl_setfl(&pipe, OFlags::empty()).map_err(Failure::of("prepare a pipe"))?;
@@ -92,7 +92,7 @@ fn open_to_wait(path: PathBuf) -> Result<OwnedFd, Failure> {
 fn open_pipe(path: PathBuf, flags: OFlags) -> Result<OwnedFd, Failure> {
     let failed = Failure::of(format!("open {}", path.display()));
     let pipe = open(&path, flags | OFlags::CLOEXEC, Mode::empty()).map_err(failed)?;
-    let status = rustix::fs::fstat(&pipe).map_err(Failure::of("look at a pipe"))?;
+    let status = rustix::fs::fstat(&pipe).map_err(Failure::of("examine a pipe"))?;
     if FileType::from_raw_mode(status.st_mode) != FileType::Fifo {
         return Err(Failure::new(format!("{} is no pipe", path.display())));
     }
@@ -121,14 +121,14 @@ mod tests {
     fn nobody_passes_before_it_opens_and_all_pass_then() {
         let root = Root::new();
         let owner = RunDirectoryOwner::create(&root.0).unwrap();
-        let gate = Gate::make(owner.directory()).unwrap();
+        let gate = Gate::create(owner.directory()).unwrap();
         let (passed, passes) = channel();
         let waiting: Vec<_> = (0..3)
             .map(|number| {
-                let course = ChildGate::join(owner.directory()).unwrap();
+                let gate = ChildGate::join(owner.directory()).unwrap();
                 let passed = passed.clone();
                 std::thread::spawn(move || {
-                    course.wait_at_gate().unwrap();
+                    gate.wait_at_gate().unwrap();
                     passed.send(number).unwrap();
                 })
             })
@@ -139,7 +139,7 @@ mod tests {
             thread.join().unwrap();
         }
         assert_eq!(passes.try_iter().count(), 3);
-        // Who comes later finds it open.
+        // A child that comes later finds it open.
         ChildGate::join(owner.directory()).unwrap().wait_at_gate().unwrap();
     }
 
@@ -147,7 +147,7 @@ mod tests {
     fn the_finish_waits_for_the_last_and_not_for_the_dead() {
         let root = Root::new();
         let owner = RunDirectoryOwner::create(&root.0).unwrap();
-        let _gate = Gate::make(owner.directory()).unwrap();
+        let _gate = Gate::create(owner.directory()).unwrap();
         let mut first = ChildGate::join(owner.directory()).unwrap();
         let second = ChildGate::join(owner.directory()).unwrap();
         let (left, leaving) = channel();

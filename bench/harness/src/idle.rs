@@ -1,28 +1,28 @@
-//! How whoever polls waits: the same for every transport that leaves it to its caller.
+//! How an end that polls waits: the same way for every transport that leaves this to its caller.
 
 use crate::machine::usable_cores;
 use crate::transport::Setup;
 
-/// A short spin, then a yield between two looks. Never sleeps.
+/// Spins briefly, then yields between two checks. Never sleeps.
 #[derive(Clone, Debug)]
 pub struct Idle {
     spins: u32,
     tries: u32,
 }
 
-/// About two microseconds on current processors, and longer than the other core takes to hand a message over.
+/// About two microseconds on current processors, which is longer than the other core takes to hand over a message.
 const SPINS: u32 = 50;
 
 impl Idle {
-    /// For an end of this run. Where there are more processes than cores nobody spins: whom one waits
-    /// for may need the core.
+    /// Makes the wait of an end of this run. If there are more processes than cores, it does not spin: the process that it
+    /// waits for may need the core.
     #[must_use]
     pub fn new(setup: &Setup) -> Self {
         let crowded = usize::from(setup.senders) + usize::from(setup.receivers) > usable_cores();
         Self { spins: if crowded { 0 } else { SPINS }, tries: 0 }
     }
 
-    /// Nothing has come.
+    /// Waits after a check that found nothing.
     #[inline]
     pub fn pause(&mut self) {
         if self.tries < self.spins {
@@ -33,7 +33,7 @@ impl Idle {
         }
     }
 
-    /// Something has come.
+    /// Starts again with spinning, after a check that found something.
     #[inline]
     pub fn reset(&mut self) {
         self.tries = 0;

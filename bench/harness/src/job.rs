@@ -1,33 +1,34 @@
-//! What parent and children say to each other: one JSON object a line.
+//! The messages between the parent and its children: one JSON object a line.
 
 use crate::Failure;
 use crate::run_directory::RunDirectory;
 use crate::transport::{About, Setup};
-use crate::workload::Work;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What a child is told, on its standard input.
+/// What a child reads from its standard input: everything it needs to do its part of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Job {
     /// Process id of the parent: a child that finds another parent is an orphan.
     pub parent: u32,
-    /// Which transport, by its name.
+    /// Name of the transport.
     pub transport: String,
-    /// Where.
+    /// The directory of the run.
     pub directory: RunDirectory,
-    /// With which sizes.
+    /// Numbers of processes, sizes, and how to wait.
     pub setup: Setup,
-    /// As whom.
+    /// Which child of the run this one is.
     pub role: Role,
-    /// Doing what.
-    pub work: Work,
+    /// Name of the work; see [`Work::NAME`](crate::registry::Work::NAME).
+    pub work: String,
+    /// The work itself, as JSON.
+    pub parameters: serde_json::Value,
 }
 
-/// Which child.
+/// Which child of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
-    /// Makes what the others meet in, and keeps it.
+    /// Creates what the others need, such as the bus, and keeps it until they have ended.
     Host,
     /// Sends; counted from 0.
     Sender(u16),
@@ -45,35 +46,35 @@ impl fmt::Display for Role {
     }
 }
 
-/// What a child says, on its standard output. Lines of other forms are noise of some library, and
-/// passed to standard error.
+/// What a child writes to its standard output. Any other line comes from some library, and the parent copies it to
+/// standard error.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(tag = "rig", rename_all = "snake_case")]
+#[serde(tag = "toroni_bench", rename_all = "snake_case")]
 pub enum Answer {
     /// Everything is prepared.
     Ready {
-        /// The host says what is measured.
+        /// What is measured; only the host sends it.
         about: Option<About>,
     },
-    /// So many steps of the work are done.
+    /// The child is still working.
     Progress {
-        /// In all.
+        /// Steps that it has done so far.
         done: u64,
     },
-    /// The work is done, and everybody else's, too.
+    /// All children have done their work.
     Result {
-        /// As the workload says.
+        /// [`Work::Sent`](crate::registry::Work::Sent) or [`Work::Received`](crate::registry::Work::Received).
         value: serde_json::Value,
     },
-    /// It could not be done.
+    /// The work failed.
     Failed {
-        /// Why.
+        /// The reason.
         text: String,
     },
 }
 
 impl Answer {
-    /// The line, with its line feed.
+    /// Returns the answer as a line, with its line feed.
     ///
     /// # Errors
     /// If a value has no JSON form.
@@ -83,10 +84,10 @@ impl Answer {
         Ok(line)
     }
 
-    /// The answer in a line; `None` if it is noise.
+    /// Returns the answer in a line, or `None` if the line is not one.
     #[must_use]
     pub fn parse(line: &[u8]) -> Option<Self> {
-        line.starts_with(b"{\"rig\":").then(|| serde_json::from_slice(line).ok()).flatten()
+        line.starts_with(b"{\"toroni_bench\":").then(|| serde_json::from_slice(line).ok()).flatten()
     }
 }
 
@@ -95,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_survive_the_pipe_and_noise_is_told_apart() {
+    fn answers_survive_the_pipe_and_other_lines_are_not_answers() {
         for answer in [
             Answer::Ready { about: None },
             Answer::Progress { done: 7 },
@@ -108,6 +109,6 @@ mod tests {
             assert_eq!(format!("{back:?}"), format!("{answer:?}"));
         }
         assert!(Answer::parse(b"[driver] started").is_none());
-        assert!(Answer::parse(b"{\"rig\":\"sings\"}").is_none());
+        assert!(Answer::parse(b"{\"toroni_bench\":\"sings\"}").is_none());
     }
 }

@@ -1,8 +1,8 @@
-//! What every report says about the machine that it was made on.
+//! The facts about the machine that every report shows.
 
 use std::fs;
 
-/// Label and value, in the order in which they are printed.
+/// Returns labels and values, in the order in which they are printed.
 #[must_use]
 pub fn describe() -> Vec<(String, String)> {
     let mut facts = vec![
@@ -17,21 +17,21 @@ pub fn describe() -> Vec<(String, String)> {
     if let Some(scheduling) = read("/proc/self/stat").and_then(|stat| scheduling(&stat)) {
         facts.push(("scheduling".to_owned(), scheduling));
     }
-    // Virtual machines have none.
+    // Virtual machines have no governor.
     if let Some(governor) = read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") {
         facts.push(("governor".to_owned(), governor));
     }
     facts
 }
 
-/// Name and release of the kernel: the version of every transport that is a part of it.
+/// Returns name and release of the kernel, which is the version of every transport that is part of it.
 #[must_use]
 pub fn kernel() -> String {
     let uname = rustix::system::uname();
     format!("{} {}", uname.sysname().to_string_lossy(), uname.release().to_string_lossy())
 }
 
-/// Processors that this process may run on.
+/// Returns the number of processors that this process may run on.
 #[must_use]
 pub fn usable_cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
@@ -60,10 +60,10 @@ fn processor() -> String {
     format!("{name}{family}{guest}")
 }
 
-/// How the kernel schedules this process, and the children that it starts, from `/proc/self/stat`. At
-/// real-time priority a process that is woken runs at once, which costs whoever wakes it.
+/// Reads from `/proc/self/stat` how the kernel schedules this process and its children. At real-time priority a process
+/// that is woken runs at once, at the cost of the process that wakes it.
 fn scheduling(stat: &str) -> Option<String> {
-    // Behind the name, which may hold anything; the first field there is the third (proc_pid_stat(5)).
+    // After the name, which may hold any characters, comes the third field (proc_pid_stat(5)).
     let (_, fields) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = fields.split_whitespace().collect();
     let field = |number: usize| fields.get(number - 3).copied();
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn scheduling_is_read_behind_a_hostile_name() {
+    fn scheduling_is_read_after_a_hostile_name() {
         let stat = |nice: u8, priority: u8, policy: u8| {
             let zeros = |count: usize| vec!["0"; count].join(" ");
             format!("7 (a) b 1 2) S {} {nice} {} {priority} {policy} 0", zeros(15), zeros(20))

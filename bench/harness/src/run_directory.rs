@@ -1,5 +1,5 @@
-//! The directory of one run: fresh, private, removed at its end. Those that a killed run left behind
-//! are removed by the next one.
+//! The directory of one run: new, private, and removed when the run ends. Directories of runs that were killed are
+//! removed by the next run.
 
 use crate::Failure;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
@@ -10,28 +10,28 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Where directories of runs are made unless the caller says otherwise: in memory.
+/// Where run directories are created by default: in memory.
 pub const DEFAULT_ROOT: &str = "/dev/shm";
 
 const PREFIX: &str = "toroni-bench-";
 
-/// What children are told of the directory.
+/// What children know about the run directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunDirectory {
     /// An empty directory, for files of any kind.
     pub path: PathBuf,
-    /// Differs among the runs that take place at the same time, for channels that have no files: the
-    /// parent's process id and a number that counts its runs.
+    /// Differs among runs at the same time, for channels that have no files: the parent's process id and a number that
+    /// counts its runs.
     pub name: String,
-    /// The first of 64 TCP or UDP ports that are likely to be free; the upper 32 are the second lane's.
+    /// The first of 64 TCP or UDP ports that are likely to be free. The second lane has the upper 32.
     pub port: u16,
     #[serde(default)]
     lane: u16,
 }
 
 impl RunDirectory {
-    /// A second lane, for a channel in the other direction: a directory within this one, another name,
-    /// other ports.
+    /// Creates a second lane, for a channel in the other direction: a directory within this one, another name, other
+    /// ports.
     ///
     /// # Errors
     /// If the file system refuses.
@@ -43,29 +43,29 @@ impl RunDirectory {
         Ok(Self { path, name, port: self.port + 32, lane })
     }
 
-    /// Which of the channels of this run: 0, or 1 for the way back.
+    /// Returns which channel of the run this is: 0, or 1 for the way back.
     #[must_use]
     pub fn lane(&self) -> u16 {
         self.lane
     }
 
-    /// The directory of the run, for what all of its lanes have in common.
+    /// Returns the path of the run directory itself, for files that all lanes share.
     #[must_use]
     pub fn shared_path(&self) -> &Path {
         self.path.ancestors().nth(usize::from(self.lane)).unwrap_or(&self.path)
     }
 }
 
-/// The directory, held by the parent.
+/// Owns the run directory: the parent has it, and dropping it removes the directory.
 #[derive(Debug)]
 pub struct RunDirectoryOwner {
     directory: RunDirectory,
-    /// Holds the lock by which others see that the run lives.
+    /// Holds the lock that tells other runs that this one lives.
     _lock: OwnedFd,
 }
 
 impl RunDirectoryOwner {
-    /// Makes a directory below `root`, which is made if it is not there.
+    /// Creates a directory below `root`, which is created if it does not exist.
     ///
     /// # Errors
     /// If the file system refuses.
@@ -75,20 +75,20 @@ impl RunDirectoryOwner {
         sweep(root);
         let number = RUNS.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}-{number}", std::process::id());
-        let directory = root.join(format!("{PREFIX}{name}"));
-        let failed = format!("make {}", directory.display());
-        fs::DirBuilder::new().mode(0o700).create(&directory).map_err(Failure::of(&failed))?;
-        let lock = lock_of(&directory).ok_or_else(|| {
-            // Nobody else uses the name of this process.
-            let _ = fs::remove_dir(&directory);
-            Failure::new(format!("cannot lock {}", directory.display()))
+        let path = root.join(format!("{PREFIX}{name}"));
+        let failed = format!("make {}", path.display());
+        fs::DirBuilder::new().mode(0o700).create(&path).map_err(Failure::of(&failed))?;
+        let lock = lock_of(&path).ok_or_else(|| {
+            // No other process uses a name with this process id.
+            let _ = fs::remove_dir(&path);
+            Failure::new(format!("cannot lock {}", path.display()))
         })?;
-        // Below the ports that the kernel hands out by itself.
+        // Below the ports that the kernel chooses by itself.
         let port = 10_000 + u16::try_from((std::process::id() + number) % 340).unwrap_or(0) * 64;
-        Ok(Self { directory: RunDirectory { path: directory, name, port, lane: 0 }, _lock: lock })
+        Ok(Self { directory: RunDirectory { path, name, port, lane: 0 }, _lock: lock })
     }
 
-    /// What children are told.
+    /// Returns what children know about it.
     #[must_use]
     pub fn directory(&self) -> &RunDirectory {
         &self.directory
@@ -97,16 +97,16 @@ impl RunDirectoryOwner {
 
 impl Drop for RunDirectoryOwner {
     fn drop(&mut self) {
-        // There is nobody to tell; the next run tries again.
+        // If it fails, the next run tries again.
         let _ = fs::remove_dir_all(&self.directory.path);
     }
 }
 
-/// Removes the directories of runs that are dead.
+/// Removes the directories of dead runs.
 fn sweep(root: &Path) {
     for entry in fs::read_dir(root).into_iter().flatten().flatten() {
         let ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
-        // Of other users, or of a run that lives: left alone.
+        // The directory of another user, or of a run that lives, cannot be locked.
         if ours && lock_of(&entry.path()).is_some() {
             let _ = fs::remove_dir_all(entry.path());
         }
@@ -131,7 +131,7 @@ pub(crate) mod tests {
         pub(crate) fn new() -> Self {
             static NEXT: AtomicU32 = AtomicU32::new(0);
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let path = format!("/dev/shm/toroni-test-rig-{}-{number}", std::process::id());
+            let path = format!("/dev/shm/toroni-test-harness-{}-{number}", std::process::id());
             // Of a process that was killed, and had this number before.
             let _ = fs::remove_dir_all(&path);
             Self(PathBuf::from(path))
@@ -149,7 +149,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn run_directories_are_fresh_and_vanish() {
+    fn run_directories_are_new_and_vanish() {
         let root = Root::new();
         let first = RunDirectoryOwner::create(&root.0).unwrap();
         let second = RunDirectoryOwner::create(&root.0).unwrap();
@@ -163,13 +163,13 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_a_killed_run_left_is_swept() {
+    fn directories_of_killed_runs_are_removed() {
         let root = Root::new();
         fs::create_dir_all(root.0.join("toroni-bench-1-0/bus")).unwrap();
-        fs::create_dir_all(root.0.join("of-somebody-else")).unwrap();
+        fs::create_dir_all(root.0.join("of-another-program")).unwrap();
         let owner = RunDirectoryOwner::create(&root.0).unwrap();
         assert!(!root.0.join("toroni-bench-1-0").exists());
-        assert!(root.0.join("of-somebody-else").exists());
+        assert!(root.0.join("of-another-program").exists());
         drop(owner);
         assert_eq!(root.entries(), 1);
     }

@@ -1,4 +1,4 @@
-//! The bytes by which a receiver proves that nothing is lost, doubled or out of order.
+//! The bytes by which a receiver proves that no message is lost, doubled or out of order.
 //!
 //! The first bytes of each payload, at most 8, are the little-endian word
 //!
@@ -9,20 +9,20 @@
 //!  +---------------------------------------------+---------+
 //! ```
 //!
-//! of which a short payload has the low bytes: a payload of one byte still has 4 bits of the number.
-//! A number is compared in as many bits as arrived, and a difference is taken for the nearest of those
-//! that it may be. What that cannot tell (exactly 16 messages of one byte lost in a row), the counts at
-//! the end do: a receiver knows how many each sender sent.
+//! A short payload holds only the low bytes of the word: a payload of one byte still holds 4 bits of the number. A receiver
+//! compares as many bits as arrived, and takes a difference for the smallest one that these bits allow. If exactly 16
+//! messages of one byte are lost in a row, the bits do not show it, but the counts at the end do: a receiver knows how
+//! many messages each sender has sent.
 
 use crate::Failure;
 use serde::{Deserialize, Serialize};
 
-/// Senders that a payload can tell apart.
+/// The number of senders that a payload can distinguish.
 pub const MOST_SENDERS: u16 = 1 << SENDER_BITS;
 
 const SENDER_BITS: u32 = 4;
 
-/// The word at the front of message `number` of `sender`.
+/// Returns the word at the front of message `number` of `sender`.
 #[inline]
 #[must_use]
 pub fn word(sender: u16, number: u64) -> u64 {
@@ -37,17 +37,17 @@ pub fn stamp(payload: &mut [u8], sender: u16, number: u64) {
     payload[..length].copy_from_slice(&bytes[..length]);
 }
 
-/// How long payloads are.
+/// The lengths of payloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Lengths {
-    /// All of so many bytes, at least 1.
+    /// All payloads have this number of bytes, at least 1.
     Fixed(usize),
     /// 1 to 8 bytes in turn: message `n` has `1 + n % 8`.
     OneToEight,
 }
 
 impl Lengths {
-    /// Bytes of message `number`.
+    /// Returns the bytes of message `number`.
     #[inline]
     #[must_use]
     pub fn of(self, number: u64) -> usize {
@@ -58,7 +58,7 @@ impl Lengths {
         }
     }
 
-    /// Bytes of the longest.
+    /// Returns the bytes of the longest message.
     #[must_use]
     pub fn longest(self) -> usize {
         match self {
@@ -68,25 +68,25 @@ impl Lengths {
     }
 }
 
-/// What was wrong with what a receiver got; all 0 in a sound run.
+/// The numbers of messages that were lost or wrong; all 0 in a sound run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Faults {
     /// Messages that never came.
     pub lost: u64,
-    /// Messages that came later than one that was sent after them, or once more.
+    /// Messages that came after one that was sent later, or twice.
     pub misordered: u64,
-    /// Messages of no known sender, or of a wrong length.
+    /// Messages of an unknown sender, or of a wrong length.
     pub alien: u64,
 }
 
 impl Faults {
-    /// Whether there are none.
+    /// Returns whether there are none.
     #[must_use]
     pub fn is_none(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Of both.
+    /// Returns the sum of both.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -97,23 +97,23 @@ impl Faults {
     }
 }
 
-/// Looks at each payload that arrives.
+/// Checks each payload that arrives.
 pub struct Checker {
     lengths: Lengths,
-    /// The sender of the last message, and the number that its next one should have.
+    /// The sender of the last message, and the expected number of its next message.
     sender: usize,
     next: u64,
-    /// The same of all senders, but for `sender`.
+    /// The expected numbers of all senders except `sender`.
     others: Vec<u64>,
     received: u64,
     faults: Faults,
 }
 
 impl Checker {
-    /// For this many senders, at most [`MOST_SENDERS`].
+    /// Makes a checker for this number of senders.
     ///
     /// # Errors
-    /// If there are more.
+    /// If there are none, or more than [`MOST_SENDERS`].
     pub fn new(senders: u16, lengths: Lengths) -> Result<Self, Failure> {
         if senders == 0 || senders > MOST_SENDERS {
             return Err(Failure::new(format!("{senders} senders: take 1 to {MOST_SENDERS}")));
@@ -128,41 +128,41 @@ impl Checker {
         })
     }
 
-    /// One message.
+    /// Checks one message.
     #[inline]
-    pub fn see(&mut self, payload: &[u8]) {
+    pub fn check(&mut self, payload: &[u8]) {
         self.received += 1;
         let (front, mask) = front(payload);
         let expected = (self.next << SENDER_BITS | self.sender as u64) & mask;
         if front != expected || payload.len() != self.lengths.of(self.next) {
-            return self.see_other(front, mask, payload.len());
+            return self.check_other(front, mask, payload.len());
         }
         self.next += 1;
     }
 
-    /// How many came.
+    /// Returns the number of messages so far.
     #[inline]
     #[must_use]
     pub fn received(&self) -> u64 {
         self.received
     }
 
-    /// What was wrong, where each sender has sent so many.
+    /// Returns the faults, if each sender has sent this number of messages.
     #[must_use]
     pub fn verdict(mut self, sent_by_each: u64) -> Faults {
         self.others[self.sender] = self.next;
         for next in &self.others {
             self.faults.lost += sent_by_each.saturating_sub(*next);
-            // More than were sent.
+            // More messages than were sent.
             self.faults.misordered += next.saturating_sub(sent_by_each);
         }
         self.faults
     }
 
-    /// Of another sender than the last one, or wrong.
+    /// Checks a message that has another sender than the last one, or is wrong.
     #[cold]
-    fn see_other(&mut self, front: u64, mask: u64, length: usize) {
-        // Never cut off: a payload has a byte at least, or it is alien.
+    fn check_other(&mut self, front: u64, mask: u64, length: usize) {
+        // Never cut off: a payload has at least one byte, or it is alien.
         let sender = usize::from(front.to_le_bytes()[0] & 0xf);
         if sender >= self.others.len() || length == 0 {
             self.faults.alien += 1;
@@ -186,28 +186,28 @@ impl Checker {
     }
 }
 
-/// The order of all messages as one number: whoever saw the same messages in the same order has the
-/// same one, and else, but for one in 2⁶⁴, another. For payloads of 8 bytes and more.
+/// The order of all messages as one number, for payloads of at least 8 bytes. Receivers that saw the same messages in the
+/// same order get the same number, and others, except for one in 2⁶⁴, another one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Order(u64);
 
 impl Order {
-    /// One message.
+    /// Adds one message.
     #[inline]
-    pub fn see(&mut self, payload: &[u8]) {
+    pub fn add(&mut self, payload: &[u8]) {
         let (front, _) = front(payload);
         // An odd factor loses nothing; the rotation brings the high bits, which it mixes best, down.
         self.0 = (self.0 ^ front).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     }
 
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub fn digest(self) -> u64 {
         self.0
     }
 }
 
-/// The first 8 bytes as a word, and a mask of the bits that are there.
+/// Returns the first 8 bytes as a word, and a mask of the bits that the payload has.
 #[inline]
 fn front(payload: &[u8]) -> (u64, u64) {
     if let Some(bytes) = payload.first_chunk::<8>() {
@@ -215,7 +215,7 @@ fn front(payload: &[u8]) -> (u64, u64) {
     }
     let length = payload.len();
     let mask = (1_u64 << (8 * length)) - 1;
-    // Two loads that overlap, where a loop over the bytes would cost more than the message.
+    // Two loads that overlap: a loop over the bytes would cost more than the message.
     let word = if let (Some(low), Some(high)) =
         (payload.first_chunk::<4>(), payload.last_chunk::<4>())
     {
@@ -237,7 +237,7 @@ mod tests {
 
     const EACH: u64 = 1000;
 
-    /// Messages of three senders in some order, each sender's own in a row of one to five.
+    /// Returns messages of three senders in some order, one to five of each sender in a row.
     fn made_up(lengths: Lengths) -> Vec<Vec<u8>> {
         let mut next = [0; 3];
         let mut messages = Vec::new();
@@ -259,7 +259,7 @@ mod tests {
 
     fn verdict(messages: &[Vec<u8>], lengths: Lengths) -> Faults {
         let mut checker = Checker::new(3, lengths).unwrap();
-        messages.iter().for_each(|message| checker.see(message));
+        messages.iter().for_each(|message| checker.check(message));
         assert_eq!(checker.received(), messages.len() as u64);
         checker.verdict(EACH)
     }
@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn a_long_loss_is_counted_even_where_the_numbers_wrap() {
-        // Sixteen of the first sender in a row, which a payload of one byte cannot tell.
+        // Sixteen messages of one sender in a row, which a payload of one byte does not show.
         for lengths in ALL {
             let mut messages = made_up(lengths);
             let mut left = 16;
@@ -341,7 +341,7 @@ mod tests {
         let messages = made_up(Lengths::Fixed(50));
         let digest = |messages: &[Vec<u8>]| {
             let mut order = Order::default();
-            messages.iter().for_each(|message| order.see(message));
+            messages.iter().for_each(|message| order.add(message));
             order.digest()
         };
         let mut swapped = messages.clone();

@@ -1,26 +1,26 @@
-//! Medians and spreads of repetitions, percentiles of latency.
+//! Medians and spreads of repetitions, percentiles of latencies.
 
 use crate::Failure;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// What several repetitions gave.
+/// The result of several repetitions.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// Arithmetic mean.
     pub mean: f64,
-    /// The middle one, or the mean of the two in the middle.
+    /// The middle value, or the mean of the two in the middle.
     pub median: f64,
-    /// The smallest.
+    /// Smallest value.
     pub low: f64,
-    /// The largest.
+    /// Largest value.
     pub high: f64,
-    /// How many there are.
+    /// Number of values.
     pub count: usize,
 }
 
 impl Summary {
-    /// Of these values; `None` if there are none.
+    /// Summarises these values. Returns `None` if there are none.
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
         let mut sorted = values.to_vec();
@@ -37,7 +37,7 @@ impl Summary {
     }
 }
 
-/// The arithmetic mean; 0 of nothing.
+/// Returns the arithmetic mean, or 0 if there are no values.
 #[must_use]
 pub fn mean(values: &[f64]) -> f64 {
     if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }
@@ -54,7 +54,7 @@ pub struct Latencies {
 
 const LONGEST_NS: u64 = 1_000_000_000_000;
 
-/// How they travel: values, and how often each came.
+/// Latencies as JSON: values, and how often each occurred.
 #[derive(Clone, Serialize, Deserialize)]
 struct Sparse {
     counts: Vec<(u64, u64)>,
@@ -63,17 +63,17 @@ struct Sparse {
 }
 
 impl Latencies {
-    /// None yet.
+    /// Makes an empty collection.
     ///
     /// # Errors
-    /// If there is no memory for them.
+    /// If there is not enough memory.
     pub fn new() -> Result<Self, Failure> {
         let histogram = Histogram::new_with_bounds(1, LONGEST_NS, 3)
             .map_err(Failure::of("make a histogram"))?;
         Ok(Self { histogram, sum_ns: 0, max_ns: 0 })
     }
 
-    /// One more. No clock goes backwards here; 0 is what came within its resolution.
+    /// Adds one latency. 0 is a latency below the resolution of the clock.
     #[inline]
     pub fn record(&mut self, latency_ns: u64) {
         self.histogram.saturating_record(latency_ns);
@@ -81,10 +81,10 @@ impl Latencies {
         self.max_ns = self.max_ns.max(latency_ns);
     }
 
-    /// Those of another, too.
+    /// Adds the latencies of another collection.
     ///
     /// # Errors
-    /// Never, while all have the same bounds.
+    /// Never, as long as all collections have the same bounds.
     pub fn add(&mut self, other: &Self) -> Result<(), Failure> {
         self.histogram.add(&other.histogram).map_err(Failure::of("join histograms"))?;
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
@@ -92,25 +92,25 @@ impl Latencies {
         Ok(())
     }
 
-    /// How many.
+    /// Returns the number of latencies.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }
 
-    /// In nanoseconds; 0 of nothing.
+    /// Returns the mean in nanoseconds, or 0 if there are none.
     #[must_use]
     pub fn mean_ns(&self) -> f64 {
         if self.count() == 0 { 0.0 } else { self.sum_ns as f64 / self.count() as f64 }
     }
 
-    /// At which `quantile` of them are not longer; 0.99 is the p99.
+    /// Returns the latency that the given part of all latencies does not exceed; 0.99 gives the p99.
     #[must_use]
     pub fn quantile_ns(&self, quantile: f64) -> u64 {
         self.histogram.value_at_quantile(quantile).min(self.max_ns)
     }
 
-    /// The longest.
+    /// Returns the longest latency.
     #[must_use]
     pub fn max_ns(&self) -> u64 {
         self.max_ns

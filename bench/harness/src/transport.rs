@@ -1,43 +1,43 @@
-//! What a channel must offer to be measured: as little as possible, and each adapter does it as an
-//! expert of that channel would.
+//! What a channel must offer to be measured: as little as possible. Each adapter does it as an expert in that channel
+//! would.
 //!
-//! Workloads are generic over these traits and compiled for each transport: at 250 million messages a
-//! second a virtual call would show.
+//! Workloads are generic over these traits and compiled for each transport: at 250 million messages a second the cost of
+//! a virtual call would show.
 
 use crate::Failure;
 use crate::run_directory::RunDirectory;
 use serde::{Deserialize, Serialize};
 use toroni::RacyBytesMut;
 
-/// One kind of channel.
+/// A kind of channel.
 pub trait Transport {
-    /// In lower case: `toroni`, `aeron`, `tcp`.
+    /// Its name, in lower case: `toroni`, `aeron`, `tcp`.
     const NAME: &'static str;
-    /// What lives in a process of its own around the run: a bus, a media driver, a router.
+    /// What a process of its own keeps during the run: a bus, a media driver, a router.
     type Host;
     /// The sending end.
     type Sender: Sender;
     /// The receiving end.
     type Receiver: Receiver;
 
-    /// Its version, what it promises, and the settings that matter.
+    /// Returns its version, its guarantees, and the settings that matter.
     fn about(setup: &Setup) -> About;
 
-    /// Makes what the ends meet in.
+    /// Creates what the ends need.
     ///
     /// # Errors
     /// If it cannot.
     fn host(directory: &RunDirectory, setup: &Setup) -> Result<Self::Host, Failure>;
 
-    /// Opens sending end `index`; connected, mapped and prefaulted when it returns. All ends are
-    /// opened at the same time: whoever needs another one waits for it.
+    /// Opens sending end `index`, which is connected, mapped and prefaulted when this returns. All ends are opened at the
+    /// same time; an end that needs another one waits for it.
     ///
     /// # Errors
     /// If it cannot.
     fn sender(directory: &RunDirectory, setup: &Setup, index: u16)
     -> Result<Self::Sender, Failure>;
 
-    /// Opens receiving end `index`; when it returns, what is sent from then on arrives.
+    /// Opens receiving end `index`. Messages that are sent after this has returned arrive.
     ///
     /// # Errors
     /// If it cannot.
@@ -50,22 +50,22 @@ pub trait Transport {
 
 /// The sending end of a transport.
 pub trait Sender {
-    /// Sends one message; returns when it is accepted. Waits for room by itself and drops nothing, if
-    /// the transport is lossless.
+    /// Sends one message, and returns when the transport has accepted it. A lossless transport waits for space here and
+    /// drops nothing.
     ///
     /// # Errors
     /// If it cannot be sent.
     fn send(&mut self, payload: &[u8]) -> Result<(), Failure>;
 
-    /// Sends several messages in this order, by the transport's own call for that where it has one.
+    /// Sends several messages in this order, with the transport's own call for that if it has one.
     ///
     /// # Errors
-    /// As [`Self::send`]; some may have been sent then.
+    /// As [`Self::send`]; some of them may have been sent.
     fn send_all<P: AsRef<[u8]>>(&mut self, payloads: &[P]) -> Result<(), Failure> {
         payloads.iter().try_for_each(|payload| self.send(payload.as_ref()))
     }
 
-    /// Sends a message that `fill` writes where the transport keeps it, if it can lend that.
+    /// Sends a message that `fill` writes where the transport keeps it, if the transport can lend that memory.
     ///
     /// # Errors
     /// As [`Self::send`].
@@ -79,7 +79,7 @@ pub trait Sender {
         self.send(&message)
     }
 
-    /// Hands over what is still in a buffer of this process.
+    /// Hands over messages that are still in a buffer of this process.
     ///
     /// # Errors
     /// As [`Self::send`].
@@ -87,10 +87,10 @@ pub trait Sender {
         Ok(())
     }
 
-    /// What it counted so far.
+    /// Returns its counters.
     ///
     /// # Errors
-    /// If the transport cannot tell.
+    /// If the transport cannot read them.
     fn counts(&self) -> Result<SenderCounts, Failure> {
         Ok(SenderCounts::default())
     }
@@ -98,31 +98,34 @@ pub trait Sender {
 
 /// The receiving end of a transport.
 pub trait Receiver {
-    /// Passes on what is there, in order, without waiting; bounded by what the transport bounds.
-    /// Returns the number of messages.
+    /// Passes on the messages that have come, in order and without waiting. A transport may limit their number. Returns how
+    /// many there were.
     ///
     /// # Errors
     /// If messages were lost, or the transport fails.
     fn poll(&mut self, each: impl FnMut(&[u8])) -> Result<usize, Failure>;
 
-    /// As [`Self::poll`], and waits for at least one message, as [`Setup::wait`] says.
+    /// Waits for at least one message, as [`Setup::wait`] says, and does the same as [`Self::poll`].
     ///
     /// # Errors
     /// As [`Self::poll`].
     fn wait(&mut self, each: impl FnMut(&[u8])) -> Result<usize, Failure>;
 
-    /// What it counted so far.
+    /// Returns its counters.
     ///
     /// # Errors
-    /// If the transport cannot tell.
+    /// If the transport cannot read them.
     fn counts(&self) -> Result<ReceiverCounts, Failure> {
         Ok(ReceiverCounts::default())
     }
 }
 
-/// Room for a message that a transport lends.
+/// Memory for a message that a transport lends.
 pub trait Slot {
-    /// Writes `bytes` from `offset` on. Panics if they do not fit, as with a slice.
+    /// Writes `bytes` at `offset`.
+    ///
+    /// # Panics
+    /// If they do not fit.
     fn write(&mut self, offset: usize, bytes: &[u8]);
 }
 
@@ -140,70 +143,70 @@ impl Slot for RacyBytesMut<'_> {
     }
 }
 
-/// What a sender counted; `None` where the transport does not know such a thing.
+/// The counters of a sender; `None` if the transport has no such counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SenderCounts {
-    /// Notifications: how often it woke receivers.
+    /// Number of notifications, which wake receivers.
     pub notifications: Option<u64>,
-    /// How often it waited for a slow receiver, and how long in all.
+    /// Number of waits for a slow receiver.
     pub waits: Option<u64>,
-    /// In nanoseconds.
+    /// Time of all these waits.
     pub waited_ns: Option<u64>,
-    /// How long its notifications took in all, in nanoseconds, if it takes the time.
+    /// Time of all notifications, if the transport measures it.
     pub notifying_ns: Option<u64>,
 }
 
-/// What a receiver counted; `None` where the transport does not know such a thing.
+/// The counters of a receiver; `None` if the transport has no such counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReceiverCounts {
-    /// How often it was overtaken and lost messages.
+    /// Number of times that it was overtaken and lost messages.
     pub lapses: Option<u64>,
 }
 
-/// Sizes and manners of one run.
+/// Numbers of processes and sizes of one run, and how they wait.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setup {
-    /// Sending processes.
+    /// Number of sending processes.
     pub senders: u16,
-    /// Receiving processes.
+    /// Number of receiving processes.
     pub receivers: u16,
     /// Bytes of the largest message.
     pub message_bytes: usize,
-    /// Bytes of the ring, term or queue; adapters round up to what their transport allows.
+    /// Bytes of the ring, term or queue. Adapters round up to what their transport allows.
     pub capacity_bytes: u64,
-    /// How receivers wait, and senders where they wait.
+    /// How receivers wait, and senders if they have to.
     pub wait: Wait,
-    /// Whether messages are written and read where they lie, for transports that can.
+    /// Whether messages are written and read in place, if the transport can.
     pub in_place: bool,
 }
 
-/// How to wait.
+/// How an end waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Wait {
-    /// Polling: a short spin, then `sched_yield` between two looks. Never sleeps.
+    /// It polls: it spins briefly, then calls `sched_yield` between two checks. It never sleeps.
     Busy,
-    /// The transport's own blocking call, with its default manner.
+    /// It uses the transport's own blocking call, with default settings.
     Blocking,
 }
 
-/// What is measured.
+/// What a host tells about its transport.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
-    /// Version.
+    /// Version of the transport.
     pub version: String,
     /// The settings that matter, as a sentence.
     pub settings: String,
-    /// What it promises.
+    /// Guarantees of the transport.
     pub guarantees: Guarantees,
 }
 
-/// What a transport promises in this setup.
+/// The guarantees of a transport in a setup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guarantees {
-    /// Nothing is dropped because a receiver is slow: the sender waits.
+    /// No message is dropped because a receiver is slow: the sender waits.
     pub lossless: bool,
     /// All receivers see the messages of all senders in one order.
     pub total_order: bool,
-    /// Messages can be written and read where they lie.
+    /// Messages can be written and read in place.
     pub in_place: bool,
 }

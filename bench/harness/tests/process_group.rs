@@ -1,5 +1,5 @@
-//! Children that misbehave: a run ends with an error that says which and how, and nothing stays behind.
-//! They are shell scripts, since no adapter should do such things.
+//! Children that misbehave: the run ends with an error that says which child failed and how, and nothing is left behind.
+//! The children are shell scripts, because no adapter should do such things.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,23 +8,22 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use toroni_bench_harness::Failure;
+use toroni_bench_harness::child::Child;
 use toroni_bench_harness::process_group::{
     Begin, Launch, NoObserver, Observer, Outcome, Program, run,
 };
-use toroni_bench_harness::sequence::Lengths;
-use toroni_bench_harness::transport::{Setup, Wait};
-use toroni_bench_harness::workload::Work;
-use toroni_bench_harness::workload::flow::Flow;
+use toroni_bench_harness::registry::Work;
+use toroni_bench_harness::transport::{Setup, Transport, Wait};
 
-/// A directory for runs; nothing may be left in it.
+/// A directory for runs, which must be empty at the end.
 struct Root(PathBuf);
 
 impl Root {
     fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = format!("/dev/shm/toroni-test-family-{}-{number}", std::process::id());
-        // Of a process that was killed, and had this number before.
+        let path = format!("/dev/shm/toroni-test-process-group-{}-{number}", std::process::id());
+        // An earlier process with this id may have been killed.
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir(&path).unwrap();
         Self(PathBuf::from(path))
@@ -37,13 +36,27 @@ impl Drop for Root {
     }
 }
 
+/// Work that only scripts do: each reports a number.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Numbers;
+
+impl Work for Numbers {
+    const NAME: &'static str = "numbers";
+    type Sent = u64;
+    type Received = u64;
+
+    fn perform<T: Transport>(&self, _: &mut Child) -> Result<(), Failure> {
+        Err(Failure::new("only scripts do this"))
+    }
+}
+
 const ABOUT: &str = r#"{"version":"0","settings":"","guarantees":{"lossless":true,"total_order":true,"in_place":true}}"#;
 
-/// One sender, one receiver, all of them this script, which has its job in `$job`.
+/// Runs a host, a sender and a receiver that are all this script, which has its job in `$job`.
 fn run_script(
     root: &Path,
     script: &str,
-    patience: Duration,
+    silence_timeout: Duration,
     observer: &dyn Observer,
 ) -> Result<Outcome<u64, u64>, Failure> {
     let script = format!("about='{ABOUT}'; read -r job; {script}");
@@ -51,7 +64,7 @@ fn run_script(
         Program { path: PathBuf::from("/bin/sh"), arguments: vec!["-c".to_owned(), script] };
     let mut launch = Launch::new(program, "script", observer);
     launch.root = root.to_path_buf();
-    launch.patience = patience;
+    launch.silence_timeout = silence_timeout;
     let setup = Setup {
         senders: 1,
         receivers: 1,
@@ -60,23 +73,22 @@ fn run_script(
         wait: Wait::Blocking,
         in_place: false,
     };
-    let work =
-        Work::Flow(Flow { messages: 1, lengths: Lengths::Fixed(8), group: 1, stamped: false });
-    run(&launch, &setup, &work, Begin::AtTheGate)
+    run(&launch, &setup, &Numbers, Begin::AtTheGate)
 }
 
-/// The error of a run, after which no file and no process is left.
-fn failure_of(script: &str, patience: Duration) -> String {
+/// Returns the error of a run, after which no file and no process is left.
+fn failure_of(script: &str, silence_timeout: Duration) -> String {
     let root = Root::new();
-    let failure = run_script(&root.0, script, patience, &NoObserver).unwrap_err().to_string();
+    let failure =
+        run_script(&root.0, script, silence_timeout, &NoObserver).unwrap_err().to_string();
     assert_eq!(std::fs::read_dir(&root.0).unwrap().count(), 0, "{failure}");
     assert_eq!(children_of(&root.0), 0, "{failure}");
     failure
 }
 
-/// Processes that have their job from a run in this directory: scripts keep it in their environment.
+/// Returns the number of processes whose run is in this directory: scripts keep it in their environment.
 fn children_of(root: &Path) -> usize {
-    let wanted = format!("RIG_TEST_ROOT={}", root.display());
+    let wanted = format!("HARNESS_TEST_ROOT={}", root.display());
     std::fs::read_dir("/proc")
         .unwrap()
         .filter_map(|entry| std::fs::read(entry.ok()?.path().join("environ")).ok())
@@ -86,23 +98,23 @@ fn children_of(root: &Path) -> usize {
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// Sleeps, and can be found: the directory of the run is the one above its path.
-const SLEEP: &str = r#"place=${job#*'"path":"'}; root=${place%%/toroni-bench-*}; RIG_TEST_ROOT=$root exec sleep 60"#;
+/// Sleeps, and can be found by its root.
+const SLEEP: &str = r#"place=${job#*'"path":"'}; root=${place%%/toroni-bench-*}; HARNESS_TEST_ROOT=$root exec sleep 60"#;
 
 #[test]
 fn a_sound_run_collects_results() {
     let root = Root::new();
-    // Talks in between, as libraries do.
+    // Prints other lines, as libraries do.
     let script = r#"
         place=${job#*'"path":"'}; place=${place%%\"*}
         case $job in
-            *'"role":"Host"'*) echo "{\"rig\":\"ready\",\"about\":$about}"; cat >/dev/null; exit ;;
+            *'"role":"Host"'*) echo "{\"toroni_bench\":\"ready\",\"about\":$about}"; cat >/dev/null; exit ;;
         esac
-        echo '{"rig":"ready","about":null}'; echo noise; cat "$place/gate"
+        echo '{"toroni_bench":"ready","about":null}'; echo noise; cat "$place/gate"
         case $job in
             *Sender*)
-                      echo '{"rig":"progress","done":3}'; echo '{"rig":"result","value":11}' ;;
-            *) echo '{"rig":"result","value":22}' ;;
+                      echo '{"toroni_bench":"progress","done":3}'; echo '{"toroni_bench":"result","value":11}' ;;
+            *) echo '{"toroni_bench":"result","value":22}' ;;
         esac"#;
     let outcome = run_script(&root.0, script, LONG, &NoObserver).unwrap();
     assert_eq!((outcome.senders, outcome.receivers), (vec![11], vec![22]));
@@ -127,9 +139,9 @@ fn a_child_that_is_killed_is_an_error() {
 fn a_child_that_dies_at_work_ends_the_others() {
     let script = format!(
         r#"case $job in
-            *'"role":"Host"'*) echo "{{\"rig\":\"ready\",\"about\":$about}}"; {SLEEP} ;;
-            *Sender*) echo '{{"rig":"ready","about":null}}'; exit 7 ;;
-            *) echo '{{"rig":"ready","about":null}}'; {SLEEP} ;;
+            *'"role":"Host"'*) echo "{{\"toroni_bench\":\"ready\",\"about\":$about}}"; {SLEEP} ;;
+            *Sender*) echo '{{"toroni_bench":"ready","about":null}}'; exit 7 ;;
+            *) echo '{{"toroni_bench":"ready","about":null}}'; {SLEEP} ;;
         esac"#
     );
     let failure = failure_of(&script, LONG);
@@ -138,16 +150,17 @@ fn a_child_that_dies_at_work_ends_the_others() {
 }
 
 #[test]
-fn what_a_child_says_of_its_failure_is_told() {
-    let failure = failure_of(r#"echo '{"rig":"failed","text":"there is no room"}'; exit 1"#, LONG);
-    assert_eq!(failure, "the host failed: there is no room");
+fn the_failure_that_a_child_reports_is_the_error_of_the_run() {
+    let failure =
+        failure_of(r#"echo '{"toroni_bench":"failed","text":"there is no space"}'; exit 1"#, LONG);
+    assert_eq!(failure, "the host failed: there is no space");
 }
 
 #[test]
 fn children_that_are_silent_for_too_long_are_ended() {
     let started = Instant::now();
     let failure = failure_of(SLEEP, Duration::from_millis(300));
-    assert!(failure.contains("no child said anything for 300ms"), "{failure}");
+    assert!(failure.contains("no child sent anything for 300ms"), "{failure}");
     assert!(failure.contains("waited for the host (pid "), "{failure}");
     assert!(started.elapsed() < Duration::from_secs(30));
 }
@@ -166,15 +179,13 @@ fn a_program_that_is_not_there_is_an_error() {
         wait: Wait::Busy,
         in_place: false,
     };
-    let work =
-        Work::Flow(Flow { messages: 1, lengths: Lengths::Fixed(8), group: 1, stamped: false });
-    let failure = run::<u64, u64>(&launch, &setup, &work, Begin::AtTheGate).unwrap_err();
+    let failure = run(&launch, &setup, &Numbers, Begin::AtTheGate).unwrap_err();
     assert!(failure.to_string().contains("cannot start the host (/nonexistent/peer)"), "{failure}");
     assert_eq!(std::fs::read_dir(&root.0).unwrap().count(), 0);
 }
 
 #[test]
-fn whoever_looks_on_can_cancel() {
+fn an_observer_can_cancel() {
     struct Impatient(Cell<u32>);
     impl Observer for Impatient {
         fn is_cancelled(&self) -> bool {

@@ -1,16 +1,16 @@
-//! Who takes part: a transport, and the manner in which messages are handed to it.
+//! The contenders: a transport, and the manner in which messages are handed to it.
 
 use toroni_bench_harness::transport::{Transport as _, Wait};
 use toroni_bench_harness::transports::{
     NamedPipes, TcpStreams, Toroni, ToroniBatch, ToroniInPlace, UnixSeqpacket, UnixStreams,
 };
 
-/// One row of a table.
+/// A row of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Contender {
-    /// The transport's name in jobs.
+    /// Name of the transport in jobs.
     pub(super) transport: &'static str,
-    /// Whose it is: `toroni` has several transports.
+    /// Name of the peer; `toroni` has several transports.
     pub(super) peer: &'static str,
     pub(super) manner: Manner,
 }
@@ -18,22 +18,22 @@ pub(super) struct Contender {
 /// How messages are handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Manner {
-    /// One call a message.
+    /// One call per message.
     Single,
-    /// [`SEVERAL`] messages a call.
+    /// [`SEVERAL`] messages per call.
     Several,
-    /// One call a message, which is made where the transport keeps it.
+    /// One call per message, which is made where the transport keeps it.
     InPlace,
 }
 
 /// Messages of a burst or batch.
 pub(super) const SEVERAL: usize = 64;
 
-/// The transports that need no foreign library, in the order of the tables; Toroni's own apart.
+/// The transports that need no foreign library, without Toroni's own, in the order of the tables.
 pub(super) const OWN: [&str; 4] =
     [UnixSeqpacket::NAME, UnixStreams::NAME, TcpStreams::NAME, NamedPipes::NAME];
 
-/// The foreign peers: each is the package `toroni-peer-NAME` in bench/peers.
+/// The foreign peers. Each is the package `toroni-peer-NAME` in bench/peers.
 pub(super) const FOREIGN: [&str; 5] = ["aeron", "iceoryx2", "zeromq", "nng", "zenoh"];
 
 impl Contender {
@@ -41,7 +41,7 @@ impl Contender {
         self.peer == Toroni::NAME
     }
 
-    /// What stands before its row.
+    /// Returns the label of its row.
     pub(super) fn label(&self) -> String {
         match self.manner {
             Manner::Single if self.transport == ToroniInPlace::NAME => {
@@ -60,7 +60,7 @@ impl Contender {
     }
 }
 
-/// One call a message: what all can do, and what is compared like with like.
+/// Returns all transports with one call per message, which all of them can do.
 pub(super) fn singles() -> Vec<Contender> {
     let toroni = Contender { transport: Toroni::NAME, peer: Toroni::NAME, manner: Manner::Single };
     let others = FOREIGN.into_iter().chain(OWN);
@@ -69,15 +69,15 @@ pub(super) fn singles() -> Vec<Contender> {
     std::iter::once(toroni).chain(others).collect()
 }
 
-/// Those, and each in every other manner that it has. A manner is left out where a transport's call for
-/// it is the same loop that a caller would write.
+/// Returns all transports in every manner that they offer. A manner is left out if the transport's call for it is the same
+/// loop that a caller would write.
 pub(super) fn all(wait: Wait) -> Vec<Contender> {
     let mut all = Vec::new();
     for single in singles() {
         let name = single.transport;
         let manner = |manner| Contender { manner, ..single.clone() };
         all.push(single.clone());
-        // iceoryx2 notifies once for several, which matters to those who wait for a notification.
+        // iceoryx2 notifies once for several messages, which matters only to receivers that wait for notifications.
         let has_several = name == Toroni::NAME
             || OWN.contains(&name)
             || (name == "iceoryx2" && wait == Wait::Blocking);
@@ -86,7 +86,7 @@ pub(super) fn all(wait: Wait) -> Vec<Contender> {
         }
         if name == Toroni::NAME {
             all.push(Contender { transport: ToroniBatch::NAME, ..manner(Manner::Several) });
-            // The others that can read in place always do.
+            // Other transports that can read in place always do.
             for how in [Manner::Single, Manner::Several, Manner::InPlace] {
                 all.push(Contender { transport: ToroniInPlace::NAME, ..manner(how) });
             }

@@ -1,4 +1,4 @@
-//! All contenders of a run: their programs, what is known of them, and who has dropped out.
+//! All contenders of a run: their programs, what they report about themselves, and those that have dropped out.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,47 +6,43 @@ use std::time::Duration;
 
 use toroni_bench_harness::Failure;
 use toroni_bench_harness::process_group::{self, Begin, Launch, NoObserver, Outcome, Program};
+use toroni_bench_harness::registry::Work;
 use toroni_bench_harness::report::{Cell, Table};
 use toroni_bench_harness::transport::{About, Setup, Transport as _};
 use toroni_bench_harness::transports::Toroni;
-use toroni_bench_harness::workload::Work;
 
 use super::contender::{Contender, FOREIGN, OWN};
 use super::foreign::{self, Missing};
 
-/// The peers of a run, by their names.
+/// The peers of a run, by name.
 pub(super) struct Field {
     peers: BTreeMap<&'static str, State>,
 }
 
 enum State {
-    /// It takes part.
     Present {
         program: Program,
         about: Option<About>,
-        /// Whether any run of it has succeeded.
+        /// Whether a run of it has succeeded.
         has_run: bool,
     },
-    /// It cannot be built or started.
     Missing(Missing),
 }
 
-/// A run that has failed: why.
+/// The reason why a run failed.
 #[derive(Clone, Debug)]
 pub(super) struct Failed(pub(super) String);
 
 impl Field {
-    /// Toroni and the peers that are wanted, or all; builds the programs of the foreign ones.
+    /// Collects Toroni and the wanted peers, or all of them, and builds the programs of the foreign ones.
     ///
     /// # Errors
-    /// If a name is unknown, or this program cannot find itself.
+    /// If a name is unknown, or the path of this program is.
     pub(super) fn gather(wanted: &[String], workspace: &Path) -> Result<Field, Failure> {
         let known: Vec<&str> = FOREIGN.into_iter().chain(OWN).collect();
         if let Some(unknown) = wanted.iter().find(|name| !known.contains(&name.as_str())) {
             let known = known.join(", ");
-            return Err(Failure::new(format!(
-                "there is no peer {unknown:?}: take some of {known}"
-            )));
+            return Err(Failure::new(format!("there is no peer {unknown:?}: use some of {known}")));
         }
         let path = std::env::current_exe().map_err(Failure::of("find this program"))?;
         let own = Program { path, arguments: vec!["child".to_owned()] };
@@ -70,35 +66,30 @@ impl Field {
         Ok(Field { peers })
     }
 
-    /// Whether it takes part in this run at all, be it as missing.
+    /// Returns whether it belongs to this run, even if it is missing.
     pub(super) fn has(&self, contender: &Contender) -> bool {
         self.peers.contains_key(contender.peer)
     }
 
-    /// Whether it can be measured.
+    /// Returns whether it can be measured.
     pub(super) fn is_present(&self, contender: &Contender) -> bool {
         matches!(self.peers.get(contender.peer), Some(State::Present { .. }))
     }
 
-    /// Runs `work` once. A peer whose very first run fails cannot be started, and is missing from then
-    /// on.
-    pub(super) fn run<S, R>(
+    /// Runs `work` once. A peer whose first run fails is missing from then on.
+    pub(super) fn run<W: Work>(
         &mut self,
         contender: &Contender,
         setup: &Setup,
-        work: &Work,
-    ) -> Result<Outcome<S, R>, Failed>
-    where
-        S: serde::de::DeserializeOwned,
-        R: serde::de::DeserializeOwned,
-    {
+        work: &W,
+    ) -> Result<Outcome<W::Sent, W::Received>, Failed> {
         let Some(State::Present { program, about, has_run }) = self.peers.get_mut(contender.peer)
         else {
             return Err(Failed("it is missing".to_owned()));
         };
         let mut launch = Launch::new(program.clone(), contender.transport, &NoObserver);
-        // Longer than any run takes; less than a person waits for one that hangs.
-        launch.patience = Duration::from_secs(60);
+        // Longer than any run takes, and shorter than a person waits for a run that hangs.
+        launch.silence_timeout = Duration::from_secs(60);
         match process_group::run(&launch, setup, work, Begin::AtTheGate) {
             Ok(outcome) => {
                 *about = Some(outcome.about.clone());
@@ -116,13 +107,12 @@ impl Field {
         }
     }
 
-    /// Version, settings and state of each.
     pub(super) fn table(&self) -> Table {
         let names = std::iter::once(Toroni::NAME).chain(FOREIGN).chain(OWN);
         let rows = names.filter_map(|name| Some((name.to_owned(), self.peers.get(name)?.cells())));
         Table {
             name: "peers".to_owned(),
-            title: "Who took part, and with which settings (those of the last run)".to_owned(),
+            title: "The contenders, and the settings of their last run".to_owned(),
             corner: "peer".to_owned(),
             columns: ["state", "version", "settings"].map(str::to_owned).to_vec(),
             rows: rows.collect(),
@@ -130,7 +120,6 @@ impl Field {
         }
     }
 
-    /// One sentence for each that is missing.
     pub(super) fn notes(&self) -> Vec<String> {
         let missing = self.peers.iter().filter_map(|(name, state)| match state {
             State::Missing(Missing(reason)) => Some(format!("MISSING: {name}: {reason}")),
@@ -157,7 +146,6 @@ impl State {
 mod tests {
     use super::*;
     use crate::peers::contender::singles;
-    use serde_json::Value;
     use std::path::PathBuf;
 
     #[test]
@@ -181,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_nobody_knows_is_refused() {
+    fn an_unknown_peer_is_refused() {
         let error = Field::gather(&["carrier-pigeon".to_owned()], Path::new("/")).err().unwrap();
         assert!(error.to_string().contains("carrier-pigeon"), "{error}");
     }
@@ -200,9 +188,8 @@ mod tests {
             wait: toroni_bench_harness::transport::Wait::Busy,
             in_place: false,
         };
-        let work =
-            Work::PingPong(toroni_bench_harness::workload::ping_pong::PingPong { rounds: 1 });
-        assert!(field.run::<Value, Value>(&pipe, &setup, &work).is_err());
+        let work = toroni_bench_harness::workload::ping_pong::PingPong { rounds: 1 };
+        assert!(field.run(&pipe, &setup, &work).is_err());
         assert!(!field.is_present(&pipe));
         assert!(field.notes()[0].contains("cannot be started"), "{:?}", field.notes());
     }

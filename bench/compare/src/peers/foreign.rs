@@ -1,5 +1,5 @@
-//! Programs of foreign peers: each is the package `toroni-peer-NAME` of the workspace bench/peers, and
-//! is built when it is needed. What cannot be built is missing, and never passed over in silence.
+//! Programs of foreign peers. Each is the package `toroni-peer-NAME` of the workspace bench/peers, and is built when it is
+//! needed. A peer that cannot be built is reported as missing.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -7,14 +7,14 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-/// Why a peer is missing; a sentence or two.
+/// The reason why a peer is missing; a sentence or two.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Missing(pub(crate) String);
 
-/// Builds the program of `peer` (release), and says where it is.
+/// Builds the program of `peer` in release mode. Returns its path.
 pub(crate) fn build(workspace: &Path, peer: &str) -> Result<PathBuf, Missing> {
-    // A folder of its own, whatever the caller's is: the two workspaces would build the same
-    // crates with other features over and over.
+    // Separate from the target folder of the caller: the two workspaces would build the same crates repeatedly, with
+    // different features.
     let folder =
         std::env::var_os("CARGO_TARGET_DIR").map(|folder| PathBuf::from(folder).join("peers"));
     build_into(&folder.unwrap_or_else(|| workspace.join("target")), workspace, peer)
@@ -34,7 +34,7 @@ fn build_into(folder: &Path, workspace: &Path, peer: &str) -> Result<PathBuf, Mi
         .arg("--target-dir")
         .arg(folder)
         .current_dir(workspace);
-    // Debian's may be too old for Aeron; then install-peers has put one here.
+    // Debian's CMake may be too old for Aeron; then install-peers has installed one here.
     let cmake = workspace.join("target/tools/bin/cmake");
     if std::env::var_os("CMAKE").is_none() && cmake.exists() {
         command.env("CMAKE", cmake);
@@ -47,7 +47,7 @@ fn build_into(folder: &Path, workspace: &Path, peer: &str) -> Result<PathBuf, Mi
         .spawn()
         .map_err(cannot)?;
     let (output, errors) = (cargo.stdout.take(), cargo.stderr.take());
-    // Both pipes are read at the same time: either may be full while the other is waited for.
+    // Both pipes are read at the same time: one may be full while this process waits for the other.
     let errors = std::thread::spawn(move || lines(errors));
     let mut executable = None;
     let mut compiler = Vec::new();
@@ -75,7 +75,7 @@ fn lines(pipe: Option<impl std::io::Read>) -> Vec<String> {
         .unwrap_or_default()
 }
 
-/// The lines that say most, from what a compiler, or a build script and its tools, have said.
+/// Picks the most useful lines from the output of a compiler, or of a build script and its tools.
 fn reason(compiler: &[String], errors: &[String]) -> String {
     if let Some(first) = compiler.first() {
         return first.clone();

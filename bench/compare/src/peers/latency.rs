@@ -1,12 +1,10 @@
-//! A message there and a message back: half a round trip, polling and blocking, beside what the machine
-//! itself takes.
+//! A message there and a message back: half of a round trip, polling and blocking, beside the floors of the machine.
 
 use toroni_bench_harness::Failure;
 use toroni_bench_harness::report::{Bound, Cell, Chart, Goal, Report, Scale, Series, Table};
 use toroni_bench_harness::summary::Latencies;
 use toroni_bench_harness::transport::{Setup, Wait};
-use toroni_bench_harness::workload::Work;
-use toroni_bench_harness::workload::ping_pong::{PingPong, Trips};
+use toroni_bench_harness::workload::ping_pong::PingPong;
 
 use super::contender::{self, Contender};
 use super::field::Field;
@@ -14,7 +12,7 @@ use super::presenting::{self, Samples, best, complaint, ratio, size_name};
 use super::{CAPACITY_BYTES, Plan, wait_name};
 use crate::floors::{self, Floor, RunLength};
 
-/// Nanoseconds one way, by contender, of one size and one way to wait.
+/// Nanoseconds one way by contender, for one size and one way to wait.
 struct Grid {
     size: usize,
     wait: Wait,
@@ -25,21 +23,18 @@ struct Row {
     contender: Contender,
     /// The p50 of each run.
     p50: Samples,
-    /// Of all runs together.
+    /// The latencies of all runs together.
     all: Option<Latencies>,
 }
 
-/// Measures, and compares.
-///
-/// # Errors
-/// If Toroni itself, or a floor, cannot be measured.
+/// Measures and compares. Fails only if Toroni itself, or a floor, cannot be measured.
 pub(super) fn run(field: &mut Field, plan: &Plan) -> Result<Report, Failure> {
     let title = "Latency of Toroni and its peers: half of a round trip between two processes";
     let mut report = presenting::begin("peers-latency", title, plan);
     report.condition(
         "runs",
         format!(
-            "{} round trips polling, {} blocking, after a tenth of that to warm up; one call a message",
+            "{} round trips polling, {} blocking, after a tenth of that as a warm-up; one call per message",
             plan.rounds.0, plan.rounds.1
         ),
     );
@@ -61,8 +56,8 @@ pub(super) fn run(field: &mut Field, plan: &Plan) -> Result<Report, Failure> {
     report.tables.push(floors::table(&floors));
     report.charts.extend(plan.waits.iter().map(|wait| chart(*wait, &grids)));
     report.notes.push(
-        "The floors were measured between the runs: their spread is the machine's. \"not pinned\" is \
-         where the scheduler puts two processes that wake each other, as it does with all contenders."
+        "The floors were measured between the runs: their spread is that of the machine. \"not pinned\" \
+         means that the scheduler chooses the cores, as it does for all contenders."
             .to_owned(),
     );
     presenting::end(&mut report, field, failures);
@@ -97,8 +92,7 @@ fn measure(
             if row.p50.failed.is_some() || !field.is_present(&row.contender) {
                 continue;
             }
-            let work = Work::PingPong(PingPong { rounds });
-            match field.run::<Trips, Trips>(&row.contender, &setup, &work) {
+            match field.run(&row.contender, &setup, &PingPong { rounds }) {
                 Err(failed) if row.contender.is_toroni() => return Err(Failure::new(failed.0)),
                 Err(failed) => row.p50.failed = Some(failed),
                 Ok(outcome) => {
@@ -178,7 +172,7 @@ impl Grid {
             Wait::Busy => {
                 if let (Some(lines), Some(rate)) = (median(floors::TWO_LINES), median(floors::COPY))
                 {
-                    // Gigabytes a second are bytes a nanosecond.
+                    // Gigabytes per second are bytes per nanosecond.
                     let floor = lines + 2.0 * self.size as f64 / rate;
                     goals.push(goal(
                         "≤ 1.5 ×",

@@ -1,11 +1,10 @@
-//! Four senders, four receivers: messages a second, and whether all receivers saw one order.
+//! Four senders, four receivers: messages per second, and whether all receivers saw the same order.
 
 use toroni_bench_harness::Failure;
 use toroni_bench_harness::report::{Bound, Cell, Goal, Report, Table};
 use toroni_bench_harness::sequence::Lengths;
 use toroni_bench_harness::transport::{Setup, Wait};
-use toroni_bench_harness::workload::Work;
-use toroni_bench_harness::workload::flow::{Flow, Received, Sent};
+use toroni_bench_harness::workload::flow::{Flow, Received};
 
 use super::contender::{self, Contender, Manner, SEVERAL};
 use super::field::Field;
@@ -23,27 +22,24 @@ struct Row {
     order: Order,
 }
 
-/// What is known of the common order.
+/// Whether receivers saw a common order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Order {
     promised: bool,
     runs: u32,
-    /// Runs in which all receivers saw the same.
+    /// Number of runs in which all receivers saw the same order.
     common: u32,
 }
 
-/// Measures, and compares.
-///
-/// # Errors
-/// If Toroni itself cannot be measured.
+/// Measures and compares. Fails only if Toroni itself cannot be measured.
 pub(super) fn run(field: &mut Field, plan: &Plan) -> Result<Report, Failure> {
     let title = "Four senders and four receivers: Toroni and its peers";
     let mut report = presenting::begin("peers-many", title, plan);
     report.condition(
         "runs",
         format!(
-            "as many messages as take about {} s; of all senders together, at each receiver; every \
-             receiver remembers the order of all messages",
+            "as many messages as take about {} s; rates are those of all senders together, at each receiver; \
+             every receiver remembers the order of all messages",
             plan.seconds
         ),
     );
@@ -57,7 +53,7 @@ pub(super) fn run(field: &mut Field, plan: &Plan) -> Result<Report, Failure> {
                 failures.extend(complaint(&row.contender, &cell, &row.samples));
                 if row.order.is_broken() {
                     failures.push(format!(
-                        "ORDER: {}, {cell}: receivers saw different orders, against what is promised",
+                        "ORDER: {}, {cell}: receivers saw different orders, although the transport promises one",
                         row.contender.label()
                     ));
                 }
@@ -69,8 +65,8 @@ pub(super) fn run(field: &mut Field, plan: &Plan) -> Result<Report, Failure> {
     }
     if failures.is_empty() {
         report.notes.push(
-            "lost = 0: every receiver got every message, those of each sender in order; whoever promises \
-             one order for all kept it."
+            "lost = 0: every receiver got every message, and those of each sender in order. Transports that \
+             promise one order for all receivers kept it."
                 .to_owned(),
         );
     }
@@ -83,7 +79,7 @@ fn measure(field: &mut Field, plan: &Plan, wait: Wait, size: usize) -> Result<Ve
     let contenders = contenders.filter(|contender| contender.manner != Manner::InPlace);
     let row = |contender| Row { contender, samples: Samples::default(), order: Order::default() };
     let mut rows: Vec<Row> = contenders.map(row).collect();
-    let mut paces = vec![LearnedRate::new(plan.seconds, size); rows.len()];
+    let mut rates = vec![LearnedRate::new(plan.seconds, size); rows.len()];
     let setup = Setup {
         senders: SENDERS,
         receivers: RECEIVERS,
@@ -93,23 +89,23 @@ fn measure(field: &mut Field, plan: &Plan, wait: Wait, size: usize) -> Result<Ve
         in_place: false,
     };
     for repetition in 0..=plan.repetitions {
-        for (row, pace) in rows.iter_mut().zip(&mut paces) {
+        for (row, learned) in rows.iter_mut().zip(&mut rates) {
             if row.samples.failed.is_some() || !field.is_present(&row.contender) {
                 continue;
             }
             let flow = Flow {
-                messages: pace.messages() / u64::from(SENDERS),
+                messages: learned.messages() / u64::from(SENDERS),
                 lengths: Lengths::Fixed(size),
-                group: if row.contender.manner == Manner::Several { SEVERAL } else { 1 },
+                bundle: if row.contender.manner == Manner::Several { SEVERAL } else { 1 },
                 stamped: false,
+                ordered: true,
             };
-            let work = Work::OrderedFlow(flow.clone());
-            match field.run::<Sent, Received>(&row.contender, &setup, &work) {
+            match field.run(&row.contender, &setup, &flow) {
                 Err(failed) if row.contender.is_toroni() => return Err(Failure::new(failed.0)),
                 Err(failed) => row.samples.failed = Some(failed),
                 Ok(outcome) => {
                     let rate = rate(&flow, &outcome.senders, &outcome.receivers);
-                    pace.learn(rate);
+                    learned.learn(rate);
                     row.samples.wrong += wrong(&outcome.receivers);
                     row.order.learn(outcome.about.guarantees.total_order, &outcome.receivers);
                     if repetition > 0 {
@@ -139,7 +135,7 @@ impl Order {
         let Order { promised, runs, common } = self;
         match (promised, runs) {
             (_, 0) => "–".to_owned(),
-            (true, _) if common == runs => format!("one for all, checked in {runs} runs"),
+            (true, _) if common == runs => format!("one order for all, checked in {runs} runs"),
             (true, _) => format!("PROMISED, AND BROKEN in {} of {runs} runs", runs - common),
             (false, _) => format!("no common order ({common} of {runs} runs had one)"),
         }

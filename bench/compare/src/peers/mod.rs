@@ -1,10 +1,10 @@
 //! Toroni and its peers, in turn in one run, and the ratios between them.
 //!
-//! - [`contender`]: who takes part, and in which manner.
-//! - [`foreign`]: builds those that are programs of their own; a peer that cannot be built is missing,
-//!   and the report says so and why.
-//! - [`field`]: all contenders of a run; who fails is named and left out, the others go on.
-//! - [`throughput`], [`latency`], [`many`]: a report each.
+//! - [`contender`]: the transports, and the manners in which messages are handed to them.
+//! - [`foreign`]: builds the peers that are programs of their own. A peer that cannot be built is missing, and the report
+//!   says why.
+//! - [`field`]: all contenders of a run. One that fails is named and left out; the others continue.
+//! - [`throughput`], [`latency`], [`many`]: one report each.
 
 mod contender;
 mod field;
@@ -22,27 +22,23 @@ use toroni_bench_harness::transport::Wait;
 use crate::cli::{Peers, WaitKind, Workload};
 use field::Field;
 
-/// How much is measured.
+/// What to measure.
 struct Plan {
     sizes: Vec<usize>,
-    /// On the command line.
+    /// Whether the command line chose the sizes.
     sizes_are_chosen: bool,
     waits: Vec<Wait>,
     repetitions: u32,
-    /// How long a run of throughput is to take, in seconds.
+    /// Duration of a throughput run.
     seconds: f64,
-    /// Round trips of a run of latency: polling, and blocking.
+    /// Round trips of a latency run: polling, and blocking.
     rounds: (u64, u64),
     quick: bool,
 }
 
-/// The bytes that each transport may have on the way: ring, term, queue, buffer.
+/// Bytes that each transport may have in flight: ring, term, queue or buffer.
 const CAPACITY_BYTES: u64 = 4 << 20;
 
-/// Measures what the command line asks for.
-///
-/// # Errors
-/// If a peer is asked for that nobody knows, or nothing at all can be measured.
 pub(crate) fn run(options: &Peers) -> Result<Vec<Report>, Failure> {
     let plan = Plan::of(options);
     let mut field = Field::gather(&options.peers, &options.peers_directory)?;
@@ -81,7 +77,7 @@ impl Plan {
         }
     }
 
-    /// Those of the sizes that a workload has a goal or a use for, or that were asked for.
+    /// Returns the sizes that the command line chose, or else those that a workload prefers.
     fn sizes_up_to(&self, most: usize, preferred: &[usize]) -> Vec<usize> {
         let of_them = |size: &&usize| preferred.contains(size) || self.sizes_are_chosen;
         self.sizes.iter().filter(of_them).copied().filter(|size| *size <= most).collect()

@@ -1,4 +1,4 @@
-//! Cells, rows and sentences that the reports have in common.
+//! Cells, rows and notes that the reports have in common.
 
 use toroni_bench_harness::machine;
 use toroni_bench_harness::report::{Cell, Report, figure};
@@ -8,11 +8,11 @@ use super::contender::Contender;
 use super::field::{Failed, Field};
 use super::{CAPACITY_BYTES, Plan};
 
-/// What one contender gave in one cell.
+/// The results of one contender in one cell.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Samples {
     pub(super) values: Vec<f64>,
-    /// Messages that were lost, doubled or out of order, in all runs together.
+    /// Messages that were lost, doubled or out of order, in all runs.
     pub(super) wrong: u64,
     pub(super) failed: Option<Failed>,
 }
@@ -25,7 +25,7 @@ impl Samples {
         Summary::of(&self.values).map(|summary| summary.median)
     }
 
-    /// The median and the extremes; or what went wrong.
+    /// Returns the median and the extremes, or what went wrong.
     pub(super) fn cell(&self) -> Cell {
         if self.failed.is_some() {
             return Cell::text("failed");
@@ -44,7 +44,7 @@ impl Samples {
     }
 }
 
-/// A report with what all of them say first.
+/// Starts a report with the conditions that all reports share.
 pub(super) fn begin(name: &str, title: &str, plan: &Plan) -> Report {
     let mut report = Report {
         name: name.to_owned(),
@@ -56,8 +56,8 @@ pub(super) fn begin(name: &str, title: &str, plan: &Plan) -> Report {
         .condition("processes", "one for each sender and receiver, and one for a host; not pinned");
     report.condition(
         "waiting",
-        "busy: each looks, spins for 2 µs if there is a core for everybody, and yields between two \
-         looks; blocking: each transport's own blocking call",
+        "busy: ends poll; between two checks they spin, for 2 µs, if there is a core for each process, \
+         and then yield; blocking: each transport's own blocking call",
     );
     report.condition(
         "repetitions",
@@ -69,19 +69,20 @@ pub(super) fn begin(name: &str, title: &str, plan: &Plan) -> Report {
     report
         .condition("on the way", format!("ring, term, queue or buffer of {CAPACITY_BYTES} bytes"));
     if plan.quick {
-        report.condition("quick", "short runs, few of them: good for a look, not for a comparison");
+        report
+            .condition("quick", "few and short runs: good for an impression, not for a comparison");
     }
     report
 }
 
-/// What all of them say last.
+/// Ends a report with what all reports share.
 pub(super) fn end(report: &mut Report, field: &Field, failures: Vec<String>) {
     report.tables.push(field.table());
     report.notes.extend(field.notes());
     report.notes.extend(failures);
 }
 
-/// One sentence for each cell in which something went wrong.
+/// Describes what went wrong in a cell.
 pub(super) fn complaint(contender: &Contender, cell: &str, samples: &Samples) -> Option<String> {
     let label = contender.label();
     if let Some(Failed(reason)) = &samples.failed {
@@ -92,7 +93,6 @@ pub(super) fn complaint(contender: &Contender, cell: &str, samples: &Samples) ->
     })
 }
 
-/// `a / b`, as a cell.
 pub(super) fn ratio(a: Option<f64>, b: Option<f64>) -> Cell {
     match (a, b) {
         (Some(a), Some(b)) if b > 0.0 => {
@@ -102,7 +102,7 @@ pub(super) fn ratio(a: Option<f64>, b: Option<f64>) -> Cell {
     }
 }
 
-/// The best of some contenders: the value, and whose it is. `better` says which of two is.
+/// Returns the best value, and the contender that reached it. `better` compares two values.
 pub(super) fn best<'a>(
     candidates: impl Iterator<Item = (&'a Contender, Option<f64>)>,
     better: fn(f64, f64) -> bool,

@@ -1,10 +1,9 @@
-//! Messages a second, sustained: 1 → 1 and 1 → 4, small and large, polling and blocking.
+//! Messages per second, sustained: 1 → 1 and 1 → 4, small and large, polling and blocking.
 
 use toroni_bench_harness::Failure;
 use toroni_bench_harness::report::{Bound, Cell, Chart, Goal, Report, Scale, Series, Table};
 use toroni_bench_harness::sequence::Lengths;
 use toroni_bench_harness::transport::{Setup, Wait};
-use toroni_bench_harness::workload::Work;
 use toroni_bench_harness::workload::flow::{Flow, Received, Sent};
 
 use super::contender::{self, Contender, Manner, SEVERAL};
@@ -13,25 +12,22 @@ use super::presenting::{self, Samples, best, complaint, ratio, size_name};
 use super::rate::LearnedRate;
 use super::{CAPACITY_BYTES, Plan, wait_name};
 
-/// Millions of messages a second, by contender and size.
+/// Millions of messages per second, by contender and size.
 struct Grid {
     receivers: u16,
     wait: Wait,
     rows: Vec<(Contender, Vec<Samples>)>,
 }
 
-/// Measures, and compares.
-///
-/// # Errors
-/// If Toroni itself cannot be measured.
+/// Measures and compares. Fails only if Toroni itself cannot be measured.
 pub(super) fn run(field: &mut Field, plan: &Plan) -> Result<Report, Failure> {
-    let title = "Throughput of Toroni and its peers: messages a second that each receiver gets";
+    let title = "Throughput of Toroni and its peers: messages per second that each receiver gets";
     let mut report = presenting::begin("peers-throughput", title, plan);
     report.condition(
         "runs",
         format!(
-            "one sender; as many messages as take about {} s, and at least twice what may be on the way; \
-             their number / time from the gate to the last message at the last receiver",
+            "one sender; as many messages as take about {} s, at least twice what may be in flight; rate = \
+             number of messages / time from the gate to the last message at the last receiver",
             plan.seconds
         ),
     );
@@ -61,11 +57,12 @@ fn measure(field: &mut Field, plan: &Plan, receivers: u16, wait: Wait) -> Result
         contenders.into_iter().map(|contender| (contender, Vec::new())).collect();
     for size in &plan.sizes {
         eprintln!("throughput: 1 → {receivers}, {}, {}", wait_name(wait), size_name(*size));
-        let mut paces = vec![LearnedRate::new(plan.seconds, *size); rows.len()];
+        let mut rates = vec![LearnedRate::new(plan.seconds, *size); rows.len()];
         let mut cells = vec![Samples::default(); rows.len()];
-        // The first round tells how long runs must be, and is not counted.
+        // The first round only shows how long runs must be, and does not count.
         for repetition in 0..=plan.repetitions {
-            for ((contender, _), (pace, cell)) in rows.iter().zip(paces.iter_mut().zip(&mut cells))
+            for ((contender, _), (learned, cell)) in
+                rows.iter().zip(rates.iter_mut().zip(&mut cells))
             {
                 if cell.failed.is_some() || !field.is_present(contender) {
                     continue;
@@ -79,17 +76,18 @@ fn measure(field: &mut Field, plan: &Plan, receivers: u16, wait: Wait) -> Result
                     in_place: contender.manner == Manner::InPlace,
                 };
                 let flow = Flow {
-                    messages: pace.messages(),
+                    messages: learned.messages(),
                     lengths: Lengths::Fixed(*size),
-                    group: if contender.manner == Manner::Several { SEVERAL } else { 1 },
+                    bundle: if contender.manner == Manner::Several { SEVERAL } else { 1 },
                     stamped: false,
+                    ordered: false,
                 };
-                match field.run::<Sent, Received>(contender, &setup, &Work::Flow(flow.clone())) {
+                match field.run(contender, &setup, &flow) {
                     Err(failed) if contender.is_toroni() => return Err(Failure::new(failed.0)),
                     Err(failed) => cell.failed = Some(failed),
                     Ok(outcome) => {
                         let rate = rate(&flow, &outcome.senders, &outcome.receivers);
-                        pace.learn(rate);
+                        learned.learn(rate);
                         cell.wrong += wrong(&outcome.receivers);
                         if repetition > 0 {
                             cell.values.push(rate / 1e6);
@@ -105,7 +103,7 @@ fn measure(field: &mut Field, plan: &Plan, receivers: u16, wait: Wait) -> Result
     Ok(Grid { receivers, wait, rows })
 }
 
-/// Messages a second that each receiver got, from the first sender's start to the last receiver's end.
+/// Returns messages per second at each receiver, from the first sender's start to the last receiver's end.
 pub(super) fn rate(flow: &Flow, senders: &[Sent], receivers: &[Received]) -> f64 {
     let start = senders.iter().map(|sender| sender.started_ns).min().unwrap_or(0);
     let end = receivers.iter().map(|receiver| receiver.last_ns).max().unwrap_or(0);
@@ -140,7 +138,7 @@ impl Grid {
             .collect();
         let columns = || 0..plan.sizes.len();
         rows.push((
-            "toroni / best peer, one call a message".to_owned(),
+            "toroni / best peer, one call per message".to_owned(),
             columns()
                 .map(|column| {
                     ratio(self.toroni(column, is_single), self.peer(column, is_single).map(|b| b.0))
@@ -168,26 +166,24 @@ impl Grid {
                 ),
                 (
                     "read in place".to_owned(),
-                    "receive_in_place: receivers copy nothing, as Aeron's and iceoryx2's never do".to_owned(),
+                    "receive_in_place: receivers copy nothing; those of Aeron and iceoryx2 never copy".to_owned(),
                 ),
                 (
                     "in place".to_owned(),
-                    "one call a message, which is made where the transport keeps it; only its number \
-                     is written; read in place"
+                    "one call per message; the message is made where the transport keeps it, and only \
+                     its number is written; read in place"
                         .to_owned(),
                 ),
             ],
         }
     }
 
-    /// The best of Toroni's rows that fit.
     fn toroni(&self, column: usize, fits: fn(&Contender) -> bool) -> Option<f64> {
         let own =
             self.column(column).filter(|(contender, _)| contender.is_toroni() && fits(contender));
         best(own, |a, b| a > b).map(|(value, _)| value)
     }
 
-    /// The best of the others' rows that fit.
     fn peer(&self, column: usize, fits: fn(&Contender) -> bool) -> Option<(f64, &Contender)> {
         let others =
             self.column(column).filter(|(contender, _)| !contender.is_toroni() && fits(contender));
@@ -203,7 +199,7 @@ impl Grid {
         for (column, size) in plan.sizes.iter().enumerate() {
             let cell = format!("{}, {}", self.title(), size_name(*size));
             for (how, fits) in
-                [("one call a message", is_single as fn(&_) -> _), ("each its best", any)]
+                [("one call per message", is_single as fn(&_) -> _), ("each its best", any)]
             {
                 if let (Some(measured), Some((reference, whose))) =
                     (self.toroni(column, fits), self.peer(column, fits))
@@ -252,8 +248,8 @@ impl Grid {
         let mut complaints = Vec::new();
         for (contender, cells) in &self.rows {
             for (size, cell) in plan.sizes.iter().zip(cells) {
-                let place = format!("{}, {}", self.title(), size_name(*size));
-                complaints.extend(complaint(contender, &place, cell));
+                let title = format!("{}, {}", self.title(), size_name(*size));
+                complaints.extend(complaint(contender, &title, cell));
             }
         }
         complaints

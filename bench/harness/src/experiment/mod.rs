@@ -1,11 +1,19 @@
-//! What the published experiments have in common: conditions, ratios in turn, numbers for people.
+//! Published experiments, repeated beside what they were published with, each with channels of its own; and `scale`, which
+//! measures this library in the same way. They ignore the transport of a job.
+//!
+//! - `rmp_tcp`: Figure 8 of the Toroni paper.
+//! - `p2mp`, `sweep`: *Point to Multi-point IPC Comparison*, and its test of batch sizes.
+//! - `fanout`: Coral Blocks' article on the fan-out of multicast and shared memory in CoralSequencer.
+//! - [`connections`]: the proactor paper, section 13.
+//!
+//! Here is what they have in common: conditions, progress, ratios, numbers for people.
 
 pub mod connections;
-pub mod fanout;
-pub mod p2mp;
-pub mod rmp_tcp;
-pub mod scale;
-pub mod sweep;
+pub(crate) mod fanout;
+pub(crate) mod p2mp;
+pub(crate) mod rmp_tcp;
+pub(crate) mod scale;
+pub(crate) mod sweep;
 mod tcp;
 
 use crate::Failure;
@@ -13,7 +21,7 @@ use crate::machine;
 use crate::process_group::Launch;
 use crate::transport::{Setup, Wait};
 
-/// The machine, and how often it was measured.
+/// Returns the conditions that all experiments report.
 pub(super) fn conditions(repetitions: u32) -> Vec<(String, String)> {
     let mut conditions = machine::describe();
     let text = format!("{repetitions}, all ways in turn in each");
@@ -21,7 +29,7 @@ pub(super) fn conditions(repetitions: u32) -> Vec<(String, String)> {
     conditions
 }
 
-/// Tells the observer how far a workload is.
+/// Reports the progress of a workload to its observer.
 pub(super) struct Steps<'a> {
     launch: &'a Launch<'a>,
     done: u64,
@@ -29,19 +37,19 @@ pub(super) struct Steps<'a> {
 }
 
 impl<'a> Steps<'a> {
-    /// So many runs in each repetition.
+    /// Starts to count; `runs` is the number of runs in each repetition.
     pub(super) fn new(launch: &'a Launch<'_>, repetitions: u32, runs: usize) -> Self {
         Self { launch, done: 0, total: u64::from(repetitions) * runs as u64 }
     }
 
-    /// The next run begins.
+    /// Reports that the next run begins.
     pub(super) fn next(&mut self) {
         self.launch.observer.progress(self.done, self.total);
         self.done += 1;
     }
 }
 
-/// The setup of a run whose sizes stand in its work.
+/// Returns the setup of a run whose work holds all other sizes.
 pub(super) fn setup(senders: u16, receivers: u16, message_bytes: usize, capacity: u64) -> Setup {
     Setup {
         senders,
@@ -53,14 +61,14 @@ pub(super) fn setup(senders: u16, receivers: u16, message_bytes: usize, capacity
     }
 }
 
-/// Whether there is such a ring, and it can hold such messages: now, and not after minutes of measuring.
+/// Checks that such a ring exists and can hold such messages, before minutes of measuring.
 pub(super) fn check_fits(message_bytes: usize, capacity_bytes: u64) -> Result<(), Failure> {
     if !capacity_bytes.is_power_of_two() || !(64 << 10..=1 << 40).contains(&capacity_bytes) {
         return Err(Failure::new(format!(
             "a ring of {capacity_bytes} bytes: take a power of two from 64 KiB to 1 TiB"
         )));
     }
-    // Half of the ring is a record's limit; its header is a word.
+    // A record takes at most half of the ring, including its header of one word.
     let most = (capacity_bytes / 2).saturating_sub(8);
     if message_bytes as u64 <= most {
         return Ok(());
@@ -73,12 +81,12 @@ pub(super) fn check_fits(message_bytes: usize, capacity_bytes: u64) -> Result<()
     )))
 }
 
-/// Of each repetition, so that what disturbed both does not count.
+/// Returns the ratio of each repetition: what disturbed both runs of a repetition cancels out.
 pub(super) fn ratios(times: &[f64], base: &[f64]) -> Vec<f64> {
     times.iter().zip(base).map(|(time, base)| time / base).collect()
 }
 
-/// The standard deviation of a sample; 0 of less than two.
+/// Returns the standard deviation of a sample, or 0 for less than two values.
 pub(super) fn deviation(values: &[f64]) -> f64 {
     let count = values.iter().map(|_| 1.0).sum::<f64>();
     if count < 2.0 {
@@ -89,18 +97,18 @@ pub(super) fn deviation(values: &[f64]) -> f64 {
     (squares / (count - 1.0)).sqrt()
 }
 
-/// For display and ratios, where 53 bits are more than enough.
+/// Converts for display and ratios, where 53 bits are more than enough.
 #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
 pub(super) fn float(value: u64) -> f64 {
     value as f64
 }
 
-/// Nanoseconds as seconds.
+/// Converts nanoseconds to seconds.
 pub(super) fn seconds(nanoseconds: u64) -> f64 {
     float(nanoseconds) / 1e9
 }
 
-/// `1,000,000`.
+/// Formats a number with separators: `1,000,000`.
 pub(super) fn count(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::new();
@@ -113,7 +121,7 @@ pub(super) fn count(value: u64) -> String {
     text
 }
 
-/// `64 KiB`, `1,000 B`.
+/// Formats a number of bytes: `64 KiB`, `1,000 B`.
 pub(super) fn sized(bytes: u64) -> String {
     match bytes {
         _ if bytes > 0 && bytes.is_multiple_of(1 << 20) => format!("{} MiB", count(bytes >> 20)),

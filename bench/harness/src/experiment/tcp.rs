@@ -1,4 +1,4 @@
-//! How processes of a run meet over TCP: the port stands in a file of the run's directory.
+//! TCP connections between the processes of a run: the port is in a file in the run directory.
 
 use crate::Failure;
 use crate::run_directory::RunDirectory;
@@ -7,19 +7,19 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How long one waits for another that should be there soon.
+/// How long a process waits for another one.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// Connections to so many others that [`connect`], without Nagle's delay.
+/// Accepts `count` connections from processes that [`connect`], without Nagle's delay.
 pub(super) fn accept(directory: &RunDirectory, count: usize) -> Result<Vec<TcpStream>, Failure> {
     let failed = "accept connections";
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Failure::of(failed))?;
     let port = listener.local_addr().map_err(Failure::of(failed))?.port();
-    // Renamed, so that nobody reads half a number.
-    let draft = directory.path.join("port.draft");
-    fs::write(&draft, port.to_string())
-        .and_then(|()| fs::rename(&draft, port_path(directory)))
-        .map_err(Failure::of("tell the port"))?;
+    // Renamed, so that no process reads half a number.
+    let unfinished = directory.path.join("port.unfinished");
+    fs::write(&unfinished, port.to_string())
+        .and_then(|()| fs::rename(&unfinished, port_path(directory)))
+        .map_err(Failure::of("write the port"))?;
     (0..count)
         .map(|_| {
             let (connection, _) = listener.accept().map_err(Failure::of(failed))?;
@@ -29,7 +29,7 @@ pub(super) fn accept(directory: &RunDirectory, count: usize) -> Result<Vec<TcpSt
         .collect()
 }
 
-/// A connection to the one that [`accept`]s, as soon as it does.
+/// Connects to the process that [`accept`]s, as soon as it does.
 pub(super) fn connect(directory: &RunDirectory) -> Result<TcpStream, Failure> {
     let port = wait_for("the port of the sender", || {
         fs::read_to_string(port_path(directory)).ok().and_then(|text| text.parse::<u16>().ok())
@@ -37,15 +37,15 @@ pub(super) fn connect(directory: &RunDirectory) -> Result<TcpStream, Failure> {
     TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map_err(Failure::of("connect to the sender"))
 }
 
-/// What `look` finds, as soon as it does.
-pub(super) fn wait_for<T>(what: &str, look: impl Fn() -> Option<T>) -> Result<T, Failure> {
+/// Repeats `check` until it finds something.
+fn wait_for<T>(what: &str, check: impl Fn() -> Option<T>) -> Result<T, Failure> {
     let deadline = Instant::now() + LONGEST_WAIT;
     loop {
-        if let Some(found) = look() {
+        if let Some(found) = check() {
             return Ok(found);
         }
         if Instant::now() >= deadline {
-            return Err(Failure::new(format!("waited {LONGEST_WAIT:?} for {what}, in vain")));
+            return Err(Failure::new(format!("waited {LONGEST_WAIT:?} for {what} in vain")));
         }
         std::thread::sleep(Duration::from_millis(1));
     }

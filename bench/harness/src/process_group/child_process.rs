@@ -1,4 +1,4 @@
-//! One child, as the parent sees it.
+//! A child, from the parent's side.
 
 use super::Program;
 use crate::Failure;
@@ -11,29 +11,29 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A line of a child longer than this is no answer; it bounds what the parent keeps.
+/// The longest line that a child may send: it bounds what the parent keeps.
 const LONGEST_LINE: usize = 64 << 20;
 
-/// Killed and reaped when dropped.
+/// A child process, killed and reaped when dropped.
 pub(super) struct ChildProcess {
     pub(super) role: Role,
     pub(super) ready: bool,
     pub(super) done: bool,
     process: Child,
-    /// Closed when it may leave.
+    /// Closing it lets the child end.
     input: Option<ChildStdin>,
     output: Option<ChildStdout>,
-    /// The beginning of a line.
+    /// The beginning of a line whose end has not come yet.
     unread: Vec<u8>,
 }
 
 impl ChildProcess {
-    /// Starts the program and tells it its job.
+    /// Starts the program and sends it its job.
     pub(super) fn start(program: &Program, job: &Job) -> Result<Self, Failure> {
         let role = job.role;
         let path = program.path.display();
         let mut command = Command::new(&program.path);
-        // A group of its own: Ctrl-C reaches only the parent, which ends the children in order.
+        // With a process group of its own: Ctrl-C reaches only the parent, which ends the children in order.
         command
             .args(&program.arguments)
             .process_group(0)
@@ -42,41 +42,41 @@ impl ChildProcess {
         let mut process = command.spawn().map_err(Failure::of(format!("start {role} ({path})")))?;
         let (input, output) = (process.stdin.take(), process.stdout.take());
         // From here on it is reaped, whatever happens next.
-        let mut member =
+        let mut child =
             Self { role, ready: false, done: false, process, input, output, unread: Vec::new() };
-        if let Some(output) = &member.output {
+        if let Some(output) = &child.output {
             rustix::fs::fcntl_setfl(output, OFlags::NONBLOCK)
                 .map_err(Failure::of(format!("listen to {role}")))?;
         }
         let mut line = serde_json::to_vec(job).map_err(Failure::of("write a job"))?;
         line.push(b'\n');
-        if let Some(input) = &mut member.input
+        if let Some(input) = &mut child.input
             && let Err(error) = input.write_all(&line)
         {
-            // It is dead already; how it died says more.
+            // It is already dead; how it died says more.
             return Err(match error.kind() {
-                std::io::ErrorKind::BrokenPipe => member.died(Duration::from_secs(1)),
-                _ => Failure::of(format!("tell {role} its job"))(error),
+                std::io::ErrorKind::BrokenPipe => child.died(Duration::from_secs(1)),
+                _ => Failure::of(format!("send {role} its job"))(error),
             });
         }
-        Ok(member)
+        Ok(child)
     }
 
     pub(super) fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// Whether a result is to come of it.
+    /// Returns whether its result is still to come.
     pub(super) fn is_at_work(&self) -> bool {
         self.role != Role::Host && !self.done
     }
 
-    /// What to poll; `None` after its end.
+    /// Returns what to poll, or `None` after the end of its output.
     pub(super) fn output(&self) -> Option<BorrowedFd<'_>> {
         self.output.as_ref().map(AsFd::as_fd)
     }
 
-    /// Passes on the answers that are there; `false` after the last.
+    /// Passes on the answers that have come. Returns `false` after the last.
     pub(super) fn read(&mut self, mut each: impl FnMut(Answer)) -> Result<bool, Failure> {
         let mut buffer = [0; 16 << 10];
         loop {
@@ -100,15 +100,15 @@ impl ChildProcess {
                 }
             }
             if self.unread.len() > LONGEST_LINE {
-                return Err(Failure::new(format!("{} says too much", self.role)));
+                return Err(Failure::new(format!("{} sends too long a line", self.role)));
             }
         }
     }
 
-    /// The failure of a child that ended too early.
-    pub(super) fn died(&mut self, patience: Duration) -> Failure {
+    /// Returns the failure of a child that ended too early.
+    pub(super) fn died(&mut self, timeout: Duration) -> Failure {
         let when = if self.ready { "before its work was done" } else { "before it was ready" };
-        let how = match self.wait(patience) {
+        let how = match self.wait(timeout) {
             Ok(Some(status)) => format!("ended with {status}"),
             Ok(None) => "closed its output".to_owned(),
             Err(error) => format!("ended ({error})"),
@@ -117,12 +117,12 @@ impl ChildProcess {
         Failure::new(format!("{} (pid {}) {how} {when}{hint}", self.role, self.pid()))
     }
 
-    /// Lets it leave, and fails if it ends badly.
-    pub(super) fn leave(&mut self, patience: Duration) -> Result<(), Failure> {
+    /// Lets it end, and fails if it ends badly.
+    pub(super) fn leave(&mut self, timeout: Duration) -> Result<(), Failure> {
         self.done = true;
         self.input = None;
         let failed = format!("wait for {}", self.role);
-        match self.wait(patience).map_err(Failure::of(failed))? {
+        match self.wait(timeout).map_err(Failure::of(failed))? {
             Some(status) if status.success() => Ok(()),
             Some(status) => Err(Failure::new(format!("{} ended with {status}", self.role))),
             None => Err(Failure::new(format!("{} does not end", self.role))),
@@ -130,12 +130,12 @@ impl ChildProcess {
     }
 
     pub(super) fn kill(&mut self) {
-        // Fails only for those that have been reaped.
+        // Fails only if it has been reaped.
         let _ = self.process.kill();
     }
 
-    fn wait(&mut self, patience: Duration) -> std::io::Result<Option<std::process::ExitStatus>> {
-        let deadline = Instant::now() + patience;
+    fn wait(&mut self, timeout: Duration) -> std::io::Result<Option<std::process::ExitStatus>> {
+        let deadline = Instant::now() + timeout;
         let mut pause = Duration::from_micros(50);
         loop {
             if let Some(status) = self.process.try_wait()? {

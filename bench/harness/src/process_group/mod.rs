@@ -1,14 +1,14 @@
-//! The parent's side of a run: starts the children, gives each its job, opens the gate when all are
-//! ready, collects results. None of them outlives it, whatever happens.
+//! The parent's side of a run: starts the children, gives each its job, opens the gate when all are ready, and collects
+//! the results. Whatever happens, no child outlives the run.
 
 mod child_process;
 
 use crate::Failure;
 use crate::gate::Gate;
 use crate::job::{Answer, Job, Role};
+use crate::registry::Work;
 use crate::run_directory::{DEFAULT_ROOT, RunDirectoryOwner};
 use crate::transport::{About, Setup};
-use crate::workload::Work;
 use child_process::ChildProcess;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::de::DeserializeOwned;
@@ -16,8 +16,8 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// A program whose `main` ends in [`child::main`](crate::child::main) or
-/// [`child::run`](crate::child::run) when it is started with these arguments.
+/// A program that calls [`child::main`](crate::child::main) or [`child::run`](crate::child::run) when it is started
+/// with these arguments.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// The file.
@@ -31,48 +31,48 @@ pub struct Program {
 pub struct Launch<'a> {
     /// What each child runs.
     pub program: Program,
-    /// Which transport, by its name.
+    /// Name of the transport.
     pub transport: String,
-    /// Where directories of runs are made.
+    /// Where run directories are created.
     pub root: PathBuf,
-    /// The longest silence of all children before the run is given up. Each answer, progress included,
-    /// starts it anew; choose it longer than a run without progress can take.
-    pub patience: Duration,
-    /// How long to wait between "all are ready" and the gate: receivers go to sleep meanwhile.
+    /// If no child sends anything for this long, the run is given up. Every answer starts the time again, including
+    /// [`Answer::Progress`]. Make it longer than any run without progress can take.
+    pub silence_timeout: Duration,
+    /// How long to wait after all children are ready before the gate opens: receivers fall asleep meanwhile.
     pub settle: Duration,
-    /// Who looks on.
+    /// Sees the progress, and can cancel.
     pub observer: &'a dyn Observer,
 }
 
 impl<'a> Launch<'a> {
-    /// With directories in `/dev/shm`, two minutes of patience and 5 ms to settle.
+    /// Returns the default: directories in `/dev/shm`, a silence timeout of two minutes, 5 ms to settle.
     #[must_use]
     pub fn new(program: Program, transport: &str, observer: &'a dyn Observer) -> Self {
         Self {
             program,
             transport: transport.to_owned(),
             root: PathBuf::from(DEFAULT_ROOT),
-            patience: Duration::from_secs(120),
+            silence_timeout: Duration::from_secs(120),
             settle: Duration::from_millis(5),
             observer,
         }
     }
 }
 
-/// Who looks on while runs go on.
+/// Watches a workload while it is measured.
 pub trait Observer {
-    /// Asked about ten times a second: whether to give up.
+    /// Returns whether to give up. It is asked about ten times a second.
     fn is_cancelled(&self) -> bool {
         false
     }
 
-    /// So many of so many steps of the whole workload are done.
+    /// Learns how many steps of the whole workload are done.
     fn progress(&self, done: u64, total: u64) {
         let _ = (done, total);
     }
 }
 
-/// Nobody looks on.
+/// An observer that does nothing.
 pub struct NoObserver;
 
 impl Observer for NoObserver {}
@@ -80,13 +80,13 @@ impl Observer for NoObserver {}
 /// When senders begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begin {
-    /// All together, when everybody is ready.
+    /// All together, when all children are ready.
     AtTheGate,
-    /// Each as soon as it has started; they are started when the receivers are ready.
+    /// Each as soon as it has started; senders are started when the receivers are ready.
     WhenStarted,
 }
 
-/// What the children of a run said.
+/// The results of a run.
 #[derive(Debug)]
 pub struct Outcome<S, R> {
     /// What was measured.
@@ -100,73 +100,75 @@ pub struct Outcome<S, R> {
 /// Runs `work` once.
 ///
 /// # Errors
-/// If a child fails, dies or is silent for too long, or the observer cancels. All children are dead and
-/// the directory is gone then, too.
-pub fn run<S: DeserializeOwned, R: DeserializeOwned>(
+/// If a child fails, dies, or all are silent for too long, or if the observer cancels. Even then all children are dead
+/// and the directory is gone when this returns.
+pub fn run<W: Work>(
     launch: &Launch<'_>,
     setup: &Setup,
-    work: &Work,
+    work: &W,
     begin: Begin,
-) -> Result<Outcome<S, R>, Failure> {
+) -> Result<Outcome<W::Sent, W::Received>, Failure> {
     // Dropped in the opposite order: first the children, then the directory.
     let owner = RunDirectoryOwner::create(&launch.root)?;
-    let gate = Gate::make(owner.directory())?;
+    let gate = Gate::create(owner.directory())?;
     let job = Job {
         parent: std::process::id(),
         transport: launch.transport.clone(),
         directory: owner.directory().clone(),
         setup: setup.clone(),
         role: Role::Host,
-        work: work.clone(),
+        work: W::NAME.to_owned(),
+        parameters: serde_json::to_value(work).map_err(Failure::of("write a job"))?,
     };
-    let mut family = ProcessGroup { launch, members: Vec::new() };
-    family.start(&[Role::Host], &job)?;
-    let about = family.wait_until_ready()?.ok_or_else(|| {
-        Failure::new("the host is ready and did not say what it hosts: is it another version?")
+    let mut group = ProcessGroup { launch, children: Vec::new() };
+    group.start(&[Role::Host], &job)?;
+    let about = group.wait_until_ready()?.ok_or_else(|| {
+        Failure::new(
+            "the host is ready, but did not describe what it hosts: is it another version?",
+        )
     })?;
 
     let senders: Vec<Role> = (0..setup.senders).map(Role::Sender).collect();
     let receivers: Vec<Role> = (0..setup.receivers).map(Role::Receiver).collect();
-    family.start(&receivers, &job)?;
+    group.start(&receivers, &job)?;
     if begin == Begin::WhenStarted {
-        family.wait_until_ready()?;
-        family.settle()?;
+        group.wait_until_ready()?;
+        group.settle()?;
         gate.open();
-        family.start(&senders, &job)?;
+        group.start(&senders, &job)?;
     } else {
-        family.start(&senders, &job)?;
-        family.wait_until_ready()?;
-        family.settle()?;
+        group.start(&senders, &job)?;
+        group.wait_until_ready()?;
+        group.settle()?;
         gate.open();
     }
-    let results = family.collect()?;
-    family.leave()?;
+    let results = group.collect()?;
+    group.leave()?;
 
     let (mut sent, mut received) = (Vec::new(), Vec::new());
     for (role, value) in results {
-        let failed = format!("understand the result of {role}");
         match role {
             Role::Host => {}
-            Role::Sender(_) => {
-                sent.push(serde_json::from_value(value).map_err(Failure::of(failed))?);
-            }
-            Role::Receiver(_) => {
-                received.push(serde_json::from_value(value).map_err(Failure::of(failed))?);
-            }
+            Role::Sender(_) => sent.push(parse(role, value)?),
+            Role::Receiver(_) => received.push(parse(role, value)?),
         }
     }
     Ok(Outcome { about, senders: sent, receivers: received })
 }
 
-/// How long a child may take to end after it has said its result.
-const LONGEST_END: Duration = Duration::from_secs(20);
-/// Between two looks at the observer.
-const LOOK_UP_EVERY: Duration = Duration::from_millis(100);
+fn parse<T: DeserializeOwned>(role: Role, value: Value) -> Result<T, Failure> {
+    serde_json::from_value(value).map_err(Failure::of(format!("understand the result of {role}")))
+}
 
-/// The children; none outlives it.
+/// How long a child may take to end after it has sent its result.
+const LONGEST_END: Duration = Duration::from_secs(20);
+/// How often the observer is asked.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The children. They end when it is dropped.
 struct ProcessGroup<'a> {
     launch: &'a Launch<'a>,
-    members: Vec<ChildProcess>,
+    children: Vec<ChildProcess>,
 }
 
 impl ProcessGroup<'_> {
@@ -174,19 +176,19 @@ impl ProcessGroup<'_> {
         for role in roles {
             self.check_cancelled()?;
             let job = Job { role: *role, ..job.clone() };
-            self.members.push(ChildProcess::start(&self.launch.program, &job)?);
+            self.children.push(ChildProcess::start(&self.launch.program, &job)?);
         }
         Ok(())
     }
 
-    /// Until all that were started are ready. Returns what the host said, if it is among them.
+    /// Waits until all children that were started are ready. Returns what the host described, if it is among them.
     fn wait_until_ready(&mut self) -> Result<Option<About>, Failure> {
         let mut hosted = None;
-        while self.members.iter().any(|member| !member.ready) {
+        while self.children.iter().any(|child| !child.ready) {
             for (number, answer) in self.next("to be ready")? {
                 match answer {
                     Answer::Ready { about } => {
-                        self.members[number].ready = true;
+                        self.children[number].ready = true;
                         hosted = about.or(hosted);
                     }
                     answer => return Err(self.out_of_turn(number, &answer)),
@@ -196,46 +198,46 @@ impl ProcessGroup<'_> {
         Ok(hosted)
     }
 
-    /// Results of all but the host, in the order in which they were started.
+    /// Waits for the results of all children but the host, in the order in which they were started.
     fn collect(&mut self) -> Result<Vec<(Role, Value)>, Failure> {
-        let mut results: Vec<Option<Value>> = self.members.iter().map(|_| None).collect();
+        let mut results: Vec<Option<Value>> = self.children.iter().map(|_| None).collect();
         while self
-            .members
+            .children
             .iter()
             .zip(&results)
-            .any(|(member, result)| member.is_at_work() && result.is_none())
+            .any(|(child, result)| child.is_at_work() && result.is_none())
         {
             for (number, answer) in self.next("to do its work")? {
                 match answer {
                     Answer::Result { value } => {
-                        self.members[number].done = true;
+                        self.children[number].done = true;
                         results[number] = Some(value);
                     }
                     Answer::Progress { .. } => {}
-                    // Of a sender that was started late.
-                    Answer::Ready { .. } if !self.members[number].ready => {
-                        self.members[number].ready = true;
+                    // A sender that was started after the gate had opened.
+                    Answer::Ready { .. } if !self.children[number].ready => {
+                        self.children[number].ready = true;
                     }
                     answer => return Err(self.out_of_turn(number, &answer)),
                 }
             }
         }
-        let roles = self.members.iter().map(|member| member.role);
+        let roles = self.children.iter().map(|child| child.role);
         Ok(roles.zip(results).filter_map(|(role, result)| Some((role, result?))).collect())
     }
 
-    /// Lets all leave, the host last, and fails if one of them ends badly.
+    /// Lets all children end, the host last, and fails if one of them ends badly.
     fn leave(mut self) -> Result<(), Failure> {
         let (hosts, others): (Vec<_>, Vec<_>) =
-            self.members.drain(..).partition(|member| member.role == Role::Host);
-        self.members = hosts;
-        for mut member in others {
-            member.leave(LONGEST_END)?;
+            self.children.drain(..).partition(|child| child.role == Role::Host);
+        self.children = hosts;
+        for mut child in others {
+            child.leave(LONGEST_END)?;
         }
-        self.members.iter_mut().try_for_each(|member| member.leave(LONGEST_END))
+        self.children.iter_mut().try_for_each(|child| child.leave(LONGEST_END))
     }
 
-    /// Waits for a while in which nobody has anything to say.
+    /// Waits for a while in which no child may send anything.
     fn settle(&mut self) -> Result<(), Failure> {
         let deadline = Instant::now() + self.launch.settle;
         loop {
@@ -249,42 +251,42 @@ impl ProcessGroup<'_> {
         }
     }
 
-    /// What any of them says next, with their numbers.
+    /// Waits for the next answers, each with the index of its child.
     fn next(&mut self, what_for: &str) -> Result<Vec<(usize, Answer)>, Failure> {
-        let deadline = Instant::now() + self.launch.patience;
+        let deadline = Instant::now() + self.launch.silence_timeout;
         loop {
-            let answers = self.listen(LOOK_UP_EVERY)?;
+            let answers = self.listen(CHECK_INTERVAL)?;
             if !answers.is_empty() {
                 return Ok(answers);
             }
             if Instant::now() >= deadline {
-                return Err(self.nothing_heard(what_for));
+                return Err(self.silence(what_for));
             }
         }
     }
 
-    /// What they say within a time that is at most [`LOOK_UP_EVERY`]. A failure or a death of one is a
-    /// failure of all.
+    /// Returns the answers that come within `time`, or within [`CHECK_INTERVAL`] if that is shorter. If one child fails
+    /// or dies, the run fails.
     fn listen(&mut self, time: Duration) -> Result<Vec<(usize, Answer)>, Failure> {
         self.check_cancelled()?;
-        self.wait_for_output(time.min(LOOK_UP_EVERY))?;
+        self.wait_for_output(time.min(CHECK_INTERVAL))?;
         let mut answers = Vec::new();
         let mut ended = None;
-        for (number, member) in self.members.iter_mut().enumerate() {
-            let open = member.read(|answer| answers.push((number, answer)))?;
-            if !open && !member.done {
+        for (number, child) in self.children.iter_mut().enumerate() {
+            let open = child.read(|answer| answers.push((number, answer)))?;
+            if !open && !child.done {
                 ended = Some(number);
             }
         }
         for (number, answer) in &answers {
             if let Answer::Failed { text } = answer {
-                let role = self.members[*number].role;
+                let role = self.children[*number].role;
                 return Err(Failure::new(format!("{role} failed: {text}")));
             }
         }
         match ended {
-            // What it said before it died comes first: it may be its result.
-            Some(number) if answers.is_empty() => Err(self.members[number].died(LONGEST_END)),
+            // What it sent before it died comes first: it may be its result.
+            Some(number) if answers.is_empty() => Err(self.children[number].died(LONGEST_END)),
             _ => Ok(answers),
         }
     }
@@ -292,9 +294,9 @@ impl ProcessGroup<'_> {
     fn wait_for_output(&self, time: Duration) -> Result<(), Failure> {
         let timeout = Timespec::try_from(time).map_err(Failure::of("wait"))?;
         let mut fds: Vec<PollFd<'_>> = self
-            .members
+            .children
             .iter()
-            .filter_map(|member| Some(PollFd::from_borrowed_fd(member.output()?, PollFlags::IN)))
+            .filter_map(|child| Some(PollFd::from_borrowed_fd(child.output()?, PollFlags::IN)))
             .collect();
         match poll(&mut fds, Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
@@ -306,30 +308,30 @@ impl ProcessGroup<'_> {
         if self.launch.observer.is_cancelled() { Err(Failure::Interrupted) } else { Ok(()) }
     }
 
-    fn nothing_heard(&self, what_for: &str) -> Failure {
-        let preparing = self.members.iter().any(|member| !member.ready);
+    fn silence(&self, what_for: &str) -> Failure {
+        let preparing = self.children.iter().any(|child| !child.ready);
         let waiting: Vec<String> = self
-            .members
+            .children
             .iter()
-            .filter(|member| if preparing { !member.ready } else { member.is_at_work() })
-            .map(|member| format!("{} (pid {})", member.role, member.pid()))
+            .filter(|child| if preparing { !child.ready } else { child.is_at_work() })
+            .map(|child| format!("{} (pid {})", child.role, child.pid()))
             .collect();
         Failure::new(format!(
-            "no child said anything for {:?}; waited for {} {what_for}: is the machine overloaded, \
+            "no child sent anything for {:?}; waited for {} {what_for}: is the machine overloaded, \
              or does the transport stand still?",
-            self.launch.patience,
+            self.launch.silence_timeout,
             waiting.join(", ")
         ))
     }
 
     fn out_of_turn(&self, number: usize, answer: &Answer) -> Failure {
-        Failure::new(format!("{} said {answer:?} out of turn", self.members[number].role))
+        Failure::new(format!("{} sent {answer:?} out of turn", self.children[number].role))
     }
 }
 
 impl Drop for ProcessGroup<'_> {
     fn drop(&mut self) {
-        // All first, so that nobody goes on alone while another is waited for.
-        self.members.iter_mut().for_each(ChildProcess::kill);
+        // All first: no child continues alone while another is waited for.
+        self.children.iter_mut().for_each(ChildProcess::kill);
     }
 }

@@ -7,61 +7,61 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::fmt::Display;
 use std::ops::Range;
 
-/// A chart with lines; with bars where there are categories.
+/// A chart with lines, or with bars if it has categories.
 #[derive(Clone, Debug)]
 pub struct Chart {
-    /// Above it.
+    /// Title above the chart.
     pub title: String,
-    /// Below it.
+    /// Label below the chart.
     pub x_label: String,
-    /// Beside it.
+    /// Label beside the chart.
     pub y_label: String,
-    /// How `x` grows; ignored with categories.
+    /// Scale of the x axis; ignored with categories.
     pub x_scale: Scale,
-    /// How `y` grows.
+    /// Scale of the y axis.
     pub y_scale: Scale,
-    /// Names of the places 0, 1, 2, … on the x axis, where x is no number.
+    /// Names of the positions 0, 1, 2, … on the x axis, if x is not a number.
     pub categories: Vec<String>,
-    /// The lines.
+    /// The lines or bars.
     pub series: Vec<Series>,
 }
 
-/// How an axis grows.
+/// The scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// By steps, from 0.
+    /// Linear, from 0.
     Linear,
-    /// By factors; what is not above 0 is left out.
+    /// Logarithmic; values that are not above 0 are left out.
     Logarithmic,
 }
 
-/// One line.
+/// A line, or the bars of one colour.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// In the legend.
+    /// Name in the legend.
     pub name: String,
-    /// x and y.
+    /// Points, x and y.
     pub points: Vec<(f64, f64)>,
-    /// Without marks, and thin: goals and references.
+    /// Whether the line is thin and without marks, for goals and references.
     pub dashed: bool,
-    /// In the colour of the series with this number; `None` has one of its own.
+    /// Number of the series whose colour it has; `None` for a colour of its own.
     pub like: Option<usize>,
 }
 
 impl Series {
-    /// What was measured.
+    /// Makes a line of measurements.
     #[must_use]
     pub fn line(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
         Self { name: name.into(), points, dashed: false, like: None }
     }
 
-    /// What it is compared with.
+    /// Makes a dashed line to compare with.
     #[must_use]
     pub fn dashed(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
         Self { name: name.into(), points, dashed: true, like: None }
     }
 
-    /// In the colour of another one.
+    /// Gives it the colour of the series with this number.
     #[must_use]
     pub fn like(self, number: usize) -> Self {
         Self { like: Some(number), ..self }
@@ -73,11 +73,12 @@ const HEIGHT: u32 = 460;
 const TITLE: u32 = 44;
 /// Width of the names beside a chart.
 const LEGEND: u32 = 170;
-/// Below a chart, for names that stand in a row.
+/// Height below a chart for names in a row.
 const NAMES: u32 = 46;
-/// Pixels of a letter of such a name.
+/// Width of a letter of such a name.
 const LETTER: u32 = 6;
-/// Told apart by people who do not see all colours: Okabe and Ito's; then some that differ in lightness, too.
+/// Colours that people with colour blindness can distinguish: those of Okabe and Ito, then some that also differ in
+/// lightness.
 const COLOURS: [RGBColor; 12] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -123,7 +124,7 @@ fn failed(error: impl Display) -> Failure {
     Failure::new(format!("cannot draw the chart: {error}"))
 }
 
-/// A chart, and what its axes span.
+/// A chart with its axes.
 struct Drawn<'a> {
     chart: &'a Chart,
     x: Axis,
@@ -131,7 +132,7 @@ struct Drawn<'a> {
 }
 
 impl<'a> Drawn<'a> {
-    /// `None` if there is nothing in it.
+    /// Returns `None` if the chart is empty.
     fn of(chart: &'a Chart) -> Option<Self> {
         let points = || chart.series.iter().flat_map(|series| series.points.iter());
         let x = if chart.categories.is_empty() {
@@ -151,7 +152,7 @@ impl<'a> Drawn<'a> {
         if self.chart.series.len() > 1 { LEGEND } else { 0 }
     }
 
-    /// Whether the names below the chart would run into each other, and are turned.
+    /// Returns whether the names below the chart are turned, because they would overlap.
     fn turns_names(&self) -> bool {
         let names = &self.chart.categories;
         longest(names) * LETTER * u32::try_from(names.len()).unwrap_or(1) > WIDTH - self.legend()
@@ -173,7 +174,7 @@ impl<'a> Drawn<'a> {
             .build_cartesian_2d(self.x.clone(), self.y.clone())
             .map_err(failed)?;
         let turned = self.turns_names();
-        // Those of plotters are centred where they stand, turned or not.
+        // The names of plotters are centred at their mark even when they are turned.
         let name = |x: &f64| if turned { String::new() } else { self.x.format_ext(x) };
         context
             .configure_mesh()
@@ -217,7 +218,7 @@ impl<'a> Drawn<'a> {
         if legend > 0 { self.draw_legend(&side) } else { Ok(()) }
     }
 
-    /// The bar of series `number`, beside those of the other series at the same place.
+    /// Returns the bar of series `number`, beside the bars of the other series at the same x.
     fn bar(&self, number: usize, (x, y): (f64, f64), colour: RGBColor) -> Rectangle<(f64, f64)> {
         let solid = self.chart.series.iter().filter(|series| !series.dashed).count().max(1);
         let width = 0.7 / solid as f64;
@@ -226,7 +227,7 @@ impl<'a> Drawn<'a> {
         Rectangle::new([(left, low), (left + width, y)], colour.filled())
     }
 
-    /// Beside the lines, where it hides none of them.
+    /// Draws the legend beside the lines, where it hides none of them.
     fn draw_legend(&self, area: &Area<'_>) -> Result<(), Failure> {
         let style = ("sans-serif", 13).into_text_style(area);
         let style = style.pos(Pos::new(HPos::Left, VPos::Center));
@@ -251,7 +252,7 @@ impl<'a> Drawn<'a> {
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
-/// From this pixel of the picture downwards.
+/// Draws text downwards from this pixel of the picture.
 fn draw_upright(area: &Area<'_>, text: &str, (x, y): (i32, i32)) -> Result<(), Failure> {
     let font = ("sans-serif", 13).into_font().transform(FontTransform::Rotate90);
     let style = font.into_text_style(area).pos(Pos::new(HPos::Left, VPos::Center));
@@ -259,7 +260,7 @@ fn draw_upright(area: &Area<'_>, text: &str, (x, y): (i32, i32)) -> Result<(), F
     area.draw_text(text, &style, (x - left, y - top + 10)).map_err(failed)
 }
 
-/// In letters.
+/// Returns the number of letters of the longest name.
 fn longest(names: &[String]) -> u32 {
     let letters = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     u32::try_from(letters).unwrap_or(u32::MAX)
@@ -269,7 +270,7 @@ fn colour(number: usize, series: &Series) -> RGBColor {
     COLOURS[series.like.unwrap_or(number) % COLOURS.len()]
 }
 
-/// An axis that knows its marks: plotters' own ones for factors leave out what was measured.
+/// An axis with its own marks: the logarithmic marks of plotters leave out the measured values.
 #[derive(Clone)]
 struct Axis {
     scale: Scale,
@@ -280,7 +281,7 @@ struct Axis {
 }
 
 impl Axis {
-    /// Over these values. `exact`: the marks are the values themselves, as long as they are few.
+    /// Returns an axis over these values. With `exact`, the marks are the values themselves, as long as they are few.
     fn over(values: impl Iterator<Item = f64>, scale: Scale, exact: bool) -> Option<Self> {
         let logarithmic = scale == Scale::Logarithmic;
         let mut values: Vec<f64> =
@@ -291,8 +292,8 @@ impl Axis {
         let (low, high) = match scale {
             Scale::Logarithmic => (first / 1.25, last * 1.4),
             Scale::Linear if exact => {
-                let room = ((last - first) * 0.04).max(f64::MIN_POSITIVE);
-                (first - room, last + room)
+                let margin = ((last - first) * 0.04).max(f64::MIN_POSITIVE);
+                (first - margin, last + margin)
             }
             Scale::Linear => (first.min(0.0), if last > 0.0 { last * 1.12 } else { 1.0 }),
         };
@@ -316,7 +317,7 @@ impl Axis {
         value.is_finite() && value >= self.low && value <= self.high
     }
 
-    fn place(&self, value: f64) -> f64 {
+    fn fraction(&self, value: f64) -> f64 {
         match self.scale {
             Scale::Linear => (value - self.low) / (self.high - self.low),
             Scale::Logarithmic => (value / self.low).ln() / (self.high / self.low).ln(),
@@ -329,8 +330,8 @@ impl Ranged for Axis {
     type ValueType = f64;
 
     fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
-        let place = self.place(*value).clamp(0.0, 1.0);
-        let pixel = f64::from(limit.0) + place * f64::from(limit.1 - limit.0);
+        let fraction = self.fraction(*value).clamp(0.0, 1.0);
+        let pixel = f64::from(limit.0) + fraction * f64::from(limit.1 - limit.0);
         #[expect(clippy::cast_possible_truncation, reason = "between two pixels of the picture")]
         let pixel = pixel.round() as i32;
         pixel
@@ -355,7 +356,7 @@ impl ValueFormatter<f64> for Axis {
     }
 }
 
-/// 1, 2, 5, 10, 20, … within the span.
+/// Returns 1, 2, 5, 10, 20, … within the span.
 fn decades(low: f64, high: f64) -> Vec<f64> {
     let mut marks = Vec::new();
     let mut decade = 10_f64.powf(low.log10().floor());
@@ -370,7 +371,7 @@ fn decades(low: f64, high: f64) -> Vec<f64> {
     marks
 }
 
-/// At most about ten round steps within the span.
+/// Returns about ten round steps within the span, at most.
 fn steps(low: f64, high: f64) -> Vec<f64> {
     let rough = (high - low) / 8.0;
     let decade = 10_f64.powf(rough.log10().floor());

@@ -1,4 +1,4 @@
-//! Text for people.
+//! Reports as text for people.
 
 use super::{Bound, Goal, Report, Table};
 use std::fmt::Write;
@@ -27,7 +27,7 @@ pub(super) fn render(report: &Report) -> String {
     text
 }
 
-/// A number with three digits that count, and its thousands apart: 48,600, 23.1, 0.042.
+/// Formats a number with three significant digits and a separator for thousands: 48,600, 23.1, 0.042.
 #[must_use]
 pub fn figure(value: f64) -> String {
     let size = value.abs();
@@ -55,7 +55,7 @@ fn grouped(value: f64) -> String {
     text
 }
 
-/// What has been `defined` under an earlier table is not said again.
+/// Leaves out definitions that were printed below an earlier table.
 fn render_table<'a>(table: &'a Table, defined: &mut Vec<&'a (String, String)>, text: &mut String) {
     let _ = writeln!(text, "{}\n", table.title);
     let mut lines = vec![vec![table.corner.clone()]];
@@ -104,7 +104,7 @@ fn render_goals(goals: &[Goal], text: &mut String) {
     align(&lines, text);
 }
 
-/// The first column to the left, the others to the right.
+/// Aligns the first column to the left, the others to the right.
 fn align(lines: &[Vec<String>], text: &mut String) {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns)
@@ -178,7 +178,7 @@ Rates, Kmsg/s
 
 lost = 0
 ";
-        // Widths of the goals' columns are not the matter here.
+        // The widths of the columns of goals do not matter here.
         let squeeze = |text: &str| {
             text.lines()
                 .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))

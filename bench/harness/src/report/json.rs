@@ -1,4 +1,4 @@
-//! JSON lines for programs.
+//! Reports as JSON lines for programs.
 
 use super::{Bound, Cell, Goal, Report, Table};
 use serde_json::{Map, Value, json};

@@ -1,5 +1,4 @@
-//! What a workload found out: conditions, tables, goals, notes and charts; printed as text, as JSON
-//! lines, or drawn.
+//! Reports: conditions, tables, goals, notes and charts, shown as text, as JSON lines or as a picture.
 
 mod chart;
 mod human;
@@ -11,113 +10,113 @@ pub use human::figure;
 use crate::Failure;
 use crate::summary::Summary;
 
-/// A report.
+/// The result of a workload.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Name of the workload: `throughput`.
     pub name: String,
-    /// One line.
+    /// Title, one line.
     pub title: String,
-    /// Label and value: the machine, and how it was measured.
+    /// Labels and values: the machine, and how it was measured.
     pub conditions: Vec<(String, String)>,
-    /// In the order in which they are printed.
+    /// Tables, in the order in which they are printed.
     pub tables: Vec<Table>,
-    /// What was to be reached.
+    /// Goals, and whether they were met.
     pub goals: Vec<Goal>,
-    /// Sentences.
+    /// Notes, in sentences.
     pub notes: Vec<String>,
-    /// Drawn one below the other.
+    /// Charts, drawn one below the other.
     pub charts: Vec<Chart>,
 }
 
 /// A table of cells.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    /// A word, by which programs find it: `burst`.
+    /// Name for programs, one word: `burst`.
     pub name: String,
-    /// What a person reads, with the unit of the cells.
+    /// Title for people, with the unit of the cells.
     pub title: String,
-    /// Unit of the cells' values, for programs; empty if each column has one of its own.
+    /// Unit of the values, for programs; empty if columns have different units.
     pub unit: String,
-    /// Above the row labels.
+    /// Text above the row labels.
     pub corner: String,
     /// Column labels.
     pub columns: Vec<String>,
-    /// Row labels, and as many cells as there are columns.
+    /// Row labels, each with a cell for every column.
     pub rows: Vec<(String, Vec<Cell>)>,
-    /// Below the table: a term, and what it means.
+    /// Terms and their meanings, shown below the table.
     pub definitions: Vec<(String, String)>,
 }
 
-/// One cell.
+/// A cell of a table.
 #[derive(Clone, Debug, Default)]
 pub struct Cell {
-    /// What a person reads.
+    /// Text for people.
     pub text: String,
-    /// The value, in the table's unit.
+    /// Value in the unit of the table.
     pub value: Option<f64>,
-    /// Of the repetitions, where there were some.
+    /// Summary of the repetitions, if there were several.
     pub summary: Option<Summary>,
 }
 
 impl Cell {
-    /// A number.
+    /// Makes a cell of a number.
     #[must_use]
     pub fn number(value: f64) -> Self {
         Self { text: figure(value), value: Some(value), summary: None }
     }
 
-    /// The mean of repetitions.
+    /// Makes a cell with the mean of repetitions.
     #[must_use]
     pub fn mean(summary: Summary) -> Self {
         Self { summary: Some(summary), ..Self::number(summary.mean) }
     }
 
-    /// The median of repetitions.
+    /// Makes a cell with the median of repetitions.
     #[must_use]
     pub fn median(summary: Summary) -> Self {
         Self { summary: Some(summary), ..Self::number(summary.median) }
     }
 
-    /// Words.
+    /// Makes a cell of text.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), value: None, summary: None }
     }
 
-    /// Nothing was measured.
+    /// Makes the cell of something that was not measured.
     #[must_use]
     pub fn none() -> Self {
         Self::text("–")
     }
 }
 
-/// Something that was to be reached.
+/// A figure to be reached.
 #[derive(Clone, Debug)]
 pub struct Goal {
-    /// What: `1 writer, 1 reader`.
+    /// What was measured: `1 writer, 1 reader`.
     pub what: String,
     /// Unit of the figures.
     pub unit: String,
-    /// What it is compared with: a figure, and whose it is.
+    /// A figure to compare with, and where it comes from.
     pub reference: Option<(f64, String)>,
-    /// What was to be reached.
+    /// The bound to be reached.
     pub bound: Bound,
-    /// What was reached.
+    /// The figure that was measured.
     pub measured: f64,
 }
 
-/// What is to be reached.
+/// A bound to be reached.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
-    /// So much or more.
+    /// This value or more.
     AtLeast(f64),
-    /// So much or less.
+    /// This value or less.
     AtMost(f64),
 }
 
 impl Goal {
-    /// Whether it was reached.
+    /// Returns whether the goal was met.
     #[must_use]
     pub fn is_met(&self) -> bool {
         match self.bound {
@@ -128,27 +127,27 @@ impl Goal {
 }
 
 impl Report {
-    /// One more condition.
+    /// Adds a condition.
     pub fn condition(&mut self, label: &str, value: impl Into<String>) {
         self.conditions.push((label.to_owned(), value.into()));
     }
 
-    /// As text for people.
+    /// Returns the report as text for people.
     #[must_use]
     pub fn human(&self) -> String {
         human::render(self)
     }
 
-    /// As JSON objects, one a line: `report`, then a `cell` for each cell, `goal`s and `note`s.
+    /// Returns the report as JSON objects, one for each line: a `report`, then all `cell`s, `goal`s and `note`s.
     #[must_use]
     pub fn json(&self) -> Vec<serde_json::Value> {
         json::lines(self)
     }
 
-    /// As an SVG picture.
+    /// Returns the charts as an SVG picture.
     ///
     /// # Errors
-    /// If there is no chart in it, or it cannot be drawn.
+    /// If the report has no chart, or it cannot be drawn.
     pub fn svg(&self) -> Result<String, Failure> {
         chart::draw(&self.title, &self.charts)
     }

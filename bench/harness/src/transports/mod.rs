@@ -14,8 +14,8 @@ pub use toroni_in_place::{ToroniInPlace, ToroniInPlaceReceiver};
 
 use crate::Failure;
 use crate::child::Child;
+use crate::registry;
 use crate::transport::Transport;
-use crate::workload;
 
 /// The names of these transports.
 pub const NAMES: [&str; 7] = [
@@ -28,19 +28,19 @@ pub const NAMES: [&str; 7] = [
     NamedPipes::NAME,
 ];
 
-/// Does a child's work over the one of these transports that its job names.
+/// Does the work of a child over the transport that its job names, if it is one of these.
 ///
 /// # Errors
 /// If there is no such transport, or the work fails.
 pub fn perform(child: &mut Child) -> Result<(), Failure> {
     match child.job().transport.as_str() {
-        Toroni::NAME => workload::perform::<Toroni>(child),
-        ToroniBatch::NAME => workload::perform::<ToroniBatch>(child),
-        ToroniInPlace::NAME => workload::perform::<ToroniInPlace>(child),
-        UnixSeqpacket::NAME => workload::perform::<UnixSeqpacket>(child),
-        UnixStreams::NAME => workload::perform::<UnixStreams>(child),
-        TcpStreams::NAME => workload::perform::<TcpStreams>(child),
-        NamedPipes::NAME => workload::perform::<NamedPipes>(child),
+        Toroni::NAME => registry::perform::<Toroni>(child),
+        ToroniBatch::NAME => registry::perform::<ToroniBatch>(child),
+        ToroniInPlace::NAME => registry::perform::<ToroniInPlace>(child),
+        UnixSeqpacket::NAME => registry::perform::<UnixSeqpacket>(child),
+        UnixStreams::NAME => registry::perform::<UnixStreams>(child),
+        TcpStreams::NAME => registry::perform::<TcpStreams>(child),
+        NamedPipes::NAME => registry::perform::<NamedPipes>(child),
         unknown => Err(Failure::new(format!(
             "there is no transport {unknown:?}: take one of {}",
             NAMES.join(", ")

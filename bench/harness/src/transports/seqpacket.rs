@@ -1,10 +1,10 @@
-//! Unix sockets of type SEQPACKET: the kernel keeps messages apart, one call each.
+//! Unix sockets of type SEQPACKET: the kernel keeps messages separate, one call for each.
 //!
-//! - Several messages that are sent at once leave by `sendmmsg`. Received is one message a call.
-//! - Each sender has a socket to each receiver and sends to one after the other. Where the kernel has no
-//!   room it waits, so nothing is lost. There is no order between senders.
-//! - Waiting: calls that do not block and a yield, or the kernel's blocking calls; `poll` for whoever
-//!   has several sockets.
+//! - Several messages that are handed over together are sent with `sendmmsg`. Each is received with a call of its own.
+//! - Each sender has a socket to each receiver and sends to one after the other. If the kernel has no space, the sender
+//!   waits, so no message is lost. There is no order between senders.
+//! - Ends wait with non-blocking calls and a yield, or with the kernel's blocking calls; an end with several sockets uses
+//!   `poll`.
 
 use super::streams::connect::{accept_all, connect_to_all, unix_address, unix_addresses};
 use crate::Failure;
@@ -84,7 +84,7 @@ impl Sender for PacketSender {
     #[inline]
     fn send(&mut self, payload: &[u8]) -> Result<(), Failure> {
         for socket in &self.sockets {
-            patiently(&mut self.idle, || send(socket, payload, self.flags).map(drop))?;
+            retry(&mut self.idle, || send(socket, payload, self.flags).map(drop))?;
         }
         Ok(())
     }
@@ -104,7 +104,7 @@ impl Sender for PacketSender {
                     .map(|(slice, control)| MMsgHdr::new(slice, control))
                     .collect();
                 let mut sent = 0;
-                patiently(&mut self.idle, || {
+                retry(&mut self.idle, || {
                     sent = sendmmsg(socket, &mut headers, self.flags)?;
                     Ok(())
                 })?;
@@ -115,9 +115,9 @@ impl Sender for PacketSender {
     }
 }
 
-/// The kernel takes no more with one call.
+/// The kernel takes no more messages in one call.
 const MOST_AT_ONCE: usize = 1024;
-/// Messages that one `poll` passes on at most from a socket, so that the others get their turn.
+/// Messages that one `poll` passes on from a socket, at most, so that the others get their turn.
 const POLL_LIMIT: usize = 256;
 
 /// A socket from each sender.
@@ -186,15 +186,12 @@ impl Receiver for PacketReceiver {
 fn whole(buffer: &[u8], length: usize) -> Result<&[u8], Failure> {
     buffer
         .get(..length)
-        .ok_or_else(|| Failure::new(format!("a message of {length} bytes: cut off")))
+        .ok_or_else(|| Failure::new(format!("a message of {length} bytes was cut off")))
 }
 
-/// Until there is room.
+/// Repeats `attempt` until there is space.
 #[inline]
-fn patiently(
-    idle: &mut Idle,
-    mut attempt: impl FnMut() -> Result<(), Errno>,
-) -> Result<(), Failure> {
+fn retry(idle: &mut Idle, mut attempt: impl FnMut() -> Result<(), Errno>) -> Result<(), Failure> {
     loop {
         match attempt() {
             Ok(()) => {

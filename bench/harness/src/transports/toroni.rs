@@ -1,4 +1,4 @@
-//! Toroni itself: a bus of its own for each run, one topic.
+//! Toroni itself: each run has a bus of its own, with one topic.
 
 use crate::Failure;
 use crate::run_directory::RunDirectory;
@@ -35,7 +35,7 @@ impl Transport for Toroni {
     fn host(directory: &RunDirectory, setup: &Setup) -> Result<Bus, Failure> {
         config(directory)
             .capacity(setup.capacity_bytes)
-            // Nothing may be lost: a publisher waits as long as the slowest subscriber lives.
+            // No message may be lost: a publisher waits as long as the slowest subscriber lives.
             .policy(Policy::Wait { limit: None })
             .create(BUS)
             .map_err(Failure::of("create the bus"))
@@ -84,7 +84,7 @@ pub struct ToroniSender {
 }
 
 impl ToroniSender {
-    /// For other ways to send by it.
+    /// Returns the publisher, for adapters that send in other ways.
     pub(super) fn publisher(&self) -> &Publisher {
         &self.publisher
     }
@@ -108,12 +108,13 @@ impl Sender for ToroniSender {
         fill: impl FnOnce(&mut dyn Slot),
     ) -> Result<(), Failure> {
         self.publisher
-            .publish_with(length, |room| fill(room))
+            .publish_with(length, |slot| fill(slot))
             .map_err(Failure::of("publish in place"))
     }
 
     fn counts(&self) -> Result<SenderCounts, Failure> {
-        let stats = self.publisher.bus().stats().map_err(Failure::of("look at the bus"))?;
+        let stats =
+            self.publisher.bus().stats().map_err(Failure::of("read the counters of the bus"))?;
         let own = std::process::id();
         let publishers = stats.publishers.unwrap_or_default();
         let Some(me) = publishers.iter().find(|other| other.pid == own) else {
@@ -134,7 +135,7 @@ pub struct ToroniReceiver {
 }
 
 impl ToroniReceiver {
-    /// For other ways to receive by it.
+    /// Returns the subscriber, for adapters that receive in other ways.
     pub(super) fn subscriber(&mut self) -> &mut Subscriber {
         &mut self.subscriber
     }

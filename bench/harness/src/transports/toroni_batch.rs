@@ -1,5 +1,4 @@
-//! Toroni, where several messages that are sent at once are one batch: all of them become visible
-//! together, by one commit.
+//! Toroni with batches: several messages that are handed over together become visible together, with one commit.
 
 use super::toroni::{Toroni, ToroniReceiver, ToroniSender};
 use crate::Failure;
@@ -68,8 +67,7 @@ impl Sender for ToroniBatchSender {
     }
 }
 
-/// How many of the first make a batch of `most` bytes at most; one at least, which may be too long by
-/// itself.
+/// Returns how many of the first payloads fit into a batch of `most` bytes. At least one, which may be too long by itself.
 fn fitting<P: AsRef<[u8]>>(payloads: &[P], most: usize) -> usize {
     let mut bytes = 0;
     let fits = |payload: &&P| {
@@ -79,7 +77,7 @@ fn fitting<P: AsRef<[u8]>>(payloads: &[P], most: usize) -> usize {
     payloads.iter().take_while(fits).count().max(1)
 }
 
-/// More than what a record has besides its payload, where the topic is in the table.
+/// More bytes than a record has besides its payload, if its topic is in the table.
 const LARGEST_FRAME: usize = 64;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Toroni, where receivers read messages in runs, where they lie: no receiver copies anything.
+//! Toroni with receivers that read messages in place, in runs: no receiver copies anything.
 
 use super::toroni::{Toroni, ToroniReceiver, ToroniSender};
 use crate::Failure;
@@ -65,13 +65,13 @@ impl Receiver for ToroniInPlaceReceiver {
 fn pass_on(mut run: InPlace<'_>, mut each: impl FnMut(&[u8])) -> Result<usize, Failure> {
     let mut count = 0;
     for message in run.by_ref() {
-        // SAFETY: the policy of this bus is to wait for each subscriber for ever, this one gates (the default),
-        // and all publishers are of this program: nobody writes the message until the next call on the
+        // SAFETY: the policy of this bus is to wait for every subscriber without a limit, this one gates (the default),
+        // and all publishers belong to this program: no process writes the message until the next call on the
         // subscriber, which the run borrows.
         each(unsafe { message.payload().as_slice() });
         count += 1;
     }
-    // What cannot happen here is still asked: whoever measures reading in place measures that, too.
+    // It cannot fail here, but it is part of what reading in place costs.
     run.validate().map_err(Failure::of("read in place"))?;
     Ok(count)
 }

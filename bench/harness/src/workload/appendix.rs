@@ -6,7 +6,7 @@ use crate::summary::{Summary, mean};
 
 const COLUMNS: [&str; 7] = ["WT ms", "WW ms", "WN ms", "E", "N", "B", "R"];
 
-/// A row for each cell of the grid: `first` columns, then the appendix.
+/// Makes a table with a row for each cell of the grid: the `first` columns, then the appendix.
 pub(super) fn table(
     name: &str,
     title: &str,
@@ -36,7 +36,7 @@ pub(super) fn table(
     }
 }
 
-/// A row for each figure of one cell.
+/// Returns the figures of one cell.
 pub(super) fn figures(runs: &Runs) -> Vec<Cell> {
     let senders = || runs.outcomes.iter().flat_map(|outcome| &outcome.senders);
     let receivers = || runs.outcomes.iter().flat_map(|outcome| &outcome.receivers);
@@ -55,7 +55,6 @@ pub(super) fn figures(runs: &Runs) -> Vec<Cell> {
         })
     };
     let lost: u64 = receivers().map(|receiver| receiver.faults.lost).sum();
-    // What a run counts is seldom a whole number on the average, and small.
     let notifications: u64 = senders().filter_map(|sender| sender.counts.notifications).sum();
     let notifying = (notifications > 0)
         .then(|| senders().map(|sender| sender.counts.notifying_ns).sum::<Option<u64>>())
@@ -89,26 +88,26 @@ pub(super) fn figures(runs: &Runs) -> Vec<Cell> {
 
 fn definitions() -> Vec<(String, String)> {
     [
-        ("WT", "time a writer takes to post all its messages, ms, mean over writers"),
-        ("WW", "WT without waiting for slow readers, ms. In the paper: WT without notifications"),
+        ("WT", "time that a writer takes to post all its messages, ms, mean over writers"),
+        ("WW", "WT without the waits for slow readers, ms. In the paper: WT without notifications"),
         (
             "WN",
             "time of one notification, ms. A notification is one futex wake, sent only if a reader \
-             sleeps; a writer does not time it apart: it is in WW",
+             sleeps; writers do not time it: it is part of WW",
         ),
-        ("E", "times that a reader was overtaken and lost messages, mean over readers"),
-        ("N", "notifications that a writer sent, mean over writers. In the paper at least 1 each"),
+        ("E", "number of times that a reader was overtaken and lost messages, mean over readers"),
+        ("N", "number of notifications that a writer sent, mean over writers. In the paper at least 1"),
         (
             "B",
-            "times that a writer waited for slow readers, mean over writers. In the paper a wait is \
-             a sleep of 5 ms under the lock; here it ends when there is room",
+            "number of times that a writer waited for slow readers, mean over writers. In the paper a \
+             wait is a sleep of 5 ms under the lock; here it ends when there is space",
         ),
         (
             "R",
-            "times that a reader slept and was woken (voluntary context switches), mean over \
+            "number of times that a reader slept and was woken (voluntary context switches), mean over \
              readers. In the paper: wake-ups by datagrams",
         ),
-        ("lost", "messages that any reader missed, by the number of each message per writer"),
+        ("lost", "messages that any reader missed, according to the numbers that each writer gives its messages"),
     ]
     .map(|(term, meaning)| (term.to_owned(), meaning.to_owned()))
     .to_vec()

@@ -1,9 +1,10 @@
-//! Senders send, receivers receive and check: what throughput, latency and stress have in common.
+//! The work of most workloads: senders send, receivers receive and check every message.
 
 use crate::Failure;
 use crate::child::Child;
 use crate::clock::{cpu_ns, now_ns, sleeps};
 use crate::job::{Job, Role};
+use crate::registry::Work;
 use crate::sequence::{self, Checker, Faults, Lengths, Order};
 use crate::summary::Latencies;
 use crate::transport::{Receiver, ReceiverCounts, Sender, SenderCounts, Transport};
@@ -14,74 +15,84 @@ use serde::{Deserialize, Serialize};
 pub struct Flow {
     /// Messages of each sender.
     pub messages: u64,
-    /// How long they are. With `stamped`, at least 16 bytes.
+    /// Their lengths; with `stamped`, at least 16 bytes.
     pub lengths: Lengths,
-    /// How many are handed to the transport at once; 1 sends them one by one.
-    pub group: usize,
+    /// Number of messages in a bundle, which is handed to the transport with one call. With 1, messages are sent one by
+    /// one.
+    pub bundle: usize,
     /// Whether messages carry the time at which they were handed over, in their bytes 8 to 16.
     pub stamped: bool,
+    /// Whether receivers remember the order of all messages; see [`Received::order`].
+    pub ordered: bool,
 }
 
-/// What a sender measured. Times are [`now_ns`].
+/// The measurements of a sender. Times are those of [`now_ns`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Sent {
-    /// Before the first message.
+    /// Time before the first message.
     pub started_ns: u64,
-    /// After the last.
+    /// Time after the last message.
     pub ended_ns: u64,
-    /// CPU time of the whole process, from its start.
+    /// CPU time of the process since its start.
     pub cpu_ns: u64,
-    /// What the transport counted.
+    /// The counters of the transport.
     pub counts: SenderCounts,
 }
 
-/// What a receiver measured. Times are [`now_ns`].
+/// The measurements of a receiver. Times are those of [`now_ns`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Received {
-    /// Messages.
+    /// Number of messages.
     pub received: u64,
-    /// At the first message, and after the last.
+    /// Time at the first message.
     pub first_ns: u64,
-    /// See `first_ns`.
+    /// Time after the last message.
     pub last_ns: u64,
-    /// How often it slept until the last message.
+    /// How often the receiver slept before the last message.
     pub sleeps: u64,
-    /// CPU time of the whole process, from its start.
+    /// CPU time of the process since its start.
     pub cpu_ns: u64,
-    /// From "ready" to the last message: how long that took, and its CPU time.
+    /// Time from "ready" to the last message.
     pub busy_ns: u64,
-    /// See `busy_ns`.
+    /// CPU time from "ready" to the last message.
     pub busy_cpu_ns: u64,
-    /// What was wrong.
+    /// Messages that were lost or wrong.
     pub faults: Faults,
-    /// What the transport counted.
+    /// The counters of the transport.
     pub counts: ReceiverCounts,
-    /// Of stamped messages.
+    /// Latencies of stamped messages.
     pub latencies: Option<Latencies>,
-    /// Of all messages, if it was to be remembered: equal for equal orders.
-    #[serde(default)]
+    /// With [`Flow::ordered`], a number that is equal for receivers that saw all messages in the same order.
     pub order: Option<u64>,
 }
 
-pub(super) fn perform<T: Transport>(
-    child: &mut Child,
-    job: &Job,
-    flow: &Flow,
-    order: Option<Order>,
-) -> Result<(), Failure> {
-    if flow.stamped && flow.lengths.longest() < STAMPED_BYTES || flow.lengths.longest() == 0 {
-        return Err(Failure::new(format!("{:?} is too short for what it carries", flow.lengths)));
-    }
-    match job.role {
-        Role::Host => Ok(()),
-        Role::Sender(index) => send::<T>(child, job, flow, index),
-        Role::Receiver(index) => receive::<T>(child, job, flow, index, order),
+impl Work for Flow {
+    const NAME: &'static str = "flow";
+    type Sent = Sent;
+    type Received = Received;
+
+    fn perform<T: Transport>(&self, child: &mut Child) -> Result<(), Failure> {
+        if self.stamped && self.lengths.longest() < STAMPED_BYTES || self.lengths.longest() == 0 {
+            return Err(Failure::new(format!(
+                "messages of {:?} are too short for what they carry",
+                self.lengths
+            )));
+        }
+        let job = child.job().clone();
+        match job.role {
+            Role::Host => {
+                let _host = T::host(&job.directory, &job.setup)?;
+                child.host(T::about(&job.setup))
+            }
+            Role::Sender(index) => send::<T>(child, &job, self, index),
+            Role::Receiver(index) => receive::<T>(child, &job, self, index),
+        }
     }
 }
 
-/// Number and time.
+/// Bytes of the number and the time.
 const STAMPED_BYTES: usize = 16;
-/// Messages between two signs of life of a long run.
+/// Number of messages between two reports of progress.
 const PROGRESS_EVERY: u64 = 1 << 24;
 
 fn send<T: Transport>(
@@ -93,15 +104,15 @@ fn send<T: Transport>(
     let mut sender = T::sender(&job.directory, &job.setup, index)?;
     let sent = match flow.lengths {
         Lengths::OneToEight => {
-            let mut group = Group::<Short>::new(flow, index, |_| Short::default());
-            post(child, flow, &mut sender, &mut group)?
+            let mut bundle = Bundle::<Short>::new(flow, index, |_| Short::default());
+            post(child, flow, &mut sender, &mut bundle)?
         }
         Lengths::Fixed(length) if job.setup.in_place => {
             fill(child, flow, &mut sender, index, length)?
         }
         Lengths::Fixed(length) => {
-            let mut group = Group::<Vec<u8>>::new(flow, index, |_| vec![0; length]);
-            post(child, flow, &mut sender, &mut group)?
+            let mut bundle = Bundle::<Vec<u8>>::new(flow, index, |_| vec![0; length]);
+            post(child, flow, &mut sender, &mut bundle)?
         }
     };
     child.finish()?;
@@ -112,10 +123,10 @@ fn post<S: Sender, M: Message>(
     child: &mut Child,
     flow: &Flow,
     sender: &mut S,
-    group: &mut Group<M>,
+    bundle: &mut Bundle<M>,
 ) -> Result<Sent, Failure> {
-    // The first group is made before the clock starts: what is measured is the transport.
-    group.number_from(0);
+    // The first bundle is filled before the clock starts: the transport is measured, not this.
+    bundle.number_from(0);
     child.ready()?;
     child.wait_at_gate()?;
     let started_ns = now_ns();
@@ -123,9 +134,9 @@ fn post<S: Sender, M: Message>(
     let mut progress_at = PROGRESS_EVERY;
     while sent < flow.messages {
         if sent > 0 {
-            group.number_from(sent);
+            bundle.number_from(sent);
         }
-        let messages = group.first(flow.messages - sent);
+        let messages = bundle.first(flow.messages - sent);
         if flow.stamped {
             let now = now_ns();
             messages.iter_mut().for_each(|message| message.stamp_time(now));
@@ -146,8 +157,8 @@ fn post<S: Sender, M: Message>(
     Ok(Sent { started_ns, ended_ns, cpu_ns: 0, counts: SenderCounts::default() })
 }
 
-/// One by one, each made where the transport keeps it: whoever can do that writes a message once. What
-/// is written is the number at its front; the rest is what lies there.
+/// Sends messages one by one, each written where the transport keeps it, so that a message is written only once. Only
+/// the number at its front is written; the rest stays as it is.
 fn fill<S: Sender>(
     child: &mut Child,
     flow: &Flow,
@@ -176,17 +187,17 @@ fn receive<T: Transport>(
     job: &Job,
     flow: &Flow,
     index: u16,
-    mut order: Option<Order>,
 ) -> Result<(), Failure> {
     let mut receiver = T::receiver(&job.directory, &job.setup, index)?;
     let mut checker = Checker::new(job.setup.senders, flow.lengths)?;
+    let mut order = flow.ordered.then(Order::default);
     let expected = flow.messages * u64::from(job.setup.senders);
     let mut ages = Ages::new(if flow.stamped { expected } else { 0 })?;
     child.ready()?;
 
     let (ready_ns, ready_cpu_ns, ready_sleeps) = (now_ns(), cpu_ns(), sleeps());
     let mut first_ns = 0;
-    // The first call is apart, so that the others need not ask whether they are the first.
+    // The first call is separate, so that the others need not check whether they are the first.
     receiver.wait(|payload| {
         let now = now_ns();
         if first_ns == 0 {
@@ -195,9 +206,9 @@ fn receive<T: Transport>(
         if flow.stamped {
             ages.push(age_ns(payload, now));
         }
-        checker.see(payload);
+        checker.check(payload);
         if let Some(order) = &mut order {
-            order.see(payload);
+            order.add(payload);
         }
     })?;
     match &mut order {
@@ -205,21 +216,21 @@ fn receive<T: Transport>(
             while checker.received() < expected {
                 receiver.wait(|payload| {
                     ages.push(age_ns(payload, now_ns()));
-                    checker.see(payload);
+                    checker.check(payload);
                 })?;
             }
         }
         Some(order) => {
             while checker.received() < expected {
                 receiver.wait(|payload| {
-                    order.see(payload);
-                    checker.see(payload);
+                    order.add(payload);
+                    checker.check(payload);
                 })?;
             }
         }
         None => {
             while checker.received() < expected {
-                receiver.wait(|payload| checker.see(payload))?;
+                receiver.wait(|payload| checker.check(payload))?;
             }
         }
     }
@@ -241,20 +252,20 @@ fn receive<T: Transport>(
     })
 }
 
-/// Latencies as they come: in memory that has been touched before, since a histogram that is touched for
-/// the first time costs a page fault, and the next message would pay for it.
+/// Latencies as they come, in memory that has been touched before: the first touch of a histogram costs a page fault,
+/// which would delay the next message.
 struct Ages {
     ages_ns: Vec<u64>,
     latencies: Latencies,
 }
 
-/// Ages that are kept before they go into the histogram.
+/// Number of ages that are kept before they go into the histogram.
 const MOST_AGES: u64 = 1 << 20;
 
 impl Ages {
     fn new(expected: u64) -> Result<Self, Failure> {
         let capacity = usize::try_from(expected.min(MOST_AGES)).unwrap_or(0);
-        // Ones, since zeros would be pages that the kernel has not made yet.
+        // Ones, because zeros would be pages that the kernel has not made yet.
         let mut ages_ns = std::hint::black_box(vec![1; capacity]);
         ages_ns.clear();
         Ok(Self { ages_ns, latencies: Latencies::new()? })
@@ -284,7 +295,7 @@ fn age_ns(payload: &[u8], now: u64) -> u64 {
     now.saturating_sub(stamp.map_or(0, |bytes| u64::from_le_bytes(*bytes)))
 }
 
-/// A message that is sent again and again with other numbers.
+/// A message that is reused with new numbers.
 trait Message: AsRef<[u8]> {
     fn set(&mut self, length: usize, sender: u16, number: u64);
     fn stamp_time(&mut self, now: u64);
@@ -322,21 +333,21 @@ impl Message for Short {
         self.length = length;
     }
 
-    /// Has no room for it; refused before.
+    /// Never called: `Flow::perform` refuses stamps in messages this short.
     fn stamp_time(&mut self, _: u64) {}
 }
 
-/// Messages that are handed over together.
-struct Group<M> {
+/// Messages that are handed to the transport with one call.
+struct Bundle<M> {
     messages: Vec<M>,
     lengths: Lengths,
     sender: u16,
 }
 
-impl<M: Message> Group<M> {
+impl<M: Message> Bundle<M> {
     fn new(flow: &Flow, sender: u16, make: impl FnMut(usize) -> M) -> Self {
         let most = usize::try_from(flow.messages).unwrap_or(usize::MAX).max(1);
-        let messages = (0..flow.group.clamp(1, most)).map(make).collect();
+        let messages = (0..flow.bundle.clamp(1, most)).map(make).collect();
         Self { messages, lengths: flow.lengths, sender }
     }
 
@@ -347,7 +358,7 @@ impl<M: Message> Group<M> {
         }
     }
 
-    /// As many as are still to be sent.
+    /// Returns as many messages as are still to be sent, at most all.
     fn first(&mut self, left: u64) -> &mut [M] {
         let count = usize::try_from(left).unwrap_or(usize::MAX).min(self.messages.len());
         &mut self.messages[..count]

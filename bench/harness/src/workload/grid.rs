@@ -1,18 +1,37 @@
-//! A flow, repeated for each number of senders and receivers, in the shape of the Toroni paper's
-//! tables: a column for each number of writers, a row for each number of readers.
+//! A flow, repeated for each number of senders and receivers, in the shape of the Toroni paper's tables: a column for
+//! each number of writers, a row for each number of readers.
 
-use super::Work;
 use super::flow::{Flow, Received, Sent};
 use crate::Failure;
+use crate::options::replace;
 use crate::process_group::{self, Begin, Launch, Outcome};
 use crate::report::{Cell, Report, Table};
 use crate::sequence::Faults;
 use crate::summary::mean;
 use crate::transport::{Setup, Wait};
+use clap::Args;
 
-/// What is repeated.
+/// The numbers of writers and readers of a table.
+#[derive(Args, Debug)]
+pub(super) struct Cells {
+    /// Numbers of writers [default: 1,2,4,7; 1 to 7 with --full]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=16))]
+    writers: Vec<u16>,
+    /// Numbers of readers [default: 1,4,8,16]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=64))]
+    readers: Vec<u16>,
+}
+
+impl Cells {
+    /// Replaces the defaults by what the command line says.
+    pub(super) fn choose(&self, writers: &mut Vec<u16>, readers: &mut Vec<u16>) {
+        replace(writers, &self.writers);
+        replace(readers, &self.readers);
+    }
+}
+
+/// A flow and the cells to repeat it for.
 pub(super) struct Grid {
-    /// Numbers of senders and of receivers.
     pub(super) writers: Vec<u16>,
     pub(super) readers: Vec<u16>,
     pub(super) repetitions: u32,
@@ -29,13 +48,13 @@ pub(super) struct Runs {
 }
 
 impl Grid {
-    /// How many runs it takes.
+    /// Returns the number of runs.
     pub(super) fn steps(&self) -> u64 {
         (self.writers.len() * self.readers.len()) as u64 * u64::from(self.repetitions)
     }
 
-    /// Runs it: all cells once, then all once more, so that what the machine does meanwhile concerns
-    /// all of them. `step` is called after each run. Fails if a receiver missed anything.
+    /// Runs all cells once, then all again, so that a change of the machine meets all of them. Calls `step` after each
+    /// run. Fails if a receiver missed anything.
     pub(super) fn run(
         &self,
         launch: &Launch<'_>,
@@ -71,14 +90,13 @@ impl Grid {
             wait: Wait::Blocking,
             in_place: false,
         };
-        let work = Work::Flow(self.flow.clone());
-        let outcome = process_group::run::<Sent, Received>(launch, &setup, &work, self.begin)?;
+        let outcome = process_group::run(launch, &setup, &self.flow, self.begin)?;
         check(&outcome, self.flow.messages * u64::from(writers))?;
         Ok(outcome)
     }
 }
 
-/// Fails unless every receiver got everything, in order.
+/// Fails unless every receiver got all messages, in order.
 fn check(outcome: &Outcome<Sent, Received>, expected: u64) -> Result<(), Failure> {
     for (number, receiver) in outcome.receivers.iter().enumerate() {
         let Faults { lost, misordered, alien } = receiver.faults;
@@ -86,7 +104,7 @@ fn check(outcome: &Outcome<Sent, Received>, expected: u64) -> Result<(), Failure
         if receiver.received != expected || !receiver.faults.is_none() || lapses > 0 {
             return Err(Failure::new(format!(
                 "receiver {number} got {} of {expected} messages: {lost} lost, {misordered} out of \
-                 order, {alien} foreign, {lapses} lapses: this transport must not lose any",
+                 order, {alien} foreign, {lapses} lapses: this transport must not lose any message",
                 receiver.received
             )));
         }
@@ -94,7 +112,7 @@ fn check(outcome: &Outcome<Sent, Received>, expected: u64) -> Result<(), Failure
     Ok(())
 }
 
-/// A table with a column for each number of writers, of what `cell` makes of the runs.
+/// Makes a table with a column for each number of writers; `cell` makes a cell of its runs.
 pub(super) fn table(
     name: &str,
     title: &str,
@@ -125,8 +143,8 @@ pub(super) fn table(
     }
 }
 
-/// Millions of messages a second: the mean over readers, for each run. A reader's throughput is what
-/// it received divided by the time between its first and its last message.
+/// Returns millions of messages a second for each run, the mean over readers. The throughput of a reader is the number
+/// of its messages divided by the time between the first and the last.
 pub(super) fn rates(runs: &Runs) -> Vec<f64> {
     let rate = |reader: &Received| {
         let ns = reader.last_ns.saturating_sub(reader.first_ns).max(1);
@@ -138,7 +156,7 @@ pub(super) fn rates(runs: &Runs) -> Vec<f64> {
     runs.outcomes.iter().map(of_run).collect()
 }
 
-/// Puts into the report what the host of some run said it hosts.
+/// Adds to the report what the host of the first run described.
 pub(super) fn describe_library(report: &mut Report, runs: Option<&Runs>) {
     if let Some(outcome) = runs.and_then(|runs| runs.outcomes.first()) {
         let about = &outcome.about;

@@ -1,40 +1,76 @@
-//! Table 5 of the Toroni paper (§4.4.1): latency and its dependence on writers and readers, and what
-//! a reader costs that has nothing to read.
+//! Latency by writers and readers: Table 5 of the Toroni paper (§4.4.1); and the CPU time of readers that have nothing
+//! to read.
 
+use super::appendix;
 use super::flow::{Flow, Received};
-use super::grid::{self, Grid, Runs};
-use super::{RunLength, appendix};
+use super::grid::{self, Cells, Grid, Runs};
 use crate::Failure;
 use crate::machine;
+use crate::options::{RunLength, RunOptions};
 use crate::process_group::{Begin, Launch};
+use crate::registry::Workload;
 use crate::report::{Bound, Cell, Chart, Goal, Report, Scale, Series, Table};
 use crate::sequence::Lengths;
 use crate::summary::{Latencies, Summary, mean};
+use clap::Args;
 use std::time::Duration;
 
+#[derive(Args, Debug)]
+#[command(after_help = "Example:
+  toroni bench latency --writers 1 --readers 1,16 --repetitions 200 --plot latency.svg")]
+pub(crate) struct Latency {
+    #[command(flatten)]
+    run: RunOptions,
+    #[command(flatten)]
+    cells: Cells,
+    /// Messages that each writer publishes [default: 10]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    messages: Option<u64>,
+    /// Also measure writers that do not wait for one another at the start, as in the paper [default: not with --quick]
+    #[arg(long)]
+    as_started: bool,
+    /// Seconds to measure the CPU time of idle readers; 0 to skip that [default: 5; 2 with --quick]
+    #[arg(long, value_name = "S")]
+    idle: Option<u16>,
+}
+
+impl Workload for Latency {
+    const NAME: &'static str = "latency";
+    const SUMMARY: &'static str = "Time from publish to receive for numbers of writers and readers: Table 5 of the Toroni paper; CPU time of idle readers";
+    type Work = Flow;
+
+    fn run(&self, launch: &Launch<'_>) -> Result<Report, Failure> {
+        let mut options = Options::of(self.run.length());
+        options.repetitions = self.run.repetitions.unwrap_or(options.repetitions);
+        self.cells.choose(&mut options.writers, &mut options.readers);
+        options.messages = self.messages.unwrap_or(options.messages);
+        options.as_started |= self.as_started;
+        if let Some(seconds) = self.idle {
+            options.idle = Duration::from_secs(seconds.into());
+        }
+        run(launch, &options)
+    }
+}
+
 /// What to measure.
-#[derive(Clone, Debug)]
-pub struct Options {
+struct Options {
     /// Numbers of writers, and of readers.
-    pub writers: Vec<u16>,
-    /// See `writers`.
-    pub readers: Vec<u16>,
+    writers: Vec<u16>,
+    readers: Vec<u16>,
     /// Messages of each writer.
-    pub messages: u64,
+    messages: u64,
     /// Bytes of the ring.
-    pub capacity: u64,
+    capacity: u64,
     /// Runs of each cell.
-    pub repetitions: u32,
+    repetitions: u32,
     /// Also let each writer begin when it has started, as the paper does.
-    pub as_started: bool,
-    /// For how long readers are left without any message, to see what that costs; zero does not.
-    pub idle: Duration,
+    as_started: bool,
+    /// For how long readers get no message, to measure what that costs; not measured if zero.
+    idle: Duration,
 }
 
 impl Options {
-    /// For this length.
-    #[must_use]
-    pub fn of(length: RunLength) -> Self {
+    fn of(length: RunLength) -> Self {
         let usual = Self {
             writers: vec![1, 2, 4, 7],
             readers: vec![1, 4, 8, 16],
@@ -67,21 +103,18 @@ impl Options {
             flow: Flow {
                 messages: self.messages,
                 lengths: Lengths::Fixed(MESSAGE_BYTES),
-                group: usize::try_from(self.messages).unwrap_or(usize::MAX),
+                bundle: usize::try_from(self.messages).unwrap_or(usize::MAX),
                 stamped: true,
+                ordered: false,
             },
             begin,
         }
     }
 }
 
-/// Runs it.
-///
-/// # Errors
-/// If a run fails, or a reader loses anything.
-pub fn run(launch: &Launch<'_>, options: &Options) -> Result<Report, Failure> {
+fn run(launch: &Launch<'_>, options: &Options) -> Result<Report, Failure> {
     let mut report = Report {
-        name: "latency".to_owned(),
+        name: Latency::NAME.to_owned(),
         title: "Latency by writers (W) and readers (R): the Toroni paper's Table 5".to_owned(),
         conditions: machine::describe(),
         ..Report::default()
@@ -125,27 +158,27 @@ pub fn run(launch: &Launch<'_>, options: &Options) -> Result<Report, Failure> {
         report.goals.extend(idle.iter().map(idle_goal));
     }
     report.notes.push(
-        "lost = 0: every reader got every message of every writer, in order (a run in which one \
-         does not is an error)."
+        "lost = 0: every reader got every message of every writer, in order. A run in which a reader \
+         misses a message is an error."
             .to_owned(),
     );
     report.notes.push(
         "The prototype's figures were measured on a 2-core virtual machine (AMD Zen 5, Linux 6.18): \
-         only there a goal means what it says. There, waking an idle second core takes 17 to 27 µs, \
-         and with more processes than cores a message also waits for its reader's turn."
+         on other machines the goals have no meaning. On that one, waking an idle second core takes \
+         17 to 27 µs, and with more processes than cores a message also waits for its reader's turn."
             .to_owned(),
     );
     if options.as_started {
         report.notes.push(
             "as_started: with several writers a message also waits while other writers are being \
-             started; its latency is then mostly the time that this takes."
+             started, and that is most of its latency."
                 .to_owned(),
         );
     }
     Ok(report)
 }
 
-/// The least and the most.
+/// Returns the smallest and the largest.
 fn extremes(counts: &[u16]) -> Vec<u16> {
     let mut extremes: Vec<u16> =
         counts.iter().min().into_iter().chain(counts.iter().max()).copied().collect();
@@ -153,7 +186,7 @@ fn extremes(counts: &[u16]) -> Vec<u16> {
     extremes
 }
 
-/// Number and time.
+/// Bytes of the number and the time.
 const MESSAGE_BYTES: usize = 16;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -183,14 +216,17 @@ fn conditions(report: &mut Report, options: &Options, measured: &[(Kind, Vec<Run
     report.condition("processes", "one for each writer and reader, not pinned");
     report.condition(
         "messages",
-        format!("{} of each writer, of {MESSAGE_BYTES} bytes, on one topic", options.messages),
+        format!("{} from each writer, of {MESSAGE_BYTES} bytes, on one topic", options.messages),
     );
-    report
-        .condition("posting", "one burst of all of them; the time in them is that before the call");
+    report.condition(
+        "posting",
+        "one burst of all messages; the time in each is the time before the call",
+    );
     report
         .condition("waiting", "readers block, with the default wait strategy (backoff), and sleep");
     report.condition("repetitions", options.repetitions.to_string());
-    report.condition("latency", "from the time in a message to its reader's look at the clock");
+    report
+        .condition("latency", "from the time in a message to the time at which its reader gets it");
 }
 
 fn latencies(reader: &Received) -> Result<&Latencies, Failure> {
@@ -198,7 +234,7 @@ fn latencies(reader: &Received) -> Result<&Latencies, Failure> {
     reader.latencies.as_ref().ok_or_else(missing)
 }
 
-/// Of all messages, readers and runs.
+/// Returns the latencies of all messages, readers and runs together.
 fn merge(runs: &Runs) -> Result<Latencies, Failure> {
     let mut merged = Latencies::new()?;
     for reader in runs.outcomes.iter().flat_map(|outcome| &outcome.receivers) {
@@ -207,7 +243,7 @@ fn merge(runs: &Runs) -> Result<Latencies, Failure> {
     Ok(merged)
 }
 
-/// Microseconds: the mean over messages and readers, for each run.
+/// Returns the mean latency over messages and readers for each run, in microseconds.
 fn means(runs: &Runs) -> Vec<f64> {
     runs.outcomes
         .iter()
@@ -247,7 +283,7 @@ fn tables(kind: Kind, runs: &[Runs], merged: &[Latencies]) -> Vec<Table> {
     }
     tables.push(appendix::table(
         &format!("{}_appendix", kind.name()),
-        &format!("The mean with the appendix's figures: {}", kind.title()),
+        &format!("The mean, with the figures of the paper's appendix: {}", kind.title()),
         runs,
         &["mean µs", "median", "min", "max"],
         |runs| match Summary::of(&means(runs)) {
@@ -260,8 +296,8 @@ fn tables(kind: Kind, runs: &[Runs], merged: &[Latencies]) -> Vec<Table> {
     tables
 }
 
-/// µs of the paper's prototype: writers, readers, as it is, and with its writers released and its
-/// readers leaving together.
+/// µs of the paper's prototype: writers, readers, the latency as it is, and the latency with all writers released
+/// together and all readers leaving together.
 const PROTOTYPE: [(u16, u16, f64, f64); 16] = [
     (1, 1, 60.0, 115.0),
     (2, 1, 56.0, 157.0),
@@ -307,10 +343,10 @@ fn goals(kind: Kind, runs: &[Runs]) -> Vec<Goal> {
     runs.iter().filter_map(goal).collect()
 }
 
-/// A share of a core, in percent, that is as good as none.
+/// Goal for idle readers, in percent of a core.
 const IDLE_PERCENT: f64 = 0.1;
 
-/// Percent of a core, mean over readers.
+/// Returns the CPU time in percent of a core, mean over readers.
 fn idle_percent(runs: &Runs) -> f64 {
     let readers = runs.outcomes.iter().flat_map(|outcome| &outcome.receivers);
     let share =
@@ -332,7 +368,7 @@ fn idle_table(idle: &[Runs]) -> Table {
     Table {
         name: "idle".to_owned(),
         title: "CPU time of readers that have nothing to read, from ready to the end of the only \
-                burst, wake-up included"
+                burst, including the wake-up"
             .to_owned(),
         corner: "R".to_owned(),
         columns: ["waited ms", "CPU ms of a reader", "% of a core"].map(str::to_owned).to_vec(),

@@ -1,37 +1,37 @@
-//! A message there and a message back, again and again: the latency of a channel.
+//! A message there and a message back, repeatedly: the latency of a channel.
 //!
 //! ```text
-//!   sender 0                lane 0                receiver 0
-//!   takes the time ────────────────────────────>  waits, as the setup says
-//!   waits, as the setup says  <────────────────── sends the same bytes back
-//!   takes the time            lane 1
+//!   sender 0                  lane 0              receiver 0
+//!   reads the clock           ─────────────────>  waits, as the setup says
+//!   waits, as the setup says  <─────────────────  sends the same bytes back
+//!   reads the clock           lane 1
 //! ```
 //!
-//! One way is half of a round trip, so no clocks of two cores are compared, and both directions and
-//! both ends are in it.
+//! One way is half of a round trip: the clocks of two cores are not compared, and both directions and both ends count.
 
 use crate::Failure;
 use crate::child::Child;
 use crate::clock::now_ns;
-use crate::job::{Job, Role};
+use crate::job::Role;
+use crate::registry::Work;
 use crate::sequence;
 use crate::summary::Latencies;
 use crate::transport::{Receiver, Sender, Transport};
 use serde::{Deserialize, Serialize};
 
-/// What is sent to and fro; [`Setup::message_bytes`](crate::transport::Setup) says how long it is.
+/// The work. [`Setup::message_bytes`](crate::transport::Setup) is the length of the message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PingPong {
-    /// Round trips that are measured; a tenth of them, at most 10,000, goes before and is not.
+    /// Number of round trips that are measured. A tenth of that, at most 10,000, come before as a warm-up.
     pub rounds: u64,
 }
 
-/// What both ends measured.
+/// The measurements of an end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Trips {
-    /// Half of each round trip, of the end that takes the time; empty at the other one.
+    /// Half of each round trip, from the end that reads the clock; empty from the other end.
     pub one_way: Latencies,
-    /// Messages that were not those that were sent.
+    /// Number of messages that differ from those that were sent.
     pub wrong: u64,
 }
 
@@ -41,29 +41,36 @@ impl PingPong {
     }
 }
 
-pub(super) fn perform<T: Transport>(
-    child: &mut Child,
-    job: &Job,
-    work: &PingPong,
-) -> Result<(), Failure> {
-    if job.setup.senders != 1 || job.setup.receivers != 1 || job.setup.message_bytes < 8 {
-        return Err(Failure::new("a ping-pong has one end on each side and 8 bytes at least"));
+impl Work for PingPong {
+    const NAME: &'static str = "ping_pong";
+    type Sent = Trips;
+    type Received = Trips;
+
+    fn perform<T: Transport>(&self, child: &mut Child) -> Result<(), Failure> {
+        let job = child.job().clone();
+        let setup = &job.setup;
+        if setup.senders != 1 || setup.receivers != 1 || setup.message_bytes < 8 {
+            return Err(Failure::new("a ping-pong has one end on each side and at least 8 bytes"));
+        }
+        let (there, back) = (&job.directory, &job.directory.second_lane()?);
+        let trips = match job.role {
+            Role::Host => {
+                let _hosts = [T::host(there, setup)?, T::host(back, setup)?];
+                return child.host(T::about(setup));
+            }
+            Role::Sender(_) => {
+                let sender = T::sender(there, setup, 0)?;
+                let receiver = T::receiver(back, setup, 0)?;
+                call(child, self, setup.message_bytes, sender, receiver)?
+            }
+            Role::Receiver(_) => {
+                let receiver = T::receiver(there, setup, 0)?;
+                let sender = T::sender(back, setup, 0)?;
+                answer(child, self, setup.message_bytes, sender, receiver)?
+            }
+        };
+        child.result(&trips)
     }
-    let (there, back) = (&job.directory, &job.directory.second_lane()?);
-    let trips = match job.role {
-        Role::Host => return Ok(()),
-        Role::Sender(_) => {
-            let sender = T::sender(there, &job.setup, 0)?;
-            let receiver = T::receiver(back, &job.setup, 0)?;
-            call(child, work, job.setup.message_bytes, sender, receiver)?
-        }
-        Role::Receiver(_) => {
-            let receiver = T::receiver(there, &job.setup, 0)?;
-            let sender = T::sender(back, &job.setup, 0)?;
-            answer(child, work, job.setup.message_bytes, sender, receiver)?
-        }
-    };
-    child.result(&trips)
 }
 
 fn call(
@@ -99,7 +106,7 @@ fn call(
     Ok(trips)
 }
 
-/// Signs of life of a long run.
+/// Nanoseconds between two reports of progress.
 const PROGRESS_EVERY_NS: u64 = 5_000_000_000;
 
 fn answer(
@@ -127,7 +134,7 @@ fn answer(
     Ok(Trips { one_way: Latencies::new()?, wrong })
 }
 
-/// Waits for one message; whether it is right, and the only one.
+/// Waits for one message. Returns whether `check` accepts it, and whether it was the only one.
 #[inline]
 fn exchange(
     receiver: &mut impl Receiver,

@@ -1,60 +1,76 @@
-//! The stress test of the Toroni paper (§4.4.3): a small ring, many writers, more readers, and nobody
-//! may lose anything.
+//! The stress test of the Toroni paper (§4.4.3): a small ring, many writers, more readers, and no reader may lose a
+//! message.
 
+use super::appendix;
 use super::flow::Flow;
 use super::grid::{self, Grid, Runs, rates};
-use super::{RunLength, appendix};
 use crate::Failure;
 use crate::machine;
+use crate::options::{RunLength, RunOptions};
 use crate::process_group::{Begin, Launch};
+use crate::registry::Workload;
 use crate::report::{Bound, Cell, Chart, Goal, Report, Scale, Series, Table};
 use crate::sequence::Lengths;
 use crate::summary::Summary;
+use clap::Args;
 
-/// What to measure.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Writers and readers.
-    pub writers: u16,
-    /// See `writers`.
-    pub readers: u16,
-    /// Messages of each writer, and bytes of a message.
-    pub messages: u64,
-    /// See `messages`.
-    pub message_bytes: usize,
-    /// Messages that a writer hands over at once.
-    pub group: usize,
-    /// Bytes of the ring.
-    pub capacity: u64,
-    /// Runs.
-    pub repetitions: u32,
+#[derive(Args, Debug)]
+#[command(after_help = "Example:
+  toroni bench stress --quick --json | jq -c 'select(.kind == \"goal\")'")]
+pub(crate) struct Stress {
+    #[command(flatten)]
+    run: RunOptions,
+    /// Number of writers
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..=16))]
+    writers: u16,
+    /// Number of readers
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=64))]
+    readers: u16,
+    /// Messages of 500 bytes that each writer publishes
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    messages: u64,
 }
 
-impl Options {
-    /// For this length.
-    #[must_use]
-    pub fn of(length: RunLength) -> Self {
-        Self {
-            writers: 7,
-            readers: 16,
-            messages: 20_000,
+impl Workload for Stress {
+    const NAME: &'static str = "stress";
+    const SUMMARY: &'static str = "Many writers and readers on a ring that is much too small: section 4.4.3 of the Toroni paper";
+    type Work = Flow;
+
+    fn run(&self, launch: &Launch<'_>) -> Result<Report, Failure> {
+        let usual = match self.run.length() {
+            RunLength::Quick => 3,
+            RunLength::Usual => 10,
+            RunLength::Full => 50,
+        };
+        let options = Options {
+            writers: self.writers,
+            readers: self.readers,
+            messages: self.messages,
             message_bytes: 500,
-            group: 64,
+            bundle: 64,
             capacity: 64 << 10,
-            repetitions: match length {
-                RunLength::Quick => 3,
-                RunLength::Usual => 10,
-                RunLength::Full => 50,
-            },
-        }
+            repetitions: self.run.repetitions.unwrap_or(usual),
+        };
+        run(launch, &options)
     }
 }
 
-/// Runs it.
-///
-/// # Errors
-/// If a run fails, or a reader loses anything.
-pub fn run(launch: &Launch<'_>, options: &Options) -> Result<Report, Failure> {
+/// What to measure.
+struct Options {
+    writers: u16,
+    readers: u16,
+    /// Messages of each writer.
+    messages: u64,
+    message_bytes: usize,
+    /// Messages that a writer hands over with one call.
+    bundle: usize,
+    /// Bytes of the ring.
+    capacity: u64,
+    /// Number of runs.
+    repetitions: u32,
+}
+
+fn run(launch: &Launch<'_>, options: &Options) -> Result<Report, Failure> {
     let grid = Grid {
         writers: vec![options.writers],
         readers: vec![options.readers],
@@ -63,8 +79,9 @@ pub fn run(launch: &Launch<'_>, options: &Options) -> Result<Report, Failure> {
         flow: Flow {
             messages: options.messages,
             lengths: Lengths::Fixed(options.message_bytes),
-            group: options.group,
+            bundle: options.bundle,
             stamped: false,
+            ordered: false,
         },
         begin: Begin::AtTheGate,
     };
@@ -77,7 +94,7 @@ pub fn run(launch: &Launch<'_>, options: &Options) -> Result<Report, Failure> {
     let runs = runs.first().ok_or_else(|| Failure::new("there was no run"))?;
 
     let mut report = Report {
-        name: "stress".to_owned(),
+        name: Stress::NAME.to_owned(),
         title: "Stress: a small ring, many writers and readers: the Toroni paper's §4.4.3"
             .to_owned(),
         conditions,
@@ -88,7 +105,7 @@ pub fn run(launch: &Launch<'_>, options: &Options) -> Result<Report, Failure> {
     report.tables.push(figures.table());
     report.tables.push(appendix::table(
         "appendix",
-        "The appendix's figures",
+        "The figures of the paper's appendix",
         std::slice::from_ref(runs),
         &["mean K/s"],
         |_| vec![figures.rate_k.map_or_else(Cell::none, Cell::mean)],
@@ -98,8 +115,8 @@ pub fn run(launch: &Launch<'_>, options: &Options) -> Result<Report, Failure> {
     }
     report.charts = figures.charts();
     report.notes.push(format!(
-        "lost = 0: each of {} readers got all of {} messages, in order, in each of {} runs (a run in \
-         which one does not is an error).",
+        "lost = 0: each of {} readers got all of {} messages, in order, in each of {} runs. A run in \
+         which a reader misses a message is an error.",
         options.readers,
         options.messages * u64::from(options.writers),
         options.repetitions
@@ -114,7 +131,7 @@ pub fn run(launch: &Launch<'_>, options: &Options) -> Result<Report, Failure> {
 }
 
 impl Options {
-    /// Whether the sizes are those that the goals are about.
+    /// Returns whether the sizes are those of the paper: the goals hold only for them.
     fn is_the_papers(&self) -> bool {
         let Self { writers, readers, messages, message_bytes, capacity, .. } = *self;
         (writers, readers, messages, message_bytes, capacity) == (7, 16, 20_000, 500, 64 << 10)
@@ -131,31 +148,31 @@ fn describe(report: &mut Report, options: &Options, runs: &Runs) {
     report.condition(
         "messages",
         format!(
-            "{} of each writer, of {} bytes, on one topic: {:.1} MB through a ring of {} KiB",
+            "{} from each writer, of {} bytes, on one topic: {:.1} MB through a ring of {} KiB",
             options.messages,
             options.message_bytes,
             megabytes as f64 / 1e6,
             options.capacity / 1024
         ),
     );
-    report.condition("posting", format!("bursts of {} messages a call", options.group));
+    report.condition("posting", format!("bursts of {} messages a call", options.bundle));
     report.condition("waiting", "readers block, with the default wait strategy (backoff)");
     report.condition("repetitions", options.repetitions.to_string());
     report.condition(
         "throughput",
-        "of a reader: messages received / time between its first and its last; mean over readers",
+        "of a reader: number of messages / time between the first and the last; mean over readers",
     );
 }
 
-/// What each run gave, summed up.
+/// The results of all runs.
 struct Figures {
     /// Kmsg/s.
     rate_k: Option<Summary>,
-    /// From the first writer's start to the last reader's last message, in seconds.
+    /// Seconds from the first writer's start to the last reader's last message.
     elapsed_s: Option<Summary>,
-    /// CPU time of all writers and readers, from their start, in seconds.
+    /// Seconds of CPU time of all writers and readers since their start.
     cpu_s: Option<Summary>,
-    /// Readers that lost messages, of all runs.
+    /// Number of readers that lost messages, in all runs.
     losers: usize,
     rates_k: Vec<f64>,
 }

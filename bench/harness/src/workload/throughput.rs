@@ -1,42 +1,86 @@
-//! Table 4 of the Toroni paper (§4.4.1): throughput and its dependence on writers and readers.
+//! Throughput by writers and readers: Table 4 of the Toroni paper (§4.4.1).
 
+use super::appendix;
 use super::flow::Flow;
-use super::grid::{self, Grid, Runs, rates};
-use super::{RunLength, appendix};
+use super::grid::{self, Cells, Grid, Runs, rates};
 use crate::Failure;
 use crate::machine;
+use crate::options::{RunLength, RunOptions};
 use crate::process_group::{Begin, Launch};
+use crate::registry::Workload;
 use crate::report::{Bound, Cell, Chart, Goal, Report, Scale, Series, Table};
 use crate::sequence::Lengths;
 use crate::summary::{Summary, mean};
+use clap::Args;
+
+#[derive(Args, Debug)]
+#[command(after_help = "Example:
+  toroni bench throughput --writers 1,7 --readers 1,16 --repetitions 20 --plot throughput.svg")]
+pub(crate) struct Throughput {
+    #[command(flatten)]
+    run: RunOptions,
+    #[command(flatten)]
+    cells: Cells,
+    /// Messages that each writer publishes in a burst [default: 20000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=10_000_000))]
+    messages: Option<u64>,
+    /// Also measure writers that publish one message per call
+    #[arg(long)]
+    one_by_one: bool,
+    /// Also measure writers that do not wait for one another at the start, as in the paper [default: not with --quick]
+    #[arg(long)]
+    as_started: bool,
+    /// Volume of each writer in the table of sustained throughput, in sizes of the ring; 0 for no table [default: 100; 2 with --quick]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=1_000_000))]
+    sustained: Option<u64>,
+}
+
+impl Workload for Throughput {
+    const NAME: &'static str = "throughput";
+    const SUMMARY: &'static str =
+        "Messages per second for numbers of writers and readers: Table 4 of the Toroni paper";
+    type Work = Flow;
+
+    fn run(&self, launch: &Launch<'_>) -> Result<Report, Failure> {
+        let mut options = Options::of(self.run.length());
+        if let Some(repetitions) = self.run.repetitions {
+            options.repetitions = repetitions;
+            options.sustained.2 = repetitions;
+        }
+        self.cells.choose(&mut options.writers, &mut options.readers);
+        let (writers, readers, _) = &mut options.sustained;
+        self.cells.choose(writers, readers);
+        options.messages = self.messages.unwrap_or(options.messages);
+        options.one_by_one |= self.one_by_one;
+        options.as_started |= self.as_started;
+        options.sustained_rings = self.sustained.unwrap_or(options.sustained_rings);
+        run(launch, &options)
+    }
+}
 
 /// What to measure.
-#[derive(Clone, Debug)]
-pub struct Options {
+struct Options {
     /// Numbers of writers, and of readers.
-    pub writers: Vec<u16>,
-    /// See `writers`.
-    pub readers: Vec<u16>,
+    writers: Vec<u16>,
+    readers: Vec<u16>,
     /// Messages of each writer in a burst.
-    pub messages: u64,
+    messages: u64,
     /// Bytes of the ring.
-    pub capacity: u64,
+    capacity: u64,
     /// Runs of each cell.
-    pub repetitions: u32,
+    repetitions: u32,
     /// Also let each writer begin when it has started, as the paper does.
-    pub as_started: bool,
+    as_started: bool,
     /// Also post one message a call.
-    pub one_by_one: bool,
-    /// Also send this many rings' sizes from each writer; 0 does not.
-    pub sustained_rings: u64,
-    /// Numbers of writers and readers for that, and runs of each cell.
-    pub sustained: (Vec<u16>, Vec<u16>, u32),
+    one_by_one: bool,
+    /// Also send this many times the size of the ring from each writer, unless it is 0.
+    sustained_rings: u64,
+    /// Numbers of writers and of readers for that, and runs of each cell.
+    sustained: (Vec<u16>, Vec<u16>, u32),
 }
 
 impl Options {
-    /// For this length.
-    #[must_use]
-    pub fn of(length: RunLength) -> Self {
+    fn of(length: RunLength) -> Self {
         let usual = Self {
             writers: vec![1, 2, 4, 7],
             readers: vec![1, 4, 8, 16],
@@ -69,8 +113,9 @@ impl Options {
         let flow = Flow {
             messages: self.messages,
             lengths: Lengths::OneToEight,
-            group: usize::try_from(self.messages).unwrap_or(usize::MAX),
+            bundle: usize::try_from(self.messages).unwrap_or(usize::MAX),
             stamped: false,
+            ordered: false,
         };
         let grid = |flow: Flow, begin| Grid {
             writers: self.writers.clone(),
@@ -85,12 +130,12 @@ impl Options {
             grids.push((Kind::AsStarted, grid(flow.clone(), Begin::WhenStarted)));
         }
         if self.one_by_one {
-            let flow = Flow { group: 1, ..flow.clone() };
+            let flow = Flow { bundle: 1, ..flow.clone() };
             grids.push((Kind::OneByOne, grid(flow, Begin::AtTheGate)));
         }
         if self.sustained_rings > 0 {
             let messages = self.sustained_rings * self.capacity / RECORD_BYTES;
-            let flow = Flow { messages, group: SUSTAINED_GROUP, ..flow };
+            let flow = Flow { messages, bundle: SUSTAINED_BUNDLE, ..flow };
             let (writers, readers, repetitions) = self.sustained.clone();
             let grid = grid(flow, Begin::AtTheGate);
             grids.push((Kind::Sustained, Grid { writers, readers, repetitions, ..grid }));
@@ -99,13 +144,9 @@ impl Options {
     }
 }
 
-/// Runs it.
-///
-/// # Errors
-/// If a run fails, or a reader loses anything.
-pub fn run(launch: &Launch<'_>, options: &Options) -> Result<Report, Failure> {
+fn run(launch: &Launch<'_>, options: &Options) -> Result<Report, Failure> {
     let mut report = Report {
-        name: "throughput".to_owned(),
+        name: Throughput::NAME.to_owned(),
         title: "Throughput by writers (W) and readers (R): the Toroni paper's Table 4".to_owned(),
         conditions: machine::describe(),
         ..Report::default()
@@ -128,30 +169,30 @@ pub fn run(launch: &Launch<'_>, options: &Options) -> Result<Report, Failure> {
         report.charts.push(chart(*kind, runs));
     }
     report.notes.push(
-        "lost = 0: every reader got every message of every writer, in order (a run in which one \
-         does not is an error)."
+        "lost = 0: every reader got every message of every writer, in order. A run in which a reader \
+         misses a message is an error."
             .to_owned(),
     );
     report.notes.push(
         "The prototype's figures were measured on a 2-core virtual machine (AMD Zen 5, Linux 6.18): \
-         only there a goal means what it says. 1 × 1 and 7 × 16 are compared with a variant of it \
-         that releases its writers together, which is faster there."
+         on other machines the goals have no meaning. The cells 1 × 1 and 7 × 16 are compared with a \
+         variant of it that releases its writers together, which is faster in these cells."
             .to_owned(),
     );
     if options.as_started {
         report.notes.push(
-            "as_started: from four writers on, the time between a reader's first and last message is \
-             mostly that in which the other writers are being started."
+            "as_started: with four writers or more, most of the time between a reader's first and last \
+             message is the time in which the other writers are being started."
                 .to_owned(),
         );
     }
     Ok(report)
 }
 
-/// Header word and 8 bytes.
+/// Bytes of a header word and of a payload of up to 8 bytes.
 const RECORD_BYTES: u64 = 16;
-/// Messages that a writer hands over at once in the sustained table.
-const SUSTAINED_GROUP: usize = 1024;
+/// Messages that a writer hands over with one call in the sustained table.
+const SUSTAINED_BUNDLE: usize = 1024;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
@@ -173,10 +214,12 @@ impl Kind {
 
     fn title(self) -> &'static str {
         match self {
-            Self::Burst => "a burst of each writer, all released together",
-            Self::AsStarted => "a burst of each writer as soon as it has started, as in the paper",
+            Self::Burst => "one burst from each writer, all released together",
+            Self::AsStarted => {
+                "one burst from each writer as soon as it has started, as in the paper"
+            }
             Self::OneByOne => "one message a call, all writers released together",
-            Self::Sustained => "sustained: many rings' sizes from each writer",
+            Self::Sustained => "sustained: many times the size of the ring from each writer",
         }
     }
 }
@@ -186,11 +229,11 @@ fn conditions(report: &mut Report, options: &Options, measured: &[(Kind, Vec<Run
     report.condition("processes", "one for each writer and reader, not pinned");
     report.condition(
         "messages",
-        format!("{} of each writer, of 1 to 8 bytes in turn, on one topic", options.messages),
+        format!("{} from each writer, of 1 to 8 bytes in turn, on one topic", options.messages),
     );
     report.condition(
         "posting",
-        "one burst of all of them: a commit each, one lock for as many as there is room for",
+        "one burst of all messages: each has its own commit; one lock covers as many as there is space for",
     );
     report.condition("waiting", "readers block, with the default wait strategy (backoff)");
     report.condition("repetitions", options.repetitions.to_string());
@@ -199,7 +242,7 @@ fn conditions(report: &mut Report, options: &Options, measured: &[(Kind, Vec<Run
         report.condition(
             "sustained",
             format!(
-                "{} × the ring's size from each writer, {SUSTAINED_GROUP} messages a call; {repetitions} \
+                "{} times the size of the ring from each writer, {SUSTAINED_BUNDLE} messages a call; {repetitions} \
                  repetitions",
                 options.sustained_rings
             ),
@@ -207,7 +250,7 @@ fn conditions(report: &mut Report, options: &Options, measured: &[(Kind, Vec<Run
     }
     report.condition(
         "throughput",
-        "of a reader: messages received / time between its first and its last",
+        "of a reader: number of messages / time between the first and the last",
     );
 }
 
@@ -218,7 +261,7 @@ fn tables(kind: Kind, runs: &[Runs]) -> [Table; 2] {
     });
     let second = appendix::table(
         &format!("{}_appendix", kind.name()),
-        &format!("The same with the appendix's figures: {}", kind.title()),
+        &format!("The same, with the figures of the paper's appendix: {}", kind.title()),
         runs,
         &["mean M/s", "median", "min", "max"],
         |runs| match Summary::of(&rates(runs)) {
@@ -231,8 +274,8 @@ fn tables(kind: Kind, runs: &[Runs]) -> [Table; 2] {
     [main, second]
 }
 
-/// M msg/s of the paper's prototype: writers, readers, as it is, and with its writers released together
-/// where that was measured.
+/// M msg/s of the paper's prototype: writers, readers, the rate as it is, and, where it was measured, the rate with all
+/// writers released together.
 const PROTOTYPE: [(u16, u16, f64, Option<f64>); 16] = [
     (1, 1, 48.6, Some(53.0)),
     (2, 1, 35.3, None),

@@ -19,9 +19,9 @@ use compio::buf::{BufResult, IntoInner as _, IoBuf as _};
 use compio::io::AsyncRead as _;
 use compio::net::TcpStream;
 use compio::runtime::Runtime;
-use toroni_bench_harness::experiment::connections::sockets::ConnectionEnd;
 use toroni_bench_harness::experiment::connections::end::{End, Part, block};
 use toroni_bench_harness::experiment::connections::ledger::Ledger;
+use toroni_bench_harness::experiment::connections::sockets::ConnectionEnd;
 use toroni_bench_harness::experiment::connections::{Plan, perform_with};
 use toroni_bench_harness::{Failure, child};
 

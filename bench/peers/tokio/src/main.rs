@@ -15,9 +15,9 @@ use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use toroni_bench_harness::experiment::connections::sockets::ConnectionEnd;
 use toroni_bench_harness::experiment::connections::end::{End, Part, block};
 use toroni_bench_harness::experiment::connections::ledger::Ledger;
+use toroni_bench_harness::experiment::connections::sockets::ConnectionEnd;
 use toroni_bench_harness::experiment::connections::{Plan, perform_with};
 use toroni_bench_harness::{Failure, child};
 

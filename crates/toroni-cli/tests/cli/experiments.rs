@@ -95,6 +95,15 @@ const CASES: [Case; 6] = [
 ];
 
 #[test]
+fn every_workload_has_a_case() {
+    for workload in toroni_bench_harness::registry::all() {
+        let is_tested = ["throughput", "latency", "stress"].contains(&workload.name)
+            || CASES.iter().any(|case| case.arguments[0] == workload.name);
+        assert!(is_tested, "{} is in no test: add a case here", workload.name);
+    }
+}
+
+#[test]
 fn experiments_are_measured_and_reported() {
     for case in CASES {
         let buses = Buses::new();

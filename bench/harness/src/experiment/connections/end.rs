@@ -1,11 +1,11 @@
-//! One end of a connection as a state machine: told what has completed, it says what to start next. All
-//! columns run the same one, whatever moves the bytes.
+//! One end of a connection as a state machine: it learns what has completed, and returns what to start next. All columns
+//! run the same one, whatever moves the bytes.
 
 use super::Plan;
 use crate::Failure;
 use std::ops::Range;
 
-/// What an end does, and how far it is.
+/// The state of an end.
 #[derive(Debug)]
 pub struct End {
     part: Part,
@@ -14,32 +14,32 @@ pub struct End {
     sent: u64,
     received: u64,
     reading: bool,
-    /// Of the bytes that are written at the moment; see [`Wanted::write`].
+    /// The part that is being written; see [`Wanted::write`].
     writing: Option<Range<usize>>,
     #[cfg(test)]
     watch: Option<std::sync::Arc<std::sync::atomic::AtomicU64>>,
 }
 
-/// Which end.
+/// Which end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Connects, and writes blocks.
+    /// It connects, and writes blocks.
     Client,
-    /// Writes back what it reads.
+    /// It writes back what it reads.
     Server,
 }
 
-/// What an end wants to be started. An operation that is under way is never wanted again.
+/// The operations that an end wants to start. It does not want an operation again while that is under way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[must_use = "an end whose wishes are dropped stands still"]
+#[must_use = "an end stands still until what it wants is started"]
 pub struct Wanted {
-    /// To read up to a block.
+    /// Whether to read, up to a block.
     pub read: bool,
-    /// To write this part: a client of [`block`], a server of what it has read.
+    /// The part to write: a client writes of [`block`], a server of what it has read.
     pub write: Option<Range<usize>>,
 }
 
-/// What clients write, again and again; never the same byte twice in a row.
+/// Returns what clients write repeatedly; no byte equals the one before it.
 #[must_use]
 pub fn block(bytes: usize) -> Vec<u8> {
     let pattern: Vec<u8> = (0..251).collect();
@@ -49,7 +49,7 @@ pub fn block(bytes: usize) -> Vec<u8> {
 }
 
 impl End {
-    /// At the beginning.
+    /// Makes an end that has not begun.
     #[must_use]
     pub fn new(part: Part, plan: &Plan) -> Self {
         Self {
@@ -65,19 +65,19 @@ impl End {
         }
     }
 
-    /// What it has received, for a test to see.
+    /// Returns a counter of what it has received.
     #[cfg(test)]
     pub(super) fn watched(&mut self) -> std::sync::Arc<std::sync::atomic::AtomicU64> {
         std::sync::Arc::clone(self.watch.insert(std::sync::Arc::default()))
     }
 
-    /// Which end it is.
+    /// Returns which end it is.
     #[must_use]
     pub fn part(&self) -> Part {
         self.part
     }
 
-    /// The first wishes.
+    /// Returns the first operations to start.
     pub fn begin(&mut self) -> Wanted {
         let mut wanted = Wanted::default();
         match self.part {
@@ -92,10 +92,10 @@ impl End {
         wanted
     }
 
-    /// A read has completed with these bytes.
+    /// Handles a read that has completed with these bytes.
     ///
     /// # Errors
-    /// If they are not what was sent, or there are none: nobody closes before the time is over.
+    /// If they are not those that were sent, or there are none: no end closes before the time is over.
     pub fn read(&mut self, bytes: &[u8]) -> Result<Wanted, Failure> {
         if bytes.is_empty() {
             return Err(Failure::new("a connection was closed before the time was over"));
@@ -120,7 +120,7 @@ impl End {
         Ok(wanted)
     }
 
-    /// A write has completed, of so many bytes.
+    /// Handles a write that has completed with this number of bytes.
     pub fn written(&mut self, bytes: usize) -> Wanted {
         let mut wanted = Wanted::default();
         self.sent += bytes as u64;
@@ -157,7 +157,7 @@ impl End {
         self.reading = true;
     }
 
-    /// Whether these bytes are the next of the endless row of blocks.
+    /// Checks that these bytes are the next in the endless sequence of blocks.
     fn check(&self, mut bytes: &[u8]) -> Result<(), Failure> {
         let block_bytes = self.block as u64;
         let mut at = usize::try_from(self.received % block_bytes).unwrap_or(0);
@@ -166,7 +166,7 @@ impl End {
             let (head, rest) = bytes.split_at(length);
             if !is_part_of_block(head, at) {
                 return Err(Failure::new(format!(
-                    "{:?} read other bytes than were sent, {} to {} of the stream",
+                    "the {:?} read other bytes than were sent, at {} to {} of the stream",
                     self.part,
                     self.received,
                     self.received + head.len() as u64
@@ -178,7 +178,7 @@ impl End {
     }
 }
 
-/// Looks at both ends: a check of all bytes would be more work than moving them.
+/// Checks the first and the last byte: checking all bytes would be more work than moving them.
 fn is_part_of_block(bytes: &[u8], at: usize) -> bool {
     let expected = |index: usize| u8::try_from((at + index) % 251).ok();
     let last = bytes.len() - 1;

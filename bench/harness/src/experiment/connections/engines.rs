@@ -1,7 +1,7 @@
-//! The columns of the proactor: one for each engine, and `auto`, which takes what the proactor chooses.
+//! The columns of the proactor: one for each engine, and `auto`, for which the proactor chooses.
 //!
-//! None is of `posix`, which does files only: the C library does one operation of a descriptor at a time, so a
-//! read that waits would hold up every write of the session.
+//! There is none for `posix`, which is for files only: the C library does one operation of a descriptor at a time, so a
+//! read that waits would hold up every write of the connection.
 
 use super::end::{End, Part, Wanted, block};
 use super::ledger::Ledger;
@@ -15,7 +15,7 @@ use toroni_proactor::{
     Rest, Stream, WaitType, WriteBuffer,
 };
 
-/// Name, kind and configuration of each.
+/// Returns name, kind and configuration of each column.
 pub(super) fn engines() -> Vec<(&'static str, Kind, Config)> {
     use ProcessorType::{Dedicated, Shared};
     use ProviderType::{Select, Uring};
@@ -36,10 +36,8 @@ pub(super) fn engines() -> Vec<(&'static str, Kind, Config)> {
     ]
 }
 
-/// Runs until the time is over.
-///
-/// # Errors
-/// If the engine cannot be had, a socket fails, or other bytes arrive than were sent.
+/// Runs until the time is over. Fails if the machine does not offer the engine, a socket fails, or other bytes arrive than
+/// were sent.
 pub(super) fn run(
     config: &Config,
     plan: &Plan,
@@ -51,7 +49,7 @@ pub(super) fn run(
     for ConnectionEnd { stream, mut end } in connections {
         let stream = Stream::new(&proactor, stream).map_err(Failure::of("take a socket over"))?;
         let wanted = end.begin();
-        let session = Arc::new(Session {
+        let connection = Arc::new(EngineEnd {
             stream,
             part: end.part(),
             block: block(plan.block_bytes).into(),
@@ -59,7 +57,7 @@ pub(super) fn run(
             ledger: Arc::clone(ledger),
             failed: Arc::clone(&failed),
         });
-        session.start(wanted, None);
+        connection.start(wanted, None);
     }
     thread::scope(|scope| {
         for _ in 0..plan.threads {
@@ -72,14 +70,14 @@ pub(super) fn run(
             });
         }
     });
-    // Else the handlers, which the proactor drops, would be called for what ended by that.
+    // Otherwise dropping the proactor would call the handlers of all pending operations.
     proactor.stop();
     drop(proactor);
     lock(&failed).take().map_or(Ok(()), Err)
 }
 
-/// One end, as its handlers see it.
-struct Session {
+/// One end, for its handlers.
+struct EngineEnd {
     stream: Stream,
     part: Part,
     /// What a client writes.
@@ -91,12 +89,12 @@ struct Session {
 
 struct State {
     end: End,
-    /// The buffer to read into, while nobody reads, and a server does not write it.
+    /// The buffer to read into, while no read is under way and no server writes it.
     spare: Option<Vec<u8>>,
 }
 
-impl Session {
-    /// Starts what the end wants. `buffer` is the one that is read into: a server writes it first.
+impl EngineEnd {
+    /// Starts what the end wants. `buffer` is the one to read into; a server writes it first.
     fn start(self: &Arc<Self>, wanted: Wanted, buffer: Option<Vec<u8>>) {
         match (wanted.write, buffer, self.part) {
             (Some(range), Some(buffer), Part::Server) => {
@@ -104,7 +102,7 @@ impl Session {
                     .write(Rest::after(buffer, range.start), |rest| Some(rest.into_inner()));
             }
             (write, buffer, _) => {
-                // Before the write: another thread may see its end before this one goes on.
+                // Before the write: it may complete in another thread before this one continues.
                 if let Some(buffer) = buffer {
                     lock(&self.state).spare = Some(buffer);
                 }
@@ -117,7 +115,7 @@ impl Session {
             let spare = lock(&self.state).spare.take();
             match spare {
                 Some(buffer) => self.read(buffer),
-                None => self.fail(Failure::new("an end wants to read twice at the same time")),
+                None => self.fail(Failure::new("an end wants two reads at the same time")),
             }
         }
     }
@@ -139,7 +137,7 @@ impl Session {
         }
     }
 
-    /// `buffer_of` gives the buffer to read into, if it was this one.
+    /// `buffer_of` returns the buffer to read into, if this write used it.
     fn write<B: WriteBuffer>(
         self: &Arc<Self>,
         rest: Rest<B>,
@@ -182,8 +180,8 @@ mod tests {
                 eprintln!("not tested: {name}, since {error}");
                 continue;
             }
-            for (sessions, threads, window_bytes) in [(1, 1, 0), (5, 3, 0), (5, 3, 8192)] {
-                let plan = Plan::short(sessions, threads, 4096, window_bytes);
+            for (pairs, threads, window_bytes) in [(1, 1, 0), (5, 3, 0), (5, 3, 8192)] {
+                let plan = Plan::short(pairs, threads, 4096, window_bytes);
                 let mut connections = connect(&plan).unwrap();
                 let ledger = Ledger::until_each_received(4 * 4096, &plan, &mut connections);
                 let ledger = Arc::new(ledger);

@@ -1,11 +1,11 @@
-//! What has been moved, until when it counts, and what each completion costs.
+//! The bytes that have been moved, the time until which they count, and the delay of each completion.
 
 use super::{Delay, Plan};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Shared by all threads of a run.
+/// The counters and the deadline of a run, shared by all of its threads.
 #[derive(Debug)]
 pub struct Ledger {
     deadline: Instant,
@@ -17,7 +17,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// The time begins now.
+    /// Starts the time of a run.
     #[must_use]
     pub fn begin(plan: &Plan) -> Self {
         let delay = Duration::from_micros(plan.delay_us.into());
@@ -31,7 +31,7 @@ impl Ledger {
         }
     }
 
-    /// How long it still lasts; nothing once it is over.
+    /// Returns how long the run still lasts, or `None` when it is over.
     #[must_use]
     pub fn left(&self) -> Option<Duration> {
         let left = self.deadline.saturating_duration_since(Instant::now());
@@ -40,17 +40,17 @@ impl Ledger {
         (!left.is_zero()).then_some(left)
     }
 
-    /// Counts a completed read, and takes the time of its callback. False once the time is over.
+    /// Counts a completed read, and spends the delay of its callback. Returns false when the time is over.
     pub fn read(&self, bytes: usize) -> bool {
         self.count(&self.received, bytes)
     }
 
-    /// Counts a completed write, and takes the time of its callback. False once the time is over.
+    /// Counts a completed write, and spends the delay of its callback. Returns false when the time is over.
     pub fn written(&self, bytes: usize) -> bool {
         self.count(&self.sent, bytes)
     }
 
-    /// Bytes that were sent and received by clients and servers.
+    /// Returns the bytes that clients and servers have sent and received.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.sent.load(Ordering::Relaxed) + self.received.load(Ordering::Relaxed)
@@ -77,22 +77,22 @@ impl Ledger {
 
 #[cfg(test)]
 pub(super) mod testing {
-    //! For tests: the end comes with what each end has received, and not by the clock. So a busy machine has
-    //! as long as it takes, and a session that stands still is noticed beside others that do not.
+    //! For tests: a run ends when each end has received enough, and not by the clock. So a busy machine has as long as it
+    //! needs, and a connection that stands still is noticed beside others that move.
 
     use super::super::sockets::ConnectionEnd;
     use super::*;
     use std::sync::Arc;
 
-    /// Far beyond what it takes.
+    /// Much longer than a test takes.
     const LOST: Duration = Duration::from_secs(30);
-    /// Threads that wait for events look so often for the end, of which nothing wakes them.
-    const LOOK: Duration = Duration::from_millis(5);
+    /// How often threads that wait for events check for the end, which wakes none of them.
+    const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
     #[derive(Debug)]
     pub(super) struct Goal {
         bytes: u64,
-        /// What each end has received.
+        /// Bytes that each end has received.
         received: Vec<Arc<AtomicU64>>,
     }
 
@@ -102,12 +102,12 @@ pub(super) mod testing {
         }
 
         pub(super) fn left(&self, left: Duration) -> Duration {
-            if self.is_reached() { Duration::ZERO } else { left.min(LOOK) }
+            if self.is_reached() { Duration::ZERO } else { left.min(CHECK_INTERVAL) }
         }
     }
 
     impl Ledger {
-        /// The time is over when each end of these connections has received so much.
+        /// Starts a run that is over when each end of these connections has received this number of bytes.
         pub(crate) fn until_each_received(
             bytes: u64,
             plan: &Plan,
@@ -123,7 +123,7 @@ pub(super) mod testing {
         #[track_caller]
         pub(crate) fn assert_reached(&self, what: &str) {
             let goal = self.goal.as_ref().unwrap();
-            assert!(goal.is_reached(), "{what}: a session stands still: {:?}", goal.received);
+            assert!(goal.is_reached(), "{what}: a connection stands still: {:?}", goal.received);
         }
     }
 }

@@ -1,10 +1,10 @@
-//! The proactor paper's test (section 13): sessions over TCP in one process, clients and servers on one
-//! pool of threads, and the bytes that they move in a time.
+//! The test of the proactor paper (section 13, where a connection is a *session*): connections over TCP in one process,
+//! clients and servers on one pool of threads, and the number of bytes that they move in a given time.
 //!
-//! A client writes blocks. With a window it always has a read under way, and writes again while less than
-//! the window is under way; without, it writes a block, reads it back, and writes the next. A server
-//! writes back what it reads. Each completed read and write is followed by the delay that stands for a
-//! callback's work. What moves the bytes is a *column*; all columns run the same [`end::End`]s.
+//! A client writes blocks. With a window, a read is always under way, and the client writes while less than the window
+//! is under way; without one, it writes a block, reads it back, and writes the next. A server writes back what it reads.
+//! Each completed read and write is followed by a delay, which stands for the work of a callback. What moves the bytes is
+//! a *column* of the table; all columns run the same [`end::End`]s.
 
 pub mod end;
 mod engines;
@@ -14,59 +14,59 @@ mod perform;
 mod reactor;
 pub mod sockets;
 
-pub(crate) use perform::perform;
-pub use perform::perform_with;
+pub use perform::{Moved, perform_with};
 
 use crate::Failure;
 use crate::experiment::{self, Steps, float};
+use crate::options::{RunLength, RunOptions, replace};
 use crate::process_group::{self, Begin, Launch, Program};
+use crate::registry::Workload;
 use crate::report::Report;
-use crate::workload::{RunLength, Work};
-use perform::{Moved, REACTOR};
+use clap::Args;
+use perform::REACTOR;
 use serde::{Deserialize, Serialize};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use toroni_proactor::Proactor;
 
-/// One run.
+/// The sizes of one run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Connections; each has two ends in this process.
-    pub sessions: u16,
-    /// Of the pool.
+    /// Number of connections; both ends of each are in this process.
+    pub connections: u16,
+    /// Number of threads in the pool.
     pub threads: u16,
-    /// What a client writes at once.
+    /// Bytes that a client writes at once.
     pub block_bytes: usize,
-    /// How much of a session may be under way before its client stops to write; 0 for half-duplex.
+    /// Bytes of a connection that may be under way before its client stops writing; 0 for half-duplex.
     pub window_bytes: u64,
-    /// What a delay is made of.
+    /// How a callback spends its delay.
     pub delay: Delay,
-    /// Of each callback, in microseconds.
+    /// Delay of each callback, in microseconds.
     pub delay_us: u32,
-    /// How long the run counts.
+    /// Duration of the run.
     pub milliseconds: u32,
 }
 
-/// How a callback passes its time.
+/// How a callback spends its delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Delay {
-    /// Off the processor: at least as long as asked for, and as long as the kernel makes of it.
+    /// It sleeps: at least as long as asked for, and longer if the kernel wakes it late.
     Sleep,
-    /// On the processor.
+    /// It spins.
     Spin,
 }
 
-/// One run of one column.
+/// The work of one run: a column and its sizes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
     /// What moves the bytes.
     pub column: String,
-    /// What is to be done.
+    /// The sizes.
     pub plan: Plan,
 }
 
-/// A row of the paper's table: sessions, threads, bytes of a block and of the window, microseconds of a
-/// delay, seconds of the test; and the bytes a second of the thread-pool reactor there.
+/// A row of the paper's table: connections, threads, bytes of a block and of the window, microseconds of a delay, seconds
+/// of the test; and the bytes a second that the paper's thread-pool reactor moved.
 type Row = (u16, u16, usize, u64, u32, u32, f64);
 
 const ROWS: [Row; 12] = [
@@ -84,36 +84,58 @@ const ROWS: [Row; 12] = [
     (100, 5, 8192, 0, 0, 5, 85_606_400.0),
 ];
 
-/// What is measured, and how often.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Options {
-    /// Which rows of the paper's table, counted from 1.
-    pub rows: Vec<usize>,
-    /// Which columns, by their names; none for all.
-    pub columns: Vec<String>,
-    /// Milliseconds of a run; `None` for what the paper's rows took, 1 to 5 s.
-    pub milliseconds: Option<u32>,
-    /// How often each row is measured with each column, in turn.
-    pub repetitions: u32,
+/// The workload `proactor`, with its options.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:
+  toroni bench proactor --rows 1,9 --plot proactor.svg
+
+The test of the proactor paper (section 13): clients write blocks, and servers write back what they read. All run in one \
+process on one pool of threads. The handler of each completed read and write takes a delay; a row with a delay is \
+measured twice, with handlers that sleep and with handlers that spin.")]
+pub struct Proactor {
+    #[command(flatten)]
+    run: RunOptions,
+    /// Rows of the paper's table, counting from 1 [default: all 12; five with --quick]
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    rows: Vec<usize>,
+    /// Columns, by their titles in the table [default: all]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    columns: Vec<String>,
+    /// Milliseconds per run [default: 300; 100 with --quick, 1 to 5 s as in the paper with --full]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=3_600_000))]
+    milliseconds: Option<u32>,
 }
 
-impl Options {
-    /// For this length.
+impl Workload for Proactor {
+    const NAME: &'static str = "proactor";
+    const SUMMARY: &'static str =
+        "TCP connections on each engine of the proactor, compared with a thread-pool reactor";
+    type Work = Task;
+
+    fn run(&self, launch: &Launch<'_>) -> Result<Report, Failure> {
+        self.compare(launch, &own_columns(&launch.program))
+    }
+}
+
+impl Proactor {
+    /// Returns whether the command line asks for this column.
     #[must_use]
-    pub fn of(length: RunLength) -> Self {
-        let rows = (1..=ROWS.len()).collect();
-        let columns = Vec::new();
-        match length {
-            RunLength::Quick => {
-                let rows = vec![1, 3, 7, 8, 10];
-                Self { rows, columns, milliseconds: Some(100), repetitions: 1 }
-            }
-            RunLength::Usual => Self { rows, columns, milliseconds: Some(300), repetitions: 3 },
-            RunLength::Full => Self { rows, columns, milliseconds: None, repetitions: 5 },
-        }
+    pub fn wants(&self, column: &str) -> bool {
+        self.columns.is_empty() || self.columns.iter().any(|wanted| wanted == column)
     }
 
-    /// Those that are asked for.
+    /// Measures the columns that the command line asks for, in all rows, in turn.
+    ///
+    /// # Errors
+    /// If a row or column does not exist, a run fails, or other bytes arrive than were sent.
+    pub fn compare(&self, launch: &Launch<'_>, columns: &[Column]) -> Result<Report, Failure> {
+        let mut options = Options::of(self.run.length());
+        options.repetitions = self.run.repetitions.unwrap_or(options.repetitions);
+        options.milliseconds = self.milliseconds.or(options.milliseconds);
+        replace(&mut options.rows, &self.rows);
+        run(launch, &options, &self.chosen(columns)?)
+    }
+
     fn chosen(&self, columns: &[Column]) -> Result<Vec<Column>, Failure> {
         if let Some(unknown) =
             self.columns.iter().find(|name| columns.iter().all(|column| column.name != **name))
@@ -124,17 +146,46 @@ impl Options {
                 names.join(", ")
             )));
         }
-        let is_chosen = |name| self.columns.is_empty() || self.columns.contains(name);
-        Ok(columns.iter().filter(|column| is_chosen(&column.name)).cloned().collect())
+        Ok(columns.iter().filter(|column| self.wants(&column.name)).cloned().collect())
+    }
+}
+
+/// What to measure, and how often.
+struct Options {
+    /// Rows of the paper's table, counted from 1.
+    rows: Vec<usize>,
+    /// Milliseconds of a run; `None` for what the paper's rows took, 1 to 5 s.
+    milliseconds: Option<u32>,
+    /// How often each row is measured with each column, in turn.
+    repetitions: u32,
+}
+
+impl Options {
+    fn of(length: RunLength) -> Self {
+        let rows = (1..=ROWS.len()).collect();
+        match length {
+            RunLength::Quick => {
+                Self { rows: vec![1, 3, 7, 8, 10], milliseconds: Some(100), repetitions: 1 }
+            }
+            RunLength::Usual => Self { rows, milliseconds: Some(300), repetitions: 3 },
+            RunLength::Full => Self { rows, milliseconds: None, repetitions: 5 },
+        }
     }
 
-    /// The plans of the rows, each with what the paper measured; a row with a delay is two.
+    /// Returns the plans of the rows, each with the paper's rate. A row with a delay makes two plans.
     fn plans(&self) -> Result<Vec<(Plan, f64)>, Failure> {
         let mut plans = Vec::new();
         for number in &self.rows {
             let row = number.checked_sub(1).and_then(|index| ROWS.get(index));
-            let Some(&(sessions, threads, block_bytes, window_bytes, delay_us, seconds, published)) =
-                row
+            let Some(&(
+                connections,
+                threads,
+                block_bytes,
+                window_bytes,
+                delay_us,
+                seconds,
+                published,
+            )) = row
             else {
                 return Err(Failure::new(format!(
                     "there is no row {number}: take some of 1 to {}",
@@ -146,7 +197,7 @@ impl Options {
             plans.extend(delays.iter().map(|delay| {
                 let delay = *delay;
                 let plan = Plan {
-                    sessions,
+                    connections,
                     threads,
                     block_bytes,
                     window_bytes,
@@ -164,10 +215,10 @@ impl Options {
 const DELAYS: [Delay; 2] = [Delay::Sleep, Delay::Spin];
 
 impl Plan {
-    /// For people.
+    /// Returns the label of its row.
     fn label(&self) -> String {
-        let Self { sessions, threads, block_bytes, window_bytes, delay, delay_us, .. } = self;
-        let text = format!("{sessions} × {threads}, {block_bytes} B, w {window_bytes}");
+        let Self { connections, threads, block_bytes, window_bytes, delay, delay_us, .. } = self;
+        let text = format!("{connections} × {threads}, {block_bytes} B, w {window_bytes}");
         match (delay_us, delay) {
             (0, _) => text,
             (_, Delay::Sleep) => format!("{text}, sleep {delay_us} µs"),
@@ -180,40 +231,40 @@ impl Plan {
     }
 }
 
-/// What moves the bytes.
+/// A column of the table: something that moves the bytes.
 #[derive(Clone, Debug)]
 pub struct Column {
-    /// Above the column, and by which its program knows it.
+    /// Name above the column; its program knows it by this name, too.
     pub name: String,
-    /// What it is compared with.
+    /// The goals that it takes part in.
     pub kind: Kind,
-    /// The program that has it, as a child; why there is none, for a column that is missing.
+    /// The program that moves the bytes, as a child; or the reason why the column is missing.
     pub program: Result<Program, String>,
 }
 
-/// In which goals a column takes part.
+/// The goals that a column takes part in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The engine that is chosen where nobody chooses: to be at least as fast as all others.
+    /// The engine that the proactor chooses by itself. Goal: at least as fast as all others.
     Auto,
-    /// An engine in the threads of the pool: not to be slower than the reactor.
+    /// An engine that the threads of the pool lead. Goal: not slower than the reactor.
     Shared,
     /// Another engine.
     Engine,
     /// The thread-pool reactor.
     Reactor,
-    /// Somebody else's.
+    /// A foreign runtime.
     Peer,
 }
 
-/// The columns that this crate has itself. An engine that cannot be had here, as io_uring in most
-/// containers, is missing.
+/// Returns the columns of this crate. An engine that this machine does not offer, such as io_uring in most containers,
+/// is missing.
 #[must_use]
 pub fn own_columns(program: &Program) -> Vec<Column> {
     let engines = engines::engines().into_iter().map(|(name, kind, config)| Column {
         name: name.to_owned(),
         kind,
-        program: match Proactor::new(&config) {
+        program: match toroni_proactor::Proactor::new(&config) {
             Ok(_) => Ok(program.clone()),
             Err(error) => Err(error.to_string()),
         },
@@ -224,16 +275,12 @@ pub fn own_columns(program: &Program) -> Vec<Column> {
 }
 
 /// Measures all columns in all rows, in turn.
-///
-/// # Errors
-/// If there is no such row or column, a run fails, or other bytes arrive than were sent.
-pub fn run(launch: &Launch<'_>, options: &Options, columns: &[Column]) -> Result<Report, Failure> {
+fn run(launch: &Launch<'_>, options: &Options, columns: &[Column]) -> Result<Report, Failure> {
     let plans = options.plans()?;
-    let columns = &options.chosen(columns)?[..];
     let rates = measure(launch, options, &plans, columns)?;
     let mut report = Report {
-        name: "proactor".to_owned(),
-        title: "Sessions over TCP on the loopback interface, in one process".to_owned(),
+        name: Proactor::NAME.to_owned(),
+        title: "Connections over TCP on the loopback interface, in one process".to_owned(),
         conditions: experiment::conditions(options.repetitions),
         ..Report::default()
     };
@@ -258,7 +305,7 @@ pub fn run(launch: &Launch<'_>, options: &Options, columns: &[Column]) -> Result
     Ok(report)
 }
 
-/// For each row and column, the bytes a second of each repetition.
+/// The bytes a second of each repetition, for each row and column.
 type Rates = Vec<Vec<Vec<f64>>>;
 
 fn measure(
@@ -284,29 +331,29 @@ fn measure(
     Ok(rates)
 }
 
-/// Bytes of one run.
+/// Returns the number of bytes that one run moved.
 fn run_once(launch: &Launch<'_>, column: &str, plan: &Plan) -> Result<u64, Failure> {
     let setup = experiment::setup(1, 0, plan.block_bytes, 0);
-    let work = Work::Sessions(Task { column: column.to_owned(), plan: plan.clone() });
-    let outcome = process_group::run::<Moved, ()>(launch, &setup, &work, Begin::AtTheGate)
-        .map_err(|failure| match failure {
-            Failure::Failed(text) => Failure::new(format!("{column}, {}: {text}", plan.label())),
-            Failure::Interrupted => Failure::Interrupted,
-        })?;
+    let work = Task { column: column.to_owned(), plan: plan.clone() };
+    let outcome = process_group::run(launch, &setup, &work, Begin::AtTheGate);
+    let outcome = outcome.map_err(|failure| match failure {
+        Failure::Failed(text) => Failure::new(format!("{column}, {}: {text}", plan.label())),
+        Failure::Interrupted => Failure::Interrupted,
+    })?;
     let moved = outcome.senders.first();
-    moved.map(|moved| moved.bytes).ok_or_else(|| Failure::new(format!("{column} says nothing")))
+    moved.map(|moved| moved.bytes).ok_or_else(|| Failure::new(format!("{column} sent no result")))
 }
 
-/// Whoever panicked with the lock has failed the run already.
+/// Locks a mutex. A thread that panicked with the lock has already made the run fail.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
 impl Plan {
-    /// For a moment, without a delay.
-    fn short(sessions: u16, threads: u16, block_bytes: usize, window_bytes: u64) -> Self {
+    /// Returns a short plan without a delay.
+    fn short(connections: u16, threads: u16, block_bytes: usize, window_bytes: u64) -> Self {
         let (delay, delay_us, milliseconds) = (Delay::Spin, 0, 60);
-        Self { sessions, threads, block_bytes, window_bytes, delay, delay_us, milliseconds }
+        Self { connections, threads, block_bytes, window_bytes, delay, delay_us, milliseconds }
     }
 }

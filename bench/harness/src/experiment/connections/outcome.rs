@@ -1,4 +1,4 @@
-//! Table, goals and chart of what was measured.
+//! Table, goals and chart.
 
 use super::{Column, Kind, Plan, Rates};
 use crate::experiment::float;
@@ -22,7 +22,7 @@ pub(super) fn table(plans: &[(Plan, f64)], columns: &[Column], rates: &Rates) ->
         name: "rates".to_owned(),
         title: "Bytes sent and received by clients and servers, MB/s (medians)".to_owned(),
         unit: "MB/s".to_owned(),
-        corner: "sessions × threads, block, window, delay".to_owned(),
+        corner: "connections × threads, block, window, delay".to_owned(),
         columns: names.chain(["paper's reactor".to_owned()]).collect(),
         rows: rows.collect(),
         definitions: vec![(
@@ -32,7 +32,7 @@ pub(super) fn table(plans: &[(Plan, f64)], columns: &[Column], rates: &Rates) ->
     }
 }
 
-/// For each row: `auto` against the best of all others, and the slowest shared engine against the reactor.
+/// Compares in each row `auto` with the best of all others, and the slowest shared engine with the reactor.
 pub(super) fn goals(plans: &[(Plan, f64)], columns: &[Column], rates: &Rates) -> Vec<Goal> {
     let mut goals = Vec::new();
     for ((plan, _), rates) in plans.iter().zip(rates) {
@@ -92,7 +92,7 @@ pub(super) fn chart(plans: &[(Plan, f64)], columns: &[Column], rates: &Rates) ->
     });
     Chart {
         title: "Bytes sent and received, MB/s".to_owned(),
-        x_label: "sessions × threads, block, window, delay".to_owned(),
+        x_label: "connections × threads, block, window, delay".to_owned(),
         y_label: "MB/s".to_owned(),
         x_scale: Scale::Linear,
         y_scale: Scale::Logarithmic,

@@ -1,4 +1,4 @@
-//! What the process of one run does.
+//! The process of a run.
 
 use super::engines::{self, engines};
 use super::ledger::Ledger;
@@ -7,37 +7,43 @@ use super::{Task, reactor};
 use crate::Failure;
 use crate::child::Child;
 use crate::job::Role;
-use crate::transport::{About, Guarantees};
-use crate::workload::Work;
+use crate::registry::Work;
+use crate::transport::{About, Guarantees, Transport};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Moved {
-    /// Sent and received, by clients and servers.
-    pub(super) bytes: u64,
+pub struct Moved {
+    /// Bytes that clients and servers sent and received.
+    pub bytes: u64,
 }
 
-/// The name of the baseline's column.
+/// Name of the column of the baseline.
 pub(super) const REACTOR: &str = "tp-reactor";
 
-/// A child that moves bytes with a column of this crate.
-pub(crate) fn perform(child: &mut Child) -> Result<(), Failure> {
-    perform_with(child, |task, connections, ledger| {
-        if task.column == REACTOR {
-            return reactor::run(&task.plan, connections, ledger);
-        }
-        let engine = engines().into_iter().find(|(name, ..)| *name == task.column);
-        let Some((_, _, config)) = engine else {
-            return Err(Failure::new(format!("this program has no column {:?}", task.column)));
-        };
-        engines::run(&config, &task.plan, connections, ledger)
-    })
+/// With a column of this crate.
+impl Work for Task {
+    const NAME: &'static str = "connections";
+    type Sent = Moved;
+    type Received = ();
+
+    fn perform<T: Transport>(&self, child: &mut Child) -> Result<(), Failure> {
+        perform_with(child, |task, connections, ledger| {
+            if task.column == REACTOR {
+                return reactor::run(&task.plan, connections, ledger);
+            }
+            let engine = engines().into_iter().find(|(name, ..)| *name == task.column);
+            let Some((_, _, config)) = engine else {
+                return Err(Failure::new(format!("this program has no column {:?}", task.column)));
+            };
+            engines::run(&config, &task.plan, connections, ledger)
+        })
+    }
 }
 
-/// A child that moves bytes as `column` does: until [`Ledger::left`] is nothing, with as many threads as
-/// the plan says, each end as [`End`](super::end::End) wants it.
+/// Runs a child that moves bytes with `column`: until [`Ledger::left`] returns `None`, with the plan's number of threads,
+/// and with the operations that each [`End`](super::end::End) wants.
 ///
 /// # Errors
 /// If that fails, or the child was given other work.
@@ -45,7 +51,7 @@ pub fn perform_with(
     child: &mut Child,
     column: impl FnOnce(&Task, Vec<ConnectionEnd>, &Arc<Ledger>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let Work::Sessions(task) = child.job().work.clone() else {
+    let Some(task) = child.work::<Task>()? else {
         return Err(Failure::new(format!("{:?} is no work for this program", child.job().work)));
     };
     if child.job().role == Role::Host {

@@ -1,7 +1,6 @@
-//! The baseline: a thread-pool reactor, as the proactor paper (section 13) measures it, in its improved
-//! form. One token; who holds it selects, suspends the handle of one event, gives the token up, calls the
-//! handler, and resumes the handle. Handlers try to write before they ask to be told that they may, and
-//! one lock guards a handler and what it has to write.
+//! The baseline: a thread-pool reactor as the proactor paper (section 13) measures it, in its improved form. There is one
+//! token. Its holder selects, suspends the handle of one event, gives the token up, calls the handler, and resumes the
+//! handle. Handlers try to write before they wait until they can, and one lock guards a handler and what it has to write.
 
 use super::end::{End, Part, Wanted, block};
 use super::ledger::Ledger;
@@ -20,10 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Runs until the time is over.
-///
-/// # Errors
-/// If a socket fails, or other bytes arrive than were sent.
+/// Runs until the time is over. Fails if a socket fails, or other bytes arrive than were sent.
 pub(super) fn run(
     plan: &Plan,
     connections: Vec<ConnectionEnd>,
@@ -43,18 +39,18 @@ struct Reactor {
     streams: Vec<TcpStream>,
     handlers: Vec<Mutex<Handler>>,
     token: Mutex<Selector>,
-    /// Handles to be selected again, and for what.
+    /// Handles to select again, and the events to select.
     resumed: Mutex<Vec<(usize, PollFlags)>>,
     /// Whether the token's owner sleeps, or is about to, and has to be told of resumed handles.
     selecting: AtomicBool,
     wake: OwnedFd,
 }
 
-/// What the token gives access to.
+/// What the token guards.
 struct Selector {
-    /// For each handle; empty while it is suspended.
+    /// The events of each handle; empty while it is suspended.
     interests: Vec<PollFlags>,
-    /// Events of the last select that nobody has taken.
+    /// Events of the last select that no thread has taken yet.
     ready: VecDeque<(usize, PollFlags)>,
 }
 
@@ -82,7 +78,7 @@ impl Reactor {
         })
     }
 
-    /// What each thread of the pool does.
+    /// Runs a thread of the pool.
     fn work(&self, ledger: &Ledger) -> Result<(), Failure> {
         while let Some(left) = ledger.left() {
             let Some((index, events)) = self.next_event(left)? else { continue };
@@ -111,7 +107,7 @@ impl Reactor {
     }
 
     fn select(&self, selector: &mut Selector, time: Duration) -> Result<(), Failure> {
-        // First the mark, then the look: whoever resumes a handle later sees the mark.
+        // First the mark, then the list: a thread that resumes a handle later sees the mark.
         self.selecting.store(true, Ordering::SeqCst);
         for (index, interest) in lock(&self.resumed).drain(..) {
             selector.interests[index] = interest;
@@ -124,7 +120,7 @@ impl Reactor {
                 indices.push(index);
             }
         }
-        // Another thread may reach the end of the time while this one sleeps; it has the same end.
+        // The time of all threads ends at once, so no thread needs to wake this one at the end.
         let time = Timespec::try_from(time).map_err(Failure::of("wait"))?;
         let outcome = poll(&mut polled, Some(&time));
         self.selecting.store(false, Ordering::SeqCst);
@@ -134,7 +130,7 @@ impl Reactor {
             Err(error) => return Err(Failure::of("select")(error)),
         }
         if !polled[0].revents().is_empty() {
-            // Another count than 0 is all that it says.
+            // Its count does not matter.
             let _ = rustix::io::read(&self.wake, &mut [0; 8]);
         }
         let events = polled[1..].iter().zip(indices).map(|(fd, index)| (index, fd.revents()));
@@ -151,12 +147,12 @@ impl Reactor {
     }
 }
 
-/// An end, and what it has read or writes.
+/// An end, with the buffers that it reads into and writes.
 struct Handler {
     end: End,
     /// What a client writes.
     block: Vec<u8>,
-    /// What was read, and, by a server, is written.
+    /// What was read; a server writes it.
     read: Vec<u8>,
     wants_to_read: bool,
     wants_to_write: Option<Range<usize>>,
@@ -181,7 +177,7 @@ impl Handler {
         interest
     }
 
-    /// A read if there is something, then writes as long as there is room. False once the time is over.
+    /// Reads once if there is something to read, then writes until the socket is full. Returns false when the time is over.
     fn handle(
         &mut self,
         mut stream: &TcpStream,
@@ -239,16 +235,16 @@ mod tests {
 
     #[test]
     fn bytes_move_with_and_without_a_window_and_a_delay() {
-        for (sessions, threads, window_bytes, delay_us) in
+        for (pairs, threads, window_bytes, delay_us) in
             [(1, 1, 0, 0), (1, 4, 16_384, 10), (20, 4, 4096, 0), (20, 3, 0, 10)]
         {
-            let plan = Plan { delay_us, ..Plan::short(sessions, threads, 4096, window_bytes) };
+            let plan = Plan { delay_us, ..Plan::short(pairs, threads, 4096, window_bytes) };
             let mut connections = connect(&plan).unwrap();
             let ledger = Ledger::until_each_received(4 * 4096, &plan, &mut connections);
             run(&plan, connections, &ledger).unwrap();
-            // Each session comes around: no handle was forgotten when it was resumed.
+            // Every connection moves: no handle was forgotten when it was resumed.
             ledger.assert_reached(&format!("{plan:?}"));
-            assert!(ledger.bytes() > u64::from(sessions) * 4 * 4096, "{plan:?}: {ledger:?}");
+            assert!(ledger.bytes() > u64::from(pairs) * 4 * 4096, "{plan:?}: {ledger:?}");
         }
     }
 }

@@ -1,11 +1,11 @@
-//! The connections of a run: made before its time begins.
+//! The sockets of a run, connected before its time begins.
 
 use super::Plan;
 use super::end::{End, Part};
 use crate::Failure;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
-/// An end, and its socket: blocking, as `std` makes them, without Nagle's algorithm.
+/// An end of a connection and its socket, which is blocking, as `std` makes it, without Nagle's algorithm.
 #[derive(Debug)]
 pub struct ConnectionEnd {
     /// The socket.
@@ -14,15 +14,15 @@ pub struct ConnectionEnd {
     pub end: End,
 }
 
-/// Both ends of each session, over the loopback interface: client, server, client, server, …
+/// Connects all pairs over the loopback interface. Returns client, server, client, server, …
 ///
 /// # Errors
-/// If sockets cannot be made, as where the limit of descriptors is below two for each session.
+/// If a socket cannot be made, for example because the limit of descriptors is below two for each connection.
 pub fn connect(plan: &Plan) -> Result<Vec<ConnectionEnd>, Failure> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Failure::of("listen"))?;
     let address = listener.local_addr().map_err(Failure::of("find the port"))?;
     let mut connections = Vec::new();
-    for _ in 0..plan.sessions {
+    for _ in 0..plan.connections {
         let client = TcpStream::connect(address).map_err(Failure::of("connect"))?;
         let (server, _) = listener.accept().map_err(Failure::of("accept"))?;
         for (part, stream) in [(Part::Client, client), (Part::Server, server)] {

@@ -1,16 +1,15 @@
-//! A straight line through measured points, by least squares: the cost of one more.
+//! A straight line through measured points, by least squares: its slope is the cost of each additional subscriber.
 
-/// A straight line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Line {
-    /// Where it begins, at 0.
+    /// Value at 0.
     pub(crate) at_zero: f64,
-    /// How much it rises for each step.
+    /// Slope.
     pub(crate) each: f64,
 }
 
 impl Line {
-    /// The line closest to points `(x, y)`; `None` if they do not lie at two places at least.
+    /// Returns the line closest to points `(x, y)`, or `None` if they have fewer than two different `x`.
     pub(crate) fn through(points: &[(f64, f64)]) -> Option<Self> {
         let count = points.iter().map(|_| 1.0).sum::<f64>();
         let mean_x = points.iter().map(|(x, _)| x).sum::<f64>() / count;
@@ -37,7 +36,7 @@ mod tests {
     }
 
     #[test]
-    fn one_place_makes_no_line() {
+    fn one_x_makes_no_line() {
         assert_eq!(Line::through(&[]), None);
         assert_eq!(Line::through(&[(1.0, 2.0), (1.0, 3.0)]), None);
     }

@@ -1,9 +1,10 @@
-//! Fan-out in one thread: one publisher, several subscribers that one thread serves in turn; how much
-//! later do the first and the last of them have a message, the more there are?
+//! Fan-out in one thread, after Coral Blocks' article on multicast and shared memory in CoralSequencer: one publisher,
+//! and several subscribers that one thread serves in turn. How does the latency of the first and of the last subscriber
+//! grow with their number?
 //!
-//! Messages of 16 bytes are published one at a time at equal distances, so that none waits for another.
-//! Publisher and subscribers poll: nobody sleeps. A subscriber's latency runs from just before the
-//! message is handed over to when that subscriber has it, in its turn.
+//! Messages of 16 bytes are published one at a time at equal intervals, so that no message waits for another. Publisher
+//! and subscribers poll; none of them sleeps. The latency of a subscriber runs from just before the message is handed
+//! over until that subscriber has it, in its turn.
 
 mod line;
 mod multicast;
@@ -12,35 +13,78 @@ mod perform;
 mod profile;
 mod ways;
 
-pub(crate) use perform::perform;
-
 use crate::Failure;
 use crate::experiment::{self, Steps, count};
+use crate::options::{RunLength, RunOptions, parse_duration, replace};
 use crate::process_group::{self, Begin, Launch};
+use crate::registry::Workload;
 use crate::report::{Bound, Cell, Chart, Goal, Report, Scale, Series, Table};
-use crate::workload::{RunLength, Work};
+use clap::Args;
 use line::Line;
 use perform::{Sent, Served};
 use profile::{PERCENTILES, Profile};
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
-/// What is measured, and how often.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+#[derive(Args, Debug)]
+#[command(after_help = "Example:
+  toroni bench fanout --subscribers 1,10,20 --interval 100us --plot fanout.svg
+
+One process publishes; the only thread of another process serves all subscribers in turn. Both processes poll. Measured \
+in turn: Toroni with a subscriber each, Toroni with one router, UDP multicast with a socket each.")]
+pub(crate) struct Fanout {
+    #[command(flatten)]
+    run: RunOptions,
+    /// Messages per run [default: 40000; 3000 with --quick, 200000 with --full]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    messages: Option<u64>,
+    /// Numbers of subscribers; one row for each [default: 1,2,3,4,5,10,15,20]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=100))]
+    subscribers: Vec<u16>,
+    /// Time from one message to the next; must be longer than the slowest way needs for a message
+    #[arg(long, value_name = "TIME", default_value = "50us", value_parser = interval)]
+    interval: Duration,
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = parse_duration(text)?;
+    if (Duration::from_micros(1)..=Duration::from_secs(1)).contains(&interval) {
+        Ok(interval)
+    } else {
+        Err("an interval is from 1us to 1s".to_owned())
+    }
+}
+
+impl Workload for Fanout {
+    const NAME: &'static str = "fanout";
+    const SUMMARY: &'static str =
+        "Latency of subscribers that share a thread, compared with UDP multicast";
+    type Work = Plan;
+
+    fn run(&self, launch: &Launch<'_>) -> Result<Report, Failure> {
+        let mut options = Options::of(self.run.length());
+        options.repetitions = self.run.repetitions.unwrap_or(options.repetitions);
+        options.messages = self.messages.unwrap_or(options.messages);
+        options.interval_ns = u64::try_from(self.interval.as_nanos()).unwrap_or(u64::MAX);
+        replace(&mut options.subscribers, &self.subscribers);
+        run(launch, &options)
+    }
+}
+
+/// What to measure, and how often.
+struct Options {
     /// Messages of a run.
-    pub messages: u64,
-    /// How many subscribers; one number for each row.
-    pub subscribers: Vec<u16>,
+    messages: u64,
+    /// Numbers of subscribers, one for each row.
+    subscribers: Vec<u16>,
     /// Nanoseconds between two messages: more than the slowest way needs for one.
-    pub interval_ns: u64,
-    /// How often each is measured, in turn.
-    pub repetitions: u32,
+    interval_ns: u64,
+    /// How often each way is measured, in turn.
+    repetitions: u32,
 }
 
 impl Options {
-    /// For this length.
-    #[must_use]
-    pub fn of(length: RunLength) -> Self {
+    fn of(length: RunLength) -> Self {
         let usual = Self {
             messages: 40_000,
             subscribers: PUBLISHED.map(|(subscribers, ..)| subscribers).to_vec(),
@@ -60,11 +104,8 @@ impl Options {
     }
 }
 
-/// The most subscribers.
-pub const MOST_SUBSCRIBERS: u16 = 100;
-
-/// Subscribers, and the mean latency of the fastest 90 % of the messages in the published experiment, in
-/// microseconds: over multicast, and over its shared memory. The means of all are about 0.2 more.
+/// Number of subscribers, and the mean latency of the fastest 90 % of the messages in the published experiment, in
+/// microseconds: over multicast, and over its shared memory. The mean of all messages is about 0.2 more.
 const PUBLISHED: [(u16, f64, f64); 8] = [
     (1, 4.35, 4.954),
     (2, 4.38, 5.239),
@@ -76,17 +117,17 @@ const PUBLISHED: [(u16, f64, f64); 8] = [
     (20, 21.237, 9.213),
 ];
 
-/// The place of 90 % in [`PERCENTILES`]. What is judged is the mean of the fastest 90 %: where others use
-/// the machine, too, the rest is the time that the kernel gives them, whatever our priority.
+/// Index of 90 % in [`PERCENTILES`]. The goals judge the mean of the fastest 90 %: if other processes use the machine, the
+/// slowest messages show the time that the kernel gives to them, at any priority.
 const JUDGED: usize = 1;
 
-/// Microseconds.
+/// Goals in microseconds: for each additional subscriber, and for a single one.
 const GOAL_EACH: f64 = 0.03;
 const GOAL_ONE: f64 = 0.3;
 
-/// One way from the publisher to the subscribers.
+/// A way from the publisher to the subscribers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Way {
+enum Way {
     /// Each subscriber reads the ring by itself.
     Toroni,
     /// One router reads the ring and calls each subscriber.
@@ -115,35 +156,32 @@ impl Way {
     }
 }
 
-/// One run.
+/// The work of one run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Plan {
+pub(crate) struct Plan {
     way: Way,
     messages: u64,
     subscribers: u16,
     interval_ns: u64,
 }
 
-/// Of one way and one number of subscribers.
+/// The result for one way and one number of subscribers.
 #[derive(Clone, Debug)]
 struct Measured {
     first: Profile,
     last: Profile,
-    /// Messages that were handed over an interval late or more.
+    /// Number of messages that were handed over at least an interval late.
     late: u64,
 }
 
-/// Which subscriber's.
+/// Picks the first or the last subscriber.
 type Pick = fn(&Measured) -> &Profile;
 
 /// Measures all ways and numbers of subscribers in turn.
-///
-/// # Errors
-/// If a run fails, or Toroni lost a message.
-pub fn run(launch: &Launch<'_>, options: &Options) -> Result<Report, Failure> {
+fn run(launch: &Launch<'_>, options: &Options) -> Result<Report, Failure> {
     let (measured, lost) = measure(launch, options)?;
     let mut report = Report {
-        name: "fanout".to_owned(),
+        name: Fanout::NAME.to_owned(),
         title: "Fan-out: subscribers that one thread serves in turn".to_owned(),
         conditions: experiment::conditions(options.repetitions),
         ..Report::default()
@@ -159,7 +197,10 @@ pub fn run(launch: &Launch<'_>, options: &Options) -> Result<Report, Failure> {
     );
     report.condition("pinning", "none; 2 processes at work");
     report.condition("waits", "publisher and subscribers poll all the time");
-    report.condition("figures", "median of the repetitions; min and max are of all of them");
+    report.condition(
+        "figures",
+        "medians of the repetitions; min and max are those of all repetitions",
+    );
     for (name, title, figure) in [
         ("fastest", "Mean latency of the fastest 90 % of the messages, µs", judged as fn(&_) -> _),
         ("mean", "Mean latency of all messages, µs", mean),
@@ -176,8 +217,8 @@ pub fn run(launch: &Launch<'_>, options: &Options) -> Result<Report, Failure> {
         * u64::from(options.repetitions)
         * (options.subscribers.len() * WAYS.len()) as u64;
     report.notes.push(format!(
-        "lost or out of order: {} over Toroni, {} over multicast. Handed over late, because something \
-         else ran: {} of {} messages.",
+        "lost or out of order: {} over Toroni, {} over multicast. Handed over late, because another \
+         process ran: {} of {} messages.",
         count(lost[0] + lost[1]),
         count(lost[2]),
         count(late),
@@ -187,7 +228,7 @@ pub fn run(launch: &Launch<'_>, options: &Options) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// For each way, a row for each number of subscribers; and for each way what was lost.
+/// Returns a row for each number of subscribers, for each way; and the number of lost messages of each way.
 fn measure(
     launch: &Launch<'_>,
     options: &Options,
@@ -231,8 +272,7 @@ fn measure(
 
 fn run_once(launch: &Launch<'_>, plan: &Plan) -> Result<(Sent, Served), Failure> {
     let setup = experiment::setup(1, 1, node::MESSAGE, 0);
-    let work = Work::Fanout(plan.clone());
-    let outcome = process_group::run::<Sent, Served>(launch, &setup, &work, Begin::AtTheGate)?;
+    let outcome = process_group::run(launch, &setup, plan, Begin::AtTheGate)?;
     let (Some(sent), Some(served)) =
         (outcome.senders.into_iter().next(), outcome.receivers.into_iter().next())
     else {
@@ -247,18 +287,18 @@ fn run_once(launch: &Launch<'_>, plan: &Plan) -> Result<(Sent, Served), Failure>
     Ok((sent, served))
 }
 
-/// Microseconds.
+/// Makes a cell in microseconds.
 fn micros(nanoseconds: f64) -> Cell {
     let micros = nanoseconds / 1e3;
     Cell { text: format!("{micros:.3}"), value: Some(micros), summary: None }
 }
 
-/// What is judged of a subscriber, in microseconds.
+/// Returns the figure that the goals judge, in microseconds.
 fn judged(profile: &Profile) -> f64 {
     profile.fastest.get(JUDGED).map_or(profile.average, |part| part.average) / 1e3
 }
 
-/// The mean of all, in microseconds.
+/// Returns the mean of all messages, in microseconds.
 fn mean(profile: &Profile) -> f64 {
     profile.average / 1e3
 }
@@ -280,7 +320,7 @@ fn line_of(
 
 const FIRST_AND_LAST: [(&str, Pick); 2] = [("first", |row| &row.first), ("last", |row| &row.last)];
 
-/// All ways side by side, and the cost of one more subscriber.
+/// Makes a table of all ways side by side, with the cost of each additional subscriber.
 fn summary_table(
     options: &Options,
     measured: &[Vec<Measured>; WAYS.len()],
@@ -323,7 +363,7 @@ fn summary_table(
     }
 }
 
-/// The experiment's own figures of one subscriber.
+/// Makes a table with the figures of the published experiment for one subscriber.
 fn detail_table(options: &Options, way: Way, which: &str, rows: &[Measured], pick: Pick) -> Table {
     let mut columns: Vec<String> = ["avg", "min", "max"].map(str::to_owned).to_vec();
     for percentile in PERCENTILES {

@@ -9,7 +9,6 @@ use rustix::net::{
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::OwnedFd;
 
-/// The publisher's socket.
 pub(super) struct Sender(OwnedFd);
 
 impl Sender {
@@ -29,7 +28,6 @@ impl Sender {
     }
 }
 
-/// A subscriber's socket.
 pub(super) struct Receiver(OwnedFd);
 
 impl Receiver {
@@ -46,7 +44,7 @@ impl Receiver {
         Ok(Self(socket))
     }
 
-    /// The next datagram, if there is one.
+    /// Receives the next datagram, if there is one. Returns its length.
     #[inline]
     pub(super) fn poll(&self, buffer: &mut [u8]) -> Result<Option<usize>, Failure> {
         match recv(&self.0, buffer, RecvFlags::DONTWAIT) {
@@ -57,7 +55,7 @@ impl Receiver {
     }
 }
 
-/// A group that runs at the same time do not share: ports differ, and groups, too.
+/// Returns a multicast group that no other run uses at the same time: both address and port differ.
 fn group(directory: &RunDirectory) -> SocketAddrV4 {
     // FNV-1a.
     let hash = directory

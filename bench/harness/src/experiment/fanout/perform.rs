@@ -1,4 +1,4 @@
-//! What the two processes of one run do.
+//! The two processes of a run.
 
 use super::node::message;
 use super::profile::Profile;
@@ -7,69 +7,77 @@ use super::{Plan, Way};
 use crate::Failure;
 use crate::child::Child;
 use crate::clock::now_ns;
-use crate::job::{Job, Role};
-use crate::transport::{About, Guarantees};
+use crate::job::Role;
+use crate::registry::Work;
+use crate::transport::{About, Guarantees, Transport};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// What the publisher says.
+/// The result of the publisher.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Sent {
-    /// Messages that it handed over later than it should have, by an interval or more.
+pub(crate) struct Sent {
+    /// Number of messages that it handed over at least an interval late.
     pub(super) late: u64,
 }
 
-/// What the process with the subscribers says.
+/// The result of the process with the subscribers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Served {
-    /// Of the first subscriber in the round.
+pub(crate) struct Served {
+    /// Latencies of the first subscriber in the round.
     pub(super) first: Profile,
-    /// Of the last one.
+    /// Latencies of the last subscriber.
     pub(super) last: Profile,
-    /// Messages that did not come, or not in their turn, to all of them together.
+    /// Number of messages that did not come, or came out of order, to all subscribers together.
     pub(super) wrong: u64,
 }
 
-/// After so long without any datagram, what has not come is lost.
+/// After this time without a datagram, the missing ones are lost.
 const LONGEST_SILENCE: Duration = Duration::from_secs(1);
-/// So long the publisher may be kept from its work by others, where nothing is lost and at the start.
+/// How long other processes may keep the publisher from its work, at the start and where no message can be lost.
 const LONGEST_STALL: Duration = Duration::from_secs(60);
-/// Rounds without a message between two looks at the clock.
+/// Number of rounds without a message between two readings of the clock.
 const ROUNDS_UNTIL_CLOCK: u32 = 4096;
 
-pub(crate) fn perform(child: &mut Child, job: &Job, plan: &Plan) -> Result<(), Failure> {
-    match job.role {
-        Role::Host => {
-            let _host = ways::host(&job.directory, plan)?;
-            child.host(About {
-                version: env!("CARGO_PKG_VERSION").to_owned(),
-                settings: format!("{plan:?}"),
-                guarantees: Guarantees { lossless: true, total_order: true, in_place: false },
-            })
-        }
-        Role::Sender(_) => {
-            let sender = Sender::open(&job.directory, plan)?;
-            child.ready()?;
-            child.wait_at_gate()?;
-            let late = publish(&sender, plan)?;
-            child.finish()?;
-            child.result(&Sent { late })
-        }
-        Role::Receiver(_) => {
-            let mut thread = Thread::open(&job.directory, plan)?;
-            child.ready()?;
-            child.wait_at_gate()?;
-            serve(&mut thread, plan)?;
-            child.finish()?;
-            child.result(&summarize(thread, plan)?)
+impl Work for Plan {
+    const NAME: &'static str = "fanout";
+    type Sent = Sent;
+    type Received = Served;
+
+    fn perform<T: Transport>(&self, child: &mut Child) -> Result<(), Failure> {
+        let job = child.job().clone();
+        match job.role {
+            Role::Host => {
+                let _host = ways::host(&job.directory, self)?;
+                child.host(About {
+                    version: env!("CARGO_PKG_VERSION").to_owned(),
+                    settings: format!("{self:?}"),
+                    guarantees: Guarantees { lossless: true, total_order: true, in_place: false },
+                })
+            }
+            Role::Sender(_) => {
+                let sender = Sender::open(&job.directory, self)?;
+                child.ready()?;
+                child.wait_at_gate()?;
+                let late = publish(&sender, self)?;
+                child.finish()?;
+                child.result(&Sent { late })
+            }
+            Role::Receiver(_) => {
+                let mut thread = Thread::open(&job.directory, self)?;
+                child.ready()?;
+                child.wait_at_gate()?;
+                serve(&mut thread, self)?;
+                child.finish()?;
+                child.result(&summarize(thread, self)?)
+            }
         }
     }
 }
 
-/// One message at a time, at equal distances.
+/// Publishes one message at a time, at equal intervals. Returns how many were late.
 fn publish(sender: &Sender, plan: &Plan) -> Result<u64, Failure> {
     let mut late = 0;
-    // The subscribers' process comes through the gate, too.
+    // The process of the subscribers has to pass the gate, too.
     let mut due_ns = now_ns() + 1_000_000;
     for number in 0..plan.messages {
         let mut now = now_ns();
@@ -79,7 +87,7 @@ fn publish(sender: &Sender, plan: &Plan) -> Result<u64, Failure> {
             now = now_ns();
         }
         sender.send(&message(number, now))?;
-        // Who was late does not catch up: messages in a row would wait for each other.
+        // A late publisher does not catch up: messages in a row would wait for each other.
         due_ns = (due_ns + plan.interval_ns).max(now);
     }
     Ok(late)
@@ -102,7 +110,7 @@ fn serve(thread: &mut Thread, plan: &Plan) -> Result<(), Failure> {
         } else if quiet % ROUNDS_UNTIL_CLOCK == 0 {
             let now = now_ns();
             silent_since_ns = silent_since_ns.min(now);
-            // Others at our priority may have kept the publisher from its first message.
+            // Other processes at our priority may have delayed the first message.
             let may_lose = served > 0 && plan.way == Way::Multicast;
             let longest = if may_lose { LONGEST_SILENCE } else { LONGEST_STALL };
             if u128::from(now - silent_since_ns) >= longest.as_nanos() {
@@ -123,7 +131,7 @@ fn summarize(thread: Thread, plan: &Plan) -> Result<Served, Failure> {
         });
     let none = || Failure::new("there are no subscribers");
     let first = profiles.next().ok_or_else(none)??;
-    // The only one is the first and the last.
+    // A single subscriber is the first and the last.
     let last = profiles.next().unwrap_or_else(|| Ok(first.clone()))?;
     Ok(Served { first, last, wrong })
 }

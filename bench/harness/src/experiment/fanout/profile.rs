@@ -1,9 +1,9 @@
-//! What the fan-out experiment says of one subscriber's latencies: average, least, most, and for each
-//! of a row of percentiles the average and the most of the fastest so many.
+//! The figures of the fan-out experiment for one subscriber: average, least and most of its latencies; and for several
+//! percentiles the average and the most of the fastest messages.
 
 use serde::{Deserialize, Serialize};
 
-/// The percentiles, as the experiment prints them.
+/// The percentiles that the published experiment prints.
 pub(crate) const PERCENTILES: [f64; 6] = [75.0, 90.0, 99.0, 99.9, 99.99, 99.999];
 
 /// The latencies of one subscriber, in nanoseconds.
@@ -17,7 +17,7 @@ pub(crate) struct Profile {
     pub(crate) fastest: Vec<Fastest>,
 }
 
-/// The fastest so many percent.
+/// The fastest messages, up to a percentile.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Fastest {
     pub(crate) average: f64,
@@ -25,7 +25,7 @@ pub(crate) struct Fastest {
 }
 
 impl Profile {
-    /// Of all samples, which are sorted by this. `None` if there are none.
+    /// Sorts the samples and summarises them. Returns `None` if there are none.
     pub(crate) fn of(samples: &mut [u64]) -> Option<Self> {
         samples.sort_unstable();
         let (least, most) = (*samples.first()?, *samples.last()?);
@@ -40,8 +40,8 @@ impl Profile {
         Some(Self { count, average: average(samples), least, most, fastest })
     }
 
-    /// Several runs as one: the median of each figure, so that one disturbed run does not decide, but
-    /// the least of all and the most of all. `None` if there are none.
+    /// Joins several runs: the median of each figure, so that one disturbed run does not decide, but the least and the most
+    /// of all runs. Returns `None` if there are none.
     pub(crate) fn median(runs: &[Self]) -> Option<Self> {
         let fastest = (0..runs.first()?.fastest.len())
             .map(|index| Fastest {
@@ -59,9 +59,9 @@ impl Profile {
     }
 }
 
-/// How many of the fastest samples are so many percent; at least one.
+/// Returns the number of samples up to a percentile, at least one.
 fn rank(percentile: f64, count: usize) -> usize {
-    // In thousandths of a percent, which all of the percentiles are whole numbers of.
+    // In thousandths of a percent: all percentiles are whole numbers of them.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -78,7 +78,7 @@ fn average(samples: &[u64]) -> f64 {
     sum as f64 / samples.len() as f64
 }
 
-/// The lower one of the two in the middle, if there are two.
+/// Returns the middle figure, the lower one of two.
 fn middle<T>(
     runs: &[Profile],
     figure: impl Fn(&Profile) -> T,

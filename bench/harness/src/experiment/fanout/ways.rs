@@ -12,7 +12,7 @@ use toroni::{Bus, BusConfig, Policy, Publisher, Router, Subscriber};
 const BUS: &str = "fanout";
 const TOPIC: &str = "fanout/event";
 
-/// Makes the bus, where it is one.
+/// Creates the bus, if the way uses one.
 pub(super) fn host(directory: &RunDirectory, plan: &Plan) -> Result<Option<Bus>, Failure> {
     if plan.way == Way::Multicast {
         return Ok(None);
@@ -24,7 +24,6 @@ pub(super) fn host(directory: &RunDirectory, plan: &Plan) -> Result<Option<Bus>,
         .map_err(Failure::of("create the bus"))
 }
 
-/// The publisher.
 pub(super) enum Sender {
     Toroni(Publisher),
     Multicast(multicast::Sender),
@@ -75,9 +74,9 @@ impl Thread {
                     let node = Arc::clone(node);
                     router
                         .on(TOPIC, move |message| {
-                            // Nobody else has the lock: all of this is one thread.
+                            // Never contended: all of this is one thread.
                             let mut node = node.lock().unwrap_or_else(PoisonError::into_inner);
-                            node.see(message.payload());
+                            node.check(message.payload());
                         })
                         .map_err(Failure::of("add a handler"))?;
                 }
@@ -90,7 +89,7 @@ impl Thread {
         }
     }
 
-    /// Serves each subscriber once: the next message, if it is there. Returns how many messages.
+    /// Gives each subscriber its next message, if it has come. Returns the number of messages.
     #[inline]
     pub(super) fn round(&mut self) -> Result<u64, Failure> {
         let mut served = 0;
@@ -100,7 +99,7 @@ impl Thread {
                     if let Some(message) =
                         subscriber.try_receive().map_err(Failure::of("receive"))?
                     {
-                        node.see(message.payload());
+                        node.check(message.payload());
                         served += 1;
                     }
                 }
@@ -113,7 +112,7 @@ impl Thread {
                 let mut buffer = [0; MESSAGE + 1];
                 for (socket, node) in sockets {
                     if let Some(length) = socket.poll(&mut buffer)? {
-                        node.see(&buffer[..length]);
+                        node.check(&buffer[..length]);
                         served += 1;
                     }
                 }
@@ -122,14 +121,14 @@ impl Thread {
         Ok(served)
     }
 
-    /// What each of them saw.
+    /// Returns what each subscriber has seen.
     pub(super) fn into_nodes(self) -> Result<Vec<Node>, Failure> {
         match self {
             Self::Subscribers(subscribers) => {
                 Ok(subscribers.into_iter().map(|(_, node)| node).collect())
             }
             Self::Router { router, nodes } => {
-                // Its handlers hold the nodes, too.
+                // Its handlers also hold the nodes.
                 drop(router);
                 let node = |node: Arc<Mutex<Node>>| {
                     let mutex = Arc::into_inner(node)?;

@@ -1,5 +1,4 @@
-//! What carries the objects, as the experiment sees it: one end that sends batches, several that
-//! receive them all.
+//! The carriers of the objects: each has one end that sends batches, and several ends that receive them all.
 
 use super::objects::{OBJECT, Seen};
 use super::{over_queue, over_tcp, over_toroni};
@@ -8,16 +7,16 @@ use crate::run_directory::RunDirectory;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What carries them.
+/// What carries the objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Carrier {
-    /// One message of the bus for each batch.
+    /// Toroni: a batch is a message.
     Toroni,
-    /// A send for each batch and receiver.
+    /// TCP: one send for each batch and receiver.
     Tcp,
-    /// The experiment's queue.
+    /// The queue of the published experiment.
     Queue {
-        /// With a mutex that spins before it sleeps.
+        /// Whether its mutex spins before it sleeps.
         adaptive: bool,
     },
 }
@@ -36,12 +35,12 @@ impl fmt::Display for Carrier {
 /// The sizes of one run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Plan {
-    /// How many objects each receiver gets.
+    /// Number of objects that each receiver gets.
     pub(crate) objects: u64,
     pub(crate) receivers: usize,
     /// Bytes of a batch of objects.
     pub(crate) batch_bytes: usize,
-    /// Packets of the queue, all and in a batch.
+    /// Packets of the queue: all, and those of a batch.
     pub(crate) packets: usize,
     pub(crate) packets_per_batch: usize,
     /// Bytes of Toroni's ring.
@@ -49,12 +48,12 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Objects of a batch that has no headers.
+    /// Returns the number of objects in a batch without headers.
     pub(super) fn objects_per_batch(&self) -> u64 {
         (self.batch_bytes / OBJECT) as u64
     }
 
-    /// Bytes of a packet of the queue.
+    /// Returns the bytes of a packet of the queue.
     pub(crate) fn packet_bytes(&self) -> usize {
         self.batch_bytes / self.packets_per_batch
     }
@@ -62,18 +61,18 @@ impl Plan {
 
 /// The sending end.
 pub(super) trait Sends {
-    /// Sends the next batch: objects from number `first` on, at most `left`. Returns how many.
+    /// Sends the next batch: at most `left` objects, from number `first` on. Returns how many.
     fn send(&mut self, first: u64, left: u64) -> Result<u64, Failure>;
 }
 
 /// A receiving end.
 pub(super) trait Receives {
-    /// Looks at every object of what comes next, and waits for it.
+    /// Waits for the next objects, and checks each of them.
     fn receive(&mut self, seen: &mut Seen) -> Result<(), Failure>;
 }
 
 impl Carrier {
-    /// What the ends meet in, if that is not made by one of them.
+    /// Creates what the ends need, unless one of them creates it.
     pub(super) fn host(
         self,
         directory: &RunDirectory,
@@ -85,7 +84,7 @@ impl Carrier {
         }
     }
 
-    /// The sending end; waits for all receivers, where it has to know them.
+    /// Opens the sending end. It waits for all receivers if it has to know them.
     pub(super) fn sender(
         self,
         directory: &RunDirectory,
@@ -100,7 +99,7 @@ impl Carrier {
         })
     }
 
-    /// The receiving end of this number.
+    /// Opens the receiving end with this number.
     pub(super) fn receiver(
         self,
         directory: &RunDirectory,

@@ -1,9 +1,8 @@
-//! Point to multipoint: one sender, some receivers, and a hundred million small objects in batches;
+//! *Point to Multi-point IPC Comparison*: one sender, some receivers, and a hundred million small objects in batches;
 //! over Toroni, over TCP, and over the queue of the published experiment, in turn.
 //!
-//! What counts is the same for all: the sender makes every object, every receiver looks at the number of
-//! every object and checks it, and the clock runs from the first object made to the last one seen by
-//! the last receiver.
+//! All do the same work: the sender makes every object, every receiver checks the number of every object, and the clock
+//! runs from the first object made until the last receiver has checked the last one.
 
 mod carrier;
 mod objects;
@@ -14,69 +13,90 @@ mod perform;
 mod queue;
 
 pub(super) use carrier::{Carrier, Plan};
-pub use perform::Task;
-pub(crate) use perform::perform;
+pub(crate) use perform::Task;
 
 use crate::Failure;
 use crate::experiment::{self, Steps, deviation, sized};
+use crate::options::{RunLength, RunOptions, parse_bytes};
 use crate::process_group::{self, Begin, Launch};
+use crate::registry::Workload;
 use crate::report::{Bound, Cell, Chart, Goal, Report, Scale, Series, Table, figure};
 use crate::summary::Summary;
-use crate::workload::{RunLength, Work};
-use perform::{Received, Sent};
+use clap::Args;
 
-/// What is measured, and how often.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// Objects that each receiver gets, of 50 bytes each.
-    pub objects: u64,
-    /// Receiving processes.
-    pub receivers: u16,
-    /// Bytes of a batch.
-    pub batch_bytes: usize,
-    /// Packets of the queue; a batch is two of them.
-    pub packets: usize,
-    /// Bytes of Toroni's ring.
-    pub capacity_bytes: u64,
-    /// How often each of them is measured, in turn.
-    pub repetitions: u32,
+#[derive(Args, Debug)]
+#[command(after_help = "Example:
+  toroni bench p2mp --quick --receivers 2 --plot p2mp.svg
+
+One sender process and several receiver processes, objects of 50 bytes. Measured in turn: Toroni, TCP, and the queue of \
+the published experiment with each of its two mutexes.")]
+pub(crate) struct P2mp {
+    #[command(flatten)]
+    run: RunOptions,
+    /// Objects that each receiver receives [default: 100 million; 20 million with --quick, 1000 million with --full]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000))]
+    objects: Option<u64>,
+    #[command(flatten)]
+    sizes: Sizes,
+    /// Size of a batch [default: 100000]
+    #[arg(long, value_name = "BYTES", value_parser = batch_bytes)]
+    batch: Option<usize>,
 }
 
-impl Options {
-    /// For this length.
-    #[must_use]
-    pub fn of(length: RunLength) -> Self {
-        let usual = Self {
-            objects: 100_000_000,
-            receivers: 3,
-            batch_bytes: 100_000,
-            packets: 256,
-            capacity_bytes: 8 << 20,
-            repetitions: 5,
+/// The options of this experiment and of the test of batch sizes.
+#[derive(Args, Debug)]
+pub(super) struct Sizes {
+    /// Number of receiving processes
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=15))]
+    pub(super) receivers: u16,
+    /// Packets in the queue; a batch is two packets
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u16).range(2..))]
+    pub(super) packets: u16,
+    /// Size of Toroni's ring, a power of two
+    #[arg(long, value_name = "BYTES", default_value = "8MiB", value_parser = parse_bytes)]
+    pub(super) capacity: u64,
+}
+
+/// Parses the size of a batch: two packets of the queue, each with a header and at least one object.
+pub(super) fn batch_bytes(text: &str) -> Result<usize, String> {
+    match usize::try_from(parse_bytes(text)?) {
+        Ok(bytes) if (200..=1 << 30).contains(&bytes) => Ok(bytes),
+        _ => Err("a batch has 200 bytes to 1 GiB".to_owned()),
+    }
+}
+
+impl Workload for P2mp {
+    const NAME: &'static str = "p2mp";
+    const SUMMARY: &'static str = "One sender and several receivers of small objects in batches, compared with TCP and a queue with a mutex";
+    type Work = Task;
+
+    fn run(&self, launch: &Launch<'_>) -> Result<Report, Failure> {
+        let (objects, repetitions) = match self.run.length() {
+            RunLength::Quick => (20_000_000, 3),
+            RunLength::Usual => (100_000_000, 5),
+            RunLength::Full => (1_000_000_000, 5),
         };
-        match length {
-            RunLength::Quick => Self { objects: 20_000_000, repetitions: 3, ..usual },
-            RunLength::Usual => usual,
-            RunLength::Full => Self { objects: 1_000_000_000, ..usual },
-        }
+        let objects = self.objects.unwrap_or(objects);
+        let plan = self.sizes.plan(objects, self.batch.unwrap_or(100_000));
+        run(launch, &plan, self.run.repetitions.unwrap_or(repetitions))
     }
 }
 
-impl Options {
-    fn plan(&self) -> Plan {
+impl Sizes {
+    pub(super) fn plan(&self, objects: u64, batch_bytes: usize) -> Plan {
         Plan {
-            objects: self.objects,
+            objects,
             receivers: usize::from(self.receivers),
-            batch_bytes: self.batch_bytes,
-            packets: self.packets,
+            batch_bytes,
+            packets: usize::from(self.packets),
             packets_per_batch: PACKETS_PER_BATCH,
-            capacity_bytes: self.capacity_bytes,
+            capacity_bytes: self.capacity,
         }
     }
 }
 
-/// As in the experiment.
-pub(super) const PACKETS_PER_BATCH: usize = 2;
+/// As in the published experiment.
+const PACKETS_PER_BATCH: usize = 2;
 
 const CARRIERS: [Carrier; 4] = [
     Carrier::Toroni,
@@ -85,47 +105,42 @@ const CARRIERS: [Carrier; 4] = [
     Carrier::Tcp,
 ];
 
-/// Seconds per 10⁹ objects in the experiment, in the order of [`CARRIERS`].
+/// Seconds per 10⁹ objects in the published experiment, in the order of [`CARRIERS`].
 const PUBLISHED: [Option<f64>; 4] = [None, Some(10.614), Some(10.509), Some(25.456)];
 
-/// How many times slower than Toroni the others are to be.
+/// Goals: how many times slower than Toroni the others are.
 const GOAL_TCP: f64 = 8.0;
 const GOAL_QUEUE: f64 = 3.0;
 
-/// Measures all of them in turn.
-///
-/// # Errors
-/// If a run fails, or an object was lost, doubled or out of order.
-pub fn run(launch: &Launch<'_>, options: &Options) -> Result<Report, Failure> {
-    let plan = options.plan();
-    check(&plan)?;
+/// Measures all carriers in turn.
+fn run(launch: &Launch<'_>, plan: &Plan, repetitions: u32) -> Result<Report, Failure> {
+    check(plan)?;
     let mut times = CARRIERS.map(|_| Vec::new());
     let mut cpu_times = CARRIERS.map(|_| Vec::new());
-    let mut steps = Steps::new(launch, options.repetitions, CARRIERS.len());
-    for _ in 0..options.repetitions {
+    let mut steps = Steps::new(launch, repetitions, CARRIERS.len());
+    for _ in 0..repetitions {
         for (index, carrier) in CARRIERS.into_iter().enumerate() {
             steps.next();
-            let run = run_once(launch, carrier, &plan)?;
+            let run = run_once(launch, carrier, plan)?;
             times[index].push(run.seconds);
             cpu_times[index].push(run.cpu_seconds);
         }
     }
 
     let mut report = Report {
-        name: "p2mp".to_owned(),
+        name: P2mp::NAME.to_owned(),
         title: "Point to multipoint: one sender, several receivers, small objects".to_owned(),
-        conditions: experiment::conditions(options.repetitions),
+        conditions: experiment::conditions(repetitions),
         ..Report::default()
     };
-    conditions(&mut report, &plan);
-    report.condition("pinning", format!("none; {} processes at work", options.receivers + 1));
+    conditions(&mut report, plan);
     let rows: Vec<(String, &[f64])> = CARRIERS
         .iter()
         .zip(&times)
         .map(|(carrier, times)| (carrier.to_string(), &times[..]))
         .collect();
-    report.tables.push(seconds_table(&plan, &rows));
-    report.tables.push(comparison(&plan, &times, &cpu_times));
+    report.tables.push(seconds_table(plan, &rows));
+    report.tables.push(comparison(plan, &times, &cpu_times));
     let tcp = experiment::ratios(&times[3], &times[0]);
     let queue: Vec<f64> = times[1].iter().zip(&times[2]).map(|(a, b)| a.min(*b)).collect();
     let queue = experiment::ratios(&queue, &times[0]);
@@ -143,18 +158,20 @@ pub fn run(launch: &Launch<'_>, options: &Options) -> Result<Report, Failure> {
             });
         }
     }
-    report.notes.push("In the experiment TCP took 2.4 times as long as the queue.".to_owned());
+    report
+        .notes
+        .push("In the published experiment, TCP took 2.4 times as long as the queue.".to_owned());
     report.notes.push(format!(
         "lost = 0, doubled = 0, out of order = 0: each of {} receivers checked the number of each of {} \
          objects in every run.",
         plan.receivers,
         experiment::count(plan.objects)
     ));
-    report.charts.push(chart(&plan, &times));
+    report.charts.push(chart(plan, &times));
     Ok(report)
 }
 
-/// Whether each carrier can carry batches of this size.
+/// Checks that each carrier can carry batches of this size.
 pub(super) fn check(plan: &Plan) -> Result<(), Failure> {
     experiment::check_fits(plan.batch_bytes, plan.capacity_bytes)?;
     let least = PACKETS_PER_BATCH * (over_queue::HEADER + objects::OBJECT);
@@ -168,9 +185,9 @@ pub(super) fn check(plan: &Plan) -> Result<(), Failure> {
     Ok(())
 }
 
-/// One run over one carrier.
+/// The result of one run over one carrier.
 pub(super) struct Run {
-    /// From the first object made to the last one seen by the last receiver.
+    /// From the first object made until the last receiver has checked the last one.
     pub(super) seconds: f64,
     /// CPU time of all processes.
     pub(super) cpu_seconds: f64,
@@ -179,8 +196,8 @@ pub(super) struct Run {
 pub(super) fn run_once(launch: &Launch<'_>, carrier: Carrier, plan: &Plan) -> Result<Run, Failure> {
     let receivers = u16::try_from(plan.receivers).map_err(Failure::of("count the receivers"))?;
     let setup = experiment::setup(1, receivers, plan.batch_bytes, plan.capacity_bytes);
-    let work = Work::P2mp(Task { carrier, plan: plan.clone() });
-    let outcome = process_group::run::<Sent, Received>(launch, &setup, &work, Begin::AtTheGate)?;
+    let work = Task { carrier, plan: plan.clone() };
+    let outcome = process_group::run(launch, &setup, &work, Begin::AtTheGate)?;
     for received in &outcome.receivers {
         let seen = received.seen;
         if !seen.is_right(plan.objects) {
@@ -203,7 +220,7 @@ pub(super) fn run_once(launch: &Launch<'_>, carrier: Carrier, plan: &Plan) -> Re
     })
 }
 
-/// What the reports of this and of the sweep say of their runs.
+/// Adds the conditions that this experiment and the test of batch sizes report.
 pub(super) fn conditions(report: &mut Report, plan: &Plan) {
     report.condition(
         "work",
@@ -217,22 +234,23 @@ pub(super) fn conditions(report: &mut Report, plan: &Plan) {
     report.condition(
         "Toroni",
         format!(
-            "ring of {}, policy wait:forever, a batch is a message made in place and read in place; \
-             a receiver without work blocks",
+            "ring of {}, policy wait:forever; a batch is a message that is made and read in place; a receiver \
+             without work blocks",
             sized(plan.capacity_bytes)
         ),
     );
     report.condition(
         "queue",
         format!(
-            "{} packets in shared memory, {} to a batch, made and read in place; process-shared mutex, \
-             a byte on a Unix socket for each batch in both directions; who has no work blocks",
+            "{} packets in shared memory, {} to a batch, made and read in place; process-shared mutex; one \
+             byte on a Unix socket for each batch in both directions; a process without work blocks",
             plan.packets, plan.packets_per_batch
         ),
     );
+    report.condition("pinning", format!("none; {} processes at work", plan.receivers + 1));
 }
 
-/// The experiment's own table.
+/// Makes the table of the published experiment.
 pub(super) fn seconds_table(plan: &Plan, rows: &[(String, &[f64])]) -> Table {
     let repetitions = rows.first().map_or(0, |(_, times)| times.len());
     let mut columns: Vec<String> = (1..=repetitions).map(|n| format!("rep. {n}")).collect();
@@ -265,7 +283,7 @@ pub(super) fn seconds_table(plan: &Plan, rows: &[(String, &[f64])]) -> Table {
     }
 }
 
-/// Seconds with four decimals: runs of a test take milliseconds.
+/// Seconds with four decimals, because runs of a test take milliseconds.
 fn precise(seconds: f64) -> Cell {
     Cell { text: format!("{seconds:.4}"), value: Some(seconds), summary: None }
 }
@@ -289,7 +307,7 @@ fn comparison(plan: &Plan, times: &[Vec<f64>; 4], cpu_times: &[Vec<f64>; 4]) -> 
     });
     Table {
         name: "comparison".to_owned(),
-        title: "Compared with Toroni, run for run (medians)".to_owned(),
+        title: "Compared with Toroni in the same repetition (medians)".to_owned(),
         columns: ["times slower", "from–to", "CPU s", "GB/s to each", "published, s per 10⁹"]
             .map(str::to_owned)
             .to_vec(),

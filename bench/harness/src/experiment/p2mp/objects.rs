@@ -1,15 +1,14 @@
-//! The objects that are moved: 50 bytes, of which the first eight are the object's number.
+//! The objects: 50 bytes, of which the first eight are the number of the object.
 //!
-//! The sender makes every object wholly, each of its bytes; a receiver looks at the number of every
-//! object and checks that it is the next one.
+//! The sender writes every byte of every object. A receiver checks that the number of every object is the next one.
 
 /// Bytes of an object.
 pub(crate) const OBJECT: usize = 50;
 
-/// What follows the number, in every object.
+/// The bytes after the number, in every object.
 const BODY: [u8; OBJECT - 8] = *b"An object of fifty bytes; this is its body";
 
-/// Makes objects with the numbers from `first` on, as many as fit `bytes`; how many.
+/// Makes as many objects as fit `bytes`, with numbers from `first` on. Returns how many.
 #[inline]
 pub(crate) fn make(bytes: &mut [u8], first: u64) -> u64 {
     let (objects, _) = bytes.as_chunks_mut::<OBJECT>();
@@ -20,21 +19,21 @@ pub(crate) fn make(bytes: &mut [u8], first: u64) -> u64 {
     objects.len() as u64
 }
 
-/// What one receiver saw.
+/// What a receiver has got.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Seen {
-    /// Objects that came.
+    /// Number of objects.
     pub(crate) objects: u64,
-    /// Those that were not the next one.
+    /// Number of objects that were not the next one.
     pub(crate) wrong: u64,
 }
 
 impl Seen {
-    /// Looks at every object of `bytes`, which begin and end with one.
+    /// Checks every object of `bytes`, which hold whole objects.
     #[inline]
-    pub(crate) fn look(&mut self, bytes: &[u8]) {
+    pub(crate) fn check(&mut self, bytes: &[u8]) {
         let (objects, _) = bytes.as_chunks::<OBJECT>();
-        // Without a branch in the loop: all right is the rule, and the count is wanted if not.
+        // Without a branch in the loop: objects are usually right, and if not, their number is wanted.
         let mut wrong = 0;
         for (expected, object) in (self.objects..).zip(objects) {
             wrong += u64::from(number(object) != expected);
@@ -43,7 +42,7 @@ impl Seen {
         self.wrong += wrong;
     }
 
-    /// Whether these are `total` objects, each in its place.
+    /// Returns whether these are `total` objects, all right.
     pub(crate) fn is_right(self, total: u64) -> bool {
         self == Self { objects: total, wrong: 0 }
     }
@@ -64,12 +63,12 @@ mod tests {
         let mut bytes = [0; 7 * OBJECT + 3];
         assert_eq!(make(&mut bytes, 0), 7);
         let mut seen = Seen::default();
-        seen.look(&bytes[..3 * OBJECT]);
-        seen.look(&bytes[3 * OBJECT..7 * OBJECT]);
+        seen.check(&bytes[..3 * OBJECT]);
+        seen.check(&bytes[3 * OBJECT..7 * OBJECT]);
         assert!(seen.is_right(7));
         assert!(!seen.is_right(8));
         assert_eq!(bytes[6 * OBJECT..7 * OBJECT][8..], BODY);
-        assert_eq!(bytes[7 * OBJECT..], [0; 3], "nothing behind the last whole object");
+        assert_eq!(bytes[7 * OBJECT..], [0; 3], "nothing after the last whole object");
     }
 
     #[test]
@@ -80,7 +79,7 @@ mod tests {
         for order in [&[0, 1, 3, 4][..], &[0, 1, 1, 2], &[1, 0], &[9]] {
             let mut seen = Seen::default();
             for &index in order {
-                seen.look(object(index));
+                seen.check(object(index));
             }
             assert!(seen.wrong > 0, "{order:?}");
         }

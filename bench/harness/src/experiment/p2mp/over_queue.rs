@@ -1,4 +1,4 @@
-//! Objects in the packets of the queue in `queue`. A packet begins with the number of its objects.
+//! Objects in packets of the queue. A packet begins with the number of its objects.
 
 use super::carrier::{Plan, Receives, Sends};
 use super::objects::{OBJECT, Seen, make};
@@ -10,7 +10,6 @@ use crate::run_directory::RunDirectory;
 /// experiment.
 pub(super) const HEADER: usize = 16;
 
-/// The sender.
 pub(super) struct Sender {
     queue: queue::Sender,
     packets_per_batch: usize,
@@ -55,7 +54,6 @@ impl Sends for Sender {
     }
 }
 
-/// A receiver.
 pub(super) struct Receiver {
     queue: queue::Receiver,
     packets_per_batch: usize,
@@ -78,7 +76,7 @@ impl Receives for Receiver {
     fn receive(&mut self, seen: &mut Seen) -> Result<(), Failure> {
         let mut broken = false;
         let each = |packet: &[u8]| match objects_in(packet) {
-            Some(objects) => seen.look(objects),
+            Some(objects) => seen.check(objects),
             None => broken = true,
         };
         self.queue.receive(self.packets_per_batch, each).map_err(Failure::of("receive a batch"))?;
@@ -95,7 +93,7 @@ fn shape(plan: &Plan, adaptive: bool) -> Shape {
     }
 }
 
-/// The objects of a packet, if its header makes sense.
+/// Returns the objects of a packet, if its header makes sense.
 fn objects_in(packet: &[u8]) -> Option<&[u8]> {
     let (count, rest) = packet.split_first_chunk::<8>()?;
     let count = usize::try_from(u64::from_le_bytes(*count)).ok()?;

@@ -1,5 +1,5 @@
-//! A batch of objects is sent to each receiver in turn, over a connection of its own on the loopback
-//! interface. The sender makes it once; a receiver takes what a read brings.
+//! Batches over a TCP connection to each receiver, on the loopback interface. The sender makes a batch once and sends it to
+//! one receiver after the other; a receiver takes what a read returns.
 
 use super::carrier::{Plan, Receives, Sends};
 use super::objects::{OBJECT, Seen, make};
@@ -9,7 +9,6 @@ use crate::run_directory::RunDirectory;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-/// The sender.
 pub(super) struct Sender {
     receivers: Vec<TcpStream>,
     batch: Vec<u8>,
@@ -34,11 +33,10 @@ impl Sends for Sender {
     }
 }
 
-/// A receiver.
 pub(super) struct Receiver {
     sender: TcpStream,
     buffer: Vec<u8>,
-    /// Bytes at the front of the buffer: the beginning of an object.
+    /// Bytes at the front of the buffer that begin an object.
     begun: usize,
 }
 
@@ -54,16 +52,16 @@ impl Receiver {
 
 impl Receives for Receiver {
     fn receive(&mut self, seen: &mut Seen) -> Result<(), Failure> {
-        let room = &mut self.buffer[self.begun..];
-        let length = self.sender.read(room).map_err(Failure::of("receive a batch"))?;
+        let free = &mut self.buffer[self.begun..];
+        let length = self.sender.read(free).map_err(Failure::of("receive a batch"))?;
         if length == 0 {
-            return Err(Failure::new("the sender is gone"));
+            return Err(Failure::new("the sender has closed its connection"));
         }
-        let there = self.begun + length;
-        let whole = there / OBJECT * OBJECT;
-        seen.look(&self.buffer[..whole]);
-        self.buffer.copy_within(whole..there, 0);
-        self.begun = there - whole;
+        let filled = self.begun + length;
+        let whole = filled / OBJECT * OBJECT;
+        seen.check(&self.buffer[..whole]);
+        self.buffer.copy_within(whole..filled, 0);
+        self.begun = filled - whole;
         Ok(())
     }
 }

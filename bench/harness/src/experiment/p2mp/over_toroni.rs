@@ -1,4 +1,4 @@
-//! A batch of objects as one message, written and read where it lies in the ring.
+//! A batch of objects as one message, written and read in place.
 
 use super::carrier::{Plan, Receives, Sends};
 use super::objects::{OBJECT, Seen, make};
@@ -9,8 +9,8 @@ use toroni::{Bus, BusConfig, Policy, Publisher, Subscriber};
 
 const BUS: &str = "objects";
 
-/// Makes the bus. Its publisher waits for the receivers as long as they live: nothing is ever lost, and
-/// nobody writes what a receiver is reading.
+/// Creates the bus. Its publisher waits for the receivers as long as they live: no message is lost, and no bytes change
+/// while a receiver reads them.
 pub(super) fn host(directory: &RunDirectory, plan: &Plan) -> Result<Bus, Failure> {
     config(&directory.path)
         .capacity(plan.capacity_bytes)
@@ -19,7 +19,6 @@ pub(super) fn host(directory: &RunDirectory, plan: &Plan) -> Result<Bus, Failure
         .map_err(Failure::of("create the bus"))
 }
 
-/// The sender.
 pub(super) struct Sender {
     publisher: Publisher,
     objects_per_batch: u64,
@@ -37,18 +36,17 @@ impl Sender {
 impl Sends for Sender {
     fn send(&mut self, first: u64, left: u64) -> Result<u64, Failure> {
         let objects = left.min(self.objects_per_batch);
-        // A batch fits a usize: it is a message.
+        // A batch is a message, so its bytes fit a usize.
         let length = usize::try_from(objects).unwrap_or(usize::MAX).saturating_mul(OBJECT);
         let fill = |message: &mut toroni::RacyBytesMut<'_>| {
-            // SAFETY: no subscriber reads these bytes now: the policy of this bus is to wait for each
-            // of them for ever, and all gate (the default).
+            // SAFETY: no subscriber reads these bytes now: the policy of this bus is to wait for every subscriber without
+            // a limit, and all of them gate (the default).
             make(unsafe { message.as_mut_slice() }, first)
         };
         self.publisher.publish_with(length, fill).map_err(Failure::of("publish a batch"))
     }
 }
 
-/// A receiver.
 pub(super) struct Receiver(Subscriber);
 
 impl Receiver {
@@ -64,9 +62,9 @@ impl Receives for Receiver {
         let failed = |error| Failure::of("receive batches")(error);
         let mut batches = self.0.receive_in_place().map_err(failed)?;
         for batch in batches.by_ref() {
-            // SAFETY: the publisher waits for this subscriber, which gates, for ever, and all publishers
-            // of this bus are of this program: nobody writes the batches until the next call.
-            seen.look(unsafe { batch.payload().as_slice() });
+            // SAFETY: the publisher waits without a limit for this subscriber, which gates, and all publishers of this bus
+            // belong to this program: no process writes the batches until the next call.
+            seen.check(unsafe { batch.payload().as_slice() });
         }
         batches.validate().map_err(failed)
     }

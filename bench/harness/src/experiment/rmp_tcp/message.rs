@@ -1,14 +1,14 @@
-//! The messages: of one size, with their number in the first eight bytes and again in the last eight.
+//! The messages: all of one size, with their number in the first eight bytes and in the last eight.
 
 use serde::{Deserialize, Serialize};
 
 /// Bytes of the smallest message.
 pub(crate) const SMALLEST: usize = 8;
 
-/// Bytes in front of a message on a byte stream: its length.
+/// Bytes of the length in front of each message in a byte stream.
 pub(super) const PREFIX: usize = 4;
 
-/// Writes a message's number at both of its ends.
+/// Writes the number of a message at both of its ends.
 #[inline]
 pub(super) fn stamp(message: &mut [u8], number: u64) {
     let bytes = number.to_le_bytes();
@@ -20,26 +20,26 @@ pub(super) fn stamp(message: &mut [u8], number: u64) {
     }
 }
 
-/// What the reader saw.
+/// What the reader has got.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Seen {
-    /// Messages that came.
+    /// Number of messages.
     pub(crate) messages: u64,
-    /// Those that were not the next one, or of another size.
+    /// Number of messages that were not the next one, or had another size.
     pub(crate) wrong: u64,
 }
 
 impl Seen {
-    /// Looks at a message of which these are the first bytes and the last.
+    /// Checks a message by the numbers at its ends.
     #[inline]
-    pub(super) fn look(&mut self, length: usize, expected: usize, ends: Option<[u64; 2]>) {
+    pub(super) fn check(&mut self, length: usize, expected: usize, ends: Option<[u64; 2]>) {
         let is_right = length == expected && ends == Some([self.messages; 2]);
         self.messages += 1;
         self.wrong += u64::from(!is_right);
     }
 }
 
-/// The numbers at both ends; `None` if it is too short.
+/// Returns the numbers at both ends, or `None` if the message is too short.
 #[inline]
 pub(super) fn ends(message: &[u8]) -> Option<[u64; 2]> {
     let first = message.first_chunk::<8>()?;
@@ -47,7 +47,7 @@ pub(super) fn ends(message: &[u8]) -> Option<[u64; 2]> {
     Some([u64::from_le_bytes(*first), u64::from_le_bytes(*last)])
 }
 
-/// Finds messages, each behind its length, in what a byte stream brings.
+/// Finds messages, each after its length, in a byte stream.
 pub(super) struct Parser {
     buffer: Vec<u8>,
     /// The part of the buffer that is filled and not yet parsed.
@@ -56,24 +56,25 @@ pub(super) struct Parser {
 }
 
 impl Parser {
-    /// With a buffer of so many bytes, and at least room for one message of `longest`.
+    /// Makes a parser with a buffer of at least `buffer` bytes, and large enough for a message of `longest`.
     pub(super) fn new(buffer: usize, longest: usize) -> Self {
         Self { buffer: vec![0; buffer.max(longest + PREFIX)], start: 0, end: 0 }
     }
 
-    /// Where to read to; never empty after [`Self::parse`], unless a message is longer than the buffer.
-    pub(super) fn room(&mut self) -> &mut [u8] {
+    /// Returns the free part of the buffer, to read into. After [`Self::parse`] it is never empty, unless a message is longer
+    /// than the buffer.
+    pub(super) fn free(&mut self) -> &mut [u8] {
         &mut self.buffer[self.end..]
     }
 
-    /// Passes on the messages that are whole, now that so many bytes were read to [`Self::room`].
+    /// Passes on the complete messages after `read` bytes were read into [`Self::free`].
     #[inline]
     pub(super) fn parse(&mut self, read: usize, mut each: impl FnMut(&[u8])) {
         self.end += read;
         while let Some(message) = self.next() {
             each(message);
         }
-        // The beginning of a message goes to the front, where the rest of it has room.
+        // The beginning of a message moves to the front, so that the rest of it fits.
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
@@ -108,10 +109,10 @@ mod tests {
             let mut found = Vec::new();
             let mut unread = &stream[..];
             while !unread.is_empty() {
-                let room = parser.room();
-                let length = room.len().min(cut).min(unread.len());
-                assert!(length > 0, "no room at a cut of {cut}");
-                room[..length].copy_from_slice(&unread[..length]);
+                let free = parser.free();
+                let length = free.len().min(cut).min(unread.len());
+                assert!(length > 0, "no space at a cut of {cut}");
+                free[..length].copy_from_slice(&unread[..length]);
                 unread = &unread[length..];
                 parser.parse(length, |message| found.push(message.to_vec()));
             }
@@ -128,15 +129,15 @@ mod tests {
         let mut seen = Seen::default();
         let mut message = [0; 20];
         stamp(&mut message, 0);
-        seen.look(20, 20, ends(&message));
+        seen.check(20, 20, ends(&message));
         assert_eq!(seen, Seen { messages: 1, wrong: 0 });
-        seen.look(20, 20, ends(&message));
+        seen.check(20, 20, ends(&message));
         stamp(&mut message, 2);
-        seen.look(20, 21, ends(&message));
+        seen.check(20, 21, ends(&message));
         message[19] ^= 1;
         stamp(&mut message[..8], 3);
-        seen.look(20, 20, ends(&message));
-        seen.look(7, 7, ends(&message[..7]));
+        seen.check(20, 20, ends(&message));
+        seen.check(7, 7, ends(&message[..7]));
         assert_eq!(seen, Seen { messages: 5, wrong: 4 });
     }
 }

@@ -1,45 +1,86 @@
-//! The Toroni paper's Figure 8: one writer and one reader, messages of one size; the time over TCP on the
-//! loopback interface over the time over Toroni.
+//! Figure 8 of the Toroni paper: one writer and one reader, messages of one size; the ratio of the time over TCP on the
+//! loopback interface to the time over Toroni.
 //!
-//! The clock runs from before the first message is written to when the reader has looked at both ends of
-//! the last one. The fair pairs are: a write for each message against a publish for each, and a writer
-//! that collects messages in a buffer against bursts. A reader of Toroni can copy each message, as
-//! `receive` does, or look at it where it lies, with `borrow`; a reader of TCP gets a copy in any case.
+//! The clock runs from before the first message is written until the reader has checked both ends of the last one. The
+//! fair pairs are one write per message against one publish per message, and a writer that collects messages in a buffer
+//! against bursts. A reader of Toroni copies each message, as `receive` does, or reads it in place, as `borrow` does; a
+//! reader of TCP gets a copy in any case.
 
 mod message;
 mod perform;
 mod ways;
 
-pub(crate) use perform::perform;
-
 use crate::Failure;
 use crate::experiment::{self, Steps, count, ratios, sized};
+use crate::options::{RunLength, RunOptions, parse_bytes, replace};
 use crate::process_group::{self, Begin, Launch};
+use crate::registry::Workload;
 use crate::report::{Bound, Cell, Chart, Goal, Report, Scale, Series, Table};
 use crate::summary::Summary;
-use crate::workload::{RunLength, Work};
-use perform::{Read, Wrote};
+use clap::Args;
+use message::SMALLEST;
 use serde::{Deserialize, Serialize};
 
-/// What is measured, and how often.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+#[derive(Args, Debug)]
+#[command(after_help = "Example:
+  toroni bench rmp-tcp --sizes 8,256,4KiB --plot figure8.svg
+
+One writer process and one reader process. One TCP write per message is compared with one publish per message; a TCP \
+writer that collects messages in a buffer is compared with bursts.")]
+pub(crate) struct RmpTcp {
+    #[command(flatten)]
+    run: RunOptions,
+    /// Messages per run [default: 100000; fewer large messages with --quick]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    messages: Option<u64>,
+    /// Sizes of a message, at least 8 bytes; one row for each [default: 8 to 64KiB]
+    #[arg(long, value_name = "BYTES,…", value_delimiter = ',', value_parser = message_bytes)]
+    sizes: Vec<usize>,
+    /// Size of Toroni's ring, a power of two [default: 4MiB]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    capacity: Option<u64>,
+}
+
+/// Parses the size of a message that contains its number.
+pub(super) fn message_bytes(text: &str) -> Result<usize, String> {
+    match usize::try_from(parse_bytes(text)?) {
+        Ok(bytes) if bytes >= SMALLEST => Ok(bytes),
+        _ => Err(format!("a message contains its number: use {SMALLEST} bytes or more")),
+    }
+}
+
+impl Workload for RmpTcp {
+    const NAME: &'static str = "rmp-tcp";
+    const SUMMARY: &'static str =
+        "One writer and one reader, compared with TCP: Figure 8 of the Toroni paper";
+    type Work = Plan;
+
+    fn run(&self, launch: &Launch<'_>) -> Result<Report, Failure> {
+        let mut options = Options::of(self.run.length());
+        options.repetitions = self.run.repetitions.unwrap_or(options.repetitions);
+        options.messages = self.messages.unwrap_or(options.messages);
+        options.capacity_bytes = self.capacity.unwrap_or(options.capacity_bytes);
+        replace(&mut options.sizes, &self.sizes);
+        run(launch, &options)
+    }
+}
+
+/// What to measure, and how often.
+struct Options {
     /// Messages of a run.
-    pub messages: u64,
-    /// The most bytes of all messages of a run: fewer messages, if they are large.
-    pub most_bytes: u64,
-    /// Bytes of a message, one size for each row; 8 at least.
-    pub sizes: Vec<usize>,
+    messages: u64,
+    /// Bytes of all messages of a run, at most: if they are large, there are fewer messages.
+    most_bytes: u64,
+    /// Bytes of a message, one size for each row.
+    sizes: Vec<usize>,
     /// Bytes of Toroni's ring.
-    pub capacity_bytes: u64,
+    capacity_bytes: u64,
     /// How often each way is measured, in turn.
-    pub repetitions: u32,
+    repetitions: u32,
 }
 
 impl Options {
-    /// For this length.
-    #[must_use]
-    pub fn of(length: RunLength) -> Self {
+    fn of(length: RunLength) -> Self {
         let usual = Self {
             messages: 100_000,
             most_bytes: u64::MAX,
@@ -58,19 +99,14 @@ impl Options {
             RunLength::Full => Self { repetitions: 20, ..usual },
         }
     }
-}
 
-impl Options {
-    /// Messages of a run with messages of this size.
+    /// Returns the number of messages of a run with messages of this size.
     fn messages_of(&self, bytes: usize) -> u64 {
         self.messages.min(self.most_bytes / bytes as u64).max(1)
     }
 }
 
-/// Bytes of the smallest message.
-pub const SMALLEST: usize = message::SMALLEST;
-
-/// One way from the writer to the reader.
+/// A way from the writer to the reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Way {
     /// A write for each message.
@@ -79,9 +115,9 @@ pub(super) enum Way {
     TcpBuffered,
     /// A publish for each message; the reader copies.
     Toroni,
-    /// A publish for each message; the reader looks at it in place.
+    /// A publish for each message; the reader reads it in place.
     ToroniInPlace,
-    /// Bursts; the reader copies small messages, and looks at large ones in place.
+    /// Bursts; the reader copies small messages and reads large ones in place.
     ToroniBurst,
 }
 
@@ -100,33 +136,30 @@ impl Way {
     }
 }
 
-/// One run.
+/// The work of one run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Plan {
+pub(crate) struct Plan {
     way: Way,
     messages: u64,
     message_bytes: usize,
     capacity_bytes: u64,
 }
 
-/// Up to this size the goal is the higher one.
+/// Up to this size the higher goal applies.
 const SMALL: usize = 256;
 const GOAL_SMALL: f64 = 25.0;
 const GOAL_LARGE: f64 = 10.0;
 
-/// What the paper's prototype reached on a machine with 2 cores, by size.
+/// Ratios that the paper's prototype reached on a machine with 2 cores, by size.
 const PROTOTYPE: [(usize, f64); 6] =
     [(8, 22.0), (64, 12.7), (256, 10.0), (1024, 2.7), (4096, 1.2), (8192, 1.05)];
 
 /// Measures all ways for all sizes in turn.
-///
-/// # Errors
-/// If a run fails, or a message was lost, doubled or out of order.
-pub fn run(launch: &Launch<'_>, options: &Options) -> Result<Report, Failure> {
+fn run(launch: &Launch<'_>, options: &Options) -> Result<Report, Failure> {
     check(options)?;
     let times = measure(launch, options)?;
     let mut report = Report {
-        name: "rmp-tcp".to_owned(),
+        name: RmpTcp::NAME.to_owned(),
         title: "One writer, one reader: TCP on the loopback interface and Toroni".to_owned(),
         conditions: experiment::conditions(options.repetitions),
         ..Report::default()
@@ -135,7 +168,7 @@ pub fn run(launch: &Launch<'_>, options: &Options) -> Result<Report, Failure> {
         "work",
         match options.sizes.iter().map(|bytes| options.messages_of(*bytes)).min() {
             Some(fewest) if fewest < options.messages => format!(
-                "{} messages of each size, fewer of large ones, {} at the least",
+                "{} messages of each size, fewer of large sizes, at least {}",
                 count(options.messages),
                 count(fewest)
             ),
@@ -145,13 +178,13 @@ pub fn run(launch: &Launch<'_>, options: &Options) -> Result<Report, Failure> {
     report.condition("pinning", "none; 2 processes at work");
     report.condition(
         "TCP",
-        "TCP_NODELAY, the length in front of each message; a reader with a buffer of 256 KiB blocks in read",
+        "TCP_NODELAY, each message after its length; the reader has a buffer of 256 KiB and blocks in read",
     );
     report.condition(
         "Toroni",
         format!(
-            "ring of {}, policy wait:forever, prefaulted; the reader waits as by default: polls briefly, \
-             then yields, then sleeps",
+            "ring of {}, policy wait:forever, prefaulted; the reader waits with the default strategy: it polls \
+             briefly, then yields, then sleeps",
             sized(options.capacity_bytes)
         ),
     );
@@ -159,9 +192,9 @@ pub fn run(launch: &Launch<'_>, options: &Options) -> Result<Report, Failure> {
     report.tables.push(time_table(options, &times));
     report.goals = goals(options, &times);
     report.notes.push(format!(
-        "lost = 0, doubled = 0, out of order = 0 in every run. A message is made by the writer as a whole; \
+        "lost = 0, doubled = 0, out of order = 0 in every run. The writer makes each message as a whole; \
          the reader checks its length and the number at both of its ends. Toroni's ring holds {} \
-         messages of the largest size: all larger runs are sustained.",
+         messages of the largest size: runs with more messages than fit the ring are sustained.",
         options.capacity_bytes / options.sizes.iter().copied().max().unwrap_or(1) as u64
     ));
     report.charts.push(chart(options, &times));
@@ -170,12 +203,12 @@ pub fn run(launch: &Launch<'_>, options: &Options) -> Result<Report, Failure> {
 
 fn check(options: &Options) -> Result<(), Failure> {
     if let Some(size) = options.sizes.iter().find(|size| **size < SMALLEST) {
-        return Err(Failure::new(format!("a message of {size} bytes: take {SMALLEST} or more")));
+        return Err(Failure::new(format!("a message of {size} bytes: use {SMALLEST} or more")));
     }
     options.sizes.iter().try_for_each(|size| experiment::check_fits(*size, options.capacity_bytes))
 }
 
-/// For each way and size, the seconds of each repetition.
+/// The seconds of each repetition, for each way and size.
 type Times = [Vec<Vec<f64>>; WAYS.len()];
 
 fn measure(launch: &Launch<'_>, options: &Options) -> Result<Times, Failure> {
@@ -198,11 +231,10 @@ fn measure(launch: &Launch<'_>, options: &Options) -> Result<Times, Failure> {
     Ok(times)
 }
 
-/// Seconds of one run.
+/// Returns the seconds of one run.
 fn run_once(launch: &Launch<'_>, plan: &Plan) -> Result<f64, Failure> {
     let setup = experiment::setup(1, 1, plan.message_bytes, plan.capacity_bytes);
-    let work = Work::RmpTcp(plan.clone());
-    let outcome = process_group::run::<Wrote, Read>(launch, &setup, &work, Begin::AtTheGate)?;
+    let outcome = process_group::run(launch, &setup, plan, Begin::AtTheGate)?;
     let (Some(wrote), Some(read)) = (outcome.senders.first(), outcome.receivers.first()) else {
         return Err(Failure::new("a run without a writer or a reader measures nothing"));
     };
@@ -218,7 +250,7 @@ fn of(times: &Times, way: Way, row: usize) -> &[f64] {
     index.and_then(|index| times[index].get(row)).map_or(&[], Vec::as_slice)
 }
 
-/// The pairs that are compared, with what is written above them.
+/// The pairs that are compared, with the titles of their columns.
 const PAIRS: [(&str, Way, Way); 4] = [
     ("TCP / Toroni", Way::Tcp, Way::Toroni),
     ("TCP / in place", Way::Tcp, Way::ToroniInPlace),
@@ -236,18 +268,19 @@ fn ratio_table(options: &Options, times: &Times) -> Table {
         (sized(*bytes as u64), PAIRS.map(cell).to_vec())
     });
     let definitions = [
-        ("TCP", "a write for each message"),
-        ("Toroni", "a publish for each message, a receive, which copies it, for each"),
-        ("in place", "a publish for each message, a borrow, which does not copy it, for each"),
-        ("buffered", "TCP, a write for each 256 KiB that the writer has collected"),
+        ("TCP", "one write per message"),
+        ("Toroni", "one publish and one receive, which copies, per message"),
+        ("in place", "one publish and one borrow, which does not copy, per message"),
+        ("buffered", "TCP, one write per 256 KiB that the writer has collected"),
         (
             "bursts",
-            "bursts of up to 256 messages and 64 KiB; a receive for each, from 1 KiB on a borrow",
+            "bursts of up to 256 messages and 64 KiB; one receive per message, from 1 KiB on one borrow",
         ),
     ];
     Table {
         name: "ratio".to_owned(),
-        title: "Time over TCP / time over Toroni (medians of ratios, run for run)".to_owned(),
+        title: "Time over TCP / time over Toroni (medians of the ratios of each repetition)"
+            .to_owned(),
         unit: "times".to_owned(),
         corner: "message".to_owned(),
         columns: PAIRS.map(|(label, ..)| label.to_owned()).to_vec(),
@@ -278,7 +311,7 @@ fn time_table(options: &Options, times: &Times) -> Table {
     }
 }
 
-/// One for each size, with the better of the two ways to read.
+/// Returns a goal for each size, with the better of the two ways to read.
 fn goals(options: &Options, times: &Times) -> Vec<Goal> {
     let goal = |(row, bytes): (usize, &usize)| {
         let copied = ratio(times, row, PAIRS[0])?.median;

@@ -12,15 +12,15 @@ use toroni::{Bus, BusConfig, Policy, Publisher, RacyBytes, Subscriber};
 
 const BUS: &str = "messages";
 
-/// Buffer of the reader of a stream, and of a writer that buffers.
+/// Bytes of the buffer of the reader of a stream, and of a writer that buffers.
 const STREAM_BUFFER: usize = 256 << 10;
-/// From this size on, bursts are read in place: what is smaller is copied sooner than it is looked at.
+/// From this size on, bursts are read in place: copying smaller messages is faster.
 pub(super) const LARGE: usize = 1 << 10;
-/// Messages of a burst, and their bytes together.
+/// Largest number of messages in a burst, and of their bytes together.
 const BURST: usize = 256;
 const BURST_BYTES: usize = 64 << 10;
 
-/// Makes the bus, where it is one.
+/// Creates the bus, if the way uses one.
 pub(super) fn host(directory: &RunDirectory, plan: &Plan) -> Result<Option<Bus>, Failure> {
     if matches!(plan.way, Way::Tcp | Way::TcpBuffered) {
         return Ok(None);
@@ -83,11 +83,11 @@ impl Writer {
     }
 }
 
-/// One call for each message, its length in front.
+/// Writes each message with one call, after its length.
 fn write_stream(stream: &mut impl Write, plan: &Plan) -> std::io::Result<()> {
     let mut bytes = vec![0x5a; PREFIX + plan.message_bytes];
     let (prefix, _) = bytes.split_at_mut(PREFIX);
-    // Messages are no longer than a ring: some gigabytes.
+    // A message is not longer than a ring, which has at most some gigabytes.
     let length = u32::try_from(plan.message_bytes).unwrap_or(u32::MAX);
     prefix.copy_from_slice(&length.to_le_bytes());
     for number in 0..plan.messages {
@@ -142,18 +142,18 @@ impl Reader {
         while seen.messages < plan.messages {
             match self {
                 Self::Tcp(connection, parser) => {
-                    let length = connection.read(parser.room()).map_err(Failure::of("read"))?;
+                    let length = connection.read(parser.free()).map_err(Failure::of("read"))?;
                     if length == 0 {
-                        return Err(Failure::new("the writer is gone"));
+                        return Err(Failure::new("the writer has closed its connection"));
                     }
                     parser.parse(length, |message| {
-                        seen.look(message.len(), expected, ends(message));
+                        seen.check(message.len(), expected, ends(message));
                     });
                 }
                 Self::Toroni(subscriber) => {
                     let message = subscriber.receive().map_err(Failure::of("receive a message"))?;
                     let payload = message.payload();
-                    seen.look(payload.len(), expected, ends(payload));
+                    seen.check(payload.len(), expected, ends(payload));
                 }
                 Self::ToroniInPlace(subscriber) => read_in_place(subscriber, expected, &mut seen)?,
             }
@@ -162,7 +162,7 @@ impl Reader {
     }
 }
 
-/// Looks at the messages that are there where they lie, and waits for the first.
+/// Waits for messages, and reads those that have come in place.
 #[inline]
 fn read_in_place(
     subscriber: &mut Subscriber,
@@ -173,9 +173,9 @@ fn read_in_place(
     for message in run {
         let payload = message.payload();
         let found = ends_in_place(payload);
-        // Before it is believed.
+        // Before the numbers are trusted.
         message.validate().map_err(Failure::of("receive a message"))?;
-        seen.look(payload.len(), expected, found);
+        seen.check(payload.len(), expected, found);
     }
     Ok(())
 }

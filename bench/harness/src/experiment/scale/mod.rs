@@ -1,47 +1,88 @@
-//! How the cost of a message grows: with subscribers, topics, patterns, its size, the ring's size; and
-//! what a message costs that nobody wants.
+//! How the cost of a message grows with the number of subscribers, topics and patterns, with its size and the size of the
+//! ring; and the cost of a message that no subscriber wants.
 //!
-//! One publisher publishes one message at a time, over its topics in turn. One of these sizes changes in
-//! each table, the others stay.
+//! One publisher publishes one message at a time, on its topics in turn. In each table one of these dimensions changes
+//! and the others stay.
 
 mod perform;
 
-pub(crate) use perform::perform;
-
+use super::rmp_tcp::message_bytes;
 use crate::Failure;
 use crate::experiment::{self, Steps, count, sized};
+use crate::options::{RunLength, RunOptions, parse_bytes, replace};
 use crate::process_group::{self, Begin, Launch};
+use crate::registry::Workload;
 use crate::report::{Cell, Chart, Report, Scale, Series, Table};
 use crate::summary::Summary;
-use crate::workload::{RunLength, Work};
-use perform::{Received, Sent};
+use clap::Args;
 use serde::{Deserialize, Serialize};
 
-/// What is measured, and how often. Each list is one table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+#[derive(Args, Debug)]
+#[command(after_help = "Example:
+  toroni bench scale --subscribers 1,2,4 --topics 1,1000 --plot scale.svg
+
+One process publishes. Each list results in a table and a chart; all charts are in one file.")]
+pub(crate) struct Scaling {
+    #[command(flatten)]
+    run: RunOptions,
+    /// Messages per run; more with many topics, fewer if they are large [default: 1 million; 100000 with --quick, 10 million with --full]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000_000_000))]
+    messages: Option<u64>,
+    /// Numbers of subscribing processes [default: 1 to 64]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=100))]
+    subscribers: Vec<u16>,
+    /// Numbers of topics; messages are published on each in turn [default: 1 to 100000]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    topics: Vec<u32>,
+    /// Numbers of patterns of the subscriber [default: 1 to 1000]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    patterns: Vec<u32>,
+    /// Sizes of a message, at least 8 bytes [default: 8 to 64KiB]
+    #[arg(long, value_name = "BYTES,…", value_delimiter = ',', value_parser = message_bytes)]
+    sizes: Vec<usize>,
+    /// Sizes of the ring, powers of two [default: 64KiB to 64MiB]
+    #[arg(long, value_name = "BYTES,…", value_delimiter = ',', value_parser = parse_bytes)]
+    capacities: Vec<u64>,
+}
+
+impl Workload for Scaling {
+    const NAME: &'static str = "scale";
+    const SUMMARY: &'static str =
+        "How the cost of a message grows with subscribers, topics, patterns and sizes";
+    type Work = Plan;
+
+    fn run(&self, launch: &Launch<'_>) -> Result<Report, Failure> {
+        let mut options = Options::of(self.run.length());
+        options.repetitions = self.run.repetitions.unwrap_or(options.repetitions);
+        options.messages = self.messages.unwrap_or(options.messages);
+        replace(&mut options.subscribers, &self.subscribers);
+        replace(&mut options.topics, &self.topics);
+        replace(&mut options.patterns, &self.patterns);
+        replace(&mut options.sizes, &self.sizes);
+        replace(&mut options.capacities, &self.capacities);
+        run(launch, &options)
+    }
+}
+
+/// What to measure, and how often. Each list is one table.
+struct Options {
     /// Messages of a run; more if there are many topics, fewer if they are large.
-    pub messages: u64,
-    /// The most bytes of all messages of a run.
-    pub most_bytes: u64,
-    /// Subscribing processes.
-    pub subscribers: Vec<u16>,
-    /// Topics that are published on in turn.
-    pub topics: Vec<u32>,
-    /// Patterns of the subscriber.
-    pub patterns: Vec<u32>,
-    /// Bytes of a message; 8 at least.
-    pub sizes: Vec<usize>,
+    messages: u64,
+    /// Bytes of all messages of a run, at most.
+    most_bytes: u64,
+    subscribers: Vec<u16>,
+    topics: Vec<u32>,
+    patterns: Vec<u32>,
+    /// Bytes of a message.
+    sizes: Vec<usize>,
     /// Bytes of the ring.
-    pub capacities: Vec<u64>,
+    capacities: Vec<u64>,
     /// How often each row is measured, in turn.
-    pub repetitions: u32,
+    repetitions: u32,
 }
 
 impl Options {
-    /// For this length.
-    #[must_use]
-    pub fn of(length: RunLength) -> Self {
+    fn of(length: RunLength) -> Self {
         let usual = Self {
             messages: 1_000_000,
             most_bytes: 2 << 30,
@@ -76,9 +117,9 @@ enum Audience {
     NotWanting,
 }
 
-/// One run.
+/// The work of one run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Plan {
+pub(crate) struct Plan {
     subscribers: u16,
     topics: u32,
     patterns: u32,
@@ -88,27 +129,21 @@ pub struct Plan {
     audience: Audience,
 }
 
-/// Of all tables but the one in which it changes.
+/// The values in all tables but the one in which they change.
 const SUBSCRIBERS: u16 = 1;
 const MESSAGE: usize = 16;
 const CAPACITY: u64 = 4 << 20;
-/// Messages on each topic at the least: the first one is dearer.
+/// Messages on each topic, at least: the first one costs more.
 const MESSAGES_PER_TOPIC: u64 = 5;
 
 /// Measures all rows of all tables in turn.
-///
-/// # Errors
-/// If a size cannot be, a run fails, or a message was lost, doubled or out of order.
-pub fn run(launch: &Launch<'_>, options: &Options) -> Result<Report, Failure> {
-    if let Some(size) = options.sizes.iter().find(|size| **size < 8) {
-        return Err(Failure::new(format!("a message of {size} bytes: it holds a number, take 8")));
-    }
+fn run(launch: &Launch<'_>, options: &Options) -> Result<Report, Failure> {
     options.sizes.iter().try_for_each(|size| experiment::check_fits(*size, CAPACITY))?;
     options.capacities.iter().try_for_each(|ring| experiment::check_fits(MESSAGE, *ring))?;
     let dimensions = dimensions(options);
     let costs = measure(launch, options, &dimensions)?;
     let mut report = Report {
-        name: "scale".to_owned(),
+        name: Scaling::NAME.to_owned(),
         title: "How the cost of a message grows".to_owned(),
         conditions: experiment::conditions(options.repetitions),
         ..Report::default()
@@ -116,7 +151,7 @@ pub fn run(launch: &Launch<'_>, options: &Options) -> Result<Report, Failure> {
     report.condition(
         "work",
         format!(
-            "1 publisher, one message at a time, {} in a run (at least {MESSAGES_PER_TOPIC} for each topic, \
+            "1 publisher, one message at a time, {} in a run (at least {MESSAGES_PER_TOPIC} on each topic, \
              at most {} together)",
             count(options.messages),
             sized(options.most_bytes)
@@ -129,7 +164,10 @@ pub fn run(launch: &Launch<'_>, options: &Options) -> Result<Report, Failure> {
             sized(CAPACITY)
         ),
     );
-    report.condition("Toroni", "policy wait:forever, prefaulted; subscribers wait as by default");
+    report.condition(
+        "Toroni",
+        "policy wait:forever, prefaulted; subscribers wait with the default strategy",
+    );
     report.condition("pinning", "none; more processes than cores where there are many subscribers");
     for (dimension, costs) in dimensions.iter().zip(&costs) {
         report.tables.push(dimension.table(costs));
@@ -143,7 +181,7 @@ pub fn run(launch: &Launch<'_>, options: &Options) -> Result<Report, Failure> {
 struct Dimension {
     name: &'static str,
     title: &'static str,
-    /// Above the row labels, and below the chart; empty if the rows are no numbers.
+    /// Above the row labels, and below the chart; empty if the rows are not numbers.
     corner: &'static str,
     rows: Vec<Row>,
 }
@@ -154,10 +192,10 @@ struct Row {
     plan: Plan,
 }
 
-/// What one run cost, in nanoseconds for a message.
+/// The cost of one run, in nanoseconds per message.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
-    /// From the first message published to the last one at the last subscriber.
+    /// Time from the first message published until the last subscriber has the last one.
     all: f64,
     /// CPU time of the publisher.
     publisher: f64,
@@ -203,8 +241,8 @@ fn dimensions(options: &Options) -> Vec<Dimension> {
         ("1 that wants it", 1, Audience::Wanting),
         ("4 that want it", 4, Audience::Wanting),
     ];
-    let audiences = (0..).zip(audiences).map(|(place, (label, subscribers, audience))| {
-        row(label.to_owned(), place, Plan { subscribers, audience, ..base.clone() })
+    let audiences = (0..).zip(audiences).map(|(index, (label, subscribers, audience))| {
+        row(label.to_owned(), index, Plan { subscribers, audience, ..base.clone() })
     });
     let dimension = |name, title, corner, rows: Vec<Row>| Dimension { name, title, corner, rows };
     let all = vec![
@@ -213,19 +251,19 @@ fn dimensions(options: &Options) -> Vec<Dimension> {
         dimension("patterns", "Patterns of the subscriber", "patterns", patterns.collect()),
         dimension("size", "Size of a message", "bytes", sizes.collect()),
         dimension("ring", "Size of the ring", "bytes", capacities.collect()),
-        dimension("wanted", "A message that nobody wants", "", audiences.collect()),
+        dimension("wanted", "A message that no subscriber wants", "", audiences.collect()),
     ];
     all.into_iter().filter(|dimension| !dimension.rows.is_empty()).collect()
 }
 
-/// As many messages as make sense for a run.
+/// Limits the number of messages to what makes sense for a run.
 fn limited(options: &Options, plan: Plan) -> Plan {
     let most = (options.most_bytes / plan.message_bytes as u64).max(1);
     let least = u64::from(plan.topics) * MESSAGES_PER_TOPIC;
     Plan { messages: plan.messages.min(most).max(least), ..plan }
 }
 
-/// For each table and row, the costs of each repetition.
+/// Returns the costs of each repetition, for each table and row.
 fn measure(
     launch: &Launch<'_>,
     options: &Options,
@@ -248,8 +286,7 @@ fn measure(
 
 fn run_once(launch: &Launch<'_>, plan: &Plan) -> Result<Cost, Failure> {
     let setup = experiment::setup(1, plan.subscribers, plan.message_bytes, plan.capacity_bytes);
-    let work = Work::Scale(plan.clone());
-    let outcome = process_group::run::<Sent, Received>(launch, &setup, &work, Begin::AtTheGate)?;
+    let outcome = process_group::run(launch, &setup, plan, Begin::AtTheGate)?;
     let Some(sent) = outcome.senders.first() else {
         return Err(Failure::new("a run without a publisher measures nothing"));
     };
@@ -270,7 +307,7 @@ fn run_once(launch: &Launch<'_>, plan: &Plan) -> Result<Cost, Failure> {
     })
 }
 
-/// What is shown of a cost.
+/// Picks a figure of a cost.
 type Pick = fn(&Cost) -> Option<f64>;
 
 const SHOWN: [(&str, Pick); 3] = [
@@ -310,19 +347,20 @@ impl Dimension {
             definitions: vec![
                 (
                     "all of it".to_owned(),
-                    "from the first message published to the last one at the last subscriber"
+                    "from the first message published until the last subscriber has the last one"
                         .to_owned(),
                 ),
                 (
                     "CPU".to_owned(),
-                    "CPU time of that process, waiting included; mean of all".to_owned(),
+                    "CPU time of that process, including its waits; mean of all such processes"
+                        .to_owned(),
                 ),
             ],
             ..Table::default()
         }
     }
 
-    /// `None` if the rows cannot be drawn along a line.
+    /// Makes a chart, or `None` for a single row.
     fn chart(&self, costs: &[Vec<Cost>]) -> Option<Chart> {
         let series = SHOWN.map(|(label, pick)| {
             let points = self.rows.iter().zip(costs);

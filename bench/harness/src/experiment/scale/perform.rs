@@ -1,73 +1,81 @@
-//! What the processes of one run do.
+//! The processes of a run.
 
 use super::{Audience, Plan};
 use crate::Failure;
 use crate::child::Child;
 use crate::clock::{cpu_ns, now_ns};
-use crate::job::{Job, Role};
+use crate::job::Role;
+use crate::registry::Work;
 use crate::run_directory::RunDirectory;
-use crate::transport::{About, Guarantees};
+use crate::transport::{About, Guarantees, Transport};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use toroni::{Bus, BusConfig, Policy, Publisher, Subscriber};
 
-/// What the publisher says.
+/// The result of the publisher.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Sent {
-    /// When it began, and when the last message was published; see [`now_ns`].
+pub(crate) struct Sent {
+    /// When it began, and when the last message was published, by [`now_ns`].
     pub(super) began_ns: u64,
     pub(super) ended_ns: u64,
-    /// CPU time of that.
+    /// CPU time between the two.
     pub(super) cpu_ns: u64,
 }
 
-/// What a subscriber says.
+/// The result of a subscriber.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Received {
-    /// When it saw the end; see [`now_ns`].
+pub(crate) struct Received {
+    /// When it got the end message, by [`now_ns`].
     pub(super) ended_ns: u64,
-    /// CPU time from when it was ready.
+    /// CPU time since it was ready.
     pub(super) cpu_ns: u64,
-    /// Messages, without the end.
+    /// Number of messages, without the end message.
     pub(super) messages: u64,
-    /// Those that were not the next one.
+    /// Number of messages that were not the next one.
     pub(super) wrong: u64,
 }
 
 const BUS: &str = "scale";
-/// The last message goes to all, on a topic of its own.
+/// Topic of the end message, the last one, which all subscribers get.
 const END: &str = "end";
 
-pub(crate) fn perform(child: &mut Child, job: &Job, plan: &Plan) -> Result<(), Failure> {
-    match job.role {
-        Role::Host => {
-            let _host = host(&job.directory, plan)?;
-            child.host(About {
-                version: env!("CARGO_PKG_VERSION").to_owned(),
-                settings: format!("{plan:?}"),
-                guarantees: Guarantees { lossless: true, total_order: true, in_place: false },
-            })
-        }
-        Role::Sender(_) => {
-            let bus = open(&job.directory)?;
-            let publisher =
-                |topic: &str| bus.publisher(topic).map_err(Failure::of("make a publisher"));
-            let publishers: Vec<Publisher> = (0..plan.topics)
-                .map(|number| publisher(&format!("scale/{number}")))
-                .collect::<Result<_, _>>()?;
-            let end = publisher(END)?;
-            child.ready()?;
-            child.wait_at_gate()?;
-            let sent = send(&publishers, &end, plan)?;
-            child.finish()?;
-            child.result(&sent)
-        }
-        Role::Receiver(_) => {
-            let mut subscriber = subscribe(&open(&job.directory)?, plan)?;
-            child.ready()?;
-            let received = receive(&mut subscriber)?;
-            child.finish()?;
-            child.result(&received)
+impl Work for Plan {
+    const NAME: &'static str = "scale";
+    type Sent = Sent;
+    type Received = Received;
+
+    fn perform<T: Transport>(&self, child: &mut Child) -> Result<(), Failure> {
+        let job = child.job().clone();
+        match job.role {
+            Role::Host => {
+                let _host = host(&job.directory, self)?;
+                child.host(About {
+                    version: env!("CARGO_PKG_VERSION").to_owned(),
+                    settings: format!("{self:?}"),
+                    guarantees: Guarantees { lossless: true, total_order: true, in_place: false },
+                })
+            }
+            Role::Sender(_) => {
+                let bus = open(&job.directory)?;
+                let publisher =
+                    |topic: &str| bus.publisher(topic).map_err(Failure::of("make a publisher"));
+                let publishers: Vec<Publisher> = (0..self.topics)
+                    .map(|number| publisher(&format!("scale/{number}")))
+                    .collect::<Result<_, _>>()?;
+                let end = publisher(END)?;
+                child.ready()?;
+                child.wait_at_gate()?;
+                let sent = send(&publishers, &end, self)?;
+                child.finish()?;
+                child.result(&sent)
+            }
+            Role::Receiver(_) => {
+                let mut subscriber = subscribe(&open(&job.directory)?, self)?;
+                child.ready()?;
+                let received = receive(&mut subscriber)?;
+                child.finish()?;
+                child.result(&received)
+            }
         }
     }
 }
@@ -94,7 +102,7 @@ fn receive(subscriber: &mut Subscriber) -> Result<Received, Failure> {
     let (mut messages, mut wrong) = (0, 0);
     loop {
         let message = subscriber.receive().map_err(Failure::of("receive"))?;
-        // Only the end is empty.
+        // Only the end message is empty.
         let Some(number) = message.payload().first_chunk::<8>() else { break };
         wrong += u64::from(u64::from_le_bytes(*number) != messages);
         messages += 1;
@@ -103,7 +111,7 @@ fn receive(subscriber: &mut Subscriber) -> Result<Received, Failure> {
     Ok(Received { ended_ns, cpu_ns, messages, wrong })
 }
 
-/// The patterns that match come last.
+/// Subscribes, with the matching patterns last.
 fn subscribe(bus: &Bus, plan: &Plan) -> Result<Subscriber, Failure> {
     let mut builder = bus.subscriber().pattern(END);
     let others = match plan.audience {
@@ -122,7 +130,7 @@ fn subscribe(bus: &Bus, plan: &Plan) -> Result<Subscriber, Failure> {
 fn host(directory: &RunDirectory, plan: &Plan) -> Result<Bus, Failure> {
     config(&directory.path)
         .capacity(plan.capacity_bytes)
-        // 64 bytes for each name are more than it takes.
+        // 64 bytes are more than a name takes.
         .topic_table_bytes((u64::from(plan.topics) * 64).max(1 << 20).next_power_of_two())
         .policy(Policy::Wait { limit: None })
         .create(BUS)

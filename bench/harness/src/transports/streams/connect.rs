@@ -1,4 +1,4 @@
-//! How streams come about: who listens, who connects, with which buffers.
+//! How streams are made: which end listens, which connects, and their buffers.
 
 use crate::Failure;
 use crate::run_directory::RunDirectory;
@@ -18,19 +18,19 @@ use std::time::{Duration, Instant};
 
 /// One kind of stream.
 pub(super) trait Way {
-    /// Of this setup, as a part of a sentence.
+    /// Describes the settings, as part of a sentence.
     fn settings(setup: &Setup) -> String;
-    /// Makes what must be there before both ends.
+    /// Creates what must exist before both ends.
     fn host(_: &RunDirectory, _: &Setup) -> Result<(), Failure> {
         Ok(())
     }
-    /// Of sender `index` to each receiver.
+    /// Opens the streams of sender `index` to each receiver.
     fn outgoing(
         directory: &RunDirectory,
         setup: &Setup,
         index: u16,
     ) -> Result<Vec<OwnedFd>, Failure>;
-    /// From each sender to receiver `index`.
+    /// Opens the streams from each sender to receiver `index`.
     fn incoming(
         directory: &RunDirectory,
         setup: &Setup,
@@ -46,7 +46,7 @@ pub(super) struct Sockets;
 pub(super) struct Pipes;
 
 /// How long to wait for the other end.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Way for Tcp {
     fn settings(setup: &Setup) -> String {
@@ -114,12 +114,12 @@ impl Way for Pipes {
         (0..setup.receivers)
             .map(|receiver| {
                 let path = pipe_path(directory, index, receiver);
-                // Without a reader there is nobody to open it for.
-                let pipe = patiently(&format!("open {}", path.display()), Errno::NXIO, || {
+                // Fails as long as the pipe has no reader.
+                let pipe = retry(&format!("open {}", path.display()), Errno::NXIO, || {
                     open(&path, OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())
                 })?;
                 let bytes = usize::try_from(setup.capacity_bytes.min(MOST_PIPE_BYTES));
-                // A host may allow less; then it stays as it is.
+                // If the host allows less, the pipe keeps its size.
                 let _ = rustix::pipe::fcntl_setpipe_size(&pipe, bytes.unwrap_or(usize::MAX));
                 Ok(pipe)
             })
@@ -134,7 +134,7 @@ impl Way for Pipes {
         (0..setup.senders)
             .map(|sender| {
                 let path = pipe_path(directory, sender, index);
-                // Returns when the sender has opened its end; without one, reading would find the end.
+                // Waits for the sender to open its end: without one, reading would find the end of the file.
                 open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
                     .map_err(Failure::of(format!("open {}", path.display())))
             })
@@ -142,10 +142,10 @@ impl Way for Pipes {
     }
 }
 
-/// What an ordinary user may have, unless the machine is set up otherwise.
+/// The largest pipe of an ordinary user, unless the machine is set up otherwise.
 const MOST_PIPE_BYTES: u64 = 1 << 20;
 
-/// Listens at `address` and accepts a stream of each receiver.
+/// Listens at `address` and accepts a stream from each receiver.
 pub(crate) fn accept_all(
     kind: SocketType,
     address: &SocketAddrAny,
@@ -180,7 +180,7 @@ pub(crate) fn connect_to_all(
                 let stream = endpoint(kind, &address, setup)?;
                 match connect(&stream, &address) {
                     Ok(()) => return Ok(stream),
-                    Err(Errno::CONNREFUSED | Errno::NOENT) if start.elapsed() < PATIENCE => {
+                    Err(Errno::CONNREFUSED | Errno::NOENT) if start.elapsed() < TIMEOUT => {
                         std::thread::sleep(Duration::from_millis(1));
                     }
                     Err(error) => return Err(Failure::of(format!("reach {address:?}"))(error)),
@@ -190,7 +190,7 @@ pub(crate) fn connect_to_all(
         .collect()
 }
 
-/// The address of a Unix socket of a sender.
+/// Returns the address of a sender's Unix socket.
 pub(crate) fn unix_address(
     directory: &RunDirectory,
     sender: u16,
@@ -200,7 +200,7 @@ pub(crate) fn unix_address(
     Ok(address.map_err(Failure::of(format!("use {}", path.display())))?.into())
 }
 
-/// Those of all senders.
+/// Returns the addresses of all senders.
 pub(crate) fn unix_addresses(
     directory: &RunDirectory,
     setup: &Setup,
@@ -216,7 +216,7 @@ fn pipe_path(directory: &RunDirectory, sender: u16, receiver: u16) -> PathBuf {
     directory.path.join(format!("pipe-{sender}-{receiver}"))
 }
 
-/// A socket with its buffers; those of TCP must be there before it connects or listens.
+/// Makes a socket with its buffers: those of TCP must be set before it connects or listens.
 fn endpoint(kind: SocketType, address: &SocketAddrAny, setup: &Setup) -> Result<OwnedFd, Failure> {
     let family: AddressFamily = address.address_family();
     let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)
@@ -226,7 +226,7 @@ fn endpoint(kind: SocketType, address: &SocketAddrAny, setup: &Setup) -> Result<
 }
 
 fn set_buffers(socket: &OwnedFd, setup: &Setup) -> Result<(), Failure> {
-    // The kernel gives what an ordinary user may have, if that is less.
+    // If an ordinary user may have only less, the kernel gives that.
     let bytes = usize::try_from(setup.capacity_bytes).unwrap_or(usize::MAX).min(1 << 30);
     set_socket_send_buffer_size(socket, bytes).map_err(Failure::of("set a send buffer"))?;
     set_socket_recv_buffer_size(socket, bytes).map_err(Failure::of("set a receive buffer"))
@@ -238,8 +238,8 @@ fn nodelay(streams: &[OwnedFd]) -> Result<(), Failure> {
     })
 }
 
-/// Tries again as long as the other end is not there. It is not measured: it sleeps.
-fn patiently<T>(
+/// Repeats `attempt` as long as the other end does not exist. It sleeps, because this is not measured.
+fn retry<T>(
     action: &str,
     absent: Errno,
     mut attempt: impl FnMut() -> Result<T, Errno>,
@@ -248,7 +248,7 @@ fn patiently<T>(
     loop {
         match attempt() {
             Ok(value) => return Ok(value),
-            Err(error) if error == absent && start.elapsed() < PATIENCE => {
+            Err(error) if error == absent && start.elapsed() < TIMEOUT => {
                 std::thread::sleep(Duration::from_millis(1));
             }
             Err(error) => return Err(Failure::of(action)(error)),

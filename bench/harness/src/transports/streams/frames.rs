@@ -1,16 +1,16 @@
-//! Messages in a stream of bytes: each is its length, in 4 bytes, and its bytes.
+//! Messages in a stream of bytes: each is its length in 4 bytes, then its bytes.
 
 use crate::Failure;
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 
 const LENGTH_BYTES: usize = 4;
-/// What leaves with one call, unless a single message is longer.
+/// Bytes that are sent with one call, unless a single message is longer.
 const OUT_BYTES: usize = 64 << 10;
-/// What is read with one call, unless a single message is longer.
+/// Bytes that are read with one call, unless a single message is longer.
 const IN_BYTES: usize = 256 << 10;
 
-/// Frames that are about to leave.
+/// Frames to be sent.
 pub(super) struct Outgoing {
     bytes: Vec<u8>,
 }
@@ -20,8 +20,8 @@ impl Outgoing {
         Self { bytes: Vec::with_capacity(OUT_BYTES.max(longest + LENGTH_BYTES)) }
     }
 
-    /// Whether a message of so many bytes fits behind those that are there. Into an empty one fits all.
-    pub(super) fn has_room_for(&self, length: usize) -> bool {
+    /// Returns whether a message of this length fits after those that it holds. Any message fits into an empty buffer.
+    pub(super) fn has_space_for(&self, length: usize) -> bool {
         self.bytes.is_empty() || self.bytes.len() + LENGTH_BYTES + length <= OUT_BYTES
     }
 
@@ -32,7 +32,7 @@ impl Outgoing {
         Ok(())
     }
 
-    /// A message of zeros; where to write it.
+    /// Adds a message of zeros, and returns its bytes.
     pub(super) fn push_empty(&mut self, length: usize) -> Result<&mut [u8], Failure> {
         self.push_length(length)?;
         let start = self.bytes.len();
@@ -56,21 +56,21 @@ impl Outgoing {
     }
 }
 
-/// What has come, up to the middle of a frame.
+/// Bytes that have come, up to the middle of a frame.
 pub(super) struct Incoming {
     buffer: Vec<u8>,
-    /// Bytes that came and are not passed on; they lie at the front between two reads.
+    /// Number of bytes that have come and are not passed on. Between two reads they are at the front.
     filled: usize,
 }
 
 impl Incoming {
     pub(super) fn new(longest: usize) -> Self {
-        // Twice, so that the rest of a long frame leaves room for the next one.
+        // Twice, so that the rest of a long frame leaves space for the next one.
         Self { buffer: vec![0; IN_BYTES.max(2 * (longest + LENGTH_BYTES))], filled: 0 }
     }
 
-    /// Reads once, and passes on the messages that are complete. 0 may mean that there is nothing to
-    /// read, or not yet all of a message.
+    /// Reads once, and passes on the complete messages. Returns their number; 0 means that there is nothing to read, or only
+    /// a part of a message.
     #[inline]
     pub(super) fn read(
         &mut self,
@@ -78,7 +78,7 @@ impl Incoming {
         each: &mut impl FnMut(&[u8]),
     ) -> Result<usize, Failure> {
         match rustix::io::read(stream, &mut self.buffer[self.filled..]) {
-            // Whoever is gone has been told to go: its last message was taken out before.
+            // The other end was told to end, and its last message was passed on before.
             Ok(0) => return Err(Failure::new("the other end has closed its stream")),
             Ok(read) => self.filled += read,
             Err(Errno::AGAIN | Errno::INTR) => return Ok(0),
@@ -90,7 +90,7 @@ impl Incoming {
             let body = start + LENGTH_BYTES;
             if self.filled - body < length {
                 if length + LENGTH_BYTES > self.buffer.len() {
-                    return Err(Failure::new(format!("a message of {length} bytes: too long")));
+                    return Err(Failure::new(format!("a message of {length} bytes is too long")));
                 }
                 break;
             }

@@ -1,14 +1,14 @@
 //! Byte streams of the kernel: TCP over loopback, Unix sockets of type STREAM, and pipes.
 //!
-//! - A message is a frame: its length in 4 bytes, then its bytes. One call sends a frame; several
-//!   messages that are sent at once leave in as few calls as fit into a buffer of 64 KiB.
-//! - A receiver reads as much as there is, up to 256 KiB, and takes the frames out of its buffer.
-//! - Each sender has a stream to each receiver and writes to one after the other. Where the kernel has
-//!   no room it waits, so nothing is lost. There is no order between senders.
-//! - Kernel buffers are as large as an ordinary user may make them, up to the bytes that every peer
-//!   may have on the way. TCP sends at once (`TCP_NODELAY`).
-//! - Waiting: calls that do not block and a yield, or the kernel's blocking read and write; `poll` for
-//!   whoever has several streams.
+//! - A message is a frame: its length in 4 bytes, then its bytes. One call sends one frame; messages that are handed over
+//!   together are collected in a buffer of 64 KiB and sent with as few calls as possible.
+//! - A receiver reads as much as has come, up to 256 KiB, and takes the frames out of its buffer.
+//! - Each sender has a stream to each receiver and writes to one after the other. If the kernel has no space, the sender
+//!   waits, so no message is lost. There is no order between senders.
+//! - Kernel buffers are as large as an ordinary user may make them, up to the number of bytes that every peer may have in
+//!   flight. TCP sends at once (`TCP_NODELAY`).
+//! - Ends wait with non-blocking calls and a yield, or with the kernel's blocking read and write; an end with several
+//!   streams uses `poll`.
 
 pub(super) mod connect;
 mod frames;
@@ -92,7 +92,7 @@ impl StreamSender {
         Ok(Self { streams, buffer: Outgoing::new(setup.message_bytes), idle: Idle::new(setup) })
     }
 
-    /// Writes what is in the buffer to all receivers.
+    /// Writes the buffer to all receivers.
     fn write_out(&mut self) -> Result<(), Failure> {
         for stream in &self.streams {
             let mut rest = self.buffer.bytes();
@@ -122,7 +122,7 @@ impl Sender for StreamSender {
 
     fn send_all<P: AsRef<[u8]>>(&mut self, payloads: &[P]) -> Result<(), Failure> {
         for payload in payloads {
-            if !self.buffer.has_room_for(payload.as_ref().len()) {
+            if !self.buffer.has_space_for(payload.as_ref().len()) {
                 self.write_out()?;
             }
             self.buffer.push(payload.as_ref())?;
@@ -150,7 +150,7 @@ pub struct StreamReceiver {
 impl StreamReceiver {
     fn new(setup: &Setup, streams: Vec<OwnedFd>) -> Result<Self, Failure> {
         let blocking = setup.wait == Wait::Blocking;
-        // Who has several must not wait at one of them.
+        // An end with several streams must not wait at one of them.
         set_nonblocking(&streams, !blocking || streams.len() > 1)?;
         let longest = setup.message_bytes;
         let streams = streams.into_iter().map(|stream| (stream, Incoming::new(longest))).collect();
@@ -170,7 +170,7 @@ impl StreamReceiver {
 impl Receiver for StreamReceiver {
     fn poll(&mut self, mut each: impl FnMut(&[u8])) -> Result<usize, Failure> {
         if self.blocking && self.streams.len() == 1 {
-            // A blocking stream must be asked before it is read.
+            // A blocking stream must be polled before it is read.
             let mut wanted = [PollFd::new(&self.streams[0].0, PollFlags::IN)];
             let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
             if poll(&mut wanted, Some(&now)).map_err(Failure::of("poll"))? == 0 {

@@ -1,30 +1,19 @@
-//! `toroni bench`: the benchmarks. The harness is a crate of its own; here are options, progress bar and output.
+//! `toroni bench`: the workloads of the harness on this library. The harness is a crate of its own; here are the progress
+//! bar and the output.
 
-mod fanout;
 pub(crate) mod options;
-mod p2mp;
-mod proactor;
-mod rmp_tcp;
-mod scale;
-mod sweep;
 
 use crate::cli::BusLocation;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::stop::{GracePeriod, Stop};
-use options::{Bench, Shared, Workload};
+use crate::stop::{Patience, Stop};
+use options::Bench;
 use std::cell::RefCell;
 use std::path::Path;
 use std::process::ExitCode;
-use toroni_bench_harness::experiment::{
-    connections, fanout as fan_out, p2mp as point_to_multipoint, rmp_tcp as figure_8,
-    scale as scaling, sweep as batch_sizes,
-};
 use toroni_bench_harness::process_group::{Launch, Observer, Program};
-use toroni_bench_harness::report::Report;
 use toroni_bench_harness::transports::{self, Toroni};
-use toroni_bench_harness::workload::{latency, stress, throughput};
 use toroni_bench_harness::{cache_line, child, transport::Transport};
 
 /// The arguments of a child process of a benchmark.
@@ -46,58 +35,22 @@ pub(crate) fn run_child() -> ExitCode {
 }
 
 /// Runs a benchmark and prints its report.
-pub(crate) fn run(location: &BusLocation, arguments: &Bench) -> Result<(), Failure> {
-    match &arguments.workload {
-        Workload::Throughput(options) => {
-            measure(location, &options.shared, |launch| throughput::run(launch, &options.options()))
-        }
-        Workload::Latency(options) => {
-            measure(location, &options.shared, |launch| latency::run(launch, &options.options()))
-        }
-        Workload::Stress(options) => {
-            measure(place, &options.shared, |launch| stress::run(launch, &options.options()))
-        }
-        Workload::RmpTcp(given) => {
-            measure(place, &given.shared, |launch| figure_8::run(launch, &given.options()))
-        }
-        Workload::P2mp(given) => measure(place, &given.shared, |launch| {
-            point_to_multipoint::run(launch, &given.options())
-        }),
-        Workload::Sweep(given) => {
-            measure(place, &given.shared, |launch| batch_sizes::run(launch, &given.options()))
-        }
-        Workload::Fanout(given) => {
-            measure(place, &given.shared, |launch| fan_out::run(launch, &given.options()))
-        }
-        Workload::Scale(given) => {
-            measure(place, &given.shared, |launch| scaling::run(launch, &given.options()))
-        }
-        Workload::Proactor(given) => measure(place, &given.shared, |launch| {
-            let columns = connections::own_columns(&launch.program);
-            connections::run(launch, &given.options(), &columns)
-        }),
-    }
-}
-
-fn measure(
-    location: &BusLocation,
-    shared: &Shared,
-    run: impl FnOnce(&Launch<'_>) -> Result<Report, toroni_bench_harness::Failure>,
-) -> Result<(), Failure> {
-    if let Some(path) = &shared.plot {
+pub(crate) fn run(place: &Place, arguments: &Bench) -> Result<(), Failure> {
+    let workload = &arguments.workload;
+    if let Some(path) = &workload.output.plot {
         check_writable(path)?;
     }
     let path = std::env::current_exe()
         .map_err(|error| Failure::Failed(format!("cannot find this program: {error}")))?;
     let arguments = CHILD.map(str::to_owned).to_vec();
     let observer =
-        BenchObserver { stop: Stop::install(GracePeriod::Unlimited)?, bar: RefCell::default() };
+        BenchObserver { stop: Stop::install(Patience::Unlimited)?, bar: RefCell::default() };
     let mut launch = Launch::new(Program { path, arguments }, Toroni::NAME, &observer);
-    if let Some(directory) = &location.dir {
+    if let Some(directory) = &place.dir {
         launch.root.clone_from(directory);
     }
     let before = cache_line::one_way_ns();
-    let mut report = run(&launch).map_err(|failure| match failure {
+    let mut report = workload.run(&launch).map_err(|failure| match failure {
         toroni_bench_harness::Failure::Interrupted => observer.stop.interrupted("interrupted"),
         other => Failure::Failed(other.to_string()),
     })?;
@@ -106,12 +59,12 @@ fn measure(
     // Remove the bar before the report is printed.
     observer.bar.take();
 
-    if let Some(path) = &shared.plot {
+    if let Some(path) = &workload.output.plot {
         let svg = report.svg().map_err(|failure| Failure::Failed(failure.to_string()))?;
         std::fs::write(path, svg).map_err(|error| cannot_write(path, &error))?;
     }
     let mut output = Output::new()?;
-    if shared.json {
+    if workload.output.json {
         for line in report.json() {
             output.json(&line)?;
         }

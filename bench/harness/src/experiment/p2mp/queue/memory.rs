@@ -13,10 +13,9 @@
 //! Packet `n` is written by the one sender while every receiver's `taken` is above `n - packets`, and
 //! before `written` becomes `n + 1`. A receiver reads it after `written` is above `n` and before its
 //! own `taken` becomes `n + 1`. Both counters change under the mutex only, so writing and reading a
-//! packet never overlap, and what was written is visible to who reads. [`Writing`] and [`Reading`]
-//! keep to that for their callers. There is one writing end because only who creates the file, which
-//! must not exist yet, gets one; there is one reading end for each number because opening it claims
-//! the number.
+//! packet never overlap, and the reader sees what was written. [`Writing`] and [`Reading`] keep these rules for their
+//! callers. There is only one writing end, because creating the file makes it and the file must not exist before. There
+//! is only one reading end for each number, because opening it claims the number.
 
 use rustix::fs::{Mode, OFlags};
 use rustix::mm::{MapFlags, ProtFlags};
@@ -27,7 +26,7 @@ use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// The most receivers of a queue.
+/// The largest number of receivers of a queue.
 pub(crate) const MOST_RECEIVERS: usize = 15;
 
 const WRITTEN_OFFSET: usize = 128;
@@ -37,9 +36,9 @@ const PACKETS_OFFSET: usize = 4096;
 /// Sizes of a queue, the same in all of its processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
-    /// How many packets it holds.
+    /// Number of packets.
     pub(crate) packets: usize,
-    /// Bytes of a packet, its header included.
+    /// Bytes of a packet, including its header.
     pub(crate) packet_bytes: usize,
     pub(crate) receivers: usize,
     /// Whether the mutex spins before it sleeps (`PTHREAD_MUTEX_ADAPTIVE_NP`).
@@ -54,7 +53,7 @@ impl Shape {
         let packets = self.packets.checked_mul(self.packet_bytes).filter(|_| is_valid);
         packets
             .and_then(|bytes| bytes.checked_add(PACKETS_OFFSET))
-            .ok_or_else(|| invalid(format!("{self:?} is no shape of a queue")))
+            .ok_or_else(|| invalid(format!("a queue cannot have the shape {self:?}")))
     }
 }
 
@@ -62,29 +61,29 @@ impl Shape {
 pub(super) struct Writing {
     memory: Memory,
     written: u64,
-    /// What the slowest receiver had taken at the last look.
+    /// Packets that the slowest receiver had taken when the counters were last read.
     slowest: u64,
 }
 
 impl Writing {
-    /// Makes the queue in a new file, and touches all of its pages.
+    /// Creates the queue in a new file, and touches all of its pages.
     pub(super) fn create(path: &Path, shape: Shape) -> io::Result<Self> {
         let memory = Memory::create(path, shape)?;
         Ok(Self { memory, written: 0, slowest: 0 })
     }
 
-    /// Whether `count` more packets fit, as far as is known without a look at the counters.
-    pub(super) fn has_room(&self, count: usize) -> bool {
+    /// Returns whether `count` more packets fit, according to the counters as they were last read.
+    pub(super) fn has_space(&self, count: usize) -> bool {
         self.written + count as u64 - self.slowest <= self.memory.shape.packets as u64
     }
 
-    /// Looks at what the receivers have taken.
-    pub(super) fn look(&mut self) -> io::Result<()> {
+    /// Reads the counters of the receivers.
+    pub(super) fn refresh(&mut self) -> io::Result<()> {
         let counters = self.memory.lock()?;
         let taken = counters.taken.iter().take(self.memory.shape.receivers);
         let slowest = taken.map(|taken| taken.load(Ordering::Relaxed)).min().unwrap_or(0);
         drop(counters);
-        // A broken receiver must not make the sender believe in room that is not there.
+        // A broken receiver must not make the sender see space that does not exist.
         if !(self.slowest..=self.written).contains(&slowest) {
             return Err(invalid(format!(
                 "a receiver has taken {slowest} of {} packets, and had {}",
@@ -99,17 +98,17 @@ impl Writing {
     /// together.
     ///
     /// # Panics
-    /// If there is no room for them.
+    /// If there is no space for them.
     pub(super) fn write(
         &mut self,
         count: usize,
         mut fill: impl FnMut(&mut [u8]),
     ) -> io::Result<()> {
-        assert!(self.has_room(count), "no room for {count} packets");
+        assert!(self.has_space(count), "no space for {count} packets");
         for number in self.written..self.written + count as u64 {
             let range = self.memory.range_of(number);
             // SAFETY: the range lies in the mapping. This is the only writer, no receiver reads the
-            // packet now (`has_room`; see the head of this file), and `&mut self` excludes a second
+            // packet now (`has_space`; see the head of this file), and `&mut self` excludes a second
             // slice from here.
             let packet = unsafe {
                 let first = self.memory.base.as_ptr().add(range.start);
@@ -129,13 +128,13 @@ impl Writing {
 pub(super) struct Reading {
     memory: Memory,
     number: usize,
-    /// Packets that were written at the last look.
+    /// Packets that had been written when the counter was last read.
     written: u64,
     taken: u64,
 }
 
 impl Reading {
-    /// Opens a queue that exists, as the receiver of this number. Each number once.
+    /// Opens an existing queue as the receiver with this number. Each number can be opened once.
     pub(super) fn open(path: &Path, shape: Shape, number: usize) -> io::Result<Self> {
         let memory = Memory::open(path, shape)?;
         let claimed = memory.claimed().get(number).filter(|_| number < shape.receivers);
@@ -148,14 +147,14 @@ impl Reading {
         Ok(Self { memory, number, written: 0, taken: 0 })
     }
 
-    /// Packets that are there to be taken, as far as is known without a look at the counters.
+    /// Returns the number of packets that can be taken, according to the counter as it was last read.
     pub(super) fn available(&self) -> usize {
         // At most the number of packets, which is a usize: `note` checks it.
         usize::try_from(self.written - self.taken).unwrap_or(usize::MAX)
     }
 
-    /// Looks at what was written.
-    pub(super) fn look(&mut self) -> io::Result<()> {
+    /// Reads the counter of the sender.
+    pub(super) fn refresh(&mut self) -> io::Result<()> {
         let counters = self.memory.lock()?;
         let written = counters.written.load(Ordering::Relaxed);
         drop(counters);
@@ -163,12 +162,12 @@ impl Reading {
     }
 
     /// Lets `each` read `count` packets in place, the bytes of one at a time, then gives them back
-    /// together and looks at what was written meanwhile.
+    /// together and reads the counter of the sender.
     ///
     /// # Panics
-    /// If so many are not there.
+    /// If fewer packets are available.
     pub(super) fn take(&mut self, count: usize, mut each: impl FnMut(&[u8])) -> io::Result<()> {
-        assert!(count <= self.available(), "{count} packets are not there");
+        assert!(count <= self.available(), "there are fewer than {count} packets");
         for number in self.taken..self.taken + count as u64 {
             let range = self.memory.range_of(number);
             // SAFETY: the range lies in the mapping. The packet is written and not yet given back, so
@@ -224,7 +223,7 @@ impl std::ops::Deref for Locked<'_> {
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
         // SAFETY: an initialised mutex of a live mapping, which this thread holds: `Memory::lock` is
-        // the only place that makes a `Locked`, and it borrows the mapping.
+        // the only function that makes a `Locked`, and it borrows the mapping.
         unsafe { libc::pthread_mutex_unlock(self.mutex.get()) };
     }
 }
@@ -282,8 +281,8 @@ impl Memory {
         let mut attributes = core::mem::MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
         let attributes = attributes.as_mut_ptr();
         // SAFETY: `init` comes before the others, which get what it initialised; the mutex lies in the
-        // mapping, aligned, and nobody else has opened the file that this process is creating, or uses
-        // the mutex before the sender's socket is there to connect to.
+        // mapping, aligned, and no other process has opened the file that this process is creating, or uses
+        // the mutex before the sender's socket exists.
         unsafe {
             check(libc::pthread_mutexattr_init(attributes))?;
             check(libc::pthread_mutexattr_setpshared(attributes, libc::PTHREAD_PROCESS_SHARED))?;
@@ -293,10 +292,10 @@ impl Memory {
         }
     }
 
-    /// Fails only if the mutex is no mutex.
+    /// Fails only if the mutex is not a mutex.
     fn lock(&self) -> io::Result<Locked<'_>> {
         let mutex = self.mutex();
-        // SAFETY: who creates the memory initialises the mutex before others can open the queue.
+        // SAFETY: the creator of the memory initialises the mutex before others can open the queue.
         check(unsafe { libc::pthread_mutex_lock(mutex.get()) })?;
         // SAFETY: in the mapping (see the assertions below), aligned to 8, and any bytes are valid.
         let counters = unsafe { self.base.add(WRITTEN_OFFSET).cast::<Counters>().as_ref() };
@@ -314,11 +313,11 @@ impl Memory {
         unsafe { self.base.add(CLAIMED_OFFSET).cast().as_ref() }
     }
 
-    /// Where in the mapping a packet is.
+    /// Returns where in the mapping a packet is.
     fn range_of(&self, number: u64) -> Range<usize> {
         // Below `packets`, which is a usize.
-        let place = usize::try_from(number % self.shape.packets as u64).unwrap_or(0);
-        let start = PACKETS_OFFSET + place * self.shape.packet_bytes;
+        let index = usize::try_from(number % self.shape.packets as u64).unwrap_or(0);
+        let start = PACKETS_OFFSET + index * self.shape.packet_bytes;
         start..start + self.shape.packet_bytes
     }
 }
@@ -336,7 +335,7 @@ impl Drop for Memory {
     }
 }
 
-/// What the functions of pthread return.
+/// Turns what a pthread function returns into a result.
 fn check(code: i32) -> io::Result<()> {
     if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
 }

@@ -1,12 +1,12 @@
-//! The queue of the point-to-multipoint experiment, as its description says, written anew: packets in
-//! shared memory behind one process-shared mutex, and a byte on a Unix socket as signal.
+//! The queue of the point-to-multipoint experiment, written again from its description: packets in shared memory,
+//! counters that one process-shared mutex guards, and a byte on a Unix socket as the signal.
 //!
-//! The sender fills a batch of packets in place, counts them under the mutex, and sends one byte to each
-//! receiver. A receiver reads a batch in place, counts it under the mutex, and sends one byte to the
-//! sender. Who finds nothing to do sleeps until a byte comes; a peer that is gone is an error then.
+//! The sender fills a batch of packets in place, counts them under the mutex, and sends one byte to each receiver. A
+//! receiver reads a batch in place, counts it under the mutex, and sends one byte to the sender. A process that finds
+//! nothing to do sleeps until a byte comes; if the other end is gone by then, that is an error.
 //!
-//! A signal is sent for each batch, as the description has it. One that does not fit in the socket is
-//! left out: those in front of it wake the other side, which then looks at the counters.
+//! There is a signal for each batch, as in the description. A signal that does not fit the socket is left out: those
+//! before it wake the other side, which then reads the counters.
 
 mod memory;
 
@@ -20,10 +20,10 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long a receiver looks for the sender's socket.
+/// How long a receiver waits for the sender's socket.
 const LONGEST_CONNECT: Duration = Duration::from_secs(30);
 
-/// The sender's end, before its receivers are there.
+/// The sender's end before its receivers have connected.
 pub(super) struct Host {
     writing: Writing,
     listener: UnixListener,
@@ -31,10 +31,10 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// Makes the queue and its socket in `directory`.
+    /// Creates the queue and its socket in `directory`.
     pub(super) fn create(directory: &Path, shape: Shape) -> io::Result<Self> {
         let writing = Writing::create(&memory_path(directory), shape)?;
-        // Behind the memory: who can connect finds a queue that is complete.
+        // After the memory: a process that can connect finds a complete queue.
         let listener = UnixListener::bind(socket_path(directory))?;
         Ok(Self { writing, listener, receivers: shape.receivers })
     }
@@ -55,14 +55,11 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// Lets `fill` write a batch of `count` packets in place, when there is room for them.
-    ///
-    /// # Errors
-    /// If a receiver is gone, or the system fails.
+    /// Waits for space, and lets `fill` write a batch of `count` packets in place. Fails if a receiver is gone.
     pub(super) fn send(&mut self, count: usize, fill: impl FnMut(&mut [u8])) -> io::Result<()> {
-        while !self.writing.has_room(count) {
-            self.writing.look()?;
-            if self.writing.has_room(count) {
+        while !self.writing.has_space(count) {
+            self.writing.refresh()?;
+            if self.writing.has_space(count) {
                 break;
             }
             self.wait()?;
@@ -95,7 +92,7 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    /// Joins the queue in `directory` as its receiver of this number; waits until it is there.
+    /// Joins the queue in `directory` as the receiver with this number. Waits until the queue exists.
     pub(super) fn join(directory: &Path, shape: Shape, number: usize) -> io::Result<Self> {
         let deadline = Instant::now() + LONGEST_CONNECT;
         let sender = loop {
@@ -109,13 +106,10 @@ impl Receiver {
         Ok(Self { reading, sender })
     }
 
-    /// Lets `each` read the next packets in place, when there are any, and at most `most` of them.
-    ///
-    /// # Errors
-    /// If the sender is gone, or the system fails.
+    /// Waits for packets, and lets `each` read at most `most` of them in place. Fails if the sender is gone.
     pub(super) fn receive(&mut self, most: usize, each: impl FnMut(&[u8])) -> io::Result<()> {
         while self.reading.available() == 0 {
-            self.reading.look()?;
+            self.reading.refresh()?;
             if self.reading.available() > 0 {
                 break;
             }
@@ -126,16 +120,16 @@ impl Receiver {
     }
 }
 
-/// Sends the byte that says: look at the counters.
+/// Sends the byte that makes the other side read the counters.
 fn signal(peer: &UnixStream) -> io::Result<()> {
     match send(peer, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-        // A receiver that has all it wanted, and left.
+        // The socket is full, or a receiver has got everything and closed it.
         Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::PIPE) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Sleeps until a byte is there, and takes all that are.
+/// Sleeps until a byte comes, and takes all that have come.
 fn await_signal(peer: &UnixStream) -> io::Result<()> {
     let mut bytes = [0; 256];
     match recv(peer, &mut bytes, RecvFlags::empty()) {
@@ -232,7 +226,7 @@ mod tests {
         let mut sender = host.accept().unwrap();
         sender.send(2, |packet| fill(packet, 0)).unwrap();
         receivers.remove(1);
-        // The others take what is there; the queue fills up for the one that is gone.
+        // The others take their packets; the queue fills up because of the one that is gone.
         for receiver in &mut receivers {
             receiver.receive(2, |packet| check(packet, 0)).unwrap();
         }
@@ -245,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_that_is_gone_ends_the_receivers_behind_the_last_packet() {
+    fn a_sender_that_is_gone_ends_the_receivers_after_the_last_packet() {
         let root = directory();
         let host = Host::create(&root.0, shape(4)).unwrap();
         let mut receivers: Vec<_> =
