@@ -1,36 +1,34 @@
-//! Handing something from one process to the other: a number on a cache line, a wake-up, bytes.
+//! Handing something to the other core: a number on a cache line, a wake-up, bytes.
 
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::thread::futex;
+use toroni_bench_harness::cache_line::Probe;
 
-use super::pair::{Board, COPIED_BYTES, Pair, PairError, two_cores};
-use super::{Floor, RunLength};
+use super::pair::{COPIED_BYTES, Pair, PairError, SharedPages, two_cores};
+use super::{Floor, RunLength, TWO_LINES};
 
 /// What a pair does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Both write the same line.
-    OneLine,
-    /// Each writes a line of its own, as a request and its answer do.
+    /// Each process writes a line of its own, as for a request and its answer.
     TwoLines,
-    /// Each sleeps until the other has written and wakes it.
+    /// Each process sleeps until the other has written and wakes it.
     Futex,
     /// This process copies in, the partner copies out.
     CopyThrough,
 }
 
-const KINDS: [Kind; 4] = [Kind::OneLine, Kind::TwoLines, Kind::Futex, Kind::CopyThrough];
+const KINDS: [Kind; 3] = [Kind::TwoLines, Kind::Futex, Kind::CopyThrough];
 
-/// The word that this process writes, and the one that its partner writes.
+/// Index of the word that this process writes, and of the word that its partner writes.
 const CALL: usize = 0;
 const ANSWER: usize = 1;
 
-/// Bytes that change hands at a time when they are copied through: four such pieces are on the way, and
-/// each is a cost of two cache lines.
+/// Bytes of a piece that is copied through. Each piece costs two cache lines.
 const PIECE: usize = 64 << 10;
 const PIECES: u32 = 64;
 const _: () = assert!(PIECES as usize * PIECE == COPIED_BYTES);
@@ -38,7 +36,6 @@ const _: () = assert!(PIECES as usize * PIECE == COPIED_BYTES);
 impl Kind {
     pub(super) fn name(self) -> &'static str {
         match self {
-            Kind::OneLine => "one-line",
             Kind::TwoLines => "two-lines",
             Kind::Futex => "futex",
             Kind::CopyThrough => "copy-through",
@@ -50,19 +47,20 @@ impl Kind {
     }
 }
 
-/// A number to and fro between two cores, polled: nanoseconds one way.
-pub(super) fn cache_lines(length: RunLength) -> Result<Vec<Floor>, PairError> {
+/// Measures a number that two cores pass back and forth, polling: nanoseconds one way.
+pub(super) fn cache_lines(length: RunLength) -> Result<[Floor; 2], PairError> {
     let cores = two_cores()?;
-    [(Kind::OneLine, "one cache line"), (Kind::TwoLines, "two cache lines")]
-        .into_iter()
-        .map(|(kind, name)| {
-            let samples = to_and_fro(kind, Some(cores), length.repetitions, length.rounds)?;
-            Ok(Floor::of(format!("{name}, across cores, one way"), "ns", samples))
-        })
-        .collect()
+    let probe =
+        Probe { cores, samples: length.repetitions, rounds: length.rounds, longest: Duration::MAX };
+    let one = probe.one_way_ns().map_err(io::Error::from)?;
+    let two = back_and_forth(Kind::TwoLines, Some(cores), length.repetitions, length.rounds)?;
+    Ok([
+        Floor::of("one cache line, across cores, one way", "ns", one),
+        Floor::of(TWO_LINES, "ns", two),
+    ])
 }
 
-/// A number to and fro, sleeping in the kernel: nanoseconds from a store to the other's seeing it.
+/// Measures a number that two processes pass back and forth, sleeping in the kernel: nanoseconds one way.
 pub(super) fn futexes(length: RunLength) -> Result<Vec<Floor>, PairError> {
     let (first, second) = two_cores()?;
     [
@@ -73,28 +71,28 @@ pub(super) fn futexes(length: RunLength) -> Result<Vec<Floor>, PairError> {
     .into_iter()
     .map(|(cores, name)| {
         let rounds = (length.rounds / 20).max(1);
-        let samples = to_and_fro(Kind::Futex, cores, length.repetitions, rounds)?;
+        let samples = back_and_forth(Kind::Futex, cores, length.repetitions, rounds)?;
         Ok(Floor::of(format!("futex, {name}, one way"), "ns", samples))
     })
     .collect()
 }
 
-/// One process copies 64 KiB pieces into 4 MiB, the other copies them out: gigabytes a second.
+/// Measures pieces of 64 KiB that one process copies into 4 MiB and the other copies out: gigabytes per second.
 pub(super) fn copy_through(length: RunLength) -> Result<Floor, PairError> {
     let pair = Pair::start(Kind::CopyThrough, Some(two_cores()?))?;
     let payload = vec![0x5a_u8; PIECE];
     let rounds = u32::try_from(length.bytes / PIECE).expect("fewer than 2^32 pieces").max(1);
-    let (calls, answers) = (pair.board.word(CALL), pair.board.word(ANSWER));
+    let (calls, answers) = (pair.pages.word(CALL), pair.pages.word(ANSWER));
     let mut sent = 0_u32;
     let mut samples = Vec::new();
     for _ in 0..length.repetitions {
         let start = Instant::now();
         for _ in 0..rounds {
-            // Half of the area is let go ahead: the copies overlap, and neither waits for each piece.
+            // The sender may be half of the area ahead: the copies overlap, and no process waits for each piece.
             poll_until(answers, |taken| sent.wrapping_sub(taken) < PIECES / 2);
             // SAFETY: the piece lies in the area, and belongs to this process until `calls` says
             // otherwise: the partner has taken what lay there before.
-            unsafe { piece(&pair.board, sent).copy_from_nonoverlapping(payload.as_ptr(), PIECE) };
+            unsafe { piece(&pair.pages, sent).copy_from_nonoverlapping(payload.as_ptr(), PIECE) };
             sent = sent.wrapping_add(1);
             calls.store(sent, Ordering::Release);
         }
@@ -104,16 +102,10 @@ pub(super) fn copy_through(length: RunLength) -> Result<Floor, PairError> {
     Ok(Floor::of("copy of 64 KiB into 4 MiB and, on the other core, out again", "GB/s", samples))
 }
 
-/// The partner's part. It does not return: it is ended from outside.
-pub(super) fn partner(kind: Kind, board: &Board) -> Result<(), PairError> {
-    let (call, answer) = (board.word(CALL), board.word(ANSWER));
+/// Does the part of the partner. It does not return: the first process ends it.
+pub(super) fn partner(kind: Kind, pages: &SharedPages) -> Result<(), PairError> {
+    let (call, answer) = (pages.word(CALL), pages.word(ANSWER));
     match kind {
-        Kind::OneLine => {
-            for number in (1..).step_by(2) {
-                poll_until(call, |seen| seen == number);
-                call.store(number + 1, Ordering::Release);
-            }
-        }
         Kind::TwoLines => {
             for number in 1.. {
                 poll_until(call, |seen| seen == number);
@@ -132,7 +124,7 @@ pub(super) fn partner(kind: Kind, board: &Board) -> Result<(), PairError> {
                 poll_until(call, |sent| sent != taken);
                 // SAFETY: the piece lies in the area, and belongs to this process until `answer` says
                 // otherwise: `call` has counted it.
-                unsafe { buffer.as_mut_ptr().copy_from_nonoverlapping(piece(board, taken), PIECE) };
+                unsafe { buffer.as_mut_ptr().copy_from_nonoverlapping(piece(pages, taken), PIECE) };
                 std::hint::black_box(&mut buffer);
                 answer.store(taken.wrapping_add(1), Ordering::Release);
             }
@@ -141,23 +133,18 @@ pub(super) fn partner(kind: Kind, board: &Board) -> Result<(), PairError> {
     Ok(())
 }
 
-/// Nanoseconds one way, for each repetition; the first hundredth of the rounds warms up.
-fn to_and_fro(
+/// Returns nanoseconds one way for each repetition. A hundredth of the rounds come before, as a warm-up.
+fn back_and_forth(
     kind: Kind,
     cores: Option<(usize, usize)>,
     repetitions: usize,
     rounds: u32,
 ) -> Result<Vec<f64>, PairError> {
     let pair = Pair::start(kind, cores)?;
-    let (call, answer) = (pair.board.word(CALL), pair.board.word(ANSWER));
+    let (call, answer) = (pair.pages.word(CALL), pair.pages.word(ANSWER));
     let mut number = 0;
     let mut round = || {
         match kind {
-            Kind::OneLine => {
-                call.store(number + 1, Ordering::Release);
-                number += 2;
-                poll_until(call, |seen| seen == number);
-            }
             Kind::Futex => {
                 number += 1;
                 wake(call, number)?;
@@ -185,7 +172,7 @@ fn to_and_fro(
     Ok(samples)
 }
 
-/// Polls as the transports do: briefly without a pause, then it lets others run, who may be the partner.
+/// Polls as the transports do: briefly without a pause, then with yields, because the partner may need the core.
 fn poll_until(word: &AtomicU32, done: impl Fn(u32) -> bool) {
     let mut tries = 0_u32;
     while !done(word.load(Ordering::Acquire)) {
@@ -213,7 +200,7 @@ fn sleep_until(word: &AtomicU32, number: u32) -> Result<(), PairError> {
     }
 }
 
-fn piece(board: &Board, number: u32) -> *mut u8 {
+fn piece(pages: &SharedPages, number: u32) -> *mut u8 {
     // SAFETY: the offset is below PIECES * PIECE = COPIED_BYTES, the length of the area.
-    unsafe { board.copied().add((number % PIECES) as usize * PIECE) }
+    unsafe { pages.copied().add((number % PIECES) as usize * PIECE) }
 }

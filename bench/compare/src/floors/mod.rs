@@ -1,15 +1,15 @@
-//! Floors: what the machine itself takes, without any transport. A goal that is put as a ratio to one
-//! of them means the same on another machine, so they are measured in the same run as the peers.
+//! Floors: the costs of the machine itself, without any transport. A goal that is a ratio to a floor means the same on
+//! another machine, so floors are measured in the same run as the peers.
 //!
 //! ```text
-//!   copy          one core copies payloads out of its cache into a ring, as every sender must
+//!   copy          one core copies payloads from its cache into a ring, as every sender must
 //!   copy through  the same, while the other core copies them out again, as every receiver must
-//!   cache line    two processes on two cores hand a number to and fro; on one line, on two lines
-//!   futex         the same, each sleeping in the kernel until the other wakes it; on two cores, on
-//!                 one, and where the scheduler puts them
+//!   cache line    two cores pass a number back and forth, on one line (the probe of the harness) and on two lines
+//!   futex         the same, but each process sleeps in the kernel until the other wakes it; on two cores, on
+//!                 one core, and where the scheduler puts them
 //! ```
 //!
-//! All but the first need two processes: [`pair`] starts the second, pins both and ends it.
+//! Copying through, two lines and futexes need a second process: [`pair`] starts it, pins both and ends it.
 
 mod copying;
 mod handing_over;
@@ -26,28 +26,24 @@ use toroni_bench_harness::summary::Summary;
 pub(crate) struct Floor {
     /// What was measured, with its size or cores.
     pub(crate) name: String,
-    /// The unit of the numbers: `ns` for one way, or `GB/s` (10⁹ bytes a second).
+    /// Unit: `ns` for one way, or `GB/s` (10⁹ bytes per second).
     pub(crate) unit: &'static str,
-    /// The middle one.
     pub(crate) median: f64,
-    /// Of each repetition.
     pub(crate) samples: Vec<f64>,
 }
 
-/// Copying 1 KiB into a ring.
 pub(crate) const COPY: &str = "copy of 1024 B into a ring of 4 MiB";
-/// A request and its answer on lines of their own.
+/// A request and its answer, each on a line of its own.
 pub(crate) const TWO_LINES: &str = "two cache lines, across cores, one way";
-/// Wake-ups where the scheduler puts both processes.
 pub(crate) const FUTEX_NOT_PINNED: &str = "futex, not pinned, one way";
 
-/// How much work goes into a floor.
+/// How long the measurement of a floor takes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunLength {
     pub(crate) repetitions: usize,
     /// Bytes that one repetition of a copy moves.
     pub(crate) bytes: usize,
-    /// Round trips of one repetition of a hand-over that polls; one that sleeps makes a twentieth.
+    /// Round trips of one repetition, if the ends poll; if they sleep, a twentieth of that.
     pub(crate) rounds: u32,
 }
 
@@ -61,10 +57,10 @@ impl RunLength {
         RunLength { repetitions: 1, bytes: 1 << 26, rounds: 20_000 };
 }
 
-/// All floors of this machine, as a report.
+/// Measures all floors of this machine.
 ///
 /// # Errors
-/// The partner process cannot be started, or a core cannot be had.
+/// If the partner process cannot be started, or a process cannot be pinned to a core.
 pub(crate) fn report(length: RunLength) -> Result<Report, PairError> {
     let mut floors: Vec<Floor> = [64, 256, 1024, 65_536]
         .into_iter()
@@ -76,14 +72,14 @@ pub(crate) fn report(length: RunLength) -> Result<Report, PairError> {
     floors.extend(handing_over::futexes(length)?);
     Ok(Report {
         name: "floors".to_owned(),
-        title: "What the machine itself takes".to_owned(),
+        title: "Floors: the costs of the machine itself".to_owned(),
         conditions: machine::describe(),
         tables: vec![table(&floors)],
         ..Report::default()
     })
 }
 
-/// Those that a latency is compared with.
+/// Measures the floors that latencies are compared with.
 ///
 /// # Errors
 /// As [`report`].
@@ -94,7 +90,7 @@ pub(crate) fn between_cores(length: RunLength) -> Result<Vec<Floor>, PairError> 
     Ok(floors)
 }
 
-/// Floors of one name become one, with the samples of all.
+/// Joins floors with the same name, with the samples of all.
 pub(crate) fn merge(floors: Vec<Floor>) -> Vec<Floor> {
     let mut merged: Vec<Floor> = Vec::new();
     for floor in floors {
@@ -110,12 +106,10 @@ pub(crate) fn merge(floors: Vec<Floor>) -> Vec<Floor> {
     merged
 }
 
-/// The one of this name.
 pub(crate) fn find<'a>(floors: &'a [Floor], name: &str) -> Option<&'a Floor> {
     floors.iter().find(|floor| floor.name == name)
 }
 
-/// A row each.
 pub(crate) fn table(floors: &[Floor]) -> Table {
     let row = |floor: &Floor| {
         let summary = Summary::of(&floor.samples);
@@ -132,7 +126,7 @@ pub(crate) fn table(floors: &[Floor]) -> Table {
     };
     Table {
         name: "floors".to_owned(),
-        title: "Floors: what the machine itself takes".to_owned(),
+        title: "Floors: the costs of the machine itself".to_owned(),
         corner: "floor".to_owned(),
         columns: ["median", "lowest", "highest", "unit"].map(str::to_owned).to_vec(),
         rows: floors.iter().map(row).collect(),

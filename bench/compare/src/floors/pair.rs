@@ -1,4 +1,4 @@
-//! Two processes that share a few pages: this one, and a partner that is this program again.
+//! Two processes that share pages: this one, and a partner that runs the same program.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -13,42 +13,36 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::handing_over::{self, Kind};
 
-/// Bytes of the shared file: a page of words, then the bytes that are copied through.
-const BOARD_BYTES: usize = 4096 + COPIED_BYTES;
-/// Bytes of the area that is copied through, as many as the rings of the comparisons have.
+/// Bytes of the shared file: a page of words, then the area that is copied through.
+const FILE_BYTES: usize = 4096 + COPIED_BYTES;
+/// Bytes of the area that is copied through; the rings of the comparisons have the same size.
 pub(super) const COPIED_BYTES: usize = 4 << 20;
 
 /// Why two processes could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PairError {
-    /// The shared file, or a mapping of it.
     #[error("{doing} {path}: {source}; /dev/shm must be writable and have 5 MiB free", path = .path.display())]
-    Board { doing: &'static str, path: PathBuf, source: io::Error },
-    /// The partner.
+    Pages { doing: &'static str, path: PathBuf, source: io::Error },
     #[error("the second process of a floor: {0}")]
     Partner(#[from] io::Error),
-    /// The partner ended before it was ready.
     #[error("the second process of a floor ended early ({0})")]
     PartnerEnded(std::process::ExitStatus),
-    /// The command line of a partner names nothing that is measured.
     #[error("there is no floor called {0:?}")]
     NoSuchKind(String),
-    /// A floor across cores needs two.
     #[error("only {0} core may be used: a floor across cores needs two")]
     TooFewCores(usize),
-    /// Binding to a core.
     #[error("cannot stay on core {core}: {source}")]
     Pinning { core: usize, source: io::Error },
 }
 
-/// The shared file, mapped. All words are atomics; the copied area is read and written by whoever owns
-/// it at the time, as [`handing_over`] says.
-pub(super) struct Board {
+/// The shared file, mapped. All words are atomics. The area that is copied through is used by the process that owns it at
+/// the time; see [`handing_over`].
+pub(super) struct SharedPages {
     start: NonNull<u8>,
 }
 
-impl Board {
-    /// A word on a line of its own: lines are 128 bytes apart, because x86 fetches two at a time.
+impl SharedPages {
+    /// Returns a word on a line of its own. Lines are 128 bytes apart, because x86 fetches two at a time.
     pub(super) fn word(&self, line: usize) -> &AtomicU32 {
         assert!(line < 32, "line {line} lies beyond the words");
         // SAFETY: 32 lines of 128 bytes lie in the first page of the mapping, which lives as long as
@@ -56,67 +50,67 @@ impl Board {
         unsafe { AtomicU32::from_ptr(self.start.as_ptr().add(line * 128).cast()) }
     }
 
-    /// The start of the area of [`COPIED_BYTES`] bytes that is copied through.
+    /// Returns the start of the area of [`COPIED_BYTES`] bytes that is copied through.
     pub(super) fn copied(&self) -> *mut u8 {
-        // SAFETY: the mapping has `BOARD_BYTES` = 4096 + COPIED_BYTES bytes.
+        // SAFETY: the mapping has `FILE_BYTES` = 4096 + COPIED_BYTES bytes.
         unsafe { self.start.as_ptr().add(4096) }
     }
 
-    fn create(path: &Path) -> Result<Board, PairError> {
+    fn create(path: &Path) -> Result<SharedPages, PairError> {
         let file =
             OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path);
-        let file = file.map_err(board("cannot create", path))?;
-        file.set_len(BOARD_BYTES as u64).map_err(board("cannot enlarge", path))?;
-        Board::map(&file, path)
+        let file = file.map_err(pages("cannot create", path))?;
+        file.set_len(FILE_BYTES as u64).map_err(pages("cannot enlarge", path))?;
+        SharedPages::map(&file, path)
     }
 
-    fn open(path: &Path) -> Result<Board, PairError> {
+    fn open(path: &Path) -> Result<SharedPages, PairError> {
         let file = OpenOptions::new().read(true).write(true).open(path);
-        Board::map(&file.map_err(board("cannot open", path))?, path)
+        SharedPages::map(&file.map_err(pages("cannot open", path))?, path)
     }
 
-    fn map(file: &File, path: &Path) -> Result<Board, PairError> {
-        let length = file.metadata().map_err(board("cannot look at", path))?.len();
-        if length != BOARD_BYTES as u64 {
-            let wrong = io::Error::other(format!("it has {length} bytes, not {BOARD_BYTES}"));
-            return Err(board("cannot map", path)(wrong));
+    fn map(file: &File, path: &Path) -> Result<SharedPages, PairError> {
+        let length = file.metadata().map_err(pages("cannot examine", path))?.len();
+        if length != FILE_BYTES as u64 {
+            let wrong = io::Error::other(format!("it has {length} bytes, not {FILE_BYTES}"));
+            return Err(pages("cannot map", path)(wrong));
         }
         let (rights, flags) =
             (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
         // SAFETY: a new mapping at an address that the kernel chooses; it is unmapped only by `drop`.
-        let start = unsafe { mmap(std::ptr::null_mut(), BOARD_BYTES, rights, flags, file, 0) };
-        let start = start.map_err(|source| board("cannot map", path)(source.into()))?;
-        Ok(Board { start: NonNull::new(start.cast()).expect("mmap does not return null") })
+        let start = unsafe { mmap(std::ptr::null_mut(), FILE_BYTES, rights, flags, file, 0) };
+        let start = start.map_err(|source| pages("cannot map", path)(source.into()))?;
+        Ok(SharedPages { start: NonNull::new(start.cast()).expect("mmap does not return null") })
     }
 }
 
-impl Drop for Board {
+impl Drop for SharedPages {
     fn drop(&mut self) {
         // SAFETY: the mapping was made by `map` with this length, and nothing borrows from it any more.
-        let _ = unsafe { munmap(self.start.as_ptr().cast(), BOARD_BYTES) };
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), FILE_BYTES) };
     }
 }
 
-/// A line that the partner raises when it is ready, and that tells it to stop.
+/// Index of the word that the partner sets when it is ready.
 const STATE: usize = 31;
 const READY: u32 = 1;
 
-/// A running pair; dropped, it ends the partner and removes the file.
+/// A running pair. Dropping it ends the partner and removes the file.
 pub(super) struct Pair {
-    pub(super) board: Board,
+    pub(super) pages: SharedPages,
     path: PathBuf,
     partner: Child,
     before: CpuSet,
 }
 
 impl Pair {
-    /// Starts a partner that does its part of `kind`. With `cores`, pins this process to the first and
-    /// the partner to the second; else the scheduler puts both where it likes.
+    /// Starts a partner that does its part of `kind`. With `cores`, this process is pinned to the first and the partner to
+    /// the second; otherwise the scheduler chooses.
     pub(super) fn start(kind: Kind, cores: Option<(usize, usize)>) -> Result<Pair, PairError> {
         static PAIRS: AtomicU32 = AtomicU32::new(0);
         let number = PAIRS.fetch_add(1, Ordering::Relaxed);
         let path = PathBuf::from(format!("/dev/shm/toroni-floor-{}-{number}", std::process::id()));
-        let board = Board::create(&path)?;
+        let pages = SharedPages::create(&path)?;
         let before = sched_getaffinity(None).map_err(io::Error::from)?;
         let start = || {
             let program = std::env::current_exe()?;
@@ -133,8 +127,8 @@ impl Pair {
                 return Err(source.into());
             }
         };
-        let mut pair = Pair { board, path, partner, before };
-        while pair.board.word(STATE).load(Ordering::Acquire) != READY {
+        let mut pair = Pair { pages, path, partner, before };
+        while pair.pages.word(STATE).load(Ordering::Acquire) != READY {
             if let Some(status) = pair.partner.try_wait()? {
                 return Err(PairError::PartnerEnded(status));
             }
@@ -149,7 +143,7 @@ impl Pair {
 
 impl Drop for Pair {
     fn drop(&mut self) {
-        // It may be asleep, or waiting for a number that will not come: it holds nothing worth a word.
+        // It may wait for a number that will not come. It holds nothing that would have to be released.
         let _ = self.partner.kill();
         let _ = self.partner.wait();
         let _ = fs::remove_file(&self.path);
@@ -157,7 +151,7 @@ impl Drop for Pair {
     }
 }
 
-/// The first two cores that this process may use.
+/// Returns the first two cores that this process may use.
 pub(super) fn two_cores() -> Result<(usize, usize), PairError> {
     let allowed = sched_getaffinity(None).map_err(io::Error::from)?;
     let mut cores = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core));
@@ -167,21 +161,20 @@ pub(super) fn two_cores() -> Result<(usize, usize), PairError> {
     }
 }
 
-/// The partner's whole life: `floor-partner KIND PATH [CORE]`. It is ended by the first process.
+/// Runs the partner, `floor-partner KIND PATH [CORE]`. The first process ends it.
 ///
 /// # Errors
-///
-/// An argument is missing or wrong, the file cannot be mapped, or the core cannot be had.
+/// If an argument is wrong, the file cannot be mapped, or the process cannot be pinned.
 pub(crate) fn partner_main(kind: &str, path: &Path, core: Option<usize>) -> Result<(), PairError> {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .map_err(io::Error::from)?;
     let kind = Kind::named(kind).ok_or_else(|| PairError::NoSuchKind(kind.to_owned()))?;
-    let board = Board::open(path)?;
+    let pages = SharedPages::open(path)?;
     if let Some(core) = core {
         stay_on(core)?;
     }
-    board.word(STATE).store(READY, Ordering::Release);
-    handing_over::partner(kind, &board)
+    pages.word(STATE).store(READY, Ordering::Release);
+    handing_over::partner(kind, &pages)
 }
 
 fn stay_on(core: usize) -> Result<(), PairError> {
@@ -191,6 +184,6 @@ fn stay_on(core: usize) -> Result<(), PairError> {
     sched_setaffinity(None, &only).map_err(pinning)
 }
 
-fn board(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> PairError {
-    move |source| PairError::Board { doing, path: path.to_owned(), source }
+fn pages(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> PairError {
+    move |source| PairError::Pages { doing, path: path.to_owned(), source }
 }
