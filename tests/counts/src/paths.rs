@@ -3,7 +3,7 @@
 
 use std::hint::black_box;
 
-use toroni::{PublishError, Publisher, ReceiveError, Subscriber};
+use toroni::{LockKind, PublishError, Publisher, ReceiveError, Subscriber};
 
 use crate::stage::{Outcome, Stage, toroni_counted};
 
@@ -25,6 +25,13 @@ pub(crate) const PATHS: &[Path] = &[
         name: "publish-8-to-one-that-slept",
         run: |stage, rounds| {
             stage.sleep_once()?;
+            publish(stage, rounds, 8)
+        },
+    },
+    Path {
+        name: "publish-8-with-robust-lock",
+        run: |stage, rounds| {
+            *stage = Stage::with_lock(LockKind::Robust)?;
             publish(stage, rounds, 8)
         },
     },

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use toroni::{Bus, BusConfig, Publisher, Subscriber, WaitStrategy};
+use toroni::{Bus, BusConfig, LockKind, Publisher, Subscriber, WaitStrategy};
 
 /// A result whose error is only shown.
 pub(crate) type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -33,8 +33,12 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) fn new() -> Outcome<Self> {
+        Self::with_lock(LockKind::Lease)
+    }
+
+    pub(crate) fn with_lock(lock: LockKind) -> Outcome<Self> {
         let directory = Directory::new();
-        let bus = BusConfig::new().directory(&directory.0).open("counts")?;
+        let bus = BusConfig::new().directory(&directory.0).lock(lock).open("counts")?;
         Ok(Self {
             publisher: bus.publisher("plant/boiler/temperature")?,
             elsewhere: bus.publisher("yard/gate")?,
