@@ -6,10 +6,10 @@ use crate::gate::ChildGate;
 use crate::job::{Answer, Job, Role};
 use crate::registry::{self, Work};
 use crate::transport::{About, Transport};
-use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::Serialize;
 use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
+use toroni_testkit::process::die_with_parent;
 
 /// Runs a child that knows one transport, from its start to its end.
 #[must_use]
@@ -44,21 +44,15 @@ pub struct Child {
 }
 
 impl Child {
-    /// Makes the kernel end this process with its parent, and reads the job.
+    /// Reads the job, and makes the kernel end this process with its parent.
     fn bind() -> Result<Self, Failure> {
-        set_parent_process_death_signal(Some(Signal::KILL))
-            .map_err(Failure::of("bind this process to its parent"))?;
         let mut input = io::stdin().lock();
         let mut line = String::new();
         input.read_line(&mut line).map_err(Failure::of("read the job"))?;
         let job: Job = serde_json::from_str(&line).map_err(|error| {
             Failure::new(format!("{line:?} is no job ({error}): this is no command for people"))
         })?;
-        // The parent may have died before the kernel knew that its death matters.
-        let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get());
-        if parent.and_then(|pid| u32::try_from(pid).ok()) != Some(job.parent) {
-            return Err(Failure::new("the parent is dead"));
-        }
+        die_with_parent(job.parent).map_err(Failure::of("bind this process to its parent"))?;
         let gate = match job.role {
             Role::Host => None,
             _ => Some(ChildGate::join(&job.directory)?),

@@ -9,9 +9,8 @@ use crate::run_directory::RunDirectoryOwner;
 use crate::sequence::{self, Checker, Lengths};
 use crate::transport::{Receiver, Sender, Setup, Transport, Wait};
 use std::fmt::Display;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex, PoisonError};
+use toroni_testkit::{Directory, directory};
 
 /// Defines the tests of an adapter: `toroni_bench_harness::conformance!(Adapter);`.
 #[macro_export]
@@ -85,15 +84,15 @@ pub fn long_messages_arrive_whole<T: Transport>() {
 /// Tests a message and its answer, on two lanes of one run directory.
 pub fn lanes_do_not_mix<T: Transport>() {
     let setup = Setup { wait: Wait::Blocking, ..small(1, 1) };
-    let root = Root::new();
-    let owner = must("create a run directory", RunDirectoryOwner::create(&root.0));
+    let root = Directory::new();
+    let owner = must("create a run directory", RunDirectoryOwner::create(root.path()));
     let (there, back) = (owner.directory().clone(), owner.directory().second_lane());
     let back = must("create a second lane", back);
     let _hosts = [&there, &back].map(|lane| must("host", T::host(lane, &setup)));
     let together = Barrier::new(2);
     std::thread::scope(|threads| {
         threads.spawn(|| {
-            let failed = AbortUnlessDone(Role::Receiver(0), &root);
+            let failed = AbortUnlessDone(Role::Receiver(0));
             let mut requests = must("open a receiver", T::receiver(&there, &setup, 0));
             let mut answers = must("open a sender", T::sender(&back, &setup, 0));
             together.wait();
@@ -106,7 +105,7 @@ pub fn lanes_do_not_mix<T: Transport>() {
             together.wait();
             std::mem::forget(failed);
         });
-        let failed = AbortUnlessDone(Role::Sender(0), &root);
+        let failed = AbortUnlessDone(Role::Sender(0));
         let mut requests = must("open a sender", T::sender(&there, &setup, 0));
         let mut answers = must("open a receiver", T::receiver(&back, &setup, 0));
         together.wait();
@@ -149,8 +148,8 @@ impl<'a, T: Transport> Run<'a, T> {
     /// Lets each sender send this number of messages. Returns the order that each receiver saw.
     fn go(&self, messages: u64) -> Vec<Vec<u64>> {
         let setup = self.setup;
-        let root = Root::new();
-        let owner = must("create a run directory", RunDirectoryOwner::create(&root.0));
+        let root = Directory::new();
+        let owner = must("create a run directory", RunDirectoryOwner::create(root.path()));
         let directory = owner.directory();
         let _host = must("host", T::host(directory, setup));
         // Like the gate and the finish of a run: no end sends before all are ready, and none leaves before all have
@@ -159,9 +158,9 @@ impl<'a, T: Transport> Run<'a, T> {
         let orders = Mutex::new(vec![Vec::new(); usize::from(setup.receivers)]);
         std::thread::scope(|threads| {
             for index in 0..setup.senders {
-                let (together, root) = (&together, &root);
+                let together = &together;
                 threads.spawn(move || {
-                    let failed = AbortUnlessDone(Role::Sender(index), root);
+                    let failed = AbortUnlessDone(Role::Sender(index));
                     let mut sender = must("open a sender", T::sender(directory, setup, index));
                     together.wait();
                     send(&mut sender, setup, index, messages);
@@ -170,9 +169,9 @@ impl<'a, T: Transport> Run<'a, T> {
                 });
             }
             for index in 0..setup.receivers {
-                let (together, orders, root) = (&together, &orders, &root);
+                let (together, orders) = (&together, &orders);
                 threads.spawn(move || {
-                    let failed = AbortUnlessDone(Role::Receiver(index), root);
+                    let failed = AbortUnlessDone(Role::Receiver(index));
                     let mut receiver =
                         must("open a receiver", T::receiver(directory, setup, index));
                     together.wait();
@@ -189,12 +188,12 @@ impl<'a, T: Transport> Run<'a, T> {
 }
 
 /// Aborts the process if its thread panics: the others would wait for it in calls that cannot be interrupted.
-struct AbortUnlessDone<'a>(Role, &'a Root);
+struct AbortUnlessDone(Role);
 
-impl Drop for AbortUnlessDone<'_> {
+impl Drop for AbortUnlessDone {
     fn drop(&mut self) {
         eprintln!("{} has failed; its message is above", self.0);
-        self.1.remove();
+        directory::remove_all();
         std::process::abort();
     }
 }
@@ -264,30 +263,6 @@ fn receive<R: Receiver>(receiver: &mut R, setup: &Setup, messages: u64) -> Vec<u
     let faults = checker.verdict(messages);
     assert!(faults.is_none(), "{faults:?}");
     order
-}
-
-/// A directory for a test, removed when dropped.
-struct Root(PathBuf);
-
-impl Root {
-    fn new() -> Self {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let root = Self(format!("/dev/shm/toroni-test-{}-{number}", std::process::id()).into());
-        // An earlier process with this id may have been killed.
-        root.remove();
-        root
-    }
-
-    fn remove(&self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-impl Drop for Root {
-    fn drop(&mut self) {
-        self.remove();
-    }
 }
 
 fn must<T, E: Display>(doing: &str, result: Result<T, E>) -> T {

@@ -113,14 +113,14 @@ fn wait_for_end(pipe: &OwnedFd) -> Result<(), Failure> {
 mod tests {
     use super::*;
     use crate::run_directory::RunDirectoryOwner;
-    use crate::run_directory::tests::Root;
     use std::sync::mpsc::channel;
     use std::time::Duration;
+    use toroni_testkit::Directory;
 
     #[test]
     fn nobody_passes_before_it_opens_and_all_pass_then() {
-        let root = Root::new();
-        let owner = RunDirectoryOwner::create(&root.0).unwrap();
+        let root = Directory::new();
+        let owner = RunDirectoryOwner::create(root.path()).unwrap();
         let gate = Gate::create(owner.directory()).unwrap();
         let (passed, passes) = channel();
         let waiting: Vec<_> = (0..3)
@@ -145,8 +145,8 @@ mod tests {
 
     #[test]
     fn the_finish_waits_for_the_last_and_not_for_the_dead() {
-        let root = Root::new();
-        let owner = RunDirectoryOwner::create(&root.0).unwrap();
+        let root = Directory::new();
+        let owner = RunDirectoryOwner::create(root.path()).unwrap();
         let _gate = Gate::create(owner.directory()).unwrap();
         let mut first = ChildGate::join(owner.directory()).unwrap();
         let second = ChildGate::join(owner.directory()).unwrap();

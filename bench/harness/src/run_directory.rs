@@ -2,16 +2,13 @@
 //! removed by the next run.
 
 use crate::Failure;
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use toroni_testkit::{Directory, directory::IN_MEMORY};
 
 /// Where run directories are created by default: in memory.
-pub const DEFAULT_ROOT: &str = "/dev/shm";
+pub const DEFAULT_ROOT: &str = IN_MEMORY;
 
 const PREFIX: &str = "toroni-bench-";
 
@@ -60,8 +57,7 @@ impl RunDirectory {
 #[derive(Debug)]
 pub struct RunDirectoryOwner {
     directory: RunDirectory,
-    /// Holds the lock that tells other runs that this one lives.
-    _lock: OwnedFd,
+    _owner: Directory,
 }
 
 impl RunDirectoryOwner {
@@ -70,22 +66,17 @@ impl RunDirectoryOwner {
     /// # Errors
     /// If the file system refuses.
     pub fn create(root: &Path) -> Result<Self, Failure> {
-        static RUNS: AtomicU32 = AtomicU32::new(0);
-        fs::create_dir_all(root).map_err(Failure::of(format!("make {}", root.display())))?;
-        sweep(root);
-        let number = RUNS.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{}-{number}", std::process::id());
-        let path = root.join(format!("{PREFIX}{name}"));
-        let failed = format!("make {}", path.display());
-        fs::DirBuilder::new().mode(0o700).create(&path).map_err(Failure::of(&failed))?;
-        let lock = lock_of(&path).ok_or_else(|| {
-            // No other process uses a name with this process id.
-            let _ = fs::remove_dir(&path);
-            Failure::new(format!("cannot lock {}", path.display()))
-        })?;
+        let owner = Directory::create(root, PREFIX, 0o700)
+            .map_err(Failure::of("create the run directory"))?;
         // Below the ports that the kernel chooses by itself.
-        let port = 10_000 + u16::try_from((std::process::id() + number) % 340).unwrap_or(0) * 64;
-        Ok(Self { directory: RunDirectory { path, name, port, lane: 0 }, _lock: lock })
+        let run = (std::process::id() + owner.number()) % 340;
+        let directory = RunDirectory {
+            path: owner.path().to_owned(),
+            name: owner.name().to_owned(),
+            port: 10_000 + u16::try_from(run).unwrap_or(0) * 64,
+            lane: 0,
+        };
+        Ok(Self { directory, _owner: owner })
     }
 
     /// Returns what children know about it.
@@ -95,82 +86,43 @@ impl RunDirectoryOwner {
     }
 }
 
-impl Drop for RunDirectoryOwner {
-    fn drop(&mut self) {
-        // If it fails, the next run tries again.
-        let _ = fs::remove_dir_all(&self.directory.path);
-    }
-}
-
-/// Removes the directories of dead runs.
-fn sweep(root: &Path) {
-    for entry in fs::read_dir(root).into_iter().flatten().flatten() {
-        let ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
-        // The directory of another user, or of a run that lives, cannot be locked.
-        if ours && lock_of(&entry.path()).is_some() {
-            let _ = fs::remove_dir_all(entry.path());
-        }
-    }
-}
-
-fn lock_of(directory: &Path) -> Option<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let lock = open(directory, flags, Mode::empty()).ok()?;
-    flock(&lock, FlockOperation::NonBlockingLockExclusive).ok()?;
-    Some(lock)
-}
-
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-
-    /// A directory for a test, removed when dropped.
-    pub(crate) struct Root(pub(crate) PathBuf);
-
-    impl Root {
-        pub(crate) fn new() -> Self {
-            static NEXT: AtomicU32 = AtomicU32::new(0);
-            let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let path = format!("/dev/shm/toroni-test-harness-{}-{number}", std::process::id());
-            // Of a process that was killed, and had this number before.
-            let _ = fs::remove_dir_all(&path);
-            Self(PathBuf::from(path))
-        }
-
-        pub(crate) fn entries(&self) -> usize {
-            fs::read_dir(&self.0).unwrap().count()
-        }
-    }
-
-    impl Drop for Root {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
 
     #[test]
     fn run_directories_are_new_and_vanish() {
-        let root = Root::new();
-        let first = RunDirectoryOwner::create(&root.0).unwrap();
-        let second = RunDirectoryOwner::create(&root.0).unwrap();
+        let root = Directory::new();
+        let first = RunDirectoryOwner::create(root.path()).unwrap();
+        let second = RunDirectoryOwner::create(root.path()).unwrap();
         assert_ne!(first.directory().path, second.directory().path);
         assert_ne!(first.directory().name, second.directory().name);
         fs::write(first.directory().path.join("file"), "x").unwrap();
         drop(first);
-        assert_eq!(root.entries(), 1, "the second lives and is not swept");
+        assert_eq!(root.entries().len(), 1, "the second lives and is not removed");
         drop(second);
-        assert_eq!(root.entries(), 0);
+        assert_eq!(root.entries(), [""; 0]);
     }
 
     #[test]
     fn directories_of_killed_runs_are_removed() {
-        let root = Root::new();
-        fs::create_dir_all(root.0.join("toroni-bench-1-0/bus")).unwrap();
-        fs::create_dir_all(root.0.join("of-another-program")).unwrap();
-        let owner = RunDirectoryOwner::create(&root.0).unwrap();
-        assert!(!root.0.join("toroni-bench-1-0").exists());
-        assert!(root.0.join("of-another-program").exists());
+        let root = Directory::new();
+        fs::create_dir_all(root.join("toroni-bench-1-0/bus")).unwrap();
+        fs::create_dir_all(root.join("of-another-program")).unwrap();
+        let owner = RunDirectoryOwner::create(root.path()).unwrap();
+        assert!(!root.join("toroni-bench-1-0").exists());
+        assert!(root.join("of-another-program").exists());
         drop(owner);
-        assert_eq!(root.entries(), 1);
+        assert_eq!(root.entries().len(), 1);
+    }
+
+    #[test]
+    fn a_second_lane_shares_the_path_of_the_run() {
+        let root = Directory::new();
+        let owner = RunDirectoryOwner::create(root.path()).unwrap();
+        let lane = owner.directory().second_lane().unwrap();
+        assert!(lane.path.is_dir() && lane.path != owner.directory().path);
+        assert_eq!(lane.shared_path(), owner.directory().path);
+        assert_eq!((owner.directory().lane(), lane.lane()), (0, 1));
     }
 }

@@ -116,7 +116,7 @@ impl Checker {
     /// If there are none, or more than [`MOST_SENDERS`].
     pub fn new(senders: u16, lengths: Lengths) -> Result<Self, Failure> {
         if senders == 0 || senders > MOST_SENDERS {
-            return Err(Failure::new(format!("{senders} senders: take 1 to {MOST_SENDERS}")));
+            return Err(Failure::new(format!("{senders} senders: use 1 to {MOST_SENDERS}")));
         }
         Ok(Self {
             lengths,
@@ -186,25 +186,11 @@ impl Checker {
     }
 }
 
-/// The order of all messages as one number, for payloads of at least 8 bytes. Receivers that saw the same messages in the
-/// same order get the same number, and others, except for one in 2⁶⁴, another one.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Order(u64);
-
-impl Order {
-    /// Adds one message.
-    #[inline]
-    pub fn add(&mut self, payload: &[u8]) {
-        let (front, _) = front(payload);
-        // An odd factor loses nothing; the rotation brings the high bits, which it mixes best, down.
-        self.0 = (self.0 ^ front).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-    }
-
-    /// Returns the number.
-    #[must_use]
-    pub fn digest(self) -> u64 {
-        self.0
-    }
+/// Returns the word at the front of a payload, or as much of it as the payload holds.
+#[inline]
+#[must_use]
+pub fn word_in(payload: &[u8]) -> u64 {
+    front(payload).0
 }
 
 /// Returns the first 8 bytes as a word, and a mask of the bits that the payload has.
@@ -234,6 +220,7 @@ fn front(payload: &[u8]) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use toroni_testkit::order::Digest;
 
     const EACH: u64 = 1000;
 
@@ -340,9 +327,9 @@ mod tests {
     fn orders_differ_if_two_messages_change_places() {
         let messages = made_up(Lengths::Fixed(50));
         let digest = |messages: &[Vec<u8>]| {
-            let mut order = Order::default();
-            messages.iter().for_each(|message| order.add(message));
-            order.digest()
+            let mut order = Digest::default();
+            messages.iter().for_each(|message| order.add(word_in(message)));
+            order.value()
         };
         let mut swapped = messages.clone();
         swapped.swap(700, 701);

@@ -189,7 +189,7 @@ pub enum Wait {
     Blocking,
 }
 
-/// What a host tells about its transport.
+/// How a transport describes itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
     /// Version of the transport.

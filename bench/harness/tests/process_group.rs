@@ -5,7 +5,6 @@
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use toroni_bench_harness::Failure;
 use toroni_bench_harness::child::Child;
@@ -14,27 +13,7 @@ use toroni_bench_harness::process_group::{
 };
 use toroni_bench_harness::registry::Work;
 use toroni_bench_harness::transport::{Setup, Transport, Wait};
-
-/// A directory for runs, which must be empty at the end.
-struct Root(PathBuf);
-
-impl Root {
-    fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = format!("/dev/shm/toroni-test-process-group-{}-{number}", std::process::id());
-        // An earlier process with this id may have been killed.
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir(&path).unwrap();
-        Self(PathBuf::from(path))
-    }
-}
-
-impl Drop for Root {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
+use toroni_testkit::Directory;
 
 /// Work that only scripts do: each reports a number.
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -78,11 +57,11 @@ fn run_script(
 
 /// Returns the error of a run, after which no file and no process is left.
 fn failure_of(script: &str, silence_timeout: Duration) -> String {
-    let root = Root::new();
+    let root = Directory::new();
     let failure =
-        run_script(&root.0, script, silence_timeout, &NoObserver).unwrap_err().to_string();
-    assert_eq!(std::fs::read_dir(&root.0).unwrap().count(), 0, "{failure}");
-    assert_eq!(children_of(&root.0), 0, "{failure}");
+        run_script(root.path(), script, silence_timeout, &NoObserver).unwrap_err().to_string();
+    assert_eq!(root.entries(), [""; 0], "{failure}");
+    assert_eq!(children_of(root.path()), 0, "{failure}");
     failure
 }
 
@@ -103,7 +82,7 @@ const SLEEP: &str = r#"place=${job#*'"path":"'}; root=${place%%/toroni-bench-*};
 
 #[test]
 fn a_sound_run_collects_results() {
-    let root = Root::new();
+    let root = Directory::new();
     // Prints other lines, as libraries do.
     let script = r#"
         place=${job#*'"path":"'}; place=${place%%\"*}
@@ -116,10 +95,10 @@ fn a_sound_run_collects_results() {
                       echo '{"toroni_bench":"progress","done":3}'; echo '{"toroni_bench":"result","value":11}' ;;
             *) echo '{"toroni_bench":"result","value":22}' ;;
         esac"#;
-    let outcome = run_script(&root.0, script, LONG, &NoObserver).unwrap();
+    let outcome = run_script(root.path(), script, LONG, &NoObserver).unwrap();
     assert_eq!((outcome.senders, outcome.receivers), (vec![11], vec![22]));
     assert_eq!(outcome.about.version, "0");
-    assert_eq!(std::fs::read_dir(&root.0).unwrap().count(), 0);
+    assert_eq!(root.entries(), [""; 0]);
 }
 
 #[test]
@@ -167,10 +146,10 @@ fn children_that_are_silent_for_too_long_are_ended() {
 
 #[test]
 fn a_program_that_is_not_there_is_an_error() {
-    let root = Root::new();
+    let root = Directory::new();
     let program = Program { path: PathBuf::from("/nonexistent/peer"), arguments: Vec::new() };
     let mut launch = Launch::new(program, "script", &NoObserver);
-    launch.root.clone_from(&root.0);
+    launch.root = root.path().to_owned();
     let setup = Setup {
         senders: 1,
         receivers: 1,
@@ -181,7 +160,7 @@ fn a_program_that_is_not_there_is_an_error() {
     };
     let failure = run(&launch, &setup, &Numbers, Begin::AtTheGate).unwrap_err();
     assert!(failure.to_string().contains("cannot start the host (/nonexistent/peer)"), "{failure}");
-    assert_eq!(std::fs::read_dir(&root.0).unwrap().count(), 0);
+    assert_eq!(root.entries(), [""; 0]);
 }
 
 #[test]
@@ -194,9 +173,9 @@ fn an_observer_can_cancel() {
             self.0.get() > 3
         }
     }
-    let root = Root::new();
-    let failure = run_script(&root.0, SLEEP, LONG, &Impatient(Cell::new(0))).unwrap_err();
+    let root = Directory::new();
+    let failure = run_script(root.path(), SLEEP, LONG, &Impatient(Cell::new(0))).unwrap_err();
     assert!(matches!(failure, Failure::Interrupted), "{failure}");
-    assert_eq!(std::fs::read_dir(&root.0).unwrap().count(), 0);
-    assert_eq!(children_of(&root.0), 0);
+    assert_eq!(root.entries(), [""; 0]);
+    assert_eq!(children_of(root.path()), 0);
 }

@@ -120,6 +120,14 @@ impl Process {
     }
 }
 
+/// Takes a child that was started without [`Process::spawn`], whose start from a forked process may take longer. The child
+/// calls [`die_with_parent`] itself.
+impl From<Child> for Process {
+    fn from(child: Child) -> Self {
+        Self { child, status: None }
+    }
+}
+
 impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.end();

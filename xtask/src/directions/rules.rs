@@ -40,8 +40,12 @@ pub(super) const CRATES: &[Crate] = &[
     },
     // Processes, directories and checks for the tests of all crates, so it depends on none of them.
     Crate { name: "toroni-testkit", members: &[], foreign: Some(&["rustix"]) },
-    Crate { name: "toroni-bench-harness", members: &["toroni", "toroni-proactor"], foreign: None },
-    // The bindings use the library as its users do, and add nothing of their own.
+    Crate {
+        name: "toroni-bench-harness",
+        members: &["toroni", "toroni-proactor", "toroni-testkit"],
+        foreign: None,
+    },
+    // The bindings know the library as its users do, and add nothing of their own.
     Crate { name: "toroni-c", members: &["toroni"], foreign: Some(&[]) },
     Crate { name: "toroni-conformance", members: &["toroni"], foreign: Some(&["rustix"]) },
     Crate { name: "toroni-bench", members: &["toroni-bench-harness"], foreign: None },

@@ -3,28 +3,23 @@
 use super::Program;
 use crate::Failure;
 use crate::job::{Answer, Job, Role};
-use rustix::fs::OFlags;
-use rustix::io::Errno;
-use std::io::Write;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io::{ErrorKind, Write};
+use std::os::fd::BorrowedFd;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
-
-/// The longest line that a child may send: it bounds what the parent keeps.
-const LONGEST_LINE: usize = 64 << 20;
+use std::process::{ChildStdin, Command, Stdio};
+use std::time::Duration;
+use toroni_testkit::Process;
+use toroni_testkit::lines::{Line, Lines};
 
 /// A child process, killed and reaped when dropped.
 pub(super) struct ChildProcess {
     pub(super) role: Role,
     pub(super) ready: bool,
     pub(super) done: bool,
-    process: Child,
+    process: Process,
     /// Closing it lets the child end.
     input: Option<ChildStdin>,
-    output: Option<ChildStdout>,
-    /// The beginning of a line whose end has not come yet.
-    unread: Vec<u8>,
+    output: Lines,
 }
 
 impl ChildProcess {
@@ -39,27 +34,24 @@ impl ChildProcess {
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
-        let mut process = command.spawn().map_err(Failure::of(format!("start {role} ({path})")))?;
-        let (input, output) = (process.stdin.take(), process.stdout.take());
-        // From here on it is reaped, whatever happens next.
-        let mut child =
-            Self { role, ready: false, done: false, process, input, output, unread: Vec::new() };
-        if let Some(output) = &child.output {
-            rustix::fs::fcntl_setfl(output, OFlags::NONBLOCK)
-                .map_err(Failure::of(format!("listen to {role}")))?;
-        }
+        // Not `Process::spawn`: how fast children start is a part of some results.
+        let child = command.spawn().map_err(Failure::of(format!("start {role} ({path})")))?;
+        let mut process = Process::from(child);
+        let input = process.stdin();
+        let output =
+            process.stdout().ok_or_else(|| Failure::new(format!("{role} has no output")))?;
+        let output = Lines::new(output).map_err(Failure::of(format!("listen to {role}")))?;
+        let mut child = Self { role, ready: false, done: false, process, input, output };
         let mut line = serde_json::to_vec(job).map_err(Failure::of("write a job"))?;
         line.push(b'\n');
-        if let Some(input) = &mut child.input
-            && let Err(error) = input.write_all(&line)
-        {
+        match child.input.as_mut().map_or(Ok(()), |input| input.write_all(&line)) {
+            Ok(()) => Ok(child),
             // It is already dead; how it died says more.
-            return Err(match error.kind() {
-                std::io::ErrorKind::BrokenPipe => child.died(Duration::from_secs(1)),
-                _ => Failure::of(format!("send {role} its job"))(error),
-            });
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+                Err(child.died(Duration::from_secs(1)))
+            }
+            Err(error) => Err(Failure::of(format!("send {role} its job"))(error)),
         }
-        Ok(child)
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -73,34 +65,23 @@ impl ChildProcess {
 
     /// Returns what to poll, or `None` after the end of its output.
     pub(super) fn output(&self) -> Option<BorrowedFd<'_>> {
-        self.output.as_ref().map(AsFd::as_fd)
+        self.output.pipe()
     }
 
     /// Passes on the answers that have come. Returns `false` after the last.
     pub(super) fn read(&mut self, mut each: impl FnMut(Answer)) -> Result<bool, Failure> {
-        let mut buffer = [0; 16 << 10];
+        let failed = format!("listen to {}", self.role);
         loop {
-            let Some(output) = &self.output else { return Ok(false) };
-            match rustix::io::read(output, &mut buffer) {
-                Ok(0) => self.output = None,
-                Ok(length) => self.unread.extend_from_slice(&buffer[..length]),
-                Err(Errno::AGAIN) => return Ok(true),
-                Err(Errno::INTR) => continue,
-                Err(error) => {
-                    return Err(Failure::of(format!("listen to {}", self.role))(error));
-                }
-            }
-            while let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = self.unread.drain(..=end).collect();
-                match Answer::parse(line.trim_ascii_end()) {
+            match self.output.next_now().map_err(Failure::of(&failed))? {
+                Line::Text(mut line) => match Answer::parse(line.trim_ascii_end()) {
                     Some(answer) => each(answer),
                     None => {
+                        line.push(b'\n');
                         let _ = std::io::stderr().write_all(&line);
                     }
-                }
-            }
-            if self.unread.len() > LONGEST_LINE {
-                return Err(Failure::new(format!("{} sends too long a line", self.role)));
+                },
+                Line::End => return Ok(false),
+                Line::Timeout => return Ok(true),
             }
         }
     }
@@ -108,7 +89,7 @@ impl ChildProcess {
     /// Returns the failure of a child that ended too early.
     pub(super) fn died(&mut self, timeout: Duration) -> Failure {
         let when = if self.ready { "before its work was done" } else { "before it was ready" };
-        let how = match self.wait(timeout) {
+        let how = match self.process.wait_within(timeout) {
             Ok(Some(status)) => format!("ended with {status}"),
             Ok(None) => "closed its output".to_owned(),
             Err(error) => format!("ended ({error})"),
@@ -122,7 +103,7 @@ impl ChildProcess {
         self.done = true;
         self.input = None;
         let failed = format!("wait for {}", self.role);
-        match self.wait(timeout).map_err(Failure::of(failed))? {
+        match self.process.wait_within(timeout).map_err(Failure::of(failed))? {
             Some(status) if status.success() => Ok(()),
             Some(status) => Err(Failure::new(format!("{} ended with {status}", self.role))),
             None => Err(Failure::new(format!("{} does not end", self.role))),
@@ -130,29 +111,6 @@ impl ChildProcess {
     }
 
     pub(super) fn kill(&mut self) {
-        // Fails only if it has been reaped.
-        let _ = self.process.kill();
-    }
-
-    fn wait(&mut self, timeout: Duration) -> std::io::Result<Option<std::process::ExitStatus>> {
-        let deadline = Instant::now() + timeout;
-        let mut pause = Duration::from_micros(50);
-        loop {
-            if let Some(status) = self.process.try_wait()? {
-                return Ok(Some(status));
-            }
-            if Instant::now() >= deadline {
-                return Ok(None);
-            }
-            std::thread::sleep(pause);
-            pause = (pause * 2).min(Duration::from_millis(10));
-        }
-    }
-}
-
-impl Drop for ChildProcess {
-    fn drop(&mut self) {
-        self.kill();
-        let _ = self.process.wait();
+        self.process.kill();
     }
 }

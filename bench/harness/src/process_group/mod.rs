@@ -10,11 +10,11 @@ use crate::registry::Work;
 use crate::run_directory::{DEFAULT_ROOT, RunDirectoryOwner};
 use crate::transport::{About, Setup};
 use child_process::ChildProcess;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use toroni_testkit::lines::wait_readable;
 
 /// A program that calls [`child::main`](crate::child::main) or [`child::run`](crate::child::run) when it is started
 /// with these arguments.
@@ -269,7 +269,9 @@ impl ProcessGroup<'_> {
     /// or dies, the run fails.
     fn listen(&mut self, time: Duration) -> Result<Vec<(usize, Answer)>, Failure> {
         self.check_cancelled()?;
-        self.wait_for_output(time.min(CHECK_INTERVAL))?;
+        let outputs = self.children.iter().filter_map(ChildProcess::output);
+        wait_readable(outputs, time.min(CHECK_INTERVAL))
+            .map_err(Failure::of("wait for children"))?;
         let mut answers = Vec::new();
         let mut ended = None;
         for (number, child) in self.children.iter_mut().enumerate() {
@@ -288,19 +290,6 @@ impl ProcessGroup<'_> {
             // What it sent before it died comes first: it may be its result.
             Some(number) if answers.is_empty() => Err(self.children[number].died(LONGEST_END)),
             _ => Ok(answers),
-        }
-    }
-
-    fn wait_for_output(&self, time: Duration) -> Result<(), Failure> {
-        let timeout = Timespec::try_from(time).map_err(Failure::of("wait"))?;
-        let mut fds: Vec<PollFd<'_>> = self
-            .children
-            .iter()
-            .filter_map(|child| Some(PollFd::from_borrowed_fd(child.output()?, PollFlags::IN)))
-            .collect();
-        match poll(&mut fds, Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(Failure::of("wait for children")(error)),
         }
     }
 

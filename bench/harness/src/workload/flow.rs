@@ -5,10 +5,11 @@ use crate::child::Child;
 use crate::clock::{cpu_ns, now_ns, sleeps};
 use crate::job::{Job, Role};
 use crate::registry::Work;
-use crate::sequence::{self, Checker, Faults, Lengths, Order};
+use crate::sequence::{self, Checker, Faults, Lengths, word_in};
 use crate::summary::Latencies;
 use crate::transport::{Receiver, ReceiverCounts, Sender, SenderCounts, Transport};
 use serde::{Deserialize, Serialize};
+use toroni_testkit::order::Digest;
 
 /// What each sender sends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -190,7 +191,7 @@ fn receive<T: Transport>(
 ) -> Result<(), Failure> {
     let mut receiver = T::receiver(&job.directory, &job.setup, index)?;
     let mut checker = Checker::new(job.setup.senders, flow.lengths)?;
-    let mut order = flow.ordered.then(Order::default);
+    let mut order = flow.ordered.then(Digest::default);
     let expected = flow.messages * u64::from(job.setup.senders);
     let mut ages = Ages::new(if flow.stamped { expected } else { 0 })?;
     child.ready()?;
@@ -208,7 +209,7 @@ fn receive<T: Transport>(
         }
         checker.check(payload);
         if let Some(order) = &mut order {
-            order.add(payload);
+            order.add(word_in(payload));
         }
     })?;
     match &mut order {
@@ -223,7 +224,7 @@ fn receive<T: Transport>(
         Some(order) => {
             while checker.received() < expected {
                 receiver.wait(|payload| {
-                    order.add(payload);
+                    order.add(word_in(payload));
                     checker.check(payload);
                 })?;
             }
@@ -248,7 +249,7 @@ fn receive<T: Transport>(
         faults: checker.verdict(flow.messages),
         counts: receiver.counts()?,
         latencies: flow.stamped.then(|| ages.into_latencies()),
-        order: order.map(Order::digest),
+        order: order.map(Digest::value),
     })
 }
 

@@ -153,16 +153,10 @@ fn socket_path(directory: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run_directory::tests::Root;
+    use toroni_testkit::Directory;
 
     fn shape(packets: usize) -> Shape {
         Shape { packets, packet_bytes: 16, receivers: 3, adaptive: packets.is_multiple_of(2) }
-    }
-
-    fn directory() -> Root {
-        let root = Root::new();
-        std::fs::create_dir_all(&root.0).unwrap();
-        root
     }
 
     /// A packet of test data: its number, twice.
@@ -180,11 +174,11 @@ mod tests {
     fn every_receiver_gets_every_packet_through_a_tiny_queue() {
         for packets in [2, 3, 5] {
             let total: u64 = 20_001;
-            let root = directory();
-            let host = Host::create(&root.0, shape(packets)).unwrap();
+            let root = Directory::new();
+            let host = Host::create(root.path(), shape(packets)).unwrap();
             std::thread::scope(|scope| {
                 for index in 0..3 {
-                    let directory = &root.0;
+                    let directory = root.path();
                     scope.spawn(move || {
                         let mut receiver =
                             Receiver::join(directory, shape(packets), index).unwrap();
@@ -219,10 +213,10 @@ mod tests {
 
     #[test]
     fn a_receiver_that_is_gone_ends_the_sender() {
-        let root = directory();
-        let host = Host::create(&root.0, shape(4)).unwrap();
+        let root = Directory::new();
+        let host = Host::create(root.path(), shape(4)).unwrap();
         let mut receivers: Vec<_> =
-            (0..3).map(|index| Receiver::join(&root.0, shape(4), index).unwrap()).collect();
+            (0..3).map(|index| Receiver::join(root.path(), shape(4), index).unwrap()).collect();
         let mut sender = host.accept().unwrap();
         sender.send(2, |packet| fill(packet, 0)).unwrap();
         receivers.remove(1);
@@ -240,10 +234,10 @@ mod tests {
 
     #[test]
     fn a_sender_that_is_gone_ends_the_receivers_after_the_last_packet() {
-        let root = directory();
-        let host = Host::create(&root.0, shape(4)).unwrap();
+        let root = Directory::new();
+        let host = Host::create(root.path(), shape(4)).unwrap();
         let mut receivers: Vec<_> =
-            (0..3).map(|index| Receiver::join(&root.0, shape(4), index).unwrap()).collect();
+            (0..3).map(|index| Receiver::join(root.path(), shape(4), index).unwrap()).collect();
         let mut sender = host.accept().unwrap();
         sender.send(1, |packet| fill(packet, 7)).unwrap();
         drop(sender);
@@ -255,19 +249,19 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_together_is_refused() {
-        let root = directory();
-        let _host = Host::create(&root.0, shape(4)).unwrap();
-        assert!(Host::create(&root.0, shape(4)).is_err(), "a second sender");
-        let _first = Receiver::join(&root.0, shape(4), 0).unwrap();
+        let root = Directory::new();
+        let _host = Host::create(root.path(), shape(4)).unwrap();
+        assert!(Host::create(root.path(), shape(4)).is_err(), "a second sender");
+        let _first = Receiver::join(root.path(), shape(4), 0).unwrap();
         for (shape, index) in [(shape(4), 0), (shape(4), 3), (shape(5), 1)] {
-            assert!(Receiver::join(&root.0, shape, index).is_err(), "{shape:?} {index}");
+            assert!(Receiver::join(root.path(), shape, index).is_err(), "{shape:?} {index}");
         }
-        let other = directory();
+        let other = Directory::new();
         let none = Shape { receivers: 0, ..shape(4) };
         let many = Shape { receivers: 16, ..shape(4) };
         let huge = Shape { packets: usize::MAX, ..shape(4) };
         for shape in [none, many, huge] {
-            assert!(Host::create(&other.0, shape).is_err(), "{shape:?}");
+            assert!(Host::create(other.path(), shape).is_err(), "{shape:?}");
         }
     }
 }
