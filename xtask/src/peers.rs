@@ -9,9 +9,9 @@ use crate::metadata::root;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Which peers [default: all]
+    /// Peers to build and test [default: all]
     peers: Vec<String>,
-    /// Do not install the Debian packages that they need
+    /// Do not install the packages of Debian that they need
     #[arg(long)]
     no_install: bool,
 }
@@ -21,7 +21,7 @@ const PEERS: [&str; 7] = ["aeron", "compio", "iceoryx2", "nng", "tokio", "zenoh"
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     if let Some(unknown) = options.peers.iter().find(|name| !PEERS.contains(&name.as_str())) {
         return Err(Failure(format!(
-            "there is no peer `{unknown}`; choose from {}",
+            "there is no peer {unknown}: use some of {}",
             PEERS.join(", ")
         )));
     }
@@ -36,7 +36,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         |name: &&str| options.peers.is_empty() || options.peers.iter().any(|peer| peer == name);
     for peer in PEERS.into_iter().filter(wanted) {
         steps.step(peer, || {
-            // Optimised, as the comparisons build them: nothing is compiled twice.
+            // Optimised, as the comparisons build them, so that nothing is compiled twice.
             run_command(&mut cargo(&["build", "--release"], peer))?;
             run_command(cargo(&["test", "--release"], peer).args(["--", "--test-threads", "2"]))?;
             Ok(String::new())
@@ -45,12 +45,12 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     steps.finish()
 }
 
-/// `cargo` for one peer's package, from their own workspace.
+/// Returns `cargo` for the package of one peer, in the workspace of the peers.
 fn cargo(arguments: &[&str], peer: &str) -> Command {
     let workspace = root().join("bench/peers");
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).args(["--locked", "-p", &format!("toroni-peer-{peer}")]);
-    // `toroni-bench` builds them into the same folder.
+    // The folder into which `toroni-bench` also builds them.
     if let Some(folder) = std::env::var_os("CARGO_TARGET_DIR") {
         command.arg("--target-dir").arg(std::path::Path::new(&folder).join("peers"));
     }

@@ -6,29 +6,27 @@
 
 use crate::Failure;
 use crate::child::Child;
-use crate::experiment::connections::Proactor;
-use crate::experiment::{fanout, p2mp, rmp_tcp, scale, sweep};
 use crate::options::Output;
 use crate::process_group::Launch;
 use crate::report::Report;
 use crate::transport::Transport;
 use crate::workload::ping_pong::PingPong;
-use crate::workload::{latency, stress, throughput};
+use crate::{experiment, workload};
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 workloads! {
-    throughput::Throughput,
-    latency::Latency,
-    stress::Stress,
-    rmp_tcp::RmpTcp,
-    p2mp::P2mp,
-    sweep::Sweep,
-    fanout::Fanout,
-    scale::Scaling,
-    Proactor,
+    workload::throughput::Throughput,
+    workload::latency::Latency,
+    workload::stress::Stress,
+    experiment::rmp_tcp::RmpTcp,
+    experiment::p2mp::P2mp,
+    experiment::sweep::Sweep,
+    experiment::fanout::Fanout,
+    experiment::scale::Scaling,
+    experiment::connections::Proactor,
 }
 
 /// A workload with its options: the implementing type holds what the command line can say. Its

@@ -65,7 +65,7 @@ pub(super) fn setup(senders: u16, receivers: u16, message_bytes: usize, capacity
 pub(super) fn check_fits(message_bytes: usize, capacity_bytes: u64) -> Result<(), Failure> {
     if !capacity_bytes.is_power_of_two() || !(64 << 10..=1 << 40).contains(&capacity_bytes) {
         return Err(Failure::new(format!(
-            "a ring of {capacity_bytes} bytes: take a power of two from 64 KiB to 1 TiB"
+            "a ring of {capacity_bytes} bytes: use a power of two from 64 KiB to 1 TiB"
         )));
     }
     // A record takes at most half of the ring, including its header of one word.
@@ -74,7 +74,7 @@ pub(super) fn check_fits(message_bytes: usize, capacity_bytes: u64) -> Result<()
         return Ok(());
     }
     Err(Failure::new(format!(
-        "a message of {} does not fit a ring of {}: take {} bytes or less, or a larger ring",
+        "a message of {} does not fit a ring of {}: use {} bytes or less, or a larger ring",
         sized(message_bytes as u64),
         sized(capacity_bytes),
         count(most)

@@ -42,7 +42,7 @@ pub fn perform(child: &mut Child) -> Result<(), Failure> {
         TcpStreams::NAME => registry::perform::<TcpStreams>(child),
         NamedPipes::NAME => registry::perform::<NamedPipes>(child),
         unknown => Err(Failure::new(format!(
-            "there is no transport {unknown:?}: take one of {}",
+            "there is no transport {unknown:?}: use one of {}",
             NAMES.join(", ")
         ))),
     }

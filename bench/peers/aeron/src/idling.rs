@@ -1,11 +1,11 @@
-//! How Aeron's clients idle.
+//! How Aeron's clients wait.
 
 use std::time::Duration;
 
 use toroni_bench_harness::idle::Idle;
 use toroni_bench_harness::transport::{Setup, Wait};
 
-/// Either as all peers do that poll, or as Aeron's default `BackoffIdleStrategy` does.
+/// Waits like all peers that poll, or like Aeron's default `BackoffIdleStrategy`.
 pub(crate) enum Idling {
     Polling(Idle),
     BackingOff { tries: u32 },
@@ -24,7 +24,7 @@ impl Idling {
         }
     }
 
-    /// Something came.
+    /// Starts again, after a check that found something.
     #[inline]
     pub(crate) fn reset(&mut self) {
         match self {
@@ -33,7 +33,7 @@ impl Idling {
         }
     }
 
-    /// Nothing came.
+    /// Waits after a check that found nothing.
     #[inline]
     pub(crate) fn pause(&mut self) {
         let tries = match self {

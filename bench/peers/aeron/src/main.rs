@@ -1,12 +1,12 @@
 //! Aeron over shared memory (`aeron:ipc`), with the C media driver in a process of its own.
 //!
-//! - One sender has an exclusive publication. Several share one (concurrent) publication, which gives
-//!   all subscribers the same order.
-//! - Messages that fit into a fragment are read where they lie; longer ones are put together. The MTU
-//!   is the largest that Aeron allows: there is no network whose packets it must fit.
-//! - Aeron has no call that sleeps until something comes; who waits idles by a strategy. Busy rows spin
-//!   and yield. Blocking rows use the back-off strategy with the times of Aeron's own default: 10
-//!   spins, 20 yields, then parking for 1 µs, doubled up to 1 ms.
+//! - A single sender has an exclusive publication. Several senders share one concurrent publication, which gives all
+//!   subscribers the same order.
+//! - Messages that fit into a fragment are read in place; longer ones are assembled. The MTU is the largest that Aeron
+//!   allows, because there is no network whose packets it must fit.
+//! - Aeron has no call that sleeps until a message comes; a client waits with an idle strategy. Busy rows spin and yield.
+//!   Blocking rows use the back-off strategy with Aeron's default times: 10 spins, 20 yields, then parking for 1 µs,
+//!   doubled up to 1 ms.
 
 mod idling;
 
@@ -31,7 +31,6 @@ fn main() -> ExitCode {
     toroni_bench_harness::child::main::<AeronIpc>()
 }
 
-/// The transport.
 struct AeronIpc;
 
 struct Sending {
@@ -53,18 +52,18 @@ struct Receiving {
     _aeron: Aeron,
 }
 
-/// The largest that is allowed (65,504), less the header, is what a fragment carries.
+/// The largest MTU that Aeron allows. A fragment carries this, less its header.
 const MTU: usize = 65_504;
 const HEADER_BYTES: usize = 32;
 /// How long to wait for the driver and the other end.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Fragments that one `poll` passes on at most. Aeron's samples take 10, for fairness among streams;
-/// with a single one more is better.
+/// Fragments that one `poll` passes on, at most. Aeron's samples take 10, for fairness among streams; with a single stream
+/// more is better.
 const FRAGMENT_LIMIT: usize = 256;
 
 impl Transport for AeronIpc {
     const NAME: &'static str = "aeron";
-    /// The driver; one for all lanes of a run.
+    /// The driver, one for all lanes of a run.
     type Host = Option<EmbeddedDriver>;
     type Sender = Sending;
     type Receiver = Receiving;
@@ -78,7 +77,7 @@ impl Transport for AeronIpc {
                  memory touched before, media driver with one shared thread that backs off",
                 term_length(setup)
             ),
-            // One publication, also if several processes have it open: its log is the order.
+            // There is one publication even if several processes have it open, and its log is the order.
             guarantees: Guarantees { lossless: true, total_order: true, in_place: true },
         }
     }
@@ -157,7 +156,7 @@ impl Publication {
 }
 
 impl Sending {
-    /// What to do about an offer that was not accepted: waits, or fails.
+    /// Handles an offer that was not accepted: waits, or fails.
     #[cold]
     fn refused(&mut self, error: &AeronOfferError) -> Result<(), Failure> {
         match error {
@@ -165,7 +164,7 @@ impl Sending {
                 self.idling.pause();
                 Ok(())
             }
-            // The next term begins: at once again.
+            // The next term begins: try again at once.
             AeronOfferError::AdminAction => Ok(()),
             other => Err(Failure::of("offer")(other)),
         }
@@ -212,7 +211,7 @@ impl Receiver for Receiving {
             let polled = self.subscription.poll_fn(|payload, _| each(payload), FRAGMENT_LIMIT);
             return Ok(usize::try_from(polled.map_err(Failure::of("poll"))?).unwrap_or(0));
         };
-        // What the poll itself counts are fragments.
+        // The poll itself counts fragments.
         let mut messages = 0;
         let mut count = |payload: &[u8]| {
             messages += 1;
@@ -273,15 +272,15 @@ fn channel(setup: &Setup) -> String {
     format!("aeron:ipc?term-length={}|mtu={MTU}", term_length(setup))
 }
 
-/// A power of two within what Aeron allows, and so long that the longest message fits: an eighth of it.
-/// Half a term may be on the way; there are three.
+/// Returns a power of two that Aeron allows, long enough for the longest message, which may take an eighth of a term. Half
+/// a term may be in flight; there are three terms.
 fn term_length(setup: &Setup) -> u64 {
     let longest = u64::try_from(setup.message_bytes).unwrap_or(u64::MAX >> 8);
     setup.capacity_bytes.max(8 * longest).next_power_of_two().clamp(64 << 10, 1 << 30)
 }
 
-/// Asks until there is something. It is not measured: it sleeps, where the calls of the binding that wait
-/// keep the core from the driver that they wait for.
+/// Repeats a check until it finds something. It sleeps, because this is not measured: the blocking calls of the binding
+/// would keep the core from the driver that they wait for.
 fn wait_for<T>(
     otherwise: &str,
     mut ask: impl FnMut() -> Result<Option<T>, AeronCError>,

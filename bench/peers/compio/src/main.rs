@@ -1,10 +1,10 @@
-//! The sessions of the proactor paper on compio, with io_uring.
+//! The connections of the proactor paper on compio, with io_uring.
 //!
-//! - compio has a runtime for each thread and nothing that moves between them: the ends are dealt out to
-//!   as many runtimes as the plan has threads.
-//! - A task for each end. A client with a window does two things in its task: it reads always, and it
-//!   writes while there is room, and is told when there is some again.
-//! - A callback's delay is spent on the thread, as in all columns.
+//! - compio has a runtime for each thread, and tasks do not move between them: the ends are distributed among as many
+//!   runtimes as the plan has threads.
+//! - Each end has a task. The task of a client with a window does two things: it always reads, and it writes while there
+//!   is space; it is woken when there is space again.
+//! - The delay of a callback is spent on its thread, as in all columns.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -49,7 +49,7 @@ fn run(plan: &Plan, connections: Vec<ConnectionEnd>, ledger: &Arc<Ledger>) -> Re
     })
 }
 
-/// The ends of one runtime, until the time is over or one fails.
+/// Runs the ends of one runtime until the time is over or one fails.
 fn of_a_thread(
     plan: &Plan,
     connections: Vec<ConnectionEnd>,
@@ -83,7 +83,7 @@ fn of_a_thread(
     })
 }
 
-/// An end that does one thing at a time.
+/// Runs an end that does one thing at a time.
 async fn in_turn(
     mut stream: TcpStream,
     mut end: End,
@@ -117,7 +117,7 @@ async fn in_turn(
     }
 }
 
-/// A client with a window: its end, and what its writer is to write or whom to wake.
+/// A client with a window: its end, and what its writer has to write or which task to wake.
 struct Client {
     end: End,
     next: Option<Range<usize>>,
@@ -178,7 +178,7 @@ async fn both_ways(
     futures_util::try_join!(reading, writing).map(|((), ())| ())
 }
 
-/// Writes a part of a buffer, which the kernel borrows meanwhile.
+/// Writes a part of a buffer, which the kernel borrows until then.
 async fn write(
     stream: &mut impl compio::io::AsyncWrite,
     source: &mut Vec<u8>,

@@ -1,12 +1,12 @@
 //! iceoryx2: publish and subscribe of byte slices in shared memory.
 //!
 //! - No overflow, and `RetryUntilDelivered`: a publisher waits for a subscriber whose buffer is full.
-//! - `send` loans a sample and copies the payload into it; `send_in_place` fills the loaned sample.
-//!   Receivers always read where the sample lies.
-//! - Busy rows poll the subscriber, with a yield. Blocking rows wait at a listener of an event service,
-//!   which the sender notifies once a call: once a message, or once for several if they are sent in
-//!   one call. That is how the project's own examples wait.
-//! - Publishers have buffers of their own at each subscriber: there is no order between them.
+//! - `send` loans a sample and copies the payload into it; `send_in_place` fills the loaned sample. Receivers always read
+//!   in place.
+//! - Busy rows poll the subscriber, with a yield. Blocking rows wait at a listener of an event service, which the sender
+//!   notifies once per call: once per message, or once for several messages of one call. The project's own examples wait
+//!   in this way.
+//! - Each publisher has a buffer of its own at each subscriber, so there is no order between publishers.
 
 mod traces;
 
@@ -35,17 +35,16 @@ fn main() -> ExitCode {
     toroni_bench_harness::child::main::<Iceoryx2>()
 }
 
-/// The transport.
 struct Iceoryx2;
 
 type Samples = publish_subscribe::PortFactory<ipc::Service, [u8], ()>;
 type Events = event::PortFactory<ipc::Service>;
 
-/// Dropped in this order: ports before what made them.
+/// Dropped in this order: ports before the services that made them.
 struct Sending {
     publisher: Publisher<ipc::Service, [u8], ()>,
     notifier: Option<Notifier<ipc::Service>>,
-    /// Samples between two notifications, if several are sent in one call.
+    /// Number of samples between two notifications, if several are sent with one call.
     notify_every: usize,
     _services: Services,
 }
@@ -65,7 +64,7 @@ struct Services {
 
 impl Transport for Iceoryx2 {
     const NAME: &'static str = "iceoryx2";
-    /// Keeps the services, so that whoever opens them first need not create them, and then sweeps up.
+    /// Keeps the services, so that the process that opens them first need not create them, and then removes leftovers.
     type Host = (Services, Traces);
     type Sender = Sending;
     type Receiver = Receiving;
@@ -168,7 +167,7 @@ impl Services {
         Ok(Services { samples, events, _node: node })
     }
 
-    /// Waits until everybody is there; what is sent from then on reaches all. It is not measured.
+    /// Waits until all subscribers exist: messages that are sent afterwards reach all of them. This is not measured.
     fn wait_for_all(&self, setup: &Setup) {
         let (senders, receivers) = (usize::from(setup.senders), usize::from(setup.receivers));
         loop {
@@ -214,7 +213,7 @@ impl Sender for Sending {
     }
 
     fn send_all<P: AsRef<[u8]>>(&mut self, payloads: &[P]) -> Result<(), Failure> {
-        // A subscriber that sleeps must be told before its buffer is full.
+        // A subscriber that sleeps must be notified before its buffer is full.
         for some in payloads.chunks(self.notify_every) {
             some.iter().try_for_each(|payload| self.send_silently(payload.as_ref()))?;
             self.notify()?;
@@ -231,15 +230,15 @@ impl Sender for Sending {
         let sample = self.publisher.loan_slice_uninit(length);
         let mut sample = sample.map_err(Failure::of("loan a sample"))?;
         fill(&mut Loan(sample.payload_mut()));
-        // SAFETY: the sample lies in shared memory, whose bytes are zero until somebody writes them:
-        // all of them are initialised, also those that `fill` has left out.
+        // SAFETY: the sample lies in shared memory, whose bytes are zero until a process writes them: all of them are
+        // initialised, even those that `fill` has left out.
         let sample = unsafe { sample.assume_init() };
         sample.send().map_err(Failure::of("send a sample"))?;
         self.notify()
     }
 }
 
-/// Messages that one `poll` passes on at most, so that a caller gets to do something else.
+/// Messages that one `poll` passes on, at most, so that its caller can do something else.
 const POLL_LIMIT: usize = 256;
 
 impl Receiver for Receiving {
@@ -272,7 +271,7 @@ impl Receiver for Receiving {
     }
 }
 
-/// A sample that was loaned.
+/// A loaned sample.
 struct Loan<'a>(&'a mut [MaybeUninit<u8>]);
 
 impl Slot for Loan<'_> {
@@ -282,10 +281,10 @@ impl Slot for Loan<'_> {
     }
 }
 
-/// Samples in the buffer of a subscriber: as many as fill the bytes that every peer may have on the
-/// way, within bounds that keep the queues in the cache.
+/// Returns the number of samples in the buffer of a subscriber: as many as fill the bytes that every peer may have in
+/// flight, within bounds that keep the queues in the cache.
 fn buffered(setup: &Setup) -> usize {
-    // A sample has a header of its own, on a line of its own.
+    // A sample has a header, on a cache line of its own.
     let bytes = u64::try_from(setup.message_bytes).unwrap_or(u64::MAX) + 64;
     usize::try_from((setup.capacity_bytes / bytes).clamp(16, 8192)).unwrap_or(8192)
 }

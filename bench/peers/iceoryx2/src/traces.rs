@@ -1,25 +1,25 @@
-//! Where iceoryx2 keeps files, and what remains of a run: names in shared memory that it does not remove
-//! by itself, and everything of a run that was killed.
+//! Where iceoryx2 keeps files, and the leftovers of a run: names in shared memory that it does not remove by itself, and
+//! all files of a run that was killed.
 
 use std::fs;
 use std::path::Path;
 
 use toroni_bench_harness::run_directory::RunDirectory;
 
-/// Its files. Not the directory of the run: names of its sockets have 79 bytes behind the prefix, and
-/// with all of their path at most 107.
+/// Directory of its files. It is not the run directory, because the names of its sockets have 79 bytes after the prefix,
+/// and their whole path at most 107.
 pub(crate) const ROOT: &str = "/tmp/tbx";
-/// Its shared memory has no directories.
+/// Directory of its shared memory, which has no subdirectories.
 const SHARED_MEMORY: &str = "/dev/shm";
 const MARK: &str = "tb";
 
-/// Before the names of all files and shared memory of a run. It ends with a dot, so that no prefix begins
-/// with another one.
+/// Returns the prefix of all files and shared memory of a run. It ends with a dot, so that no prefix begins with another
+/// one.
 pub(crate) fn prefix(directory: &RunDirectory) -> String {
     format!("{MARK}{}.", directory.name)
 }
 
-/// Removes, when it is dropped, what a run has left behind.
+/// Removes the leftovers of a run when it is dropped.
 pub(crate) struct Traces(String);
 
 impl Traces {
@@ -34,7 +34,7 @@ impl Drop for Traces {
     }
 }
 
-/// Removes what runs of processes that are dead have left behind.
+/// Removes the leftovers of runs whose processes are dead.
 pub(crate) fn remove_of_the_dead() {
     remove(&|name| {
         let process = name.strip_prefix(MARK).and_then(|rest| rest.split('-').next());
@@ -47,7 +47,7 @@ fn remove(condemned: &dyn Fn(&str) -> bool) {
     for folder in [SHARED_MEMORY, ROOT, "/tmp/tbx/nodes", "/tmp/tbx/services"] {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             if entry.file_name().to_str().is_some_and(condemned) {
-                // Of another user, or gone already: not ours to mend. A directory is left alone.
+                // It belongs to another user, or is already gone. A directory is left alone.
                 let _ = fs::remove_file(entry.path());
             }
         }

@@ -1,11 +1,10 @@
 //! NNG over `ipc://`.
 //!
-//! - PUSH and PULL. PUB and SUB of NNG drop what a slow subscriber cannot take, and there is no setting
-//!   against it, so a sender to several receivers has a PUSH socket for each and sends to all of them.
-//! - Each sender listens, each receiver dials all of them: there is no order between messages of
-//!   different senders.
+//! - PUSH and PULL. NNG's PUB drops messages that a slow subscriber cannot take, and no setting prevents that, so a sender
+//!   has a PUSH socket for each receiver and sends to all of them.
+//! - Each sender listens, and each receiver dials all senders. There is no order between messages of different senders.
 //! - NNG hands each message to the kernel with a call of its own: it has no batching.
-//! - Waiting: NNG's own blocking call, or `NNG_FLAG_NONBLOCK` and a yield.
+//! - Ends wait with NNG's own blocking call, or with `NNG_FLAG_NONBLOCK` and a yield.
 
 mod socket;
 
@@ -24,7 +23,6 @@ fn main() -> ExitCode {
     toroni_bench_harness::child::main::<Nng>()
 }
 
-/// The transport.
 struct Nng;
 
 /// A socket for each receiver.
@@ -120,8 +118,8 @@ impl Sender for Sending {
         length: usize,
         fill: impl FnOnce(&mut dyn Slot),
     ) -> Result<(), Failure> {
-        // A message is a buffer of NNG: filled here, it is handed over without another copy. Others
-        // need one of their own, because whoever sends a message gives it away.
+        // A message is a buffer of NNG: filled here, it is handed over without another copy. Each other receiver needs a
+        // copy, because sending a message gives it away.
         let mut message = Message::of(length)?;
         fill(&mut message.bytes());
         for receiver in 1..self.sockets.len() {
@@ -132,7 +130,7 @@ impl Sender for Sending {
     }
 }
 
-/// Messages that one `poll` passes on at most, so that a caller gets to do something else.
+/// Messages that one `poll` passes on, at most, so that its caller can do something else.
 const POLL_LIMIT: usize = 256;
 
 impl Receiver for Receiving {
@@ -169,8 +167,8 @@ fn url(directory: &RunDirectory, sender: u16, receiver: u16) -> String {
     format!("ipc://{}/nng-{sender}-{receiver}", directory.path.display())
 }
 
-/// Messages in the buffer of a PUSH socket: as many as fill the bytes that every peer may have on the
-/// way, within what NNG allows.
+/// Returns the number of messages in the buffer of a PUSH socket: as many as fill the bytes that every peer may have in
+/// flight, within what NNG allows.
 fn buffered(setup: &Setup) -> u16 {
     let bytes = u64::try_from(setup.message_bytes).unwrap_or(u64::MAX).max(64);
     u16::try_from((setup.capacity_bytes / bytes).clamp(16, 8192)).unwrap_or(8192)

@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use nng_sys as nng;
 use toroni_bench_harness::Failure;
 
-/// Which kind of socket.
+/// Kind of a socket.
 #[derive(Clone, Copy)]
 pub(crate) enum Protocol {
     Push,
     Pull,
 }
 
-/// What became of a message: it left, or it comes back because there is no room.
+/// The result of sending: the message was sent, or comes back because there is no space.
 pub(crate) enum Outcome {
     Done(()),
     Full(Message),
@@ -24,7 +24,7 @@ pub(crate) enum Outcome {
 /// An open socket.
 pub(crate) struct Socket {
     id: nng::nng_socket,
-    /// Connections that are up; NNG counts from a thread of its own.
+    /// Number of connections that are up; a thread of NNG counts them.
     peers: &'static AtomicU32,
 }
 
@@ -40,10 +40,10 @@ impl Socket {
             }
         };
         check("open a socket", code.cast_unsigned())?;
-        // Never freed, because NNG may use it as long as the process lives: a word for each socket.
+        // Never freed, because NNG may use it as long as the process lives. It is one word for each socket.
         let peers: &'static AtomicU32 = Box::leak(Box::new(AtomicU32::new(0)));
         let argument = ptr::from_ref(peers).cast_mut().cast();
-        // SAFETY: the callback takes exactly this pointer, which is valid for ever.
+        // SAFETY: the callback takes exactly this pointer, which is always valid.
         let code =
             unsafe { nng::nng_pipe_notify(id, nng::NNG_PIPE_EV_ADD_POST, Some(count), argument) };
         check("watch connections", code.0)?;
@@ -65,7 +65,7 @@ impl Socket {
         check(&format!("listen on {url}"), code.cast_unsigned())
     }
 
-    /// Connects in the background, and tries again every 5 ms as long as nobody listens.
+    /// Connects in the background, and tries again every 5 ms as long as no socket listens.
     pub(crate) fn dial(&self, url: &str) -> Result<(), Failure> {
         for option in [nng::NNG_OPT_RECONNMINT.as_ptr(), nng::NNG_OPT_RECONNMAXT.as_ptr()] {
             // SAFETY: the names of the options end with 0.
@@ -78,7 +78,7 @@ impl Socket {
         check(&format!("dial {url}"), code.cast_unsigned())
     }
 
-    /// Waits until so many connections are up. It is not measured: it sleeps.
+    /// Waits until this number of connections are up. It sleeps, because this is not measured.
     pub(crate) fn wait_for_peers(&self, number: u32) {
         while self.peers.load(Ordering::Acquire) < number {
             std::thread::sleep(std::time::Duration::from_millis(1));
@@ -114,12 +114,12 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // SAFETY: the socket is open, and nobody uses it afterwards.
+        // SAFETY: the socket is open, and is not used afterwards.
         unsafe { nng::nng_socket_close(self.id) };
     }
 }
 
-/// A message that is owned.
+/// An owned message.
 pub(crate) struct Message(*mut nng::nng_msg);
 
 impl Message {
@@ -155,13 +155,13 @@ impl Message {
 
 impl Drop for Message {
     fn drop(&mut self) {
-        // SAFETY: the message is owned, and nobody uses it afterwards.
+        // SAFETY: the message is owned, and is not used afterwards.
         unsafe { nng::nng_msg_free(self.0) };
     }
 }
 
 pub(crate) fn version() -> String {
-    // SAFETY: NNG returns a text that lives for ever.
+    // SAFETY: NNG returns a text with a static lifetime.
     unsafe { CStr::from_ptr(nng::nng_version()) }.to_string_lossy().into_owned()
 }
 
@@ -178,13 +178,13 @@ fn check(doing: &str, code: u32) -> Result<(), Failure> {
 
 #[cold]
 fn failure(doing: &str, code: u32) -> Failure {
-    // SAFETY: NNG returns a text that lives for ever, for every code.
+    // SAFETY: NNG returns a text with a static lifetime, for every code.
     let text = unsafe { CStr::from_ptr(nng::nng_strerror(nng::nng_err(code))) };
     Failure::new(format!("cannot {doing}: {}", text.to_string_lossy()))
 }
 
-/// NNG has tasks for what completes, in four threads on two cores. Each message is handed from task to
-/// task, and where they meet in one thread nobody has to be woken for it: that is nearly twice as fast.
+/// Starts NNG with one thread for its tasks. By default it has four on two cores. Each message is passed from task to
+/// task, and if all tasks run in one thread, no other thread has to be woken: that is nearly twice as fast.
 pub(crate) const TASK_THREADS: i16 = 1;
 
 fn start() {
@@ -196,13 +196,13 @@ fn start() {
             // SAFETY: numbers, of which 0 is the default, and function pointers, which may be absent.
             ..unsafe { std::mem::zeroed() }
         };
-        // SAFETY: the parameters are valid, and only read during the call. It fails if NNG has been
-        // started already, which only this does.
+        // SAFETY: the parameters are valid, and only read during the call. It fails if NNG has already been started, which
+        // only this function does.
         unsafe { nng::nng_init(&parameters) };
     });
 }
 
 extern "C" fn count(_: nng::nng_pipe, _: nng::nng_pipe_ev, peers: *mut std::ffi::c_void) {
-    // SAFETY: `open` passes a word that lives for ever.
+    // SAFETY: `open` passes a word that is never freed.
     unsafe { &*peers.cast::<AtomicU32>() }.fetch_add(1, Ordering::Release);
 }

@@ -1,10 +1,10 @@
-//! The sessions of the proactor paper on tokio.
+//! The connections of the proactor paper on tokio.
 //!
-//! - A runtime with as many workers as the plan has threads; with one, the current-thread runtime, which
-//!   is what an expert takes there.
-//! - A task for each end. A client with a window does two things in its task: it reads always, and it
-//!   writes while there is room, and is notified when there is some again.
-//! - A callback's delay is spent on the worker, as in all columns.
+//! - The runtime has as many workers as the plan has threads. For one thread it is the current-thread runtime, which an
+//!   expert would choose.
+//! - Each end has a task. The task of a client with a window does two things: it always reads, and it writes while there
+//!   is space; it is notified when there is space again.
+//! - The delay of a callback is spent on its worker, as in all columns.
 
 use std::ops::Range;
 use std::process::ExitCode;
@@ -46,7 +46,7 @@ fn runtime(plan: &Plan) -> Result<Runtime, Failure> {
         .map_err(Failure::of("start tokio"))
 }
 
-/// Until the time is over, or an end fails.
+/// Runs all ends until the time is over or one fails.
 async fn all(
     plan: &Plan,
     connections: Vec<ConnectionEnd>,
@@ -74,7 +74,7 @@ async fn all(
     Ok(())
 }
 
-/// An end that does one thing at a time.
+/// Runs an end that does one thing at a time.
 async fn in_turn(
     mut stream: TcpStream,
     mut end: End,
@@ -108,7 +108,7 @@ async fn in_turn(
 /// A client with a window.
 struct Client {
     state: Mutex<(End, Option<Range<usize>>)>,
-    room: Notify,
+    space: Notify,
 }
 
 impl Client {
@@ -124,7 +124,7 @@ async fn both_ways(
     ledger: &Ledger,
 ) -> Result<(), Failure> {
     let first = end.begin().write;
-    let client = Client { state: Mutex::new((end, first)), room: Notify::new() };
+    let client = Client { state: Mutex::new((end, first)), space: Notify::new() };
     let (mut reader, mut writer) = stream.split();
     let reading = async {
         let mut read = vec![0; plan.block_bytes];
@@ -137,7 +137,7 @@ async fn both_ways(
             let wanted = state.0.read(&read[..bytes])?;
             if wanted.write.is_some() {
                 state.1 = wanted.write;
-                client.room.notify_one();
+                client.space.notify_one();
             }
         }
     };
@@ -146,7 +146,7 @@ async fn both_ways(
         loop {
             let next = client.lock().1.take();
             let Some(range) = next else {
-                client.room.notified().await;
+                client.space.notified().await;
                 continue;
             };
             let bytes = write(&mut writer, &block[range]).await?;

@@ -1,13 +1,11 @@
 //! Zenoh between peers, without a router and without scouting.
 //!
-//! - Each sender listens, each receiver connects to all of them, over `unixsock-stream`. Payloads from 3 KiB
-//!   on travel in shared memory by Zenoh's own transport optimization (its default); below that it
-//!   costs more than it saves.
-//! - Congestion control `Block` and reliability `Reliable`: nothing is dropped, a publisher waits. A
-//!   FIFO channel hands messages to the receiving thread, and waits too when it is full.
+//! - Each sender listens, and each receiver connects to all senders, over `unixsock-stream`. Payloads of 3 KiB or more
+//!   travel in shared memory with Zenoh's own transport optimization (its default); smaller ones would cost more there.
+//! - Congestion control `Block` and reliability `Reliable`: no message is dropped, because publishers wait. A FIFO channel
+//!   hands messages to the receiving thread; when it is full, it waits, too.
 //! - Batching is Zenoh's adaptive one (its default): messages are put together while the link is busy.
-//! - Waiting: `recv` of the channel, or `try_recv` and a yield. The work behind is done by Zenoh's own
-//!   threads in both.
+//! - Ends wait with `recv` of the channel, or with `try_recv` and a yield. In both cases Zenoh's own threads do the rest.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -29,7 +27,6 @@ fn main() -> ExitCode {
     toroni_bench_harness::child::main::<Zenoh>()
 }
 
-/// The transport.
 struct Zenoh;
 
 struct Sending {
@@ -46,7 +43,7 @@ struct Receiving {
 }
 
 const TOPIC: &str = "bench/flow";
-/// Each receiver declares itself below it, after it has subscribed.
+/// Prefix of the token that each receiver declares after it has subscribed.
 const RECEIVERS: &str = "bench/receivers";
 /// How long to wait for the other ends.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -85,7 +82,7 @@ impl Transport for Zenoh {
             .reliability(Reliability::Reliable)
             .wait()
             .map_err(Failure::of("declare a publisher"))?;
-        // A receiver's token travels behind its subscription: who sees the one has seen the other.
+        // The token of a receiver travels after its subscription: a sender that sees the token has seen the subscription.
         let start = Instant::now();
         loop {
             let tokens = session.liveliness().get(format!("{RECEIVERS}/*")).wait();
@@ -118,7 +115,7 @@ impl Transport for Zenoh {
     }
 }
 
-/// Zenoh leaves segments of shared memory behind when a process ends, and removes them the next time.
+/// Zenoh leaves segments of shared memory when a process ends, and removes them the next time.
 struct Sweep;
 
 impl Drop for Sweep {
@@ -134,7 +131,7 @@ impl Sender for Sending {
     }
 }
 
-/// Messages that one `poll` passes on at most, so that a caller gets to do something else.
+/// Messages that one `poll` passes on, at most, so that its caller can do something else.
 const POLL_LIMIT: usize = 256;
 
 impl Receiver for Receiving {
@@ -142,7 +139,7 @@ impl Receiver for Receiving {
     fn poll(&mut self, mut each: impl FnMut(&[u8])) -> Result<usize, Failure> {
         for count in 0..POLL_LIMIT {
             match self.subscriber.try_recv().map_err(Failure::of("receive"))? {
-                // Borrowed where the payload lies in one piece, as here.
+                // Borrowed if the payload is in one piece, as it is here.
                 Some(sample) => each(&sample.payload().to_bytes()),
                 None => return Ok(count),
             }
@@ -174,13 +171,13 @@ fn open(settings: &[(&str, String)]) -> Result<Session, Failure> {
         ("mode", "\"peer\""),
         ("scouting/multicast/enabled", "false"),
         ("scouting/gossip/enabled", "false"),
-        // A receiver may be there before the sender, and tries again soon.
+        // A receiver may start before its sender, and tries again soon.
         ("connect/timeout_ms", "20000"),
         ("connect/retry", "{ period_init_ms: 5, period_max_ms: 20, period_increase_factor: 2 }"),
         ("listen/endpoints", "[]"),
-        // The default closes the link when a publisher has waited for 5 s, and loses messages then.
+        // By default the link is closed when a publisher has waited for 5 s, which loses messages.
         ("transport/link/tx/queue/congestion_control/block/wait_before_close", "60000000"),
-        // Shared memory is set up before the run, not at its first large message.
+        // Shared memory is set up before the run, not at the first large message.
         ("transport/shared_memory/mode", "\"init\""),
     ];
     let own = settings.iter().map(|(key, value)| (*key, value.as_str()));
@@ -196,7 +193,7 @@ fn endpoints(directory: &RunDirectory, senders: std::ops::Range<u16>) -> String 
     format!("[{}]", senders.map(one).collect::<Vec<_>>().join(","))
 }
 
-/// Samples in the FIFO channel: as many as fill the bytes that every peer may have on the way, within
+/// Returns the number of samples in the FIFO channel: as many as fill the bytes that every peer may have in flight, within
 /// bounds. Zenoh's default is 256.
 fn buffered(setup: &Setup) -> usize {
     let bytes = u64::try_from(setup.message_bytes).unwrap_or(u64::MAX).max(64);

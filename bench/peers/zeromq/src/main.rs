@@ -1,11 +1,11 @@
 //! ZeroMQ (libzmq) over `ipc://`.
 //!
-//! - One receiver: PUSH and PULL. Several: XPUB and SUB with `ZMQ_XPUB_NODROP`, by which a publisher
-//!   waits at the high-water mark in place of dropping. Both lose nothing.
-//! - Each sender binds an endpoint of its own and each receiver connects to all of them, so there is no
-//!   order between messages of different senders.
-//! - The batching of libzmq is left as it is. It has no call for several messages at once.
-//! - Waiting: libzmq's own blocking call, or `ZMQ_DONTWAIT` and a yield.
+//! - PUSH and PULL for one receiver; XPUB and SUB with `ZMQ_XPUB_NODROP` for several, so that a publisher waits at the
+//!   high-water mark instead of dropping. Both lose no message.
+//! - Each sender binds an endpoint of its own, and each receiver connects to all of them. There is no order between
+//!   messages of different senders.
+//! - The batching of libzmq is left as it is. It has no call for several messages.
+//! - Ends wait with libzmq's own blocking call, or with `ZMQ_DONTWAIT` and a yield.
 
 use std::process::ExitCode;
 
@@ -21,10 +21,9 @@ fn main() -> ExitCode {
     toroni_bench_harness::child::main::<ZeroMq>()
 }
 
-/// The transport.
 struct ZeroMq;
 
-/// A bound socket; its context waits at the end until everything has left this process.
+/// A bound socket. At the end its context waits until all messages have left this process.
 struct Sending {
     socket: Socket,
     busy: bool,
@@ -74,13 +73,13 @@ impl Transport for ZeroMq {
         socket.set_sndhwm(high_water_mark(setup)).map_err(Failure::of("set the send mark"))?;
         if setup.receivers > 1 {
             set_nodrop(&mut socket)?;
-            // Else only the first subscription to a topic is passed on.
+            // Otherwise only the first subscription to a topic is passed on.
             socket.set_xpub_verbose(true).map_err(Failure::of("see all subscriptions"))?;
         }
         let endpoint = endpoint(directory, index);
         socket.bind(&endpoint).map_err(Failure::of(format!("bind {endpoint}")))?;
         if setup.receivers > 1 {
-            // One message for each subscription: what is sent after the last reaches everybody.
+            // One message comes for each subscription: messages that are sent after the last reach all receivers.
             for _ in 0..setup.receivers {
                 socket.recv_bytes(0).map_err(Failure::of("wait for the subscribers"))?;
             }
@@ -97,7 +96,7 @@ impl Transport for ZeroMq {
         if setup.receivers > 1 {
             socket.set_subscribe(b"").map_err(Failure::of("subscribe"))?;
         }
-        // A sender that is not there yet is tried again soon, not after 100 ms.
+        // A connection to a sender that does not exist yet is tried again soon, not after 100 ms.
         socket.set_reconnect_ivl(5).map_err(Failure::of("set the interval of reconnects"))?;
         for sender in 0..setup.senders {
             let endpoint = endpoint(directory, sender);
@@ -143,7 +142,7 @@ impl Sender for Sending {
     }
 }
 
-/// Messages that one `poll` passes on at most, so that a caller gets to do something else.
+/// Messages that one `poll` passes on, at most, so that its caller can do something else.
 const POLL_LIMIT: usize = 256;
 
 impl Receiver for Receiving {
@@ -181,8 +180,8 @@ fn endpoint(directory: &RunDirectory, sender: u16) -> String {
     format!("ipc://{}/zeromq-{sender}", directory.path.display())
 }
 
-/// So many messages as fill the bytes that every peer may have on the way, between the default of
-/// libzmq and what keeps its queues in the cache.
+/// Returns the number of messages that fill the bytes that every peer may have in flight, between the default of libzmq and
+/// a number that keeps its queues in the cache.
 fn high_water_mark(setup: &Setup) -> i32 {
     // libzmq keeps 64 bytes for a message, in which up to 33 bytes of payload fit.
     let bytes = u64::try_from(setup.message_bytes).unwrap_or(u64::MAX).max(64);

@@ -169,8 +169,8 @@ fn invalid_experiments_are_rejected() {
         (&["fanout", "--interval", "2s"], "from 1us to 1s"),
         (&["fanout", "--subscribers", "0"], "0"),
         (&["scale", "--sizes", "4MiB"], "or a larger ring"),
-        (&["scale", "--capacities", "100000"], "take a power of two"),
-        (&["proactor", "--rows", "13"], "take some of 1 to 12"),
+        (&["scale", "--capacities", "100000"], "use a power of two"),
+        (&["proactor", "--rows", "13"], "use some of 1 to 12"),
     ] {
         let output = buses.run(&[&["bench"], arguments].concat());
         let error = String::from_utf8_lossy(&output.stderr);

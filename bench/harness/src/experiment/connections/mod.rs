@@ -142,7 +142,7 @@ impl Proactor {
         {
             let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
             return Err(Failure::new(format!(
-                "there is no column {unknown:?}: take some of {}",
+                "there is no column {unknown:?}: use some of {}",
                 names.join(", ")
             )));
         }
@@ -188,7 +188,7 @@ impl Options {
             )) = row
             else {
                 return Err(Failure::new(format!(
-                    "there is no row {number}: take some of 1 to {}",
+                    "there is no row {number}: use some of 1 to {}",
                     ROWS.len()
                 )));
             };

@@ -41,7 +41,7 @@ struct Reactor {
     token: Mutex<Selector>,
     /// Handles to select again, and the events to select.
     resumed: Mutex<Vec<(usize, PollFlags)>>,
-    /// Whether the token's owner sleeps, or is about to, and has to be told of resumed handles.
+    /// Whether the owner of the token sleeps or is about to, and must be woken for resumed handles.
     selecting: AtomicBool,
     wake: OwnedFd,
 }

@@ -177,7 +177,7 @@ pub(super) fn check(plan: &Plan) -> Result<(), Failure> {
     let least = PACKETS_PER_BATCH * (over_queue::HEADER + objects::OBJECT);
     if plan.batch_bytes < least || plan.packets < PACKETS_PER_BATCH {
         return Err(Failure::new(format!(
-            "batches of {} bytes in a queue of {} packets: take {least} bytes and {PACKETS_PER_BATCH} packets \
+            "batches of {} bytes in a queue of {} packets: use {least} bytes and {PACKETS_PER_BATCH} packets \
              or more",
             plan.batch_bytes, plan.packets
         )));
