@@ -92,7 +92,7 @@ fn processes_and_threads_that_may_not_be_made() {
     let _ = with(1, &create).succeeded();
     let _ = with(1, &["info"]).succeeded();
     for way in [&["pub", "a", "x"][..], &["sub", "--from", "oldest", "--count", "1"]] {
-        with(1, way).refused(&["signals", "Resource temporarily unavailable"]);
+        with(1, way).refused(&["signal handler", "Resource temporarily unavailable"]);
     }
     let _ = with(2, &["pub", "a", "x"]).succeeded();
     let said = with(2, &["sub", "--from", "oldest", "--count", "1"]);
