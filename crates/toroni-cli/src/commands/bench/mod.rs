@@ -7,7 +7,7 @@ use crate::cli::BusLocation;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::stop::{Patience, Stop};
+use crate::stop::{GracePeriod, Stop};
 use options::Bench;
 use std::cell::RefCell;
 use std::path::Path;
@@ -35,7 +35,7 @@ pub(crate) fn run_child() -> ExitCode {
 }
 
 /// Runs a benchmark and prints its report.
-pub(crate) fn run(place: &Place, arguments: &Bench) -> Result<(), Failure> {
+pub(crate) fn run(location: &BusLocation, arguments: &Bench) -> Result<(), Failure> {
     let workload = &arguments.workload;
     if let Some(path) = &workload.output.plot {
         check_writable(path)?;
@@ -44,9 +44,9 @@ pub(crate) fn run(place: &Place, arguments: &Bench) -> Result<(), Failure> {
         .map_err(|error| Failure::Failed(format!("cannot find this program: {error}")))?;
     let arguments = CHILD.map(str::to_owned).to_vec();
     let observer =
-        BenchObserver { stop: Stop::install(Patience::Unlimited)?, bar: RefCell::default() };
+        BenchObserver { stop: Stop::install(GracePeriod::Unlimited)?, bar: RefCell::default() };
     let mut launch = Launch::new(Program { path, arguments }, Toroni::NAME, &observer);
-    if let Some(directory) = &place.dir {
+    if let Some(directory) = &location.dir {
         launch.root.clone_from(directory);
     }
     let before = cache_line::one_way_ns();
