@@ -46,22 +46,20 @@ pub struct Senders {
 impl Senders {
     /// Takes a message. If it is late, the expected number stays.
     pub fn take(&mut self, sender: u32, number: u64) -> Step {
-        let step = self.check(sender, number);
-        if !matches!(step, Step::Late(_)) {
-            self.next.insert(sender, number + 1);
-        }
+        let step = match self.expected(sender) {
+            None => Step::First,
+            Some(next) if number == next => Step::Next,
+            Some(next) if number > next => Step::Gap(number - next),
+            Some(next) => return Step::Late(next - number),
+        };
+        self.next.insert(sender, number + 1);
         step
     }
 
-    /// Says what a message would be, without taking it.
+    /// Returns the number of the next message of a sender, if one came before.
     #[must_use]
-    pub fn check(&self, sender: u32, number: u64) -> Step {
-        match self.next.get(&sender) {
-            None => Step::First,
-            Some(next) if number == *next => Step::Next,
-            Some(next) if number > *next => Step::Gap(number - next),
-            Some(next) => Step::Late(next - number),
-        }
+    pub fn expected(&self, sender: u32) -> Option<u64> {
+        self.next.get(&sender).copied()
     }
 
     /// Returns the next number of each sender: how many messages it has sent, as far as this receiver knows.

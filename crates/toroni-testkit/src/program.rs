@@ -260,6 +260,13 @@ impl Program {
         self.stderr.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Returns [`Self::stderr`] for the end of a message: as text after a line feed, or empty.
+    #[must_use]
+    pub fn errors(&self) -> String {
+        let stderr = self.stderr();
+        if stderr.is_empty() { String::new() } else { format!("\n{}", String::from_utf8_lossy(&stderr)) }
+    }
+
     /// Waits until it has written this text to standard error.
     ///
     /// # Panics
@@ -278,8 +285,7 @@ impl Program {
 
     #[track_caller]
     fn fail(&self, why: &str) -> ! {
-        let stderr = self.stderr();
-        panic!("{} {why}\n{}", self.what, String::from_utf8_lossy(&stderr));
+        panic!("{} {why}{}", self.what, self.errors());
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::payload::{Payload, decode};
 use std::collections::{BTreeMap, HashMap};
+use toroni_testkit::order::{Digest, Senders};
 
 /// Messages of a window, whose order is summed up in one number.
 pub const WINDOW: u64 = 4096;
@@ -11,9 +12,9 @@ pub const WINDOW: u64 = 4096;
 pub struct Stream {
     first_sequence: Option<u64>,
     next_sequence: Option<u64>,
-    next_counter: HashMap<u32, u64>,
-    /// Of each window: the sum of its order, and how many of its messages were seen.
-    windows: BTreeMap<u64, (u64, u64)>,
+    senders: Senders,
+    /// Of each window: the digest of its order, and how many of its messages were seen.
+    windows: BTreeMap<u64, (Digest, u64)>,
     received: u64,
     lost: u64,
 }
@@ -33,7 +34,7 @@ impl Stream {
         let first = *self.first_sequence.get_or_insert(sequence);
         let Payload { worker, counter } = payload;
         // Who was there from the beginning has seen every worker's first message.
-        let expected = self.next_counter.get(&worker).copied();
+        let expected = self.senders.expected(worker);
         let expected = expected.or_else(|| (first == 0 && self.lost == 0).then_some(0));
         if let Some(expected) = expected
             && (counter < expected || counter > expected && self.lost == 0)
@@ -42,12 +43,11 @@ impl Stream {
                 "sequence {sequence}: message {counter} of worker {worker} where {expected} should come"
             ));
         }
-        self.next_counter.insert(worker, counter + 1);
+        self.senders.take(worker, counter);
         self.next_sequence = Some(sequence + 1);
         self.received += 1;
-        let (sum, seen) = self.windows.entry(sequence / WINDOW).or_default();
-        let word = u64::from(worker) << 44 ^ counter;
-        *sum = (sum.rotate_left(7) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let (digest, seen) = self.windows.entry(sequence / WINDOW).or_default();
+        digest.add(u64::from(worker) << 44 ^ counter);
         *seen += 1;
         Ok(payload)
     }
@@ -81,18 +81,18 @@ impl Stream {
     /// How many messages of each worker have come, or were lost, up to the last one that came.
     #[must_use]
     pub fn counts(&self) -> &HashMap<u32, u64> {
-        &self.next_counter
+        self.senders.next()
     }
 
-    /// Sums of the order of all windows that were seen completely.
+    /// Digests of the order of all windows that were seen completely.
     pub fn orders(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.windows
             .iter()
             .filter(|(_, (_, seen))| *seen == WINDOW)
-            .map(|(window, (sum, _))| (*window, *sum))
+            .map(|(window, (digest, _))| (*window, digest.value()))
     }
 
-    /// Sums of the order of windows that were seen completely, as far as not taken before.
+    /// Digests of the order of windows that were seen completely, as far as not taken before.
     pub fn take_orders(&mut self) -> Vec<(u64, u64)> {
         let orders: Vec<_> = self.orders().collect();
         for (window, _) in &orders {
@@ -102,45 +102,11 @@ impl Stream {
     }
 }
 
-/// The one order, as all subscribers tell it.
-#[derive(Debug, Default)]
-pub struct OneOrder {
-    windows: BTreeMap<u64, (u64, String)>,
-    compared: u64,
-}
-
-impl OneOrder {
-    /// Takes a window of a subscriber.
-    ///
-    /// # Errors
-    /// If another one saw it in another order.
-    pub fn take(&mut self, who: &str, window: u64, sum: u64) -> Result<(), String> {
-        match self.windows.get(&window) {
-            Some((known, other)) if *known != sum => {
-                Err(format!("{who} and {other} saw window {window} in different orders"))
-            }
-            Some(_) => {
-                self.compared += 1;
-                Ok(())
-            }
-            None => {
-                self.windows.insert(window, (sum, who.to_owned()));
-                Ok(())
-            }
-        }
-    }
-
-    /// How often a window was found to be as another subscriber saw it.
-    #[must_use]
-    pub fn compared(&self) -> u64 {
-        self.compared
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::payload::{HEAD, encode};
+    use toroni_testkit::order::Agreement;
 
     fn message(worker: u32, counter: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -180,11 +146,11 @@ mod tests {
             assert_eq!(orders.len(), 1);
             orders[0]
         };
-        let mut one = OneOrder::default();
-        let (window, sum) = order(false);
-        one.take("a", window, sum).unwrap();
-        one.take("b", window, sum).unwrap();
-        assert_eq!(one.compared(), 1);
-        assert!(one.take("c", window, order(true).1).is_err());
+        let mut agreement = Agreement::default();
+        let (window, digest) = order(false);
+        agreement.take("a", window, digest).unwrap();
+        agreement.take("b", window, digest).unwrap();
+        assert_eq!(agreement.compared(), 1);
+        assert!(agreement.take("c", window, order(true).1).is_err());
     }
 }

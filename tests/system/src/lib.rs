@@ -3,7 +3,6 @@
 //!
 //! - [`root`]: a directory of buses for one test, removed with everything in it.
 //! - [`program`]: finds the `toroni` program, builds it if need be, and prepares its commands.
-//! - [`process`]: a running child that is killed, reaped and explained.
 //! - [`info`]: what `toroni info --json` says, and whether anything leaked.
 //! - [`payload`]: messages that tell whether they are whole; [`check`]: whether a stream of them is.
 //! - [`worker`]: starts processes of `src/bin/worker`, which publish and receive as fast as they can;
@@ -11,10 +10,11 @@
 //! - [`soak`]: hours of all that, each message checked.
 //! - [`options`]: what a program of these tests is told.
 //! - [`wake`]: stamps of messages for those who sleep.
-//! - [`random`], [`watchdog`]: repeatable chance, and an end to tests that hang.
+//!
+//! Children, directories, random numbers and checks of order come from `toroni-testkit`.
 //!
 //! Rules of these tests: every process is killed by its pid, nothing waits without a limit, and a
-//! limit is generous ([`process::PATIENCE`]), because the machine may be busy.
+//! limit is generous ([`LIMIT`]), because the machine may be busy.
 
 #![allow(missing_docs, reason = "nobody outside of the repository uses this crate")]
 
@@ -23,17 +23,13 @@ pub mod check;
 pub mod info;
 pub mod options;
 pub mod payload;
-pub mod process;
 pub mod program;
-pub mod random;
 pub mod root;
 pub(crate) mod shared;
 pub mod soak;
 pub mod wake;
-pub mod watchdog;
 pub mod worker;
 
-pub use process::{Running, wait_until};
-pub use random::Random;
 pub use root::TempRoot;
-pub use watchdog::Watchdog;
+pub use toroni_testkit::wait::{LIMIT, Watchdog, until as wait_until};
+pub use toroni_testkit::{Program, Random};

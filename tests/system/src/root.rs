@@ -1,32 +1,25 @@
 //! A directory of buses for one test.
 
 use crate::info::Info;
-use crate::process::Running;
 use crate::program;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
 use toroni::BusConfig;
+use toroni_testkit::{Directory, Program, directory};
 
-/// Every root that exists, for a watchdog that ends the process without running destructors.
-static ROOTS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
-
-/// A fresh directory in memory: `buses/` for buses, `files/` for whatever else a test writes. Removed
-/// with everything in it when dropped, also when the test fails.
+/// A fresh directory: `buses/` for buses, `files/` for whatever else a test writes. Removed with everything in it when
+/// dropped, also when the test fails.
 #[derive(Debug)]
-pub struct TempRoot {
-    path: PathBuf,
-}
+pub struct TempRoot(Directory);
 
 impl TempRoot {
-    /// Makes it below `/dev/shm`, where buses are at home.
+    /// Makes it in memory.
     ///
     /// # Panics
     /// If it cannot be made.
     #[must_use]
     pub fn new() -> Self {
-        Self::below(Path::new("/dev/shm"))
+        Self::below(Path::new(directory::IN_MEMORY))
     }
 
     /// Makes it below another directory.
@@ -35,38 +28,29 @@ impl TempRoot {
     /// If it cannot be made.
     #[must_use]
     pub fn below(parent: &Path) -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let path = loop {
-            let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let path = parent.join(format!("toroni-test-{}-{number}", std::process::id()));
-            // It may be that of a process that was killed, and had this number before.
-            if !std::fs::exists(&path).expect("a look at the directory for the test") {
-                break path;
-            }
-        };
+        let directory = Directory::below(parent);
         for folder in ["buses", "files"] {
-            std::fs::create_dir_all(path.join(folder)).expect("a directory for the test");
+            std::fs::create_dir(directory.join(folder)).expect("a directory for the test");
         }
-        ROOTS.lock().unwrap_or_else(PoisonError::into_inner).push(path.clone());
-        Self { path }
+        Self(directory)
     }
 
     /// All of it.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.path
+        self.0.path()
     }
 
     /// The directory of buses: what `--dir` and `TORONI_DIR` name.
     #[must_use]
     pub fn buses(&self) -> PathBuf {
-        self.path.join("buses")
+        self.0.join("buses")
     }
 
     /// A file of the test, outside of the directory of buses.
     #[must_use]
     pub fn file(&self, name: &str) -> PathBuf {
-        self.path.join("files").join(name)
+        self.0.join("files").join(name)
     }
 
     /// A configuration of the library for buses in it.
@@ -87,7 +71,7 @@ impl TempRoot {
     /// If it fails.
     #[must_use]
     pub fn succeed(&self, arguments: &[&str]) -> String {
-        Running::start(self.toroni(arguments)).succeed()
+        Program::start(self.toroni(arguments)).succeed()
     }
 
     /// `toroni info BUS --json`.
@@ -105,7 +89,7 @@ impl TempRoot {
     /// If it cannot be read.
     #[must_use]
     pub fn entries(&self) -> Vec<String> {
-        names_in(&self.buses())
+        directory::entries(&self.buses())
     }
 
     /// Runs `toroni clean --all` when every process has ended, and asserts that nothing is left.
@@ -125,37 +109,5 @@ impl TempRoot {
 impl Default for TempRoot {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-impl Drop for TempRoot {
-    fn drop(&mut self) {
-        ROOTS.lock().unwrap_or_else(PoisonError::into_inner).retain(|path| *path != self.path);
-        let _ = std::fs::remove_dir_all(&self.path);
-    }
-}
-
-/// Names in a directory, hidden ones included, sorted.
-///
-/// # Panics
-/// If it cannot be read.
-#[must_use]
-pub fn names_in(directory: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(directory).expect("a directory that can be read");
-    let mut names: Vec<String> = entries
-        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
-        .collect();
-    names.sort();
-    names
-}
-
-/// Removes every root: for an end without destructors.
-pub(crate) fn remove_all() {
-    let roots = match ROOTS.try_lock() {
-        Ok(roots) => roots.clone(),
-        Err(_) => return,
-    };
-    for root in roots {
-        let _ = std::fs::remove_dir_all(root);
     }
 }

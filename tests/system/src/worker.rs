@@ -1,14 +1,13 @@
 //! Starting the workers of `src/bin/worker`, and reading what they saw.
 
 use crate::board::{Board, Phase};
-use crate::check::OneOrder;
-use crate::process::Running;
 use crate::program;
 use crate::root::TempRoot;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use toroni::{Bus, BusConfig};
+use toroni_testkit::{Program, order::Agreement};
 
 /// Messages that a worker publishes in one batch, or in one burst.
 pub const GROUP: usize = 8;
@@ -31,7 +30,7 @@ pub struct Worker {
     /// Its number.
     pub id: u32,
     /// Its process.
-    pub running: Running,
+    pub running: Program,
     report: PathBuf,
 }
 
@@ -150,7 +149,7 @@ impl Stage {
         &self,
         messages: u64,
         subscribers: impl IntoIterator<Item = Worker>,
-        order: &mut OneOrder,
+        order: &mut Agreement,
     ) -> Vec<Seen> {
         self.board.set_end(messages);
         let mut all = Vec::new();
@@ -196,7 +195,7 @@ impl Stage {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         prepare(&mut command);
-        Worker { id, running: Running::start(command), report }
+        Worker { id, running: Program::start(command), report }
     }
 }
 
@@ -205,7 +204,7 @@ impl Worker {
     ///
     /// # Panics
     /// If it had ended before, or saw another order than others.
-    pub fn kill(mut self, order: &mut OneOrder) {
+    pub fn kill(mut self, order: &mut Agreement) {
         self.running.kill();
         take_report(self.id, &self.report, order);
     }
@@ -246,7 +245,7 @@ pub fn path() -> PathBuf {
     profile.expect("a folder of the profile").join("toroni-test-worker")
 }
 
-fn take_report(id: u32, report: &std::path::Path, order: &mut OneOrder) {
+fn take_report(id: u32, report: &std::path::Path, order: &mut Agreement) {
     // One that was killed early has none.
     let text = std::fs::read_to_string(report).unwrap_or_default();
     for line in text.lines() {

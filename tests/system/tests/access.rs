@@ -16,7 +16,7 @@ use support::user::{
     WRITERS,
 };
 use support::{Outcome, ProgramForAll, is_root, run, set_mode};
-use system_tests::{Running, TempRoot, Watchdog, wait_until};
+use system_tests::{Program, TempRoot, Watchdog, wait_until};
 
 /// A directory that all users can reach, and the program.
 struct Place {
@@ -57,24 +57,24 @@ impl Place {
     }
 
     /// A subscriber that is ready.
-    fn subscriber(&self, user: User, arguments: &[&str]) -> Running {
+    fn subscriber(&self, user: User, arguments: &[&str]) -> Program {
         let mut command = self.command(user, &["sub", "--timeout", "60"]);
         command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut subscriber = Running::start_with_ready_fd(command);
+        let mut subscriber = Program::start_with_ready_fd(command);
         subscriber.wait_ready();
         subscriber
     }
 
     /// A publisher of the lines that it is told.
-    fn publisher(&self, user: User, topic: &str) -> Running {
+    fn publisher(&self, user: User, topic: &str) -> Program {
         let mut command = self.command(user, &["pub", topic]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Running::start(command)
+        Program::start(command)
     }
 
     /// The bytes of all files, and what else is in the directory.
     fn state(&self) -> Vec<(String, Vec<u8>)> {
-        let names = system_tests::root::names_in(&self.bus());
+        let names = toroni_testkit::directory::entries(&self.bus());
         names
             .into_iter()
             .map(|name| {
@@ -102,7 +102,7 @@ fn the_groups_publish_and_receive() {
         for lock in ["lease", "robust"] {
             let place = Place::new();
             place.create(&["--notify", notify, "--lock", lock]);
-            let mut subscribers: Vec<Running> = [SUBSCRIBER, OTHER_SUBSCRIBER, BOTH]
+            let mut subscribers: Vec<Program> = [SUBSCRIBER, OTHER_SUBSCRIBER, BOTH]
                 .map(|user| place.subscriber(user, &["--count", "3"]))
                 .into();
             for (user, topic) in [(PUBLISHER, "a"), (OTHER_PUBLISHER, "b"), (BOTH, "c")] {
@@ -110,7 +110,7 @@ fn the_groups_publish_and_receive() {
             }
             for subscriber in &mut subscribers {
                 let finished = subscriber.finish();
-                assert!(finished.status.success(), "{notify} {lock}: {}", finished.stderr);
+                assert!(finished.status.success(), "{notify} {lock}: {finished:?}");
                 assert_eq!(finished.stdout, b"a\thello\nb\thello\nc\thello\n", "{notify} {lock}");
             }
             place.root.info("b").assert_no_dead(true);
@@ -131,9 +131,9 @@ fn a_socket_is_reached_whatever_the_umask() {
     command.arg("--dir").arg(place.root.buses()).args(["--bus", "b", "sub", "--wait", "block"]);
     command.args(["--count", "1", "--timeout", "60"]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut subscriber = Running::start_with_ready_fd(command);
+    let mut subscriber = Program::start_with_ready_fd(command);
     subscriber.wait_ready();
-    let sockets = system_tests::root::names_in(&place.bus().join("sockets"));
+    let sockets = toroni_testkit::directory::entries(&place.bus().join("sockets"));
     assert_eq!(sockets.len(), 1, "{sockets:?}");
     let mut publisher = place.publisher(PUBLISHER, "a");
     publisher.tell("hello");
@@ -249,9 +249,9 @@ fn a_subscriber_cannot_hold_what_publishers_lock() {
     command.args(["lock_all_there_is", "--exact", "--nocapture", "--include-ignored"]);
     command.env("TORONI_TEST_LOCK", place.bus());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut locker = Running::start(command);
+    let mut locker = Program::start(command);
     let locked = loop {
-        let line = locker.line().unwrap_or_else(|| panic!("no lock{}", locker.explained()));
+        let line = locker.line().unwrap_or_else(|| panic!("no lock{}", locker.errors()));
         if let Some(locked) = line.strip_prefix("locked ") {
             break locked.to_owned();
         }

@@ -10,11 +10,10 @@ use std::process::Stdio;
 use std::time::Duration;
 use support::container::{Container, program_in};
 use support::{can_mount, is_root, run};
-use system_tests::check::OneOrder;
-use system_tests::process::is_stopped;
 use system_tests::worker::{BUS, Stage, Worker};
-use system_tests::{Random, Running, TempRoot, Watchdog, wait_until};
+use system_tests::{Program, Random, TempRoot, Watchdog, wait_until};
 use toroni::{LockKind, NotifyKind, Policy};
+use toroni_testkit::{order::Agreement, process::is_stopped};
 
 fn can_run(test: &str) -> bool {
     is_root(test) && can_mount(test)
@@ -34,7 +33,7 @@ fn messages_go_from_container_to_container() {
         let _ = run(one.toroni(&create)).succeeded();
         let mut command = two.toroni(&["--bus", "b", "sub", "--count", "3", "--timeout", "60"]);
         command.args(["--wait", "block"]).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut subscriber = Running::start_with_ready_fd(command);
+        let mut subscriber = Program::start_with_ready_fd(command);
         subscriber.wait_ready();
         let _ = run(one.toroni(&["--bus", "b", "pub", "a", "from one"])).succeeded();
         let _ = run(two.toroni(&["--bus", "b", "pub", "a", "from two"])).succeeded();
@@ -42,7 +41,7 @@ fn messages_go_from_container_to_container() {
 
         // The subscriber's number is one of its namespace: both sides say so.
         let finished = subscriber.finish();
-        assert!(finished.status.success(), "{notify}: {}", finished.stderr);
+        assert!(finished.status.success(), "{notify}: {finished:?}");
         assert_eq!(finished.stdout, b"a\tfrom one\na\tfrom two\na\tfrom the host\n", "{notify}");
         root.assert_clean_leaves_nothing();
     }
@@ -99,7 +98,7 @@ fn kills_under_load_harm_no_other_container() {
         let config = config.policy(Policy::Wait { limit: None }).capacity(256 << 10);
         config.max_publishers(6).max_subscribers(4)
     });
-    let mut order = OneOrder::default();
+    let mut order = Agreement::default();
     let (one, two) = (Container::new(&stage.root, "one"), Container::new(&stage.root, "two"));
     let mut subscribers = vec![
         start_in(&mut stage, &two, "subscribe", &["how=receive"]),

@@ -13,7 +13,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
-use system_tests::process::PATIENCE;
+use system_tests::LIMIT;
 use system_tests::worker::{BUS, Stage, Worker};
 use system_tests::{Watchdog, wait_until};
 use toroni::{LockKind, Policy, PublishError};
@@ -59,15 +59,10 @@ impl Morgue {
     fn hold(&mut self, worker: &Worker) -> Answer {
         let mut fds = [PollFd::new(&self.questions, PollFlags::IN)];
         let limit = rustix::event::Timespec {
-            tv_sec: PATIENCE.as_secs().try_into().expect("short"),
+            tv_sec: LIMIT.as_secs().try_into().expect("short"),
             tv_nsec: 0,
         };
-        assert_eq!(
-            poll(&mut fds, Some(&limit)),
-            Ok(1),
-            "no core dump{}",
-            worker.running.explained()
-        );
+        assert_eq!(poll(&mut fds, Some(&limit)), Ok(1), "no core dump{}", worker.running.errors());
         // SAFETY: zeros are a valid event.
         let mut event: libc::fanotify_event_metadata = unsafe { std::mem::zeroed() };
         // SAFETY: the bytes of an event, which may have any value.
@@ -148,7 +143,7 @@ fn publishers_do_not_wait_for_a_core_dump_with_the_lock_lease() {
     let victim = info.publishers().iter().find(|one| one["pid"] == worker.running.id());
     assert_eq!(victim.expect("its slot")["dumping"], true, "{info:?}");
     assert!(stage.root.succeed(&["info", BUS]).contains("is dumping core: the next publisher"));
-    waiting.publish_timeout(b"waited", PATIENCE).expect("published");
+    waiting.publish_timeout(b"waited", LIMIT).expect("published");
     publisher.publish(b"after").expect("published");
     assert!(is_dumping(&worker), "they did not wait for its end");
 
@@ -184,7 +179,7 @@ fn nothing_is_torn_by_a_process_that_begins_to_dump() {
                 let is_over = &is_over;
                 scope.spawn(move || {
                     while !is_over.load(Relaxed) {
-                        publisher.publish_timeout(b"survivor", PATIENCE).expect("published");
+                        publisher.publish_timeout(b"survivor", LIMIT).expect("published");
                         count.fetch_add(1, Relaxed);
                     }
                 });
@@ -272,7 +267,7 @@ fn publishers_do_not_wait_for_a_subscriber_that_dumps_core() {
     let [publisher, trying] = &mut publishers;
     // More than a lap each.
     for _ in 0..100 {
-        publisher.publish_timeout([8; 1000], PATIENCE).expect("published");
+        publisher.publish_timeout([8; 1000], LIMIT).expect("published");
     }
     wait_until("a try finds it out", || trying.try_publish([9; 1000]).is_ok());
     for _ in 0..100 {

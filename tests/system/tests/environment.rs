@@ -17,8 +17,8 @@ use support::{
     Outcome, ProgramForAll, assert_empty, can_mount, is_root, run, script_in_mounts, set_mode,
     skip, toroni_at,
 };
-use system_tests::root::names_in;
-use system_tests::{Running, TempRoot, Watchdog, program, wait_until};
+use system_tests::{Program, TempRoot, Watchdog, program, wait_until};
+use toroni_testkit::directory::entries;
 
 /// Every way to come to the bus `b`; each creates it if it is not there, or says that it is not.
 const WAYS: [&[&str]; 7] = [
@@ -133,7 +133,7 @@ program=$2; place=$1; shift 2; exec "$program" --dir "$place" --bus b "$@""#;
     assert!(read_only(&["topics"]).succeeded().contains('a'));
     assert!(read_only(&["ls"]).succeeded().contains('b'));
     assert_eq!(root.entries(), ["b"]);
-    assert!(names_in(&root.buses().join("b/sockets")).is_empty());
+    assert!(entries(&root.buses().join("b/sockets")).is_empty());
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn what_is_no_bus_is_left_alone() {
         let _ = by(&root, &["clean"]);
         assert_eq!(fs::symlink_metadata(&bus).unwrap().ino_and_kind(), before, "{what} is there");
         assert_eq!(root.entries(), ["b"], "{what}");
-        assert!(names_in(&target).is_empty(), "a link was followed");
+        assert!(entries(&target).is_empty(), "a link was followed");
         remove(&bus);
     }
     for name in ["../b", ".b", "a/b", "", "a b"] {
@@ -324,10 +324,10 @@ fn one_subscriber_or_publisher_too_many() {
     let (_watchdog, root) = (watchdog(), TempRoot::new());
     let limits = ["--max-subscribers", "2", "--max-publishers", "2", "--capacity", "64KiB"];
     let _ = root.succeed(&[&["create", "b"], &limits[..]].concat());
-    let mut subscribers: Vec<Running> = (0..2).map(|_| subscriber(&root)).collect();
+    let mut subscribers: Vec<Program> = (0..2).map(|_| subscriber(&root)).collect();
     by(&root, &["sub"]).refused(&["all 2 subscribers", "--max-subscribers"]);
     by(&root, &["hz", "--count", "1"]).refused(&["all 2 subscribers"]);
-    let mut publishers: Vec<Running> = (0..2).map(|_| publisher(&root)).collect();
+    let mut publishers: Vec<Program> = (0..2).map(|_| publisher(&root)).collect();
     wait_until("both publish", || root.info("b").publishers().len() == 2);
     by(&root, &["pub", "a", "x"]).refused(&["all 2 publishing participants", "--max-publishers"]);
     // Looking needs no slot, and a slot of the dead is free.
@@ -357,9 +357,9 @@ fn a_bus_removed_under_its_users_is_an_end_that_is_told() {
         publisher.tell("before");
         assert_eq!(waiting.line().as_deref(), Some("a\tbefore"));
         fs::remove_dir_all(root.buses().join("b")).unwrap();
-        let finished = waiting.finish();
-        assert_eq!(finished.status.code(), Some(1), "{notify}");
-        assert!(finished.stderr.contains("was removed: open it again"), "{}", finished.stderr);
+        assert_eq!(waiting.wait().code(), Some(1), "{notify}");
+        let errors = waiting.errors();
+        assert!(errors.contains("was removed: open it again"), "{errors}");
         // A publisher looks once a lap.
         let mut input = publisher.stdin().unwrap();
         let line = format!("{}\n", "x".repeat(1000));
@@ -369,9 +369,9 @@ fn a_bus_removed_under_its_users_is_an_end_that_is_told() {
             }
         }
         drop(input);
-        let finished = publisher.finish();
-        assert_eq!(finished.status.code(), Some(1), "{notify}");
-        assert!(finished.stderr.contains("was removed: open it again"), "{}", finished.stderr);
+        assert_eq!(publisher.wait().code(), Some(1), "{notify}");
+        let errors = publisher.errors();
+        assert!(errors.contains("was removed: open it again"), "{errors}");
         assert_empty(&root);
         // The name is free, and its new bus is another one.
         let _ = root.succeed(&["--bus", "b", "pub", "a", "x"]);
@@ -411,7 +411,7 @@ fn without_descriptors_it_says_so() {
             root.info("b").assert_no_dead(true);
         }
         assert!(succeeded, "{notify} {way:?}: 40 descriptors are not enough");
-        assert!(names_in(&root.buses().join("b/sockets")).is_empty());
+        assert!(entries(&root.buses().join("b/sockets")).is_empty());
         let _ = root.succeed(&["clean"]);
         assert_empty(&root);
     }
@@ -510,18 +510,18 @@ fn a_bus_on_a_disk_works_with_a_lease() {
 }
 
 /// A subscriber that is ready and prints lines.
-fn subscriber(root: &TempRoot) -> Running {
+fn subscriber(root: &TempRoot) -> Program {
     let mut subscriber =
-        Running::start_with_ready_fd(root.toroni(&["--bus", "b", "sub", "--timeout", "60"]));
+        Program::start_with_ready_fd(root.toroni(&["--bus", "b", "sub", "--timeout", "60"]));
     subscriber.wait_ready();
     subscriber
 }
 
 /// A publisher of the lines that it is told.
-fn publisher(root: &TempRoot) -> Running {
+fn publisher(root: &TempRoot) -> Program {
     let mut command = root.toroni(&["--bus", "b", "pub", "a"]);
     command.stdin(Stdio::piped());
-    Running::start(command)
+    Program::start(command)
 }
 
 /// Runs `toroni` under a limit of the shell's `ulimit`.

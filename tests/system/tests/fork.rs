@@ -33,7 +33,7 @@ fn a_child_is_refused_and_does_no_harm_and_can_open_the_bus_anew() {
             worker.running.tell("go on");
         }
         let status = worker.running.wait();
-        assert!(status.success(), "{notify:?}: {status}{}", worker.running.explained());
+        assert!(status.success(), "{notify:?}: {status}{}", worker.running.errors());
         stage.root.info(BUS).assert_no_dead(true);
         stage.root.assert_clean_leaves_nothing();
     }
@@ -46,7 +46,7 @@ fn children_of_a_process_with_busy_threads_open_the_bus_anew() {
     let mut stage = Stage::new(|config| config.capacity(64 << 10).policy(forever));
     let mut worker = stage.start("fork", &["case=busy", "capacity=65536"]);
     let status = worker.running.wait();
-    assert!(status.success(), "{status}{}", worker.running.explained());
+    assert!(status.success(), "{status}{}", worker.running.errors());
     stage.root.info(BUS).assert_no_dead(true);
     stage.root.assert_clean_leaves_nothing();
 }
@@ -89,7 +89,7 @@ fn whoever_closes_all_descriptors_is_told_that_its_lease_is_lost() {
     assert_alive(&stage, &worker);
     worker.running.tell("go on");
     let status = worker.running.wait();
-    assert!(status.success(), "{status}{}", worker.running.explained());
+    assert!(status.success(), "{status}{}", worker.running.errors());
     let _ = stage.root.succeed(&["clean"]);
     stage.root.assert_clean_leaves_nothing();
 }
@@ -189,7 +189,7 @@ fn a_child_that_is_made_under_the_lock_neither_commits_nor_unlocks() {
             assert!(subscriber.try_receive().expect("a look").is_none(), "{lock:?} {case}");
             worker.running.tell("go on");
             let status = worker.running.wait();
-            assert!(status.success(), "{lock:?} {case}: {status}{}", worker.running.explained());
+            assert!(status.success(), "{lock:?} {case}: {status}{}", worker.running.errors());
             drop((publisher, subscriber, bus));
             stage.root.info(BUS).assert_no_dead(true);
             stage.root.assert_clean_leaves_nothing();

@@ -7,10 +7,10 @@
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::os::unix::process::CommandExt;
 use std::time::{Duration, Instant};
-use system_tests::check::OneOrder;
 use system_tests::worker::{BUS, GROUP, Stage, Worker};
 use system_tests::{Random, Watchdog, wait_until};
 use toroni::{LockKind, NotifyKind, Policy};
+use toroni_testkit::order::Agreement;
 
 /// What a loaded machine keeps; the real figures are printed.
 const LONGEST_STALL: Duration = Duration::from_secs(30);
@@ -36,7 +36,7 @@ fn kill_groups(lock: LockKind) {
         let config = config.lock(lock).policy(Policy::Wait { limit: None }).capacity(256 << 10);
         config.notify(notify).max_publishers(8).max_subscribers(8)
     });
-    let mut order = OneOrder::default();
+    let mut order = Agreement::default();
     let subscribers = ["how=receive", "how=poll"]
         .map(|how| stage.start_ready("subscribe", &[how, "wait=backoff"]));
     let (mut stalls, mut killed, mut dead) = (Vec::new(), 0, Vec::new());
@@ -153,7 +153,7 @@ fn kill(
     groups: Vec<Vec<Worker>>,
     stops: bool,
     random: &mut Random,
-    order: &mut OneOrder,
+    order: &mut Agreement,
     dead: &mut Vec<(u32, u64)>,
 ) {
     let leaders: Vec<Pid> = groups

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 use system_tests::worker::Stage;
-use system_tests::{Running, TempRoot, Watchdog};
+use system_tests::{Program, TempRoot, Watchdog};
 use toroni::NotifyKind;
 
 /// Behind this, a subscriber looks up as seldom as it ever does.
@@ -55,7 +55,7 @@ fn round(line: &str) -> Option<(u64, u64)> {
 fn toroni_sub_uses_less_than_three_thousandths_of_a_processor() {
     let _watchdog = Watchdog::start("idle", Duration::from_secs(300));
     let root = TempRoot::new();
-    let mut sub = Running::start_with_ready_fd(root.toroni(&["sub", "--create", "**"]));
+    let mut sub = Program::start_with_ready_fd(root.toroni(&["sub", "--create", "**"]));
     sub.wait_ready();
     std::thread::sleep(WARM);
     let mut shares = (0..ROUNDS).map(|_| {

@@ -4,10 +4,10 @@
 //! `TORONI_KILLS` says how many are killed for each kind of lock; `cargo xtask kill` takes 1,000.
 
 use std::time::{Duration, Instant};
-use system_tests::check::OneOrder;
 use system_tests::worker::{BUS, GROUP, Stage, Worker};
 use system_tests::{Random, Watchdog, wait_until};
 use toroni::{LockKind, Policy};
+use toroni_testkit::order::Agreement;
 
 /// What a loaded machine keeps with unoptimised processes; the real figures are printed.
 const LONGEST_STALL: Duration = Duration::from_secs(30);
@@ -33,7 +33,7 @@ fn kill_many(lock: LockKind) {
         let config = config.lock(lock).policy(Policy::Wait { limit: None }).capacity(256 << 10);
         config.max_publishers(16).max_subscribers(16)
     });
-    let mut order = OneOrder::default();
+    let mut order = Agreement::default();
     let subscribers = [
         subscriber(&mut stage, &mut random, "receive"),
         subscriber(&mut stage, &mut random, "poll"),
@@ -59,7 +59,7 @@ fn kill_many(lock: LockKind) {
             let victim = &mut victims[index];
             wait_until("a victim is at work", || {
                 let ended = victim.running.ended();
-                assert!(ended.is_none(), "a victim failed{}", victim.running.explained());
+                assert!(ended.is_none(), "a victim failed{}", victim.running.errors());
                 stage.board.count(victim.id) > 0
             });
         }

@@ -49,7 +49,7 @@ fn files_that_may_not_be_that_long() {
             // In a directory that is there, as a mount point would be.
             std::fs::create_dir(root.buses().join("b")).unwrap();
             refused(&with_files_of(&root, limit, &small), limit);
-            let left = system_tests::root::names_in(&root.buses().join("b"));
+            let left = toroni_testkit::directory::entries(&root.buses().join("b"));
             assert!(left.is_empty(), "{left:?}");
             std::fs::remove_dir(root.buses().join("b")).unwrap();
         }
@@ -121,13 +121,13 @@ fn descriptors_that_run_out_at_work() {
     // It can now, and does.
     let fd = subscriber.as_fd();
     let mut fds = [rustix::event::PollFd::new(&fd, rustix::event::PollFlags::IN)];
-    let patience = system_tests::process::PATIENCE.try_into().unwrap();
+    let patience = system_tests::LIMIT.try_into().unwrap();
     assert_eq!(rustix::event::poll(&mut fds, Some(&patience)), Ok(1), "it is not woken");
     assert_eq!(subscriber.try_receive().unwrap().unwrap().payload(), b"with");
     worker.running.expect("with");
     worker.running.tell("go on");
     let status = worker.running.wait();
-    assert!(status.success(), "{status}{}", worker.running.explained());
+    assert!(status.success(), "{status}{}", worker.running.errors());
     drop((subscriber, bus));
     stage.root.assert_clean_leaves_nothing();
 }

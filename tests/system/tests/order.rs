@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 use system_tests::program::workspace;
-use system_tests::{Running, TempRoot, Watchdog};
+use system_tests::{Program, TempRoot, Watchdog};
 
 /// Real text: prose, tables, a licence, and long runs of short lines.
 const TEXTS: [&str; 4] = ["README.md", "ARCHITECTURE.md", "LICENSE-APACHE", "Cargo.lock"];
@@ -52,19 +52,19 @@ fn publish_three_of(left_out: usize, lock: &str, notify: &str) {
     let _ = root.succeed(&[&["create", "texts"], &settings[..]].concat());
 
     let count = total.to_string();
-    let mut subscribers: Vec<(Running, PathBuf)> = ["spin", "yield", "backoff", "block"]
+    let mut subscribers: Vec<(Program, PathBuf)> = ["spin", "yield", "backoff", "block"]
         .iter()
         .map(|wait| {
             let output = root.file(&format!("output-{wait}"));
             let mut command = root.toroni(&["--bus", "texts", "sub", "**", "--json", "--strict"]);
             command.args(["--count", &count, "--timeout", "60", "--wait", wait]);
             command.stdout(File::create(&output).expect("a file for the output"));
-            (Running::start_with_ready_fd(command), output)
+            (Program::start_with_ready_fd(command), output)
         })
         .collect();
     subscribers.iter_mut().for_each(|(subscriber, _)| subscriber.wait_ready());
 
-    let publishers: Vec<Running> = texts
+    let publishers: Vec<Program> = texts
         .iter()
         .map(|(topic, bytes)| {
             let input = root.file(&topic.replace('/', "-"));
@@ -72,7 +72,7 @@ fn publish_three_of(left_out: usize, lock: &str, notify: &str) {
             let mut command = root.toroni(&["--bus", "texts", "pub", topic]);
             command.args(["--wait-subscribers", "4"]);
             command.stdin(Stdio::from(File::open(&input).expect("the copy")));
-            Running::start(command)
+            Program::start(command)
         })
         .collect();
     publishers.into_iter().for_each(|publisher| drop(publisher.succeed()));

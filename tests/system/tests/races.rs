@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 use system_tests::worker::{Stage, Worker};
-use system_tests::{Random, Running, Watchdog, wait_until};
+use system_tests::{Program, Random, Watchdog, wait_until};
 
 const CREW: usize = 4;
 
@@ -21,7 +21,7 @@ fn creators_and_cleaners_meet_and_are_killed() {
     let mut crew: Vec<Worker> = (0..CREW).map(|_| stage.start("scramble", &[])).collect();
     let (mut exchanges, mut cleaners_killed, mut creators_killed) = (0, 0, 0);
     for _ in 0..kills {
-        let cleaners = [0, 1].map(|_| Running::start(stage.root.toroni(&["clean"])));
+        let cleaners = [0, 1].map(|_| Program::start(stage.root.toroni(&["clean"])));
         std::thread::sleep(Duration::from_micros(random.between(0, 8000)));
         let [mut doomed, mut other] = cleaners;
         if doomed.ended().is_none() {
@@ -34,7 +34,7 @@ fn creators_and_cleaners_meet_and_are_killed() {
             let victim = &mut crew[index];
             wait_until("a victim is at work", || {
                 let ended = victim.running.ended();
-                assert!(ended.is_none(), "a creator failed{}", victim.running.explained());
+                assert!(ended.is_none(), "a creator failed{}", victim.running.errors());
                 stage.board.count(victim.id) > 0
             });
         }
@@ -44,12 +44,12 @@ fn creators_and_cleaners_meet_and_are_killed() {
         old.running.kill();
         creators_killed += 1;
         let finished = other.finish();
-        assert!(finished.status.success(), "a cleaner failed: {}", finished.stderr);
+        assert!(finished.status.success(), "a cleaner failed: {finished:?}");
     }
     for mut worker in crew {
         wait_until("each still exchanges messages", || {
             let ended = worker.running.ended();
-            assert!(ended.is_none(), "a creator failed{}", worker.running.explained());
+            assert!(ended.is_none(), "a creator failed{}", worker.running.errors());
             stage.board.count(worker.id) > 0
         });
         exchanges += stage.board.count(worker.id);

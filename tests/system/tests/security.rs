@@ -323,7 +323,7 @@ fn names_of_others_do_not_steer_a_terminal() {
         bad,
     ]);
     command.args(["--timeout", "20", "--count", "1"]);
-    let mut named = system_tests::Running::start_with_ready_fd(command);
+    let mut named = system_tests::Program::start_with_ready_fd(command);
     named.wait_ready();
     let shown = run(root.toroni(&["info", "b"]));
     assert!(shown.succeeded().contains("a/\\u{202e}b\n"), "{shown:?}");

@@ -2,11 +2,11 @@
 //! holds the writer lock.
 
 use std::time::{Duration, Instant};
-use system_tests::check::OneOrder;
 use system_tests::info::number;
 use system_tests::worker::{BUS, Seen, Stage, Worker};
 use system_tests::{Watchdog, wait_until};
 use toroni::{LockKind, Policy, PublishError, Publisher};
+use toroni_testkit::order::Agreement;
 
 const CAPACITY: u64 = 64 << 10;
 const BYTES: usize = 1000;
@@ -72,7 +72,7 @@ impl Scene {
     fn finish(self) -> Seen {
         let Self { stage, subscriber, published } = self;
         assert_eq!(stage.messages(), published);
-        let mut order = OneOrder::default();
+        let mut order = Agreement::default();
         let mut seen = stage.finish_subscribers(published, [subscriber], &mut order);
         stage.root.assert_clean_leaves_nothing();
         let seen = seen.pop().expect("one subscriber");
@@ -109,7 +109,7 @@ fn wait_delays_publishers_up_to_its_limit_and_no_longer() {
         let range = limit / 2..10 * limit;
         assert!(range.contains(&waited), "waited {waited:?} in place of {limit:?}");
         limits += waited;
-        scene.subscriber.running.go_on();
+        scene.subscriber.running.resume();
         scene.catch_up();
     }
     println!("two lapses under a limit of {limit:?} cost {limits:?}");
@@ -155,7 +155,7 @@ fn overwrite_never_delays() {
     let longest = scene.publish(&publisher, 20 * LAP);
     assert_eq!((scene.of_publisher("waits"), scene.waited()), (0, Duration::ZERO));
     println!("the longest of {} calls took {longest:?}", 20 * LAP);
-    scene.subscriber.running.go_on();
+    scene.subscriber.running.resume();
     scene.catch_up();
     drop(publisher);
     let seen = scene.finish();
@@ -176,7 +176,7 @@ fn bounded_delays_at_most_its_budget_in_each_interval() {
     assert_eq!(scene.of_publisher("overwrites"), 1);
     let waited = scene.waited();
     assert!(waited >= budget / 2 && waited < per / 2, "waited {waited:?} in place of {budget:?}");
-    scene.subscriber.running.go_on();
+    scene.subscriber.running.resume();
     scene.catch_up();
     drop(publisher);
     let seen = scene.finish();
@@ -200,7 +200,7 @@ fn bounded_delays_at_most_its_budget_in_each_interval() {
         // A slice of a millisecond takes longer on a busy machine.
         assert!(waited < 8.0 * limit, "waited {waited} s of {wall:?}: {info:?}");
     }
-    let seen = stage.finish_subscribers(total, [subscriber], &mut OneOrder::default());
+    let seen = stage.finish_subscribers(total, [subscriber], &mut Agreement::default());
     assert_eq!(seen[0].received + seen[0].lost, total);
     assert!(seen[0].lapses > 0 && seen[0].received > 0, "{seen:?}");
     stage.root.assert_clean_leaves_nothing();
@@ -229,7 +229,7 @@ fn only_try_after_a_death(lock: LockKind, busy_answers: u64) {
         let mut owner = stage.start_ready("step", &["kind=stopping"]);
         owner.running.tell("publish");
         let pid = owner.running.id();
-        wait_until("the owner is stopped", || system_tests::process::is_stopped(pid));
+        wait_until("the owner is stopped", || toroni_testkit::process::is_stopped(pid));
         owner.running.kill();
 
         let mut busy = 0;
@@ -268,7 +268,7 @@ fn stop_the_owner(lock: LockKind) {
     let publisher = stage.bus().publisher("slow").expect("a publisher");
     owner.running.tell("publish");
     let pid = owner.running.id();
-    wait_until("the owner is stopped", || system_tests::process::is_stopped(pid));
+    wait_until("the owner is stopped", || toroni_testkit::process::is_stopped(pid));
 
     let (mut bytes, mut counter) = (Vec::new(), 0);
     let mut message = |bytes: &mut Vec<u8>| {
@@ -299,7 +299,7 @@ fn stop_the_owner(lock: LockKind) {
     });
     std::thread::sleep(Duration::from_millis(20));
     assert!(!waiting.is_finished(), "nobody takes the lock of the living");
-    owner.running.go_on();
+    owner.running.resume();
     owner.running.expect("done");
     let (publisher, mut bytes) = waiting.join().expect("the publisher");
     message(&mut bytes);
@@ -310,7 +310,7 @@ fn stop_the_owner(lock: LockKind) {
 
     let total = stage.messages();
     assert_eq!(total, 3);
-    let seen = stage.finish_subscribers(total, [subscriber], &mut OneOrder::default());
+    let seen = stage.finish_subscribers(total, [subscriber], &mut Agreement::default());
     assert_eq!((seen[0].received, seen[0].lost), (3, 0));
     stage.root.info(BUS).assert_no_dead(true);
     stage.root.assert_clean_leaves_nothing();

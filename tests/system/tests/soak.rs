@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 use std::process::{Command, Output, Stdio};
-use system_tests::{Running, TempRoot, Watchdog};
+use system_tests::{Program, TempRoot, Watchdog};
 
 /// Runs the supervisor; what it printed, and what it wrote as JSON.
 fn soak(root: &TempRoot, words: &[&str]) -> (Output, Value) {
@@ -14,15 +14,8 @@ fn soak(root: &TempRoot, words: &[&str]) -> (Output, Value) {
     command.arg(format!("json={}", json.display()));
     command.arg(format!("keep={}", root.file("kept").display()));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let finished = Running::start(command).finish_within(std::time::Duration::from_secs(250));
-    let text = std::fs::read_to_string(&json).unwrap_or_else(|error| {
-        panic!("{error}: {}{}", String::from_utf8_lossy(&finished.stdout), finished.stderr)
-    });
-    let output = Output {
-        status: finished.status,
-        stdout: finished.stdout,
-        stderr: finished.stderr.into_bytes(),
-    };
+    let output = Program::start(command).finish_within(std::time::Duration::from_secs(250));
+    let text = std::fs::read_to_string(&json).unwrap_or_else(|error| panic!("{error}: {output:?}"));
     (output, serde_json::from_str(&text).expect("JSON"))
 }
 
@@ -40,11 +33,11 @@ fn must_be_noticed(sabotage: &str, names: &[&str]) {
     };
     assert!(violations.iter().any(is_named), "{names:?} in {violations:?}");
     assert!(said.contains("VIOLATION") && said.contains("seed 7"), "{said}");
-    let kept = system_tests::root::names_in(&root.file("kept"));
+    let kept = toroni_testkit::directory::entries(&root.file("kept"));
     assert_eq!(kept.len(), 1, "{said}");
     let kept = root.file("kept").join(&kept[0]);
     assert!(kept.join("buses/soak/ring").is_file(), "the bus is kept");
-    let files = system_tests::root::names_in(&kept.join("files"));
+    let files = toroni_testkit::directory::entries(&kept.join("files"));
     assert!(files.iter().any(|name| name.starts_with("cell-")), "so are the trails: {files:?}");
 }
 

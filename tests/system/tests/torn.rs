@@ -2,10 +2,10 @@
 //! again while they copy are never handed a message that is half one and half another.
 
 use std::time::Duration;
-use system_tests::check::OneOrder;
 use system_tests::worker::{Stage, Worker};
 use system_tests::{Random, Watchdog, wait_until};
 use toroni::Policy;
+use toroni_testkit::order::Agreement;
 
 /// Each subscriber has lost messages at least so often before the test ends.
 const LAPSES: u64 = 200;
@@ -44,7 +44,7 @@ fn no_subscriber_that_is_overtaken_receives_a_torn_message() {
     });
     drop(bus);
     let total = stage.stop_publishers(publishers);
-    let mut order = OneOrder::default();
+    let mut order = Agreement::default();
     for seen in stage.finish_subscribers(total, subscribers, &mut order) {
         println!(
             "{} messages, {} received whole, {} lost in {} lapses",

@@ -10,14 +10,12 @@ use super::order::{Ended, Order};
 use super::report::Event;
 use super::stalls::{Cause, Disturbances, Stall, now_ns};
 use super::witness::{Kind, Violation};
-use crate::Random;
 use crate::board::{Board, Phase};
-use crate::process::Running;
 use crate::root::TempRoot;
 use crate::worker::{self, GROUP};
 use queues::Look;
 use rustix::process::Signal;
-use std::io::BufRead;
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -26,6 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use toroni::{Bus, LockKind, NotifyKind, Policy};
+use toroni_testkit::{Program, Random};
 
 /// Set by whoever wants the run to end before its time, in order.
 pub static INTERRUPTED: AtomicBool = AtomicBool::new(false);
@@ -114,7 +113,7 @@ struct Worker {
     place: u32,
     /// Nobody touches it: it lives from beginning to end.
     is_spared: bool,
-    running: Running,
+    running: Program,
     listener: Option<JoinHandle<()>>,
     cell: CellFile,
     cell_path: PathBuf,
@@ -135,8 +134,9 @@ struct Told {
 
 impl<'a> Soak<'a> {
     fn new(plan: &'a Plan) -> Self {
-        let descriptors = descriptors_of("self");
         let root = TempRoot::new();
+        // The directory has one, for as long as it exists.
+        let descriptors = descriptors_of("self");
         let board = Board::open(&root.file("board"));
         // Few slots more than are needed: one that does not come back is soon missed. A table of topics
         // that fills up soon.
@@ -314,7 +314,7 @@ impl<'a> Soak<'a> {
         }
         let status = worker.running.wait();
         // Waits, too, for the thread that listens to its standard error, and has a descriptor.
-        let said = worker.running.explained();
+        let said = worker.running.errors();
         if in_order && !status.success() {
             self.fail(format!("worker {} ended with {status}{said}", worker.id));
         }
@@ -367,8 +367,8 @@ impl<'a> Soak<'a> {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         // An interrupt from the terminal is the supervisor's.
         command.process_group(0);
-        let mut running = Running::start(command);
-        let output = running.take_output().expect("its output");
+        let mut running = Program::start(command);
+        let output = BufReader::new(running.take_stdout().expect("its output"));
         let told = self.told.clone();
         let listener = std::thread::spawn(move || {
             for line in output.lines().map_while(Result::ok) {

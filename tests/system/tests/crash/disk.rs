@@ -45,7 +45,7 @@ impl Disk {
         let crash = format!("{}:{n}", point.name());
         let mut victim = self.0.start_doomed(role, options, &crash);
         let status = victim.running.wait();
-        assert_eq!(status.signal(), Some(9), "{crash}: {status}{}", victim.running.explained());
+        assert_eq!(status.signal(), Some(9), "{crash}: {status}{}", victim.running.errors());
         (victim.id, self.board().count(victim.id))
     }
 

@@ -3,7 +3,7 @@
 use crate::scene::{Case, Scene, Stalls};
 use std::os::unix::process::ExitStatusExt;
 use system_tests::worker::{BUS, Stage};
-use system_tests::{Running, TempRoot};
+use system_tests::{Program, TempRoot};
 use toroni::crash::CrashPoint as P;
 
 /// A creator dies: nobody meets half of a bus, and the next one makes it.
@@ -17,7 +17,7 @@ pub(crate) fn creator(case: &Case) {
         let finished = (case.n - 1) / times_a_bus(case.point);
         let mut victim = stage.start_doomed("create", &options, &case.crash());
         let status = victim.running.wait();
-        assert_eq!(status.signal(), Some(9), "{case:?}{}", victim.running.explained());
+        assert_eq!(status.signal(), Some(9), "{case:?}{}", victim.running.errors());
 
         // Complete ones are there; of the last one, only what can be completed.
         let root = &stage.root;
@@ -52,7 +52,7 @@ fn times_a_bus(point: P) -> u64 {
 fn exchange(root: &TempRoot, bus: &str) {
     let command =
         root.toroni(&["--bus", bus, "sub", "--create", "--count", "1", "--timeout", "60"]);
-    let mut subscriber = Running::start_with_ready_fd(command);
+    let mut subscriber = Program::start_with_ready_fd(command);
     subscriber.wait_ready();
     let _ = root.succeed(&["--bus", bus, "pub", "a/b", "whole"]);
     assert_eq!(subscriber.succeed(), "a/b\twhole\n");
@@ -69,9 +69,9 @@ pub(crate) fn cleaner(case: &Case, stalls: &mut Stalls) {
     }
     let mut command = scene.stage.root.toroni(&["clean"]);
     command.env("TORONI_CRASH", case.crash());
-    let mut victim = Running::start(command);
+    let mut victim = Program::start(command);
     let status = victim.wait();
-    assert_eq!(status.signal(), Some(9), "{case:?}{}", victim.explained());
+    assert_eq!(status.signal(), Some(9), "{case:?}{}", victim.errors());
 
     let left = scene.stage.root.entries();
     let count = |what: &str| left.iter().filter(|name| name.starts_with(what)).count() as u64;
@@ -104,9 +104,9 @@ pub(crate) fn cleaner_of_slots(case: &Case, stalls: &mut Stalls) {
     assert_eq!(slots(), case.n);
     let mut command = scene.stage.root.toroni(&["clean"]);
     command.env("TORONI_CRASH", case.crash());
-    let mut victim = Running::start(command);
+    let mut victim = Program::start(command);
     let status = victim.wait();
-    assert_eq!(status.signal(), Some(9), "{case:?}{}", victim.explained());
+    assert_eq!(status.signal(), Some(9), "{case:?}{}", victim.errors());
     assert_eq!(slots(), 1, "all but the last one are free");
     scene.go_on(stalls);
     let _ = scene.stage.root.succeed(&["clean"]);

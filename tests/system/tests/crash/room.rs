@@ -4,7 +4,7 @@
 use crate::scene::{Case, LONGEST, Scene, Stalls};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
-use system_tests::process::PATIENCE;
+use system_tests::LIMIT;
 use system_tests::worker::Worker;
 use toroni::Start;
 use toroni::crash::CrashPoint as P;
@@ -25,7 +25,7 @@ pub(crate) fn publisher_without_room(case: &Case, stalls: &mut Stalls) {
         // It gets there each time that it has got room.
         let mut random = case.random();
         while victim.running.ended().is_none() {
-            scene.subscribers[0].running.go_on();
+            scene.subscribers[0].running.resume();
             std::thread::sleep(Duration::from_micros(random.between(100, 2000)));
             scene.subscribers[0].running.stop();
             std::thread::sleep(Duration::from_micros(random.between(100, 2000)));
@@ -36,7 +36,7 @@ pub(crate) fn publisher_without_room(case: &Case, stalls: &mut Stalls) {
     if matches!(case.point, P::AnnouncingRoom | P::BeforeTakingBack) {
         join_in_protected_history(&scene, case);
     }
-    scene.subscribers[0].running.go_on();
+    scene.subscribers[0].running.resume();
     scene.go_on(stalls);
     let committed = told + u64::from(case.point == P::BeforePassingOn);
     case.assert_arrived(&scene.finish(), victim.id, &(committed..=committed));
@@ -79,7 +79,7 @@ pub(crate) fn reader_that_makes_room(case: &Case, stalls: &mut Stalls) {
 /// is at once, and wakes them.
 fn stop_and_go(victim: &mut Worker, case: &Case) {
     let mut random = case.random();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + LIMIT;
     while victim.running.ended().is_none() {
         assert!(Instant::now() < deadline, "{case:?}: it does not get there");
         victim.running.signal(Signal::STOP);

@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::time::{Duration, Instant};
+use system_tests::LIMIT;
 use system_tests::Random;
-use system_tests::check::OneOrder;
-use system_tests::process::PATIENCE;
 use system_tests::worker::{BUS, Seen, Stage, Worker};
 use toroni::crash::CrashPoint;
 use toroni::{BusConfig, LockKind, NotifyKind, Policy};
+use toroni_testkit::order::Agreement;
 
 /// The smallest ring: its blocks are of 1 KiB, and messages often cross their boundaries.
 pub(crate) const CAPACITY: u64 = 64 << 10;
@@ -110,7 +110,7 @@ impl Scene {
     pub(crate) fn bury(&self, victim: &mut Worker, case: &Case) {
         use std::os::unix::process::ExitStatusExt;
         let status = victim.running.wait();
-        let explained = victim.running.explained();
+        let explained = victim.running.errors();
         assert_eq!(status.signal(), Some(9), "not reached: {case:?}, {status}{explained}");
     }
 
@@ -136,11 +136,11 @@ impl Scene {
 
     /// Until it is so, or a survivor fails.
     pub(crate) fn soon(&self, mut so: impl FnMut() -> bool) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + LIMIT;
         while !so() {
             if Instant::now() > deadline {
                 let info = self.stage.root.succeed(&["info", BUS]);
-                let said: String = self.survivors().map(|one| one.running.explained()).collect();
+                let said: String = self.survivors().map(|one| one.running.errors()).collect();
                 panic!("survivors do not go on{said}\n{info}");
             }
             std::thread::sleep(Duration::from_micros(100));
@@ -167,7 +167,7 @@ impl Scene {
 
         let others = std::mem::take(&mut self.others);
         let total = self.stage.stop_publishers(self.publisher.take().into_iter().chain(others));
-        let mut order = OneOrder::default();
+        let mut order = Agreement::default();
         self.subscribers.push(late);
         let subscribers = std::mem::take(&mut self.subscribers);
         let mut seen = self.stage.finish_subscribers(total, subscribers, &mut order);

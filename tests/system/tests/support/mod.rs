@@ -8,7 +8,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
-use system_tests::{Running, TempRoot, program};
+use system_tests::{Program, TempRoot, program};
 
 pub(crate) mod container;
 pub(crate) mod user;
@@ -91,12 +91,12 @@ pub(crate) struct Outcome {
 pub(crate) fn run(mut command: Command) -> Outcome {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let what = format!("{command:?}");
-    let finished = Running::start(command).finish();
+    let finished = Program::start(command).finish();
     Outcome {
         what,
         code: finished.status.code(),
         stdout: String::from_utf8_lossy(&finished.stdout).into_owned(),
-        stderr: finished.stderr,
+        stderr: String::from_utf8_lossy(&finished.stderr).into_owned(),
     }
 }
 

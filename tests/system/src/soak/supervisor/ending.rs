@@ -2,8 +2,6 @@
 
 use super::{BUS, Outcome, PUBLISHER, SUBSCRIBER, Soak, Told, descriptors_of};
 use crate::board::Phase;
-use crate::process::PATIENCE;
-use crate::root::names_in;
 use crate::soak::mix::Lane;
 use crate::soak::source::Source;
 use crate::soak::witness::STRETCH;
@@ -11,6 +9,7 @@ use rustix::process::Signal;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use toroni::admin;
+use toroni_testkit::{directory::entries, wait::LIMIT};
 
 impl Soak<'_> {
     /// Ends everybody in order, and checks what can only be checked then.
@@ -26,7 +25,7 @@ impl Soak<'_> {
         // A handle of its own, which leaves before the slots are counted.
         let bus = self.root.config().open_existing(BUS).expect("the bus");
         let publisher = bus.publisher(&Lane::Bye.topic(0, 0, 0)).expect("a publisher");
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + LIMIT;
         let mut bytes = Vec::new();
         while self.has(SUBSCRIBER) && !self.is_broken() {
             source.compose(Lane::Bye, 0, 0, 0, &mut bytes);
@@ -73,7 +72,7 @@ impl Soak<'_> {
         }
         drop(self.bus.take());
         let _ = admin::clean(Some(&directory), None, false).expect("a clean directory");
-        let left = names_in(&directory);
+        let left = entries(&directory);
         self.figures.leaked_files = left.len() as u64;
         if !left.is_empty() {
             self.fail(format!("left in the directory of buses: {left:?}"));
@@ -116,7 +115,7 @@ impl Soak<'_> {
     }
 
     fn wait_without(&mut self, role: usize) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + LIMIT;
         while self.has(role) && !self.is_broken() {
             std::thread::sleep(Duration::from_millis(1));
             self.reap();
@@ -127,7 +126,7 @@ impl Soak<'_> {
     }
 
     pub(super) fn wait_for(&mut self, what: &str, so: impl Fn(&Told) -> bool) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + LIMIT;
         while !so(&self.told()) && !self.is_broken() {
             std::thread::sleep(Duration::from_millis(1));
             if Instant::now() > deadline {

@@ -1,9 +1,9 @@
 //! Faulty streams, each of which must be noticed.
 
 use super::*;
-use crate::Random;
 use crate::soak::order::{Ended, Order};
 use crate::soak::source::Source;
+use toroni_testkit::Random;
 
 /// A message of a stream that no bus has carried.
 #[derive(Clone)]
