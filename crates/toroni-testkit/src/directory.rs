@@ -38,7 +38,6 @@ impl Directory {
     /// # Panics
     /// If the file system refuses.
     #[must_use]
-    #[expect(clippy::new_without_default, reason = "a default value should not touch the disk")]
     pub fn new() -> Self {
         Self::below(IN_MEMORY)
     }
@@ -119,6 +118,12 @@ impl Directory {
     #[must_use]
     pub fn entries(&self) -> Vec<String> {
         entries(&self.path)
+    }
+}
+
+impl Default for Directory {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -221,6 +226,31 @@ mod tests {
         assert_eq!(parent.entries().len(), others.len() + 1);
         drop(new);
         assert_eq!(parent.entries().len(), others.len());
+    }
+
+    #[test]
+    fn the_next_directory_removes_what_a_killed_process_left() {
+        const PARENT: &str = "TORONI_TEST_PARENT";
+        if let Some(parent) = std::env::var_os(PARENT) {
+            let directory = Directory::below(&parent);
+            std::fs::write(directory.join("file"), "x").unwrap();
+            println!("\nready");
+            loop {
+                std::thread::park();
+            }
+        }
+        let parent = Directory::new();
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        let name = "directory::tests::the_next_directory_removes_what_a_killed_process_left";
+        command.args(["--exact", name, "--nocapture"]).env(PARENT, parent.path());
+        command.stdout(std::process::Stdio::piped());
+        let mut child = crate::Program::start(command);
+        child.line_where(|line| line == "ready");
+        drop(Directory::below(parent.path()));
+        assert_eq!(parent.entries().len(), 1, "that of a living process stays");
+        child.kill();
+        drop(Directory::below(parent.path()));
+        assert_eq!(parent.entries(), [""; 0]);
     }
 
     #[test]

@@ -264,7 +264,11 @@ impl Program {
     #[must_use]
     pub fn errors(&self) -> String {
         let stderr = self.stderr();
-        if stderr.is_empty() { String::new() } else { format!("\n{}", String::from_utf8_lossy(&stderr)) }
+        if stderr.is_empty() {
+            String::new()
+        } else {
+            format!("\n{}", String::from_utf8_lossy(&stderr))
+        }
     }
 
     /// Waits until it has written this text to standard error.

@@ -19,7 +19,6 @@ pub mod hostile;
 mod input;
 pub mod operations;
 pub mod patterns;
-mod place;
 pub mod topics;
 
-pub use place::Directory;
+pub use toroni_testkit::Directory;

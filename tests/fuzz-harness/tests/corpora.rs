@@ -16,14 +16,14 @@ fn topics_of_the_corpus() {
 
 #[test]
 fn hostile_bytes_of_the_corpus() {
-    let directory = Directory::new("corpus-hostile");
+    let directory = Directory::new();
     let stage = hostile::Stage::new(directory.path());
     repeat("hostile", |bytes| stage.trial(bytes));
 }
 
 #[test]
 fn patterns_of_the_corpus() {
-    let directory = Directory::new("corpus-patterns");
+    let directory = Directory::new();
     let stage = patterns::Stage::new(directory.path());
     repeat("patterns", |bytes| stage.trial(bytes));
 }
@@ -31,21 +31,21 @@ fn patterns_of_the_corpus() {
 #[cfg(feature = "program")]
 #[test]
 fn command_lines_of_the_corpus() {
-    let directory = Directory::new("corpus-command-line");
+    let directory = Directory::new();
     let stage = command_line::Stage::new(directory.path());
     repeat("command_line", |bytes| stage.trial(bytes));
 }
 
 #[test]
 fn operations_of_the_corpus() {
-    let stage = operations::Stage::new("corpus-operations");
+    let stage = operations::Stage::new();
     repeat("operations", |bytes| stage.trial(bytes));
 }
 
 /// Without the feature `deaths`, they are lists of operations as the others.
 #[test]
 fn deaths_of_the_corpus() {
-    let stage = operations::Stage::new("corpus-deaths");
+    let stage = operations::Stage::new();
     repeat("deaths", |bytes| stage.trial(bytes));
 }
 

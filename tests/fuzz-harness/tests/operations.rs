@@ -4,13 +4,12 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use proptest::prelude::*;
-use std::sync::LazyLock;
 use toroni_fuzz_harness::operations::{Stage, Tally};
 use toroni_oracle::{BYTES, Operation, Scenario, Setup};
 
 /// One at a time: tests run on threads of one process.
 fn perform(scenario: &Scenario) -> Tally {
-    Stage::new("operations").perform(scenario)
+    Stage::new().perform(scenario)
 }
 
 fn operation() -> impl Strategy<Value = Operation> {
@@ -37,21 +36,10 @@ proptest! {
 /// The same each time, and long enough for everything to happen that can; another with `TORONI_SEED`.
 #[test]
 fn lists_from_a_seed_do_to_a_bus_what_they_do_to_the_model() {
-    static SEED: LazyLock<u64> = LazyLock::new(|| {
-        std::env::var("TORONI_SEED").map_or(20_260_101, |seed| seed.parse().unwrap())
-    });
-    struct Told(u64);
-    impl Drop for Told {
-        fn drop(&mut self) {
-            if std::thread::panicking() {
-                eprintln!("TORONI_SEED={} repeats this run", self.0);
-            }
-        }
-    }
-    let _told = Told(*SEED);
+    let seed = toroni_testkit::random::seed_or_else(|| 20_260_101);
     let mut tally = Tally::default();
     for number in 0..40 {
-        tally = tally.plus(perform(&Scenario::from_seed(*SEED + number, 150)));
+        tally = tally.plus(perform(&Scenario::from_seed(seed + number, 150)));
     }
     eprintln!("{tally:?}");
     assert!(tally.published > 1000 && tally.received > 1000, "{tally:?}");

@@ -6,7 +6,7 @@ use toroni_fuzz_harness::Directory;
 use toroni_fuzz_harness::command_line::Stage;
 
 static PLACE: LazyLock<(Directory, Stage)> = LazyLock::new(|| {
-    let directory = Directory::new("fuzz-command-line");
+    let directory = Directory::new();
     let stage = Stage::new(directory.path());
     (directory, stage)
 });

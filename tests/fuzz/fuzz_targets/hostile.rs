@@ -6,7 +6,7 @@ use toroni_fuzz_harness::Directory;
 use toroni_fuzz_harness::hostile::Stage;
 
 static PLACE: LazyLock<(Directory, Stage)> = LazyLock::new(|| {
-    let directory = Directory::new("fuzz-hostile");
+    let directory = Directory::new();
     let stage = Stage::new(directory.path());
     (directory, stage)
 });

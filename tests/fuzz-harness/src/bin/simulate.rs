@@ -25,7 +25,7 @@ fn main() -> ExitCode {
     let once = seconds == 0.0;
     let end = Instant::now() + Duration::from_secs_f64(seconds);
 
-    let stage = Stage::new("simulate");
+    let stage = Stage::new();
     let mut tally = Tally::default();
     let (mut lists, mut operations) = (0_u64, 0);
     loop {

@@ -6,7 +6,6 @@
 //! - `victim`: what a process does with a bus, all of it.
 //! - `stage`: changes that any bytes say.
 
-pub mod random;
 pub mod sites;
 mod stage;
 pub mod template;

@@ -1,10 +1,10 @@
 //! The words of a bus, and what to change them to. Offsets are those of
 //! `crates/toroni/src/ring/layout.rs`.
 
-use super::random::Random;
 use super::template::{CAPACITY, Kind, TABLE_BYTES, TABLE_OFFSET, Template};
 use super::victim::Manner;
 use std::fmt;
+use toroni_testkit::Random;
 
 /// A word, or a part of one.
 #[derive(Clone, Debug)]

@@ -22,15 +22,15 @@ pub use world::Tally;
 /// Longer lists of a fuzzer hide what matters.
 const MOST_OPERATIONS: usize = 100;
 
-/// A place for buses, one after the other.
-#[derive(Debug)]
+/// A directory for buses, one after the other.
+#[derive(Debug, Default)]
 pub struct Stage(Directory);
 
 impl Stage {
     /// In a directory of its own.
     #[must_use]
-    pub fn new(name: &str) -> Self {
-        Self(Directory::new(name))
+    pub fn new() -> Self {
+        Self(Directory::new())
     }
 
     /// Does the list that the bytes are.
@@ -46,8 +46,9 @@ impl Stage {
     /// # Panics
     /// As [`Self::trial`] does.
     pub fn perform(&self, scenario: &Scenario) -> Tally {
-        let _removed = Removed(self.0.path());
-        let mut world = world::World::new(self.0.path(), &scenario.setup);
+        let buses = self.0.join("buses");
+        let _removed = Removed(&buses);
+        let mut world = world::World::new(&buses, &scenario.setup);
         for operation in &scenario.operations {
             world.perform(operation);
         }
@@ -55,12 +56,11 @@ impl Stage {
     }
 }
 
-/// Leaves an empty directory, also when a trial fails.
+/// Removes the buses, also when a trial fails.
 struct Removed<'a>(&'a Path);
 
 impl Drop for Removed<'_> {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(self.0);
-        let _ = std::fs::create_dir(self.0);
     }
 }

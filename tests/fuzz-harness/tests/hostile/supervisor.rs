@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
-use toroni_fuzz_harness::Directory;
+use toroni_testkit::{Directory, Process};
 
 /// A case that takes longer hangs. Each takes some milliseconds on an idle machine.
 fn patience() -> Duration {
@@ -17,12 +17,14 @@ fn patience() -> Duration {
 
 /// After so many failures the rest is not worth the time.
 const MOST_FAILURES: usize = 25;
+/// Processes that a test runs at a time. A case mostly waits, so there are more than processors.
+const SHARES: u64 = 4;
 const CHILD: &str = "TORONI_HOSTILE_CHILD";
 const ONLY: &str = "TORONI_HOSTILE_ONLY";
 const CASE_BYTES: usize = 512;
 
-/// Runs `cases` in child processes. If one dies or hangs, the next goes on with the case after that.
-/// `test` is the name of the calling test.
+/// Runs `cases` in child processes, each of which runs its share. If one dies or hangs, another one continues with the
+/// next case of that share. `test` is the name of the calling test.
 ///
 /// # Panics
 /// If any case failed, with what happened to each.
@@ -30,18 +32,45 @@ pub(crate) fn run(test: &str, cases: impl FnOnce(&mut Child)) {
     if let Some(child) = Child::from_environment() {
         return child.run(cases);
     }
-    let directory = Directory::new("hostile");
+    let directory = Directory::new();
+    let shares = std::thread::scope(|scope| {
+        let run = |share: u64| {
+            let directory = directory.join(share.to_string());
+            scope.spawn(move || run_share(test, share, &directory))
+        };
+        let threads: Vec<_> = (0..SHARES).map(run).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+    });
+    let failures: Vec<&String> = shares.iter().flat_map(|share| &share.failures).collect();
+    assert!(failures.is_empty(), "{} failures:\n{failures:#?}", failures.len());
+    let done: u64 = shares.iter().map(|share| share.done).sum();
+    assert!(done > 0 || std::env::var_os(ONLY).is_some(), "the children ran no case at all");
+    eprintln!("{test}: {done} cases");
+}
+
+/// What came of the cases of one share.
+struct Share {
+    done: u64,
+    failures: Vec<String>,
+}
+
+fn run_share(test: &str, share: u64, directory: &Path) -> Share {
+    std::fs::create_dir(directory).unwrap();
     let mut failures = Vec::new();
     let mut first = 0;
-    let done = loop {
-        let mut started = start(test, directory.path(), first);
-        let ending = watch(&mut started, directory.path());
-        failures.extend(read_panics(directory.path()));
-        let (number, case) = read_case(directory.path());
+    loop {
+        let mut started = start(test, share, directory, first);
+        let ending = watch(&mut started, directory);
+        failures.extend(read_panics(directory));
+        let (number, case) = read_case(directory);
+        let has_run = directory.join("case").exists();
         let what = match ending {
-            Ending::Exit(status) if status.success() => break number + 1,
+            Ending::Exit(status) if status.success() => {
+                let done = if has_run { number / SHARES + 1 } else { 0 };
+                return Share { done, failures };
+            }
             Ending::Exit(status) => {
-                let panic = read(&directory.path().join("panic"));
+                let panic = read(&directory.join("panic"));
                 format!("the process died: {status} {}", panic.replace('\n', " "))
             }
             Ending::Hang => format!("no end within {:?}", patience()),
@@ -49,19 +78,16 @@ pub(crate) fn run(test: &str, cases: impl FnOnce(&mut Child)) {
         eprintln!("{case}: {what}");
         failures.push(format!("{case}: {what}"));
         first = number + 1;
-        if failures.len() >= MOST_FAILURES || !directory.path().join("case").exists() {
-            break first;
+        if failures.len() >= MOST_FAILURES || !has_run {
+            return Share { done: first / SHARES, failures };
         }
-    };
-    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
-    let any = std::env::var_os(ONLY).is_some() || directory.path().join("case").exists();
-    assert!(any, "the child ran no case at all");
-    eprintln!("{test}: {done} cases");
+    }
 }
 
 /// The process in which cases run.
 pub(crate) struct Child {
     directory: PathBuf,
+    share: u64,
     next: u64,
     /// Earlier ones have been run by another child.
     first: u64,
@@ -75,11 +101,21 @@ impl Child {
         &self.directory
     }
 
-    /// Runs a case, unless that has been done. A panic in it is noted.
+    /// Whether the next case is not for this child, which then is not to be prepared.
+    pub(crate) fn skip_of_others(&mut self) -> bool {
+        let is_skipped = self.next < self.first || self.next % SHARES != self.share;
+        self.next += u64::from(is_skipped);
+        is_skipped
+    }
+
+    /// Runs a case, unless another child does or did. A panic in it is noted.
     pub(crate) fn case(&mut self, name: &str, case: impl FnOnce()) {
+        if self.skip_of_others() {
+            return;
+        }
         let number = self.next;
         self.next += 1;
-        if number < self.first || self.only.as_ref().is_some_and(|only| only != name) {
+        if self.only.as_ref().is_some_and(|only| only != name) {
             return;
         }
         let mut text = format!("{number} {name}").into_bytes();
@@ -99,17 +135,15 @@ impl Child {
 
     fn from_environment() -> Option<Self> {
         let task = std::env::var(CHILD).ok()?;
-        let (first, directory) = task.split_once(' ').unwrap();
-        let directory = PathBuf::from(directory);
+        let [share, first, directory] = task.splitn(3, ' ').collect::<Vec<_>>().try_into().unwrap();
+        let [share, first] = [share, first].map(|number: &str| number.parse().unwrap());
         let only = std::env::var(ONLY).ok();
-        Some(Self { directory, next: 0, first: first.parse().unwrap(), only, case_file: None })
+        Some(Self { directory: directory.into(), share, next: 0, first, only, case_file: None })
     }
 
     fn run(mut self, cases: impl FnOnce(&mut Self)) {
         let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
         rustix::process::setrlimit(rustix::process::Resource::Core, none).unwrap();
-        let kill = Some(rustix::process::Signal::KILL);
-        rustix::process::set_parent_process_death_signal(kill).unwrap();
         let message = self.directory.join("panic");
         std::panic::set_hook(Box::new(move |panic| {
             // The first one counts: what follows while it unwinds is its consequence.
@@ -127,31 +161,29 @@ enum Ending {
     Hang,
 }
 
-fn start(test: &str, directory: &Path, first: u64) -> std::process::Child {
-    Command::new(std::env::current_exe().unwrap())
+fn start(test: &str, share: u64, directory: &Path, first: u64) -> Process {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
         .args([test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"])
-        .env(CHILD, format!("{first} {}", directory.display()))
+        .env(CHILD, format!("{share} {first} {}", directory.display()))
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap()
+        .stdout(Stdio::null());
+    Process::spawn(&mut command).unwrap()
 }
 
-fn watch(child: &mut std::process::Child, directory: &Path) -> Ending {
+fn watch(child: &mut Process, directory: &Path) -> Ending {
     let mut seen = (String::new(), Instant::now());
     loop {
-        if let Some(status) = child.try_wait().unwrap() {
+        if let Some(status) = child.wait_within(Duration::from_millis(20)).unwrap() {
             return Ending::Exit(status);
         }
         let now = read(&directory.join("case"));
         if now != seen.0 {
             seen = (now, Instant::now());
         } else if seen.1.elapsed() > patience() {
-            child.kill().unwrap();
-            child.wait().unwrap();
+            child.end().unwrap();
             return Ending::Hang;
         }
-        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
