@@ -10,10 +10,9 @@ mod common;
 mod example;
 
 use common::Fixture;
-use example::{Example, LIMIT, assert_nothing_left};
+use example::{Example, assert_nothing_left};
 use rustix::process::Signal;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 #[test]
 fn subscribe_prints_what_publish_publishes() {
@@ -162,7 +161,7 @@ fn telemetry_says_what_is_wrong() {
     ] {
         let mut telemetry = Example::start(&fixture, "telemetry", arguments);
         assert_eq!(telemetry.wait().code(), Some(code), "{arguments:?}");
-        let errors = telemetry.errors.take().unwrap().join().unwrap();
+        let errors = telemetry.errors();
         assert!(errors.starts_with(text), "{errors}");
     }
 }

@@ -29,7 +29,7 @@ pub(super) const CRATES: &[Crate] = &[
     // the oracle. The proactor is optional, behind a feature.
     Crate {
         name: "toroni",
-        members: &["toroni-oracle", "toroni-proactor"],
+        members: &["toroni-oracle", "toroni-proactor", "toroni-testkit"],
         foreign: Some(&["libc", "rustix", "thiserror", "tokio", "loom"]),
     },
     // Completion I/O. It knows nothing of messages.
@@ -47,7 +47,11 @@ pub(super) const CRATES: &[Crate] = &[
     },
     // The bindings know the library as its users do, and add nothing of their own.
     Crate { name: "toroni-c", members: &["toroni"], foreign: Some(&[]) },
-    Crate { name: "toroni-conformance", members: &["toroni"], foreign: Some(&["rustix"]) },
+    Crate {
+        name: "toroni-conformance",
+        members: &["toroni", "toroni-testkit"],
+        foreign: Some(&["rustix"]),
+    },
     Crate { name: "toroni-bench", members: &["toroni-bench-harness"], foreign: None },
     Crate { name: "toroni-cli", members: &["toroni", "toroni-bench-harness"], foreign: None },
     // Runs the program as its users do, and uses the library for its own test processes.

@@ -1,12 +1,12 @@
 //! The programs of each language as processes, and a directory of buses for them.
 
-use std::io::{BufRead as _, BufReader, ErrorKind, Write as _};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 use toroni::BusConfig;
+use toroni_testkit::{Directory, process};
 
 /// What must come has come by then, on any machine; a program that publishes says nothing until it is through.
 const LONG: Duration = Duration::from_secs(600);
@@ -58,30 +58,21 @@ fn program(language: Language, role: &str) -> Result<Command, &'static str> {
 }
 
 /// A directory of buses, removed when dropped.
-pub(crate) struct Fixture(PathBuf);
+pub(crate) struct Fixture(Directory);
 
 impl Fixture {
     pub(crate) fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        loop {
-            let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let path = format!("/dev/shm/toroni-conformance-{}-{number}", std::process::id());
-            match std::fs::create_dir(&path) {
-                Ok(()) => return Self(path.into()),
-                // Of a process that was killed, and had this number before.
-                Err(error) => assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{path}"),
-            }
-        }
+        Self(Directory::new())
     }
 
     pub(crate) fn config(&self) -> BusConfig {
-        BusConfig::new().directory(&self.0)
+        BusConfig::new().directory(self.0.path())
     }
 
     /// A program that looks for buses here.
     pub(crate) fn command(&self, language: Language, role: &str) -> Command {
         let mut command = program(language, role).unwrap();
-        command.env("TORONI_DIR", &self.0);
+        command.env("TORONI_DIR", self.0.path());
         command
     }
 
@@ -115,16 +106,10 @@ impl Fixture {
     }
 }
 
-impl Drop for Fixture {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// A running program, killed when dropped.
 pub(crate) struct Process {
     name: String,
-    child: Child,
+    child: process::Process,
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
 }
@@ -133,8 +118,9 @@ impl Process {
     /// Starts it, and waits until it is ready.
     fn start(name: String, mut command: Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        let (stdin, stdout) = (child.stdin.take(), child.stdout.take().unwrap());
+        let child = process::Process::spawn(&mut command);
+        let mut child = child.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let (stdin, stdout) = (child.stdin(), child.stdout().unwrap());
         let (send, lines) = channel();
         std::thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
@@ -163,21 +149,13 @@ impl Process {
                 Err(timeout) => panic!("{}: {timeout}, behind {:?}", self.name, lines.last()),
             }
         }
-        let status = self.child.wait().unwrap();
+        let status = self.child.wait_within(LONG).unwrap().expect("it has closed its output");
         assert!(status.success(), "{}: {status}", self.name);
         lines
     }
 
     /// Ends it with SIGKILL.
     pub(crate) fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.child.end().unwrap();
     }
 }

@@ -356,7 +356,8 @@ mod tests {
     #[test]
     fn closing_all_descriptors_is_noticed() {
         in_own_process("shm::lease::tests::closing_all_descriptors_is_noticed", || {
-            let root = TempDir::new();
+            // Its descriptor is closed, too.
+            let root = std::mem::ManuallyDrop::new(TempDir::new());
             let bus = root.bus();
             let lease = claim(&bus, 0).unwrap();
             // SAFETY: what daemonising code does; all handles of this process are leaked below.
@@ -366,6 +367,7 @@ mod tests {
             let tester = LeaseTester::open(&bus, FILE).unwrap();
             assert!(!lease.is_held_by_us(&tester).unwrap());
             std::mem::forget(lease);
+            std::fs::remove_dir_all(root.path()).unwrap();
         });
     }
 

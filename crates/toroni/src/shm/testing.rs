@@ -4,61 +4,37 @@ use super::acl::Permissions;
 use super::create;
 use super::directory::BusDirectory;
 use crate::settings::Settings;
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use toroni_testkit::Directory;
+pub(crate) use toroni_testkit::directory::entries as names;
 
 /// A fresh directory in /dev/shm, removed by the drop.
 #[derive(Debug)]
-pub(crate) struct TempDir(PathBuf);
+pub(crate) struct TempDir(Directory);
 
 impl TempDir {
     pub(crate) fn new() -> Self {
-        Self::below("/dev/shm")
+        Self(Directory::new())
     }
 
     pub(crate) fn below(parent: &str) -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        loop {
-            let count = COUNT.fetch_add(1, Ordering::Relaxed);
-            let path = format!("{parent}/toroni-test-{}-{count}", std::process::id());
-            match std::fs::create_dir(&path) {
-                Ok(()) => return Self(path.into()),
-                // Of a process that was killed, and had this number before.
-                Err(error) => assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{path}"),
-            }
-        }
+        Self(Directory::below(parent))
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.0
+        self.0.path()
     }
 
     /// A small bus in it.
     pub(crate) fn bus(&self) -> BusDirectory {
-        create::create(&self.0, "bus", &small(), &Permissions::default()).unwrap()
+        create::create(self.path(), "bus", &small(), &Permissions::default()).unwrap()
     }
 
     /// Names in it, sorted.
     pub(crate) fn names(&self) -> Vec<String> {
-        names(&self.0)
+        self.0.entries()
     }
-}
-
-impl Drop for TempDir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-pub(crate) fn names(directory: &Path) -> Vec<String> {
-    let mut names: Vec<_> = std::fs::read_dir(directory)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    names.sort();
-    names
 }
 
 /// The smallest bus.
@@ -165,12 +141,6 @@ pub(crate) fn mount_tmpfs(path: &Path, options: &str, flags: libc::c_ulong) -> M
 
 /// Waits for `condition`, for ten seconds at most.
 pub(crate) fn eventually(condition: impl FnMut() -> bool) {
-    let mut condition = condition;
-    for _ in 0..10_000 {
-        if condition() {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
-    panic!("it did not happen within ten seconds");
+    let limit = std::time::Duration::from_secs(10);
+    assert!(toroni_testkit::wait::within(limit, condition), "it did not happen within {limit:?}");
 }

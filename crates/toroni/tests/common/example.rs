@@ -1,8 +1,7 @@
 //! Runs the examples as their users do.
 
 use crate::common::Fixture;
-use rustix::process::{Pid, Signal, kill_process};
-use std::io::{BufRead, BufReader, Read};
+use rustix::process::Signal;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -16,11 +15,9 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 /// A running example. It is killed when dropped.
 pub(crate) struct Example {
     name: &'static str,
-    child: Child,
-    lines: Receiver<String>,
+    program: Program,
+    /// All lines that it has printed, as far as a test has waited for them.
     pub(crate) seen: Vec<String>,
-    pub(crate) errors: Option<JoinHandle<String>>,
-    errors_so_far: Arc<Mutex<String>>,
 }
 
 impl Example {
@@ -47,7 +44,8 @@ impl Example {
         arguments: &[&str],
         environment: &[(&str, &str)],
     ) -> Self {
-        let mut child = Command::new(path(name))
+        let mut command = Command::new(path(name));
+        command
             .args(arguments)
             .env("TORONI_DIR", fixture.path())
             .env("TORONI_BUS", bus)
@@ -78,32 +76,16 @@ impl Example {
 
     /// Returns its process id.
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.program.id()
     }
 
     /// Waits until it prints a matching line.
     pub(crate) fn wait_for(&mut self, what: impl Fn(&str) -> bool) -> String {
-        let deadline = Instant::now() + LIMIT;
-        loop {
-            match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(line) => {
-                    self.seen.push(line.clone());
-                    if what(&line) {
-                        return line;
-                    }
-                }
-                Err(error) => {
-                    let errors = match error {
-                        RecvTimeoutError::Disconnected => {
-                            self.errors.take().unwrap().join().unwrap()
-                        }
-                        RecvTimeoutError::Timeout => String::new(),
-                    };
-                    let name = self.name;
-                    panic!("{name}: {error}; it printed:\n{}\n{errors}", self.seen.join("\n"));
-                }
-            }
-        }
+        let seen = &mut self.seen;
+        self.program.line_where(|line| {
+            seen.push(line.to_owned());
+            what(line)
+        })
     }
 
     pub(crate) fn wait_for_prefix(&mut self, prefix: &str) -> String {
@@ -112,27 +94,22 @@ impl Example {
 
     /// Waits until it has reported an error that contains `part`.
     pub(crate) fn wait_for_error(&self, part: &str) {
-        let deadline = Instant::now() + LIMIT;
-        while !self.errors_so_far.lock().unwrap().contains(part) {
-            assert!(Instant::now() < deadline, "{} does not report {part:?}", self.name);
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        self.program.wait_for_error(part);
     }
 
-    /// Sends it a signal.
     pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        self.program.signal(signal);
     }
 
     /// Ends it with a signal. It must succeed without an error message. Returns what else it
     /// printed.
     pub(crate) fn end(mut self, signal: Signal) -> Vec<String> {
         self.signal(signal);
-        let status = self.wait();
-        let errors = self.errors.take().unwrap().join().unwrap();
-        assert!(status.success(), "{}: {status}\n{errors}", self.name);
+        let output = self.program.finish();
+        let errors = self.errors();
+        assert!(output.status.success(), "{}: {}\n{errors}", self.name, output.status);
         assert_eq!(errors, "", "{}", self.name);
-        self.lines.iter().collect()
+        String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
     }
 
     pub(crate) fn interrupt(self) -> Vec<String> {
@@ -140,21 +117,13 @@ impl Example {
     }
 
     pub(crate) fn wait(&mut self) -> ExitStatus {
-        let deadline = Instant::now() + LIMIT;
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status;
-            }
-            assert!(Instant::now() < deadline, "{} does not end", self.name);
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        self.program.wait()
     }
-}
 
-impl Drop for Example {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+    /// All that it has written to standard error, when it has ended.
+    pub(crate) fn errors(&mut self) -> String {
+        self.wait();
+        String::from_utf8_lossy(&self.program.stderr()).into_owned()
     }
 }
 

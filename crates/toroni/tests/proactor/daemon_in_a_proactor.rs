@@ -3,7 +3,7 @@
 //! nothing happens, and leaves nothing behind.
 
 use crate::common::Fixture;
-use crate::example::{Example, LIMIT, assert_nothing_left};
+use crate::example::{Example, assert_nothing_left};
 use crate::subscribers_in_a_proactor::{ENGINES, until};
 use rustix::process::Signal;
 use std::io::{BufRead, BufReader, Write};
@@ -12,6 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use toroni::{Bus, NotifyKind};
+use toroni_testkit::wait::LIMIT;
 
 /// A daemon on its own bus, and a client that queries it.
 struct Setup {
@@ -200,7 +201,7 @@ fn the_end_of_the_bus_ends_the_daemon() {
     setup.wait_for_status(|status| status.starts_with("hello 0, "));
     std::fs::remove_dir_all(setup.fixture.path().join("default")).unwrap();
     assert!(!setup.daemon.wait().success());
-    let errors = setup.daemon.errors.take().unwrap().join().unwrap();
+    let errors = setup.daemon.errors();
     assert!(errors.contains("Unlinked"), "{errors}");
 }
 
@@ -248,7 +249,7 @@ fn write_errors_are_reported() {
     setup.daemon.wait_for_error("daemon: WRITE_FILE");
     setup.daemon.signal(Signal::TERM);
     assert!(!setup.daemon.wait().success());
-    let errors = setup.daemon.errors.take().unwrap().join().unwrap();
+    let errors = setup.daemon.errors();
     assert!(errors.contains("code: 28"), "{errors}");
 }
 
