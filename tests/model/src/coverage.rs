@@ -21,7 +21,7 @@ macro_rules! steps {
 steps! { PUBLISHER_STEPS, number_of_doing, Doing, 0;
     Claim, Inherit, InheritSeize, Release, Lock, Seize, RecoverSequence, RecoverTail, RecoverWanted, Announce, LoadJoins, TakeBack, ReadSlots,
     AskLeases, LoadSpace, StoreUntil, RaiseWaits, Reserve, Write, Unlock, LoadSleeps, RaiseWake,
-    WakeAll, WaitForRoom, Done, Gone,
+    WakeAll, WaitForSpace, Done, Gone,
 }
 steps! { SUBSCRIBER_STEPS, number_of_reading, Reading, PUBLISHER_STEPS.len();
     ClaimState, ClaimGeneration, FindTail, FindReserved, FindMarks, WalkLoad, WalkCheck, FindCheck,

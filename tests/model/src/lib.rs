@@ -11,9 +11,9 @@
 //! ```text
 //!  state.rs        the words that are shared, the registers of each process, and the truth
 //!  publisher.rs    lock, takeover, recovery, commit, unlock, wake
-//!  room.rs         the look at slow readers, and the wait for them
+//!  space.rs        the check of slow readers, and the wait for them
 //!  writing.rs      what one commit stores, store by store
-//!  subscriber.rs   windows, long records, its position, its sleep
+//!  subscriber.rs   read-ahead, long records, its position, its sleep
 //!  joining.rs      claim, join, and the return of one that was lapped
 //!  model.rs        who can take a step, who may die, and what "finished" is
 //!  properties.rs   what has to hold
@@ -33,8 +33,8 @@
 //! would find nothing new is none either. Then no way can come back to a state ([`cycles`]), so every
 //! way ends, and [`properties::NOBODY_STUCK`] says that it ends with all work done. This holds for every
 //! order of steps, fair or not. Time-outs are left out wherever the protocol promises a wake-up: a
-//! sleeping subscriber looks again by itself only if a publisher died, or was stopped, between its commit
-//! and its wake. For the wait for room the wake-up is a hint, and the time-out, of 1 ms, the promise: there
+//! sleeping subscriber checks again by itself only if a publisher died, or was stopped, between its commit
+//! and its wake. For the wait for space the wake-up is a hint, and the time-out, of 1 ms, the promise: there
 //! it is a step.
 //!
 //! # What is left out
@@ -47,7 +47,7 @@
 //!   Writers store them one by one. A slot is read in one step, too; several slots in any order.
 //! - **Topics, names, patterns, extensions, descriptors.** A payload is one to three words, of the worst kind: they
 //!   look like headers, or like the end of the stream ([`word`]).
-//! - **Messages in place.** A reader takes its messages by windows and copies.
+//! - **Messages in place.** A reader reads ahead and copies.
 //! - **Starts at a position.** A reader joins at the end, or at the oldest message, which is the same protocol.
 //! - **Two looks in a row at the same word** are one, as are the two writes of a position before a sleep.
 //! - **Wrap-around of counters.** Counters that only grow and are only compared are kept as "is it still
@@ -67,10 +67,10 @@ pub mod model;
 pub mod points;
 pub mod properties;
 pub mod publisher;
-mod room;
 pub mod search;
 pub mod setup;
 pub mod setups;
+mod space;
 pub mod state;
 pub mod subscriber;
 mod symmetry;

@@ -16,8 +16,8 @@ pub enum Mistake {
     TailForReserved,
     /// A reader believes a 0 without asking whether it is intact.
     ZeroBeforeValidation,
-    /// A window is handed out without asking whether it is intact.
-    WindowNotValidated,
+    /// A read-ahead is handed out without asking whether it is intact.
+    ReadAheadNotValidated,
     /// The next writer goes on at the stored tail, behind which a dead one committed.
     NoRollForward,
     /// Recovery counts on from the stored sequence, which may be raised already.
@@ -55,7 +55,7 @@ pub enum Mistake {
     TokenAfterAnnouncement,
     /// A publisher counts sleepers as woken who came after its wake.
     AnswerOfNewerCount,
-    /// A publisher that begins to wait for room does not wake the readers of what it has published.
+    /// A publisher that begins to wait for space does not wake the readers of what it has published.
     WaitsWithoutWaking,
     /// A loss is not counted by sequences, but guessed from the bytes that were skipped.
     LossGuessed,
@@ -93,7 +93,7 @@ table! {
     ReservedAfterCopy: "reserved-after-copy" in "lap" breaks NO_NONSENSE;
     TailForReserved: "tail-for-reserved" in "lap" breaks NOT_TORN;
     ZeroBeforeValidation: "zero-before-validation" in "lap" breaks NOBODY_STUCK;
-    WindowNotValidated: "window-not-validated" in "lap" breaks NOT_TORN;
+    ReadAheadNotValidated: "read-ahead-not-validated" in "lap" breaks NOT_TORN;
     NoRollForward: "no-roll-forward" in "deaths" breaks NEVER_UNDONE;
     RecoveryTrustsSequence: "recovery-trusts-sequence" in "deaths" breaks INDEX_TRUE;
     RecoveryLowersReserved: "recovery-lowers-reserved" in "deaths" breaks STREAM_ENDS;

@@ -57,7 +57,7 @@ impl Protocol {
     #[must_use]
     pub fn is_quiet(&self, state: &State) -> bool {
         let waits = |doing: &Doing| {
-            matches!(doing, Doing::Lock | Doing::WaitForRoom | Doing::Done | Doing::Gone)
+            matches!(doing, Doing::Lock | Doing::WaitForSpace | Doing::Done | Doing::Gone)
         };
         let idles = |reading: &Reading| {
             matches!(
@@ -95,7 +95,7 @@ impl Protocol {
             publisher.life != Life::Running
                 || publisher.doing == Doing::Done
                 || is_held_up
-                || is_gated && publisher.doing == Doing::WaitForRoom
+                || is_gated && publisher.doing == Doing::WaitForSpace
         };
         let has_read = |subscriber: &crate::state::Subscriber| {
             subscriber.life != Life::Running

@@ -40,7 +40,7 @@ pub(crate) struct Options {
     /// … at the oldest message, not at the end
     #[arg(long)]
     oldest: bool,
-    /// … with room for so many records of two words
+    /// … with space for so many records of two words
     #[arg(long, default_value_t = 4)]
     records: u8,
     /// … in so many blocks
@@ -108,7 +108,7 @@ impl Options {
         Setup {
             words: self.records.saturating_mul(2),
             blocks: self.blocks,
-            window: 4,
+            read_ahead: 4,
             policy: match self.policy {
                 PolicyName::Overwrite => Policy::Overwrite,
                 PolicyName::Wait => Policy::Wait,

@@ -1,5 +1,5 @@
 //! A publisher, step by step: `bus/publishing.rs`, `shm/lock.rs`, `ring/writer.rs`, `notify/bell.rs`.
-//! Its look at the slots is in `room.rs`.
+//! Its check of the slots is in `space.rs`.
 
 use crate::mistakes::Mistake;
 use crate::setup::{Lock, Policy, Setup, Work, small};
@@ -85,7 +85,7 @@ pub enum Doing {
         /// Where the commit begins.
         from: Mark,
     },
-    /// Gives the lock back, to return, or to wait for room.
+    /// Gives the lock back, to return, or to wait for space.
     Unlock {
         /// The latter.
         wait: bool,
@@ -105,8 +105,8 @@ pub enum Doing {
         /// As in [`Doing::Unlock`].
         wait: bool,
     },
-    /// Waits for room.
-    WaitForRoom,
+    /// Waits for space.
+    WaitForSpace,
     /// Has published all.
     Done,
     /// Is no more.
@@ -141,7 +141,7 @@ impl Doing {
             | Self::RaiseWake { .. }
             | Self::WakeAll { .. }
             | Self::AskLeases
-            | Self::WaitForRoom
+            | Self::WaitForSpace
             | Self::Done
             | Self::Gone => false,
         }
@@ -159,7 +159,7 @@ pub(crate) struct Turn<'a> {
 pub(crate) fn ways(setup: &Setup, state: &State, me: usize) -> u8 {
     match &state.publishers[me].doing {
         Doing::ReadSlots { .. } => small(setup.subscribers),
-        Doing::WaitForRoom => 2,
+        Doing::WaitForSpace => 2,
         _ => 1,
     }
 }
@@ -208,7 +208,7 @@ impl Turn<'_> {
             }
             Doing::RecoverWanted { inherits } => {
                 self.state.ring.wanted = self.state.ring.reserved;
-                if inherits { self.go(Doing::Release) } else { self.seek_room() }
+                if inherits { self.go(Doing::Release) } else { self.seek_space() }
             }
             Doing::Release => {
                 self.give_back();
@@ -261,7 +261,7 @@ impl Turn<'_> {
                 me.counted = false;
                 self.behind_wake(wait)
             }
-            Doing::WaitForRoom => self.wait_for_room(way),
+            Doing::WaitForSpace => self.wait_for_space(way),
             Doing::Done | Doing::Gone => false,
         }
     }
@@ -324,7 +324,7 @@ impl Turn<'_> {
 
     /// Under the lock: repairs what a dead owner left, or goes on.
     fn begin(&mut self, owner_died: bool) -> bool {
-        self.repair(owner_died, false) || self.seek_room()
+        self.repair(owner_died, false) || self.seek_space()
     }
 
     /// False if there is nothing to repair.
@@ -355,8 +355,8 @@ impl Turn<'_> {
         writing::messages(self.setup, self.me, me.work, me.item)
     }
 
-    /// Under the lock: writes if there is room, else makes some.
-    pub(crate) fn seek_room(&mut self) -> bool {
+    /// Under the lock: writes if there is space, or makes some.
+    pub(crate) fn seek_space(&mut self) -> bool {
         let tail = self.state.ring.tail;
         let bytes = writing::bytes(&self.messages());
         if tail + bytes < self.state.ring.reserved || self.has(Mistake::ReservedAfterCopy) {
@@ -389,7 +389,7 @@ impl Turn<'_> {
         if is_burst && usize::from(me.item) + 1 < count {
             me.item += 1;
             me.expired = false;
-            return self.seek_room();
+            return self.seek_space();
         }
         me.work += 1;
         (me.item, me.expired) = (0, false);

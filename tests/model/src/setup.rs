@@ -10,7 +10,7 @@ pub enum Work {
     One(u8),
     /// `publish_batch`: one commit for all.
     Batch(Vec<u8>),
-    /// `burst`: a commit each, the lock held as long as there is room.
+    /// `burst`: a commit each, the lock held as long as there is space.
     Burst(Vec<u8>),
 }
 
@@ -62,9 +62,9 @@ pub struct Setup {
     pub words: u8,
     /// Blocks of the ring: a power of two; at least a word each.
     pub blocks: u8,
-    /// Words that a window of a reader holds at the most, 2 to 4. Records of more than two words do not
+    /// Words that a subscriber reads ahead at most, 2 to 4. Records of more than two words do not
     /// go through it.
-    pub window: u8,
+    pub read_ahead: u8,
     /// What publishers do about slow subscribers.
     pub policy: Policy,
     /// The kind of writer lock.
@@ -109,7 +109,7 @@ impl Default for Setup {
         Self {
             words: 8,
             blocks: 4,
-            window: 4,
+            read_ahead: 4,
             policy: Policy::Overwrite,
             lock: Lock::Lease,
             sleep: false,
@@ -145,7 +145,7 @@ impl Setup {
             "blocks: a power of two, at most one a word",
         )?;
         is(self.blocks >= 2, "blocks: at least 2")?;
-        is((2..=4).contains(&self.window), "window: 2 to 4 words")?;
+        is((2..=4).contains(&self.read_ahead), "read_ahead: 2 to 4 words")?;
         is(self.works.len() <= MOST_PUBLISHERS, "publishers: at most 3")?;
         is(self.subscribers <= MOST_SUBSCRIBERS, "subscribers: at most 3")?;
         let works = || self.works.iter().flatten();

@@ -1,4 +1,4 @@
-//! A subscriber, step by step: `ring/window.rs`, `ring/reader.rs`, `bus/receiving.rs`,
+//! A subscriber, step by step: `ring/read_ahead.rs`, `ring/reader.rs`, `bus/receiving.rs`,
 //! `notify/bell.rs`. How it joins and comes back is in `joining.rs`.
 
 use crate::mistakes::Mistake;
@@ -6,8 +6,8 @@ use crate::setup::{Setup, small};
 use crate::state::{Fault, Life, Mark, State};
 use crate::word;
 
-/// Words of the longest record that goes through a window.
-const LONGEST_IN_WINDOW: u8 = 2;
+/// Words of the longest record that is read ahead.
+const LONGEST_READ_AHEAD: u8 = 2;
 
 /// Words that were copied.
 pub type Copied = [u8; 4];
@@ -104,7 +104,7 @@ pub enum Reading {
     JoinTail,
     /// Asks whether a writer has lapped it meanwhile.
     JoinCheck,
-    /// Fills a window: looks for the end of the records that fit, here so far.
+    /// Reads ahead: seeks the end of the records that fit, and is here so far.
     Scan(Mark),
     /// Copies them, word by word.
     Copy {
@@ -124,7 +124,7 @@ pub enum Reading {
     },
     /// A mistake: writes its position before it copies.
     PositionFirst {
-        /// Behind the last record of the window.
+        /// After the last record that was read ahead.
         end: Mark,
     },
     /// Looks at a record by itself: loads its header.
@@ -175,7 +175,7 @@ pub enum Reading {
         /// Bits of the slots that are not read yet.
         left: u8,
     },
-    /// Raises `space`, and wakes a publisher that waits for room.
+    /// Raises `space`, and wakes a publisher that waits for space.
     RaiseSpace(After),
     /// Before a sleep: loads `wake`.
     Token,
@@ -398,7 +398,8 @@ impl Turn<'_> {
         let word = self.state.word(end.position);
         let words = word::record_words(word);
         let behind = end.position + words;
-        if word != 0 && words <= LONGEST_IN_WINDOW && behind <= at.position + self.setup.window {
+        if word != 0 && words <= LONGEST_READ_AHEAD && behind <= at.position + self.setup.read_ahead
+        {
             let end = Mark { position: behind, sequence: end.sequence.wrapping_add(1) };
             return self.go(Reading::Scan(end));
         }
@@ -421,7 +422,7 @@ impl Turn<'_> {
 
     fn validate(&mut self, end: Mark, copied: &Copied) -> bool {
         let at = self.at();
-        if !self.is_intact(at.position) && !self.has(Mistake::WindowNotValidated) {
+        if !self.is_intact(at.position) && !self.has(Mistake::ReadAheadNotValidated) {
             return self.lapped();
         }
         if end.position >= self.state.ring.reserved && !self.has(Mistake::TailForReserved) {

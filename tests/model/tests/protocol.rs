@@ -71,7 +71,7 @@ fn setups_that_the_model_cannot_hold_are_refused() {
     for wrong in [
         toroni_protocol_model::setup::Setup { words: 12, ..fine.clone() },
         toroni_protocol_model::setup::Setup { blocks: 16, ..fine.clone() },
-        toroni_protocol_model::setup::Setup { window: 9, ..fine.clone() },
+        toroni_protocol_model::setup::Setup { read_ahead: 9, ..fine.clone() },
         toroni_protocol_model::setup::Setup { words: 4, ..fine.clone() },
         toroni_protocol_model::setup::Setup { subscribers: 4, ..fine },
     ] {

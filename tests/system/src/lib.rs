@@ -6,7 +6,7 @@
 //! - [`info`]: what `toroni info --json` says, and whether anything leaked.
 //! - [`payload`]: messages that tell whether they are whole; [`check`]: whether a stream of them is.
 //! - [`worker`]: starts processes of `src/bin/worker`, which publish and receive as fast as they can;
-//!   [`board`]: numbers that they share with the test.
+//!   [`counters`]: numbers that they share with the test.
 //! - [`soak`]: hours of all that, each message checked.
 //! - [`options`]: what a program of these tests is told.
 //! - [`wake`]: stamps of messages for those who sleep.
@@ -20,6 +20,7 @@
 
 pub mod board;
 pub mod check;
+pub mod counters;
 pub mod info;
 pub mod options;
 pub mod payload;

@@ -1,6 +1,6 @@
 //! What a worker is told: `key=value` words.
 
-use crate::board::Board;
+use crate::counters::SharedCounters;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -51,13 +51,13 @@ impl Options {
         Some(value.parse().unwrap_or_else(|_| panic!("{key}={value} cannot be parsed")))
     }
 
-    /// The board of the test.
+    /// The counters of the test.
     ///
     /// # Panics
     /// If there is none.
     #[must_use]
-    pub fn board(&self) -> Board {
-        Board::open(&self.get::<PathBuf>("board"))
+    pub fn counters(&self) -> SharedCounters {
+        SharedCounters::open(&self.get::<PathBuf>("counters"))
     }
 
     /// The bus of the test, which exists.

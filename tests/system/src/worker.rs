@@ -1,6 +1,6 @@
 //! Starting the workers of `src/bin/worker`, and reading what they saw.
 
-use crate::board::{Board, Phase};
+use crate::counters::{Phase, SharedCounters};
 use crate::program;
 use crate::root::TempRoot;
 use std::collections::BTreeMap;
@@ -10,22 +10,22 @@ use toroni::{Bus, BusConfig};
 use toroni_testkit::{Program, order::Agreement};
 
 /// Messages that a worker publishes in one batch, or in one burst.
-pub const GROUP: usize = 8;
+pub const BUNDLE: usize = 8;
 
-/// Name of the bus on a [`Stage`].
-pub const BUS: &str = "stage";
+/// Name of the bus on a [`Fixture`].
+pub const BUS: &str = "fixture";
 
-/// A bus, a board, and the numbers of the workers on it.
+/// A bus, shared counters, and the numbers of the workers on it.
 #[derive(Debug)]
-pub struct Stage {
+pub struct Fixture {
     /// Where it all is.
     pub root: TempRoot,
     /// What workers are told, and tell.
-    pub board: Board,
+    pub counters: SharedCounters,
     next_id: u32,
 }
 
-/// A worker and its number on the board.
+/// A worker and its number among the shared counters.
 pub struct Worker {
     /// Its number.
     pub id: u32,
@@ -47,7 +47,7 @@ pub struct Seen {
     pub of_worker: BTreeMap<u32, u64>,
 }
 
-impl Stage {
+impl Fixture {
     /// Creates the bus; `configure` says how.
     ///
     /// # Panics
@@ -66,8 +66,8 @@ impl Stage {
     #[must_use]
     pub fn on(root: TempRoot, configure: impl FnOnce(BusConfig) -> BusConfig) -> Self {
         configure(root.config()).create(BUS).expect("a new bus");
-        let board = Board::open(&root.file("board"));
-        Self { root, board, next_id: 0 }
+        let counters = SharedCounters::open(&root.file("counters"));
+        Self { root, counters, next_id: 0 }
     }
 
     /// A handle of the bus for this process.
@@ -132,7 +132,7 @@ impl Stage {
     /// # Panics
     /// If one of them fails.
     pub fn stop_publishers(&self, publishers: impl IntoIterator<Item = Worker>) -> u64 {
-        self.board.set_phase(Phase::Stop);
+        self.counters.set_phase(Phase::Stop);
         for publisher in publishers {
             let said = publisher.running.succeed();
             assert!(said.contains("published"), "{said}");
@@ -151,7 +151,7 @@ impl Stage {
         subscribers: impl IntoIterator<Item = Worker>,
         order: &mut Agreement,
     ) -> Vec<Seen> {
-        self.board.set_end(messages);
+        self.counters.set_end(messages);
         let mut all = Vec::new();
         for subscriber in subscribers {
             let (id, report) = (subscriber.id, subscriber.report.clone());
@@ -184,7 +184,7 @@ impl Stage {
             .arg(role)
             .arg(format!("dir={}", self.root.buses().display()))
             .arg(format!("bus={BUS}"))
-            .arg(format!("board={}", self.root.file("board").display()))
+            .arg(format!("counters={}", self.root.file("counters").display()))
             .arg(format!("report={}", report.display()))
             .arg(format!("id={id}"))
             .args(options)

@@ -19,13 +19,13 @@ use support::{Outcome, ProgramForAll, is_root, run, set_mode};
 use system_tests::{Program, TempRoot, Watchdog, wait_until};
 
 /// A directory that all users can reach, and the program.
-struct Place {
+struct Fixture {
     root: TempRoot,
     program: ProgramForAll,
     _watchdog: Watchdog,
 }
 
-impl Place {
+impl Fixture {
     fn new() -> Self {
         let root = TempRoot::new();
         set_mode(&root.buses(), 0o755);
@@ -100,20 +100,20 @@ fn the_groups_publish_and_receive() {
     }
     for notify in ["futex", "datagram"] {
         for lock in ["lease", "robust"] {
-            let place = Place::new();
-            place.create(&["--notify", notify, "--lock", lock]);
+            let fixture = Fixture::new();
+            fixture.create(&["--notify", notify, "--lock", lock]);
             let mut subscribers: Vec<Program> = [SUBSCRIBER, OTHER_SUBSCRIBER, BOTH]
-                .map(|user| place.subscriber(user, &["--count", "3"]))
+                .map(|user| fixture.subscriber(user, &["--count", "3"]))
                 .into();
             for (user, topic) in [(PUBLISHER, "a"), (OTHER_PUBLISHER, "b"), (BOTH, "c")] {
-                let _ = place.by(user, &["pub", topic, "hello"]).succeeded();
+                let _ = fixture.by(user, &["pub", topic, "hello"]).succeeded();
             }
             for subscriber in &mut subscribers {
                 let finished = subscriber.finish();
                 assert!(finished.status.success(), "{notify} {lock}: {finished:?}");
                 assert_eq!(finished.stdout, b"a\thello\nb\thello\nc\thello\n", "{notify} {lock}");
             }
-            place.root.info("b").assert_no_dead(true);
+            fixture.root.info("b").assert_no_dead(true);
         }
     }
 }
@@ -124,22 +124,22 @@ fn a_socket_is_reached_whatever_the_umask() {
     if !is_root("a_socket_is_reached_whatever_the_umask") {
         return;
     }
-    let place = Place::new();
-    place.create(&["--notify", "datagram", "--policy", "wait:forever"]);
+    let fixture = Fixture::new();
+    fixture.create(&["--notify", "datagram", "--policy", "wait:forever"]);
     let mut command = SUBSCRIBER.runs(Path::new("sh"));
-    command.args(["-c", "umask 077; exec \"$@\"", "sh"]).arg(place.program.path());
-    command.arg("--dir").arg(place.root.buses()).args(["--bus", "b", "sub", "--wait", "block"]);
+    command.args(["-c", "umask 077; exec \"$@\"", "sh"]).arg(fixture.program.path());
+    command.arg("--dir").arg(fixture.root.buses()).args(["--bus", "b", "sub", "--wait", "block"]);
     command.args(["--count", "1", "--timeout", "60"]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut subscriber = Program::start_with_ready_fd(command);
     subscriber.wait_ready();
-    let sockets = toroni_testkit::directory::entries(&place.bus().join("sockets"));
+    let sockets = toroni_testkit::directory::entries(&fixture.bus().join("sockets"));
     assert_eq!(sockets.len(), 1, "{sockets:?}");
-    let mut publisher = place.publisher(PUBLISHER, "a");
+    let mut publisher = fixture.publisher(PUBLISHER, "a");
     publisher.tell("hello");
     assert_eq!(subscriber.line().as_deref(), Some("a\thello"));
     wait_until("the publisher has woken it", || {
-        place.root.info("b").publishers().iter().any(|one| one["wakes"].as_u64() > Some(0))
+        fixture.root.info("b").publishers().iter().any(|one| one["wakes"].as_u64() > Some(0))
             || publisher.ended().is_some()
     });
     drop(publisher.stdin());
@@ -151,11 +151,11 @@ fn a_subscriber_cannot_publish_nor_change_what_is_published() {
     if !is_root("a_subscriber_cannot_publish_nor_change_what_is_published") {
         return;
     }
-    let place = Place::new();
-    place.create(&[]);
-    let _ = place.by(PUBLISHER, &["pub", "a", "hello"]).succeeded();
-    let before = place.state();
-    place.by(SUBSCRIBER, &["pub", "a", "forged"]).refused(&[
+    let fixture = Fixture::new();
+    fixture.create(&[]);
+    let _ = fixture.by(PUBLISHER, &["pub", "a", "hello"]).succeeded();
+    let before = fixture.state();
+    fixture.by(SUBSCRIBER, &["pub", "a", "forged"]).refused(&[
         "no permission to open for publishing",
         "/ring",
         "--writers",
@@ -180,17 +180,17 @@ fn a_subscriber_cannot_publish_nor_change_what_is_published() {
         "chmod 666 \"$1/ring\"",
         "mkdir \"$1/../mine\"",
     ] {
-        let outcome = run(SUBSCRIBER.script(script, &place.bus()));
+        let outcome = run(SUBSCRIBER.script(script, &fixture.bus()));
         assert!(matches!(outcome.code, Some(1..=2)), "{script}: {outcome:?}");
     }
-    assert!(place.state() == before, "something has changed");
+    assert!(fixture.state() == before, "something has changed");
     // The same scripts are no mistakes of their own: reading works.
     for script in ["cat \"$1/ring\" > /dev/null", ": >> \"$1/readers\"", "touch \"$1/sockets/x\""] {
-        let _ = run(SUBSCRIBER.script(script, &place.bus())).succeeded();
+        let _ = run(SUBSCRIBER.script(script, &fixture.bus())).succeeded();
     }
-    let said = place.by(SUBSCRIBER, &["sub", "--from", "oldest", "--count", "1"]);
+    let said = fixture.by(SUBSCRIBER, &["sub", "--from", "oldest", "--count", "1"]);
     assert_eq!(said.succeeded(), "a\thello\n");
-    let info = place.by(SUBSCRIBER, &["info", "--json"]);
+    let info = fixture.by(SUBSCRIBER, &["info", "--json"]);
     assert!(info.succeeded().contains("\"publishers\":null"), "{info:?}");
 }
 
@@ -208,32 +208,32 @@ fn publishers_go_on_whatever_a_subscriber_does_to_its_file() {
         "tr '\\0' '\\1' < /dev/zero | dd of=\"$1/readers\" bs=4096 count=5 iflag=fullblock conv=notrunc",
         "rm -rf \"$1/sockets/\"*; : > \"$1/readers\"; mkdir \"$1/sockets/0.1\"",
     ] {
-        let place = Place::new();
-        place.create(&["--policy", "wait:10ms"]);
-        let subscriber = place.subscriber(OTHER_SUBSCRIBER, &[]);
-        let mut publisher = place.publisher(PUBLISHER, "old");
+        let fixture = Fixture::new();
+        fixture.create(&["--policy", "wait:10ms"]);
+        let subscriber = fixture.subscriber(OTHER_SUBSCRIBER, &[]);
+        let mut publisher = fixture.publisher(PUBLISHER, "old");
         publisher.tell("before");
-        wait_until("the first message", || place.retained("old") == 1);
-        let _ = run(SUBSCRIBER.script(spoil, &place.bus())).succeeded();
+        wait_until("the first message", || fixture.retained("old") == 1);
+        let _ = run(SUBSCRIBER.script(spoil, &fixture.bus())).succeeded();
 
         // Three laps of the ring, by one that is there and by one that comes.
         for _ in 0..3 * 64 {
             publisher.tell(&"x".repeat(1000));
         }
         let new = ["pub", "new", "--size", "1000", "--repeat", "200"];
-        let _ = place.by(OTHER_PUBLISHER, &new).succeeded();
-        wait_until(spoil, || place.retained("new") > 0);
+        let _ = fixture.by(OTHER_PUBLISHER, &new).succeeded();
+        wait_until(spoil, || fixture.retained("new") > 0);
         publisher.tell("the last one");
         drop(publisher.stdin());
         let _ = publisher.succeed();
 
         // Subscribers trust one another: what they say is an error or a normal end, not more.
-        let outcome = place.by(OTHER_SUBSCRIBER, &["sub", "--count", "1", "--timeout", "0.2"]);
+        let outcome = fixture.by(OTHER_SUBSCRIBER, &["sub", "--count", "1", "--timeout", "0.2"]);
         assert_eq!(outcome.code, Some(1), "{spoil}: {outcome:?}");
         assert!(!outcome.stderr.contains("panicked"), "{spoil}: {outcome:?}");
         drop(subscriber);
         // Of all buses: the one with a directory for a socket is left alone, with the reason.
-        let _ = place.root.succeed(&["clean"]);
+        let _ = fixture.root.succeed(&["clean"]);
     }
 }
 
@@ -242,12 +242,12 @@ fn a_subscriber_cannot_hold_what_publishers_lock() {
     if !is_root("a_subscriber_cannot_hold_what_publishers_lock") {
         return;
     }
-    let place = Place::new();
-    place.create(&["--max-publishers", "2"]);
+    let fixture = Fixture::new();
+    fixture.create(&["--max-publishers", "2"]);
     let this = ProgramForAll::of(&std::env::current_exe().unwrap());
     let mut command = SUBSCRIBER.runs(this.path());
     command.args(["lock_all_there_is", "--exact", "--nocapture", "--include-ignored"]);
-    command.env("TORONI_TEST_LOCK", place.bus());
+    command.env("TORONI_TEST_LOCK", fixture.bus());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut locker = Program::start(command);
     let locked = loop {
@@ -261,14 +261,14 @@ fn a_subscriber_cannot_hold_what_publishers_lock() {
 
     // More often than there are slots, and killed at the end: each slot is taken over.
     for _ in 0..6 {
-        let mut publisher = place.publisher(PUBLISHER, "a");
-        let before = place.retained("a");
+        let mut publisher = fixture.publisher(PUBLISHER, "a");
+        let before = fixture.retained("a");
         publisher.tell("hello");
-        wait_until("it is published", || place.retained("a") > before);
+        wait_until("it is published", || fixture.retained("a") > before);
         publisher.kill();
     }
-    let _ = place.by(OTHER_PUBLISHER, &["pub", "a", "hello"]).succeeded();
-    assert_eq!(place.retained("a"), 7);
+    let _ = fixture.by(OTHER_PUBLISHER, &["pub", "a", "hello"]).succeeded();
+    assert_eq!(fixture.retained("a"), 7);
     drop(locker.stdin());
     let _ = locker.succeed();
 }
@@ -300,20 +300,20 @@ fn a_publisher_cannot_receive_unless_it_may() {
     if !is_root("a_publisher_cannot_receive_unless_it_may") {
         return;
     }
-    let place = Place::new();
-    place.create(&[]);
-    place.by(PUBLISHER, &["sub", "--count", "1"]).refused(&[
+    let fixture = Fixture::new();
+    fixture.create(&[]);
+    fixture.by(PUBLISHER, &["sub", "--count", "1"]).refused(&[
         "no permission to open for receiving",
         "/readers",
         "--readers",
         &format!("group {READERS}"),
         &format!("user {}", PUBLISHER.id()),
     ]);
-    let _ = place.by(BOTH, &["pub", "a", "hello"]).succeeded();
-    let said = place.by(BOTH, &["sub", "--from", "oldest", "--count", "1"]);
+    let _ = fixture.by(BOTH, &["pub", "a", "hello"]).succeeded();
+    let said = fixture.by(BOTH, &["sub", "--from", "oldest", "--count", "1"]);
     assert_eq!(said.succeeded(), "a\thello\n");
     // Who lags, and who is there, is for publishers to see as well.
-    assert!(place.by(PUBLISHER, &["info"]).succeeded().contains("subscribers"));
+    assert!(fixture.by(PUBLISHER, &["info"]).succeeded().contains("subscribers"));
 }
 
 #[test]
@@ -321,24 +321,24 @@ fn a_stranger_is_told_what_to_do() {
     if !is_root("a_stranger_is_told_what_to_do") {
         return;
     }
-    let place = Place::new();
-    place.create(&[]);
+    let fixture = Fixture::new();
+    fixture.create(&[]);
     let hint = ["no permission", "--readers", "--writers", &format!("user {}", STRANGER.id())];
     for arguments in
         [&["pub", "a", "x"][..], &["sub"], &["info"], &["topics"], &["hz", "--count", "1"]]
     {
-        place.by(STRANGER, arguments).refused(&hint);
+        fixture.by(STRANGER, arguments).refused(&hint);
     }
     // Neither can it make buses where it may not write.
-    let mut command = STRANGER.runs(place.program.path());
-    command.arg("--dir").arg(place.root.buses()).args(["create", "mine"]);
+    let mut command = STRANGER.runs(fixture.program.path());
+    command.arg("--dir").arg(fixture.root.buses()).args(["create", "mine"]);
     run(command).refused(&["no permission to create", "TORONI_DIR"]);
-    let listed = place.by(STRANGER, &["ls"]);
+    let listed = fixture.by(STRANGER, &["ls"]);
     assert!(listed.succeeded().contains("no permission"), "{listed:?}");
-    let cleaned = place.by(STRANGER, &["clean"]);
+    let cleaned = fixture.by(STRANGER, &["clean"]);
     assert!(cleaned.code == Some(0) || cleaned.code == Some(1), "{cleaned:?}");
-    assert_eq!(place.root.entries(), ["b"]);
-    let _ = place.by(PUBLISHER, &["pub", "a", "still there"]).succeeded();
+    assert_eq!(fixture.root.entries(), ["b"]);
+    let _ = fixture.by(PUBLISHER, &["pub", "a", "still there"]).succeeded();
 }
 
 /// Without named groups: the classes of a file mode.
@@ -347,21 +347,21 @@ fn a_mode_gives_roles_to_owner_group_and_others() {
     if !is_root("a_mode_gives_roles_to_owner_group_and_others") {
         return;
     }
-    let place = Place::new();
+    let fixture = Fixture::new();
     let owner = User::with_id(61_821);
-    std::os::unix::fs::chown(place.root.buses(), Some(owner.id()), Some(owner.id())).unwrap();
-    let created = place.by(owner, &["create", "b", "--mode", "0640", "--capacity", "64KiB"]);
+    std::os::unix::fs::chown(fixture.root.buses(), Some(owner.id()), Some(owner.id())).unwrap();
+    let created = fixture.by(owner, &["create", "b", "--mode", "0640", "--capacity", "64KiB"]);
     let _ = created.succeeded();
-    let _ = place.by(owner, &["pub", "a", "hello"]).succeeded();
+    let _ = fixture.by(owner, &["pub", "a", "hello"]).succeeded();
     let of_its_group = |arguments: &[&str]| {
         let mut command = std::process::Command::new("setpriv");
         command.args(["--reuid=61822", "--regid=61821", "--clear-groups", "--"]);
-        command.arg(place.program.path()).arg("--dir").arg(place.root.buses());
+        command.arg(fixture.program.path()).arg("--dir").arg(fixture.root.buses());
         command.args(["--bus", "b"]).args(arguments);
         run(command)
     };
     let said = of_its_group(&["sub", "--from", "oldest", "--count", "1"]);
     assert_eq!(said.succeeded(), "a\thello\n");
     of_its_group(&["pub", "a", "x"]).refused(&["no permission to open for publishing"]);
-    place.by(STRANGER, &["sub"]).refused(&["no permission"]);
+    fixture.by(STRANGER, &["sub"]).refused(&["no permission"]);
 }

@@ -10,7 +10,7 @@ use std::process::Stdio;
 use std::time::Duration;
 use support::container::{Container, program_in};
 use support::{can_mount, is_root, run};
-use system_tests::worker::{BUS, Stage, Worker};
+use system_tests::worker::{BUS, Fixture, Worker};
 use system_tests::{Program, Random, TempRoot, Watchdog, wait_until};
 use toroni::{LockKind, NotifyKind, Policy};
 use toroni_testkit::{order::Agreement, process::is_stopped};
@@ -55,16 +55,16 @@ fn the_lock_of_a_publisher_killed_in_its_container_is_taken_over() {
         return;
     }
     let _watchdog = Watchdog::start("containers", Duration::from_secs(200));
-    let mut stage = Stage::new(|config| config.capacity(64 << 10));
-    let (one, two) = (Container::new(&stage.root, "one"), Container::new(&stage.root, "two"));
+    let mut fixture = Fixture::new(|config| config.capacity(64 << 10));
+    let (one, two) = (Container::new(&fixture.root, "one"), Container::new(&fixture.root, "two"));
     for round in 0..5 {
-        let before = stage.messages();
-        let mut owner = start_in(&mut stage, &one, "publish", &["kind=stopping"]);
+        let before = fixture.messages();
+        let mut owner = start_in(&mut fixture, &one, "publish", &["kind=stopping"]);
         owner.running.expect("ready");
         let process = wait_for_program(&owner);
         wait_until("it stopped under the lock", || is_stopped(process));
 
-        let info = stage.root.info(BUS);
+        let info = fixture.root.info(BUS);
         let holder = &info.publishers()[0];
         assert_eq!(
             (&holder["alive"], &holder["same_pid_namespace"]),
@@ -72,17 +72,17 @@ fn the_lock_of_a_publisher_killed_in_its_container_is_taken_over() {
         );
         assert!(holder["pid"].as_u64().unwrap() < 10, "as its own namespace counts: {holder}");
         // It lives: nobody takes its lock.
-        let other = start_in(&mut stage, &two, "publish", &["kind=single", "count=100"]);
-        wait_until("the other waits", || stage.root.info(BUS).publishers().len() == 2);
+        let other = start_in(&mut fixture, &two, "publish", &["kind=single", "count=100"]);
+        wait_until("the other waits", || fixture.root.info(BUS).publishers().len() == 2);
         std::thread::sleep(Duration::from_millis(50));
-        assert_eq!(stage.messages(), before, "round {round}: the lock of the living was taken");
+        assert_eq!(fixture.messages(), before, "round {round}: the lock of the living was taken");
         kill(process);
         let said = other.running.succeed();
         assert!(said.contains("published 100"), "{said}");
-        assert_eq!(stage.messages(), before + 100, "what the dead did not commit is not there");
+        assert_eq!(fixture.messages(), before + 100, "what the dead did not commit is not there");
         assert!(!owner.running.finish().status.success());
     }
-    stage.root.assert_clean_leaves_nothing();
+    fixture.root.assert_clean_leaves_nothing();
 }
 
 /// Publishers in one container are killed at random moments under full load; those elsewhere go on,
@@ -94,25 +94,25 @@ fn kills_under_load_harm_no_other_container() {
     }
     let _watchdog = Watchdog::start("containers", Duration::from_secs(240));
     let mut random = Random::from_environment();
-    let mut stage = Stage::new(|config| {
+    let mut fixture = Fixture::new(|config| {
         let config = config.policy(Policy::Wait { limit: None }).capacity(256 << 10);
         config.max_publishers(6).max_subscribers(4)
     });
     let mut order = Agreement::default();
-    let (one, two) = (Container::new(&stage.root, "one"), Container::new(&stage.root, "two"));
+    let (one, two) = (Container::new(&fixture.root, "one"), Container::new(&fixture.root, "two"));
     let mut subscribers = vec![
-        start_in(&mut stage, &two, "subscribe", &["how=receive"]),
-        start_in(&mut stage, &two, "subscribe", &["how=poll"]),
-        stage.start("subscribe", &["how=receive"]),
+        start_in(&mut fixture, &two, "subscribe", &["how=receive"]),
+        start_in(&mut fixture, &two, "subscribe", &["how=poll"]),
+        fixture.start("subscribe", &["how=receive"]),
     ];
     subscribers.iter_mut().for_each(|subscriber| subscriber.running.expect("ready").clear());
-    let survivor = start_in(&mut stage, &two, "publish", &["kind=mixed"]);
+    let survivor = start_in(&mut fixture, &two, "publish", &["kind=mixed"]);
     let mut victims: Vec<Worker> =
-        (0..2).map(|_| start_in(&mut stage, &one, "publish", &["kind=mixed"])).collect();
+        (0..2).map(|_| start_in(&mut fixture, &one, "publish", &["kind=mixed"])).collect();
     let mut killed = Vec::new();
     for round in 0..24 {
         let victim = victims.remove(0);
-        wait_until("a victim is at work", || stage.board.count(victim.id) > 0);
+        wait_until("a victim is at work", || fixture.counters.count(victim.id) > 0);
         std::thread::sleep(Duration::from_micros(random.between(0, 5000)));
         let (id, process) = (victim.id, wait_for_program(&victim));
         // In turn: the program alone, or its whole container.
@@ -124,27 +124,27 @@ fn kills_under_load_harm_no_other_container() {
             victim.kill(&mut order);
         }
         wait_until_gone(process);
-        killed.push((id, stage.board.count(id)));
-        let seen = stage.board.count(survivor.id);
-        wait_until("the survivor goes on", || stage.board.count(survivor.id) > seen);
-        victims.push(start_in(&mut stage, &one, "publish", &["kind=mixed"]));
+        killed.push((id, fixture.counters.count(id)));
+        let seen = fixture.counters.count(survivor.id);
+        wait_until("the survivor goes on", || fixture.counters.count(survivor.id) > seen);
+        victims.push(start_in(&mut fixture, &one, "publish", &["kind=mixed"]));
     }
     for victim in victims {
         // Until it is at work, the process in the container may still be a `mount`.
-        wait_until("a victim is at work", || stage.board.count(victim.id) > 0);
+        wait_until("a victim is at work", || fixture.counters.count(victim.id) > 0);
         // The program dies after its container's first process, and it holds a slot until then.
         let process = wait_for_program(&victim);
         victim.kill(&mut order);
         wait_until_gone(process);
     }
     // What the dead left goes, and the living stay.
-    let _ = stage.root.succeed(&["clean"]);
-    let info = stage.root.info(BUS);
+    let _ = fixture.root.succeed(&["clean"]);
+    let info = fixture.root.info(BUS);
     info.assert_no_dead(false);
     assert_eq!((info.publishers().len(), info.subscribers().len()), (1, 3), "{info:?}");
 
-    let total = stage.stop_publishers([survivor]);
-    let seen = stage.finish_subscribers(total, subscribers, &mut order);
+    let total = fixture.stop_publishers([survivor]);
+    let seen = fixture.finish_subscribers(total, subscribers, &mut order);
     for seen in &seen {
         assert_eq!((seen.received, seen.lost), (total, 0));
     }
@@ -152,10 +152,10 @@ fn kills_under_load_harm_no_other_container() {
         let committed = seen[0].of_worker.get(&id).copied().unwrap_or(0);
         assert!(committed >= told, "worker {id}: {told} were published, {committed} arrived");
     }
-    let info = stage.root.info(BUS);
+    let info = fixture.root.info(BUS);
     info.assert_no_dead(true);
     assert_eq!((info.publishers().len(), info.subscribers().len()), (0, 0), "{info:?}");
-    stage.root.assert_clean_leaves_nothing();
+    fixture.root.assert_clean_leaves_nothing();
 }
 
 #[test]
@@ -211,10 +211,10 @@ fn multicast_is_refused_in_another_network() {
     }
 }
 
-/// Starts a worker in a new container that sees the stage's bus.
-fn start_in(stage: &mut Stage, container: &Container, role: &str, options: &[&str]) -> Worker {
+/// Starts a worker in a new container that sees the fixture's bus.
+fn start_in(fixture: &mut Fixture, container: &Container, role: &str, options: &[&str]) -> Worker {
     let directory = format!("dir={}", container.buses().display());
-    stage.start_through(&container.words(), role, &[&[&*directory], options].concat())
+    fixture.start_through(&container.words(), role, &[&[&*directory], options].concat())
 }
 
 fn wait_for_program(worker: &Worker) -> u32 {

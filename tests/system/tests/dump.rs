@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use system_tests::LIMIT;
-use system_tests::worker::{BUS, Stage, Worker};
+use system_tests::worker::{BUS, Fixture, Worker};
 use system_tests::{Watchdog, wait_until};
 use toroni::{LockKind, Policy, PublishError};
 
@@ -28,7 +28,7 @@ struct Morgue {
 
 impl Morgue {
     /// `None` where this machine dumps no cores into a process's directory, or does not ask this one.
-    fn open(stage: &Stage) -> Option<Self> {
+    fn open(fixture: &Fixture) -> Option<Self> {
         let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").expect("a pattern");
         if pattern.starts_with(['|', '/', '@']) || pattern.trim().is_empty() {
             eprintln!("skipped: cores go to {pattern:?}, not to the directory of the process");
@@ -38,7 +38,7 @@ impl Morgue {
             eprintln!("skipped: this process may dump no core");
             return None;
         }
-        let directory = stage.root.file("cores");
+        let directory = fixture.root.file("cores");
         std::fs::create_dir(&directory).expect("a directory");
         match ask_before_opening(&directory) {
             Ok(questions) => Some(Self { directory, questions }),
@@ -50,9 +50,9 @@ impl Morgue {
     }
 
     /// Starts a worker of the role `dump`, with its case.
-    fn start(&self, stage: &mut Stage, case: &str) -> Worker {
+    fn start(&self, fixture: &mut Fixture, case: &str) -> Worker {
         let cwd = format!("cwd={}", self.directory.display());
-        stage.start_ready("dump", &[case, &cwd])
+        fixture.start_ready("dump", &[case, &cwd])
     }
 
     /// Waits until a process is about to write its core. It waits until the answer is dropped.
@@ -119,30 +119,30 @@ fn is_dumping(worker: &Worker) -> bool {
 }
 
 /// It has crashed, and its slots are given back by `clean`.
-fn assert_over(stage: &Stage, mut worker: Worker) {
+fn assert_over(fixture: &Fixture, mut worker: Worker) {
     assert_eq!(worker.running.wait().signal(), Some(libc::SIGABRT));
-    let _ = stage.root.succeed(&["clean"]);
-    stage.root.assert_clean_leaves_nothing();
+    let _ = fixture.root.succeed(&["clean"]);
+    fixture.root.assert_clean_leaves_nothing();
 }
 
 #[test]
 fn publishers_do_not_wait_for_a_core_dump_with_the_lock_lease() {
     let _watchdog = Watchdog::start("dump", Duration::from_secs(300));
-    let mut stage = Stage::new(|config| config.capacity(CAPACITY).policy(Policy::Overwrite));
-    let Some(mut morgue) = Morgue::open(&stage) else { return };
-    let bus = stage.bus();
+    let mut fixture = Fixture::new(|config| config.capacity(CAPACITY).policy(Policy::Overwrite));
+    let Some(mut morgue) = Morgue::open(&fixture) else { return };
+    let bus = fixture.bus();
     let publisher = bus.publisher("dump/survivor").expect("a publisher");
     let waiting = bus.publisher("dump/waiting").expect("a publisher");
-    let mut worker = morgue.start(&mut stage, "case=publisher");
-    wait_until("its threads publish", || stage.messages() > 1000);
+    let mut worker = morgue.start(&mut fixture, "case=publisher");
+    wait_until("its threads publish", || fixture.messages() > 1000);
     worker.running.tell("crash");
     let dump = morgue.hold(&worker);
     let mut subscriber = bus.subscribe("dump/**").expect("a subscriber");
 
-    let info = stage.root.info(BUS);
+    let info = fixture.root.info(BUS);
     let victim = info.publishers().iter().find(|one| one["pid"] == worker.running.id());
     assert_eq!(victim.expect("its slot")["dumping"], true, "{info:?}");
-    assert!(stage.root.succeed(&["info", BUS]).contains("is dumping core: the next publisher"));
+    assert!(fixture.root.succeed(&["info", BUS]).contains("is dumping core: the next publisher"));
     waiting.publish_timeout(b"waited", LIMIT).expect("published");
     publisher.publish(b"after").expect("published");
     assert!(is_dumping(&worker), "they did not wait for its end");
@@ -150,10 +150,10 @@ fn publishers_do_not_wait_for_a_core_dump_with_the_lock_lease() {
     for expected in [&b"waited"[..], b"after"] {
         assert_eq!(subscriber.receive().expect("received").payload(), expected);
     }
-    assert!(subscriber.try_receive().expect("a look").is_none());
+    assert!(subscriber.try_receive().expect("received").is_none());
     drop(dump);
     drop((subscriber, publisher, waiting, bus));
-    assert_over(&stage, worker);
+    assert_over(&fixture, worker);
 }
 
 /// The crash meets threads that copy, wait for the lock and wait for room; the survivors publish all the time, and look
@@ -166,16 +166,16 @@ fn nothing_is_torn_by_a_process_that_begins_to_dump() {
     let _watchdog = Watchdog::start("dump", Duration::from_secs(300 + 10 * rounds as u64));
     for _ in 0..rounds {
         let wait = Policy::Wait { limit: None };
-        let mut stage = Stage::new(|config| config.capacity(CAPACITY).policy(wait));
-        let Some(mut morgue) = Morgue::open(&stage) else { return };
-        let bus = stage.bus();
+        let mut fixture = Fixture::new(|config| config.capacity(CAPACITY).policy(wait));
+        let Some(mut morgue) = Morgue::open(&fixture) else { return };
+        let bus = fixture.bus();
         let is_over = AtomicBool::new(false);
         let survived: [AtomicU64; SURVIVORS] = std::array::from_fn(|_| AtomicU64::new(0));
         let mut subscriber = bus.subscribe("dump/**").expect("a subscriber");
-        let mut worker = morgue.start(&mut stage, "case=publisher");
+        let mut worker = morgue.start(&mut fixture, "case=publisher");
         std::thread::scope(|scope| {
             for count in &survived {
-                let publisher = stage.bus().publisher("dump/survivor").expect("a publisher");
+                let publisher = fixture.bus().publisher("dump/survivor").expect("a publisher");
                 let is_over = &is_over;
                 scope.spawn(move || {
                     while !is_over.load(Relaxed) {
@@ -220,7 +220,7 @@ fn nothing_is_torn_by_a_process_that_begins_to_dump() {
             assert!(published.abs_diff(ours) <= SURVIVORS as u64, "{ours} of {published}");
         });
         drop(bus);
-        assert_over(&stage, worker);
+        assert_over(&fixture, worker);
     }
 }
 
@@ -228,41 +228,41 @@ fn nothing_is_torn_by_a_process_that_begins_to_dump() {
 fn publishers_wait_for_a_core_dump_with_the_lock_robust_and_it_is_named() {
     let _watchdog = Watchdog::start("dump", Duration::from_secs(300));
     let configure = |config: toroni::BusConfig| config.capacity(CAPACITY).policy(Policy::Overwrite);
-    let mut stage = Stage::new(|config| configure(config).lock(LockKind::Robust));
-    let Some(mut morgue) = Morgue::open(&stage) else { return };
-    let bus = stage.bus();
+    let mut fixture = Fixture::new(|config| configure(config).lock(LockKind::Robust));
+    let Some(mut morgue) = Morgue::open(&fixture) else { return };
+    let bus = fixture.bus();
     let publisher = bus.publisher("dump/survivor").expect("a publisher");
-    let mut worker = morgue.start(&mut stage, "case=publisher");
+    let mut worker = morgue.start(&mut fixture, "case=publisher");
     worker.running.tell("crash");
     let dump = morgue.hold(&worker);
     let timed = publisher.publish_timeout(b"early", Duration::from_millis(20));
     assert!(matches!(timed, Err(PublishError::Timeout)), "{timed:?}");
     if cfg!(target_env = "gnu") {
-        assert_eq!(stage.root.info(BUS).0["lock_owner"]["dumping"], true);
-        let text = stage.root.succeed(&["info", BUS]);
+        assert_eq!(fixture.root.info(BUS).0["lock_owner"]["dumping"], true);
+        let text = fixture.root.succeed(&["info", BUS]);
         assert!(text.contains("is dumping core: publishers wait"), "{text}");
     }
     drop(dump);
     publisher.publish(b"late").expect("published");
     drop((publisher, bus));
-    assert_over(&stage, worker);
+    assert_over(&fixture, worker);
 }
 
 #[test]
 fn publishers_do_not_wait_for_a_subscriber_that_dumps_core() {
     let _watchdog = Watchdog::start("dump", Duration::from_secs(300));
     let wait = Policy::Wait { limit: None };
-    let mut stage = Stage::new(|config| config.capacity(CAPACITY).policy(wait));
-    let Some(mut morgue) = Morgue::open(&stage) else { return };
-    let bus = stage.bus();
+    let mut fixture = Fixture::new(|config| config.capacity(CAPACITY).policy(wait));
+    let Some(mut morgue) = Morgue::open(&fixture) else { return };
+    let bus = fixture.bus();
     let mut publishers =
-        ["publish", "try"].map(|topic| stage.bus().publisher(topic).expect("a publisher"));
-    let mut worker = morgue.start(&mut stage, "case=subscriber");
+        ["publish", "try"].map(|topic| fixture.bus().publisher(topic).expect("a publisher"));
+    let mut worker = morgue.start(&mut fixture, "case=subscriber");
     while publishers[0].try_publish([7; 1000]).is_ok() {}
     worker.running.tell("crash");
     let dump = morgue.hold(&worker);
 
-    let info = stage.root.info(BUS);
+    let info = fixture.root.info(BUS);
     assert_eq!(info.subscribers()[0]["dumping"], true, "{info:?}");
     let [publisher, trying] = &mut publishers;
     // More than a lap each.
@@ -276,5 +276,5 @@ fn publishers_do_not_wait_for_a_subscriber_that_dumps_core() {
     assert!(is_dumping(&worker), "they did not wait for its end");
     drop(dump);
     drop((publishers, bus));
-    assert_over(&stage, worker);
+    assert_over(&fixture, worker);
 }

@@ -42,16 +42,16 @@ fn by(root: &TempRoot, arguments: &[&str]) -> Outcome {
 /// Mounts `$3` with the options `$4` at `$1`, runs the rest of the words on it, and lists at the end what
 /// is there.
 const ON_A_MOUNT: &str = r#"
-place=$1; program=$2; kind=$3; options=$4; shift 4
-mount -t "$kind" -o "$options" none "$place" || exit 99
-"$program" --dir "$place" "$@"; code=$?
-echo "left: $(ls -A "$place")"
+directory=$1; program=$2; kind=$3; options=$4; shift 4
+mount -t "$kind" -o "$options" none "$directory" || exit 99
+"$program" --dir "$directory" "$@"; code=$?
+echo "left: $(ls -A "$directory")"
 exit $code"#;
 
 fn on_a_mount(root: &TempRoot, kind: &str, options: &str, arguments: &[&str]) -> Outcome {
-    let place = root.buses();
+    let directory = root.buses();
     let mut words: Vec<&OsStr> =
-        vec![place.as_ref(), program::path().as_ref(), kind.as_ref(), options.as_ref()];
+        vec![directory.as_ref(), program::path().as_ref(), kind.as_ref(), options.as_ref()];
     words.extend(arguments.iter().map(OsStr::new));
     run(script_in_mounts(ON_A_MOUNT, &words))
 }
@@ -119,10 +119,10 @@ fn a_read_only_file_system_can_be_looked_at() {
     let _ = root.succeed(&["--bus", "b", "pub", "a", "hello"]);
     let script = r#"
 mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" || exit 99
-program=$2; place=$1; shift 2; exec "$program" --dir "$place" --bus b "$@""#;
+program=$2; directory=$1; shift 2; exec "$program" --dir "$directory" --bus b "$@""#;
     let read_only = |arguments: &[&str]| {
-        let place = root.buses();
-        let mut words: Vec<&OsStr> = vec![place.as_ref(), program::path().as_ref()];
+        let directory = root.buses();
+        let mut words: Vec<&OsStr> = vec![directory.as_ref(), program::path().as_ref()];
         words.extend(arguments.iter().map(OsStr::new));
         run(script_in_mounts(script, &words))
     };

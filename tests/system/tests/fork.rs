@@ -3,17 +3,17 @@
 use rustix::process::{Pid, Signal, kill_process};
 use std::time::Duration;
 use system_tests::info::number;
-use system_tests::worker::{BUS, Stage, Worker};
+use system_tests::worker::{BUS, Fixture, Worker};
 use system_tests::{Watchdog, wait_until};
 use toroni::{LockKind, NotifyKind, Policy, PublishError};
 
-fn stage(notify: NotifyKind) -> Stage {
-    Stage::new(|config| config.capacity(64 << 10).notify(notify))
+fn fixture(notify: NotifyKind) -> Fixture {
+    Fixture::new(|config| config.capacity(64 << 10).notify(notify))
 }
 
 /// Both of its slots are there and alive.
-fn assert_alive(stage: &Stage, worker: &Worker) {
-    let info = stage.root.info(BUS);
+fn assert_alive(fixture: &Fixture, worker: &Worker) {
+    let info = fixture.root.info(BUS);
     for slots in [info.publishers(), info.subscribers()] {
         let pid = u64::from(worker.running.id());
         let mine = slots.iter().filter(|slot| number(slot, "pid") == pid);
@@ -25,17 +25,17 @@ fn assert_alive(stage: &Stage, worker: &Worker) {
 fn a_child_is_refused_and_does_no_harm_and_can_open_the_bus_anew() {
     let _watchdog = Watchdog::start("fork", Duration::from_secs(300));
     for notify in [NotifyKind::Futex, NotifyKind::Datagram, NotifyKind::Multicast { group: None }] {
-        let mut stage = stage(notify);
-        let mut worker = stage.start("fork", &["case=child"]);
+        let mut fixture = fixture(notify);
+        let mut worker = fixture.start("fork", &["case=child"]);
         for said in ["one child", "two children"] {
             worker.running.expect(said);
-            assert_alive(&stage, &worker);
+            assert_alive(&fixture, &worker);
             worker.running.tell("go on");
         }
         let status = worker.running.wait();
         assert!(status.success(), "{notify:?}: {status}{}", worker.running.errors());
-        stage.root.info(BUS).assert_no_dead(true);
-        stage.root.assert_clean_leaves_nothing();
+        fixture.root.info(BUS).assert_no_dead(true);
+        fixture.root.assert_clean_leaves_nothing();
     }
 }
 
@@ -43,31 +43,31 @@ fn a_child_is_refused_and_does_no_harm_and_can_open_the_bus_anew() {
 fn children_of_a_process_with_busy_threads_open_the_bus_anew() {
     let _watchdog = Watchdog::start("fork", Duration::from_secs(300));
     let forever = Policy::Wait { limit: None };
-    let mut stage = Stage::new(|config| config.capacity(64 << 10).policy(forever));
-    let mut worker = stage.start("fork", &["case=busy", "capacity=65536"]);
+    let mut fixture = Fixture::new(|config| config.capacity(64 << 10).policy(forever));
+    let mut worker = fixture.start("fork", &["case=busy", "capacity=65536"]);
     let status = worker.running.wait();
     assert!(status.success(), "{status}{}", worker.running.errors());
-    stage.root.info(BUS).assert_no_dead(true);
-    stage.root.assert_clean_leaves_nothing();
+    fixture.root.info(BUS).assert_no_dead(true);
+    fixture.root.assert_clean_leaves_nothing();
 }
 
 #[test]
 fn a_child_that_lives_on_does_not_keep_its_dead_parent_alive() {
     let _watchdog = Watchdog::start("fork", Duration::from_secs(300));
-    let mut stage = stage(NotifyKind::Futex);
-    let mut worker = stage.start("fork", &["case=orphan"]);
+    let mut fixture = fixture(NotifyKind::Futex);
+    let mut worker = fixture.start("fork", &["case=orphan"]);
     let child: i32 = worker.running.expect("child").parse().expect("a pid");
     let child = Orphan(Pid::from_raw(child).expect("a pid"));
-    assert_alive(&stage, &worker);
+    assert_alive(&fixture, &worker);
     worker.running.kill();
     wait_until("the leases of the dead parent are free", || {
-        let info = stage.root.info(BUS);
+        let info = fixture.root.info(BUS);
         let mut slots = info.publishers().iter().chain(info.subscribers());
         slots.all(|slot| slot["alive"] == false)
     });
     // The bus itself is given back, too.
     assert!(rustix::process::test_kill_process(child.0).is_ok(), "the child lives");
-    stage.root.assert_clean_leaves_nothing();
+    fixture.root.assert_clean_leaves_nothing();
 }
 
 /// The child of a worker, which this test has to end.
@@ -83,23 +83,23 @@ impl Drop for Orphan {
 #[test]
 fn whoever_closes_all_descriptors_is_told_that_its_lease_is_lost() {
     let _watchdog = Watchdog::start("fork", Duration::from_secs(300));
-    let mut stage = stage(NotifyKind::Futex);
-    let mut worker = stage.start("fork", &["case=daemon", "capacity=65536"]);
+    let mut fixture = fixture(NotifyKind::Futex);
+    let mut worker = fixture.start("fork", &["case=daemon", "capacity=65536"]);
     worker.running.expect("anew");
-    assert_alive(&stage, &worker);
+    assert_alive(&fixture, &worker);
     worker.running.tell("go on");
     let status = worker.running.wait();
     assert!(status.success(), "{status}{}", worker.running.errors());
-    let _ = stage.root.succeed(&["clean"]);
-    stage.root.assert_clean_leaves_nothing();
+    let _ = fixture.root.succeed(&["clean"]);
+    fixture.root.assert_clean_leaves_nothing();
 }
 
 #[test]
 fn whoever_closes_all_descriptors_takes_no_lock_from_the_living() {
     let _watchdog = Watchdog::start("fork", Duration::from_secs(300));
-    let mut stage = stage(NotifyKind::Futex);
-    let bus = stage.bus();
-    let mut worker = stage.start("fork", &["case=careless", "against=owner"]);
+    let mut fixture = fixture(NotifyKind::Futex);
+    let bus = fixture.bus();
+    let mut worker = fixture.start("fork", &["case=careless", "against=owner"]);
     worker.running.expect("ready");
     let mut subscriber = bus.subscribe("**").expect("a subscriber");
     let publisher = bus.publisher("fork/owner").expect("a publisher");
@@ -113,7 +113,7 @@ fn whoever_closes_all_descriptors_takes_no_lock_from_the_living() {
         .expect("published");
     let message = subscriber.receive().expect("received").to_owned();
     assert_eq!((message.topic(), message.payload()), ("fork/owner", &b"whole"[..]));
-    assert!(subscriber.try_receive().expect("a look").is_none());
+    assert!(subscriber.try_receive().expect("received").is_none());
     worker.running.tell("go on");
     drop(worker.running.succeed());
 }
@@ -122,15 +122,15 @@ fn whoever_closes_all_descriptors_takes_no_lock_from_the_living() {
 fn whoever_closes_all_descriptors_overwrites_no_living_subscriber() {
     let _watchdog = Watchdog::start("fork", Duration::from_secs(300));
     let wait = Policy::Wait { limit: None };
-    let mut stage = Stage::new(|config| config.capacity(64 << 10).policy(wait));
-    let bus = stage.bus();
+    let mut fixture = Fixture::new(|config| config.capacity(64 << 10).policy(wait));
+    let bus = fixture.bus();
     let options = ["case=careless", "against=reader", "capacity=65536"];
-    let mut worker = stage.start("fork", &options);
+    let mut worker = fixture.start("fork", &options);
     worker.running.expect("ready");
     let mut subscriber = bus.subscribe("**").expect("a subscriber");
     worker.running.tell("go on");
     worker.running.expect("refused");
-    while subscriber.try_receive().expect("a look").is_some() {}
+    while subscriber.try_receive().expect("received").is_some() {}
     assert_eq!(subscriber.stats().lost_messages, 0);
     worker.running.tell("go on");
     drop(worker.running.succeed());
@@ -139,10 +139,10 @@ fn whoever_closes_all_descriptors_overwrites_no_living_subscriber() {
 #[test]
 fn whoever_closes_all_descriptors_leaves_its_slot_to_the_next_subscriber() {
     let _watchdog = Watchdog::start("fork", Duration::from_secs(300));
-    let mut stage = Stage::new(|config| config.capacity(64 << 10));
-    let mut worker = stage.start("fork", &["case=careless", "against=successor"]);
+    let mut fixture = Fixture::new(|config| config.capacity(64 << 10));
+    let mut worker = fixture.start("fork", &["case=careless", "against=successor"]);
     worker.running.expect("ready");
-    let bus = stage.bus();
+    let bus = fixture.bus();
     let slot = |bus: &toroni::Bus| {
         let subscribers = bus.stats().expect("statistics").subscribers.expect("readable");
         assert_eq!(subscribers.len(), 1, "one slot, which changes hands");
@@ -168,16 +168,17 @@ fn a_child_that_is_made_under_the_lock_neither_commits_nor_unlocks() {
     let _watchdog = Watchdog::start("fork", Duration::from_secs(300));
     for lock in [LockKind::Lease, LockKind::Robust] {
         for case in ["case=inside", "case=beside"] {
-            let mut stage = Stage::new(|config| config.capacity(64 << 10).lock(lock));
-            let bus = stage.bus();
+            let mut fixture = Fixture::new(|config| config.capacity(64 << 10).lock(lock));
+            let bus = fixture.bus();
             let mut subscriber = bus.subscribe("**").expect("a subscriber");
             let publisher = bus.publisher("fork/test").expect("a publisher");
-            let mut worker = stage.start("fork", &[case]);
+            let mut worker = fixture.start("fork", &[case]);
             worker.running.expect("inside");
             // The child has ended, and its parent is at it still.
             let tried = publisher.publish_timeout(b"early", Duration::from_millis(50));
             assert!(matches!(tried, Err(PublishError::Timeout)), "{lock:?} {case}: {tried:?}");
-            let early = subscriber.try_receive().expect("a look").map(|message| message.to_owned());
+            let early =
+                subscriber.try_receive().expect("received").map(|message| message.to_owned());
             assert!(early.is_none(), "{lock:?} {case}: {early:?}");
             worker.running.tell("go on");
             worker.running.expect("outside");
@@ -186,13 +187,13 @@ fn a_child_that_is_made_under_the_lock_neither_commits_nor_unlocks() {
                 let message = subscriber.receive().expect("received");
                 assert_eq!(message.payload(), expected, "{lock:?} {case}");
             }
-            assert!(subscriber.try_receive().expect("a look").is_none(), "{lock:?} {case}");
+            assert!(subscriber.try_receive().expect("received").is_none(), "{lock:?} {case}");
             worker.running.tell("go on");
             let status = worker.running.wait();
             assert!(status.success(), "{lock:?} {case}: {status}{}", worker.running.errors());
             drop((publisher, subscriber, bus));
-            stage.root.info(BUS).assert_no_dead(true);
-            stage.root.assert_clean_leaves_nothing();
+            fixture.root.info(BUS).assert_no_dead(true);
+            fixture.root.assert_clean_leaves_nothing();
         }
     }
 }

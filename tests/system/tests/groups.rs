@@ -7,7 +7,7 @@
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::os::unix::process::CommandExt;
 use std::time::{Duration, Instant};
-use system_tests::worker::{BUS, GROUP, Stage, Worker};
+use system_tests::worker::{BUNDLE, BUS, Fixture, Worker};
 use system_tests::{Random, Watchdog, wait_until};
 use toroni::{LockKind, NotifyKind, Policy};
 use toroni_testkit::order::Agreement;
@@ -32,13 +32,13 @@ fn kill_groups(lock: LockKind) {
     let _watchdog = Watchdog::start("groups", Duration::from_secs(300 + 10 * rounds));
     let mut random = Random::from_environment();
     let notify = [NotifyKind::Futex, NotifyKind::Datagram][random.index(2)];
-    let mut stage = Stage::new(|config| {
+    let mut fixture = Fixture::new(|config| {
         let config = config.lock(lock).policy(Policy::Wait { limit: None }).capacity(256 << 10);
         config.notify(notify).max_publishers(8).max_subscribers(8)
     });
     let mut order = Agreement::default();
     let subscribers = ["how=receive", "how=poll"]
-        .map(|how| stage.start_ready("subscribe", &[how, "wait=backoff"]));
+        .map(|how| fixture.start_ready("subscribe", &[how, "wait=backoff"]));
     let (mut stalls, mut killed, mut dead) = (Vec::new(), 0, Vec::new());
     for round in 0..rounds {
         // 0: publishers, 1: subscribers, 2: both, 3: both, and the survivors have a publisher.
@@ -46,12 +46,12 @@ fn kill_groups(lock: LockKind) {
         let stops = random.index(2) == 0;
         let survivor = (kind == 3).then(|| {
             let seed = format!("seed={}", random.number());
-            stage.start("publish", &["phase=ignored", "count=3000", "pause_us=20", &seed])
+            fixture.start("publish", &["phase=ignored", "count=3000", "pause_us=20", &seed])
         });
-        let publishers = group(&mut stage, "publish", &mut random);
-        let readers = group(&mut stage, "subscribe", &mut random);
+        let publishers = group(&mut fixture, "publish", &mut random);
+        let readers = group(&mut fixture, "subscribe", &mut random);
         wait_until("all are at work", || {
-            publishers.iter().chain(&readers).all(|one| stage.board.count(one.id) > 0)
+            publishers.iter().chain(&readers).all(|one| fixture.counters.count(one.id) > 0)
         });
         std::thread::sleep(Duration::from_micros(random.between(0, 3000)));
         let mut left = Vec::new();
@@ -61,56 +61,56 @@ fn kill_groups(lock: LockKind) {
                 vec![publishers]
             }
             1 => {
-                kill(&stage, vec![readers], stops, &mut random, &mut order, &mut Vec::new());
+                kill(&fixture, vec![readers], stops, &mut random, &mut order, &mut Vec::new());
                 killed += SIZE;
                 // Publishers may have waited for any of them.
-                let before: Vec<u64> = counts(&stage, &publishers);
+                let before: Vec<u64> = counts(&fixture, &publishers);
                 wait_until("publishers go on without the readers", || {
-                    counts(&stage, &publishers).iter().zip(&before).all(|(now, then)| now > then)
+                    counts(&fixture, &publishers).iter().zip(&before).all(|(now, then)| now > then)
                 });
                 vec![publishers]
             }
             _ => vec![publishers, readers],
         };
         killed += doomed.iter().map(Vec::len).sum::<usize>();
-        kill(&stage, doomed, stops, &mut random, &mut order, &mut dead);
+        kill(&fixture, doomed, stops, &mut random, &mut order, &mut dead);
 
         // The next one who comes repairs, and publishes; and all of it arrives.
         let began = Instant::now();
-        let next = stage.start("publish", &["phase=ignored", "count=40", "longest=500"]);
+        let next = fixture.start("publish", &["phase=ignored", "count=40", "longest=500"]);
         let id = next.id;
-        wait_until("the next one publishes", || stage.board.count(id) > 0);
+        wait_until("the next one publishes", || fixture.counters.count(id) > 0);
         stalls.push(began.elapsed());
         drop(next.running.succeed());
         if let Some(survivor) = survivor {
             drop(survivor.running.succeed());
         }
-        let total = stage.messages();
+        let total = fixture.messages();
         let began = Instant::now();
         wait_until("all of it arrives", || {
-            counts(&stage, &subscribers).iter().all(|count| *count >= total)
+            counts(&fixture, &subscribers).iter().all(|count| *count >= total)
         });
         println!(
             "round {round}, kind {kind}, stopped {stops}: {total} messages, all arrived after {:.1?}",
             began.elapsed()
         );
         drop(left);
-        let _ = stage.root.succeed(&["clean"]);
-        let info = stage.root.info(BUS);
+        let _ = fixture.root.succeed(&["clean"]);
+        let info = fixture.root.info(BUS);
         info.assert_no_dead(true);
         assert_eq!((info.publishers().len(), info.subscribers().len()), (0, 2), "{info:?}");
     }
-    let total = stage.stop_publishers([]);
-    let seen = stage.finish_subscribers(total, subscribers, &mut order);
+    let total = fixture.stop_publishers([]);
+    let seen = fixture.finish_subscribers(total, subscribers, &mut order);
     for seen in &seen {
         assert_eq!((seen.received, seen.lost), (total, 0));
     }
     assert_eq!(seen[0].of_worker, seen[1].of_worker);
     for (id, told) in dead {
         let committed = seen[0].of_worker.get(&id).copied().unwrap_or(0);
-        assert!((told..=told + GROUP as u64).contains(&committed), "{id}: {told}, {committed}");
+        assert!((told..=told + BUNDLE as u64).contains(&committed), "{id}: {told}, {committed}");
     }
-    stage.root.assert_clean_leaves_nothing();
+    fixture.root.assert_clean_leaves_nothing();
     stalls.sort();
     println!(
         "{lock:?} {notify:?}: {killed} killed in {rounds} groups, {total} messages, {} windows compared; \
@@ -122,12 +122,12 @@ fn kill_groups(lock: LockKind) {
     assert!(stalls.iter().all(|stall| *stall < LONGEST_STALL), "{stalls:?}");
 }
 
-fn counts(stage: &Stage, workers: &[Worker]) -> Vec<u64> {
-    workers.iter().map(|worker| stage.board.count(worker.id)).collect()
+fn counts(fixture: &Fixture, workers: &[Worker]) -> Vec<u64> {
+    workers.iter().map(|worker| fixture.counters.count(worker.id)).collect()
 }
 
 /// A process group of its own, led by the first.
-fn group(stage: &mut Stage, role: &str, random: &mut Random) -> Vec<Worker> {
+fn group(fixture: &mut Fixture, role: &str, random: &mut Random) -> Vec<Worker> {
     let mut members: Vec<Worker> = Vec::new();
     for _ in 0..SIZE {
         let leader = members.first().map_or(0, |first| first.running.id());
@@ -139,7 +139,7 @@ fn group(stage: &mut Stage, role: &str, random: &mut Random) -> Vec<Worker> {
             "publish" => &["phase=ignored", "longest=4000", &seed],
             _ => &[how, wait],
         };
-        members.push(stage.start_prepared(role, options, |command| {
+        members.push(fixture.start_prepared(role, options, |command| {
             command.process_group(leader);
         }));
     }
@@ -149,7 +149,7 @@ fn group(stage: &mut Stage, role: &str, random: &mut Random) -> Vec<Worker> {
 /// Kills groups, one right after the other, and reaps them. Publishers go to `dead`, with what they were
 /// told to be published.
 fn kill(
-    stage: &Stage,
+    fixture: &Fixture,
     groups: Vec<Vec<Worker>>,
     stops: bool,
     random: &mut Random,
@@ -181,7 +181,7 @@ fn kill(
             let id = worker.id;
             worker.kill(order);
             if number == 0 {
-                dead.push((id, stage.board.count(id)));
+                dead.push((id, fixture.counters.count(id)));
             }
         }
     }

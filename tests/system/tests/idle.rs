@@ -1,7 +1,7 @@
 //! Waiting costs nothing: below 0.1 % of a processor, and no thread.
 
 use std::time::Duration;
-use system_tests::worker::Stage;
+use system_tests::worker::Fixture;
 use system_tests::{Program, TempRoot, Watchdog};
 use toroni::NotifyKind;
 
@@ -17,10 +17,10 @@ fn a_subscriber_that_waits_uses_less_than_a_thousandth_of_a_processor() {
     let _watchdog = Watchdog::start("idle", Duration::from_secs(300));
     let notifiers =
         [NotifyKind::Futex, NotifyKind::Datagram, NotifyKind::Multicast { group: None }];
-    let mut stages: Vec<Stage> =
-        notifiers.map(|notify| Stage::new(|config| config.notify(notify))).into();
+    let mut fixtures: Vec<Fixture> =
+        notifiers.map(|notify| Fixture::new(|config| config.notify(notify))).into();
     let mut waiting = Vec::new();
-    for (stage, notify) in stages.iter_mut().zip(notifiers) {
+    for (fixture, notify) in fixtures.iter_mut().zip(notifiers) {
         for how in ["block=false", "block=true", "poll=true"] {
             let options = [
                 format!("warm_ms={}", WARM.as_millis()),
@@ -29,7 +29,7 @@ fn a_subscriber_that_waits_uses_less_than_a_thousandth_of_a_processor() {
                 how.to_owned(),
             ];
             let options: Vec<&str> = options.iter().map(String::as_str).collect();
-            waiting.push((format!("{notify:?} {how}"), stage.start("idle", &options)));
+            waiting.push((format!("{notify:?} {how}"), fixture.start("idle", &options)));
         }
     }
     for (what, worker) in waiting {

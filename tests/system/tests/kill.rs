@@ -4,7 +4,7 @@
 //! `TORONI_KILLS` says how many are killed for each kind of lock; `cargo xtask kill` takes 1,000.
 
 use std::time::{Duration, Instant};
-use system_tests::worker::{BUS, GROUP, Stage, Worker};
+use system_tests::worker::{BUNDLE, BUS, Fixture, Worker};
 use system_tests::{Random, Watchdog, wait_until};
 use toroni::{LockKind, Policy};
 use toroni_testkit::order::Agreement;
@@ -29,27 +29,27 @@ fn kill_many(lock: LockKind) {
     let mut random = Random::from_environment();
     // Nobody who lives loses anything: each missing message is a mistake. 16 slots of each kind: a
     // slot that does not come back would soon be missed.
-    let mut stage = Stage::new(|config| {
+    let mut fixture = Fixture::new(|config| {
         let config = config.lock(lock).policy(Policy::Wait { limit: None }).capacity(256 << 10);
         config.max_publishers(16).max_subscribers(16)
     });
     let mut order = Agreement::default();
     let subscribers = [
-        subscriber(&mut stage, &mut random, "receive"),
-        subscriber(&mut stage, &mut random, "poll"),
+        subscriber(&mut fixture, &mut random, "receive"),
+        subscriber(&mut fixture, &mut random, "poll"),
     ];
-    let publishers = [publisher(&mut stage, &mut random), publisher(&mut stage, &mut random)];
+    let publishers = [publisher(&mut fixture, &mut random), publisher(&mut fixture, &mut random)];
     let survivors: Vec<u32> =
         subscribers.iter().chain(&publishers).map(|survivor| survivor.id).collect();
 
     // The same load without kills: what the machine can do.
     let mut victims: Vec<Worker> =
-        (0..4).map(|number| victim(&mut stage, &mut random, number)).collect();
+        (0..4).map(|number| victim(&mut fixture, &mut random, number)).collect();
     std::thread::sleep(Duration::from_secs(1));
-    let control = take_stalls(&stage, &survivors);
+    let control = take_stalls(&fixture, &survivors);
 
     let began = Instant::now();
-    let messages_before = stage.messages();
+    let messages_before = fixture.messages();
     let mut killed = Vec::new();
     for _ in 0..kills {
         std::thread::sleep(Duration::from_micros(random.between(0, 3000)));
@@ -60,35 +60,35 @@ fn kill_many(lock: LockKind) {
             wait_until("a victim is at work", || {
                 let ended = victim.running.ended();
                 assert!(ended.is_none(), "a victim failed{}", victim.running.errors());
-                stage.board.count(victim.id) > 0
+                fixture.counters.count(victim.id) > 0
             });
         }
-        let new = victim(&mut stage, &mut random, index);
+        let new = victim(&mut fixture, &mut random, index);
         let old = std::mem::replace(&mut victims[index], new);
         let id = old.id;
         old.kill(&mut order);
         if index.is_multiple_of(2) {
-            killed.push((id, stage.board.count(id)));
+            killed.push((id, fixture.counters.count(id)));
         }
     }
-    let (time, stalls) = (began.elapsed(), take_stalls(&stage, &survivors));
-    let rate = (stage.messages() - messages_before) as f64 / time.as_secs_f64();
+    let (time, stalls) = (began.elapsed(), take_stalls(&fixture, &survivors));
+    let rate = (fixture.messages() - messages_before) as f64 / time.as_secs_f64();
     for (index, victim) in victims.into_iter().enumerate() {
         let id = victim.id;
         victim.kill(&mut order);
         if index.is_multiple_of(2) {
-            killed.push((id, stage.board.count(id)));
+            killed.push((id, fixture.counters.count(id)));
         }
     }
 
     // What the dead left goes, and the living stay.
-    let _ = stage.root.succeed(&["clean"]);
-    let info = stage.root.info(BUS);
+    let _ = fixture.root.succeed(&["clean"]);
+    let info = fixture.root.info(BUS);
     info.assert_no_dead(false);
     assert_eq!((info.publishers().len(), info.subscribers().len()), (2, 2), "{info:?}");
 
-    let total = stage.stop_publishers(publishers);
-    let seen = stage.finish_subscribers(total, subscribers, &mut order);
+    let total = fixture.stop_publishers(publishers);
+    let seen = fixture.finish_subscribers(total, subscribers, &mut order);
     for seen in &seen {
         assert_eq!((seen.received, seen.lost), (total, 0));
     }
@@ -98,7 +98,7 @@ fn kill_many(lock: LockKind) {
         let committed = seen[0].of_worker.get(&id).copied().unwrap_or(0);
         // All that it was told to be published, and at most the call that it died in.
         assert!(
-            (told..=told + GROUP as u64).contains(&committed),
+            (told..=told + BUNDLE as u64).contains(&committed),
             "worker {id} was told that {told} are published, and {committed} arrived"
         );
         died_behind_commit += u64::from(committed > told);
@@ -106,10 +106,10 @@ fn kill_many(lock: LockKind) {
     let compared = order.compared();
     assert!(compared > 0, "no part of the order was seen by two");
 
-    let info = stage.root.info(BUS);
+    let info = fixture.root.info(BUS);
     info.assert_no_dead(true);
     assert_eq!((info.publishers().len(), info.subscribers().len()), (0, 0), "{info:?}");
-    stage.root.assert_clean_leaves_nothing();
+    fixture.root.assert_clean_leaves_nothing();
 
     println!(
         "{lock:?}: {kills} kills in {:.1} s at {rate:.0} messages/s, {total} messages; {} publishers \
@@ -127,17 +127,17 @@ fn kill_many(lock: LockKind) {
 }
 
 /// Every other victim publishes.
-fn victim(stage: &mut Stage, random: &mut Random, number: usize) -> Worker {
+fn victim(fixture: &mut Fixture, random: &mut Random, number: usize) -> Worker {
     if number.is_multiple_of(2) {
-        return stage.start("publish", &publisher_options(random));
+        return fixture.start("publish", &publisher_options(random));
     }
     let how = ["receive", "poll", "try", "borrow", "run"][random.index(5)];
     let (how, wait) = (format!("how={how}"), format!("wait={}", wait(random)));
-    stage.start("subscribe", &[&how, &wait])
+    fixture.start("subscribe", &[&how, &wait])
 }
 
-fn publisher(stage: &mut Stage, random: &mut Random) -> Worker {
-    stage.start_ready("publish", &publisher_options(random))
+fn publisher(fixture: &mut Fixture, random: &mut Random) -> Worker {
+    fixture.start_ready("publish", &publisher_options(random))
 }
 
 fn publisher_options(random: &mut Random) -> [&'static str; 2] {
@@ -145,9 +145,9 @@ fn publisher_options(random: &mut Random) -> [&'static str; 2] {
     [seed, "longest=8000"]
 }
 
-fn subscriber(stage: &mut Stage, random: &mut Random, how: &str) -> Worker {
+fn subscriber(fixture: &mut Fixture, random: &mut Random, how: &str) -> Worker {
     let (how, wait) = (format!("how={how}"), format!("wait={}", wait(random)));
-    stage.start_ready("subscribe", &[&how, &wait])
+    fixture.start_ready("subscribe", &[&how, &wait])
 }
 
 fn wait(random: &mut Random) -> &'static str {
@@ -162,8 +162,9 @@ struct Stalls {
 }
 
 /// Of two subscribers, then two publishers.
-fn take_stalls(stage: &Stage, workers: &[u32]) -> Stalls {
-    let stalls: Vec<Duration> = workers.iter().map(|id| stage.board.longest_stall(*id)).collect();
-    workers.iter().for_each(|id| stage.board.forget_stall(*id));
+fn take_stalls(fixture: &Fixture, workers: &[u32]) -> Stalls {
+    let stalls: Vec<Duration> =
+        workers.iter().map(|id| fixture.counters.longest_stall(*id)).collect();
+    workers.iter().for_each(|id| fixture.counters.forget_stall(*id));
     Stalls { gap: stalls[0].max(stalls[1]), call: stalls[2].max(stalls[3]) }
 }

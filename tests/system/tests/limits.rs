@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::Duration;
 use support::user::User;
 use support::{Outcome, ProgramForAll, assert_empty, is_root, run, set_mode};
-use system_tests::worker::Stage;
+use system_tests::worker::Fixture;
 use system_tests::{TempRoot, Watchdog, program};
 use toroni::NotifyKind;
 
@@ -106,11 +106,11 @@ fn processes_and_threads_that_may_not_be_made() {
 #[test]
 fn descriptors_that_run_out_at_work() {
     let _watchdog = watchdog();
-    let mut stage = Stage::new(|config| config.capacity(64 << 10).notify(NotifyKind::Datagram));
-    let bus = stage.bus();
+    let mut fixture = Fixture::new(|config| config.capacity(64 << 10).notify(NotifyKind::Datagram));
+    let bus = fixture.bus();
     let mut subscriber = bus.subscribe("**").unwrap();
     subscriber.enable_fd().unwrap();
-    let mut worker = stage.start_ready("limits", &[]);
+    let mut worker = fixture.start_ready("limits", &[]);
     worker.running.tell("go on");
     // It cannot connect to the subscriber's socket, and publishes all the same; who blocks looks again.
     let message = subscriber.receive().unwrap();
@@ -129,5 +129,5 @@ fn descriptors_that_run_out_at_work() {
     let status = worker.running.wait();
     assert!(status.success(), "{status}{}", worker.running.errors());
     drop((subscriber, bus));
-    stage.root.assert_clean_leaves_nothing();
+    fixture.root.assert_clean_leaves_nothing();
 }

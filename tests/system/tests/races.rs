@@ -5,7 +5,7 @@
 //! `TORONI_KILLS` says how many are killed.
 
 use std::time::Duration;
-use system_tests::worker::{Stage, Worker};
+use system_tests::worker::{Fixture, Worker};
 use system_tests::{Program, Random, Watchdog, wait_until};
 
 const CREW: usize = 4;
@@ -16,12 +16,12 @@ fn creators_and_cleaners_meet_and_are_killed() {
         std::env::var("TORONI_KILLS").map_or(40, |kills| kills.parse().expect("a number"));
     let _watchdog = Watchdog::start("races", Duration::from_secs(300 + kills));
     let mut random = Random::from_environment();
-    let mut stage = Stage::new(|config| config.capacity(64 << 10));
+    let mut fixture = Fixture::new(|config| config.capacity(64 << 10));
     // Removed, too, as nobody uses it.
-    let mut crew: Vec<Worker> = (0..CREW).map(|_| stage.start("scramble", &[])).collect();
+    let mut crew: Vec<Worker> = (0..CREW).map(|_| fixture.start("scramble", &[])).collect();
     let (mut exchanges, mut cleaners_killed, mut creators_killed) = (0, 0, 0);
     for _ in 0..kills {
-        let cleaners = [0, 1].map(|_| Program::start(stage.root.toroni(&["clean"])));
+        let cleaners = [0, 1].map(|_| Program::start(fixture.root.toroni(&["clean"])));
         std::thread::sleep(Duration::from_micros(random.between(0, 8000)));
         let [mut doomed, mut other] = cleaners;
         if doomed.ended().is_none() {
@@ -35,12 +35,12 @@ fn creators_and_cleaners_meet_and_are_killed() {
             wait_until("a victim is at work", || {
                 let ended = victim.running.ended();
                 assert!(ended.is_none(), "a creator failed{}", victim.running.errors());
-                stage.board.count(victim.id) > 0
+                fixture.counters.count(victim.id) > 0
             });
         }
-        let new = stage.start("scramble", &[]);
+        let new = fixture.start("scramble", &[]);
         let mut old = std::mem::replace(&mut crew[index], new);
-        exchanges += stage.board.count(old.id);
+        exchanges += fixture.counters.count(old.id);
         old.running.kill();
         creators_killed += 1;
         let finished = other.finish();
@@ -50,14 +50,14 @@ fn creators_and_cleaners_meet_and_are_killed() {
         wait_until("each still exchanges messages", || {
             let ended = worker.running.ended();
             assert!(ended.is_none(), "a creator failed{}", worker.running.errors());
-            stage.board.count(worker.id) > 0
+            fixture.counters.count(worker.id) > 0
         });
-        exchanges += stage.board.count(worker.id);
+        exchanges += fixture.counters.count(worker.id);
         worker.running.kill();
     }
     println!(
         "{exchanges} times a bus was opened or made, used and left; {creators_killed} of those who did and \
          {cleaners_killed} cleaners were killed"
     );
-    stage.root.assert_clean_leaves_nothing();
+    fixture.root.assert_clean_leaves_nothing();
 }

@@ -54,27 +54,27 @@ fn the_default_directory_must_be_safe() {
     }
     let _watchdog = watchdog();
     let program = ProgramForAll::new();
-    let place = "/dev/shm/toroni";
+    let path = "/dev/shm/toroni";
     for (prepare, word) in [
-        (format!("$STRANGER mkdir -m 1777 {place}"), "belongs to user 61816"),
-        (format!("$STRANGER mkdir -m 755 {place}"), "belongs to user 61816"),
-        (format!("mkdir -m 777 {place}"), "mode 0777"),
-        (format!("$STRANGER ln -s /tmp {place}"), "symbolic link"),
-        (format!("$STRANGER ln -s /tmp {place}; export TORONI_DIR={place}/"), "symbolic link"),
-        (format!("$STRANGER mkdir -m 1777 {place}; export TORONI_DIR={place}"), "belongs to"),
-        (format!("$STRANGER touch {place}"), "not a directory"),
+        (format!("$STRANGER mkdir -m 1777 {path}"), "belongs to user 61816"),
+        (format!("$STRANGER mkdir -m 755 {path}"), "belongs to user 61816"),
+        (format!("mkdir -m 777 {path}"), "mode 0777"),
+        (format!("$STRANGER ln -s /tmp {path}"), "symbolic link"),
+        (format!("$STRANGER ln -s /tmp {path}; export TORONI_DIR={path}/"), "symbolic link"),
+        (format!("$STRANGER mkdir -m 1777 {path}; export TORONI_DIR={path}"), "belongs to"),
+        (format!("$STRANGER touch {path}"), "not a directory"),
     ] {
         for command in ["create b", "pub a x", "sub --timeout 0.1", "ls", "clean", "info b"] {
-            where_prepared(&program, &prepare, command).refused(&[word, place]);
+            where_prepared(&program, &prepare, command).refused(&[word, path]);
         }
     }
     // Made by the first one who needs it, who is root or the user itself; or mounted; or chosen.
     for prepare in [
         String::new(),
-        format!("install -d -o root -m 1777 {place}"),
-        format!("$STRANGER mkdir {place}; install -d -o root -m 1777 {place}"),
-        format!("mkdir {place}; mount -t tmpfs -o mode=777,uid=61816 none {place}"),
-        format!("$STRANGER mkdir -m 1777 {place}.2; export TORONI_DIR={place}.2"),
+        format!("install -d -o root -m 1777 {path}"),
+        format!("$STRANGER mkdir {path}; install -d -o root -m 1777 {path}"),
+        format!("mkdir {path}; mount -t tmpfs -o mode=777,uid=61816 none {path}"),
+        format!("$STRANGER mkdir -m 1777 {path}.2; export TORONI_DIR={path}.2"),
     ] {
         let outcome = where_prepared(&program, &prepare, "pub a x");
         assert_eq!(outcome.code, Some(0), "{prepare}: {outcome:?}");

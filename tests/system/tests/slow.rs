@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 use system_tests::info::number;
-use system_tests::worker::{BUS, Seen, Stage, Worker};
+use system_tests::worker::{BUS, Fixture, Seen, Worker};
 use system_tests::{Watchdog, wait_until};
 use toroni::{LockKind, Policy, PublishError, Publisher};
 use toroni_testkit::order::Agreement;
@@ -14,21 +14,21 @@ const BYTES: usize = 1000;
 const LAP: u64 = CAPACITY / BYTES as u64 + 10;
 
 /// A bus with a subscriber that another process reads.
-struct Scene {
-    stage: Stage,
+struct Setup {
+    fixture: Fixture,
     subscriber: Worker,
     published: u64,
 }
 
-impl Scene {
+impl Setup {
     fn new(policy: Policy) -> Self {
-        let mut stage = Stage::new(|config| config.capacity(CAPACITY).policy(policy));
-        let subscriber = stage.start_ready("subscribe", &[]);
-        Self { stage, subscriber, published: 0 }
+        let mut fixture = Fixture::new(|config| config.capacity(CAPACITY).policy(policy));
+        let subscriber = fixture.start_ready("subscribe", &[]);
+        Self { fixture, subscriber, published: 0 }
     }
 
     fn publisher(&self) -> Publisher {
-        self.stage.bus().publisher("slow").expect("a publisher")
+        self.fixture.bus().publisher("slow").expect("a publisher")
     }
 
     /// Publishes so many messages; the longest call.
@@ -49,18 +49,18 @@ impl Scene {
 
     /// A number of the only publisher in `toroni info`.
     fn of_publisher(&self, name: &str) -> u64 {
-        number(&self.stage.root.info(BUS).publishers()[0], name)
+        number(&self.fixture.root.info(BUS).publishers()[0], name)
     }
 
     fn waited(&self) -> Duration {
-        let info = self.stage.root.info(BUS);
+        let info = self.fixture.root.info(BUS);
         let seconds = info.publishers()[0]["waited_seconds"].as_f64().expect("seconds");
         Duration::from_secs_f64(seconds)
     }
 
     /// Until the subscriber has read everything, or knows what it lost.
     fn catch_up(&self) {
-        let (root, published) = (&self.stage.root, self.published);
+        let (root, published) = (&self.fixture.root, self.published);
         wait_until("the subscriber has caught up", || {
             let info = root.info(BUS);
             let subscriber = &info.subscribers()[0];
@@ -70,11 +70,11 @@ impl Scene {
 
     /// Ends the subscriber: what it received and what it was told to have lost is all there was.
     fn finish(self) -> Seen {
-        let Self { stage, subscriber, published } = self;
-        assert_eq!(stage.messages(), published);
+        let Self { fixture, subscriber, published } = self;
+        assert_eq!(fixture.messages(), published);
         let mut order = Agreement::default();
-        let mut seen = stage.finish_subscribers(published, [subscriber], &mut order);
-        stage.root.assert_clean_leaves_nothing();
+        let mut seen = fixture.finish_subscribers(published, [subscriber], &mut order);
+        fixture.root.assert_clean_leaves_nothing();
         let seen = seen.pop().expect("one subscriber");
         assert_eq!(seen.received + seen.lost, published);
         seen
@@ -85,36 +85,36 @@ impl Scene {
 fn wait_delays_publishers_up_to_its_limit_and_no_longer() {
     let _watchdog = Watchdog::start("slow", Duration::from_secs(300));
     let limit = Duration::from_millis(400);
-    let mut scene = Scene::new(Policy::Wait { limit: Some(limit) });
-    let publisher = scene.publisher();
+    let mut setup = Setup::new(Policy::Wait { limit: Some(limit) });
+    let publisher = setup.publisher();
     // In parts that fit: a busy machine may hold the subscriber up for longer than the limit.
     for _ in 0..3 {
-        scene.publish(&publisher, LAP / 2);
-        scene.catch_up();
+        setup.publish(&publisher, LAP / 2);
+        setup.catch_up();
     }
-    assert_eq!(scene.of_publisher("overwrites"), 0, "a subscriber that reads is not overtaken");
+    assert_eq!(setup.of_publisher("overwrites"), 0, "a subscriber that reads is not overtaken");
 
     let mut limits = Duration::ZERO;
     for lapse in 1..=2 {
-        scene.subscriber.running.stop();
-        let (waits, waited) = (scene.of_publisher("waits"), scene.waited());
+        setup.subscriber.running.stop();
+        let (waits, waited) = (setup.of_publisher("waits"), setup.waited());
         // Four laps: only the first message without room waits. Who is lapped gates nobody.
-        let longest = scene.publish(&publisher, 4 * LAP);
+        let longest = setup.publish(&publisher, 4 * LAP);
         assert!(longest >= limit, "waited only {longest:?}");
-        assert_eq!(scene.of_publisher("waits"), waits + 1);
-        assert_eq!(scene.of_publisher("overwrites"), lapse);
-        let waited = scene.waited() - waited;
+        assert_eq!(setup.of_publisher("waits"), waits + 1);
+        assert_eq!(setup.of_publisher("overwrites"), lapse);
+        let waited = setup.waited() - waited;
         // Counted is what it slept. Each slice of a millisecond may take much longer on a busy machine,
         // but not all of them.
         let range = limit / 2..10 * limit;
         assert!(range.contains(&waited), "waited {waited:?} in place of {limit:?}");
         limits += waited;
-        scene.subscriber.running.resume();
-        scene.catch_up();
+        setup.subscriber.running.resume();
+        setup.catch_up();
     }
     println!("two lapses under a limit of {limit:?} cost {limits:?}");
     drop(publisher);
-    let seen = scene.finish();
+    let seen = setup.finish();
     assert_eq!(seen.lapses, 2);
     assert!(seen.lost >= 2 * 3 * LAP, "{seen:?}");
 }
@@ -122,43 +122,43 @@ fn wait_delays_publishers_up_to_its_limit_and_no_longer() {
 #[test]
 fn wait_without_a_limit_waits_as_long_as_the_subscriber_lives() {
     let _watchdog = Watchdog::start("slow", Duration::from_secs(300));
-    let mut scene = Scene::new(Policy::Wait { limit: None });
-    let publisher = scene.publisher();
-    scene.subscriber.running.stop();
+    let mut setup = Setup::new(Policy::Wait { limit: None });
+    let publisher = setup.publisher();
+    setup.subscriber.running.stop();
     while publisher.try_publish(b"").is_ok() {
-        scene.published += 1;
+        setup.published += 1;
     }
     assert!(matches!(publisher.try_publish(b""), Err(PublishError::Full)));
     let in_time = publisher.publish_timeout(b"", Duration::from_millis(50));
     assert!(matches!(in_time, Err(PublishError::Timeout)), "{in_time:?}");
     // It dies while a publisher waits for it: that one goes on.
     let waiting = std::thread::spawn(move || publisher.publish(b"").expect("published"));
-    let root = &scene.stage.root;
+    let root = &setup.fixture.root;
     let waits = || number(&root.info(BUS).publishers()[0], "waits");
     let before = waits();
     std::thread::sleep(Duration::from_millis(50));
     assert!(!waiting.is_finished() && waits() == before, "it waits");
-    scene.subscriber.running.kill();
+    setup.subscriber.running.kill();
     waiting.join().expect("the publisher");
-    assert_eq!(scene.stage.messages(), scene.published + 1);
-    scene.stage.root.assert_clean_leaves_nothing();
+    assert_eq!(setup.fixture.messages(), setup.published + 1);
+    setup.fixture.root.assert_clean_leaves_nothing();
 }
 
 #[test]
 fn overwrite_never_delays() {
     let _watchdog = Watchdog::start("slow", Duration::from_secs(300));
-    let mut scene = Scene::new(Policy::Overwrite);
-    let publisher = scene.publisher();
-    scene.publish(&publisher, 10);
-    scene.catch_up();
-    scene.subscriber.running.stop();
-    let longest = scene.publish(&publisher, 20 * LAP);
-    assert_eq!((scene.of_publisher("waits"), scene.waited()), (0, Duration::ZERO));
+    let mut setup = Setup::new(Policy::Overwrite);
+    let publisher = setup.publisher();
+    setup.publish(&publisher, 10);
+    setup.catch_up();
+    setup.subscriber.running.stop();
+    let longest = setup.publish(&publisher, 20 * LAP);
+    assert_eq!((setup.of_publisher("waits"), setup.waited()), (0, Duration::ZERO));
     println!("the longest of {} calls took {longest:?}", 20 * LAP);
-    scene.subscriber.running.resume();
-    scene.catch_up();
+    setup.subscriber.running.resume();
+    setup.catch_up();
     drop(publisher);
-    let seen = scene.finish();
+    let seen = setup.finish();
     assert_eq!(seen.lapses, 1);
     assert!(seen.lost >= 19 * LAP, "{seen:?}");
 }
@@ -168,29 +168,29 @@ fn bounded_delays_at_most_its_budget_in_each_interval() {
     let _watchdog = Watchdog::start("slow", Duration::from_secs(300));
     let (budget, per) = (Duration::from_millis(20), Duration::from_secs(1));
     let policy = Policy::Bounded { budget, per };
-    let mut scene = Scene::new(policy);
+    let mut setup = Setup::new(policy);
     // A stopped subscriber costs the budget once, and then is lapped.
-    let publisher = scene.publisher();
-    scene.subscriber.running.stop();
-    scene.publish(&publisher, 4 * LAP);
-    assert_eq!(scene.of_publisher("overwrites"), 1);
-    let waited = scene.waited();
+    let publisher = setup.publisher();
+    setup.subscriber.running.stop();
+    setup.publish(&publisher, 4 * LAP);
+    assert_eq!(setup.of_publisher("overwrites"), 1);
+    let waited = setup.waited();
     assert!(waited >= budget / 2 && waited < per / 2, "waited {waited:?} in place of {budget:?}");
-    scene.subscriber.running.resume();
-    scene.catch_up();
+    setup.subscriber.running.resume();
+    setup.catch_up();
     drop(publisher);
-    let seen = scene.finish();
+    let seen = setup.finish();
     assert_eq!(seen.lapses, 1);
 
     // One that is slow all the time slows two publishers together by the budget of each interval.
     // Without it they would wait nearly always.
-    let mut stage = Stage::new(|config| config.capacity(CAPACITY).policy(policy));
-    let subscriber = stage.start_ready("subscribe", &["lazy_every=1", "lazy_us=4000"]);
-    let publishers = [0, 1].map(|_| stage.start_ready("publish", &["kind=single"]));
+    let mut fixture = Fixture::new(|config| config.capacity(CAPACITY).policy(policy));
+    let subscriber = fixture.start_ready("subscribe", &["lazy_every=1", "lazy_us=4000"]);
+    let publishers = [0, 1].map(|_| fixture.start_ready("publish", &["kind=single"]));
     let began = Instant::now();
     std::thread::sleep(4 * per);
-    let (wall, info) = (began.elapsed(), stage.root.info(BUS));
-    let total = stage.stop_publishers(publishers);
+    let (wall, info) = (began.elapsed(), fixture.root.info(BUS));
+    let total = fixture.stop_publishers(publishers);
     let intervals = u32::try_from(wall.as_millis() / per.as_millis()).expect("few") + 2;
     for publisher in info.publishers() {
         let waited = publisher["waited_seconds"].as_f64().expect("seconds");
@@ -200,10 +200,10 @@ fn bounded_delays_at_most_its_budget_in_each_interval() {
         // A slice of a millisecond takes longer on a busy machine.
         assert!(waited < 8.0 * limit, "waited {waited} s of {wall:?}: {info:?}");
     }
-    let seen = stage.finish_subscribers(total, [subscriber], &mut Agreement::default());
+    let seen = fixture.finish_subscribers(total, [subscriber], &mut Agreement::default());
     assert_eq!(seen[0].received + seen[0].lost, total);
     assert!(seen[0].lapses > 0 && seen[0].received > 0, "{seen:?}");
-    stage.root.assert_clean_leaves_nothing();
+    fixture.root.assert_clean_leaves_nothing();
 }
 
 #[test]
@@ -220,13 +220,13 @@ fn a_dead_owner_that_meets_only_tries_is_found_out_with_the_lock_robust() {
 /// A publisher dies with the lock, and those who are left never wait for it.
 fn only_try_after_a_death(lock: LockKind, busy_answers: u64) {
     let _watchdog = Watchdog::start("slow", Duration::from_secs(300));
-    let mut stage = Stage::new(|config| config.capacity(CAPACITY).lock(lock));
-    let bus = stage.bus();
+    let mut fixture = Fixture::new(|config| config.capacity(CAPACITY).lock(lock));
+    let bus = fixture.bus();
     let mut subscriber = bus.subscribe("**").expect("a subscriber");
     let publisher = bus.publisher("try").expect("a publisher");
     for round in 0..3u64 {
         // Under the lock, inside `publish_with`, it stops itself, and does not get further.
-        let mut owner = stage.start_ready("step", &["kind=stopping"]);
+        let mut owner = fixture.start_ready("step", &["kind=stopping"]);
         owner.running.tell("publish");
         let pid = owner.running.id();
         wait_until("the owner is stopped", || toroni_testkit::process::is_stopped(pid));
@@ -242,11 +242,11 @@ fn only_try_after_a_death(lock: LockKind, busy_answers: u64) {
         assert_eq!(busy, busy_answers, "{lock:?}");
         let message = subscriber.receive().expect("received");
         assert_eq!(message.payload(), round.to_ne_bytes(), "{lock:?}");
-        assert!(subscriber.try_receive().expect("a look").is_none(), "{lock:?}");
+        assert!(subscriber.try_receive().expect("received").is_none(), "{lock:?}");
     }
     drop((publisher, subscriber, bus));
-    let _ = stage.root.succeed(&["clean"]);
-    stage.root.assert_clean_leaves_nothing();
+    let _ = fixture.root.succeed(&["clean"]);
+    fixture.root.assert_clean_leaves_nothing();
 }
 
 #[test]
@@ -261,11 +261,11 @@ fn a_publisher_that_is_stopped_with_the_lock_robust_is_named_and_not_dead() {
 
 fn stop_the_owner(lock: LockKind) {
     let _watchdog = Watchdog::start("slow", Duration::from_secs(300));
-    let mut stage = Stage::new(|config| config.capacity(CAPACITY).lock(lock));
-    let subscriber = stage.start_ready("subscribe", &[]);
+    let mut fixture = Fixture::new(|config| config.capacity(CAPACITY).lock(lock));
+    let subscriber = fixture.start_ready("subscribe", &[]);
     // Under the lock, inside `publish_with`, it stops itself.
-    let mut owner = stage.start_ready("step", &["kind=stopping"]);
-    let publisher = stage.bus().publisher("slow").expect("a publisher");
+    let mut owner = fixture.start_ready("step", &["kind=stopping"]);
+    let publisher = fixture.bus().publisher("slow").expect("a publisher");
     owner.running.tell("publish");
     let pid = owner.running.id();
     wait_until("the owner is stopped", || toroni_testkit::process::is_stopped(pid));
@@ -285,11 +285,11 @@ fn stop_the_owner(lock: LockKind) {
         let in_time = publisher.publish_timeout(&bytes, Duration::from_millis(ms));
         assert!(matches!(in_time, Err(PublishError::Timeout)), "{in_time:?}");
     }
-    let info = stage.root.info(BUS);
+    let info = fixture.root.info(BUS);
     assert_eq!(info.lock_owner_pid(), Some(pid.into()), "{info:?}");
     assert!(info.lock_owner_is_stopped(), "{info:?}");
     assert_eq!(info.0["lock_owner"]["alive"], true, "{info:?}");
-    let text = stage.root.succeed(&["info", BUS]);
+    let text = fixture.root.succeed(&["info", BUS]);
     assert!(text.contains(&format!("pid {pid}")) && text.contains("stopped"), "{text}");
 
     // One that waits without a limit gets the lock when the owner goes on.
@@ -308,10 +308,10 @@ fn stop_the_owner(lock: LockKind) {
     drop(owner.running.stdin());
     drop(owner.running.succeed());
 
-    let total = stage.messages();
+    let total = fixture.messages();
     assert_eq!(total, 3);
-    let seen = stage.finish_subscribers(total, [subscriber], &mut Agreement::default());
+    let seen = fixture.finish_subscribers(total, [subscriber], &mut Agreement::default());
     assert_eq!((seen[0].received, seen[0].lost), (3, 0));
-    stage.root.info(BUS).assert_no_dead(true);
-    stage.root.assert_clean_leaves_nothing();
+    fixture.root.info(BUS).assert_no_dead(true);
+    fixture.root.assert_clean_leaves_nothing();
 }

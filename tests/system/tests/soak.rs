@@ -38,7 +38,7 @@ fn must_be_noticed(sabotage: &str, names: &[&str]) {
     let kept = root.file("kept").join(&kept[0]);
     assert!(kept.join("buses/soak/ring").is_file(), "the bus is kept");
     let files = toroni_testkit::directory::entries(&kept.join("files"));
-    assert!(files.iter().any(|name| name.starts_with("cell-")), "so are the trails: {files:?}");
+    assert!(files.iter().any(|name| name.starts_with("record-")), "so are the records: {files:?}");
 }
 
 #[test]

@@ -2,23 +2,23 @@
 
 use std::time::{Duration, Instant};
 use system_tests::Watchdog;
-use system_tests::worker::{BUS, Stage};
+use system_tests::worker::{BUS, Fixture};
 use toroni::{LockKind, NotifyKind, PublishError};
 
-fn stage(lock: LockKind) -> Stage {
-    Stage::new(|config| config.capacity(64 << 10).lock(lock))
+fn fixture(lock: LockKind) -> Fixture {
+    Fixture::new(|config| config.capacity(64 << 10).lock(lock))
 }
 
 #[test]
 fn threads_end_with_their_handles_and_the_bus_does_not_notice() {
     let _watchdog = Watchdog::start("thread", Duration::from_secs(300));
     for lock in [LockKind::Lease, LockKind::Robust] {
-        let mut stage = stage(lock);
-        let worker = stage.start("thread", &["case=ends"]);
+        let mut fixture = fixture(lock);
+        let worker = fixture.start("thread", &["case=ends"]);
         let said = worker.running.succeed();
         assert!(said.contains("ended"), "{lock:?}: {said}");
-        stage.root.info(BUS).assert_no_dead(true);
-        stage.root.assert_clean_leaves_nothing();
+        fixture.root.info(BUS).assert_no_dead(true);
+        fixture.root.assert_clean_leaves_nothing();
     }
 }
 
@@ -26,16 +26,16 @@ fn threads_end_with_their_handles_and_the_bus_does_not_notice() {
 fn code_that_panics_under_the_lock_gives_it_back_and_publishes_nothing() {
     let _watchdog = Watchdog::start("thread", Duration::from_secs(300));
     for notify in [NotifyKind::Futex, NotifyKind::Datagram] {
-        let mut stage = Stage::new(|config| config.capacity(64 << 10).notify(notify));
-        let bus = stage.bus();
+        let mut fixture = Fixture::new(|config| config.capacity(64 << 10).notify(notify));
+        let bus = fixture.bus();
         let mut subscriber = bus.subscribe("**").expect("a subscriber");
         subscriber.enable_fd().expect("a descriptor");
-        let mut worker = stage.start("thread", &["case=panics"]);
+        let mut worker = fixture.start("thread", &["case=panics"]);
         worker.running.expect("ready");
-        assert!(subscriber.try_receive().expect("a look").is_none());
+        assert!(subscriber.try_receive().expect("received").is_none());
         worker.running.tell("go on");
         worker.running.expect("panicked");
-        assert!(subscriber.try_receive().expect("a look").is_none(), "something was published");
+        assert!(subscriber.try_receive().expect("received").is_none(), "something was published");
         bus.publisher("other").expect("a publisher").publish(b"other").expect("published");
         worker.running.tell("go on");
         worker.running.expect("after");
@@ -45,7 +45,7 @@ fn code_that_panics_under_the_lock_gives_it_back_and_publishes_nothing() {
         worker.running.tell("go on");
         drop(worker.running.succeed());
         drop((subscriber, bus));
-        stage.root.assert_clean_leaves_nothing();
+        fixture.root.assert_clean_leaves_nothing();
     }
 }
 
@@ -57,11 +57,11 @@ fn code_that_panics_under_the_lock_gives_it_back_and_publishes_nothing() {
 fn a_thread_that_vanishes_under_the_lock() {
     let _watchdog = Watchdog::start("thread", Duration::from_secs(300));
     for lock in [LockKind::Lease, LockKind::Robust] {
-        let mut stage = stage(lock);
-        let bus = stage.bus();
+        let mut fixture = fixture(lock);
+        let bus = fixture.bus();
         let mut subscriber = bus.subscribe("**").expect("a subscriber");
         let publisher = bus.publisher("test").expect("a publisher");
-        let mut worker = stage.start("thread", &["case=vanishes"]);
+        let mut worker = fixture.start("thread", &["case=vanishes"]);
         worker.running.expect("vanished");
         let began = Instant::now();
         let in_time = publisher.publish_timeout(b"other", Duration::from_millis(200));
@@ -72,7 +72,7 @@ fn a_thread_that_vanishes_under_the_lock() {
                 assert!(matches!(in_time, Err(PublishError::Timeout)), "{in_time:?}");
                 let tried = publisher.try_publish(b"other");
                 assert!(matches!(tried, Err(PublishError::Busy)), "{tried:?}");
-                let info = stage.root.info(BUS);
+                let info = fixture.root.info(BUS);
                 assert_eq!(info.lock_owner_pid(), Some(worker.running.id().into()), "{info:?}");
             }
         }
@@ -90,8 +90,8 @@ fn a_thread_that_vanishes_under_the_lock() {
             let message = subscriber.receive().expect("received");
             assert_eq!(message.payload(), *expected, "{lock:?}");
         }
-        assert!(subscriber.try_receive().expect("a look").is_none(), "{lock:?}");
+        assert!(subscriber.try_receive().expect("received").is_none(), "{lock:?}");
         drop((publisher, subscriber, bus));
-        stage.root.assert_clean_leaves_nothing();
+        fixture.root.assert_clean_leaves_nothing();
     }
 }

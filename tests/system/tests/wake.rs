@@ -9,7 +9,7 @@
 
 use std::process::Command;
 use std::time::{Duration, Instant};
-use system_tests::worker::{BUS, Stage, Worker};
+use system_tests::worker::{BUS, Fixture, Worker};
 use system_tests::{Random, Watchdog};
 use toroni::{LockKind, NotifyKind};
 
@@ -199,8 +199,8 @@ fn what_is_late_on_a_busy_machine_waited_for_a_core() {
 }
 
 fn run(setting: Setting, rounds: u64, hogs: usize, unaided: bool, seed: u64) -> Outcome {
-    let mut stage =
-        Stage::new(|config| config.lock(setting.lock).notify(setting.notify).capacity(64 << 10));
+    let mut fixture =
+        Fixture::new(|config| config.lock(setting.lock).notify(setting.notify).capacity(64 << 10));
     let a_round = setting.publishers as u64 * setting.threads;
     let messages = format!("messages={}", rounds * a_round);
     let sleep = |command: &mut Command| {
@@ -213,10 +213,10 @@ fn run(setting: Setting, rounds: u64, hogs: usize, unaided: bool, seed: u64) -> 
     let (how, wait) = (format!("how={}", setting.how), format!("wait={}", setting.wait));
     let (fd, engine) = (format!("fd={}", setting.fd), format!("engine={}", setting.engine));
     let mut dozers: Vec<Worker> = (0..setting.dozers)
-        .map(|_| stage.start_prepared("doze", &[&how, &wait, &fd, &engine, &messages], sleep))
+        .map(|_| fixture.start_prepared("doze", &[&how, &wait, &fd, &engine, &messages], sleep))
         .collect();
     dozers.iter_mut().for_each(|dozer| drop(dozer.running.expect("ready")));
-    let hogs: Vec<Worker> = (0..hogs).map(|_| stage.start_ready("burn", &[])).collect();
+    let hogs: Vec<Worker> = (0..hogs).map(|_| fixture.start_ready("burn", &[])).collect();
 
     let ids: Vec<String> = dozers.iter().map(|dozer| dozer.id.to_string()).collect();
     let options = [
@@ -228,9 +228,9 @@ fn run(setting: Setting, rounds: u64, hogs: usize, unaided: bool, seed: u64) -> 
     ];
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let rousers: Vec<Worker> =
-        (0..setting.publishers).map(|_| stage.start_prepared("rouse", &options, sleep)).collect();
+        (0..setting.publishers).map(|_| fixture.start_prepared("rouse", &options, sleep)).collect();
 
-    watch(&stage, &mut dozers, rounds * a_round, setting);
+    watch(&fixture, &mut dozers, rounds * a_round, setting);
     drop(hogs);
     let mut outcome = Outcome { messages: rounds * a_round, ..Outcome::default() };
     for dozer in dozers {
@@ -239,14 +239,14 @@ fn run(setting: Setting, rounds: u64, hogs: usize, unaided: bool, seed: u64) -> 
     for rouser in rousers {
         outcome.take(&rouser.running.succeed(), 1);
     }
-    stage.root.assert_clean_leaves_nothing();
+    fixture.root.assert_clean_leaves_nothing();
     outcome
 }
 
 /// Until all messages have come, or none comes any more.
-fn watch(stage: &Stage, dozers: &mut [Worker], messages: u64, setting: Setting) {
+fn watch(fixture: &Fixture, dozers: &mut [Worker], messages: u64, setting: Setting) {
     let count = |dozers: &[Worker]| -> Vec<u64> {
-        dozers.iter().map(|dozer| stage.board.count(dozer.id)).collect()
+        dozers.iter().map(|dozer| fixture.counters.count(dozer.id)).collect()
     };
     let (mut before, mut since) = (count(dozers), Instant::now());
     loop {
@@ -261,12 +261,12 @@ fn watch(stage: &Stage, dozers: &mut [Worker], messages: u64, setting: Setting) 
         }
         for dozer in dozers.iter_mut() {
             let ended = dozer.running.ended();
-            assert!(ended.is_none() || stage.board.count(dozer.id) >= messages, "{ended:?}");
+            assert!(ended.is_none() || fixture.counters.count(dozer.id) >= messages, "{ended:?}");
         }
         assert!(
             since.elapsed() < HANG,
             "a wake-up is lost: {setting:?}, subscribers have {now:?} of {messages} messages\n{}",
-            stage.root.succeed(&["info", BUS])
+            fixture.root.succeed(&["info", BUS])
         );
     }
 }

@@ -2,7 +2,7 @@
 
 use super::order::Counts;
 use super::stalls::{Cause, LONG_NS, Stall, Times};
-use super::witness::{Kind, Violation};
+use super::verifier::{Kind, Violation};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -184,8 +184,8 @@ impl Figures {
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);

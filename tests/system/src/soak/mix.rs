@@ -6,7 +6,7 @@ use std::fmt;
 /// that asks only for that lane notices a missing one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
-    /// Some bytes to a few hundred, on a topic of the publisher's place.
+    /// Some bytes to a few hundred, on a topic that has the publisher's number in it.
     Small,
     /// Up to several blocks of the ring.
     Large,
@@ -49,15 +49,15 @@ impl Lane {
         ["small", "large", "tiny", "tree", "many", "bye"][self.number()]
     }
 
-    /// The topic of a message: `place` is the publisher's among those that run at a time, `chance` any
+    /// The topic of a message: `number` is the publisher's among those that run at a time, `chance` any
     /// number.
     #[must_use]
-    pub fn topic(self, place: u32, worker: u32, chance: u64) -> String {
+    pub fn topic(self, number: u32, worker: u32, chance: u64) -> String {
         let word = self.word();
         match self {
             Self::Tiny => format!("soak/{word}/{worker}"),
             Self::Many => format!("soak/{word}/{}", chance % MANY),
-            _ => format!("soak/{word}/{place}"),
+            _ => format!("soak/{word}/{number}"),
         }
     }
 

@@ -10,22 +10,22 @@
 //! - [`mix`]: the kinds of messages ("lanes"), their topics, and what subscribers ask for.
 //! - [`source`]: the messages of one publisher: each can be checked by itself and is chained to the one
 //!   before it.
-//! - [`witness`]: what one subscriber can check by itself: whole, once, in order, losses as told.
+//! - [`verifier`]: what one subscriber can check by itself: whole, once, in order, losses as told.
 //! - [`order`]: what only several can: that all saw the same, and that what was published is there.
 //! - [`report`]: the lines between workers and supervisor.
-//! - [`cell`]: numbers of a worker that outlive it: what it has published, how long it was held up, and
-//!   the trail of the messages that it saw last.
+//! - [`progress_record`]: numbers of a worker that outlive it: what it has published, how long it was held up, and
+//!   the messages that it saw last.
 //! - [`stalls`]: how long the living were held up, and why.
 //! - [`supervisor`]: the run itself; [`figures`]: what came of it.
 //!
 //! Memory stays bounded, however long it runs: of the order, sums of [`order::KEPT`] stretches are kept.
 
-pub mod cell;
 pub mod figures;
 pub mod mix;
 pub mod order;
+pub mod progress_record;
 pub mod report;
 pub mod source;
 pub mod stalls;
 pub mod supervisor;
-pub mod witness;
+pub mod verifier;

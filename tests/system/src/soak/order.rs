@@ -2,7 +2,7 @@
 //! were told to be published is in it.
 
 use super::mix::{Filter, LANES};
-use super::witness::{Kind, Progress, STRETCH, Stretch, Violation};
+use super::verifier::{Kind, Progress, STRETCH, Stretch, Violation};
 use std::collections::{BTreeMap, HashMap};
 
 /// Stretches that are remembered behind the newest: a subscriber that was stopped for seconds still finds
@@ -112,8 +112,8 @@ impl Order {
     pub fn progress(&mut self, worker: u32, progress: Progress) {
         let seen = self.progress.entry(worker).or_default();
         seen.next = seen.next.max(progress.next);
-        let place = if progress.is_exact { &mut seen.sequence } else { &mut seen.vague };
-        *place = progress.sequence.max(*place);
+        let latest = if progress.is_exact { &mut seen.sequence } else { &mut seen.vague };
+        *latest = progress.sequence.max(*latest);
     }
 
     /// A publisher has ended: its end is checked when everybody has told of it.

@@ -2,7 +2,7 @@
 
 use super::mix::LANES;
 use super::stalls::Stall;
-use super::witness::{Kind, Progress, Stretch};
+use super::verifier::{Kind, Progress, Stretch};
 use std::fmt::{self, Write};
 use std::str::SplitWhitespace;
 

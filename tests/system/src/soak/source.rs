@@ -93,8 +93,8 @@ impl Source {
         let last = if ahead > 0 { Some(counter - 1) } else { self.last[lane.number()] };
         let since = last.map_or(0, |last| counter - last);
         assert!(counter >> COUNTER_BITS == 0 && since >> SINCE_BITS == 0, "a label has no room");
-        let place = if batch == 0 { 0 } else { ahead << 4 | (batch - 1 - ahead) };
-        let packed = counter << (64 - COUNTER_BITS) | since << 8 | place as u64;
+        let in_batch = if batch == 0 { 0 } else { ahead << 4 | (batch - 1 - ahead) };
+        let packed = counter << (64 - COUNTER_BITS) | since << 8 | in_batch as u64;
         payload::encode(Payload { worker: self.worker, counter: packed }, length, bytes);
     }
 

@@ -3,17 +3,17 @@
 mod ending;
 mod queues;
 
-use super::cell::{CellFile, Count};
 use super::figures::{Figures, ROLES};
 use super::mix::Filter;
 use super::order::{Ended, Order};
+use super::progress_record::{Count, ProgressFile};
 use super::report::Event;
 use super::stalls::{Cause, Disturbances, Stall, now_ns};
-use super::witness::{Kind, Violation};
-use crate::board::{Board, Phase};
+use super::verifier::{Kind, Violation};
+use crate::counters::{Phase, SharedCounters};
 use crate::root::TempRoot;
-use crate::worker::{self, GROUP};
-use queues::Look;
+use crate::worker::{self, BUNDLE};
+use queues::QueueCheck;
 use rustix::process::Signal;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -67,7 +67,7 @@ pub struct Plan {
 pub struct Outcome {
     /// Counts, times, violations.
     pub figures: Figures,
-    /// Where the bus and the trails of all workers were kept, if something was wrong.
+    /// Where the bus and the progress records of all workers were kept, if something was wrong.
     pub kept: Option<PathBuf>,
 }
 
@@ -92,7 +92,7 @@ struct Soak<'a> {
     plan: &'a Plan,
     random: Random,
     root: TempRoot,
-    board: Board,
+    counters: SharedCounters,
     bus: Option<Bus>,
     workers: Vec<Worker>,
     next_id: u32,
@@ -101,7 +101,7 @@ struct Soak<'a> {
     began: Instant,
     descriptors: usize,
     end: u64,
-    looked: Look,
+    last_check: QueueCheck,
     /// Stalls that were told one by one.
     explained: u32,
 }
@@ -109,14 +109,14 @@ struct Soak<'a> {
 struct Worker {
     id: u32,
     role: usize,
-    /// Its place among those that run at a time.
-    place: u32,
+    /// Its number among those that run at a time.
+    number: u32,
     /// Nobody touches it: it lives from beginning to end.
     is_spared: bool,
     running: Program,
     listener: Option<JoinHandle<()>>,
-    cell: CellFile,
-    cell_path: PathBuf,
+    record: ProgressFile,
+    record_path: PathBuf,
     stopped: Option<Instant>,
     is_leaving: bool,
 }
@@ -137,7 +137,7 @@ impl<'a> Soak<'a> {
         let root = TempRoot::new();
         // The directory has one, for as long as it exists.
         let descriptors = descriptors_of("self");
-        let board = Board::open(&root.file("board"));
+        let counters = SharedCounters::open(&root.file("counters"));
         // Few slots more than are needed: one that does not come back is soon missed. A table of topics
         // that fills up soon.
         let config = root.config().lock(plan.lock).notify(plan.notify).policy(plan.policy);
@@ -149,7 +149,7 @@ impl<'a> Soak<'a> {
             plan,
             random: Random::new(plan.seed),
             root,
-            board,
+            counters,
             bus: Some(bus),
             workers: Vec::new(),
             // 0 is the supervisor.
@@ -159,15 +159,15 @@ impl<'a> Soak<'a> {
             began: Instant::now(),
             descriptors,
             end: 0,
-            looked: Look::default(),
+            last_check: QueueCheck::default(),
             explained: 0,
         };
-        for place in 0..plan.subscribers {
-            soak.start(SUBSCRIBER, place, place < 2);
+        for number in 0..plan.subscribers {
+            soak.start(SUBSCRIBER, number, number < 2);
         }
         soak.wait_for("subscribers are ready", |told| told.ready >= plan.subscribers);
-        for place in 0..plan.publishers {
-            soak.start(PUBLISHER, place, place < 1);
+        for number in 0..plan.publishers {
+            soak.start(PUBLISHER, number, number < 1);
         }
         soak
     }
@@ -184,9 +184,9 @@ impl<'a> Soak<'a> {
             && !INTERRUPTED.load(Ordering::Relaxed)
         {
             std::thread::sleep(Duration::from_millis(1));
-            self.let_go_on(false);
+            self.resume_stopped(false);
             self.judge_stalls(false);
-            self.look_at_queues();
+            self.check_queues();
             self.reap();
             if self.began.elapsed() >= next_progress {
                 next_progress += PROGRESS_EVERY;
@@ -222,15 +222,15 @@ impl<'a> Soak<'a> {
             65..85 => {
                 let worker = &mut self.workers[index];
                 worker.is_leaving = true;
-                worker.cell.ask_to_leave().expect("its cell");
+                worker.record.ask_to_leave().expect("its record");
             }
             // Publishers of a group at once.
             85..90 => {
-                let place = self.workers[index].place;
+                let number = self.workers[index].number;
                 let group: Vec<u32> = victims
                     .iter()
                     .map(|index| &self.workers[*index])
-                    .filter(|worker| worker.place.abs_diff(place) < 2)
+                    .filter(|worker| worker.number.abs_diff(number) < 2)
                     .map(|worker| worker.id)
                     .collect();
                 for id in group {
@@ -240,11 +240,11 @@ impl<'a> Soak<'a> {
                 }
             }
             _ => {
-                self.board.set_phase(Phase::Pause);
+                self.counters.set_phase(Phase::Pause);
                 self.figures.pauses += 1;
                 let pause = self.random.between(1, 120);
                 std::thread::sleep(Duration::from_millis(pause));
-                self.board.set_phase(Phase::Run);
+                self.counters.set_phase(Phase::Run);
             }
         }
     }
@@ -252,7 +252,7 @@ impl<'a> Soak<'a> {
     fn kill(&mut self, index: usize) {
         let mut worker = self.workers.swap_remove(index);
         if worker.running.ended().is_some() {
-            return self.bury(worker, true);
+            return self.collect(worker, true);
         }
         let from = now_ns();
         worker.running.signal(Signal::KILL);
@@ -260,9 +260,9 @@ impl<'a> Soak<'a> {
         // Its leases may be gone a little later.
         self.told().disturbances.add(Cause::Killed, from, now_ns() + 10_000_000);
         self.figures.kills[worker.role] += 1;
-        let (role, place) = (worker.role, worker.place);
-        self.bury(worker, false);
-        self.start(role, place, false);
+        let (role, number) = (worker.role, worker.number);
+        self.collect(worker, false);
+        self.start(role, number, false);
     }
 
     fn stop(&mut self, index: usize) {
@@ -271,19 +271,19 @@ impl<'a> Soak<'a> {
         let ms = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
         let until = Instant::now() + Duration::from_millis(self.random.between(1, ms + 1));
         let worker = &mut self.workers[index];
-        worker.cell.disturb().expect("its cell");
+        worker.record.disturb().expect("its record");
         worker.stopped = Some(until);
         worker.running.signal(Signal::STOP);
         self.figures.stops[worker.role] += 1;
     }
 
     /// Those that were stopped, as far as their time is over.
-    fn let_go_on(&mut self, all: bool) {
+    fn resume_stopped(&mut self, all: bool) {
         for worker in &mut self.workers {
             if let Some(until) = worker.stopped
                 && (all || Instant::now() >= until)
             {
-                worker.cell.disturb().expect("its cell");
+                worker.record.disturb().expect("its record");
                 worker.running.signal(Signal::CONT);
                 worker.stopped = None;
             }
@@ -299,16 +299,16 @@ impl<'a> Soak<'a> {
                 continue;
             }
             let worker = self.workers.swap_remove(index);
-            let (role, place, is_leaving) = (worker.role, worker.place, worker.is_leaving);
-            self.bury(worker, true);
-            if is_leaving && self.end == 0 && self.board.phase() == Phase::Run {
-                self.start(role, place, false);
+            let (role, number, is_leaving) = (worker.role, worker.number, worker.is_leaving);
+            self.collect(worker, true);
+            if is_leaving && self.end == 0 && self.counters.phase() == Phase::Run {
+                self.start(role, number, false);
             }
         }
     }
 
     /// Takes what a worker has told and counted, when it is gone.
-    fn bury(&mut self, mut worker: Worker, in_order: bool) {
+    fn collect(&mut self, mut worker: Worker, in_order: bool) {
         if let Some(listener) = worker.listener.take() {
             let _ = listener.join();
         }
@@ -318,16 +318,16 @@ impl<'a> Soak<'a> {
         if in_order && !status.success() {
             self.fail(format!("worker {} ended with {status}{said}", worker.id));
         }
-        let count = |count| worker.cell.get(count).expect("its cell");
+        let count = |count| worker.record.get(count).expect("its record");
         let (messages, rejoins) = (count(Count::Messages), count(Count::Rejoins));
         self.figures.leaves += rejoins + u64::from(in_order);
         self.figures.joins += rejoins;
-        let times = worker.cell.times().expect("its cell");
+        let times = worker.record.times().expect("its record");
         self.figures.times[worker.role].add(&times, count(Count::LongestStall));
         if worker.role == PUBLISHER {
             // Whoever died behind the commit has not counted its messages.
-            let sequence = self.stats().sequence + GROUP as u64;
-            let more = if in_order { 0 } else { GROUP as u64 };
+            let sequence = self.stats().sequence + BUNDLE as u64;
+            let more = if in_order { 0 } else { BUNDLE as u64 };
             let ended = Ended { worker: worker.id, told: messages, more, sequence };
             self.told().order.ended(ended);
         } else {
@@ -335,28 +335,28 @@ impl<'a> Soak<'a> {
             self.figures.lapses += count(Count::Lapses);
             self.figures.lost += count(Count::Lost);
         }
-        std::fs::remove_file(&worker.cell_path).expect("its cell");
+        std::fs::remove_file(&worker.record_path).expect("its record");
     }
 
-    fn start(&mut self, role: usize, place: u32, is_spared: bool) {
+    fn start(&mut self, role: usize, number: u32, is_spared: bool) {
         let id = self.next_id;
         self.next_id += 1;
-        self.board.set_next_id(self.next_id);
-        let cell_path = self.root.file(&format!("cell-{id}"));
-        let cell = CellFile::create(&cell_path).expect("a cell");
+        self.counters.set_next_id(self.next_id);
+        let record_path = self.root.file(&format!("record-{id}"));
+        let record = ProgressFile::create(&record_path).expect("a record");
         let mut words = vec![
             ["soak-publish", "soak-subscribe"][role].to_owned(),
             format!("dir={}", self.root.buses().display()),
             format!("bus={BUS}"),
-            format!("board={}", self.root.file("board").display()),
-            format!("cell={}", cell_path.display()),
+            format!("counters={}", self.root.file("counters").display()),
+            format!("record={}", record_path.display()),
             format!("id={id}"),
-            format!("place={place}"),
+            format!("number={number}"),
             format!("seed={}", self.random.number()),
         ];
         words.extend(self.character(role, is_spared));
         if let Some((of, what)) = &self.plan.sabotage
-            && (*of, place) == (role, 2)
+            && (*of, number) == (role, 2)
         {
             words.push(format!("sabotage={what}"));
             // One that sees everything, and is slow enough to lose something.
@@ -379,12 +379,12 @@ impl<'a> Soak<'a> {
         self.workers.push(Worker {
             id,
             role,
-            place,
+            number,
             is_spared,
             running,
             listener: Some(listener),
-            cell,
-            cell_path,
+            record,
+            record_path,
             stopped: None,
             is_leaving: false,
         });
@@ -397,9 +397,9 @@ impl<'a> Soak<'a> {
         if role == PUBLISHER {
             let longest = usize::try_from(self.plan.capacity / 8).unwrap_or(usize::MAX);
             words.push(format!("longest={longest}"));
-            let pace = ["fast", "bursty", "bursty", "slow", "slow"][random.index(5)];
+            let rate = ["fast", "bursty", "bursty", "slow", "slow"][random.index(5)];
             words.push(format!("timestamps={}", random.index(3) == 0));
-            words.push(format!("pace={}", if is_spared { "bursty" } else { pace }));
+            words.push(format!("rate={}", if is_spared { "bursty" } else { rate }));
             let may_overwrite = self.plan.policy != (Policy::Wait { limit: None });
             words.push(format!("hasty={}", may_overwrite && random.index(12) == 0));
             if random.index(3) == 0 {

@@ -1,7 +1,7 @@
 //! One death upon another: the owner of the lock dies, then whoever takes over, then the next one, each in
 //! the middle of the repair that the one before needed; and nobody else comes in between.
 
-use crate::scene::{Case, LONGEST, Scene, Stalls};
+use crate::survivors::{Case, LONGEST, Stalls, Survivors};
 use crate::takeover::FIRST;
 use std::time::Duration;
 use system_tests::{Random, Watchdog};
@@ -37,7 +37,7 @@ fn a_chain_of_deaths_leaves_no_trace() {
 }
 
 fn chain(case: &Case, stalls: &mut Stalls) {
-    let mut scene = Scene::new(case);
+    let mut survivors = Survivors::new(case);
     let mut random = case.random();
     let mut victims = Vec::new();
     // All have their slots and topics before the first one dies.
@@ -52,16 +52,16 @@ fn chain(case: &Case, stalls: &mut Stalls) {
         let topic = format!("topic=victim/{number}");
         let crash = format!("{}:{n}", point.name());
         let options = ["kind=single", LONGEST, &topic];
-        let mut victim = scene.stage.start_doomed("step", &options, &crash);
+        let mut victim = survivors.fixture.start_doomed("step", &options, &crash);
         victim.running.expect("ready");
         victims.push((victim, u64::from(committed), Case { point, n, ..*case }));
     }
     for (victim, _, case) in &mut victims {
         victim.running.tell("publish");
-        scene.bury(victim, case);
+        survivors.wait_for_death(victim, case);
     }
-    scene.go_on(stalls);
-    let seen = scene.finish();
+    survivors.assert_progress(stalls);
+    let seen = survivors.finish();
     for (victim, committed, case) in victims {
         case.assert_arrived(&seen, victim.id, &(committed..=committed));
     }

@@ -6,7 +6,7 @@
 //! is: never a part. (What the disk itself keeps of unfinished writes cannot be shown without a
 //! machine that loses its power; the page cache outlives these processes.)
 
-use crate::matrix::{Group, group};
+use crate::matrix::{Victim, victim_of};
 use crate::only;
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,30 +14,30 @@ use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::time::Duration;
-use system_tests::board::Board;
 use system_tests::check::Stream;
-use system_tests::worker::{BUS, GROUP, Stage};
+use system_tests::counters::SharedCounters;
+use system_tests::worker::{BUNDLE, BUS, Fixture};
 use system_tests::{Random, TempRoot, Watchdog};
 use toroni::crash::CrashPoint;
 use toroni::{Bus, Reopened, Start};
 
 /// A bus on a disk.
-struct Disk(Stage);
+struct Disk(Fixture);
 
 impl Disk {
     /// `None` if `/var/tmp` is in memory.
     fn new() -> Option<Self> {
         let root = TempRoot::below(Path::new("/var/tmp"));
-        let stage = Stage::on(root, |config| config.capacity(64 << 10));
-        let on_disk = stage.bus().stats().expect("statistics").on_disk;
+        let fixture = Fixture::on(root, |config| config.capacity(64 << 10));
+        let on_disk = fixture.bus().stats().expect("statistics").on_disk;
         if !on_disk {
             eprintln!("skipped: /var/tmp is in memory");
         }
-        on_disk.then_some(Self(stage))
+        on_disk.then_some(Self(fixture))
     }
 
-    fn board(&self) -> &Board {
-        &self.0.board
+    fn counters(&self) -> &SharedCounters {
+        &self.0.counters
     }
 
     /// Runs a worker that dies at the point; its number, and what it was told to be published.
@@ -46,7 +46,7 @@ impl Disk {
         let mut victim = self.0.start_doomed(role, options, &crash);
         let status = victim.running.wait();
         assert_eq!(status.signal(), Some(9), "{crash}: {status}{}", victim.running.errors());
-        (victim.id, self.board().count(victim.id))
+        (victim.id, self.counters().count(victim.id))
     }
 
     /// Puts another boot id into the header, as if the machine had booted since.
@@ -66,7 +66,7 @@ impl Disk {
     fn held(&self, bus: &Bus) -> HashMap<u32, u64> {
         let mut all = bus.subscriber().pattern("**").start(Start::Oldest).build().expect("all");
         let mut stream = Stream::default();
-        while let Some(message) = all.try_receive().expect("a look") {
+        while let Some(message) = all.try_receive().expect("received") {
             stream.take(message.sequence(), message.payload()).expect("whole, in its place");
         }
         stream.counts().clone()
@@ -94,7 +94,7 @@ fn on_a_disk_a_publisher_dies_at_work_and_all_others_are_gone() {
     let _watchdog = Watchdog::start("crash", Duration::from_secs(900));
     let mut random = Random::from_environment();
     // There is nobody to be woken.
-    let at_work = |point| group(point) == Group::Publisher && point != CrashPoint::MidWake;
+    let at_work = |point| victim_of(point) == Victim::Publisher && point != CrashPoint::MidWake;
     for point in points(at_work) {
         for n in [1, 2, random.between(3, 12)] {
             let Some(mut disk) = Disk::new() else { return };
@@ -108,8 +108,8 @@ fn on_a_disk_a_publisher_dies_at_work_and_all_others_are_gone() {
             println!("{point:?} {n} {kind} {seed}");
             let options = [&format!("kind={kind}"), "longest=200", "count=2000", &seed];
             let (victim, told) = disk.die("publish", &options, point, n);
-            let group = if matches!(kind, "batch" | "burst") { GROUP as u64 } else { 1 };
-            let is_within = |count: u64| (told..=told + group).contains(&count);
+            let bundle = if matches!(kind, "batch" | "burst") { BUNDLE as u64 } else { 1 };
+            let is_within = |count: u64| (told..=told + bundle).contains(&count);
 
             if n == 2 {
                 // The machine goes down: the bus was not closed, and nothing of it is believed.
@@ -147,7 +147,7 @@ fn on_a_disk_a_publisher_dies_as_it_opens_or_closes_the_bus() {
     let _watchdog = Watchdog::start("crash", Duration::from_secs(900));
     let comes_or_leaves = |point| {
         matches!(point, P::MidMarkInUse | P::BeforeCloseMark | P::AfterCloseMark)
-            || group(point) == Group::JoiningPublisher
+            || victim_of(point) == Victim::JoiningPublisher
     };
     for point in points(comes_or_leaves) {
         for n in [1, 2, 5] {

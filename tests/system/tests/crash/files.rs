@@ -1,26 +1,26 @@
 //! Whoever makes a bus, or removes one, dies half-way.
 
-use crate::scene::{Case, Scene, Stalls};
+use crate::survivors::{Case, Stalls, Survivors};
 use std::os::unix::process::ExitStatusExt;
-use system_tests::worker::{BUS, Stage};
+use system_tests::worker::{BUS, Fixture};
 use system_tests::{Program, TempRoot};
 use toroni::crash::CrashPoint as P;
 
 /// A creator dies: nobody meets half of a bus, and the next one makes it.
 pub(crate) fn creator(case: &Case) {
     for in_place in [false, true] {
-        let mut stage = Stage::new(|config| case.configure(config));
-        let place = if in_place { "place=existing" } else { "place=new" };
+        let mut fixture = Fixture::new(|config| case.configure(config));
+        let directory = if in_place { "directory=existing" } else { "directory=new" };
         let count = format!("count={}", case.n + 2);
         let (lock, notify) = (format!("lock={:?}", case.lock), format!("notify={:?}", case.notify));
-        let options = [place, &count, &lock, &notify];
+        let options = [directory, &count, &lock, &notify];
         let finished = (case.n - 1) / times_a_bus(case.point);
-        let mut victim = stage.start_doomed("create", &options, &case.crash());
+        let mut victim = fixture.start_doomed("create", &options, &case.crash());
         let status = victim.running.wait();
         assert_eq!(status.signal(), Some(9), "{case:?}{}", victim.running.errors());
 
         // Complete ones are there; of the last one, only what can be completed.
-        let root = &stage.root;
+        let root = &fixture.root;
         let unfinished = format!("made-{finished}");
         for number in 0..finished {
             exchange(root, &format!("made-{number}"));
@@ -60,56 +60,57 @@ fn exchange(root: &TempRoot, bus: &str) {
 
 /// A cleaner dies: the next one goes on where it was, and a bus that is in use does not notice.
 pub(crate) fn cleaner(case: &Case, stalls: &mut Stalls) {
-    let mut scene = Scene::new(case);
-    scene.start_publisher();
+    let mut survivors = Survivors::new(case);
+    survivors.start_publisher();
     let buses = case.n + 1;
     for number in 0..buses {
         let name = format!("unused-{number:02}");
-        drop(case.configure(scene.stage.root.config()).create(&name).expect("a new bus"));
+        drop(case.configure(survivors.fixture.root.config()).create(&name).expect("a new bus"));
     }
-    let mut command = scene.stage.root.toroni(&["clean"]);
+    let mut command = survivors.fixture.root.toroni(&["clean"]);
     command.env("TORONI_CRASH", case.crash());
     let mut victim = Program::start(command);
     let status = victim.wait();
     assert_eq!(status.signal(), Some(9), "{case:?}{}", victim.errors());
 
-    let left = scene.stage.root.entries();
+    let left = survivors.fixture.root.entries();
     let count = |what: &str| left.iter().filter(|name| name.starts_with(what)).count() as u64;
     let expected = match case.point {
         P::CleanerHasBus => (buses - (case.n - 1), 0, 1),
         _ => (buses - case.n, 1, 1),
     };
     assert_eq!((count("unused-"), count(".unused-"), count(BUS)), expected, "{left:?}");
-    let _ = scene.stage.root.succeed(&["clean"]);
-    assert_eq!(scene.stage.root.entries(), [BUS]);
-    scene.go_on(stalls);
-    drop(scene.finish());
+    let _ = survivors.fixture.root.succeed(&["clean"]);
+    assert_eq!(survivors.fixture.root.entries(), [BUS]);
+    survivors.assert_progress(stalls);
+    drop(survivors.finish());
 }
 
 /// A cleaner dies that frees slots of the dead: the next one frees the rest, and those who live keep
 /// theirs.
 pub(crate) fn cleaner_of_slots(case: &Case, stalls: &mut Stalls) {
-    let mut scene = Scene::new(case);
-    scene.start_publisher();
+    let mut survivors = Survivors::new(case);
+    survivors.start_publisher();
     // All come before the first one dies: else its slot would be the next one's.
-    let dead: Vec<_> = (0..case.n).map(|_| scene.stage.start_ready("subscribe", &[])).collect();
+    let dead: Vec<_> =
+        (0..case.n).map(|_| survivors.fixture.start_ready("subscribe", &[])).collect();
     for mut subscriber in dead {
         subscriber.running.kill();
     }
     let slots = || {
-        let info = scene.stage.root.info(BUS);
+        let info = survivors.fixture.root.info(BUS);
         let is_dead = |slot: &&serde_json::Value| slot["alive"] == false;
         info.subscribers().iter().filter(is_dead).count() as u64
     };
     assert_eq!(slots(), case.n);
-    let mut command = scene.stage.root.toroni(&["clean"]);
+    let mut command = survivors.fixture.root.toroni(&["clean"]);
     command.env("TORONI_CRASH", case.crash());
     let mut victim = Program::start(command);
     let status = victim.wait();
     assert_eq!(status.signal(), Some(9), "{case:?}{}", victim.errors());
     assert_eq!(slots(), 1, "all but the last one are free");
-    scene.go_on(stalls);
-    let _ = scene.stage.root.succeed(&["clean"]);
-    scene.stage.root.info(BUS).assert_no_dead(false);
-    drop(scene.finish());
+    survivors.assert_progress(stalls);
+    let _ = survivors.fixture.root.succeed(&["clean"]);
+    survivors.fixture.root.info(BUS).assert_no_dead(false);
+    drop(survivors.finish());
 }

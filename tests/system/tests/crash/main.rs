@@ -12,15 +12,15 @@ mod disk;
 mod files;
 mod matrix;
 mod participants;
-mod room;
-mod scene;
 #[cfg(feature = "proactor")]
 mod served;
+mod space;
+mod survivors;
 mod takeover;
 
-use matrix::Group;
-use scene::{Case, Stalls};
+use matrix::Victim;
 use std::time::{Duration, Instant};
+use survivors::{Case, Stalls};
 use system_tests::{Random, Watchdog};
 use toroni::crash::CrashPoint;
 use toroni::{LockKind, NotifyKind};
@@ -114,18 +114,18 @@ fn die(what: &str, cases: impl Iterator<Item = Case>) {
 
 /// Who passes the point decides who dies.
 fn die_at(case: &Case, stalls: &mut Stalls) {
-    match matrix::group(case.point) {
-        Group::Publisher => participants::publisher(case, stalls),
-        Group::Room => room::publisher_without_room(case, stalls),
-        Group::Answer => room::reader_that_makes_room(case, stalls),
-        Group::Contended => participants::contended(case, stalls),
-        Group::JoiningPublisher => participants::joining(case, "publish", stalls),
-        Group::JoiningSubscriber => participants::joining(case, "subscribe", stalls),
-        Group::Subscriber => participants::subscriber(case, stalls),
-        Group::Takeover => takeover::second_victim(case, stalls),
-        Group::Creator => files::creator(case),
-        Group::Cleaner => files::cleaner(case, stalls),
-        Group::CleanerOfSlots => files::cleaner_of_slots(case, stalls),
-        Group::Disk => unreachable!("has a walk of its own"),
+    match matrix::victim_of(case.point) {
+        Victim::Publisher => participants::publisher(case, stalls),
+        Victim::SpaceWaiter => space::publisher_without_space(case, stalls),
+        Victim::SpaceMaker => space::reader_that_makes_space(case, stalls),
+        Victim::Contended => participants::contended(case, stalls),
+        Victim::JoiningPublisher => participants::joining(case, "publish", stalls),
+        Victim::JoiningSubscriber => participants::joining(case, "subscribe", stalls),
+        Victim::Subscriber => participants::subscriber(case, stalls),
+        Victim::Takeover => takeover::second_victim(case, stalls),
+        Victim::Creator => files::creator(case),
+        Victim::Cleaner => files::cleaner(case, stalls),
+        Victim::CleanerOfSlots => files::cleaner_of_slots(case, stalls),
+        Victim::Disk => unreachable!("has a walk of its own"),
     }
 }

@@ -1,21 +1,21 @@
 //! Which deaths there are: crash points × locks × notifiers × policies, and how often the victim has been
 //! there before.
 
-use crate::scene::Case;
+use crate::survivors::Case;
 use std::time::Duration;
 use system_tests::Random;
 use toroni::crash::CrashPoint;
 use toroni::{LockKind, NotifyKind, Policy};
 
-/// Who passes a point, and so, which scene it takes to die there.
+/// Who passes a point, and so, which survivors it takes to die there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Group {
+pub(crate) enum Victim {
     /// A publisher at work.
     Publisher,
-    /// A publisher that waits for room.
-    Room,
-    /// A reader that makes room for a publisher that waits.
-    Answer,
+    /// A publisher that waits for space.
+    SpaceWaiter,
+    /// A reader that makes space for a publisher that waits.
+    SpaceMaker,
     /// A publisher that waits for another one, or for which another one waits.
     Contended,
     /// A publisher that comes or leaves.
@@ -37,7 +37,7 @@ pub(crate) enum Group {
 }
 
 /// A point that is added to the list has to be added here.
-pub(crate) fn group(point: CrashPoint) -> Group {
+pub(crate) fn victim_of(point: CrashPoint) -> Victim {
     use CrashPoint as P;
     match point {
         P::AfterLock
@@ -52,18 +52,18 @@ pub(crate) fn group(point: CrashPoint) -> Group {
         | P::BeforeWake
         | P::MidWake
         | P::TopicAppend
-        | P::MidBurst => Group::Publisher,
+        | P::MidBurst => Victim::Publisher,
         P::AnnouncingRoom
         | P::BeforeTakingBack
         | P::AnnouncingWait
         | P::WaitingForSpace
         | P::WokenForSpace
         | P::BeforePassingOn
-        | P::MidBudget => Group::Room,
-        P::ReaderBeforeSpaceWake => Group::Answer,
-        P::WaitingForLock | P::BeforeHandOver => Group::Contended,
+        | P::MidBudget => Victim::SpaceWaiter,
+        P::ReaderBeforeSpaceWake => Victim::SpaceMaker,
+        P::WaitingForLock | P::BeforeHandOver => Victim::Contended,
         P::PublisherLeaseTaken | P::PublisherMidClaim | P::PublisherMidLeave => {
-            Group::JoiningPublisher
+            Victim::JoiningPublisher
         }
         P::ReaderLeaseTaken
         | P::ReaderMidClaim
@@ -72,24 +72,24 @@ pub(crate) fn group(point: CrashPoint) -> Group {
         | P::ReaderAfterClaim
         | P::ReaderMidSocket
         | P::ReaderLeaving
-        | P::ReaderMidLeave => Group::JoiningSubscriber,
+        | P::ReaderMidLeave => Victim::JoiningSubscriber,
         P::ReaderMidCopy
         | P::ReaderHasRun
         | P::ReaderMidPosition
         | P::ReaderMidAnnounce
         | P::ReaderBeforeSleep
-        | P::ReaderAwake => Group::Subscriber,
-        P::Takeover | P::MidRecovery => Group::Takeover,
+        | P::ReaderAwake => Victim::Subscriber,
+        P::Takeover | P::MidRecovery => Victim::Takeover,
         P::CreatorBegan | P::MidFill | P::MidSockets | P::MidCreation | P::BeforeRename => {
-            Group::Creator
+            Victim::Creator
         }
-        P::CleanerHasBus | P::MidClean | P::MidRemoval => Group::Cleaner,
-        P::MidFreeSlot => Group::CleanerOfSlots,
+        P::CleanerHasBus | P::MidClean | P::MidRemoval => Victim::Cleaner,
+        P::MidFreeSlot => Victim::CleanerOfSlots,
         P::MidMarkInUse
         | P::BeforeCloseMark
         | P::AfterCloseMark
         | P::MidReopen
-        | P::AfterReopen => Group::Disk,
+        | P::AfterReopen => Victim::Disk,
     }
 }
 
@@ -105,24 +105,26 @@ const POLICIES: [Policy; 4] = [
 
 /// Whether the step is on somebody's way on such a bus.
 fn is_passed(point: CrashPoint, lock: LockKind, policy: Policy) -> bool {
-    match group(point) {
-        Group::Disk => false,
-        Group::Answer => policy != Policy::Overwrite,
-        Group::Room if point == CrashPoint::MidBudget => matches!(policy, Policy::Bounded { .. }),
-        Group::Room => policy != Policy::Overwrite,
+    match victim_of(point) {
+        Victim::Disk => false,
+        Victim::SpaceMaker => policy != Policy::Overwrite,
+        Victim::SpaceWaiter if point == CrashPoint::MidBudget => {
+            matches!(policy, Policy::Bounded { .. })
+        }
+        Victim::SpaceWaiter => policy != Policy::Overwrite,
         // The C library wakes the next owner of a mutex.
-        Group::Contended if point == CrashPoint::BeforeHandOver => lock == LockKind::Lease,
+        Victim::Contended if point == CrashPoint::BeforeHandOver => lock == LockKind::Lease,
         _ => true,
     }
 }
 
 /// How often the victim gets to the point.
 fn times(point: CrashPoint, random: &mut Random) -> [u64; 3] {
-    match group(point) {
+    match victim_of(point) {
         // Its interval begins once.
         _ if point == CrashPoint::MidBudget => [1, 1, 1],
         // There are not so many slots.
-        Group::CleanerOfSlots => [1, 2, random.between(3, 5)],
+        Victim::CleanerOfSlots => [1, 2, random.between(3, 5)],
         _ => [1, 2, random.between(3, 20)],
     }
 }
@@ -179,7 +181,7 @@ fn each_point_meets_each_policy_lock_and_notifier() {
     let mut random = Random::new(1);
     let notifiers =
         [NotifyKind::Futex, NotifyKind::Datagram, NotifyKind::Multicast { group: None }];
-    for &point in CrashPoint::ALL.iter().filter(|point| group(**point) != Group::Disk) {
+    for &point in CrashPoint::ALL.iter().filter(|point| victim_of(**point) != Victim::Disk) {
         let mut cases = Vec::new();
         for lock in [LockKind::Lease, LockKind::Robust] {
             for notify in notifiers {

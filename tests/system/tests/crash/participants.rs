@@ -1,8 +1,8 @@
 //! Publishers and subscribers that die at work, as they come, or as they leave.
 
-use crate::scene::{Case, LONGEST, Scene, Stalls};
-use system_tests::board::Phase;
-use system_tests::worker::GROUP;
+use crate::survivors::{Case, LONGEST, Stalls, Survivors};
+use system_tests::counters::Phase;
+use system_tests::worker::BUNDLE;
 use toroni::crash::CrashPoint as P;
 
 /// A publisher dies as it publishes.
@@ -10,13 +10,13 @@ use toroni::crash::CrashPoint as P;
 /// The first time, another one publishes beside it. The second time it is alone, and the next one may
 /// get its slot. Later times, another one is there and holds still, and finds out after others.
 pub(crate) fn publisher(case: &Case, stalls: &mut Stalls) {
-    let mut scene = Scene::new(case);
+    let mut survivors = Survivors::new(case);
     match case.n {
-        1 => scene.start_publisher(),
+        1 => survivors.start_publisher(),
         2 => {}
         _ => {
-            scene.start_publisher();
-            scene.stage.board.set_phase(Phase::Pause);
+            survivors.start_publisher();
+            survivors.fixture.counters.set_phase(Phase::Pause);
         }
     }
     let kind = kind(case);
@@ -26,24 +26,24 @@ pub(crate) fn publisher(case: &Case, stalls: &mut Stalls) {
     let is_gentle = case.point == P::MidWake || case.engine.is_some() && case.n == 2;
     let pause = if is_gentle { "pause_us=300" } else { "pause_us=0" };
     let options = [&kind_option, LONGEST, "count=20000", "phase=ignored", pause, &seed];
-    let mut victim = scene.stage.start_doomed("publish", &options, &case.crash());
-    scene.bury(&mut victim, case);
-    let told = scene.stage.board.count(victim.id);
+    let mut victim = survivors.fixture.start_doomed("publish", &options, &case.crash());
+    survivors.wait_for_death(&mut victim, case);
+    let told = survivors.fixture.counters.count(victim.id);
     let committed = committed(case, kind, told);
     if case.n == 2 && case.is_lossless() {
         // Nobody repairs anything yet, nobody wakes anybody: what is committed arrives all the same.
-        let board = &scene.stage.board;
-        let ids: Vec<u32> = scene.subscribers.iter().map(|subscriber| subscriber.id).collect();
-        let all = (*committed.start()).max(scene.stage.messages());
-        scene.soon(|| ids.iter().all(|id| board.count(*id) >= all));
+        let counters = &survivors.fixture.counters;
+        let ids: Vec<u32> = survivors.subscribers.iter().map(|subscriber| subscriber.id).collect();
+        let all = (*committed.start()).max(survivors.fixture.messages());
+        survivors.soon(|| ids.iter().all(|id| counters.count(*id) >= all));
     }
     if case.n == 2 || case.n > 2 && case.seed.is_multiple_of(2) {
-        let probe = scene.stage.start("probe", &[&seed]);
+        let probe = survivors.fixture.start("probe", &[&seed]);
         drop(probe.running.succeed());
     }
-    scene.stage.board.set_phase(Phase::Run);
-    scene.go_on(stalls);
-    case.assert_arrived(&scene.finish(), victim.id, &committed);
+    survivors.fixture.counters.set_phase(Phase::Run);
+    survivors.assert_progress(stalls);
+    case.assert_arrived(&survivors.finish(), victim.id, &committed);
 }
 
 /// How the victim publishes, so that it gets to the point.
@@ -64,10 +64,10 @@ fn kind(case: &Case) -> &'static str {
 
 /// How many of the victim's messages arrive, if it was told that `told` are published.
 fn committed(case: &Case, kind: &str, told: u64) -> std::ops::RangeInclusive<u64> {
-    let group = if matches!(kind, "batch" | "burst") { GROUP as u64 } else { 1 };
+    let group = if matches!(kind, "batch" | "burst") { BUNDLE as u64 } else { 1 };
     match case.point {
         P::MidBurst => case.n..=case.n,
-        // In the middle of a burst some are committed. Waiting for room, a publisher unlocks and wakes
+        // In the middle of a burst some are committed. Waiting for space, a publisher unlocks and wakes
         // before it has committed anything.
         _ if kind == "burst" => told..=told + group,
         P::BeforeUnlock | P::BeforeWake | P::MidWake => told..=told + group,
@@ -78,7 +78,7 @@ fn committed(case: &Case, kind: &str, told: u64) -> std::ops::RangeInclusive<u64
 
 /// A publisher dies while it waits for another one, or while another one waits for it.
 pub(crate) fn contended(case: &Case, stalls: &mut Stalls) {
-    let mut scene = Scene::new(case);
+    let mut survivors = Survivors::new(case);
     let seed = format!("seed={}", case.seed ^ 2);
     // One of them stays under the lock for a while, again and again.
     let (victim_kind, other_kind) = match case.point {
@@ -86,45 +86,45 @@ pub(crate) fn contended(case: &Case, stalls: &mut Stalls) {
         _ => ("kind=dwell", "kind=single"),
     };
     let options = [other_kind, LONGEST, "pause_us=50", &seed];
-    scene.others.push(scene.stage.start_ready("publish", &options));
+    survivors.others.push(survivors.fixture.start_ready("publish", &options));
     let seed = format!("seed={}", case.seed ^ 1);
     let options = [victim_kind, LONGEST, "count=20000", &seed];
-    let mut victim = scene.stage.start_doomed("publish", &options, &case.crash());
-    scene.bury(&mut victim, case);
-    let told = scene.stage.board.count(victim.id);
-    scene.go_on(stalls);
+    let mut victim = survivors.fixture.start_doomed("publish", &options, &case.crash());
+    survivors.wait_for_death(&mut victim, case);
+    let told = survivors.fixture.counters.count(victim.id);
+    survivors.assert_progress(stalls);
     // It gives the lock back behind the commit; or before there is any, for its topic.
     let committed = match case.point {
         P::WaitingForLock => told..=told,
         _ => told..=told + 1,
     };
-    case.assert_arrived(&scene.finish(), victim.id, &committed);
+    case.assert_arrived(&survivors.finish(), victim.id, &committed);
 }
 
 /// A participant dies as it comes, or as it leaves.
 pub(crate) fn joining(case: &Case, what: &str, stalls: &mut Stalls) {
-    let mut scene = Scene::new(case);
+    let mut survivors = Survivors::new(case);
     if case.n != 2 {
-        scene.start_publisher();
+        survivors.start_publisher();
     }
     let what_option = if case.engine.is_some() { "what=serve" } else { &format!("what={what}") };
     let engine = format!("engine={}", case.engine.unwrap_or_default());
     let options = [what_option, &format!("count={}", case.n + 2), &engine];
-    let mut victim = scene.stage.start_doomed("join", &options, &case.crash());
-    scene.bury(&mut victim, case);
-    let told = scene.stage.board.count(victim.id);
+    let mut victim = survivors.fixture.start_doomed("join", &options, &case.crash());
+    survivors.wait_for_death(&mut victim, case);
+    let told = survivors.fixture.counters.count(victim.id);
     if what == "publish" {
         let left = u64::from(case.point == P::PublisherMidLeave);
         assert_eq!(told, case.n - 1 + left);
     }
-    scene.go_on(stalls);
-    case.assert_arrived(&scene.finish(), victim.id, &(told..=told));
+    survivors.assert_progress(stalls);
+    case.assert_arrived(&survivors.finish(), victim.id, &(told..=told));
 }
 
 /// A subscriber dies at work.
 pub(crate) fn subscriber(case: &Case, stalls: &mut Stalls) {
-    let mut scene = Scene::new(case);
-    scene.start_publisher();
+    let mut survivors = Survivors::new(case);
+    survivors.start_publisher();
     let sleeps_by_itself = case.n != 2 || case.point == P::ReaderAwake;
     let engine = format!("engine={}", case.engine.unwrap_or_default());
     let options = match case.point {
@@ -136,8 +136,8 @@ pub(crate) fn subscriber(case: &Case, stalls: &mut Stalls) {
         _ => ["how=poll", "wait=backoff"],
     };
     let options = [options[0], options[1], &engine];
-    let mut victim = scene.stage.start_doomed("subscribe", &options, &case.crash());
-    scene.bury(&mut victim, case);
-    scene.go_on(stalls);
-    drop(scene.finish());
+    let mut victim = survivors.fixture.start_doomed("subscribe", &options, &case.crash());
+    survivors.wait_for_death(&mut victim, case);
+    survivors.assert_progress(stalls);
+    drop(survivors.finish());
 }

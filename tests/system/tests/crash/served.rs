@@ -3,8 +3,8 @@
 //! Points, locks, notifiers, policies and engines take turns, and the first time, the second time, and a later
 //! one; with `TORONI_FULL` each point meets each engine each time.
 
-use crate::matrix::{self, Group};
-use crate::scene::Case;
+use crate::matrix::{self, Victim};
+use crate::survivors::Case;
 use system_tests::Random;
 use toroni::crash::CrashPoint;
 use toroni::{LockKind, NotifyKind};
@@ -23,13 +23,15 @@ const TIMES: usize = 3;
 
 /// Whether it says more about these subscribers than about others that somebody dies there.
 fn concerns(point: CrashPoint) -> bool {
-    match matrix::group(point) {
+    match matrix::victim_of(point) {
         // They do not receive in place.
-        Group::Subscriber => point != CrashPoint::ReaderHasRun,
-        Group::Publisher | Group::Room | Group::Answer | Group::Contended => true,
-        Group::JoiningSubscriber | Group::Takeover => true,
-        Group::JoiningPublisher | Group::Creator | Group::Cleaner | Group::CleanerOfSlots => false,
-        Group::Disk => false,
+        Victim::Subscriber => point != CrashPoint::ReaderHasRun,
+        Victim::Publisher | Victim::SpaceWaiter | Victim::SpaceMaker | Victim::Contended => true,
+        Victim::JoiningSubscriber | Victim::Takeover => true,
+        Victim::JoiningPublisher | Victim::Creator | Victim::Cleaner | Victim::CleanerOfSlots => {
+            false
+        }
+        Victim::Disk => false,
     }
 }
 
@@ -64,7 +66,7 @@ fn each_engine_meets_each_way_to_die() {
         .into_iter()
         .enumerate()
         .flat_map(|(number, notify)| cases(notify, number, &mut random))
-        .map(|case| (case.engine.unwrap(), format!("{:?}", matrix::group(case.point))))
+        .map(|case| (case.engine.unwrap(), format!("{:?}", matrix::victim_of(case.point))))
         .collect();
     for group in ["Publisher", "Subscriber", "JoiningSubscriber"] {
         for engine in ENGINES {

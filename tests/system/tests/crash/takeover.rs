@@ -1,6 +1,6 @@
 //! Two deaths: the first victim dies with the lock, the second one as it takes over.
 
-use crate::scene::{Case, LONGEST, Scene, Stalls};
+use crate::survivors::{Case, LONGEST, Stalls, Survivors};
 use toroni::crash::CrashPoint as P;
 
 /// Where first victims die, and whether their message is committed then. All hold the lock.
@@ -14,10 +14,11 @@ pub(crate) const FIRST: [(P, bool); 6] = [
 ];
 
 pub(crate) fn second_victim(case: &Case, stalls: &mut Stalls) {
-    let mut scene = Scene::new(case);
+    let mut survivors = Survivors::new(case);
     let mut random = case.random();
     // It has its slot and its topic before the first one dies.
-    let mut second = scene.stage.start_doomed("step", &["kind=single", LONGEST], &case.crash());
+    let mut second =
+        survivors.fixture.start_doomed("step", &["kind=single", LONGEST], &case.crash());
     second.running.expect("ready");
     let mut first_victims = Vec::new();
     for takeover in 1..=case.n {
@@ -27,17 +28,17 @@ pub(crate) fn second_victim(case: &Case, stalls: &mut Stalls) {
         let n = if matches!(point, P::AfterLock | P::BeforeUnlock) { 2 } else { 1 };
         let crash = format!("{}:{n}", point.name());
         let options = ["kind=single", "longest=24", "count=1", &topic];
-        let mut first = scene.stage.start_doomed("publish", &options, &crash);
-        scene.bury(&mut first, &Case { point, n, ..*case });
+        let mut first = survivors.fixture.start_doomed("publish", &options, &crash);
+        survivors.wait_for_death(&mut first, &Case { point, n, ..*case });
         first_victims.push((first.id, u64::from(committed)));
         second.running.tell("publish");
         if takeover < case.n {
             second.running.expect("done");
         }
     }
-    scene.bury(&mut second, case);
-    scene.go_on(stalls);
-    let seen = scene.finish();
+    survivors.wait_for_death(&mut second, case);
+    survivors.assert_progress(stalls);
+    let seen = survivors.finish();
     for (first, committed) in first_victims {
         case.assert_arrived(&seen, first, &(committed..=committed));
     }

@@ -6,7 +6,7 @@ use toroni::{BusConfig, LockKind, NotifyKind};
 
 pub(crate) fn run(options: &Options) {
     let root: PathBuf = options.get("dir");
-    let is_existing = options.get::<String>("place") == "existing";
+    let is_existing = options.get::<String>("directory") == "existing";
     let lock = match options.get::<String>("lock").as_str() {
         "Robust" => LockKind::Robust,
         _ => LockKind::Lease,

@@ -14,7 +14,7 @@ use system_tests::wake::{Stamp, now_ns};
 use toroni::{Subscriber, WaitStrategy};
 
 pub(crate) fn run(options: &Options) {
-    let (bus, board, id) = (options.bus(), options.board(), options.get("id"));
+    let (bus, counters, id) = (options.bus(), options.counters(), options.get("id"));
     let wait = match options.or("wait", "block".to_owned()).as_str() {
         "backoff" => WaitStrategy::Backoff,
         _ => WaitStrategy::Block,
@@ -46,7 +46,7 @@ pub(crate) fn run(options: &Options) {
             writeln!(said, "late {} {} {waited_us}", stamp.round, latency_ns / 1000)
                 .expect("standard output");
         }
-        board.set_count(id, count);
+        counters.set_count(id, count);
     }
     writeln!(said, "mean {} longest {}", sum_ns / messages.max(1), longest_ns)
         .expect("standard output");
@@ -54,7 +54,7 @@ pub(crate) fn run(options: &Options) {
 
 fn by_poll(subscriber: &mut Subscriber) -> Vec<u8> {
     loop {
-        if let Some(message) = subscriber.try_receive().expect("a look") {
+        if let Some(message) = subscriber.try_receive().expect("received") {
             return message.payload().to_vec();
         }
         let fd = subscriber.as_fd();

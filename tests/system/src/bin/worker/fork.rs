@@ -284,7 +284,7 @@ fn busy(options: &Options) {
                         // Its parent may have filled the ring meanwhile.
                         while let Err(error) = publisher.publish([1; 1000]) {
                             assert!(matches!(error, PublishError::WouldWaitForItself), "{error}");
-                            assert!(subscriber.try_receive().expect("a look").is_none());
+                            assert!(subscriber.try_receive().expect("received").is_none());
                         }
                         assert_eq!(subscriber.receive().expect("received").payload(), [1; 1000]);
                     }

@@ -17,7 +17,7 @@ pub(crate) fn run(options: &Options) {
     }
     let mut idle = |time: Duration| {
         if by_poll {
-            assert!(subscriber.try_receive().expect("a look").is_none());
+            assert!(subscriber.try_receive().expect("received").is_none());
             let fd = subscriber.as_fd();
             let timeout = Timespec::try_from(time).expect("a time");
             assert_eq!(poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout)), Ok(0));

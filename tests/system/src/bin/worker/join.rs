@@ -7,7 +7,7 @@ use system_tests::payload::{HEAD, Payload, encode};
 use toroni::Bus;
 
 pub(crate) fn run(options: &Options) {
-    let board = options.board();
+    let counters = options.counters();
     let id = options.get("id");
     let what: String = options.get("what");
     let mut bytes = Vec::new();
@@ -18,13 +18,13 @@ pub(crate) fn run(options: &Options) {
             encode(Payload { worker: id, counter }, HEAD, &mut bytes);
             let publisher = bus.publisher("join").expect("a publisher");
             publisher.publish(&bytes).expect("published");
-            board.set_count(id, counter + 1);
+            counters.set_count(id, counter + 1);
         } else if what == "serve" {
             serve(&bus, options);
         } else {
             let mut subscriber = bus.subscribe("**").expect("a subscriber");
             subscriber.enable_fd().expect("a descriptor");
-            subscriber.try_receive().expect("a look");
+            subscriber.try_receive().expect("received");
         }
     }
     println!("left");

@@ -7,7 +7,7 @@ use system_tests::Random;
 use system_tests::payload::{Payload, decode, encode};
 
 pub(crate) fn run(options: &Options) {
-    let (bus, board) = (options.bus(), options.board());
+    let (bus, counters) = (options.bus(), options.counters());
     let worker = options.get("id");
     let mut random = Random::new(options.or("seed", 1));
     let publisher = bus.publisher("probe").expect("a publisher");
@@ -26,7 +26,7 @@ pub(crate) fn run(options: &Options) {
             assert_eq!(decode(message.payload()), Ok(payload));
             assert_eq!(message.sequence() + 1, sequence);
         }
-        board.set_count(worker, counter + 1);
+        counters.set_count(worker, counter + 1);
     }
     println!("published");
 }

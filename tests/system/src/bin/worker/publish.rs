@@ -8,17 +8,17 @@
 use crate::options::Options;
 use std::time::{Duration, Instant};
 use system_tests::Random;
-use system_tests::board::{Board, Phase};
+use system_tests::counters::{Phase, SharedCounters};
 use system_tests::payload::{Payload, encode};
 use toroni::{Bus, PublishError, Publisher};
 
 /// Messages of a batch, and of a burst.
-pub(crate) const GROUP: usize = system_tests::worker::GROUP;
+pub(crate) const BUNDLE: usize = system_tests::worker::BUNDLE;
 
 const KINDS: [&str; 7] = ["single", "try", "timeout", "batch", "burst", "with", "descendants"];
 
 pub(crate) fn run(options: &Options) {
-    let board = options.board();
+    let counters = options.counters();
     let mut publishing = Publishing::new(options);
     let pause = Duration::from_micros(options.or("pause_us", 0));
     let count: u64 = options.or("count", u64::MAX);
@@ -26,7 +26,7 @@ pub(crate) fn run(options: &Options) {
     println!("ready");
     let mut last = Instant::now();
     while publishing.counter < count {
-        match board.phase() {
+        match counters.phase() {
             _ if !is_obedient => {}
             Phase::Run => {}
             Phase::Pause => {
@@ -36,10 +36,10 @@ pub(crate) fn run(options: &Options) {
             }
             Phase::Stop => break,
         }
-        publishing.publish(&board);
+        publishing.publish(&counters);
         // From the end of one call to the end of the next.
         let now = Instant::now();
-        board.add_stall(publishing.id, now - last);
+        counters.add_stall(publishing.id, now - last);
         last = now;
         if !pause.is_zero() {
             std::thread::sleep(pause);
@@ -76,18 +76,18 @@ impl Publishing {
             kind: options.or("kind", "mixed".to_owned()),
             longest: options.or("longest", 1000),
             random: Random::new(options.or("seed", 1)),
-            buffers: vec![Vec::new(); GROUP],
+            buffers: vec![Vec::new(); BUNDLE],
         }
     }
 
-    /// Publishes the next message, or group, and states on the board what is published then.
-    pub(crate) fn publish(&mut self, board: &Board) {
+    /// Publishes the next message, or bundle, and states in the shared counters what is published then.
+    pub(crate) fn publish(&mut self, counters: &SharedCounters) {
         let kind = match self.kind.as_str() {
             "mixed" => KINDS[self.random.index(KINDS.len())].to_owned(),
             kind => kind.to_owned(),
         };
         let count = match kind.as_str() {
-            "batch" | "burst" => GROUP,
+            "batch" | "burst" => BUNDLE,
             _ => 1,
         };
         // A batch must not be longer than the longest record.
@@ -96,16 +96,16 @@ impl Publishing {
             let length = self.random.length(longest);
             encode(Payload { worker: self.id, counter }, length, buffer);
         }
-        let group = &self.buffers[..count];
-        let message = &group[0];
+        let bundle = &self.buffers[..count];
+        let message = &bundle[0];
         match kind.as_str() {
             "single" => self.publisher.publish(message).expect("published"),
             "try" => self.try_publish(message),
             "timeout" => {
                 self.publisher.publish_timeout(message, Duration::from_secs(60)).expect("in time");
             }
-            "batch" => self.publisher.publish_batch(group).expect("published"),
-            "burst" => self.publisher.burst(group).expect("published"),
+            "batch" => self.publisher.publish_batch(bundle).expect("published"),
+            "burst" => self.publisher.burst(bundle).expect("published"),
             "with" => self
                 .publisher
                 .publish_with(message.len(), |bytes| bytes.write(0, message))
@@ -135,7 +135,7 @@ impl Publishing {
             kind => panic!("no kind {kind:?}"),
         }
         self.counter += count as u64;
-        board.set_count(self.id, self.counter);
+        counters.set_count(self.id, self.counter);
     }
 
     /// At once if possible; else, after a while, as the others do.

@@ -9,7 +9,7 @@ use system_tests::Random;
 use system_tests::wake::{Stamp, now_ns};
 
 pub(crate) fn run(options: &Options) {
-    let (bus, board) = (options.bus(), options.board());
+    let (bus, counters) = (options.bus(), options.counters());
     let id: u32 = options.get("id");
     let threads: u32 = options.or("threads", 1);
     let rounds: u64 = options.get("rounds");
@@ -21,13 +21,13 @@ pub(crate) fn run(options: &Options) {
     std::thread::scope(|scope| {
         for thread in 0..threads {
             let publisher = bus.publisher("rouse").expect("a publisher");
-            let (board, dozers) = (&board, &dozers);
+            let (counters, dozers) = (&counters, &dozers);
             let mut random = Random::new(options.or("seed", 1_u64) ^ u64::from(thread) << 32);
             scope.spawn(move || {
                 for round in 0..rounds {
                     let taken = round * messages_a_round;
                     let mut looks = 0_u32;
-                    while dozers.iter().any(|dozer| board.count(*dozer) < taken) {
+                    while dozers.iter().any(|dozer| counters.count(*dozer) < taken) {
                         looks += 1;
                         if looks.is_multiple_of(64) {
                             std::thread::yield_now();
@@ -45,7 +45,7 @@ pub(crate) fn run(options: &Options) {
                         println!("slow {round} {call_us}");
                     }
                     if thread == 0 {
-                        board.set_count(id, round + 1);
+                        counters.set_count(id, round + 1);
                     }
                 }
             });

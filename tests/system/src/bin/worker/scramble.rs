@@ -7,7 +7,7 @@ use std::time::Duration;
 use toroni::{BusConfig, ReceiveError};
 
 pub(crate) fn run(options: &Options) {
-    let board = options.board();
+    let counters = options.counters();
     let id: u32 = options.get("id");
     let config = BusConfig::new().directory(options.get::<PathBuf>("dir")).capacity(64 << 10);
     println!("ready");
@@ -27,6 +27,6 @@ pub(crate) fn run(options: &Options) {
                 Err(error) => panic!("{error}"),
             }
         }
-        board.set_count(id, counter + 1);
+        counters.set_count(id, counter + 1);
     }
 }

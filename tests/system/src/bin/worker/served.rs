@@ -4,7 +4,7 @@ use crate::ways::Wish;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use system_tests::soak::witness::Delivery;
+use system_tests::soak::verifier::Delivery;
 use toroni::proactor::{Subscribe, Subscription};
 use toroni::{Bus, Message, ReceiveError, Subscriber};
 use toroni_proactor::{Config, Proactor};

@@ -1,4 +1,4 @@
-//! `subscribe`: receives until the end that the board states, and checks every message.
+//! `subscribe`: receives up to the end that the shared counters state, and checks every message.
 //!
 //! `how`: one of the ways of `ways.rs`. Windows of the order go to the file `report` as they become
 //! complete.
@@ -9,10 +9,10 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use system_tests::Random;
-use system_tests::board::{Board, Phase};
 use system_tests::check::Stream;
+use system_tests::counters::{Phase, SharedCounters};
 use system_tests::options::Options;
-use system_tests::soak::witness::Delivery;
+use system_tests::soak::verifier::Delivery;
 use toroni::{ReceiveError, Start, WaitStrategy};
 
 /// Messages between two looks at the reports.
@@ -36,7 +36,7 @@ pub(crate) fn run(options: &Options) {
     let report = options.find::<PathBuf>("report");
     let mut receiving = Receiving {
         id: options.get("id"),
-        board: options.board(),
+        counters: options.counters(),
         stream: Stream::default(),
         report: report.map(|path| File::create(path).expect("a report")),
         last: None,
@@ -65,7 +65,7 @@ pub(crate) fn wait_strategy(word: &str) -> WaitStrategy {
 
 struct Receiving {
     id: u32,
-    board: Board,
+    counters: SharedCounters,
     stream: Stream,
     report: Option<File>,
     last: Option<Instant>,
@@ -79,9 +79,9 @@ impl Sink for Receiving {
         }
         let now = Instant::now();
         if let Some(last) = self.last.replace(now) {
-            self.board.add_stall(self.id, now - last);
+            self.counters.add_stall(self.id, now - last);
         }
-        self.board.set_count(self.id, self.stream.received());
+        self.counters.set_count(self.id, self.stream.received());
         if self.stream.received().is_multiple_of(REPORT_EVERY) {
             self.write_report();
         }
@@ -90,7 +90,7 @@ impl Sink for Receiving {
 
     /// There was no message. While publishers pause, none is missed.
     fn nothing(&mut self) {
-        if self.board.phase() != Phase::Run {
+        if self.counters.phase() != Phase::Run {
             self.last = None;
         }
     }
@@ -98,7 +98,7 @@ impl Sink for Receiving {
 
 impl Receiving {
     fn is_over(&self, receiver: &Receiver) -> bool {
-        let Some(end) = self.board.end() else { return false };
+        let Some(end) = self.counters.end() else { return false };
         match self.stream.next_sequence() {
             Some(next) => next >= end,
             // Nothing came since it joined.

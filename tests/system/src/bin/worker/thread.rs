@@ -140,7 +140,7 @@ impl AsRef<[u8]> for Payload {
 fn panics(bus: &Bus) {
     std::panic::set_hook(Box::new(|_| ()));
     let publisher = bus.publisher("thread").expect("a publisher");
-    let group = [Payload(Some(b"one")), Payload(Some(b"two")), Payload(None)];
+    let bundle = [Payload(Some(b"one")), Payload(Some(b"two")), Payload(None)];
     println!("ready");
     wait_for_line();
     let caught = |what: &dyn Fn()| {
@@ -148,8 +148,8 @@ fn panics(bus: &Bus) {
         assert!(outcome.is_err(), "it should have panicked");
     };
     caught(&|| drop(publisher.publish_with(8, |_| -> () { panic!("as the test wants it") })));
-    caught(&|| drop(publisher.publish_batch(&group)));
-    caught(&|| drop(publisher.burst(&group)));
+    caught(&|| drop(publisher.publish_batch(&bundle)));
+    caught(&|| drop(publisher.burst(&bundle)));
     println!("panicked");
     wait_for_line();
     publisher.publish(b"after").expect("published");

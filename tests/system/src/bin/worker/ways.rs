@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::mpsc::{Receiver as Queue, channel};
 use std::time::Duration;
 use system_tests::soak::mix::Filter;
-use system_tests::soak::witness::Delivery;
+use system_tests::soak::verifier::Delivery;
 use toroni::{Bus, Message, OpenError, ReceiveError, Router, Start, Subscriber, WaitStrategy};
 
 /// How long a call waits for a message, before the worker looks whether it shall end.

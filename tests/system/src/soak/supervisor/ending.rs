@@ -1,10 +1,10 @@
 //! The end of a run: everybody leaves in order, and what can only be checked then is.
 
 use super::{BUS, Outcome, PUBLISHER, SUBSCRIBER, Soak, Told, descriptors_of};
-use crate::board::Phase;
+use crate::counters::Phase;
 use crate::soak::mix::Lane;
 use crate::soak::source::Source;
-use crate::soak::witness::STRETCH;
+use crate::soak::verifier::STRETCH;
 use rustix::process::Signal;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -14,14 +14,14 @@ use toroni_testkit::{directory::entries, wait::LIMIT};
 impl Soak<'_> {
     /// Ends everybody in order, and checks what can only be checked then.
     pub(super) fn finish(&mut self) {
-        self.let_go_on(true);
-        self.board.set_phase(Phase::Stop);
+        self.resume_stopped(true);
+        self.counters.set_phase(Phase::Stop);
         self.wait_without(PUBLISHER);
         // Last words, by which calls that block end: enough to fill the last stretch.
         let mut source = Source::new(0);
         let farewells = 2 * STRETCH;
         self.end = self.stats().sequence + farewells;
-        self.board.set_end(self.end);
+        self.counters.set_end(self.end);
         // A handle of its own, which leaves before the slots are counted.
         let bus = self.root.config().open_existing(BUS).expect("the bus");
         let publisher = bus.publisher(&Lane::Bye.topic(0, 0, 0)).expect("a publisher");

@@ -10,11 +10,11 @@ use std::time::Duration;
 const JUDGED_AFTER_NS: u64 = 3_000_000_000;
 /// Stalls of no known cause that are told one by one.
 const MOST_EXPLAINED: u32 = 50;
-const LOOK_EVERY_NS: u64 = 20_000_000;
+const CHECK_EVERY_NS: u64 = 20_000_000;
 
 /// What the last look at the processors' queue has seen.
 #[derive(Default)]
-pub(super) struct Look {
+pub(super) struct QueueCheck {
     at_ns: u64,
     sequence: u64,
     /// Of each publisher, by process id: how long it had been ready and waited for a processor.
@@ -26,9 +26,9 @@ pub(super) struct Look {
 impl Soak<'_> {
     /// Whether the others wait for somebody who is ready and has no processor: the owner of the lock, or
     /// publishers, if nothing was published since the last look.
-    pub(super) fn look_at_queues(&mut self) {
-        let (now, before) = (now_ns(), self.looked.at_ns);
-        if now < before + LOOK_EVERY_NS {
+    pub(super) fn check_queues(&mut self) {
+        let (now, before) = (now_ns(), self.last_check.at_ns);
+        if now < before + CHECK_EVERY_NS {
             return;
         }
         let stats = self.stats();
@@ -43,18 +43,18 @@ impl Soak<'_> {
         });
         let queued_ns: HashMap<u32, u64> = queued.collect();
         let is_queued = |pid: &u32| {
-            let (then, now_queued) = (self.looked.queued_ns.get(pid), queued_ns.get(pid));
+            let (then, now_queued) = (self.last_check.queued_ns.get(pid), queued_ns.get(pid));
             let grown = then.zip(now_queued).map(|(then, now)| now.saturating_sub(*then));
             grown.is_some_and(|grown| grown >= (now - before) / 2)
         };
         let waited = stats.publishers.iter().flatten();
         let waited: HashMap<u32, Duration> = waited.map(|one| (one.pid, one.waited)).collect();
         let is_held = |pid: &u32| {
-            let (then, now_waited) = (self.looked.waited.get(pid), waited.get(pid));
+            let (then, now_waited) = (self.last_check.waited.get(pid), waited.get(pid));
             let grown = then.zip(now_waited).map(|(then, now)| now.saturating_sub(*then));
             grown.is_some_and(|grown| grown.as_nanos() >= u128::from((now - before) / 2))
         };
-        let is_quiet = stats.sequence == self.looked.sequence;
+        let is_quiet = stats.sequence == self.last_check.sequence;
         if is_quiet {
             self.told().disturbances.add(Cause::Quiet, before, now);
         }
@@ -66,7 +66,7 @@ impl Soak<'_> {
         {
             self.told().disturbances.add(Cause::OwnerQueued, before, now);
         }
-        self.looked = Look { at_ns: now, sequence: stats.sequence, queued_ns, waited };
+        self.last_check = QueueCheck { at_ns: now, sequence: stats.sequence, queued_ns, waited };
     }
 
     pub(super) fn judge_stalls(&mut self, all: bool) {

@@ -3,13 +3,13 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
-use system_tests::board::{Board, Phase};
-use system_tests::soak::cell::{Cell, Count};
+use system_tests::counters::{Phase, SharedCounters};
+use system_tests::soak::progress_record::{Count, ProgressRecord};
 use system_tests::soak::stalls::{LONG_NS, Stall, now_ns, queued_ns_in};
 
 /// Times between two looks at what other stalls have cost before: what happens in between is counted to
 /// the next long one.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+const CHECK_EVERY: Duration = Duration::from_millis(5);
 const POLICY_EVERY: Duration = Duration::from_millis(50);
 
 /// A stopwatch that knows when its worker was stopped, or everybody told to pause.
@@ -17,7 +17,7 @@ pub(crate) struct Measure {
     since: Option<Instant>,
     epoch: (u64, u64),
     schedstat: Option<File>,
-    looked: Instant,
+    checked: Instant,
     queued_ns: u64,
     asked: Instant,
     policy_ns: u64,
@@ -32,7 +32,7 @@ impl Measure {
             since: None,
             epoch: (0, 0),
             schedstat,
-            looked: now,
+            checked: now,
             queued_ns: 0,
             asked: now,
             policy_ns: 0,
@@ -40,13 +40,18 @@ impl Measure {
     }
 
     /// A time begins. `policy` says how long the policy has made this worker wait so far.
-    pub(crate) fn begin(&mut self, board: &Board, cell: &Cell, policy: impl FnOnce() -> u64) {
+    pub(crate) fn begin(
+        &mut self,
+        counters: &SharedCounters,
+        record: &ProgressRecord,
+        policy: impl FnOnce() -> u64,
+    ) {
         let now = Instant::now();
         // What begins in a pause lasts as long as it.
-        self.since = (board.phase() == Phase::Run).then_some(now);
-        self.epoch = (board.pauses(), cell.get(Count::Disturbed));
-        if now - self.looked >= LOOK_EVERY {
-            self.looked = now;
+        self.since = (counters.phase() == Phase::Run).then_some(now);
+        self.epoch = (counters.pauses(), record.get(Count::Disturbed));
+        if now - self.checked >= CHECK_EVERY {
+            self.checked = now;
             self.queued_ns = self.read_queued_ns();
         }
         if now - self.asked >= POLICY_EVERY {
@@ -63,22 +68,22 @@ impl Measure {
     /// It ends. The stall, if it was a long one.
     pub(crate) fn end(
         &mut self,
-        board: &Board,
-        cell: &Cell,
+        counters: &SharedCounters,
+        record: &ProgressRecord,
         policy: impl FnOnce() -> u64,
     ) -> Option<Stall> {
         let since = self.since.take()?;
-        if self.epoch != (board.pauses(), cell.get(Count::Disturbed)) {
+        if self.epoch != (counters.pauses(), record.get(Count::Disturbed)) {
             return None;
         }
         let length_ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        cell.add_time(length_ns);
+        record.add_time(length_ns);
         if length_ns < LONG_NS {
             return None;
         }
         let (queued_before, policy_before) = (self.queued_ns, self.policy_ns);
         (self.queued_ns, self.policy_ns) = (self.read_queued_ns(), policy());
-        (self.looked, self.asked) = (Instant::now(), Instant::now());
+        (self.checked, self.asked) = (Instant::now(), Instant::now());
         Some(Stall {
             start_ns: now_ns().saturating_sub(length_ns),
             length_ns,

@@ -7,7 +7,7 @@ pub(crate) mod subscribe;
 
 use std::io::Write;
 use system_tests::soak::report::Event;
-use system_tests::soak::witness::Kind;
+use system_tests::soak::verifier::Kind;
 
 /// A pipe takes so much in one piece: whoever is killed never leaves half a line there.
 const PIECE: usize = 4096;

@@ -6,19 +6,20 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 use system_tests::Random;
-use system_tests::board::Phase;
+use system_tests::counters::Phase;
 use system_tests::options::Options;
-use system_tests::soak::cell::{Cell, Count};
 use system_tests::soak::mix::Lane;
+use system_tests::soak::progress_record::{Count, ProgressRecord};
 use system_tests::soak::report::Event;
 use system_tests::soak::source::Source;
-use system_tests::soak::witness::Kind;
-use system_tests::worker::GROUP;
+use system_tests::soak::verifier::Kind;
+use system_tests::worker::BUNDLE;
 use toroni::{Bus, Policy, PublishError, Publisher};
 
 pub(crate) fn run(options: &Options) {
     let mut random = Random::new(options.get("seed"));
-    let (board, cell) = (options.board(), Cell::open(&options.get::<PathBuf>("cell")));
+    let (counters, record) =
+        (options.counters(), ProgressRecord::open(&options.get::<PathBuf>("record")));
     let mut lines = Lines::default();
     let mut source = Source::new(options.get("id"));
     let rejoin_after: u64 = options.or("rejoin", u64::MAX);
@@ -32,10 +33,10 @@ pub(crate) fn run(options: &Options) {
             lines.add(&Event::Ready);
             lines.send();
         }
-        let mut pace = Pace::new(options);
+        let mut rate = Rate::new(options);
         let first = source.counter();
         while source.counter() - first < rejoin_after {
-            match board.phase() {
+            match counters.phase() {
                 Phase::Run => {}
                 Phase::Pause => {
                     std::thread::sleep(Duration::from_micros(500));
@@ -43,13 +44,13 @@ pub(crate) fn run(options: &Options) {
                 }
                 Phase::Stop => break 'join,
             }
-            if cell.get(Count::Leave) != 0 {
+            if record.get(Count::Leave) != 0 {
                 break 'join;
             }
             let call = publishing.choose(&source, &mut random);
-            measure.begin(&board, &cell, || publishing.waited_ns());
+            measure.begin(&counters, &record, || publishing.waited_ns());
             let outcome = publishing.publish(&call);
-            if let Some(stall) = measure.end(&board, &cell, || publishing.waited_ns()) {
+            if let Some(stall) = measure.end(&counters, &record, || publishing.waited_ns()) {
                 lines.add(&Event::Stall(stall));
                 lines.send();
             }
@@ -64,8 +65,8 @@ pub(crate) fn run(options: &Options) {
             if sabotage.as_deref() == Some("die") && source.counter() > 1000 {
                 std::process::exit(3);
             }
-            cell.set(Count::Messages, source.counter());
-            pace.rest(&mut random);
+            record.set(Count::Messages, source.counter());
+            rate.rest(&mut random);
         }
         drop(publishing);
         let now = descriptors();
@@ -74,7 +75,7 @@ pub(crate) fn run(options: &Options) {
             let evidence = format!("{now} descriptors after leaving, {before} the first time");
             lines.fail(Kind::Failed, &evidence);
         }
-        cell.add(Count::Rejoins, 1);
+        record.add(Count::Rejoins, 1);
         is_first = false;
     }
     lines.add(&Event::Done(source.counter()));
@@ -94,7 +95,7 @@ struct Publishing {
     bus: Bus,
     name: String,
     worker: u32,
-    place: u32,
+    number: u32,
     policy: Option<Policy>,
     longest: usize,
     publishers: HashMap<String, Publisher>,
@@ -109,11 +110,11 @@ impl Publishing {
             bus: options.bus(),
             name: format!("worker-{worker}"),
             worker,
-            place: options.get("place"),
+            number: options.get("number"),
             policy: hasty.then_some(Policy::Overwrite),
             longest: options.get("longest"),
             publishers: HashMap::new(),
-            buffers: vec![Vec::new(); GROUP],
+            buffers: vec![Vec::new(); BUNDLE],
         }
     }
 
@@ -133,7 +134,7 @@ impl Publishing {
             _ => &["single", "single", "try", "timeout", "batch", "burst", "with"],
         };
         let way = ways[random.index(ways.len())];
-        let count = if matches!(way, "batch" | "burst") { 1 + random.index(GROUP) } else { 1 };
+        let count = if matches!(way, "batch" | "burst") { 1 + random.index(BUNDLE) } else { 1 };
         for (ahead, buffer) in self.buffers.iter_mut().take(count).enumerate() {
             let length = match lane {
                 Lane::Large => random.index(self.longest) + 1,
@@ -143,7 +144,7 @@ impl Publishing {
             let batch = if way == "batch" { count } else { 0 };
             source.compose(lane, ahead, batch, length, buffer);
         }
-        let topic = lane.topic(self.place, self.worker, random.number());
+        let topic = lane.topic(self.number, self.worker, random.number());
         Call { lane, topic, way, count }
     }
 
@@ -162,12 +163,12 @@ impl Publishing {
                 publishers.entry(call.topic.clone()).or_insert(publisher)
             }
         };
-        let (group, message) = (&buffers[..call.count], &buffers[0]);
+        let (bundle, message) = (&buffers[..call.count], &buffers[0]);
         let outcome = match call.way {
             "try" => publisher.try_publish(message),
             "timeout" => publisher.publish_timeout(message, Duration::from_millis(3)),
-            "batch" => publisher.publish_batch(group),
-            "burst" => publisher.burst(group).map_err(|error| error.source),
+            "batch" => publisher.publish_batch(bundle),
+            "burst" => publisher.burst(bundle).map_err(|error| error.source),
             "with" => publisher.publish_with(message.len(), |bytes| {
                 // In two parts: whoever is killed in between leaves half of it.
                 let half = message.len() / 2;
@@ -195,14 +196,14 @@ impl Publishing {
 }
 
 /// How fast a publisher publishes.
-struct Pace {
+struct Rate {
     word: String,
     left: u64,
 }
 
-impl Pace {
+impl Rate {
     fn new(options: &Options) -> Self {
-        Self { word: options.or("pace", "fast".to_owned()), left: 0 }
+        Self { word: options.or("rate", "fast".to_owned()), left: 0 }
     }
 
     fn rest(&mut self, random: &mut Random) {

@@ -2,7 +2,7 @@
 
 use system_tests::soak::mix::Lane;
 use system_tests::soak::source::{Label, Read, read};
-use system_tests::soak::witness::Delivery;
+use system_tests::soak::verifier::Delivery;
 
 /// Messages before it happens.
 const AFTER: u64 = 3000;
@@ -18,7 +18,7 @@ pub(crate) struct Sabotage {
 /// A message that outlives the subscriber's next call.
 #[derive(Clone)]
 struct Kept {
-    place: (u64, u64, Option<u64>),
+    position: (u64, u64, Option<u64>),
     topic: String,
     payload: Vec<u8>,
 }
@@ -40,7 +40,7 @@ impl Sabotage {
     /// Hands on what is held, as it was: what comes now is no neighbour of it.
     pub(crate) fn give_back(&mut self, mut take: impl FnMut(&Delivery<'_>)) {
         if let Some(held) = self.held.take() {
-            held.hand_on(held.place, &mut take);
+            held.hand_on(held.position, &mut take);
         }
     }
 
@@ -69,22 +69,22 @@ impl Sabotage {
                 None => self.held = Some(Kept::of(delivery)),
                 Some(held) => {
                     take(delivery);
-                    held.hand_on(held.place, &mut take);
+                    held.hand_on(held.position, &mut take);
                     self.what = None;
                 }
             },
-            // Two publishers' messages in each other's place: nobody notices alone.
+            // Two publishers' messages, each at the other's position: no subscriber notices alone.
             "exchange" => match self.held.take() {
                 None if single(delivery).is_some() => self.held = Some(Kept::of(delivery)),
                 Some(held) => match (single(delivery), held.single()) {
                     (Some(one), Some(other)) if one.worker != other.worker => {
                         let this = Kept::of(delivery);
-                        this.hand_on(held.place, &mut take);
-                        held.hand_on(this.place, &mut take);
+                        this.hand_on(held.position, &mut take);
+                        held.hand_on(this.position, &mut take);
                         self.what = None;
                     }
                     _ => {
-                        held.hand_on(held.place, &mut take);
+                        held.hand_on(held.position, &mut take);
                         take(delivery);
                     }
                 },
@@ -98,14 +98,14 @@ impl Sabotage {
 impl Kept {
     fn of(delivery: &Delivery<'_>) -> Self {
         Self {
-            place: (delivery.sequence, delivery.position, delivery.next_position),
+            position: (delivery.sequence, delivery.position, delivery.next_position),
             topic: delivery.topic.to_owned(),
             payload: delivery.payload.to_vec(),
         }
     }
 
-    fn hand_on(&self, place: (u64, u64, Option<u64>), take: &mut impl FnMut(&Delivery<'_>)) {
-        let (sequence, position, next_position) = place;
+    fn hand_on(&self, position: (u64, u64, Option<u64>), take: &mut impl FnMut(&Delivery<'_>)) {
+        let (sequence, position, next_position) = position;
         let (topic, payload) = (self.topic.as_str(), self.payload.as_slice());
         take(&Delivery { sequence, position, next_position, topic, payload });
     }

@@ -7,12 +7,12 @@ use crate::subscribe::{Laziness, wait_strategy};
 use crate::ways::{ANY_ENGINE, Receiver, Sink, Wish, patterns_of};
 use std::path::PathBuf;
 use system_tests::Random;
-use system_tests::board::{Board, Phase};
+use system_tests::counters::{Phase, SharedCounters};
 use system_tests::options::Options;
-use system_tests::soak::cell::{Cell, Count};
 use system_tests::soak::mix::Filter;
+use system_tests::soak::progress_record::{Count, ProgressRecord};
 use system_tests::soak::report::Event;
-use system_tests::soak::witness::{Delivery, Kind, Witness};
+use system_tests::soak::verifier::{Delivery, Kind, Verifier};
 use toroni::{OpenError, ReceiveError, Start};
 
 /// Messages between two reports.
@@ -21,10 +21,10 @@ const REPORT_EVERY: u64 = 256;
 pub(crate) fn run(options: &Options) {
     let mut random = Random::new(options.get("seed"));
     let mut watching = Watching {
-        board: options.board(),
-        cell: Cell::open(&options.get::<PathBuf>("cell")),
+        counters: options.counters(),
+        record: ProgressRecord::open(&options.get::<PathBuf>("record")),
         lines: Lines::default(),
-        witness: Witness::new(Filter::ALL, 0),
+        verifier: Verifier::new(Filter::ALL, 0),
         filter: 0,
         laziness: Laziness::new(options),
         measure: Measure::new(),
@@ -46,7 +46,7 @@ pub(crate) fn run(options: &Options) {
         if watching.is_told_to_end() {
             break;
         }
-        watching.cell.add(Count::Rejoins, 1);
+        watching.record.add(Count::Rejoins, 1);
         is_first = false;
     }
     watching.lines.add(&Event::Done(watching.received));
@@ -54,10 +54,10 @@ pub(crate) fn run(options: &Options) {
 }
 
 struct Watching {
-    board: Board,
-    cell: Cell,
+    counters: SharedCounters,
+    record: ProgressRecord,
     lines: Lines,
-    witness: Witness,
+    verifier: Verifier,
     filter: usize,
     laziness: Laziness,
     measure: Measure,
@@ -121,7 +121,7 @@ impl Watching {
         };
         // Who goes on where it left misses nothing.
         if !matches!(wish.start, Start::Position(_)) || how == "router" {
-            self.witness = Witness::new(filter, self.board.next_id());
+            self.verifier = Verifier::new(filter, self.counters.next_id());
         }
         self.measure.forget();
         if is_first {
@@ -130,7 +130,7 @@ impl Watching {
         }
         let first = self.received;
         while !self.is_over() && self.received - first < most {
-            if self.cell.get(Count::Leave) != 0 {
+            if self.record.get(Count::Leave) != 0 {
                 break;
             }
             match receiver.step(self) {
@@ -142,8 +142,8 @@ impl Watching {
             }
         }
         if self.is_over()
-            && let Some(end) = self.board.end()
-            && let Err(violation) = self.witness.finish(end)
+            && let Some(end) = self.counters.end()
+            && let Err(violation) = self.verifier.finish(end)
         {
             self.lines.fail(violation.kind, &violation.evidence);
         }
@@ -153,28 +153,28 @@ impl Watching {
     }
 
     fn is_told_to_end(&self) -> bool {
-        self.board.end().is_some() || self.cell.get(Count::Leave) != 0
+        self.counters.end().is_some() || self.record.get(Count::Leave) != 0
     }
 
     /// The supervisor's last words reach everybody.
     fn is_over(&self) -> bool {
-        let Some(end) = self.board.end() else { return false };
-        self.witness.next().is_some_and(|next| next >= end)
+        let Some(end) = self.counters.end() else { return false };
+        self.verifier.next().is_some_and(|next| next >= end)
     }
 
     fn lose(&mut self, messages: u64, bytes: u64) {
         self.give_back();
-        self.cell.add(Count::Lapses, 1);
-        self.cell.add(Count::Lost, messages);
+        self.record.add(Count::Lapses, 1);
+        self.record.add(Count::Lost, messages);
         if let Some(messages) = self.sabotage.on_loss(messages) {
-            self.witness.lose(messages, bytes, self.board.next_id());
+            self.verifier.lose(messages, bytes, self.counters.next_id());
         }
         self.measure.forget();
     }
 
     fn check(&mut self, delivery: &Delivery<'_>) {
-        self.cell.note(delivery);
-        if let Err(violation) = self.witness.take(delivery) {
+        self.record.note(delivery);
+        if let Err(violation) = self.verifier.take(delivery) {
             self.lines.fail(violation.kind, &violation.evidence);
         }
     }
@@ -187,10 +187,10 @@ impl Watching {
 
     fn report(&mut self) {
         // First how far publishers are: where the order is known, so is this.
-        for (worker, progress) in self.witness.take_progress() {
+        for (worker, progress) in self.verifier.take_progress() {
             self.lines.add(&Event::Progress(worker, progress));
         }
-        for stretch in self.witness.take_stretches() {
+        for stretch in self.verifier.take_stretches() {
             self.lines.add(&Event::Stretch(self.filter, stretch));
         }
         self.lines.send();
@@ -199,27 +199,27 @@ impl Watching {
 
 impl Sink for Watching {
     fn take(&mut self, delivery: &Delivery<'_>) {
-        if let Some(stall) = self.measure.end(&self.board, &self.cell, || 0) {
+        if let Some(stall) = self.measure.end(&self.counters, &self.record, || 0) {
             self.lines.add(&Event::Stall(stall));
         }
         let mut sabotage = std::mem::take(&mut self.sabotage);
         sabotage.pass(delivery, |delivery| self.check(delivery));
         self.sabotage = sabotage;
         self.received += 1;
-        self.cell.set(Count::Messages, self.received);
+        self.record.set(Count::Messages, self.received);
         if self.received.is_multiple_of(REPORT_EVERY) {
             self.report();
         }
         self.laziness.idle();
         // Who asks for everything always has something to receive.
-        if self.witness.sees_all() {
-            self.measure.begin(&self.board, &self.cell, || 0);
+        if self.verifier.sees_all() {
+            self.measure.begin(&self.counters, &self.record, || 0);
         }
     }
 
     /// There was no message. While publishers pause, none is missed.
     fn nothing(&mut self) {
-        if self.board.phase() != Phase::Run {
+        if self.counters.phase() != Phase::Run {
             self.measure.forget();
         }
         self.report();

@@ -17,7 +17,7 @@ const NEXT_ID: usize = 3;
 const FIRST_WORKER: usize = 8;
 const WORDS_OF_WORKER: usize = 2;
 
-/// Workers that a board has room for; their numbers are below this.
+/// There are counters for this many workers, whose numbers are below it.
 pub const MOST_WORKERS: usize = (WORDS - FIRST_WORKER) / WORDS_OF_WORKER;
 
 /// What publishing workers do.
@@ -33,10 +33,10 @@ pub enum Phase {
 
 /// The shared page.
 #[derive(Debug)]
-pub struct Board(&'static [AtomicU64]);
+pub struct SharedCounters(&'static [AtomicU64]);
 
-impl Board {
-    /// Opens the board in this file; makes it if it is not there.
+impl SharedCounters {
+    /// Opens the counters in this file, which is made if it does not exist.
     ///
     /// # Panics
     /// If it can be neither opened nor made.
@@ -137,7 +137,7 @@ impl Board {
 
     fn word(&self, worker: u32, offset: usize) -> &AtomicU64 {
         let worker = usize::try_from(worker).unwrap_or(usize::MAX);
-        assert!(worker < MOST_WORKERS, "a board has room for {MOST_WORKERS} workers");
+        assert!(worker < MOST_WORKERS, "there are counters for {MOST_WORKERS} workers");
         &self.0[FIRST_WORKER + worker * WORDS_OF_WORKER + offset]
     }
 }
@@ -150,7 +150,10 @@ mod tests {
     #[test]
     fn two_views_of_a_board_show_the_same() {
         let root = TempRoot::new();
-        let (one, two) = (Board::open(&root.file("board")), Board::open(&root.file("board")));
+        let (one, two) = (
+            SharedCounters::open(&root.file("counters")),
+            SharedCounters::open(&root.file("counters")),
+        );
         assert_eq!((two.phase(), two.end()), (Phase::Run, None));
         one.set_phase(Phase::Stop);
         one.set_end(0);

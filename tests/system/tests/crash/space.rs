@@ -1,7 +1,7 @@
-//! Deaths around the wait for room: of publishers that wait for a slow reader, and of the reader for which
+//! Deaths around the wait for space: of publishers that wait for a slow reader, and of the reader for which
 //! they wait, as it wakes one of them.
 
-use crate::scene::{Case, LONGEST, Scene, Stalls};
+use crate::survivors::{Case, LONGEST, Stalls, Survivors};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 use system_tests::LIMIT;
@@ -9,43 +9,43 @@ use system_tests::worker::Worker;
 use toroni::Start;
 use toroni::crash::CrashPoint as P;
 
-/// A publisher dies before, while or after it waits for room: a subscriber is stopped.
-pub(crate) fn publisher_without_room(case: &Case, stalls: &mut Stalls) {
-    let mut scene = Scene::new(case);
+/// A publisher dies before, while or after it waits for space: a subscriber is stopped.
+pub(crate) fn publisher_without_space(case: &Case, stalls: &mut Stalls) {
+    let mut survivors = Survivors::new(case);
     // Whoever waits first begins the interval.
     if case.n == 1 && case.point != P::MidBudget {
-        // It waits for room, too, and may have been next to be woken.
-        scene.start_publisher();
+        // It waits for space, too, and may have been next to be woken.
+        survivors.start_publisher();
     }
     let seed = format!("seed={}", case.seed ^ 1);
     let options = ["kind=single", LONGEST, "count=200000", &seed];
-    scene.subscribers[0].running.stop();
-    let mut victim = scene.stage.start_doomed("publish", &options, &case.crash());
+    survivors.subscribers[0].running.stop();
+    let mut victim = survivors.fixture.start_doomed("publish", &options, &case.crash());
     if case.point == P::BeforePassingOn {
-        // It gets there each time that it has got room.
+        // It gets there each time that it has got space.
         let mut random = case.random();
         while victim.running.ended().is_none() {
-            scene.subscribers[0].running.resume();
+            survivors.subscribers[0].running.resume();
             std::thread::sleep(Duration::from_micros(random.between(100, 2000)));
-            scene.subscribers[0].running.stop();
+            survivors.subscribers[0].running.stop();
             std::thread::sleep(Duration::from_micros(random.between(100, 2000)));
         }
     }
-    scene.bury(&mut victim, case);
-    let told = scene.stage.board.count(victim.id);
+    survivors.wait_for_death(&mut victim, case);
+    let told = survivors.fixture.counters.count(victim.id);
     if matches!(case.point, P::AnnouncingRoom | P::BeforeTakingBack) {
-        join_in_protected_history(&scene, case);
+        join_in_protected_history(&survivors, case);
     }
-    scene.subscribers[0].running.resume();
-    scene.go_on(stalls);
+    survivors.subscribers[0].running.resume();
+    survivors.assert_progress(stalls);
     let committed = told + u64::from(case.point == P::BeforePassingOn);
-    case.assert_arrived(&scene.finish(), victim.id, &(committed..=committed));
+    case.assert_arrived(&survivors.finish(), victim.id, &(committed..=committed));
 }
 
 /// What the stopped subscriber has not read is there for whoever joins, although the dead publisher wanted it.
-fn join_in_protected_history(scene: &Scene, case: &Case) {
-    let bus = scene.stage.bus();
-    let stopped = scene.subscribers[0].running.id();
+fn join_in_protected_history(survivors: &Survivors, case: &Case) {
+    let bus = survivors.fixture.bus();
+    let stopped = survivors.subscribers[0].running.id();
     let subscribers = bus.stats().expect("statistics").subscribers.expect("for all to see");
     let stopped = subscribers.iter().find(|one| one.pid == stopped).expect("it is there");
     for start in [Start::Oldest, Start::Position(stopped.position)] {
@@ -55,24 +55,24 @@ fn join_in_protected_history(scene: &Scene, case: &Case) {
     }
 }
 
-/// The last reader for which publishers wait dies when it has made room, before it wakes one of them.
-pub(crate) fn reader_that_makes_room(case: &Case, stalls: &mut Stalls) {
-    let mut scene = Scene::new(case);
+/// The last reader for which publishers wait dies when it has made space, before it wakes one of them.
+pub(crate) fn reader_that_makes_space(case: &Case, stalls: &mut Stalls) {
+    let mut survivors = Survivors::new(case);
     let engine = format!("engine={}", case.engine.unwrap_or_default());
     let how = if case.engine.is_some() { "how=proactor" } else { "how=receive" };
     let options = [how, "wait=backoff", &engine];
-    let mut victim = scene.stage.start_doomed("subscribe", &options, &case.crash());
+    let mut victim = survivors.fixture.start_doomed("subscribe", &options, &case.crash());
     victim.running.expect("ready");
     let kinds = ["kind=single", "kind=burst"];
     for (kind, number) in kinds.iter().take(if case.n == 2 { 1 } else { 2 }).zip(2..) {
         let seed = format!("seed={}", case.seed ^ number);
         let options = [*kind, LONGEST, &seed];
-        scene.others.push(scene.stage.start_ready("publish", &options));
+        survivors.others.push(survivors.fixture.start_ready("publish", &options));
     }
     stop_and_go(&mut victim, case);
-    scene.bury(&mut victim, case);
-    scene.go_on(stalls);
-    drop(scene.finish());
+    survivors.wait_for_death(&mut victim, case);
+    survivors.assert_progress(stalls);
+    drop(survivors.finish());
 }
 
 /// Until it has ended: a reader that is stopped keeps publishers waiting, and that goes on reads all there

@@ -120,7 +120,7 @@ pub struct Progress {
 
 /// Checks one subscription, from its first message to its last.
 #[derive(Debug)]
-pub struct Witness {
+pub struct Verifier {
     filter: Filter,
     /// Publishers from this number on had not begun when this subscription began, or lost messages last.
     newcomers_from: u32,
@@ -175,7 +175,7 @@ impl std::hash::Hash for Lane {
     }
 }
 
-impl Witness {
+impl Verifier {
     /// Of a subscription that begins now. Publishers from number `newcomers_from` on have not begun yet.
     #[must_use]
     pub fn new(filter: Filter, newcomers_from: u32) -> Self {

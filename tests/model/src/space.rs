@@ -1,4 +1,4 @@
-//! A publisher without room: `bus/room.rs`, `ring/slots.rs`, `ring/backpressure.rs`.
+//! A publisher without space: `bus/publish/backpressure.rs`, `ring/slots.rs`, `ring/wait_budget.rs`.
 //!
 //! The slots are read by one system call, whose copy is not atomic: here slot by slot, in any order, a
 //! slot at once.
@@ -76,7 +76,7 @@ impl Turn<'_> {
         };
         if self.state.subscribers[slot].life.has_lease() || self.has(Mistake::DeadReaderBlocks) {
             self.mine().suspects = [0; MOST_SUBSCRIBERS];
-            return self.go(Doing::WaitForRoom);
+            return self.go(Doing::WaitForSpace);
         }
         let me = self.mine();
         me.dead[slot] = std::mem::take(&mut me.suspects[slot]);
@@ -118,7 +118,7 @@ impl Turn<'_> {
         self.state.ring.reserved = self.state.ring.reserved.max(wanted);
         let me = self.mine();
         (me.joins_known, me.excused) = (false, false);
-        self.seek_room()
+        self.seek_space()
     }
 
     /// Whether `reserved` at `wanted` overtakes a subscriber that has joined, and shows a position that
@@ -139,9 +139,9 @@ impl Turn<'_> {
 
     /// Wakes when `space` was raised, or a slice is over. A slice that ends with nothing to be found is
     /// no step: it would lead back here. Way 1 is the end of the policy's limit.
-    pub(crate) fn wait_for_room(&mut self, way: u8) -> bool {
+    pub(crate) fn wait_for_space(&mut self, way: u8) -> bool {
         match way {
-            0 if !self.state.publishers[self.me].token || self.would_find_room() => {}
+            0 if !self.state.publishers[self.me].token || self.would_find_space() => {}
             1 if self.setup.policy == Policy::Limit && !self.state.publishers[self.me].expired => {
                 self.mine().expired = true;
             }
@@ -151,7 +151,7 @@ impl Turn<'_> {
         self.go(Doing::Lock)
     }
 
-    fn would_find_room(&self) -> bool {
+    fn would_find_space(&self) -> bool {
         let wanted = self.wanted();
         if self.state.ring.tail + writing::bytes(&self.messages()) < self.state.ring.reserved {
             return true;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 use system_tests::LIMIT;
 use system_tests::Random;
-use system_tests::worker::{BUS, Seen, Stage, Worker};
+use system_tests::worker::{BUS, Fixture, Seen, Worker};
 use toroni::crash::CrashPoint;
 use toroni::{BusConfig, LockKind, NotifyKind, Policy};
 use toroni_testkit::order::Agreement;
@@ -66,8 +66,8 @@ impl Case {
 }
 
 /// The survivors: two subscribers from the beginning, and a publisher from when it is needed.
-pub(crate) struct Scene {
-    pub(crate) stage: Stage,
+pub(crate) struct Survivors {
+    pub(crate) fixture: Fixture,
     pub(crate) subscribers: Vec<Worker>,
     pub(crate) publisher: Option<Worker>,
     /// Others that publish, in a way of their own.
@@ -76,19 +76,19 @@ pub(crate) struct Scene {
     seed: u64,
 }
 
-impl Scene {
+impl Survivors {
     pub(crate) fn new(case: &Case) -> Self {
-        let mut stage = Stage::new(|config| case.configure(config));
+        let mut fixture = Fixture::new(|config| case.configure(config));
         let engine = case.engine.map(|engine| format!("engine={engine}"));
         let second = match &engine {
             None => ["how=poll", "wait=backoff"],
             Some(engine) => ["how=proactor", engine],
         };
         let subscribers = [["how=receive", "wait=backoff"], second]
-            .map(|options| stage.start_ready("subscribe", &options))
+            .map(|options| fixture.start_ready("subscribe", &options))
             .into();
         Self {
-            stage,
+            fixture,
             subscribers,
             publisher: None,
             others: Vec::new(),
@@ -102,12 +102,12 @@ impl Scene {
         if self.publisher.is_none() {
             let seed = format!("seed={}", self.seed);
             let options = ["kind=mixed", LONGEST, "pause_us=50", &seed];
-            self.publisher = Some(self.stage.start_ready("publish", &options));
+            self.publisher = Some(self.fixture.start_ready("publish", &options));
         }
     }
 
     /// Waits for the victim's death, which must be by the crash point.
-    pub(crate) fn bury(&self, victim: &mut Worker, case: &Case) {
+    pub(crate) fn wait_for_death(&self, victim: &mut Worker, case: &Case) {
         use std::os::unix::process::ExitStatusExt;
         let status = victim.running.wait();
         let explained = victim.running.errors();
@@ -115,16 +115,16 @@ impl Scene {
     }
 
     /// All survivors make progress, and go twice around the ring.
-    pub(crate) fn go_on(&mut self, stalls: &mut Stalls) {
+    pub(crate) fn assert_progress(&mut self, stalls: &mut Stalls) {
         self.start_publisher();
         let began = Instant::now();
         let ids: Vec<u32> = self.survivors().map(|survivor| survivor.id).collect();
-        let board = &self.stage.board;
-        let before: Vec<u64> = ids.iter().map(|id| board.count(*id)).collect();
-        self.soon(|| ids.iter().zip(&before).all(|(id, before)| board.count(*id) > *before));
+        let counters = &self.fixture.counters;
+        let before: Vec<u64> = ids.iter().map(|id| counters.count(*id)).collect();
+        self.soon(|| ids.iter().zip(&before).all(|(id, before)| counters.count(*id) > *before));
         stalls.add(began.elapsed());
 
-        let bus = self.stage.bus();
+        let bus = self.fixture.bus();
         let tail = || bus.stats().expect("statistics").tail;
         let end = tail() + 2 * CAPACITY;
         self.soon(|| tail() >= end);
@@ -139,7 +139,7 @@ impl Scene {
         let deadline = Instant::now() + LIMIT;
         while !so() {
             if Instant::now() > deadline {
-                let info = self.stage.root.succeed(&["info", BUS]);
+                let info = self.fixture.root.succeed(&["info", BUS]);
                 let said: String = self.survivors().map(|one| one.running.errors()).collect();
                 panic!("survivors do not go on{said}\n{info}");
             }
@@ -150,13 +150,13 @@ impl Scene {
     /// Newcomers find their place, all end, and nothing is left. What the subscribers saw, who both
     /// saw all there was.
     pub(crate) fn finish(mut self) -> Seen {
-        let fresh = self.stage.start("publish", &["kind=mixed", LONGEST, "count=40", "seed=1"]);
-        let late = self.stage.start_ready("subscribe", &["how=receive"]);
+        let fresh = self.fixture.start("publish", &["kind=mixed", LONGEST, "count=40", "seed=1"]);
+        let late = self.fixture.start_ready("subscribe", &["how=receive"]);
         drop(fresh.running.succeed());
 
         // What the dead left goes, and the living stay.
-        let _ = self.stage.root.succeed(&["clean"]);
-        let info = self.stage.root.info(BUS);
+        let _ = self.fixture.root.succeed(&["clean"]);
+        let info = self.fixture.root.info(BUS);
         info.assert_no_dead(false);
         let publishers = 1 + self.others.len();
         assert_eq!(
@@ -166,11 +166,11 @@ impl Scene {
         );
 
         let others = std::mem::take(&mut self.others);
-        let total = self.stage.stop_publishers(self.publisher.take().into_iter().chain(others));
+        let total = self.fixture.stop_publishers(self.publisher.take().into_iter().chain(others));
         let mut order = Agreement::default();
         self.subscribers.push(late);
         let subscribers = std::mem::take(&mut self.subscribers);
-        let mut seen = self.stage.finish_subscribers(total, subscribers, &mut order);
+        let mut seen = self.fixture.finish_subscribers(total, subscribers, &mut order);
         for seen in &seen[..2] {
             assert_eq!(seen.received + seen.lost, total, "each loss is told: {seen:?}");
             assert_eq!(seen.lost > 0, seen.lapses > 0);
@@ -179,10 +179,10 @@ impl Scene {
             assert_eq!((seen[0].lost, seen[1].lost, seen[2].lost), (0, 0, 0));
             assert_eq!(seen[0].of_worker, seen[1].of_worker);
         }
-        let info = self.stage.root.info(BUS);
+        let info = self.fixture.root.info(BUS);
         info.assert_no_dead(true);
         assert_eq!((info.publishers().len(), info.subscribers().len()), (0, 0), "{info:?}");
-        self.stage.root.assert_clean_leaves_nothing();
+        self.fixture.root.assert_clean_leaves_nothing();
         seen.swap_remove(0)
     }
 }

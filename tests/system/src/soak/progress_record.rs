@@ -1,19 +1,19 @@
 //! Numbers of one worker, in a file that outlives it.
 
 use super::stalls::{BUCKETS, bucket};
-use super::witness::Delivery;
+use super::verifier::Delivery;
 use crate::shared::words_of;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Messages that a trail remembers.
-const TRAIL: usize = 4096;
-const WORDS_OF_TRAIL: usize = 4;
+/// How many of its last messages a record keeps.
+const RECENT: usize = 4096;
+const WORDS_OF_MESSAGE: usize = 4;
 const TIMES: usize = 16;
-const TRAIL_START: usize = TIMES + BUCKETS;
-const WORDS: usize = TRAIL_START + TRAIL * WORDS_OF_TRAIL;
+const RECENT_START: usize = TIMES + BUCKETS;
+const WORDS: usize = RECENT_START + RECENT * WORDS_OF_MESSAGE;
 
 /// What a worker counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,19 +33,19 @@ pub enum Count {
     Disturbed,
     /// Not 0: the worker shall end in order.
     Leave,
-    /// Messages that the trail was told of.
-    Trail,
+    /// Messages that were noted among the recent ones.
+    Noted,
 }
 
-/// A worker's view of its cell.
-pub struct Cell(&'static [AtomicU64]);
+/// A worker's view of its record.
+pub struct ProgressRecord(&'static [AtomicU64]);
 
-/// What a supervisor reads of a cell, also of a dead worker's.
+/// What a supervisor reads of a record, also of a dead worker's.
 #[derive(Debug)]
-pub struct CellFile(File);
+pub struct ProgressFile(File);
 
-impl Cell {
-    /// Opens the cell in this file; makes it if it is not there.
+impl ProgressRecord {
+    /// Opens the record in this file; makes it if it is not there.
     ///
     /// # Panics
     /// If it cannot be mapped.
@@ -81,9 +81,9 @@ impl Cell {
 
     /// Remembers a message, for a post-mortem: sequence, position, length, and its first bytes.
     pub fn note(&self, delivery: &Delivery<'_>) {
-        let number = self.get(Count::Trail);
-        let place = usize::try_from(number % TRAIL as u64).unwrap_or(0);
-        let words = &self.0[TRAIL_START + place * WORDS_OF_TRAIL..][..WORDS_OF_TRAIL];
+        let number = self.get(Count::Noted);
+        let index = usize::try_from(number % RECENT as u64).unwrap_or(0);
+        let words = &self.0[RECENT_START + index * WORDS_OF_MESSAGE..][..WORDS_OF_MESSAGE];
         let mut head = [0; 8];
         let length = delivery.payload.len().min(8);
         head[..length].copy_from_slice(&delivery.payload[..length]);
@@ -96,12 +96,12 @@ impl Cell {
         for (word, value) in words.iter().zip(values) {
             word.store(value, Ordering::Relaxed);
         }
-        self.set(Count::Trail, number + 1);
+        self.set(Count::Noted, number + 1);
     }
 }
 
-impl CellFile {
-    /// Makes the cell of a new worker.
+impl ProgressFile {
+    /// Makes the record of a new worker.
     ///
     /// # Errors
     /// If it cannot be made.
@@ -164,24 +164,24 @@ mod tests {
     #[test]
     fn the_supervisor_reads_what_the_worker_counted() {
         let root = TempRoot::new();
-        let path = root.file("cell");
-        let file = CellFile::create(&path).unwrap();
-        let cell = Cell::open(&path);
-        cell.set(Count::Messages, 7);
-        cell.add(Count::Messages, 2);
-        cell.add_time(1000);
-        cell.add_time(10);
+        let path = root.file("record");
+        let file = ProgressFile::create(&path).unwrap();
+        let record = ProgressRecord::open(&path);
+        record.set(Count::Messages, 7);
+        record.add(Count::Messages, 2);
+        record.add_time(1000);
+        record.add_time(10);
         file.disturb().unwrap();
-        assert_eq!(cell.get(Count::Disturbed), 1);
+        assert_eq!(record.get(Count::Disturbed), 1);
         assert_eq!(file.get(Count::Messages).unwrap(), 9);
         assert_eq!(file.get(Count::LongestStall).unwrap(), 1000);
         let times = file.times().unwrap();
         assert_eq!((times[bucket(1000)], times[bucket(10)]), (1, 1));
         let delivery =
             Delivery { sequence: 1, position: 2, next_position: None, topic: "", payload: b"abc" };
-        for _ in 0..2 * TRAIL {
-            cell.note(&delivery);
+        for _ in 0..2 * RECENT {
+            record.note(&delivery);
         }
-        assert_eq!(cell.get(Count::Trail), 2 * TRAIL as u64);
+        assert_eq!(record.get(Count::Noted), 2 * RECENT as u64);
     }
 }
