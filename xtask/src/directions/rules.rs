@@ -55,7 +55,11 @@ pub(super) const CRATES: &[Crate] = &[
     Crate { name: "toroni-bench", members: &["toroni-bench-harness"], foreign: None },
     Crate { name: "toroni-cli", members: &["toroni", "toroni-bench-harness"], foreign: None },
     // Runs the program as its users do, and uses the library for its own test processes.
-    Crate { name: "system-tests", members: &["toroni", "toroni-proactor"], foreign: None },
+    Crate {
+        name: "system-tests",
+        members: &["toroni", "toroni-proactor", "toroni-testkit"],
+        foreign: None,
+    },
     // Counts instructions of the library as users compile it. Another dependency could change what is compiled.
     Crate { name: "toroni-counts", members: &["toroni"], foreign: Some(&[]) },
     // Does not use the library, so that a mistake of the library cannot be in the model too. The model's tests read

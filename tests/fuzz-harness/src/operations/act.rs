@@ -1,11 +1,23 @@
 //! Who does something, and may die at a step of it.
 
-use toroni::crash::CrashPoint;
+#[cfg(feature = "deaths")]
+pub(super) use toroni::crash::CrashPoint;
+
+/// The steps that the model follows. Without deaths, none is reported.
+#[cfg(not(feature = "deaths"))]
+#[expect(dead_code, reason = "no step is reported without the library's crash points")]
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum CrashPoint {
+    AfterLock,
+    AfterReserve,
+    AfterCommit,
+    BetweenSequenceAndTail,
+}
 
 /// Does `work`, and dies at the step of this number, counted from 1, if it has so many. Returns the steps
 /// reached, where they are known, and what came of it if it lived.
 ///
-/// `apart` is for those who may hold a robust lock: see [`toroni::crash::rehearsal`].
+/// `apart` is for those who may hold a robust lock: see `toroni::crash::rehearsal`.
 #[cfg(feature = "deaths")]
 pub(super) fn act<R: Send>(
     die_at: u8,

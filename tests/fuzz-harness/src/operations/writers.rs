@@ -1,12 +1,11 @@
 //! Publishers: what they are allowed to do, and what it makes of the model.
 
-use super::act::{act, bury};
+use super::act::{CrashPoint, act, bury};
 use super::readers::Reader;
 use super::world::{Note, World};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
-use toroni::crash::CrashPoint;
 use toroni::{Bus, PublishError, Publisher};
 use toroni_oracle::{Model, Policy, Setup, Size, Work, body, record_bytes};
 
