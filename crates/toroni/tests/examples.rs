@@ -181,11 +181,9 @@ fn tokio_example_receives_beside_a_timer() {
 
 /// Waits until there is a subscriber.
 fn wait_for_a_subscriber(bus: &toroni::Bus) {
-    let deadline = Instant::now() + LIMIT;
-    while bus.stats().unwrap().subscribers.unwrap().is_empty() {
-        assert!(Instant::now() < deadline, "no subscriber appears");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    toroni_testkit::wait::until("there is a subscriber", || {
+        !bus.stats().unwrap().subscribers.unwrap().is_empty()
+    });
 }
 
 /// Returns a folder that is removed with the fixture. Its name is not a valid bus name.

@@ -18,7 +18,6 @@
 
 #![allow(missing_docs, reason = "nobody outside of the repository uses this crate")]
 
-pub mod board;
 pub mod check;
 pub mod counters;
 pub mod info;

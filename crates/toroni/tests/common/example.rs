@@ -3,14 +3,8 @@
 use crate::common::Fixture;
 use rustix::process::Signal;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
-
-/// The time limit for everything. Only a test that hangs reaches it.
-pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+use std::process::{Command, ExitStatus, Stdio};
+use toroni_testkit::Program;
 
 /// A running example. It is killed when dropped.
 pub(crate) struct Example {
@@ -52,29 +46,10 @@ impl Example {
             .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let (sender, lines) = channel();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        std::thread::spawn(move || {
-            // Ends with the example, or when the test ends.
-            output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)).ok();
-        });
-        let mut errors = child.stderr.take().unwrap();
-        let errors_so_far = Arc::new(Mutex::new(String::new()));
-        let so_far = Arc::clone(&errors_so_far);
-        let errors = std::thread::spawn(move || {
-            let mut part = [0; 4096];
-            while let Ok(length @ 1..) = errors.read(&mut part) {
-                so_far.lock().unwrap().push_str(&String::from_utf8_lossy(&part[..length]));
-            }
-            so_far.lock().unwrap().clone()
-        });
-        Self { name, child, lines, seen: Vec::new(), errors: Some(errors), errors_so_far }
+            .stderr(Stdio::piped());
+        Self { name, program: Program::start(command), seen: Vec::new() }
     }
 
-    /// Returns its process id.
     pub(crate) fn pid(&self) -> u32 {
         self.program.id()
     }

@@ -230,7 +230,7 @@ fn an_invalid_message_does_not_end_the_daemon() {
     setup.wait_for_status(|status| status == "hello 2, alarms 0, lost 0\n");
     setup.daemon.signal(Signal::TERM);
     assert!(setup.daemon.wait().success());
-    let errors = setup.daemon.errors.take().unwrap().join().unwrap();
+    let errors = setup.daemon.errors();
     assert!(errors.contains("continues after: the shared memory"), "{errors}");
     let written = std::fs::read_to_string(&setup.log).unwrap();
     assert!(written.ends_with("hello/world one\nhello/world three\n"), "{written}");
