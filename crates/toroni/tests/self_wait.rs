@@ -27,7 +27,7 @@ fn in_time(work: impl FnOnce() + Send + 'static) {
 }
 
 /// Returns a bus of 64 KiB whose publishers wait without a limit.
-fn patient(fixture: &Fixture) -> (Bus, Publisher) {
+fn lossless(fixture: &Fixture) -> (Bus, Publisher) {
     let forever = Policy::Wait { limit: None };
     let bus = fixture.config().capacity(64 << 10).policy(forever).open("b").unwrap();
     let publisher = bus.publisher("t").unwrap();
@@ -80,7 +80,7 @@ fn a_thread_that_has_received_one_message_gets_the_error_at_once() {
     for (form, receive) in FORMS {
         in_time(move || {
             let fixture = Fixture::new();
-            let (bus, publisher) = patient(&fixture);
+            let (bus, publisher) = lossless(&fixture);
             let mut subscriber = bus.subscribe("t").unwrap();
             publisher.publish(b"one").unwrap();
             receive(&mut subscriber);
@@ -96,7 +96,7 @@ fn a_thread_that_has_received_one_message_gets_the_error_at_once() {
 fn a_router_that_has_received_one_message_gets_the_error_at_once() {
     in_time(|| {
         let fixture = Fixture::new();
-        let (bus, publisher) = patient(&fixture);
+        let (bus, publisher) = lossless(&fixture);
         let mut router = bus.router().unwrap();
         router.on("t", |_| {}).unwrap();
         publisher.publish(b"one").unwrap();
@@ -110,7 +110,7 @@ fn a_router_that_has_received_one_message_gets_the_error_at_once() {
 fn a_thread_that_has_never_read_gets_the_error_if_no_other_thread_reads() {
     in_time(|| {
         let fixture = Fixture::new();
-        let (bus, publisher) = patient(&fixture);
+        let (bus, publisher) = lossless(&fixture);
         let mut subscriber = bus.subscribe("t").unwrap();
         let began = Instant::now();
         assert_would_wait_for_itself(&publisher);
@@ -127,7 +127,7 @@ fn a_thread_that_has_never_read_gets_the_error_if_no_other_thread_reads() {
 fn a_wait_of_many_calls_ends_as_well() {
     in_time(|| {
         let fixture = Fixture::new();
-        let (bus, publisher) = patient(&fixture);
+        let (bus, publisher) = lossless(&fixture);
         let _subscriber = bus.subscribe("t").unwrap();
         let error = loop {
             match publisher.publish_timeout([7; 100], HOPE / 100) {
@@ -143,7 +143,7 @@ fn a_wait_of_many_calls_ends_as_well() {
 fn a_thread_that_begins_to_read_late_is_waited_for() {
     in_time(|| {
         let fixture = Fixture::new();
-        let (bus, publisher) = patient(&fixture);
+        let (bus, publisher) = lossless(&fixture);
         let mut subscriber = bus.subscribe("t").unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -164,7 +164,7 @@ fn a_thread_that_begins_to_read_late_is_waited_for() {
 fn a_subscriber_returned_by_an_ended_thread_belongs_to_its_creator_again() {
     in_time(|| {
         let fixture = Fixture::new();
-        let (bus, publisher) = patient(&fixture);
+        let (bus, publisher) = lossless(&fixture);
         let mut subscriber = bus.subscribe("t").unwrap();
         publisher.publish(b"one").unwrap();
         let reader = std::thread::spawn(move || {

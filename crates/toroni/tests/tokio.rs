@@ -26,7 +26,7 @@ fn run<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// Returns a bus that loses nothing, however slow the machine.
-fn patient(fixture: &Fixture, notify: NotifyKind) -> Bus {
+fn lossless(fixture: &Fixture, notify: NotifyKind) -> Bus {
     let config = fixture.config().policy(Policy::Wait { limit: None }).notify(notify);
     config.open("b").unwrap()
 }
@@ -57,7 +57,7 @@ fn tokio_many_messages_arrive_in_order() {
     const COUNT: u64 = 20_000;
     for notify in NOTIFIERS {
         let fixture = Fixture::new();
-        let bus = patient(&fixture, notify);
+        let bus = lossless(&fixture, notify);
         let mut subscriber = bus.subscribe("n/*").unwrap();
         let threads = [publish_numbers(&bus, "n/a", COUNT), publish_numbers(&bus, "n/b", COUNT)];
         run(async {
@@ -81,7 +81,7 @@ fn tokio_cancelling_loses_nothing() {
     const COUNT: u64 = 20_000;
     for notify in NOTIFIERS {
         let fixture = Fixture::new();
-        let bus = patient(&fixture, notify);
+        let bus = lossless(&fixture, notify);
         let mut subscriber = bus.subscribe("n").unwrap();
         let thread = publish_numbers(&bus, "n", COUNT);
         let cancelled = run(async {
@@ -129,7 +129,7 @@ fn tokio_two_subscribers_wake_each_other_in_one_thread() {
     const ROUNDS: u64 = 2_000;
     for notify in NOTIFIERS {
         let fixture = Fixture::new();
-        let bus = patient(&fixture, notify);
+        let bus = lossless(&fixture, notify);
         let (mut ping, mut pong) = (bus.subscribe("ping").unwrap(), bus.subscribe("pong").unwrap());
         let (to_ping, to_pong) = (bus.publisher("ping").unwrap(), bus.publisher("pong").unwrap());
         run(async {
@@ -203,7 +203,7 @@ fn tokio_a_loss_is_reported_and_the_next_receive_continues() {
 fn tokio_woken_by_another_process() {
     for (notify, name) in NOTIFIERS.into_iter().zip(["futex", "datagram", "multicast"]) {
         let fixture = Fixture::new();
-        let bus = patient(&fixture, notify);
+        let bus = lossless(&fixture, notify);
         let mut subscriber = bus.subscribe("n").unwrap();
         run(async {
             // Gives this task time to fall asleep before the other process starts.

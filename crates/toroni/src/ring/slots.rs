@@ -214,8 +214,8 @@ mod tests {
     fn lapped_free_and_non_gating_readers_gate_nobody() {
         let lapped = view(0, 160);
         let free = SlotView { state: SLOT_FREE, ..view(1, 800) };
-        let watcher = SlotView { flags: 0, ..view(2, 800) };
-        assert_eq!(numbers(&[lapped, free, watcher], 1200, 1200), [0; 0]);
+        let observer = SlotView { flags: 0, ..view(2, 800) };
+        assert_eq!(numbers(&[lapped, free, observer], 1200, 1200), [0; 0]);
     }
 
     #[test]

@@ -59,7 +59,7 @@ fn each_named(test: impl Fn(&str, &Proactor)) {
 }
 
 /// Returns a bus that loses nothing, however slow the machine.
-fn patient(fixture: &Fixture, notify: NotifyKind) -> Bus {
+fn lossless(fixture: &Fixture, notify: NotifyKind) -> Bus {
     fixture.config().policy(Policy::Wait { limit: None }).notify(notify).open("b").unwrap()
 }
 
@@ -121,7 +121,7 @@ fn messages_come_in_order_and_one_at_a_time() {
     for notify in NOTIFIERS {
         each(|proactor| {
             let fixture = Fixture::new();
-            let bus = patient(&fixture, notify);
+            let bus = lossless(&fixture, notify);
             let _crew = Crew::new(proactor, 3);
             let (done, results) = channel();
             for _ in 0..3 {
@@ -181,7 +181,7 @@ fn a_handler_ends_the_subscription_and_the_subscriber_continues() {
     for notify in NOTIFIERS {
         each(|proactor| {
             let fixture = Fixture::new();
-            let bus = patient(&fixture, notify);
+            let bus = lossless(&fixture, notify);
             let publisher = bus.publisher("a").unwrap();
             (0..100_u64)
                 .for_each(|number| publisher.publish(number.to_le_bytes()).map(drop).unwrap());
@@ -443,7 +443,7 @@ fn receivers_of_async_code() {
     for notify in NOTIFIERS {
         each(|proactor| {
             let fixture = Fixture::new();
-            let bus = patient(&fixture, notify);
+            let bus = lossless(&fixture, notify);
             let mut receiver = proactor.receiver(bus.subscribe("a").unwrap()).unwrap();
             let publishing = publish_numbers(&bus, "a", COUNT);
             // A timer runs in the same thread the whole time.
@@ -506,7 +506,7 @@ fn a_receiver_on_another_executor_ends_with_the_proactor() {
             println!("{name}");
             let proactor = Proactor::new(&Config::parse(config).unwrap()).unwrap();
             let fixture = Fixture::new();
-            let bus = patient(&fixture, notify);
+            let bus = lossless(&fixture, notify);
             let mut receiver = proactor.receiver(bus.subscribe("a").unwrap()).unwrap();
             let (woken, wakes) = channel();
             let waker = Waker::from(Arc::new(SendWhenWoken(Mutex::new(woken))));
@@ -670,7 +670,7 @@ fn subscribers_come_and_go_and_miss_nothing() {
     for notify in NOTIFIERS {
         each(|proactor| {
             let fixture = Fixture::new();
-            let bus = patient(&fixture, notify);
+            let bus = lossless(&fixture, notify);
             let _crew = Crew::new(proactor, 3);
             let expected: Arc<Vec<AtomicU64>> =
                 Arc::new((0..SUBSCRIBERS).map(|_| AtomicU64::new(0)).collect());
