@@ -18,9 +18,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// An opened bus.
 ///
-/// Cheap to clone, and shared freely among threads. It costs no thread and no processor time. What it
-/// needs for publishing, or for subscribing, it opens when it is first asked for a publisher or a
-/// subscriber, so that a process needs only the permissions for what it does.
+/// A `Bus` is cheap to clone and can be shared among threads. It runs no thread of its own. It opens the
+/// files for publishing when it first makes a publisher, and those for subscribing when it first makes a
+/// subscriber. So a process needs only the permissions for what it does.
 ///
 /// See the [crate's documentation](crate) for an example.
 #[derive(Clone)]
@@ -40,12 +40,12 @@ struct Opened {
     subscribing: Mutex<Option<Arc<Subscribing>>>,
 }
 
-/// Identity of a bus: random, new with each creation.
+/// The identity of a bus: 16 random bytes, new with each creation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BusId([u8; 16]);
 
 impl Bus {
-    /// Opens the bus of that name with the default configuration, and creates it if it is not there.
+    /// Opens the bus of this name with the default configuration, and creates it if it does not exist.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -85,31 +85,32 @@ impl Bus {
         Ok(&self.0.directory)
     }
 
-    /// Its name.
+    /// Returns the name.
     #[must_use]
     pub fn name(&self) -> &str {
         self.0.directory.name()
     }
 
-    /// Its directory.
+    /// Returns the directory of the bus.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.0.directory.path()
     }
 
-    /// Its identity.
+    /// Returns the identity of the bus.
     #[must_use]
     pub fn id(&self) -> BusId {
         BusId(self.0.file.header().bus_id)
     }
 
-    /// What became of a bus on a disk, if this handle is the first since the machine booted; else `None`.
+    /// Returns what happened to a bus on a disk, if this handle is the first one since the machine booted;
+    /// else `None`.
     #[must_use]
     pub fn reopened(&self) -> Option<Reopened> {
         self.0.reopened
     }
 
-    /// A publisher on a topic, which is a path like `plant/boiler/temperature`.
+    /// Makes a publisher on a topic, which is a path such as `plant/boiler/temperature`.
     ///
     /// # Errors
     /// [`OpenError::Topic`], [`OpenError::PermissionDenied`], [`OpenError::TooManyPublishers`],
@@ -119,8 +120,8 @@ impl Bus {
         Publisher::new(self.clone(), self.publishing()?, topic, self.0.timestamps)
     }
 
-    /// A subscriber to the topics that match a pattern: `*` stands for one segment of a topic, `**` for
-    /// any number, none included.
+    /// Makes a subscriber to the topics that match a pattern. In the pattern `*` stands for one segment of
+    /// a topic, `**` for any number of segments, including none.
     ///
     /// # Errors
     /// See [`SubscriberBuilder::build`].
@@ -128,12 +129,12 @@ impl Bus {
         self.subscriber().pattern(pattern).build()
     }
 
-    /// A subscriber with options. See [`SubscriberBuilder`] for an example.
+    /// Returns a builder for a subscriber with options. See [`SubscriberBuilder`] for an example.
     pub fn subscriber(&self) -> SubscriberBuilder {
         SubscriberBuilder::new(self.clone())
     }
 
-    /// A router: one subscriber with many handlers. See [`Router`] for an example.
+    /// Makes a router: one subscriber with many handlers. See [`Router`] for an example.
     ///
     /// # Errors
     /// See [`SubscriberBuilder::build`].
@@ -141,7 +142,7 @@ impl Bus {
         Ok(Router::new(self.subscriber().build()?))
     }
 
-    /// The publishing participant, opened with the first call.
+    /// Returns what publishers share; the first call opens it.
     pub(super) fn publishing(&self) -> Result<Arc<Publishing>, OpenError> {
         self.0.stamp.check()?;
         if writes_in_this_thread(&self.0.file.header().bus_id) {
@@ -158,7 +159,7 @@ impl Bus {
         Ok(opened)
     }
 
-    /// The subscribing role, opened with the first call.
+    /// Returns what subscribers share; the first call opens it.
     pub(super) fn subscribing(&self) -> Result<Arc<Subscribing>, OpenError> {
         self.0.stamp.check()?;
         let mut subscribing = self.0.subscribing.lock().unwrap_or_else(PoisonError::into_inner);

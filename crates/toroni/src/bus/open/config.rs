@@ -1,4 +1,4 @@
-//! How a bus is opened or created.
+//! The options of a bus, and how it is opened or created.
 
 use super::disk;
 use crate::bus::Bus;
@@ -10,10 +10,10 @@ use crate::shm::directory;
 use crate::shm::header::Header;
 use std::path::{Path, PathBuf};
 
-/// Options for opening or creating a bus; a builder by value.
+/// Options for opening or creating a bus.
 ///
-/// A bus that exists keeps the settings it was created with, whatever stands here; the `require_…`
-/// options make a difference an error. The defaults suit most buses.
+/// An existing bus keeps the settings that it was created with, whatever is given here. With a `require_…`
+/// option, a different setting is an error. The defaults suit most buses.
 ///
 /// ```
 /// # fn main() -> Result<(), toroni::OpenError> {
@@ -57,7 +57,7 @@ enum Existence {
     Existing,
 }
 
-/// What an existing bus can be compared in.
+/// A setting in which an existing bus can be compared.
 #[derive(Clone, Copy, Debug)]
 enum Setting {
     Capacity,
@@ -75,176 +75,178 @@ enum Setting {
 }
 
 impl BusConfig {
-    /// The defaults.
+    /// Returns the default options.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Directory in which buses are directories. Default: `$TORONI_DIR` if it is set and not empty, or else
-    /// `/dev/shm/toroni`.
-    /// Change it for containers that share a mount, or for a bus on a disk.
+    /// Sets the directory in which each bus has its directory. Default: `$TORONI_DIR` if it is set and not
+    /// empty, else `/dev/shm/toroni`. Change it for containers that share a mount, or for a bus on a disk.
     #[must_use]
     pub fn directory(mut self, root: impl Into<PathBuf>) -> Self {
         self.root = Some(root.into());
         self
     }
 
-    /// Bytes of the ring: a power of two from 64 KiB to 1 TiB. Default: 4 MiB. The largest message is
-    /// half of it less 8 bytes; a larger ring lets subscribers lag longer, a smaller one stays in the processor's
-    /// caches.
+    /// Sets the size of the ring in bytes: a power of two from 64 KiB to 1 TiB. Default: 4 MiB. The
+    /// largest message is half of it less 8 bytes. A larger ring lets subscribers lag longer; a smaller
+    /// one stays in the processor's caches.
     #[must_use]
     pub fn capacity(mut self, bytes: u64) -> Self {
         self.settings.capacity = bytes;
         self.give(Setting::Capacity)
     }
 
-    /// Bytes for the names of topics: a multiple of 4096. Default: 1 MiB, some ten thousand names.
-    /// When it is full, further names travel with each message.
+    /// Sets the size of the topic table in bytes: a multiple of 4096, at most 4 GiB. Default: 1 MiB,
+    /// enough for some ten thousand names. When it is full, further names travel with each message.
     #[must_use]
     pub fn topic_table_bytes(mut self, bytes: u64) -> Self {
         self.settings.topic_table_bytes = bytes;
         self.give(Setting::TopicTable)
     }
 
-    /// Participants that may publish at the same time, from 1 to 1024. Default: 128. An opened bus
-    /// that publishes is one, whatever the number of its publishers and threads.
+    /// Sets how many participants may publish at the same time, from 1 to 1024. Default: 128. An opened
+    /// bus that publishes is one participant, whatever the number of its publishers and threads.
     #[must_use]
     pub fn max_publishers(mut self, count: u32) -> Self {
         self.settings.max_publishers = count;
         self.give(Setting::MaxPublishers)
     }
 
-    /// Subscribers at the same time, from 1 to 1024. Default: 128.
+    /// Sets how many subscribers may exist at the same time, from 1 to 1024. Default: 128.
     #[must_use]
     pub fn max_subscribers(mut self, count: u32) -> Self {
         self.settings.max_subscribers = count;
         self.give(Setting::MaxSubscribers)
     }
 
-    /// What publishers do about slow subscribers. Default: wait at most 100 ms, then overwrite.
+    /// Sets what publishers do when a subscriber is slow. Default: wait 100 ms at most, then overwrite.
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> Self {
         self.settings.policy = policy;
         self.give(Setting::Policy)
     }
 
-    /// How writers exclude one another. Default: [`LockKind::Lease`]. Take `Robust` for publishers of
-    /// more than a gigabyte, whose memory takes the kernel long to tear down when they die.
+    /// Sets how publishers exclude one another. Default: [`LockKind::Lease`]. Use `Robust` for publishing
+    /// processes of more than a gigabyte: when they die, the kernel takes long to release their memory,
+    /// and with it the lease.
     #[must_use]
     pub fn lock(mut self, lock: LockKind) -> Self {
         self.settings.lock = lock;
         self.give(Setting::Lock)
     }
 
-    /// How sleeping subscribers are woken. Default: [`NotifyKind::Futex`].
+    /// Sets how sleeping subscribers are woken. Default: [`NotifyKind::Futex`].
     #[must_use]
     pub fn notify(mut self, notify: NotifyKind) -> Self {
         self.settings.notify = notify;
         self.give(Setting::Notify)
     }
 
-    /// Whether the bus stays when a clean-up removes buses that nobody has open
-    /// ([`admin::clean`](crate::admin::clean)). Default: no. `toroni create` sets it.
+    /// Sets whether [`admin::clean`](crate::admin::clean) keeps the bus although no process has it open.
+    /// Default: no. `toroni create` sets it.
     #[must_use]
     pub fn persistent(mut self, persistent: bool) -> Self {
         self.settings.persistent = persistent;
         self.give(Setting::Persistent)
     }
 
-    /// Whether the ring asks for huge pages (2 MiB). Default: no. For rings of many MiB, where the
-    /// kernel allows it: `/sys/kernel/mm/transparent_hugepage/shmem_enabled` at `advise`.
+    /// Sets whether the ring asks for huge pages (2 MiB). Default: no. Use it for rings of many MiB if the
+    /// kernel allows it: `/sys/kernel/mm/transparent_hugepage/shmem_enabled` must be `advise`.
     #[must_use]
     pub fn huge_pages(mut self, huge_pages: bool) -> Self {
         self.settings.huge_pages = huge_pages;
         self.give(Setting::HugePages)
     }
 
-    /// Whether this handle touches every page of the ring when it opens it. Default: no. A first
-    /// touch later costs 2 to 13 µs a page.
+    /// Sets whether this handle touches every page of the ring when it opens the ring. Default: no.
+    /// Without it, the first access to a page costs 2 to 13 µs.
     #[must_use]
     pub fn prefault(mut self, prefault: bool) -> Self {
         self.prefault = prefault;
         self
     }
 
-    /// Whether this handle keeps the ring in memory (`mlock(2)`; needs `RLIMIT_MEMLOCK`). Default: no.
+    /// Sets whether this handle locks the ring in memory (`mlock(2)`; needs `RLIMIT_MEMLOCK`). Default:
+    /// no.
     #[must_use]
     pub fn lock_memory(mut self, lock_memory: bool) -> Self {
         self.lock_memory = lock_memory;
         self
     }
 
-    /// Permission bits of the files of a new bus: a class of users that may read can subscribe, and one that
-    /// may also write can publish. Default: 0666 without the umask's bits, and without the rights of a class
-    /// that would keep only one of the two: 0600 with the umask 022.
+    /// Sets the permission bits of a new bus. Users that may read can subscribe; users that may also write
+    /// can publish. Default: 0666 without the umask's bits; a class of users that would keep only one of
+    /// the two rights loses both. With the umask 022 that is 0600.
     #[must_use]
     pub fn mode(mut self, mode: u32) -> Self {
         self.mode = Some(mode);
         self.give(Setting::Mode)
     }
 
-    /// Group, by name or number, whose members may publish on a new bus (access control list).
+    /// Sets the group, by name or number, whose members may publish on a new bus (by an access control
+    /// list).
     #[must_use]
     pub fn writers_group(mut self, group: impl Into<String>) -> Self {
         self.writers = Some(group.into());
         self.give(Setting::Writers)
     }
 
-    /// Group, by name or number, whose members may subscribe to a new bus, and not publish.
+    /// Sets the group, by name or number, whose members may subscribe to a new bus but not publish (by an
+    /// access control list).
     #[must_use]
     pub fn readers_group(mut self, group: impl Into<String>) -> Self {
         self.readers = Some(group.into());
         self.give(Setting::Readers)
     }
 
-    /// How this handle appears in `toroni info`; at most 40 bytes are kept
-    /// (48 for a subscriber). Default: the name of the
-    /// program.
+    /// Sets the name of this handle in `toroni info`. At most 40 bytes are kept, or 48 for a subscriber.
+    /// Default: the name of the program.
     #[must_use]
     pub fn participant_name(mut self, name: impl Into<String>) -> Self {
         self.participant_name = Some(name.into());
         self
     }
 
-    /// Whether messages published by this handle carry the time (CLOCK_REALTIME, ns; 8 bytes and a
-    /// look at the clock each). Default: no.
+    /// Sets whether messages that this handle publishes carry the time (CLOCK_REALTIME, in ns). It costs 8
+    /// bytes and a reading of the clock for each message. Default: no.
     #[must_use]
     pub fn timestamps(mut self, timestamps: bool) -> Self {
         self.timestamps = timestamps;
         self
     }
 
-    /// An existing bus must have this [`capacity`](Self::capacity).
+    /// Requires that an existing bus has this [`capacity`](Self::capacity).
     #[must_use]
     pub fn require_capacity(mut self) -> Self {
         self.required.push(Setting::Capacity);
         self
     }
 
-    /// An existing bus must have this [`policy`](Self::policy).
+    /// Requires that an existing bus has this [`policy`](Self::policy).
     #[must_use]
     pub fn require_policy(mut self) -> Self {
         self.required.push(Setting::Policy);
         self
     }
 
-    /// An existing bus must have this [`lock`](Self::lock).
+    /// Requires that an existing bus has this [`lock`](Self::lock).
     #[must_use]
     pub fn require_lock(mut self) -> Self {
         self.required.push(Setting::Lock);
         self
     }
 
-    /// An existing bus must have this [`notify`](Self::notify).
+    /// Requires that an existing bus has this [`notify`](Self::notify).
     #[must_use]
     pub fn require_notify(mut self) -> Self {
         self.required.push(Setting::Notify);
         self
     }
 
-    /// An existing bus must have every setting that is given here, the mode and the groups included. What is
-    /// not given may be anything.
+    /// Requires that an existing bus has every setting that is given here, including the mode and the
+    /// groups. Settings that are not given may be anything.
     ///
     /// ```
     /// # fn main() -> Result<(), toroni::OpenError> {
@@ -267,16 +269,17 @@ impl BusConfig {
         self
     }
 
-    /// The bus must belong to this user (a number), whether it was there before or not, and nobody else
-    /// may be able to exchange its files: [`OpenError::ForeignOwner`]. Default: whoever made the bus is
-    /// trusted. In a directory where others make buses, too, somebody may have taken the name before.
+    /// Requires that the bus belongs to this user (a number), whether it existed before or not, and that
+    /// no other user can exchange its files; else opening returns [`OpenError::ForeignOwner`]. Default:
+    /// the creator of the bus is trusted. Use it in a directory where other users make buses, too: one of
+    /// them may have taken the name before.
     #[must_use]
     pub fn require_owner(mut self, user: u32) -> Self {
         self.require_owner = Some(user);
         self
     }
 
-    /// Opens the bus, and creates it if it is not there.
+    /// Opens the bus, and creates it if it does not exist.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -287,15 +290,15 @@ impl BusConfig {
     /// Creates the bus.
     ///
     /// # Errors
-    /// [`OpenError::AlreadyExists`] if it is there already; see [`OpenError`].
+    /// Returns [`OpenError::AlreadyExists`] if it exists; see [`OpenError`].
     pub fn create(&self, name: &str) -> Result<Bus, OpenError> {
         self.open_as(name, Existence::New)
     }
 
-    /// Opens the bus if it is there.
+    /// Opens the bus, which must exist.
     ///
     /// # Errors
-    /// [`OpenError::NotFound`] if it is not; see [`OpenError`].
+    /// Returns [`OpenError::NotFound`] if it does not exist; see [`OpenError`].
     pub fn open_existing(&self, name: &str) -> Result<Bus, OpenError> {
         self.open_as(name, Existence::Existing)
     }
@@ -356,7 +359,7 @@ impl BusConfig {
 }
 
 impl Setting {
-    /// Its name and its value, for messages. Different values have different texts.
+    /// Returns its name and its value, for messages. Different values have different texts.
     fn of(self, settings: &Settings, permissions: &Permissions) -> (&'static str, String) {
         let group = |group: Option<u32>| group.map_or_else(|| "none".to_owned(), acl::group);
         match self {

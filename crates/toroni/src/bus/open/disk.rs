@@ -1,8 +1,8 @@
-//! Buses on a disk: what is left of one after the machine has booted anew.
+//! Buses on a disk: what is left of one after the machine has booted again.
 //!
-//! After a crash or a power loss, a disk holds pages of any age. Only a mark that the last publisher
-//! left behind, when it had written everything back, says that what is there belongs together. Within
-//! one boot none of this matters: the page cache is what processes share, and it outlives them.
+//! After a crash or a power loss, a disk holds pages of any age. They belong together only if the last
+//! publisher wrote everything back and then set a mark. Within one boot none of this matters: processes
+//! share the page cache, which outlives them.
 
 use crate::bus::views::ring_of;
 use crate::crash::{self, CrashPoint};
@@ -18,24 +18,25 @@ use crate::sync::Ordering;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// What became of a bus on a disk when it was opened for the first time since the machine booted.
+/// What happened to a bus on a disk when it was opened for the first time since the machine booted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reopened {
-    /// It had been closed in order; its messages are as they were.
+    /// It had been closed in order. Its messages are as they were.
     Kept {
-        /// How many can still be read.
+        /// How many messages can still be read.
         messages: u64,
     },
-    /// It had not: the machine went down while somebody published. It starts empty.
+    /// It had not been closed: the machine went down while a process had it open for publishing. It starts
+    /// empty.
     Emptied,
 }
 
-/// Somebody else may be checking the bus at the same time.
+/// How long to wait for another process that checks the bus at the same time.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 const WAIT_SLICE: Duration = Duration::from_millis(5);
 
-/// Checks a bus that was last used before this boot, if it is one, before anything in it is believed.
+/// Checks a bus that was last used before this boot, before its content is used.
 pub(super) fn check(
     directory: &BusDirectory,
     file: RingFile,
@@ -58,7 +59,7 @@ pub(super) fn check(
     Ok((RingFile::open(directory, Protection::Read)?, reopened))
 }
 
-/// `None` if others have the bus open; `Some(None)` if one of them has checked it.
+/// Returns `None` if other processes have the bus open, and `Some(None)` if one of them has checked it.
 fn try_check(directory: &BusDirectory) -> Result<Option<Option<Reopened>>, OpenError> {
     let mut segment = RingSegment::open(directory, Protection::Write, &MapOptions::default())
         .map_err(|error| match error {
@@ -93,7 +94,7 @@ fn try_check(directory: &BusDirectory) -> Result<Option<Option<Reopened>>, OpenE
     Ok(Some(Some(outcome)))
 }
 
-/// Walks over all messages that the ring holds, and counts them, if they end where the mark says.
+/// Counts the messages in the ring. They must end where the mark says.
 fn count(ring: Ring<'_>, (position, sequence): (u64, u64)) -> Result<u64, Corrupt> {
     let corrupt = |value| Corrupt { what: "end of the stream", value, position };
     let commit = &ring.control.commit.0;

@@ -23,9 +23,10 @@ use std::time::{Duration, Instant};
 
 /// Publishes messages on one topic of a bus.
 ///
-/// Cheap to clone, and shared freely among threads: all publishers of one [`Bus`] are one participant.
+/// It is cheap to clone and can be shared among threads. All publishers of one [`Bus`] are one
+/// participant.
 ///
-/// What happens when a subscriber is slow is the bus's [`Policy`]; the calls named `try_…` and
+/// If a subscriber is slow, the calls do what the bus's [`Policy`] says; those named `try_…` and
 /// `…_timeout` wait less.
 ///
 /// ```
@@ -77,19 +78,19 @@ impl Publisher {
         })
     }
 
-    /// The topic.
+    /// Returns the topic.
     #[must_use]
     pub fn topic(&self) -> &Topic {
         &self.topic
     }
 
-    /// The bus.
+    /// Returns the bus.
     #[must_use]
     pub fn bus(&self) -> &Bus {
         &self.bus
     }
 
-    /// Bytes of the largest message that this publisher can publish.
+    /// Returns how many bytes the largest message has that this publisher can publish.
     #[must_use]
     pub fn largest_message(&self) -> u64 {
         let mut buffer = None;
@@ -97,15 +98,15 @@ impl Publisher {
         self.largest_record - ALIGNMENT - extensions.len() as u64
     }
 
-    /// Makes every call of this handle post to the topic and to everything below it: to subscribers of
-    /// `plant/boiler` too, where the topic is `plant`.
+    /// Makes every call of this handle publish to the topic and to everything below it. If the topic is
+    /// `plant`, subscribers of `plant/boiler` receive the messages, too.
     #[must_use]
     pub fn to_descendants(mut self, to_descendants: bool) -> Self {
         self.to_descendants = to_descendants;
         self
     }
 
-    /// Makes this handle less patient with slow subscribers than the bus's policy.
+    /// Makes this handle wait less for slow subscribers than the bus's policy says.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -121,7 +122,8 @@ impl Publisher {
     /// ```
     ///
     /// # Errors
-    /// If `policy` could wait longer than the bus's, or is not the same kind or `Overwrite`.
+    /// Returns an error if `policy` could wait longer than the bus's policy, or if it is neither of the
+    /// same kind nor `Overwrite`.
     pub fn with_policy(mut self, policy: Policy) -> Result<Self, InvalidSetting> {
         let bus = self.publishing.bus_policy();
         let shorter = match (policy, bus) {
@@ -142,17 +144,17 @@ impl Publisher {
         Ok(self)
     }
 
-    /// Publishes a message of any bytes, from none to [`Self::largest_message`]. Waits for the other
-    /// publishers, and for slow subscribers as the policy says.
+    /// Publishes one message. It may have any bytes, from none to [`Self::largest_message`]. The call
+    /// waits for other publishers, and for slow subscribers as the policy says.
     ///
     /// # Errors
-    /// See [`PublishError`]. Nothing is published then.
+    /// See [`PublishError`]. On an error nothing is published.
     #[inline]
     pub fn publish(&self, payload: impl AsRef<[u8]>) -> Result<(), PublishError> {
         self.publish_on(payload.as_ref(), self.to_descendants, LockAttempt::Until(None))
     }
 
-    /// As [`Self::publish`], and never waits: for threads that must not stand still, such as those of an
+    /// Publishes one message without waiting. Use it in threads that must not block, such as those of an
     /// event loop or an async runtime.
     ///
     /// ```
@@ -172,17 +174,17 @@ impl Publisher {
     /// ```
     ///
     /// # Errors
-    /// [`PublishError::Full`] where `publish` would wait for a subscriber, [`PublishError::Busy`] where
-    /// it would wait for another publisher; see [`PublishError`].
+    /// Returns [`PublishError::Full`] if `publish` would wait for a subscriber, and [`PublishError::Busy`]
+    /// if it would wait for another publisher; see [`PublishError`].
     #[inline]
     pub fn try_publish(&self, payload: impl AsRef<[u8]>) -> Result<(), PublishError> {
         self.publish_on(payload.as_ref(), self.to_descendants, LockAttempt::Try)
     }
 
-    /// As [`Self::publish`], and waits no longer than `timeout`.
+    /// Publishes one message, and waits no longer than `timeout`.
     ///
     /// # Errors
-    /// [`PublishError::Timeout`] after that time; see [`PublishError`].
+    /// Returns [`PublishError::Timeout`] after that time; see [`PublishError`].
     pub fn publish_timeout(
         &self,
         payload: impl AsRef<[u8]>,
@@ -192,7 +194,7 @@ impl Publisher {
         self.publish_on(payload.as_ref(), self.to_descendants, LockAttempt::Until(deadline))
     }
 
-    /// As [`Self::publish`], to the topic and everything below it.
+    /// Publishes one message to the topic and everything below it.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -213,20 +215,20 @@ impl Publisher {
         self.publish_on(payload.as_ref(), true, LockAttempt::Until(None))
     }
 
-    /// Publishes messages that become visible together: all or none, in a row. The fastest way for many
-    /// small ones.
+    /// Publishes several messages that become visible together: all or none, one after the other, with no
+    /// other message in between. This is the fastest way to publish many small messages.
     ///
     /// # Errors
-    /// [`PublishError::TooLong`] if their records are together larger than the largest record; see
+    /// Returns [`PublishError::TooLong`] if their records are together larger than the largest record; see
     /// [`PublishError`].
     pub fn publish_batch<T: AsRef<[u8]>>(&self, payloads: &[T]) -> Result<(), PublishError> {
         self.publish_batch_with(payloads, LockAttempt::Until(None))
     }
 
-    /// As [`Self::publish_batch`], and waits no longer than `timeout`.
+    /// Publishes a batch as [`Self::publish_batch`] does, and waits no longer than `timeout`.
     ///
     /// # Errors
-    /// [`PublishError::Timeout`] after that time; see [`Self::publish_batch`].
+    /// Returns [`PublishError::Timeout`] after that time; see [`Self::publish_batch`].
     pub fn publish_batch_timeout<T: AsRef<[u8]>>(
         &self,
         payloads: &[T],
@@ -271,21 +273,23 @@ impl Publisher {
         self.publishing.publish(Batch { records, count, bytes }, &terms)
     }
 
-    /// Publishes messages one by one, each visible at once, but takes the writer lock once for all
-    /// that there is room for, and wakes sleeping subscribers at the end. Other publishers wait
-    /// meanwhile; where it has to wait for subscribers itself, others may come in between.
+    /// Publishes messages one by one; each is visible at once. The call takes the writer lock once for all
+    /// messages that fit without waiting, and wakes sleeping subscribers at the end. Other publishers wait
+    /// meanwhile. If the call has to wait for subscribers, messages of other publishers may come in
+    /// between.
     ///
     /// # Errors
-    /// [`BurstError`] says how many were published before the error. None were if one is too long.
+    /// [`BurstError`] says how many messages were published before the error. If one of them is too long,
+    /// none is published.
     pub fn burst<T: AsRef<[u8]>>(&self, payloads: &[T]) -> Result<(), BurstError> {
         self.burst_with(payloads, LockAttempt::Until(None))
     }
 
-    /// As [`Self::burst`], and waits no longer than `timeout`.
+    /// Publishes a burst as [`Self::burst`] does, and waits no longer than `timeout`.
     ///
     /// # Errors
-    /// [`PublishError::Timeout`] after that time, with the number of messages that are published by then;
-    /// see [`Self::burst`].
+    /// Returns [`PublishError::Timeout`] after that time, with the number of messages that were published
+    /// by then; see [`Self::burst`].
     pub fn burst_timeout<T: AsRef<[u8]>>(
         &self,
         payloads: &[T],
@@ -318,12 +322,13 @@ impl Publisher {
             .map_err(|(published, source)| BurstError { published, source })
     }
 
-    /// Publishes a message of `length` bytes that `fill` writes where subscribers will read it.
+    /// Publishes one message of `length` bytes, which `fill` writes directly to the shared memory from
+    /// which subscribers read it.
     ///
-    /// `fill` runs under the writer lock: it should be short, and must not touch the bus, which is an
-    /// error ([`PublishError::Reentrant`]). If it panics, nothing is published. If it forks, the child gets
-    /// [`PublishError::Forked`] when it returns there. It must not end its thread without unwinding: the
-    /// lock `lease` would stay taken until the process ends.
+    /// `fill` runs while this publisher holds the writer lock, so it should be short. It must not use the
+    /// bus: a call in it returns [`PublishError::Reentrant`]. If it panics, nothing is published. If it
+    /// forks, `publish_with` returns [`PublishError::Forked`] in the child. It must not end its thread
+    /// without unwinding: a lock of the kind `lease` would stay taken until the process ends.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -391,7 +396,8 @@ impl Publisher {
         self.publishing.publish(Record { tag, extensions, payload }, terms)
     }
 
-    /// Tag and extensions of a message that is published now; `buffer` is filled only if there are any.
+    /// Returns tag and extensions of a message that is published now. `buffer` is filled only if there are
+    /// extensions.
     #[inline]
     fn frame<'b>(
         &self,
@@ -423,7 +429,7 @@ impl Publisher {
         (tag.raw(), &buffer[..length])
     }
 
-    /// Bytes that the record takes in the stream, if it is not too long.
+    /// Returns how many bytes the record takes in the stream, if it is not too long.
     #[inline]
     fn check_length(&self, extensions: usize, payload: usize) -> Result<u64, PublishError> {
         let bytes = stream_bytes((extensions as u64).saturating_add(payload as u64));
@@ -449,13 +455,13 @@ impl Publisher {
     }
 }
 
-/// Payloads of one call whose slices are kept on the stack. The slices of more payloads are allocated.
+/// The most payloads of one call whose slices are kept on the stack. For more payloads they are allocated.
 const ON_STACK: usize = 16;
 
-/// Asks each payload for its bytes, once, and calls `publish` with the slices.
+/// Calls `as_ref` once for each payload, and `publish` with the slices.
 ///
-/// `as_ref` is the caller's code. It must not run under the writer lock, where it could publish and wait
-/// for itself, and its second answer could differ from the one that room was made for.
+/// `as_ref` is the caller's code. Under the writer lock it could publish, and would wait for itself.
+/// Called twice, it could return another length than the one that space was reserved for.
 #[inline]
 fn with_bytes_of<T: AsRef<[u8]>, R>(payloads: &[T], publish: impl FnOnce(&[&[u8]]) -> R) -> R {
     let mut few: [&[u8]; ON_STACK] = [&[]; ON_STACK];

@@ -1,12 +1,12 @@
-//! How a subscriber that has caught up waits for the next message: how fast it checks, and when it
-//! gives up looking and sleeps.
+//! How a subscriber that has caught up polls for the next message: how fast it checks, and when it stops
+//! polling and sleeps.
 //!
-//! A reader that polls without pause takes the line that the writer is about to write away from it
-//! at every check, and slows it several times. A reader that pauses lets the writer get ahead, and
-//! then reads many messages from lines that it fetches once. But a pause is latency, where the next
-//! message is the answer to what this reader has just sent. So a pause has to pay: one in which more
-//! than one message came is doubled, one that collected nothing is halved, and a reader that does
-//! without one tries a short one now and then.
+//! A reader that polls without pause takes the cache line that the writer is about to write away from it
+//! at every check, and makes it several times slower. A reader that pauses lets the writer get ahead, and
+//! then reads many messages from lines that it fetches once. But a pause adds latency if the next message
+//! is the answer to what this reader has just sent. So the reader adapts its pause: a pause in which more
+//! than one message came is doubled, one in which at most one came is halved, and a reader without a pause
+//! tries a short one now and then.
 
 use crate::bus::polling::adapted;
 use std::fmt;
@@ -15,18 +15,19 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitStrategy {
-    /// Polls all the time: lowest latency, a whole core. Only with a core for each that spins.
+    /// Polls all the time. Lowest latency, but it takes a whole core: use it only if there is a core for
+    /// each spinning subscriber.
     Spin,
-    /// Polls, and lets others run in between.
+    /// Polls, and yields to other threads in between.
     Yield,
     /// Polls briefly, then yields, then sleeps. The default.
     #[default]
     Backoff,
-    /// Sleeps at once: least CPU time, and a wake-up for each message.
+    /// Sleeps at once. Least CPU time, but a wake-up for each message.
     Block,
 }
 
-/// As the program `toroni` writes it: `spin`, `yield`, `backoff`, `block`.
+/// Writes it as the program `toroni` does: `spin`, `yield`, `backoff`, `block`.
 impl fmt::Display for WaitStrategy {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
@@ -52,15 +53,15 @@ pub(in crate::bus) enum Step {
 const LONGEST_PAUSE: u32 = 64;
 /// The pause that is tried: long enough for several messages of a stream.
 const TRIED_PAUSE: u32 = 32;
-/// Messages that come one by one, each within that many checks, until a pause is tried. Each try in vain
-/// doubles their number, up to the most.
+/// Messages that come one by one before a pause is tried. They count if each comes within
+/// `CHECKS_OF_A_STREAM` checks. Each try in vain doubles the number, up to the most.
 const SINGLES_UNTIL_TRY: u32 = 16;
 const MOST_SINGLES_UNTIL_TRY: u32 = 1024;
 const CHECKS_OF_A_STREAM: u32 = 32;
 /// Empty checks before `Backoff` and `Yield` yield, at the most, and then before `Backoff` sleeps.
 const SPINS: u32 = 200;
 const YIELDS: u32 = 10;
-/// Empty checks between two questions whether the bus is still there, which are system calls.
+/// Empty checks between two checks whether the bus still exists, which take system calls.
 const CHECKS_UNTIL_BUS_CHECK: u32 = 256;
 
 /// The checks of one subscriber.
@@ -102,13 +103,13 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// Whether the last check was empty.
+    /// Returns whether the last check was empty.
     #[inline]
     pub(in crate::bus) fn is_idle(&self) -> bool {
         self.checks != 0
     }
 
-    /// A message was found after empty checks.
+    /// Notes that a message was found after empty checks.
     pub(in crate::bus) fn found(&mut self) {
         let was_of_use = self.checks <= self.spins;
         if was_of_use || self.sleeps == 0 {
@@ -119,7 +120,7 @@ impl Backoff {
         self.sleeps = 0;
     }
 
-    /// A check was empty, at this sequence of the bus.
+    /// Notes an empty check, at this sequence of the bus. Returns what to do before the next one.
     pub(in crate::bus) fn empty(&mut self, strategy: WaitStrategy, sequence: u64) -> Step {
         if self.checks == 0 {
             self.learn(sequence.wrapping_sub(self.sequence));
@@ -156,13 +157,13 @@ impl Backoff {
         }
     }
 
-    /// Whether it is time to ask if the bus is still there: for those who never sleep.
+    /// Returns whether it is time to check that the bus still exists, for subscribers that never sleep.
     pub(in crate::bus) fn is_check_due(&self) -> bool {
         self.empty_checks.is_multiple_of(CHECKS_UNTIL_BUS_CHECK)
     }
 
-    /// The subscriber slept, or was about to: what it knew of its messages' rate is over, and polling
-    /// before the next sleep would find nothing.
+    /// Notes that the subscriber slept, or was about to: what it has learned about the rate of messages no
+    /// longer holds, and polling before the next sleep would find nothing.
     pub(in crate::bus) fn start_over(&mut self) {
         if self.sleeps == 0 {
             self.spins = adapted(self.spins, SPINS, false);
@@ -172,7 +173,7 @@ impl Backoff {
         self.sleeps = self.sleeps.saturating_add(1);
     }
 
-    /// How often it has slept since the last message.
+    /// Returns how often it has slept since the last message.
     pub(in crate::bus) fn sleeps(&self) -> u32 {
         self.sleeps
     }

@@ -14,7 +14,7 @@ use crate::topic::interest::Interest;
 use crate::topic::{Pattern, PatternSet};
 use std::time::{Duration, Instant};
 
-/// Where a subscriber begins.
+/// Where in the stream a subscriber begins.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -35,18 +35,19 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Start {
-    /// With the first message published after it subscribed. The default.
+    /// With the first message that is published after it subscribed. The default.
     #[default]
     Latest,
     /// With the oldest message that is still in the ring.
     Oldest,
-    /// With the message at this position: [`Message::position`](crate::Message::position), or [`Message::next_position`](crate::Message::next_position) of the
-    /// last one that was dealt with. A position belongs to one bus: whoever saves it saves
-    /// [`Bus::id`], too, and compares.
+    /// With the message at this position: [`Message::position`](crate::Message::position), or
+    /// [`Message::next_position`](crate::Message::next_position) of the last message that was handled. A
+    /// position belongs to one bus: if you save it, save [`Bus::id`], too, and compare the id before you
+    /// use the position.
     Position(u64),
 }
 
-/// Makes a subscriber with options; from [`Bus::subscriber`].
+/// Makes a subscriber with options. [`Bus::subscriber`] returns the builder.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -92,43 +93,46 @@ impl SubscriberBuilder {
         }
     }
 
-    /// Adds a pattern. Without any, the subscriber receives nothing. Publishers and subscribers of the bus can
-    /// see it ([`SubscriberSlotStats::patterns`](crate::SubscriberSlotStats::patterns)).
+    /// Adds a pattern. Without a pattern the subscriber receives nothing. Publishers and subscribers of
+    /// the bus can see the patterns
+    /// ([`SubscriberSlotStats::patterns`](crate::SubscriberSlotStats::patterns)).
     pub fn pattern(mut self, pattern: impl Into<String>) -> Self {
         self.patterns.push(pattern.into());
         self
     }
 
-    /// Where to begin. Default: [`Start::Latest`].
+    /// Sets where to begin. Default: [`Start::Latest`].
     pub fn start(mut self, start: Start) -> Self {
         self.start = start;
         self
     }
 
-    /// Whether publishers wait for this subscriber as the policy says. Default: yes. Turn it off for
-    /// those who only watch, and would rather lose messages than slow anybody.
+    /// Sets whether publishers wait for this subscriber as the policy says. Default: yes. Turn it off for
+    /// a subscriber that only watches, and should lose messages rather than slow publishers.
     pub fn gating(mut self, gating: bool) -> Self {
         self.gating = gating;
         self
     }
 
-    /// How it appears in `toroni info`; at most 48 bytes are kept. Default: the participant's name.
+    /// Sets its name in `toroni info`; at most 48 bytes are kept. Default: the name of the participant.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// How its blocking calls wait. Default: [`WaitStrategy::Backoff`].
+    /// Sets how its blocking calls wait. Default: [`WaitStrategy::Backoff`].
     pub fn wait(mut self, wait: WaitStrategy) -> Self {
         self.wait = wait;
         self
     }
 
-    /// Subscribes. Receives what is published from now on, or from the start that was asked for.
+    /// Makes the subscriber. It receives what is published from now on, or from the start that was set.
     ///
     /// # Errors
-    /// [`OpenError::Pattern`], [`OpenError::TooManySubscribers`], [`OpenError::PermissionDenied`], the
-    /// errors of [`Start::Position`]; see [`OpenError`].
+    /// Returns [`OpenError::Pattern`] if a pattern is malformed, [`OpenError::TooManySubscribers`] if all
+    /// slots are taken, [`OpenError::PermissionDenied`], or an error of the start position
+    /// ([`OpenError::NotAPosition`], [`OpenError::PositionAhead`], [`OpenError::PositionLost`]); see
+    /// [`OpenError`].
     pub fn build(self) -> Result<Subscriber, OpenError> {
         let mut patterns = PatternSet::default();
         for pattern in &self.patterns {
@@ -148,14 +152,15 @@ impl SubscriberBuilder {
     }
 }
 
-/// How long whoever joins waits for a writer to decide whether it overwrites the start. A writer at work takes
-/// microseconds. One that takes longer is dead, or stopped with the lock in its hands.
+/// How long a subscriber that joins waits for a writer to decide whether it overwrites the start. A
+/// running writer takes microseconds. One that takes longer is dead, or stopped while it holds the lock.
 const LONGEST_DECISION: Duration = Duration::from_secs(1);
-/// Checks before others get time to run, and checks before it sleeps.
+/// Checks before the thread yields, and then before it sleeps.
 const SPINS: u32 = 100;
 const YIELDS: u32 = 200;
 
-/// Finds the start and makes the slot count from there, out of the reach of writers that did not see it.
+/// Finds the start and makes the slot gate from there, out of reach of writers that have not seen the
+/// slot.
 fn join(
     subscribing: &Subscribing,
     claim: &ReaderClaim,
@@ -174,7 +179,7 @@ fn join(
         }),
     };
     let control = subscribing.readers.control();
-    // Whoever joins at the end is promised all that comes.
+    // A subscriber that joins at the end must receive everything that comes after.
     let is_safe = |cursor: &Cursor| start != Start::Latest || cursor.is_out_of_reach(ring);
     let mut decision = Decision::default();
     let joined = gate::join(
@@ -191,7 +196,7 @@ fn join(
     })
 }
 
-/// The wait for a writer's decision.
+/// The wait for the decision of a writer.
 #[derive(Default)]
 struct Decision {
     checks: u32,
@@ -199,7 +204,7 @@ struct Decision {
 }
 
 impl Decision {
-    /// Passes some time; false if there is none left.
+    /// Passes some time. Returns false if there is none left.
     fn wait(&mut self) -> bool {
         self.checks = self.checks.saturating_add(1);
         if self.checks <= SPINS {

@@ -54,12 +54,12 @@ impl Subscribing {
                 .map_err(|error| failed("join the multicast group of", error));
         }
         let sockets = self.directory.open_sockets()?;
-        // For whoever may enter the directory of the sockets.
+        // For every process that may enter the directory of the sockets.
         let mode = Mode::from_raw_mode(0o666);
         let mailbox = Mailbox::bind(sockets.as_fd(), claim.number(), claim.generation(), mode)
             .map_err(|error| failed("make a socket in", error))?;
         crash::point(CrashPoint::ReaderMidSocket);
-        // Behind the bind: a publisher that sees the flag finds the socket.
+        // After the bind: a publisher that sees the flag finds the socket.
         claim.slot().flags.fetch_or(READER_HAS_SOCKET, Ordering::Release);
         Ok(Descriptor::Mailbox(mailbox))
     }
@@ -103,8 +103,8 @@ impl ReaderClaim {
         self.subscribing.readers.slot(self.lease.slot())
     }
 
-    /// Whether the slot is still this one's. Without its lease (code that closes all descriptors gives it up) it
-    /// becomes another subscriber's, for which publishers wait.
+    /// Returns whether the slot is still this subscriber's. If its lease is lost (code that closes all
+    /// descriptors gives it up), the slot may become another subscriber's, for which publishers wait.
     pub(in crate::bus) fn is_ours(&self) -> bool {
         self.slot().generation.load(Ordering::Relaxed) == self.generation
     }
@@ -118,15 +118,15 @@ impl ReaderClaim {
         patterns::show(area, self.generation, shown.iter().map(Pattern::as_str));
     }
 
-    /// Whether publishers wait for it.
+    /// Returns whether publishers wait for it.
     pub(in crate::bus) fn gates(&self) -> bool {
         self.slot().flags.load(Ordering::Relaxed) & READER_GATES != 0
     }
 
-    /// Frees the slot; its lease goes with the drop, afterwards. A slot whose lease was lost may be another
-    /// subscriber's by now, for which publishers wait, and is left alone.
+    /// Frees the slot; the drop gives up the lease afterwards. A slot whose lease was lost may be another
+    /// subscriber's by now, and is left alone.
     pub(in crate::bus) fn leave(&self) {
-        // If the kernel does not answer, nothing is known against it.
+        // If the kernel does not answer, the lease counts as held.
         if self.lease.is_held_by_us(&self.subscribing.leases).unwrap_or(true) {
             slots::free(self.subscribing.readers.control(), self.slot());
         }

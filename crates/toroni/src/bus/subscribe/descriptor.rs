@@ -1,4 +1,4 @@
-//! What a subscriber gives to an event loop: the socket of its slot, or the bus's multicast group.
+//! The descriptor of a subscriber for event loops: the socket of its slot, or the bus's multicast group.
 
 use crate::notify::{EventCount, Mailbox, MulticastReceiver, Waiter};
 use crate::sync::AtomicU32;
@@ -20,7 +20,7 @@ impl Descriptor {
         }
     }
 
-    /// A socket of which each datagram makes this readable, as with [`Self::nudge`].
+    /// Returns a socket that makes this readable with each datagram, as [`Self::nudge`] does.
     pub(in crate::bus) fn sender(&self) -> io::Result<OwnedFd> {
         match self {
             Self::Mailbox(mailbox) => mailbox.sender(),
@@ -28,7 +28,7 @@ impl Descriptor {
         }
     }
 
-    /// Leaves behind what belongs to the parent process, in the child of a `fork`.
+    /// Leaves alone what belongs to the parent process, in the child of a `fork`.
     pub(in crate::bus) fn abandon(&mut self) {
         if let Self::Mailbox(mailbox) = self {
             mailbox.abandon();

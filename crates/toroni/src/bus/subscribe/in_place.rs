@@ -1,4 +1,4 @@
-//! Receiving in place: messages are looked at where they lie in the ring, one by one or in runs.
+//! Messages that are read where they lie in the ring, one by one or in runs.
 
 use super::message::{Received, is_told_by_tag, timestamp_of, topic_of};
 use crate::error::{Corrupt, ReceiveError};
@@ -13,22 +13,23 @@ use crate::topic::table::TopicCache;
 use std::fmt;
 use std::time::SystemTime;
 
-/// Messages where they lie in shared memory, in a row: those that were there when they were asked for, and
-/// those that come while it is used, up to about a 64th of the ring.
+/// Messages in a row where they lie in shared memory: those that were there when they were received, and
+/// those that come while this is used, up to about a 64th of the ring.
 ///
-/// It is an iterator. The first message is received by the call that returned this, each other one when it
-/// is handed out; the subscriber's next call goes on behind the last one. The messages outlive this: all of
-/// them stay until the subscriber's next call.
+/// It is an iterator. The call that returned it has received the first message; each other one is received
+/// when the iterator returns it. The subscriber's next call continues after the last one. The messages
+/// outlive the iterator: all of them stay until the subscriber's next call.
 ///
-/// It ends, too, where a publisher has overtaken the subscriber, or something is wrong: the next call tells.
+/// It also ends if a publisher has overtaken the subscriber, or if something is wrong; the subscriber's
+/// next call returns the error.
 pub struct InPlace<'a> {
     run: Run<'a>,
     topic_cache: &'a TopicCache,
     interest: &'a Interest,
     first: Option<Borrowed<'a>>,
-    /// Whether the first message is a copy that an earlier call has made; then it is the only one.
+    /// Whether the first message is a copy that an earlier call has made. Then it is the only one.
     is_private: bool,
-    /// Messages that were handed out behind the first.
+    /// Messages that were handed out after the first.
     count: u64,
     /// The subscriber's, to which this is added when dropped.
     cursor: &'a mut Cursor,
@@ -36,9 +37,9 @@ pub struct InPlace<'a> {
 }
 
 impl InPlace<'_> {
-    /// Whether all that was read so far, of all messages that were handed out, is what was published: one
-    /// question for many messages, in place of [`Borrowed::validate`] for each. To be asked after the last
-    /// read, and before anything is done with what was read.
+    /// Checks that everything read so far, of all messages that the iterator has returned, is what was
+    /// published. It is one check for many messages, in place of [`Borrowed::validate`] for each. Call it
+    /// after the last read, and before you use what was read.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -59,8 +60,9 @@ impl InPlace<'_> {
     /// ```
     ///
     /// # Errors
-    /// [`ReceiveError::Lapped`] with the messages so far as lost, those of other topics in between included: a
-    /// publisher may have begun to overwrite the oldest. The subscriber's next call tells what else was lost.
+    /// Returns [`ReceiveError::Lapped`] if a publisher may have begun to overwrite the oldest of them. All
+    /// messages so far then count as lost, including those of other topics in between. The subscriber's
+    /// next call reports what else was lost.
     #[inline]
     pub fn validate(&self) -> Result<(), ReceiveError> {
         if self.is_private {
@@ -74,8 +76,8 @@ impl InPlace<'_> {
 }
 
 impl<'a> InPlace<'a> {
-    /// The message that was received last, and those that follow it. `count` is the subscriber's count of
-    /// received messages, to which this adds.
+    /// Returns the message that was received last, and those that follow it. `count` is the subscriber's
+    /// count of received messages, to which this adds.
     #[inline]
     pub(super) fn new(
         ring: Ring<'a>,
@@ -104,7 +106,7 @@ impl<'a> InPlace<'a> {
         })
     }
 
-    /// The next message, where something has to be asked for it.
+    /// Returns the next message, if the short way does not find one.
     #[cold]
     fn next_slowly(&mut self) -> Option<Borrowed<'a>> {
         if let Some(first) = self.first.take() {
@@ -114,7 +116,7 @@ impl<'a> InPlace<'a> {
         loop {
             let seen = self.run.peek()?;
             let tag = Tag::from_raw(seen.tag);
-            // Where more has to be asked than is known here, the run ends: the next call asks.
+            // If the interest does not know the topic yet, the run ends: the next call asks.
             let is_mine = self.interest.answer(tag.topic(), tag.is_to_descendants())?;
             let message = Borrowed::in_ring(self.run.ring(), self.topic_cache, seen)?;
             self.run.pass(&seen);
@@ -168,7 +170,7 @@ impl fmt::Debug for InPlace<'_> {
 
 /// A message where it lies in shared memory.
 ///
-/// What is read of it counts only if [`Self::validate`] succeeds afterwards; see
+/// What is read of it counts only if [`Self::validate`] succeeds afterwards. See
 /// [`Subscriber::borrow`](crate::Subscriber::borrow) for an example.
 pub struct Borrowed<'a> {
     ring: Ring<'a>,
@@ -180,7 +182,7 @@ pub struct Borrowed<'a> {
 }
 
 impl<'a> Borrowed<'a> {
-    /// A message in the ring that has no extensions.
+    /// Returns a message in the ring that has no extensions.
     #[inline(always)]
     fn plain(ring: Ring<'a>, topic_cache: &'a TopicCache, seen: Seen) -> Option<Self> {
         let length = seen.length as usize;
@@ -189,13 +191,14 @@ impl<'a> Borrowed<'a> {
         Some(Self { ring, topic_cache, seen, inline_topic: None, timestamp_ns: None, payload })
     }
 
-    /// A message in the ring, where its tag tells what it is made of, and its length is enough for that.
+    /// Returns a message in the ring whose tag says which extensions it has, if its length is enough for
+    /// them.
     fn in_ring(ring: Ring<'a>, topic_cache: &'a TopicCache, seen: Seen) -> Option<Self> {
         let tag = Tag::from_raw(seen.tag);
         let extensions = tag.extensions_bytes()?;
         let length = (seen.length as usize).checked_sub(extensions)?;
         let words = ring.run(seen.body() + extensions as u64, length.div_ceil(8))?;
-        // As the payload, this counts only behind the validation.
+        // As the payload, this counts only after the validation.
         let timestamp_ns = tag.has_timestamp().then(|| {
             let word = ring.word(seen.body()).load(Ordering::Relaxed);
             u64::from_le_bytes(word.to_ne_bytes())
@@ -204,7 +207,7 @@ impl<'a> Borrowed<'a> {
         Some(Self { ring, topic_cache, seen, inline_topic: None, timestamp_ns, payload })
     }
 
-    /// The message that was received last.
+    /// Returns the message that was received last.
     #[inline]
     pub(super) fn received(ring: Ring<'a>, received: &'a Received) -> Result<Self, Corrupt> {
         let seen = received.read_ahead.last();
@@ -216,7 +219,7 @@ impl<'a> Borrowed<'a> {
         Self::copied(ring, received)
     }
 
-    /// A message of which at least the extensions were copied.
+    /// Returns a message of which at least the extensions were copied.
     #[cold]
     fn copied(ring: Ring<'a>, received: &'a Received) -> Result<Self, Corrupt> {
         let Received { topic_cache, read_ahead, in_place } = received;
@@ -240,59 +243,60 @@ impl<'a> Borrowed<'a> {
         Ok(Self { ring, topic_cache, seen, inline_topic, timestamp_ns, payload })
     }
 
-    /// The topic it was published on.
+    /// Returns the topic that it was published on.
     #[must_use]
     pub fn topic(&self) -> &'a str {
         topic_of(Tag::from_raw(self.seen.tag), self.inline_topic, self.topic_cache)
     }
 
-    /// Its bytes, in place.
+    /// Returns its bytes, in place.
     #[inline]
     #[must_use]
     pub fn payload(&self) -> RacyBytes<'a> {
         self.payload
     }
 
-    /// As [`Message::position`](crate::Message::position).
+    /// Returns its position; see [`Message::position`](crate::Message::position).
     #[inline]
     #[must_use]
     pub fn position(&self) -> u64 {
         self.seen.position
     }
 
-    /// As [`Message::next_position`](crate::Message::next_position).
+    /// Returns the position of the next message; see
+    /// [`Message::next_position`](crate::Message::next_position).
     #[inline]
     #[must_use]
     pub fn next_position(&self) -> u64 {
         self.seen.next_position()
     }
 
-    /// As [`Message::sequence`](crate::Message::sequence).
+    /// Returns its number; see [`Message::sequence`](crate::Message::sequence).
     #[inline]
     #[must_use]
     pub fn sequence(&self) -> u64 {
         self.seen.sequence
     }
 
-    /// As [`Message::timestamp`](crate::Message::timestamp); as the payload, it counts only behind
-    /// [`Self::validate`].
+    /// Returns the time when it was published; see [`Message::timestamp`](crate::Message::timestamp). As
+    /// the payload, it counts only after [`Self::validate`].
     #[must_use]
     pub fn timestamp(&self) -> Option<SystemTime> {
         timestamp_of(self.timestamp_ns)
     }
 
-    /// As [`Message::to_descendants`](crate::Message::to_descendants).
+    /// Returns whether it was published to the descendants of its topic, too.
     #[must_use]
     pub fn to_descendants(&self) -> bool {
         Tag::from_raw(self.seen.tag).is_to_descendants()
     }
 
-    /// Whether all that was read so far is what was published. To be asked after the last read, and
-    /// before anything is done with it.
+    /// Checks that everything read so far is what was published. Call it after the last read, and before
+    /// you use what was read.
     ///
     /// # Errors
-    /// [`ReceiveError::Lapped`] with this one message as lost: a publisher may have begun to overwrite
-    /// it. The subscriber's next call tells what else was lost.
+    /// Returns [`ReceiveError::Lapped`], with this one message as lost, if a publisher may have begun to
+    /// overwrite it. The subscriber's next call reports what else was lost.
     #[inline]
     pub fn validate(&self) -> Result<(), ReceiveError> {
         if self.payload.is_private() || self.ring.is_intact(self.seen.position) {

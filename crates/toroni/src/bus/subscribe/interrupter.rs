@@ -1,4 +1,4 @@
-//! Ending a blocked call from elsewhere: another thread, or a signal handler.
+//! Ending a blocked call from another thread or a signal handler.
 
 use super::claim::Subscribing;
 use crate::notify::futex;
@@ -8,8 +8,8 @@ use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// Ends a blocking call of a subscriber or router, from another thread or from a signal handler; made by
-/// [`Subscriber::interrupter`](crate::Subscriber::interrupter).
+/// Ends a blocking call of a subscriber or router from another thread or from a signal handler.
+/// [`Subscriber::interrupter`](crate::Subscriber::interrupter) makes it.
 ///
 /// It keeps the memory of the bus mapped as long as it lives.
 ///
@@ -41,16 +41,16 @@ use std::sync::Arc;
 pub struct Interrupter {
     request: Arc<Request>,
     subscribing: Arc<Subscribing>,
-    /// Where the subscriber sleeps on its descriptor: what sends to that.
+    /// If the subscriber sleeps on its descriptor: a socket that sends to it.
     sender: Option<Arc<OwnedFd>>,
 }
 
-/// What an interrupter asks its subscriber for: nothing, or (1) the end of its blocking call.
+/// What an interrupter asks its subscriber for: nothing (0), or the end of its blocking call (1).
 #[derive(Debug, Default)]
 pub(super) struct Request(AtomicU32);
 
 impl Request {
-    /// Whether there was one; it is answered with this.
+    /// Returns whether there was a request, and clears it.
     #[inline]
     pub(super) fn take(&self) -> bool {
         // No order is needed: nothing but the request itself is handed over.
@@ -67,16 +67,17 @@ impl Interrupter {
         Self { request, subscribing, sender: sender.map(Arc::new) }
     }
 
-    /// Ends the blocking call that the subscriber is in with [`ReceiveError::Interrupted`](crate::ReceiveError::Interrupted); if it is in none,
-    /// the next one that would wait: not `try_receive`, nor a time limit of 0. Requests are not counted: several
-    /// before that are one.
+    /// Ends the blocking call that the subscriber is in: the call returns
+    /// [`ReceiveError::Interrupted`](crate::ReceiveError::Interrupted). If the subscriber is in none, this
+    /// ends its next call that would wait, which is neither `try_receive` nor a call with a time limit of
+    /// 0. Several requests before that count as one.
     ///
-    /// As a rule the call ends at once. In a rare interleaving it has looked for a request just before this
-    /// one, and begins to sleep just behind it: then it ends with its next look, a quarter of a second later
+    /// Usually the call ends at once. In a rare interleaving the call has checked for a request just
+    /// before this one and begins to sleep just after it. Then it ends with its next check, 250 ms later
     /// at the most.
     ///
-    /// Async-signal-safe: a store and a system call. It also wakes the other subscribers that sleep, for a
-    /// look.
+    /// It is async-signal-safe: a store and a system call. It also wakes the other sleeping subscribers of
+    /// the bus, which check and sleep again.
     pub fn interrupt(&self) {
         self.request.0.store(1, Ordering::Relaxed);
         match &self.sender {
@@ -84,7 +85,7 @@ impl Interrupter {
             Some(sender) => {
                 let _ = send(sender, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
             }
-            // Not by a change of the word, which is the publishers': hence the interleaving above.
+            // The word belongs to the publishers and is not changed: hence the interleaving above.
             None => futex::wake_all(self.subscribing.eventcount().wake),
         }
     }

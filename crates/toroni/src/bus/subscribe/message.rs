@@ -1,4 +1,4 @@
-//! A received message, in memory of this process; `in_place` has those that are not.
+//! A received message in memory of this process; `in_place.rs` has those that stay in the ring.
 
 use crate::ring::read_ahead::ReadAhead;
 use crate::ring::reader::Seen;
@@ -9,18 +9,19 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-/// What a subscriber received last, in memory of this process.
+/// What a subscriber received last.
 #[derive(Default)]
 pub(super) struct Received {
-    /// The names of topics; it has those of all messages that the interest has accepted.
+    /// The names of topics, including those of all messages that the interest has accepted.
     pub(super) topic_cache: TopicCache,
-    /// Extensions and payload, or, of a message in place, its extensions where its tag does not tell them.
+    /// Extensions and payload. Of a message in place only the extensions, if its tag does not say how long
+    /// they are.
     pub(super) read_ahead: ReadAhead,
-    /// Whether the message was left where it is, in the ring.
+    /// Whether the message was left in the ring.
     pub(super) in_place: bool,
 }
 
-/// A message, in memory of this process; it lives until the subscriber's next call.
+/// A message in memory of this process. It lives until the subscriber's next call.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -48,13 +49,13 @@ impl<'a> Message<'a> {
         Self(received)
     }
 
-    /// The topic it was published on.
+    /// Returns the topic that it was published on.
     #[must_use]
     pub fn topic(&self) -> &'a str {
         topic_of(self.tag(), self.parts().0.inline_topic, &self.0.topic_cache)
     }
 
-    /// Its bytes.
+    /// Returns its bytes.
     #[inline]
     #[must_use]
     pub fn payload(&self) -> &'a [u8] {
@@ -64,50 +65,50 @@ impl<'a> Message<'a> {
         &self.body()[self.parts().1..]
     }
 
-    /// Its bytes as text; what is not UTF-8 becomes `\u{FFFD}`.
+    /// Returns its bytes as text. Bytes that are not UTF-8 become `\u{FFFD}`.
     #[must_use]
     pub fn text(&self) -> Cow<'a, str> {
         String::from_utf8_lossy(self.payload())
     }
 
-    /// Its position in the stream of the bus, in bytes. [`Start::Position`](crate::Start::Position)
-    /// takes it.
+    /// Returns its position in the stream of the bus, in bytes. A subscriber can start there:
+    /// [`Start::Position`](crate::Start::Position).
     #[inline]
     #[must_use]
     pub fn position(&self) -> u64 {
         self.0.read_ahead.last().position
     }
 
-    /// Position of the message behind it.
+    /// Returns the position of the message after it.
     #[inline]
     #[must_use]
     pub fn next_position(&self) -> u64 {
         self.0.read_ahead.last().next_position()
     }
 
-    /// Its number among all messages of the bus, from 0. A subscriber that wants all topics and loses
-    /// nothing sees them without a gap.
+    /// Returns its number among all messages of the bus, from 0. A subscriber to all topics that loses
+    /// nothing sees the numbers without a gap.
     #[inline]
     #[must_use]
     pub fn sequence(&self) -> u64 {
         self.0.read_ahead.last().sequence
     }
 
-    /// When it was published, if its publisher stamps messages
+    /// Returns when it was published, if its publisher stamps messages
     /// ([`BusConfig::timestamps`](crate::BusConfig::timestamps)).
     #[must_use]
     pub fn timestamp(&self) -> Option<SystemTime> {
         timestamp_of(self.parts().0.timestamp_ns)
     }
 
-    /// Whether it was posted to everything below its topic, too.
+    /// Returns whether it was published to everything below its topic, too.
     #[must_use]
     pub fn to_descendants(&self) -> bool {
         self.tag().is_to_descendants()
     }
 
-    /// Whether an interest, with answers cached for this message's bus, wants it. The message was
-    /// validated when it was received.
+    /// Returns whether an interest wants it. The interest must have cached its answers for this message's
+    /// bus.
     pub(super) fn is_for(&self, interest: &mut Interest) -> bool {
         let (tag, to_descendants) = (self.tag(), self.to_descendants());
         if tag.topic() == TopicId::INLINE {
@@ -124,8 +125,8 @@ impl<'a> Message<'a> {
         Tag::from_raw(self.0.read_ahead.tag())
     }
 
-    /// The extensions, and the offset of the payload. A record that cannot be decoded has none: the
-    /// bytes of a message that was received may be whatever a broken publisher wrote.
+    /// Returns the extensions, and the offset of the payload. A record that cannot be decoded has no
+    /// extensions: a broken publisher may have written any bytes.
     #[inline]
     fn parts(&self) -> (Extensions<'a>, usize) {
         decode(self.tag(), self.body()).unwrap_or_default()
@@ -150,7 +151,8 @@ impl fmt::Debug for Message<'_> {
     }
 }
 
-/// The topic of a message that its subscriber's interest has accepted, so that the topic cache has it.
+/// Returns the topic of a message that the subscriber's interest has accepted, so that the topic cache has
+/// it.
 pub(super) fn topic_of<'a>(
     tag: Tag,
     inline_topic: Option<&'a str>,
@@ -166,8 +168,8 @@ pub(super) fn timestamp_of(timestamp_ns: Option<u64>) -> Option<SystemTime> {
     SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(timestamp_ns?))
 }
 
-/// Whether the tag of a record tells where its payload begins, and it is long enough for that. Of others the
-/// front is copied, to be decoded.
+/// Returns whether the tag of a record says where its payload begins, and the record is long enough for
+/// that. Of other records the front is copied and decoded.
 #[inline]
 pub(super) fn is_told_by_tag(seen: &Seen) -> bool {
     let extensions = Tag::from_raw(seen.tag).extensions_bytes();

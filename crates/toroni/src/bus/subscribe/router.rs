@@ -1,4 +1,4 @@
-//! One subscriber with many handlers: what the Toroni paper calls a channel manager's reading side.
+//! One subscriber with many handlers: the reading side of what the Toroni paper calls a channel manager.
 
 use super::interrupter::Interrupter;
 use super::message::Message;
@@ -11,7 +11,8 @@ use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
-/// Receives once and calls each handler whose pattern matches, in the order in which they were added.
+/// Receives each message once and calls every handler whose pattern matches, in the order in which the
+/// handlers were added.
 ///
 /// It belongs to one thread, which runs the handlers.
 ///
@@ -48,7 +49,7 @@ impl Router {
     /// Adds a handler for a pattern. It is called for messages that are received from now on.
     ///
     /// # Errors
-    /// [`OpenError::Pattern`] if the pattern is malformed.
+    /// Returns [`OpenError::Pattern`] if the pattern is malformed.
     pub fn on(
         &mut self,
         pattern: &str,
@@ -61,13 +62,13 @@ impl Router {
         Ok(())
     }
 
-    /// Sets what is called with the messages and bytes that were lost, in place of the error
+    /// Sets the function that is called with the number of lost messages and bytes, in place of the error
     /// [`ReceiveError::Lapped`].
     pub fn on_lapped(&mut self, handler: impl FnMut(u64, u64) + Send + 'static) {
         self.on_lapped = Some(Box::new(handler));
     }
 
-    /// Handles all messages that are there, and returns how many.
+    /// Handles all messages that are there. Returns how many there were.
     ///
     /// # Errors
     /// See [`ReceiveError`].
@@ -79,7 +80,7 @@ impl Router {
         Ok(count)
     }
 
-    /// Waits for the next message, no longer than `timeout`, and handles it. Whether there was one.
+    /// Handles the next message. Returns false if there is none within `timeout`.
     ///
     /// # Errors
     /// See [`ReceiveError`].
@@ -93,36 +94,37 @@ impl Router {
     /// See [`ReceiveError`].
     pub fn run(&mut self) -> Result<std::convert::Infallible, ReceiveError> {
         loop {
-            // Also where messages come so fast that there is never a wait.
+            // Also if messages come so fast that there is never a wait.
             self.subscriber.check_interruption()?;
             self.step(|subscriber| subscriber.receive().map(Some))?;
         }
     }
 
-    /// A descriptor for event loops: when it is readable, call [`Self::poll`]. See
+    /// Returns a descriptor for event loops: when it is readable, call [`Self::poll`]. See
     /// [`Subscriber::fd`].
     ///
     /// # Errors
-    /// As [`Subscriber::fd`].
+    /// See [`Subscriber::fd`].
     pub fn fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
         self.subscriber.fd()
     }
 
-    /// As [`Subscriber::interrupter`]; it ends [`Self::run`], too.
+    /// Makes a handle that ends blocking calls, including [`Self::run`]; see [`Subscriber::interrupter`].
     ///
     /// # Errors
-    /// As [`Subscriber::interrupter`].
+    /// See [`Subscriber::interrupter`].
     pub fn interrupter(&mut self) -> Result<Interrupter, OpenError> {
         self.subscriber.interrupter()
     }
 
-    /// The subscriber behind it.
+    /// Returns the router's subscriber.
     #[must_use]
     pub fn subscriber(&self) -> &Subscriber {
         &self.subscriber
     }
 
-    /// Receives one message and calls its handlers. Whether there was one, or a loss was handled.
+    /// Receives one message and calls its handlers. Returns whether there was a message, or a loss was
+    /// handled.
     fn step(
         &mut self,
         receive: impl FnOnce(&mut Subscriber) -> Result<Option<Message<'_>>, ReceiveError>,
@@ -150,7 +152,7 @@ impl Router {
 
 impl AsFd for Router {
     /// # Panics
-    /// If [`Router::fd`] was never called, which makes the descriptor.
+    /// Panics if [`Router::fd`], which makes the descriptor, was not called before.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.subscriber.as_fd()
     }
@@ -158,7 +160,7 @@ impl AsFd for Router {
 
 impl AsRawFd for Router {
     /// # Panics
-    /// As [`AsFd::as_fd`] does.
+    /// Panics as [`AsFd::as_fd`] does.
     fn as_raw_fd(&self) -> RawFd {
         self.as_fd().as_raw_fd()
     }

@@ -1,12 +1,12 @@
-//! Receiving in async code, on a tokio runtime.
+//! The descriptor of a subscriber on a tokio runtime.
 
 use super::descriptor::Descriptor;
 use std::io;
 use std::os::fd::OwnedFd;
 use tokio::net::{UdpSocket, UnixDatagram};
 
-/// The subscriber's descriptor, registered with the runtime, which has a duplicate of its own: it may
-/// close that when it likes.
+/// A duplicate of the subscriber's descriptor that is registered with the runtime, which may close it at
+/// any time.
 pub(super) enum Readiness {
     Mailbox(UnixDatagram),
     Group(UdpSocket),
@@ -24,11 +24,11 @@ impl Readiness {
         }
     }
 
-    /// Waits for a datagram and takes it: an empty queue is how the runtime learns that the descriptor
-    /// is no longer readable. What a datagram announces is found by the look that follows.
+    /// Waits for a datagram and empties the queue, by which the runtime learns that the descriptor is no
+    /// longer readable. The check that follows finds the messages.
     pub(super) async fn wait(&self) -> io::Result<()> {
         let mut byte = [0];
-        // At most so many: a flood must not keep the task here. What is left wakes it once more.
+        // At most that many: a flood must not keep the task here. What is left wakes it once more.
         match self {
             Self::Mailbox(socket) => {
                 socket.readable().await?;

@@ -27,12 +27,12 @@ use std::time::{Duration, Instant};
 
 /// Receives the messages of a bus that match its patterns, in the one order of the bus.
 ///
-/// It holds a slot of the bus until dropped. If it gates (the default), publishers wait for it as the
-/// bus's [`Policy`] says; what it misses nevertheless it is told exactly
-/// ([`ReceiveError::Lapped`]).
+/// It holds a slot of the bus until it is dropped. If it gates (the default), publishers wait for it as
+/// the bus's [`Policy`] says. If it misses messages nevertheless, [`ReceiveError::Lapped`] says exactly
+/// how many.
 ///
-/// It belongs to one thread at a time. After `fork`, the child's handle answers
-/// [`ReceiveError::Forked`].
+/// It belongs to one thread at a time. After a `fork`, its calls return [`ReceiveError::Forked`] in the
+/// child.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -79,9 +79,9 @@ impl Subscriber {
         Ok(subscriber)
     }
 
-    /// Receives the next message, and waits for it. A signal does not end the wait; an
-    /// [`Interrupter`](crate::Interrupter) does, also out of a signal handler. A program that looks at a flag
-    /// now and then uses [`Self::receive_timeout`] or a descriptor ([`Self::fd`]).
+    /// Receives the next message, and waits until there is one. A signal does not end the wait; an
+    /// [`Interrupter`](crate::Interrupter) does, also from a signal handler. A program that has to check a
+    /// flag now and then uses [`Self::receive_timeout`] or a descriptor ([`Self::fd`]).
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -105,7 +105,7 @@ impl Subscriber {
     /// ```
     ///
     /// # Errors
-    /// See [`ReceiveError`]. After [`ReceiveError::Lapped`] the next call goes on behind the loss.
+    /// See [`ReceiveError`]. After [`ReceiveError::Lapped`], the next call continues after the loss.
     #[inline]
     pub fn receive(&mut self) -> Result<Message<'_>, ReceiveError> {
         if self.next_wanted() { Ok(self.last()) } else { self.receive_slowly() }
@@ -119,10 +119,10 @@ impl Subscriber {
         Ok(self.last())
     }
 
-    /// Receives the next message, if there is one.
+    /// Receives the next message, or returns `None` if there is none.
     ///
-    /// `None` means that all has been read. If this subscriber has a descriptor, it also means that the
-    /// descriptor will become readable with the next message: receive until `None`, then poll.
+    /// If this subscriber has a descriptor, `None` also means that the descriptor becomes readable with
+    /// the next message: receive until `None`, then poll.
     ///
     /// # Errors
     /// See [`ReceiveError`].
@@ -136,7 +136,7 @@ impl Subscriber {
         Ok(if self.try_next(Body::Whole)? { Some(self.last()) } else { None })
     }
 
-    /// Receives the next message, and waits for it no longer than `timeout`; then `None`.
+    /// Receives the next message. Returns `None` if there is none within `timeout`.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -176,12 +176,12 @@ impl Subscriber {
         Ok(Some(self.last()))
     }
 
-    /// Receives the messages that are there, in place, without a copy; waits for the first of them.
+    /// Receives the messages that are there, in place, without a copy. Waits until there is one.
     ///
-    /// A publisher may overwrite a message while it is read: nothing read of it counts unless
-    /// [`Borrowed::validate`] succeeds afterwards, or [`InPlace::validate`] for all of them together.
-    /// Where publishers wait for this subscriber, as they do unless it is too slow for the bus's
-    /// [`Policy`](crate::Policy), they wait for the messages of a run until the next call on it.
+    /// A publisher may overwrite a message while it is read. So what was read counts only if
+    /// [`Borrowed::validate`] succeeds afterwards, or [`InPlace::validate`] for all messages together.
+    /// Publishers that wait for this subscriber, as the bus's [`Policy`](crate::Policy) says, wait for
+    /// these messages until the next call on the subscriber.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -202,9 +202,9 @@ impl Subscriber {
     /// ```
     ///
     /// # Errors
-    /// See [`ReceiveError`]. After [`ReceiveError::Lapped`] the next call goes on behind the loss.
+    /// See [`ReceiveError`]. After [`ReceiveError::Lapped`], the next call continues after the loss.
     pub fn receive_in_place(&mut self) -> Result<InPlace<'_>, ReceiveError> {
-        // What the previous call returned may have been in place; it is done with now.
+        // What the previous call returned may have been in place; now it is no longer needed.
         self.count_position();
         while !self.next(Body::InPlace)? {
             self.wait(None)?;
@@ -212,8 +212,8 @@ impl Subscriber {
         self.in_place()
     }
 
-    /// As [`Self::receive_in_place`], and does not wait. `None` means what it means for
-    /// [`Self::try_receive`].
+    /// Receives the messages that are there, in place, without waiting. `None` means what it means for
+    /// [`Self::try_receive`]; for the rest see [`Self::receive_in_place`].
     ///
     /// # Errors
     /// See [`ReceiveError`].
@@ -226,7 +226,8 @@ impl Subscriber {
         self.in_place().map(Some)
     }
 
-    /// As [`Self::receive_in_place`], and waits no longer than `timeout`; then `None`.
+    /// Receives messages in place as [`Self::receive_in_place`] does. Returns `None` if there is none
+    /// within `timeout`.
     ///
     /// # Errors
     /// See [`ReceiveError`].
@@ -247,10 +248,10 @@ impl Subscriber {
         self.in_place().map(Some)
     }
 
-    /// Looks at the next message in place, without a copy, if there is one: the first of those that
-    /// [`Self::try_receive_in_place`] would return. The next call goes on behind it.
+    /// Receives the next message in place, without a copy, or returns `None` if there is none. It is the
+    /// first of those that [`Self::try_receive_in_place`] would return; the next call continues after it.
     ///
-    /// A publisher may overwrite the bytes while they are read: nothing read counts unless
+    /// A publisher may overwrite the bytes while they are read. So what was read counts only if
     /// [`Borrowed::validate`] succeeds afterwards.
     ///
     /// ```
@@ -293,7 +294,7 @@ impl Subscriber {
     }
 
     #[cfg(feature = "tokio")]
-    /// As [`Self::receive`], without blocking the thread.
+    /// Receives the next message without blocking the thread, on a tokio runtime.
     ///
     /// ```
     /// # async fn serve(mut subscriber: toroni::Subscriber) -> Result<(), toroni::ReceiveError> {
@@ -307,20 +308,19 @@ impl Subscriber {
     /// # }
     /// ```
     ///
-    /// Cancel-safe: a message is taken only by
-    /// a call that returns it. Where messages come without end, it still lets other tasks run now and
-    /// then.
+    /// The call is cancel-safe: only a call that returns takes a message. If messages come without end, it
+    /// lets other tasks run now and then.
     ///
-    /// It wakes as a descriptor does ([`Subscriber::fd`]): if a publisher is killed between publishing
-    /// and waking, its last message arrives with the next one; and while nothing is published, it does
-    /// not notice that the bus was removed. Where that matters, call it within a time-out, again and
-    /// again: each call looks at the bus.
+    /// It wakes as a descriptor does ([`Subscriber::fd`]): if a publisher is killed between publishing and
+    /// waking, its last message arrives with the next one. While nothing is published, the call does not
+    /// notice that the bus was removed. If that matters, call it repeatedly with a time-out: each call
+    /// checks the bus.
     ///
     /// # Errors
     /// See [`ReceiveError`].
     ///
     /// # Panics
-    /// Outside a tokio runtime with I/O enabled, at the first call.
+    /// The first call panics outside a tokio runtime with I/O enabled.
     pub async fn receive_async(&mut self) -> Result<Message<'_>, ReceiveError> {
         let failed = |source| ReceiveError::Os { action: "wait for a message", source };
         if self.waiting.readiness.is_none() {
@@ -332,7 +332,8 @@ impl Subscriber {
             }
         }
         loop {
-            // A subscriber with much to read is always ready, and would keep its thread for itself.
+            // A subscriber with much to read is always ready, and would never give its thread to other
+            // tasks.
             tokio::task::coop::consume_budget().await;
             if self.try_next(Body::Whole)? {
                 return Ok(self.last());
@@ -343,10 +344,10 @@ impl Subscriber {
         }
     }
 
-    /// Adds a pattern. A message that matches several is received once.
+    /// Adds a pattern. A message that matches several patterns is received once.
     ///
     /// # Errors
-    /// [`OpenError::Pattern`] if it is malformed.
+    /// Returns [`OpenError::Pattern`] if the pattern is malformed.
     pub fn add_pattern(&mut self, pattern: &str) -> Result<(), OpenError> {
         self.stamp.check()?;
         self.reading.interest.add(Pattern::new(pattern)?);
@@ -354,11 +355,11 @@ impl Subscriber {
         Ok(())
     }
 
-    /// A descriptor that is readable when there may be messages, for `poll`, `epoll`, or any event
-    /// loop; made at the first call.
+    /// Returns a descriptor that is readable when there may be messages, for `poll`, `epoll`, or any event
+    /// loop. The first call makes it.
     ///
-    /// The contract: call [`Self::try_receive`] until it answers `None`, then wait for the descriptor
-    /// to be readable, and so on. It stays readable until then; do not read from it. If a publisher is
+    /// Call [`Self::try_receive`] until it returns `None`, then wait until the descriptor is readable, and
+    /// so on. Do not read from it: it stays readable until `try_receive` returns `None`. If a publisher is
     /// killed between publishing and waking, the descriptor becomes readable with the next message.
     ///
     /// ```
@@ -382,53 +383,54 @@ impl Subscriber {
     /// ```
     ///
     /// # Errors
-    /// [`OpenError::Os`] if there are no descriptors left.
+    /// Returns [`OpenError::Os`] if there are no descriptors left.
     pub fn fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
         self.enable_fd()?;
         Ok((*self).as_fd())
     }
 
-    /// Makes the descriptor, so that [`AsFd`] and [`AsRawFd`] have one to return.
+    /// Makes the descriptor that [`AsFd`] and [`AsRawFd`] return.
     ///
     /// # Errors
-    /// As [`Self::fd`].
+    /// See [`Self::fd`].
     pub fn enable_fd(&mut self) -> Result<(), OpenError> {
         self.stamp.check()?;
         let (claim, reading) = (&self.claim, &self.reading);
         self.waiting.enable_descriptor(claim, || reading.is_drained(&claim.subscribing.ring))
     }
 
-    /// A handle that ends blocking calls of this subscriber, [`Self::receive`] and its kin, from another
+    /// Makes a handle that ends blocking calls of this subscriber, such as [`Self::receive`], from another
     /// thread or from a signal handler.
     ///
     /// # Errors
-    /// [`OpenError::Os`] if there are no descriptors left, [`OpenError::Forked`].
+    /// Returns [`OpenError::Os`] if there are no descriptors left, and [`OpenError::Forked`] in the child
+    /// of a `fork`.
     pub fn interrupter(&mut self) -> Result<Interrupter, OpenError> {
         self.stamp.check()?;
         self.waiting.interrupter(&self.claim)
     }
 
-    /// Position of the next message that this subscriber looks at, in bytes since the bus was created:
-    /// a start for another subscriber ([`Start::Position`](crate::Start::Position)).
+    /// Returns the position of the next message that this subscriber will read, in bytes since the bus was
+    /// created. Another subscriber can start there ([`Start::Position`](crate::Start::Position)).
     #[must_use]
     pub fn position(&self) -> u64 {
         self.reading.position()
     }
 
-    /// Bytes of the stream that it has not read yet.
+    /// Returns how many bytes of the stream it has not read yet.
     #[must_use]
     pub fn lag_bytes(&self) -> u64 {
         let tail = self.claim.subscribing.ring.control().commit.0.tail.load(Ordering::Acquire);
         tail.saturating_sub(self.position())
     }
 
-    /// What it has seen so far.
+    /// Returns what it has seen so far.
     #[must_use]
     pub fn stats(&self) -> SubscriberStats {
         self.progress.counts
     }
 
-    /// Number of its slot, as `toroni info` shows it.
+    /// Returns the number of its slot, as `toroni info` shows it.
     #[must_use]
     pub fn slot(&self) -> u32 {
         self.claim.number()
@@ -437,7 +439,7 @@ impl Subscriber {
 
 impl AsFd for Subscriber {
     /// # Panics
-    /// If the descriptor was not made yet, by [`Subscriber::fd`] or [`Subscriber::enable_fd`].
+    /// Panics if [`Subscriber::fd`] or [`Subscriber::enable_fd`] was not called before.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.waiting.fd().expect("the subscriber has no descriptor: call enable_fd() first")
     }
@@ -445,7 +447,7 @@ impl AsFd for Subscriber {
 
 impl AsRawFd for Subscriber {
     /// # Panics
-    /// As [`AsFd::as_fd`] does.
+    /// Panics as [`AsFd::as_fd`] does.
     fn as_raw_fd(&self) -> RawFd {
         self.as_fd().as_raw_fd()
     }
