@@ -1,10 +1,19 @@
 //! The named steps at which a process can die, for tests that kill it there.
 //!
-//! Without the feature `crash-points` a `point` is nothing at all. With it, the environment
-//! variable `TORONI_CRASH=<name>[:<n>]` kills this process with SIGKILL when it reaches the step of
-//! that name for the n-th time (1 if not given), and `TORONI_JITTER=<permille>[:<seed>]` lets it
-//! dawdle at as many of the steps, so that the moments between them last. To add a step: add it to the enum, call `point`
-//! where it happens, and the system tests walk it.
+//! Without the feature `crash-points`, `point` compiles to nothing. With it, environment variables choose
+//! what happens:
+//!
+//! - `TORONI_CRASH=<name>[:<n>]` kills this process with SIGKILL when it reaches the step of that name for
+//!   the n-th time (1 if not given).
+//!
+//! - `TORONI_JITTER=<permille>[:<seed>]` delays it at that share of the steps, so that the moments between
+//!   them last longer.
+//!
+//! - `TORONI_SLEEP=unaided` turns off the checks of sleeping subscribers that no wake-up asks for, so that
+//!   a lost wake-up is a hang.
+//!
+//! To add a step, add it to the enum and call `point` where it happens; the system tests then walk it. To
+//! add a known mistake that the tests must notice, see `mutant.rs`.
 
 use std::time::Duration;
 
@@ -15,10 +24,10 @@ macro_rules! crash_points {
         pub enum CrashPoint { $(#[doc = $what] $variant,)* }
 
         impl CrashPoint {
-            /// All steps, in the order in which they are declared.
+            /// All steps, in the order of their declaration.
             pub const ALL: &[CrashPoint] = &[$(CrashPoint::$variant,)*];
 
-            /// The name by which `TORONI_CRASH` selects the step.
+            /// Returns the name by which `TORONI_CRASH` selects the step.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(CrashPoint::$variant => $name,)* }
@@ -86,18 +95,19 @@ crash_points! {
     AfterReopen = "after-reopen", "A bus is of this boot; whoever checked it has it still locked.";
 }
 
-/// Whether the caller can die at a [`point`]: then paths that pass them take no short cut.
+/// Returns whether the caller can die at a [`point`]. If so, paths that pass points take no short cut.
 #[inline(always)]
 pub(crate) fn is_armed() -> bool {
-    // In models the others take it.
+    // In models, the threads that do not die take it.
     #[cfg(all(test, loom))]
     return rehearsal::is_on_stage();
     #[cfg(not(all(test, loom)))]
     return cfg!(any(feature = "crash-points", test));
 }
 
-/// How long to sleep at the most where a wake-up should come before `usual` is over. With the feature
-/// `crash-points` and `TORONI_SLEEP=unaided`, for ever: then a lost wake-up is a hang, not a delay.
+/// Returns how long to sleep at the most if a wake-up should come before `usual` is over. With the feature
+/// `crash-points` and `TORONI_SLEEP=unaided` that is for ever, so that a lost wake-up is a hang and not a
+/// delay.
 #[inline(always)]
 pub(crate) fn longest_sleep(usual: Duration) -> Duration {
     #[cfg(feature = "crash-points")]
@@ -106,7 +116,7 @@ pub(crate) fn longest_sleep(usual: Duration) -> Duration {
     usual
 }
 
-/// Dies here, if the environment, or a test within this process, asks for it.
+/// Kills the process here, if the environment or a test within this process asks for it.
 #[inline(always)]
 pub(crate) fn point(here: CrashPoint) {
     let _ = here;
@@ -116,8 +126,8 @@ pub(crate) fn point(here: CrashPoint) {
     armed::point(here);
 }
 
-/// Whether this thread is a dead participant's, whose handles must give nothing back: the kernel takes
-/// what it would take of a process, its leases.
+/// Returns whether this thread belongs to a dead participant. Its handles must then give nothing back:
+/// only what the kernel takes from a dead process is released, its leases.
 #[cfg(not(loom))]
 #[inline(always)]
 pub(crate) fn is_dead() -> bool {
@@ -174,7 +184,7 @@ mod armed {
             }
         }
 
-        /// Stays here for some microseconds, or lets others run.
+        /// Delays the thread for some microseconds, or yields.
         fn dawdle(&self) {
             // SplitMix64: each thread takes the next number.
             let step = 0x9E37_79B9_7F4A_7C15_u64;
@@ -198,7 +208,7 @@ mod armed {
         if *unaided { Duration::MAX } else { usual }
     }
 
-    /// Dies here, if the environment asks for it.
+    /// Kills the process here, if the environment asks for it.
     pub(super) fn point(here: CrashPoint) {
         if let Some(jitter) = JITTER.get_or_init(Jitter::plan) {
             jitter.dawdle();

@@ -1,23 +1,23 @@
-//! One error enum per operation. Each message says what happened and what to do.
+//! The errors. Each message says what happened and what to do about it.
 
 use crate::settings::InvalidSetting;
 use crate::topic::{PatternError, TopicError};
 use std::io;
 use std::path::PathBuf;
 
-/// A handle was used in a child made by `fork`. The participant it stands for is the parent; the
-/// child has to open the bus anew.
+/// A handle was used in the child of a `fork`. The handle belongs to the parent; the child has to open the
+/// bus again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "this handle was made before fork() and belongs to the parent process: open the bus again in the child"
 )]
 pub struct Forked;
 
-/// Why a bus could not be opened or created, or a publisher or subscriber not be made.
+/// Why a bus could not be opened or created, or a publisher or subscriber could not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The name of the bus cannot be a directory's.
+    /// The name cannot be the name of a bus.
     #[error(
         "the bus name {name:?} is not usable: take 1 to 64 of the characters A-Z a-z 0-9 . _ - and do not start with a dot"
     )]
@@ -34,7 +34,7 @@ pub enum OpenError {
     /// The pattern is malformed.
     #[error(transparent)]
     Pattern(#[from] PatternError),
-    /// There is no such bus, and it was not to be created.
+    /// There is no such bus, and the call does not create one.
     #[error(
         "there is no bus at {path}: create it with `toroni create`, or open it in a way that creates it"
     )]
@@ -42,7 +42,7 @@ pub enum OpenError {
         /// Its directory.
         path: PathBuf,
     },
-    /// There is such a bus already, and a new one was wanted.
+    /// The bus exists already, and the call creates a new one.
     #[error("there is already a bus at {path}: open it, or remove it with `toroni rm`")]
     AlreadyExists {
         /// Its directory.
@@ -58,7 +58,7 @@ pub enum OpenError {
         /// What to do about it.
         hint: String,
     },
-    /// The file system has too little room for the bus.
+    /// The file system has too little space for the bus.
     #[error(
         "no room in {path}: the bus needs {wanted} bytes, {available} are available: choose a smaller capacity, or enlarge the file system (Docker: --shm-size)"
     )]
@@ -70,7 +70,7 @@ pub enum OpenError {
         /// Directory of the bus.
         path: PathBuf,
     },
-    /// The file system has no room for another file, however small.
+    /// The file system has no inode for another file.
     #[error(
         "no room for more files in {path}: its file system has no inodes left: mount it with more of them (nr_inodes=), or set TORONI_DIR to another directory"
     )]
@@ -78,7 +78,7 @@ pub enum OpenError {
         /// Directory of the bus.
         path: PathBuf,
     },
-    /// This process may not write files as long as those of the bus.
+    /// A file of the bus is longer than the files that this process may write.
     #[error(
         "{path} needs a file longer than the {limit} bytes that this process may write: raise the limit (ulimit -f), or choose a smaller capacity"
     )]
@@ -88,19 +88,19 @@ pub enum OpenError {
         /// Directory of the bus.
         path: PathBuf,
     },
-    /// The file system cannot be written.
+    /// The file system is read-only.
     #[error("{path} is on a read-only file system: mount it writable, or set TORONI_DIR")]
     ReadOnly {
         /// The file or directory.
         path: PathBuf,
     },
-    /// A directory that must be there is not.
+    /// A directory that must exist does not.
     #[error("there is no directory {path}: create it, or set TORONI_DIR to one that exists")]
     MissingDirectory {
         /// The directory.
         path: PathBuf,
     },
-    /// Something else stands where a directory must be.
+    /// The path is not a directory.
     #[error(
         "{path} is not a directory: choose another bus name, or set TORONI_DIR to another directory"
     )]
@@ -108,37 +108,36 @@ pub enum OpenError {
         /// The path.
         path: PathBuf,
     },
-    /// A symbolic link stands where a bus or one of its files must be. It is not followed: in a
-    /// directory that everybody can write, anybody can place one.
+    /// A symbolic link stands where a bus or one of its files must be. It is not followed, because any
+    /// user can place one in a directory that all users can write.
     #[error("{path} is a symbolic link, which is not followed: mount or make the directory itself")]
     Symlink {
         /// The link.
         path: PathBuf,
     },
-    /// The directory where buses are by default, in which anybody may have placed it, is under the
-    /// control of somebody else.
+    /// The default directory of buses is under the control of another user. Any user may have made it.
     #[error("{path} is not safe to use ({what}): {hint}")]
     UntrustedDirectory {
         /// The directory of buses.
         path: PathBuf,
-        /// Who could do what.
+        /// Which user could do what.
         what: String,
         /// What to do about it.
         hint: String,
     },
-    /// The bus is not in the hands of the user that was required.
+    /// The bus does not belong to the required user.
     #[error(
-        "the bus at {path} belongs to {found}, but {wanted} is required: somebody else has made it; take another name, or another TORONI_DIR"
+        "the bus at {path} belongs to {found}, but {wanted} is required: another user has made it: choose another name, or set TORONI_DIR to another directory"
     )]
     ForeignOwner {
         /// Directory of the bus.
         path: PathBuf,
-        /// Who controls it.
+        /// The user that controls it.
         found: String,
-        /// Who should.
+        /// The required user.
         wanted: String,
     },
-    /// The file system knows no access control lists, which permissions by group need.
+    /// The file system does not support access control lists, which permissions by group need.
     #[error(
         "the file system of {path} has no POSIX access control lists, which permissions by group need: mount it with them, or set permissions by mode"
     )]
@@ -154,7 +153,7 @@ pub enum OpenError {
         /// The name that was given.
         name: String,
     },
-    /// Memory could not be locked.
+    /// The memory of the ring could not be locked.
     #[error(
         "cannot lock {wanted} bytes of {path} in memory, the limit of this process is {limit}: raise it (ulimit -l, LimitMEMLOCK=), or open the bus without locking its memory"
     )]
@@ -166,13 +165,13 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
-    /// Another process removes, or checks, this very bus.
+    /// Another process is removing or checking this bus.
     #[error("another process is removing or checking the bus at {path}: try again")]
     Busy {
         /// Directory of the bus.
         path: PathBuf,
     },
-    /// A file of the directory is no part of a bus.
+    /// A file in the directory is not part of a bus.
     #[error(
         "{path} is not a part of a Toroni bus ({what}): choose another bus name, or set TORONI_DIR to another directory"
     )]
@@ -195,7 +194,7 @@ pub enum OpenError {
         /// Version of this library.
         supported: u32,
     },
-    /// The bus was made on a machine of the other byte order.
+    /// The bus was created on a machine with the other byte order.
     #[error(
         "{path} was written on a machine of the other byte order: a bus belongs to one kind of machine"
     )]
@@ -203,7 +202,7 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
-    /// The bus was made for another processor architecture, page size or C library.
+    /// The bus was created for another processor architecture, page size or C library.
     #[error("{path} was made for {property} {found}, this process has {here}: {hint}")]
     PlatformMismatch {
         /// The file.
@@ -229,7 +228,7 @@ pub enum OpenError {
         /// The size it must have.
         wanted: u64,
     },
-    /// The header is not what any release writes: its checksum or a value in it is wrong.
+    /// The checksum of the header, or a value in it, is wrong: no release writes such a header.
     #[error(
         "the header of {path} is damaged ({what}): remove the bus with `toroni rm NAME` and create it again"
     )]
@@ -261,7 +260,7 @@ pub enum OpenError {
         /// What was required.
         wanted: String,
     },
-    /// A robust mutex cannot be shared with this process.
+    /// The lock is a robust mutex, which this process cannot share.
     #[error(
         "the bus at {path} uses the lock kind `robust`, which does not work across {boundary}: share the PID namespace and C library (Kubernetes: shareProcessNamespace: true), or create the bus with the lock kind `lease`"
     )]
@@ -271,7 +270,7 @@ pub enum OpenError {
         /// `PID namespaces`, `C libraries`, …
         boundary: &'static str,
     },
-    /// A robust mutex in a file on a disk would come back locked after a reboot.
+    /// The bus is on a disk, where a robust mutex could be locked after a reboot.
     #[error(
         "{path} is on a disk, where the lock kind `robust` does not work: create the bus with the lock kind `lease`, or in /dev/shm"
     )]
@@ -279,7 +278,8 @@ pub enum OpenError {
         /// Directory of the bus.
         path: PathBuf,
     },
-    /// A bus on a disk was used before a reboot, and nobody who may write it has checked it since.
+    /// The bus is on a disk and was used before a reboot, and no process that may write it has checked it
+    /// since.
     #[error(
         "the bus at {path} was last used before this machine booted: open it once for publishing, which checks what is left of it"
     )]
@@ -287,7 +287,7 @@ pub enum OpenError {
         /// Directory of the bus.
         path: PathBuf,
     },
-    /// The multicast notifier cannot reach this process.
+    /// The multicast notifier cannot reach this process, which is in another network namespace.
     #[error(
         "the bus at {path} wakes its subscribers by UDP multicast, which does not cross network namespaces: share the network namespace, or create the bus with the notifier `futex`"
     )]
@@ -348,7 +348,7 @@ pub enum OpenError {
         /// Directory of the bus.
         path: PathBuf,
     },
-    /// The handle is the parent's.
+    /// The handle belongs to the parent process.
     #[error(transparent)]
     Forked(#[from] Forked),
     /// The caller is inside `publish_with` of the same bus.
@@ -356,14 +356,14 @@ pub enum OpenError {
         "this thread is in a function that writes a message in place, and holds the writer lock: do not use the bus in that function"
     )]
     Reentrant,
-    /// Any other answer of the operating system.
+    /// Any other error of the operating system.
     #[error("cannot {action} {path}: {source}")]
     Os {
         /// What was tried, as a verb.
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// The system's answer.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -374,15 +374,15 @@ pub enum OpenError {
     "the shared memory of the bus is corrupt ({what}, value {value:#x} at position {position}): remove the bus with `toroni rm` and create it again"
 )]
 pub struct Corrupt {
-    /// Which word is wrong.
+    /// The word that is wrong.
     pub what: &'static str,
     /// Its value.
     pub value: u64,
-    /// Where in the stream, or 0.
+    /// The position in the stream, or 0.
     pub position: u64,
 }
 
-/// Why a message was not published. Nothing of it is visible to anybody.
+/// Why a message was not published. No part of it is visible to subscribers.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PublishError {
@@ -393,30 +393,32 @@ pub enum PublishError {
     TooLong {
         /// Bytes of the message, or of the whole batch as records.
         length: u64,
-        /// The most that would be accepted in its place.
+        /// The most bytes that the call accepts.
         limit: u64,
     },
-    /// [`try_publish`](crate::Publisher::try_publish): a gating subscriber is too slow, the ring is
-    /// full.
+    /// The ring is full because a gating subscriber is slow. Only
+    /// [`try_publish`](crate::Publisher::try_publish) returns this.
     #[error(
-        "the ring is full: a subscriber has not yet read its oldest messages: try again later, or see with `toroni info` who lags"
+        "the ring is full because a subscriber is slow: try again later, or find the subscriber with `toroni info`"
     )]
     Full,
-    /// [`try_publish`](crate::Publisher::try_publish): another publisher is at work.
+    /// Another publisher holds the writer lock. Only [`try_publish`](crate::Publisher::try_publish)
+    /// returns this.
     #[error("another publisher holds the writer lock: try again")]
     Busy,
-    /// [`publish_timeout`](crate::Publisher::publish_timeout): the time is over.
+    /// The time is over. Only calls with a time limit return this, such as
+    /// [`publish_timeout`](crate::Publisher::publish_timeout).
     #[error(
-        "the message could not be published in time: a subscriber is slow, or a publisher is stopped: see with `toroni info` which"
+        "the message could not be published in time: a subscriber is slow, or a publisher is stopped: find it with `toroni info`"
     )]
     Timeout,
-    /// The thread holds the writer lock, inside `publish_with`.
+    /// The caller is inside `publish_with` of the same bus, and holds the writer lock.
     #[error(
         "this thread is in a function that writes a message in place, and holds the writer lock: do not use the bus in that function"
     )]
     Reentrant,
-    /// This thread would wait for a subscriber that only this thread can serve: it received last, or it made
-    /// the subscriber and for a second no other thread began to receive.
+    /// This thread would wait for a subscriber that only this thread reads: it was the last to receive
+    /// from it, or it made the subscriber and no other thread has begun to receive within a second.
     #[error(
         "the ring is full because of a subscriber that this very thread reads: receive first, or let it join without gating"
     )]
@@ -424,34 +426,34 @@ pub enum PublishError {
     /// The bus was removed.
     #[error("the bus was removed: open it again")]
     Unlinked,
-    /// Others would take this process for dead.
+    /// The lease of this process is lost: other processes would take it for dead.
     #[error(
         "the descriptor by which others see that this process lives was closed (close_range in daemonising code?): open the bus after daemonising"
     )]
     LeaseLost,
-    /// The handle is the parent's.
+    /// The handle belongs to the parent process.
     #[error(transparent)]
     Forked(#[from] Forked),
     /// Shared memory holds something that no correct process writes.
     #[error(transparent)]
     Corrupt(#[from] Corrupt),
-    /// Any other answer of the operating system.
+    /// Any other error of the operating system.
     #[error("cannot {action}: {source}")]
     Os {
         /// What was tried, as a verb.
         action: &'static str,
-        /// The system's answer.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
-/// Why a burst ended early.
+/// Why a burst ended before its last message.
 #[derive(Debug, thiserror::Error)]
 #[error("{published} messages of the burst were published, then: {source}")]
 pub struct BurstError {
-    /// Messages from the front of the burst that are published.
+    /// How many messages, from the first one on, were published.
     pub published: usize,
-    /// Why the next one was not.
+    /// Why the next one was not published.
     pub source: PublishError,
 }
 
@@ -459,8 +461,8 @@ pub struct BurstError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReceiveError {
-    /// Messages were overwritten before this subscriber read them. It has been moved to the oldest
-    /// intact message and goes on there with the next call.
+    /// Messages were overwritten before this subscriber read them. The next call continues with the oldest
+    /// message that is still intact.
     #[error(
         "{lost_messages} messages ({lost_bytes} bytes) were overwritten before they were read: read faster, or create the bus with a larger capacity or a policy that waits longer"
     )]
@@ -470,24 +472,24 @@ pub enum ReceiveError {
         /// Bytes of the stream that were missed.
         lost_bytes: u64,
     },
-    /// An [`Interrupter`](crate::Interrupter) has ended the wait. Nothing is lost.
-    #[error("the wait for a message was interrupted: end, or call again to wait on")]
+    /// An [`Interrupter`](crate::Interrupter) has ended the wait. No message is lost.
+    #[error("the wait for a message was interrupted: stop, or call again to continue waiting")]
     Interrupted,
-    /// The bus was removed; what it still held has been read.
+    /// The bus was removed, and its remaining messages have been read.
     #[error("the bus was removed: open it again")]
     Unlinked,
-    /// The handle is the parent's.
+    /// The handle belongs to the parent process.
     #[error(transparent)]
     Forked(#[from] Forked),
     /// Shared memory holds something that no correct process writes.
     #[error(transparent)]
     Corrupt(#[from] Corrupt),
-    /// Any other answer of the operating system.
+    /// Any other error of the operating system.
     #[error("cannot {action}: {source}")]
     Os {
         /// What was tried, as a verb.
         action: &'static str,
-        /// The system's answer.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -563,7 +565,7 @@ mod tests {
         opening.chain(publishing).chain(receiving.iter().map(ToString::to_string)).collect()
     }
 
-    /// The same texts reach programs in C and Python, and people at a shell.
+    /// The same texts are shown to programs in C and Python, and to users of the program.
     #[test]
     fn texts_name_neither_rust_nor_options() {
         for text in texts() {

@@ -1,8 +1,8 @@
 //! Toroni: a message bus for the processes of one Linux machine, without a broker.
 //!
-//! Publishers and subscribers meet in shared memory. Everyone sees the messages in one total order, a
-//! subscriber that missed some is told exactly how many, and the death of any process at any
-//! instruction harms nobody else.
+//! Publishers and subscribers share memory. All subscribers see the messages in one total order. A
+//! subscriber that missed messages learns exactly how many. A process may die at any instruction without
+//! harm to the others.
 //!
 //! ```text
 //!  publisher ──┐                                               ┌──► subscriber "plant/**"
@@ -29,25 +29,26 @@
 //! # }
 //! ```
 //!
-//! - [`Bus`]: opened by name; [`BusConfig`] has the options.
-//! - [`Publisher`]: one topic; publish, try, time-out, batch, burst, in place.
-//! - [`Subscriber`]: patterns; blocking, polling, a descriptor for event loops, in place, one or many at a
-//!   time; async with the feature `tokio`, in a proactor with `proactor`.
-//! - [`Router`]: one subscriber, many handlers.
-//! - [`Policy`]: what happens when a subscriber is slow.
-//! - [`admin`]: lists and cleans up.
+//! - [`Bus`] is opened by name; [`BusConfig`] has the options.
+//! - [`Publisher`] publishes on one topic: waiting, not waiting, or with a time-out; in batches, in bursts,
+//!   and in place.
+//! - [`Subscriber`] receives what matches its patterns: blocking, polling, with a descriptor for event loops,
+//!   and in place; async with the feature `tokio`, in a proactor with `proactor`.
+//! - [`Router`] is one subscriber with many handlers.
+//! - [`Policy`] says what happens when a subscriber is slow.
+//! - [`admin`] lists buses and cleans up.
 //!
-//! The repository has a guide (`docs/guide.md`) and programs to start from
-//! (`crates/toroni/examples/`): the shortest ones, an event loop with `poll(2)`, a router, tokio, and a
-//! daemon that publishes what its host does.
+//! The repository has a guide (`docs/guide.md`) and example programs (`crates/toroni/examples/`): the
+//! shortest publisher and subscriber, an event loop with `poll(2)`, a router, tokio, and a daemon that
+//! publishes measurements of its host.
 //!
 //! # Limits
 //!
-//! A message has at most half of the ring's bytes (4 MiB by default), a bus at most 1024 publishing
-//! participants and 1024 subscribers at a time. Handles do not work in the child of a `fork`, which has
-//! to open the bus anew. A child made by a raw `clone` system call keeps its parent's leases alive.
-//! Code that closes all descriptors (daemonising) must run before the bus is opened. Linux only, 64-bit
-//! only.
+//! A message has at most half of the ring's bytes (the ring has 4 MiB by default). A bus has at most 1024
+//! publishing participants and 1024 subscribers at a time. Handles do not work in the child of a `fork`,
+//! which has to open the bus again. A child made by a raw `clone` system call keeps its parent's leases
+//! alive. Code that closes all descriptors (to become a daemon) must run before the bus is opened. The
+//! library works on 64-bit Linux only.
 //!
 //! # Features
 //!
@@ -65,12 +66,12 @@ compile_error!(
     "a bus is mapped twice in a row and positions are 64 bits wide: 64-bit targets only"
 );
 
-/// The programs of the guide are compiled as tests.
+/// Compiles the programs of the guide as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide.md")]
 struct Guide;
 
-/// So are those of the page on the registry.
+/// Compiles the programs of the page on the registry as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

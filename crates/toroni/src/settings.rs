@@ -1,13 +1,13 @@
-//! What a bus is created with and its header records: pure values, checked once.
+//! The settings that a bus is created with and that its header records: pure values, checked once.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
-/// What a publisher does when the ring has no room because a gating subscriber is slow.
+/// What a publisher does when the ring is full because a gating subscriber is slow.
 ///
-/// Chosen when the bus is created ([`BusConfig::policy`](crate::BusConfig::policy)); a publisher can
-/// shorten it ([`Publisher::with_policy`](crate::Publisher::with_policy)), never lengthen it.
+/// It is chosen when the bus is created ([`BusConfig::policy`](crate::BusConfig::policy)). A publisher can
+/// make its own waits shorter ([`Publisher::with_policy`](crate::Publisher::with_policy)), but not longer.
 ///
 /// ```
 /// use std::time::Duration;
@@ -23,23 +23,23 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Policy {
-    /// Waits for the slowest gating subscriber, at the most `limit`; then overwrites, and that
-    /// subscriber is told exactly how many messages it lost. With `limit: None` it waits as long as
-    /// that subscriber lives.
+    /// Waits for the slowest gating subscriber for `limit` at most, then overwrites. The subscriber then
+    /// learns exactly how many messages it lost. With `limit: None` publishers wait as long as that
+    /// subscriber lives.
     ///
-    /// The default, with 100 ms: nobody loses anything unless somebody is stuck.
+    /// This is the default, with 100 ms: no message is lost unless a subscriber is stuck.
     Wait {
         /// The longest wait of one publish; `None` for as long as the subscriber lives.
         limit: Option<Duration>,
     },
-    /// Never waits. For data of which only the newest counts.
+    /// Never waits. Use it for data of which only the newest counts.
     Overwrite,
-    /// All publishers together wait at most `budget` in each interval `per`; past it, slow
-    /// subscribers lose messages and nobody waits until the next interval.
+    /// All publishers together wait for `budget` at most in each interval `per`. When it is used up, no
+    /// publisher waits until the next interval, and slow subscribers lose messages.
     Bounded {
-        /// Waiting time of an interval, for all publishers together.
+        /// The waiting time in an interval, for all publishers together.
         budget: Duration,
-        /// Length of an interval.
+        /// The length of an interval.
         per: Duration,
     },
 }
@@ -50,7 +50,7 @@ impl Default for Policy {
     }
 }
 
-/// As the program `toroni` writes it: `wait:100ms`, `wait:forever`, `overwrite`, `bounded:10ms/1s`.
+/// Writes it as the program `toroni` does: `wait:100ms`, `wait:forever`, `overwrite`, `bounded:10ms/1s`.
 impl fmt::Display for Policy {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -62,21 +62,21 @@ impl fmt::Display for Policy {
     }
 }
 
-/// How writers exclude one another. Chosen when the bus is created
+/// How publishers exclude one another. It is chosen when the bus is created
 /// ([`BusConfig::lock`](crate::BusConfig::lock)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LockKind {
-    /// A futex word whose owner is known to live by its lease (an open-file-description lock). Works
-    /// across PID namespaces and containers. The default.
+    /// A futex word; the owner's lease (an open-file-description lock) shows that the owner lives. It
+    /// works across PID namespaces and containers. The default.
     #[default]
     Lease,
-    /// A process-shared robust mutex of the C library: the kernel hands it over at once when its
-    /// owner dies, however large that process is. Works only within one PID namespace and C library.
+    /// A process-shared robust mutex of the C library. The kernel hands it over at once when its owner
+    /// dies, however large that process is. It works only within one PID namespace and C library.
     Robust,
 }
 
-/// As the program `toroni` writes it: `lease`, `robust`.
+/// Writes it as the program `toroni` does: `lease`, `robust`.
 impl fmt::Display for LockKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
@@ -86,7 +86,7 @@ impl fmt::Display for LockKind {
     }
 }
 
-/// How publishers wake subscribers. Chosen when the bus is created
+/// How publishers wake subscribers. It is chosen when the bus is created
 /// ([`BusConfig::notify`](crate::BusConfig::notify)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -95,17 +95,17 @@ pub enum NotifyKind {
     /// socket. The default.
     #[default]
     Futex,
-    /// Blocking calls, too, wait on the datagram socket.
+    /// Blocking calls wait on the datagram socket, too.
     Datagram,
-    /// One UDP datagram to a multicast group on the loopback interface, as in the Toroni paper
-    /// §3.2.4. Reaches one network namespace only.
+    /// One UDP datagram to a multicast group on the loopback interface wakes all, as in the Toroni paper,
+    /// §3.2.4. It reaches one network namespace only.
     Multicast {
-        /// Group and port; `None` derives them from the bus id, in 239.255.0.0/16.
+        /// Group and port. With `None` they are derived from the bus id, in 239.255.0.0/16.
         group: Option<SocketAddrV4>,
     },
 }
 
-/// As the program `toroni` writes it: `futex`, `datagram`, `multicast`, `multicast:239.255.1.2:5000`.
+/// Writes it as the program `toroni` does: `futex`, `datagram`, `multicast`, `multicast:239.255.1.2:5000`.
 impl fmt::Display for NotifyKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -117,7 +117,7 @@ impl fmt::Display for NotifyKind {
     }
 }
 
-/// The recorded settings of a bus. Sizes in bytes.
+/// The recorded settings of a bus. Sizes are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(crate) capacity: u64,
@@ -129,7 +129,7 @@ pub(crate) struct Settings {
     pub(crate) notify: NotifyKind,
     /// `clean` never removes the bus.
     pub(crate) persistent: bool,
-    /// The stream starts at a multiple of 2 MiB, and huge pages are asked for.
+    /// The stream starts at a multiple of 2 MiB, and processes ask for huge pages.
     pub(crate) huge_pages: bool,
 }
 
@@ -160,7 +160,7 @@ impl Default for Settings {
     }
 }
 
-/// A setting outside its range.
+/// A setting is outside its range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{setting} is {value}, but must be {rule}")]
 pub struct InvalidSetting {
@@ -168,12 +168,12 @@ pub struct InvalidSetting {
     pub setting: &'static str,
     /// The value that was given.
     pub value: String,
-    /// What it must be.
+    /// The rule that it breaks.
     pub rule: String,
 }
 
 impl Settings {
-    /// Checks every range. Also run over what a header says, before any of it is used.
+    /// Checks every range. It also checks what a header says, before any of it is used.
     pub(crate) fn validate(&self) -> Result<(), InvalidSetting> {
         let invalid =
             |setting, value: String, rule: String| Err(InvalidSetting { setting, value, rule });
@@ -246,8 +246,8 @@ impl Settings {
 const LONGEST_DURATION: Duration = Duration::from_secs(3600);
 
 impl NotifyKind {
-    /// Group and port of the multicast notifier: those configured, or ones derived from the bus id,
-    /// in the organisation-local scope 239.255.0.0/16 (RFC 2365 §6.1) and the dynamic ports.
+    /// Returns group and port of the multicast notifier: those configured, or ones derived from the bus
+    /// id, in the organisation-local scope 239.255.0.0/16 (RFC 2365 §6.1) and the dynamic ports.
     pub(crate) fn multicast_group(self, bus_id: &[u8; 16]) -> Option<SocketAddrV4> {
         let Self::Multicast { group } = self else { return None };
         Some(group.unwrap_or_else(|| {

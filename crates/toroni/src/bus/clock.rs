@@ -3,17 +3,17 @@
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::time::{Duration, SystemTime};
 
-/// CLOCK_MONOTONIC in ns: the same for all processes of this machine.
+/// Returns CLOCK_MONOTONIC in ns: the same for all processes of this machine.
 pub(super) fn monotonic_ns() -> u64 {
     ns(clock_gettime(ClockId::Monotonic))
 }
 
-/// CLOCK_REALTIME in ns since 1970.
+/// Returns CLOCK_REALTIME in ns since 1970.
 pub(super) fn realtime_ns() -> u64 {
     ns(clock_gettime(ClockId::Realtime))
 }
 
-/// A time in ns since 1970; the epoch itself if it is beyond what the system can say.
+/// Converts a time in ns since 1970; returns the epoch itself if the system cannot represent the time.
 pub(super) fn from_ns(realtime_ns: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH
         .checked_add(Duration::from_nanos(realtime_ns))

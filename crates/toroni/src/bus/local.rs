@@ -1,7 +1,7 @@
-//! The gating subscribers of this process, and which thread reads each: a thread that publishes and
-//! waits for a subscriber that only itself can serve would wait for itself.
+//! The gating subscribers of this process, and which thread reads each. A thread that publishes would wait
+//! for itself if it waited for a subscriber that only it reads.
 //!
-//! Nobody sees a subscriber move from one thread to another. What is known is the thread that made it, and
+//! A subscriber can move from one thread to another unseen. What is known is the thread that made it, and
 //! the thread that took messages out of the ring last:
 //!
 //! - While the thread that took messages last lives, it is the one that reads.
@@ -18,28 +18,29 @@ use crate::shm::registry::{Entry, Registry};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
-/// How long a thread waits for another one to begin with a subscriber that it has made itself.
+/// How long a thread waits for another one to begin to read a subscriber that it has made itself.
 const LONGEST_HOPE: Duration = Duration::from_secs(1);
 
 static READERS: Registry<Reader> = Registry::new();
 
-/// No thread, and no incarnation.
+/// No thread, or no incarnation.
 const NONE: u64 = 0;
 
-/// What is known of a gating subscriber. Its first fields, up to `maker`, stand still while
-/// `incarnation` does.
+/// What is known of a gating subscriber. Its first fields, up to `maker`, do not change while
+/// `incarnation` does not.
 #[derive(Default)]
 struct Reader {
     /// A number that no other subscriber of this process has had, or [`NONE`] if the entry is free.
     incarnation: AtomicU64,
-    /// Which process entered it.
+    /// The process that entered it.
     process: AtomicU32,
     bus_id: [AtomicU64; 2],
     slot: AtomicU32,
     generation: AtomicU32,
     /// The thread that made it.
     maker: AtomicU64,
-    /// What it has told publishers. Not its slot's word, which every subscriber of the bus may write.
+    /// The position that it has told publishers. Not the word in its slot, which every subscriber of the
+    /// bus may write.
     position: AtomicU64,
     /// The living thread that took messages out of the ring last, or [`NONE`].
     thread: AtomicU64,
@@ -55,7 +56,8 @@ impl LocalReader {
         static NEXT: AtomicU64 = AtomicU64::new(NONE + 1);
         let entry = READERS.take();
         let reader = &entry.value;
-        // Pairs with the fence in `read`: whoever sees one of the new values sees that it was free.
+        // Pairs with the fence in `read`: a thread that sees one of the new values sees that the entry was
+        // free.
         fence(Ordering::Release);
         reader.process.store(ForkStamp::now().number(), Ordering::Relaxed);
         for (word, half) in reader.bus_id.iter().zip(halves(&bus_id)) {
@@ -90,8 +92,8 @@ impl Drop for LocalReader {
 }
 
 impl Reader {
-    /// What `ask` answers, if the entry is a subscriber of this process to this bus, and was the same one
-    /// all the while.
+    /// Returns what `ask` answers, if the entry is a subscriber of this process to this bus, and stayed
+    /// the same one meanwhile.
     fn read<T>(&self, bus_id: &[u8; 16], ask: impl FnOnce(&Self) -> T) -> Option<T> {
         let incarnation = self.incarnation.load(Ordering::Acquire);
         if incarnation == NONE {
@@ -110,8 +112,8 @@ impl Reader {
             && self.generation.load(Ordering::Relaxed) == generation
     }
 
-    /// Whether its maker began to wait for another thread so long ago. A wait may be many calls with a
-    /// limit each.
+    /// Returns whether its maker has waited for another thread for [`LONGEST_HOPE`]. A wait may consist of
+    /// many calls with a limit each.
     fn has_hoped_enough(&self, now_ns: u64) -> bool {
         let since_ns = &self.hoping_since_ns;
         let since_ns = since_ns
@@ -120,18 +122,18 @@ impl Reader {
         since_ns != 0 && u128::from(now_ns.saturating_sub(since_ns)) >= LONGEST_HOPE.as_nanos()
     }
 
-    /// From now on, this thread reads, until another one does or it ends.
+    /// Notes that this thread reads from now on, until another one does or it ends.
     fn take_over(&self, thread: u64) {
         if self.thread.load(Ordering::Relaxed) != thread {
             self.hoping_since_ns.store(0, Ordering::Relaxed);
             self.thread.store(thread, Ordering::Relaxed);
-            // A thread that has run its destructors ends without saying so, and is waited for.
+            // A thread that has already run its destructors does not note its end, and is waited for.
             let _ = ENDING.try_with(|_| ());
         }
     }
 }
 
-/// Slot, generation and position of each gating subscriber that this process has on a bus.
+/// Returns slot, generation and position of each gating subscriber that this process has on a bus.
 pub(super) fn positions(bus_id: &[u8; 16]) -> Vec<(u32, u32, u64)> {
     let ours = READERS.iter().filter_map(|entry| {
         entry.value.read(bus_id, |reader| {
@@ -143,9 +145,9 @@ pub(super) fn positions(bus_id: &[u8; 16]) -> Vec<(u32, u32, u64)> {
     ours.collect()
 }
 
-/// Whether the calling thread, which has to wait for the subscriber in this slot, would wait for itself: it
-/// reads the subscriber, or has made it, and no other thread has begun to read it for so long that none will.
-/// From then on it counts as the one that reads.
+/// Returns whether the calling thread would wait for itself if it waited for the subscriber in this slot.
+/// It would if it reads the subscriber; or if it has made the subscriber and no other thread has begun to
+/// read it for so long that none will. From then on it counts as the thread that reads.
 pub(super) fn would_wait_for_itself(
     bus_id: &[u8; 16],
     slot: u32,
@@ -177,7 +179,7 @@ fn halves(bus_id: &[u8; 16]) -> [u64; 2] {
     [number as u64, (number >> 64) as u64]
 }
 
-/// A number of the calling thread; never [`NONE`], never given to another.
+/// Returns a number of the calling thread, which is never [`NONE`] and no other thread's.
 fn this_thread() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(NONE + 1);
     thread_local! {

@@ -1,4 +1,4 @@
-//! What the layers need of mapped files: here the memory meets those who read and write it.
+//! What the layers need of mapped files.
 
 use crate::error::Corrupt;
 use crate::notify::EventCount;
@@ -7,18 +7,18 @@ use crate::shm::participants::ReadersSegment;
 use crate::shm::segment::RingSegment;
 use crate::topic::table::TableMemory;
 
-/// The ring, for its writers and readers.
+/// Returns the ring, for its writers and readers.
 #[inline]
 pub(super) fn ring_of(segment: &RingSegment) -> Ring<'_> {
     Ring::mapped_twice(segment.control(), segment.words(), segment.shape())
 }
 
-/// The names of topics.
+/// Returns the topic table.
 pub(super) fn table_of(segment: &RingSegment) -> TableMemory<'_> {
     TableMemory { count: &segment.control().topics.0, words: segment.table() }
 }
 
-/// The words by which subscribers and publishers find each other.
+/// Returns the counters by which subscribers and publishers find each other.
 #[inline]
 pub(super) fn eventcount_of<'a>(
     ring: &'a RingSegment,
@@ -28,7 +28,7 @@ pub(super) fn eventcount_of<'a>(
     EventCount { wake: &ring.control().wake.0, sleeps: &readers.sleeps.0, arms: &readers.arms.0 }
 }
 
-/// The error for the first file of which a part is gone, as far as this process has met that.
+/// Returns an error for the first file of which a part is gone, as far as this process has noticed.
 pub(super) fn check_whole(
     files: impl IntoIterator<Item = (bool, &'static str)>,
     position: u64,

@@ -1,4 +1,5 @@
-//! Buses as files: which there are, what one may do with them, and how to clean up after the dead.
+//! Buses as files: listing them, checking what this process may do with one, and cleaning up after dead
+//! processes.
 
 use crate::error::OpenError;
 use crate::shm::clean::{self, Scope};
@@ -7,7 +8,8 @@ use crate::shm::list;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The directory of buses where none is given: `$TORONI_DIR` if it is set and not empty, or `/dev/shm/toroni`.
+/// Returns the directory of buses if none is given: `$TORONI_DIR` if it is set and not empty, else
+/// `/dev/shm/toroni`.
 #[must_use]
 pub fn default_directory() -> PathBuf {
     directory::root(None)
@@ -17,22 +19,22 @@ pub fn default_directory() -> PathBuf {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct BusEntry {
-    /// Its name.
+    /// The name of the bus.
     pub name: String,
-    /// Its directory.
+    /// The directory of the bus.
     pub path: PathBuf,
-    /// Bytes of its ring, if its header can be read.
+    /// The size of its ring in bytes, if its header can be read.
     pub capacity: Option<u64>,
-    /// Whether any process has it open; `None` if this process cannot see that.
+    /// Whether any process has it open; `None` if this process cannot find out.
     pub in_use: Option<bool>,
-    /// Whether [`clean`] leaves it alone.
+    /// Whether [`clean`] keeps it.
     pub persistent: bool,
-    /// Why it cannot be opened.
+    /// Why it cannot be opened, if so.
     pub problem: Option<String>,
 }
 
-/// The buses below `root` (default: [`default_directory`]), by name. A directory that is not there has
-/// none.
+/// Lists the buses below `root` (default: [`default_directory`]) by name. If the directory does not exist,
+/// the list is empty.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -47,8 +49,9 @@ pub struct BusEntry {
 /// ```
 ///
 /// # Errors
-/// Of `root`: [`OpenError::InvalidSetting`] if it is empty, [`OpenError::PermissionDenied`], [`OpenError::NotADirectory`], [`OpenError::Symlink`],
-/// [`OpenError::UntrustedDirectory`], [`OpenError::Os`].
+/// Returns an error if `root` cannot be used: [`OpenError::InvalidSetting`] if it is empty,
+/// [`OpenError::PermissionDenied`], [`OpenError::NotADirectory`], [`OpenError::Symlink`],
+/// [`OpenError::UntrustedDirectory`], or [`OpenError::Os`].
 pub fn list(root: Option<&Path>) -> Result<Vec<BusEntry>, OpenError> {
     let buses = list::list(&directory::root(root))?;
     Ok(buses
@@ -67,7 +70,7 @@ pub fn list(root: Option<&Path>) -> Result<Vec<BusEntry>, OpenError> {
         .collect())
 }
 
-/// What this process may do with a bus, and why not.
+/// What this process may do with a bus, or why it may not.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Rights {
@@ -77,7 +80,7 @@ pub struct Rights {
     pub subscribe: Result<(), OpenError>,
 }
 
-/// Tries what a publisher and a subscriber of the bus would open, and changes nothing.
+/// Opens what a publisher and a subscriber of the bus would open, and changes nothing.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -99,17 +102,17 @@ pub fn rights(root: Option<&Path>, name: &str) -> Rights {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct CleanReport {
-    /// In the order in which it was done.
+    /// The actions, in the order in which they were done.
     pub actions: Vec<CleanAction>,
     /// What was left alone, and why.
     pub skipped: Vec<(PathBuf, String)>,
 }
 
-/// One thing that was cleaned.
+/// One thing that was removed or freed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CleanAction {
-    /// A slot whose owner died.
+    /// Frees a slot whose owner died.
     FreeSlot {
         /// The bus.
         bus: String,
@@ -118,11 +121,11 @@ pub enum CleanAction {
         /// The slot.
         slot: u32,
     },
-    /// The socket of a subscriber that died.
+    /// Removes the socket of a subscriber that died.
     RemoveSocket(PathBuf),
-    /// A bus that nobody has open.
+    /// Removes a bus that no process has open.
     RemoveBus(PathBuf),
-    /// A bus whose creator, or cleaner, died half-way.
+    /// Removes what is left of a bus whose creator, or cleaner, died half-way.
     RemoveLeftover(PathBuf),
 }
 
@@ -145,10 +148,10 @@ impl fmt::Display for CleanAction {
     }
 }
 
-/// Frees slots and sockets of dead participants, and removes buses that nobody has open, unless they
-/// are persistent: of one bus, or of all below `root` (default: [`default_directory`]). With `dry_run`
-/// only reports. A bus whose header is damaged does not say whether it is persistent: it is removed
-/// only if it is named.
+/// Frees slots and removes sockets of dead participants, and removes buses that no process has open,
+/// unless they are persistent. With a `name` it cleans that bus, else all below `root` (default:
+/// [`default_directory`]). With `dry_run` it only reports. If the header of a bus is damaged, the bus does
+/// not say whether it is persistent, and is removed only if it is named.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -166,8 +169,9 @@ impl fmt::Display for CleanAction {
 /// ```
 ///
 /// # Errors
-/// [`OpenError::InvalidName`] if `name` cannot be a bus's, [`OpenError::NotFound`] if it is none's; and as
-/// [`list`]. What could not be cleaned is no error: it is in [`CleanReport::skipped`].
+/// Returns [`OpenError::InvalidName`] if `name` cannot be the name of a bus, [`OpenError::NotFound`] if
+/// there is no such bus, and the errors of [`list`]. What could not be cleaned is no error:
+/// [`CleanReport::skipped`] lists it.
 pub fn clean(
     root: Option<&Path>,
     name: Option<&str>,
@@ -176,10 +180,11 @@ pub fn clean(
     run(root, name.map_or(Scope::All, Scope::Named), dry_run)
 }
 
-/// Like [`clean`] for one bus, which is removed even if it is persistent; not if anybody has it open.
+/// Cleans one bus as [`clean`] does, and removes it even if it is persistent, but not if any process has
+/// it open.
 ///
 /// # Errors
-/// As [`clean`].
+/// See [`clean`].
 pub fn clean_persistent(
     root: Option<&Path>,
     name: &str,

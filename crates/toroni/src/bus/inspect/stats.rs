@@ -1,4 +1,4 @@
-//! A snapshot of a bus, for people who look: `toroni info`, `toroni topics`.
+//! A snapshot of a bus, for `toroni info` and `toroni topics`.
 
 use crate::bus::views::{ring_of, table_of};
 use crate::bus::{Bus, BusId, clock};
@@ -24,27 +24,27 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-/// What a bus looked like at one moment, from [`Bus::stats`]. Positions and sizes are in bytes.
+/// The state of a bus at one moment; [`Bus::stats`] takes it. Positions and sizes are in bytes.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct BusStats {
-    /// Its name.
+    /// The name of the bus.
     pub name: String,
-    /// Its directory.
+    /// The directory of the bus.
     pub path: PathBuf,
-    /// Its identity.
+    /// The identity of the bus.
     pub id: BusId,
     /// Size of the ring.
     pub capacity: u64,
-    /// Size of the table of topics.
+    /// Size of the topic table.
     pub topic_table_bytes: u64,
-    /// What publishers do about slow subscribers.
+    /// What publishers do when a subscriber is slow.
     pub policy: Policy,
-    /// How writers exclude one another.
+    /// How publishers exclude one another.
     pub lock: LockKind,
     /// How sleeping subscribers are woken.
     pub notify: NotifyKind,
-    /// Whether it outlives a clean-up.
+    /// Whether a clean-up keeps it although no process has it open.
     pub persistent: bool,
     /// Whether its directory is on a file system that outlives a reboot.
     pub on_disk: bool,
@@ -60,13 +60,13 @@ pub struct BusStats {
     pub sequence: u64,
     /// Position of the oldest message that can still be read.
     pub oldest_position: u64,
-    /// Names in the table of topics.
+    /// Number of names in the topic table.
     pub topics: u32,
-    /// Who holds the writer lock, if anybody does at this moment.
+    /// The owner of the writer lock, if it was taken at this moment.
     pub lock_owner: Option<LockOwner>,
-    /// The publishing participants; `None` if this process may not look at them.
+    /// The publishing participants; `None` if this process may not read them.
     pub publishers: Option<Vec<PublisherStats>>,
-    /// The subscribers; `None` if this process may not look at them.
+    /// The subscribers; `None` if this process may not read them.
     pub subscribers: Option<Vec<SubscriberSlotStats>>,
     /// Names of the files in `sockets/`, each `<slot>.<generation>`.
     pub sockets: Vec<String>,
@@ -78,14 +78,15 @@ pub struct BusStats {
 pub struct LockOwner {
     /// Its slot among the publishers; `None` for the lock kind `robust`.
     pub slot: Option<u32>,
-    /// Its process, where it is known; for `robust`, its thread. A number of its own PID namespace.
+    /// Its process id, if it is known; for `robust`, its thread id. The number is of its own PID
+    /// namespace.
     pub pid: Option<u32>,
-    /// Whether it lives; `None` if this process cannot tell.
+    /// Whether it lives; `None` if this process cannot find out.
     pub alive: Option<bool>,
-    /// Whether it is stopped (SIGSTOP): not dead, and yet everybody waits for it.
+    /// Whether it is stopped (SIGSTOP): it is not dead, and all publishers wait for it.
     pub stopped: bool,
-    /// Whether it crashed and its core dump is being written. With the lock `lease` the next publisher takes over at
-    /// once; with `robust` everybody waits until the dump is written.
+    /// Whether it crashed and its core dump is being written. With the lock kind `lease` the next
+    /// publisher takes over at once; with `robust` all publishers wait until the dump is written.
     pub dumping: bool,
 }
 
@@ -93,15 +94,15 @@ pub struct LockOwner {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PublisherStats {
-    /// Its slot.
+    /// The number of its slot.
     pub slot: u32,
-    /// What it calls itself.
+    /// The name that it gave itself.
     pub name: String,
-    /// Its process, in its own PID namespace.
+    /// Its process id, in its own PID namespace.
     pub pid: u32,
-    /// Whether that is this process's namespace, too.
+    /// Whether that is also the namespace of this process.
     pub same_pid_namespace: bool,
-    /// Whether it lives: its lease is held. Assumed where the kernel does not tell.
+    /// Whether it lives, that is, holds its lease. If the kernel does not say, it counts as alive.
     pub alive: bool,
     /// Whether it is stopped (SIGSTOP), as far as this process's PID namespace shows.
     pub stopped: bool,
@@ -109,17 +110,17 @@ pub struct PublisherStats {
     pub dumping: bool,
     /// When it opened the bus for publishing.
     pub started: SystemTime,
-    /// Messages it published.
+    /// Messages that it published.
     pub messages: u64,
     /// Bytes of the stream that they took.
     pub bytes: u64,
-    /// How often it waited for slow subscribers, and for how long in all.
+    /// How often it waited for slow subscribers.
     pub waits: u64,
-    /// See `waits`.
+    /// How long it waited for slow subscribers in all.
     pub waited: Duration,
     /// How often it overwrote what a slow subscriber had not read.
     pub overwrites: u64,
-    /// Wake-ups it sent.
+    /// Wake-ups that it sent.
     pub wakes: u64,
 }
 
@@ -127,15 +128,15 @@ pub struct PublisherStats {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SubscriberSlotStats {
-    /// Its slot.
+    /// The number of its slot.
     pub slot: u32,
-    /// What it calls itself.
+    /// The name that it gave itself.
     pub name: String,
-    /// Its process, in its own PID namespace.
+    /// Its process id, in its own PID namespace.
     pub pid: u32,
-    /// Whether that is this process's namespace, too.
+    /// Whether that is also the namespace of this process.
     pub same_pid_namespace: bool,
-    /// Whether it lives: its lease is held. Assumed where the kernel does not tell.
+    /// Whether it lives, that is, holds its lease. If the kernel does not say, it counts as alive.
     pub alive: bool,
     /// Whether it is stopped (SIGSTOP), as far as this process's PID namespace shows.
     pub stopped: bool,
@@ -145,20 +146,21 @@ pub struct SubscriberSlotStats {
     pub gating: bool,
     /// When it subscribed.
     pub started: SystemTime,
-    /// Up to where it has read, as far as it told: at least once a block, and whenever it has read all.
+    /// The position up to which it has read, as it last published it: at least once a block, and whenever
+    /// it has read all.
     pub position: u64,
-    /// From there to the end of the stream.
+    /// Bytes from there to the end of the stream.
     pub lag_bytes: u64,
-    /// Messages it received.
+    /// Messages that it received.
     pub received: u64,
     /// Messages of the bus that it lost.
     pub lost_messages: u64,
     /// How often it lost some.
     pub lapses: u64,
-    /// Whether it has been overtaken by writers since it last told its position.
+    /// Whether writers have overtaken it since it last published its position.
     pub lapped_now: bool,
-    /// Its patterns, or the first of them if `patterns_truncated`. `None` if they are unreadable, because the
-    /// subscriber is changing them at this moment, or because another subscriber wrote over them.
+    /// Its patterns, or the first of them if `patterns_truncated`. `None` if they are unreadable because
+    /// the subscriber is changing them at this moment or another subscriber wrote over them.
     pub patterns: Option<Vec<Pattern>>,
     /// Whether it has more patterns than the bus has room for, which is 496 bytes for each subscriber.
     pub patterns_truncated: bool,
@@ -191,7 +193,8 @@ impl SubscriberSlotStats {
         self.matches_any(|pattern| pattern.matches(topic))
     }
 
-    /// As [`matches`](Self::matches), for a message that is posted to `topic` and its descendants.
+    /// Returns the same as [`matches`](Self::matches) for a message that is published to `topic` and its
+    /// descendants.
     #[must_use]
     pub fn matches_descendants(&self, topic: &str) -> Option<bool> {
         self.matches_any(|pattern| pattern.matches_descendants(topic))
@@ -210,17 +213,17 @@ impl SubscriberSlotStats {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TopicStats {
-    /// The topic.
+    /// The name of the topic.
     pub name: String,
-    /// Its messages that can still be read; 0 for a topic that has not been used for long.
+    /// Its messages that can still be read; 0 if all of them have been overwritten.
     pub messages: u64,
     /// Bytes of their payloads.
     pub bytes: u64,
 }
 
 impl Bus {
-    /// Takes a snapshot. It disturbs nobody, and needs no more than permission to read `ring`; what else
-    /// this process may not read is `None`.
+    /// Takes a snapshot of the bus. It does not disturb other processes, and needs only the permission to
+    /// read the file `ring`; parts that this process may not read are `None`.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -275,7 +278,7 @@ impl Bus {
         })
     }
 
-    /// The topics of the bus, by name, with what the ring holds of each.
+    /// Lists the topics of the bus by name, with what the ring holds of each.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

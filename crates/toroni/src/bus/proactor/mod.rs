@@ -30,18 +30,18 @@
 //!
 //! # How it waits
 //!
-//! With an io_uring, on Linux 6.7 and newer, the subscriber's futex is waited for directly, on a bus that wakes by
-//! futex (the default); else the subscriber's descriptor, which is made if it is not there. Nobody polls, so
-//! the subscriber's [`WaitStrategy`](crate::WaitStrategy) does not matter.
+//! If the proactor has an io_uring on Linux 6.7 or newer, and the bus wakes by futex (the default), the
+//! proactor waits for the futex directly. Otherwise it waits for the subscriber's descriptor, and makes it
+//! if necessary. Nothing polls, so the subscriber's [`WaitStrategy`](crate::WaitStrategy) does not matter.
 //!
-//! As with a blocking call, the bus is looked at when no wake-up came, too: after 50 ms, and after a second
-//! of silence every 250 ms. All subscribers of a process do that at the same moments.
+//! As a safety net the proactor checks the bus every 50 ms, and every 250 ms after a second of silence, as
+//! a blocking call does. It checks for all subscribers of a process at the same moments.
 //!
 //! # Publishing in a handler
 //!
-//! A handler may publish, on any bus. One thing to know: while it runs, nothing is received in its thread.
-//! Where a publisher waits for slow subscribers and such a one is served by this very thread, publishing
-//! fails with [`PublishError::WouldWaitForItself`](crate::PublishError) in place of waiting for ever.
+//! A handler may publish on any bus. While it runs, its thread receives nothing. If the publish has to
+//! wait for a slow subscriber that this very thread serves, it would wait for ever; it returns
+//! [`PublishError::WouldWaitForItself`](crate::PublishError) instead.
 
 mod receiver;
 mod served;
@@ -60,34 +60,37 @@ use served::Served;
 use toroni_proactor::{Proactor, SetupError, StartError};
 use waiting::{Rechecks, Waits};
 
-/// What a proactor can do with a subscriber.
+/// The functions of a proactor for subscribers.
 pub trait Subscribe {
-    /// Calls a handler with each message of a subscriber, in order, in a thread that handles the proactor's
-    /// events; never in two at a time.
+    /// Calls a handler with each message of a subscriber, in order, in a thread that handles the
+    /// proactor's events. The handler never runs in two threads at a time.
     ///
-    /// The handler is told of losses and errors as the callers of [`Subscriber::receive`] are. After
-    /// [`ReceiveError::Lapped`], [`ReceiveError::Interrupted`] and a message that makes no sense, which is
-    /// passed over, it goes on; any other error is the last call. A handler that panics is not called again.
+    /// The handler gets losses and errors as callers of [`Subscriber::receive`] do. After
+    /// [`ReceiveError::Lapped`], [`ReceiveError::Interrupted`], and a corrupt message, which is skipped,
+    /// the subscription continues. Any other error is the last call. A handler that panics is not called
+    /// again.
     ///
-    /// Messages without end starve nobody: after 32 of them, everything else that is ready has its turn.
+    /// Messages without end starve no other operation: after 32 of them, everything else that is ready is
+    /// handled.
     ///
-    /// The subscription ends by [`Subscription::cancel`], for which the handler is given the subscription,
-    /// too; by an error; and with the proactor. The subscriber comes back: [`Subscription::take_back`]. To
-    /// drop the subscription ends nothing.
+    /// The subscription ends by [`Subscription::cancel`], which the handler can call on the subscription
+    /// that it is given; by an error; and with the proactor. Afterwards [`Subscription::take_back`]
+    /// returns the subscriber. Dropping the subscription does not end it.
     ///
     /// # Errors
-    /// If there is no descriptor for it, or the proactor is stopping. The subscriber comes back.
+    /// Returns an error if the descriptor cannot be made or the proactor is stopping. The error contains
+    /// the subscriber.
     fn subscribe(
         &self,
         subscriber: Subscriber,
         handler: impl FnMut(Result<Message<'_>, ReceiveError>, &Subscription) + Send + 'static,
     ) -> Result<Subscription, NotSubscribed>;
 
-    /// The same for async code, on this proactor's `block_on` or any other executor, as long as threads
-    /// handle the proactor's events.
+    /// Makes a receiver for async code, on this proactor's `block_on` or any other executor, as long as
+    /// threads handle the proactor's events.
     ///
     /// # Errors
-    /// As [`Subscribe::subscribe`].
+    /// See [`Subscribe::subscribe`].
     fn receiver(&self, subscriber: Subscriber) -> Result<Receiver, NotSubscribed>;
 }
 
@@ -109,27 +112,27 @@ impl Subscribe for Proactor {
     }
 }
 
-/// A subscriber that a proactor did not take, and why.
+/// A subscriber that a proactor did not accept, and the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct NotSubscribed {
-    /// Why.
+    /// The reason.
     pub error: SubscribeError,
-    /// As it was; it may have got a descriptor.
+    /// The subscriber as it was, except that it may have got a descriptor.
     pub subscriber: Box<Subscriber>,
 }
 
-/// Why a proactor does not take a subscriber.
+/// Why a proactor does not accept a subscriber.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SubscribeError {
     /// The subscriber's descriptor could not be made, or it belongs to the parent process.
     #[error(transparent)]
     Subscriber(#[from] OpenError),
-    /// The proactor could not take the descriptor.
+    /// The proactor could not accept the descriptor.
     #[error(transparent)]
     Descriptor(#[from] SetupError),
-    /// The proactor starts nothing.
+    /// The proactor does not start operations.
     #[error(transparent)]
     Start(#[from] StartError),
 }

@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use toroni_proactor::{BufResult, OperationError, Pending, Proactor, WeakProactor};
 
-/// A subscriber of async code; from [`Subscribe::receiver`](super::Subscribe::receiver).
+/// A subscriber for async code. [`Subscribe::receiver`](super::Subscribe::receiver) makes it.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -35,11 +35,11 @@ pub struct Receiver {
     subscriber: Subscriber,
     waits: Waits,
     proactor: WeakProactor,
-    /// Messages in a row without a rest.
+    /// Messages received in a row without a pause.
     in_a_row: u32,
 }
 
-/// Messages in a row, before others may run.
+/// Messages in a row before other tasks may run.
 const BATCH: u32 = 32;
 
 impl Receiver {
@@ -47,13 +47,14 @@ impl Receiver {
         Self { subscriber, waits, proactor: proactor.downgrade(), in_a_row: 0 }
     }
 
-    /// As [`Subscriber::receive`], without blocking the thread.
+    /// Receives the next message as [`Subscriber::receive`] does, without blocking the thread.
     ///
-    /// Cancel-safe: a message is taken only by a call that returns it. Where messages come without end, it
-    /// still lets others run now and then.
+    /// The call is cancel-safe: only a call that returns takes a message. If messages come without end, it
+    /// lets other tasks run now and then.
     ///
     /// # Errors
-    /// See [`ReceiveError`]; [`ReceiveError::Os`] with `ECANCELED` if the proactor is stopping or gone.
+    /// See [`ReceiveError`]. Returns [`ReceiveError::Os`] with `ECANCELED` if the proactor is stopping or
+    /// was dropped.
     pub async fn receive(&mut self) -> Result<Message<'_>, ReceiveError> {
         if self.in_a_row >= BATCH {
             self.in_a_row = 0;
@@ -75,13 +76,13 @@ impl Receiver {
         Ok(self.subscriber.last())
     }
 
-    /// The subscriber again.
+    /// Returns the subscriber.
     #[must_use]
     pub fn into_subscriber(self) -> Subscriber {
         self.subscriber
     }
 
-    /// Waits until it is woken, or time to look; whether it was the latter.
+    /// Waits until it is woken or it is time to check. Returns true for the latter.
     async fn wait(&self, token: u32, in_vain: u32) -> Result<bool, ReceiveError> {
         let stopping = || ReceiveError::Os {
             action: "wait for a message",
@@ -139,7 +140,7 @@ fn poll<T>(pending: &mut Pending<T>, context: &mut Context<'_>) -> Poll<T> {
     Pin::new(pending).poll(context)
 }
 
-/// Ready at the second poll, for which it asks at once.
+/// Is ready at the second poll, for which it asks at once.
 async fn give_way() {
     let mut gave_way = false;
     poll_fn(|context| {

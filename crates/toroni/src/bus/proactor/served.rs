@@ -12,9 +12,9 @@
 //!                                  cancel, a lasting error, the proactor stops
 //! ```
 //!
-//! Completions come in any thread, several at a time. Each raises a signal; whoever raises the first does
-//! the work, and what is signalled meanwhile. So the handler is never called twice at a time, and no thread
-//! waits for one that is in it.
+//! Completions come in any thread, several at a time. Each raises a signal. The thread that raises the
+//! first signal does the work, including what is signalled meanwhile. So the handler never runs twice at a
+//! time, and no thread waits for one that runs it.
 
 use super::waiting::{self, Rechecks, Waits, is_long};
 use super::{NotSubscribed, Subscription};
@@ -28,25 +28,25 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use toroni_proactor::{OperationError, OperationId, Proactor, WeakProactor};
 
-/// What is called with each message.
+/// The function that is called with each message.
 pub(super) type Handler =
     Box<dyn FnMut(Result<Message<'_>, ReceiveError>, &Subscription) + Send + 'static>;
 
-/// What is called at the end.
+/// The function that is called at the end.
 type EndHandler = Box<dyn FnOnce(&Subscription) + Send + 'static>;
 
-/// Messages in a row, before everybody else has a turn.
+/// Messages in a row before everything else that is ready is handled.
 const BATCH: u32 = 32;
 
-/// Somebody is at work.
+/// A thread is at work.
 const BUSY: u32 = 1;
 /// The wait is over.
 const WOKEN: u32 = 2;
-/// It is time to look although nothing woke.
+/// It is time to check although nothing woke it.
 const RECHECK: u32 = 4;
-/// Go on: the beginning, or behind a batch.
+/// Continue: at the beginning, or after a batch.
 const AGAIN: u32 = 8;
-/// Somebody wants the end.
+/// The end was requested.
 const END: u32 = 16;
 
 /// See the module.
@@ -54,7 +54,7 @@ pub(super) struct Served {
     /// Not kept alive by what it serves.
     proactor: WeakProactor,
     signals: AtomicU32,
-    /// 1 if somebody wants the end: for a look between two messages.
+    /// 1 if the end was requested; checked between two messages.
     cancelled: AtomicU32,
     /// How the last wait failed.
     failure: Mutex<Option<OperationError>>,
@@ -62,7 +62,7 @@ pub(super) struct Served {
     end: Mutex<End>,
 }
 
-/// What belongs to whoever is at work.
+/// What belongs to the thread at work.
 struct Work {
     /// None when it is over.
     job: Option<Job>,
@@ -165,7 +165,7 @@ impl Served {
         }
     }
 
-    /// Nobody else will, if the proactor has been dropped.
+    /// Ends it if the proactor has been dropped: no completion will.
     fn end_without_a_proactor(self: &Arc<Self>) {
         if self.proactor.upgrade().is_none() {
             self.cancelled.store(1, Ordering::Relaxed);
@@ -173,7 +173,7 @@ impl Served {
         }
     }
 
-    /// Does what the signal asks for, unless somebody is at work, who will.
+    /// Does what the signal asks for. If a thread is at work, that thread does it.
     fn signal(self: &Arc<Self>, signal: u32) {
         // Release and acquire: whoever works sees what was done before each signal, and what the one before
         // has done.
@@ -237,7 +237,7 @@ impl Served {
         }
     }
 
-    /// Receives what there is, and waits; or goes on later, if there is much.
+    /// Receives what there is, and waits; or continues later, if there is much.
     fn turn(self: &Arc<Self>, work: &mut Work) -> Next {
         let Some(proactor) = self.proactor.upgrade() else { return Next::Over };
         let Some(job) = &mut work.job else { return Next::Over };
@@ -291,7 +291,7 @@ impl Served {
         }
     }
 
-    /// The time has come, and nothing has woken it.
+    /// Checks, because the time has come and nothing has woken it.
     fn recheck(self: &Arc<Self>, work: &mut Work) -> Next {
         let Some(job) = &mut work.job else { return Next::Over };
         if !job.subscriber.is_drained() {
@@ -309,7 +309,7 @@ impl Served {
         if goes_on { Next::Rest } else { Next::Over }
     }
 
-    /// Sets the next moment to look, unless it is set. After a message it is near again.
+    /// Sets the next moment to check, unless it is set. After a message it is near again.
     fn plan_recheck(self: &Arc<Self>, work: &mut Work) -> Next {
         let Some(proactor) = self.proactor.upgrade() else { return Next::Over };
         if let Some(recheck) = work.recheck {
@@ -389,7 +389,7 @@ impl Served {
         }
     }
 
-    /// Whether nobody is at work, and a wait has begun.
+    /// Returns whether no thread is at work, and a wait has begun.
     #[cfg(test)]
     pub(super) fn is_asleep(&self) -> bool {
         self.signals.load(Ordering::Acquire) == 0 && self.work().wait.is_some()

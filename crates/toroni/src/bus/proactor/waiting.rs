@@ -51,17 +51,17 @@ impl Waits {
         Ok(Self::Descriptor(Watch::new(proactor, descriptor)?))
     }
 
-    /// Announces that the subscriber is about to wait. The value of the futex to wait with; or `None` if
-    /// there is something to receive, and it must not wait.
+    /// Arms the subscriber, which is about to wait. Returns the value of the futex to wait with; or `None`
+    /// if there is something to receive, and it must not wait.
     ///
-    /// From here on a wake-up is not lost, whenever the wait itself begins: publishers that commit now have
-    /// seen the announcement, and change the word or make the descriptor readable for good.
+    /// From here on no wake-up is lost, whenever the wait itself begins: publishers that commit now see
+    /// that it is armed, and change the word or make the descriptor readable for good.
     pub(super) fn arm(&self, subscriber: &mut Subscriber) -> Result<Option<u32>, ReceiveError> {
         subscriber.check_interruption()?;
         subscriber.arm_wait(matches!(self, Self::Descriptor(_)))
     }
 
-    /// Waits. With the error that is the proactor's.
+    /// Starts the wait.
     pub(super) fn start(
         &self,
         proactor: &Proactor,
@@ -80,7 +80,7 @@ impl Waits {
         }
     }
 
-    /// The same as a future.
+    /// Starts the wait as a future.
     pub(super) fn start_async(
         &self,
         proactor: &Proactor,
@@ -94,13 +94,13 @@ impl Waits {
     }
 }
 
-/// What a failed wait means for the caller.
+/// Turns the error of a failed wait into the caller's.
 pub(super) fn failed(subscriber: &Subscriber, error: OperationError) -> ReceiveError {
     subscriber.wait_failed(io::Error::from_raw_os_error(error.errno))
 }
 
-/// When to look although nothing woke: for what no wake-up tells, such as a publisher that died between
-/// its commit and its wake.
+/// When to check although nothing woke the subscriber: a publisher may have died between its commit and
+/// its wake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rechecks {
     /// As often as blocking calls do.
@@ -111,8 +111,8 @@ pub(super) enum Rechecks {
 }
 
 impl Rechecks {
-    /// The moment of the next look, if this many of the last ones were in vain. It is the same for all
-    /// subscribers of a process, so that a thread which serves many wakes up once for all of them.
+    /// Returns the moment of the next check, if this many of the last ones were in vain. It is the same
+    /// for all subscribers of a process, so that a thread that serves many wakes up once for all of them.
     pub(super) fn next(self, in_vain: u32) -> Option<Instant> {
         static BEGINNING: OnceLock<Instant> = OnceLock::new();
         // By itself a `OnceLock` could be closed for ever in a child of `fork`.
@@ -130,7 +130,7 @@ impl Rechecks {
     }
 }
 
-/// Whether looks are far from each other by now.
+/// Returns whether checks are far apart by now.
 pub(super) fn is_long(in_vain: u32) -> bool {
     in_vain >= SLEEPS_UNTIL_LONG
 }

@@ -1,4 +1,4 @@
-//! The slot of a publishing participant, and how it knows which others are dead.
+//! The slot of a publishing participant, and how it finds out which others are dead.
 
 use crate::bus::clock;
 use crate::crash::{self, CrashPoint};
@@ -20,15 +20,15 @@ pub(super) struct PublisherClaim {
     lease: Option<Lease>,
     number: u32,
     leases: LeaseTester,
-    /// When it is time to ask whether an owner of the lock dumps core.
+    /// When to ask again whether an owner of the lock dumps core.
     dump_tests: Turns,
     generation: u32,
     slots: u32,
 }
 
 impl PublisherClaim {
-    /// Takes a free slot, or that of a dead participant. The lease first, then the new generation:
-    /// from then on a lock word with the old one is a dead owner's.
+    /// Takes a free slot, or that of a dead participant. It takes the lease first, then the new
+    /// generation: from then on a lock word with the old generation is a dead owner's.
     pub(super) fn new(
         directory: &BusDirectory,
         header: &Header,
@@ -62,26 +62,26 @@ impl PublisherClaim {
         self.segment.slot(self.number)
     }
 
-    /// Whether the file of the slots was truncated.
+    /// Returns whether the file of the slots was truncated.
     pub(super) fn was_damaged(&self) -> bool {
         self.segment.was_damaged()
     }
 
-    /// Whether others see that this process lives.
+    /// Returns whether other processes see that this one lives.
     pub(super) fn is_alive(&self) -> bool {
-        // If the kernel does not answer, nothing is known, and nothing is done about it.
+        // If the kernel does not answer, the lease counts as held.
         self.lease.as_ref().is_some_and(|lease| lease.is_held_by_us(&self.leases).unwrap_or(true))
     }
 
-    /// Whether nobody else publishes. Nobody begins to, as far as is seen, while the caller has the
-    /// writer lock: a claim comes before the claimer's first lock.
+    /// Returns whether no other participant publishes. While the caller holds the writer lock, none begins
+    /// to: a participant claims its slot before it first takes the lock.
     pub(super) fn is_alone(&self) -> bool {
         (0..self.slots)
             .filter(|slot| *slot != self.number)
             .all(|slot| matches!(self.leases.is_held(slot), Ok(false)))
     }
 
-    /// Whether the owner that a lock word names is dead, or never was, or dumps core.
+    /// Returns whether the owner that a lock word names is dead, never existed, or dumps core.
     pub(super) fn is_dead(&self, owner: Owner) -> Result<bool, Blind> {
         let Some(number) = owner.slot().filter(|number| *number < self.slots) else {
             return Ok(true);
@@ -107,7 +107,7 @@ impl PublisherClaim {
         }
     }
 
-    /// Frees the slot, and then gives up its lease. A slot whose lease was lost may be another
+    /// Frees the slot, and then gives up its lease. If the lease was lost, the slot may be another
     /// participant's by now, and is left alone.
     pub(super) fn leave(&mut self) {
         if self.is_alive() {

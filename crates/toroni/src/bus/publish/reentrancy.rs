@@ -1,22 +1,22 @@
 //! Which buses this thread holds the writer lock of, while a closure of the user runs under it.
 //!
-//! Only `publish_with` runs user code under the lock. A closure that publishes on the same bus, even
-//! through another handle, would wait for itself.
+//! Only `publish_with` runs user code under the lock. If the closure published on the same bus, even
+//! through another handle, it would wait for itself.
 
 use std::cell::Cell;
 
-/// Closures that may run within one another, each under the lock of another bus.
+/// The most closures that may be nested, each under the lock of another bus.
 const MOST: usize = 16;
 
 thread_local! {
-    // They need no destructor, and so are there also in the destructors of a thread's other variables, where a
-    // program may publish its last words.
+    // They need no destructor. So they can be used in the destructors of a thread's other variables, where
+    // a program may still publish.
     static COUNT: Cell<usize> = const { Cell::new(0) };
     static BUSES: [Cell<[u8; 16]>; MOST] = const { [const { Cell::new([0; 16]) }; MOST] };
 }
 
-/// Room for one more mark; `None` if closures nest too deep. To be asked for before the lock is taken: a
-/// closure that is refused is dropped, which may run code of the user, too.
+/// Returns a permit for one more closure, or `None` if too many are nested. Ask for it before the lock is
+/// taken: a closure that is refused is dropped, which may run code of the user, too.
 #[inline]
 pub(super) fn permit() -> Option<Permit> {
     (COUNT.get() < MOST).then_some(Permit(()))
@@ -25,7 +25,7 @@ pub(super) fn permit() -> Option<Permit> {
 pub(super) struct Permit(());
 
 impl Permit {
-    /// Marks the bus until the result is dropped, also when the closure unwinds.
+    /// Marks the bus until the result is dropped, also if the closure unwinds.
     #[inline]
     pub(super) fn mark(self, bus_id: &[u8; 16]) -> Mark {
         let count = COUNT.get();
@@ -45,7 +45,7 @@ impl Drop for Mark {
     }
 }
 
-/// Whether the caller runs inside a closure under the lock of this bus.
+/// Returns whether the caller runs inside a closure under the lock of this bus.
 pub(in crate::bus) fn by_this_thread(bus_id: &[u8; 16]) -> bool {
     let count = COUNT.get();
     BUSES.with(|buses| buses.iter().take(count).any(|bus| bus.get() == *bus_id))
