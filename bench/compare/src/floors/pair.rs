@@ -1,15 +1,16 @@
 //! Two processes that share pages: this one, and a partner that runs the same program.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::Command;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use toroni_testkit::{Directory, Process, directory::IN_MEMORY};
 
 use super::handing_over::{self, Kind};
 
@@ -95,11 +96,11 @@ impl Drop for SharedPages {
 const STATE: usize = 31;
 const READY: u32 = 1;
 
-/// A running pair. Dropping it ends the partner and removes the file.
+/// A running pair. Dropping it ends the partner, which may wait for a number that will not come, and removes the file.
 pub(super) struct Pair {
     pub(super) pages: SharedPages,
-    path: PathBuf,
-    partner: Child,
+    _partner: Process,
+    _directory: Directory,
     before: CpuSet,
 }
 
@@ -107,33 +108,21 @@ impl Pair {
     /// Starts a partner that does its part of `kind`. With `cores`, this process is pinned to the first and the partner to
     /// the second; otherwise the scheduler chooses.
     pub(super) fn start(kind: Kind, cores: Option<(usize, usize)>) -> Result<Pair, PairError> {
-        static PAIRS: AtomicU32 = AtomicU32::new(0);
-        let number = PAIRS.fetch_add(1, Ordering::Relaxed);
-        let path = PathBuf::from(format!("/dev/shm/toroni-floor-{}-{number}", std::process::id()));
+        let directory = Directory::create(Path::new(IN_MEMORY), "toroni-floor-", 0o700)?;
+        let path = directory.join("pages");
         let pages = SharedPages::create(&path)?;
         let before = sched_getaffinity(None).map_err(io::Error::from)?;
-        let start = || {
-            let program = std::env::current_exe()?;
-            Command::new(program)
-                .args(["floor-partner", kind.name()])
-                .arg(&path)
-                .args(cores.map(|(_, core)| core.to_string()))
-                .spawn()
-        };
-        let partner = match start() {
-            Ok(partner) => partner,
-            Err(source) => {
-                let _ = fs::remove_file(&path);
-                return Err(source.into());
-            }
-        };
-        let mut pair = Pair { pages, path, partner, before };
-        while pair.pages.word(STATE).load(Ordering::Acquire) != READY {
-            if let Some(status) = pair.partner.try_wait()? {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["floor-partner", kind.name()]).arg(&path);
+        command.args(cores.map(|(_, core)| core.to_string()));
+        let mut partner = Process::spawn(&mut command)?;
+        while pages.word(STATE).load(Ordering::Acquire) != READY {
+            if let Some(status) = partner.ended()? {
                 return Err(PairError::PartnerEnded(status));
             }
             std::thread::yield_now();
         }
+        let pair = Pair { pages, _partner: partner, _directory: directory, before };
         if let Some((core, _)) = cores {
             stay_on(core)?;
         }
@@ -143,10 +132,6 @@ impl Pair {
 
 impl Drop for Pair {
     fn drop(&mut self) {
-        // It may wait for a number that will not come. It holds nothing that would have to be released.
-        let _ = self.partner.kill();
-        let _ = self.partner.wait();
-        let _ = fs::remove_file(&self.path);
         let _ = sched_setaffinity(None, &self.before);
     }
 }
@@ -166,8 +151,6 @@ pub(super) fn two_cores() -> Result<(usize, usize), PairError> {
 /// # Errors
 /// If an argument is wrong, the file cannot be mapped, or the process cannot be pinned.
 pub(crate) fn partner_main(kind: &str, path: &Path, core: Option<usize>) -> Result<(), PairError> {
-    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
-        .map_err(io::Error::from)?;
     let kind = Kind::named(kind).ok_or_else(|| PairError::NoSuchKind(kind.to_owned()))?;
     let pages = SharedPages::open(path)?;
     if let Some(core) = core {
