@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Returns the nanoseconds from one core to another, one way: the median of 20 samples, or of those that 100 ms were
-/// enough for. Returns `None` if there is only one core, or threads cannot be pinned to cores.
+/// enough for. Returns `None` if there is only one core, threads cannot be pinned to cores, or other processes kept the cores busy.
 #[must_use]
 pub fn one_way_ns() -> Option<f64> {
     one_way_ns_within(Duration::from_millis(100))
@@ -31,7 +31,7 @@ fn one_way_ns_within(longest: Duration) -> Option<f64> {
 #[must_use]
 pub fn describe(before: Option<f64>, after: Option<f64>) -> String {
     let (Some(before), Some(after)) = (before, after) else {
-        return "not measured: there is one core, or threads cannot be bound to cores".to_owned();
+        return "not measured: there is one core, threads cannot be pinned to cores, or the cores were busy".to_owned();
     };
     let moved = before.max(after) > 2.0 * before.min(after);
     let warning = if moved { ": the cores moved apart or together, compare nothing" } else { "" };
@@ -87,7 +87,9 @@ impl Probe {
                 line.store(number + 1, Ordering::Release);
                 let mut tries = 0_u32;
                 while line.load(Ordering::Acquire) != number + 2 {
-                    pause(&mut tries);
+                    // No yield: both threads must run at the same time, which is seldom enough on busy cores.
+                    spin_loop();
+                    tries = tries.wrapping_add(1);
                     let is_over =
                         || alone.load(Ordering::Relaxed) || started.elapsed() > self.longest;
                     if tries.is_multiple_of(1024) && is_over() {
@@ -125,26 +127,18 @@ fn pin_to(core: usize) -> Result<(), Errno> {
 
 fn answer(line: &AtomicU32) {
     let mut answered = 0;
-    let mut tries = 0;
     loop {
         match line.load(Ordering::Acquire) {
             STOP => return,
             number if number == answered + 1 => {
                 answered += 2;
-                tries = 0;
                 // The other thread may have stopped meanwhile, which must not be overwritten.
                 let _ =
                     line.compare_exchange(number, answered, Ordering::Release, Ordering::Relaxed);
             }
-            _ => pause(&mut tries),
+            _ => spin_loop(),
         }
     }
-}
-
-/// Spins, and after many tries yields: the other thread may wait for this core.
-fn pause(tries: &mut u32) {
-    *tries = tries.wrapping_add(1);
-    if *tries < 10_000 { spin_loop() } else { std::thread::yield_now() }
 }
 
 #[cfg(test)]
