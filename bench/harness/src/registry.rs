@@ -90,9 +90,11 @@ impl Entry {
     }
 }
 
+type Run = dyn Fn(&Launch<'_>) -> Result<Report, Failure>;
+
 /// The workload that a command line asks for, with its options.
 pub struct Selected {
-    run: Box<dyn Fn(&Launch<'_>) -> Result<Report, Failure>>,
+    run: Box<Run>,
     /// What to do with the report.
     pub output: Output,
 }
