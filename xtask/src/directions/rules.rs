@@ -57,7 +57,11 @@ pub(super) const CRATES: &[Crate] = &[
         members: &["toroni-bench-harness", "toroni-testkit"],
         foreign: None,
     },
-    Crate { name: "toroni-cli", members: &["toroni", "toroni-bench-harness"], foreign: None },
+    Crate {
+        name: "toroni-cli",
+        members: &["toroni", "toroni-bench-harness", "toroni-testkit"],
+        foreign: None,
+    },
     // Runs the program as its users do, and uses the library for its own test processes.
     Crate {
         name: "system-tests",

@@ -2,35 +2,26 @@
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+use toroni_testkit::Directory;
 
 /// Longer than any operation of these tests takes, even on a busy machine.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A directory of buses, removed with everything in it.
-pub(crate) struct Buses(PathBuf);
+pub(crate) struct Buses(Directory);
 
 impl Buses {
     pub(crate) fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        loop {
-            let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let path = format!("/dev/shm/toroni-test-{}-{number}", std::process::id());
-            match std::fs::create_dir(&path) {
-                Ok(()) => return Self(path.into()),
-                // A process that had this ID before was killed and left its directory.
-                Err(error) => assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{path}"),
-            }
-        }
+        Self(Directory::new())
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.0
+        self.0.path()
     }
 
     /// Returns the program with `TORONI_DIR` set to this directory, not yet started.
@@ -38,7 +29,7 @@ impl Buses {
         let mut command = Command::new(env!("CARGO_BIN_EXE_toroni"));
         command
             .env_remove("TORONI_BUS")
-            .env("TORONI_DIR", &self.0)
+            .env("TORONI_DIR", self.path())
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -94,18 +85,7 @@ impl Buses {
 
     /// Returns the sorted names in the directory, with hidden ones.
     pub(crate) fn entries(&self) -> Vec<String> {
-        let mut names: Vec<String> = std::fs::read_dir(&self.0)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        names.sort();
-        names
-    }
-}
-
-impl Drop for Buses {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        self.0.entries()
     }
 }
 
