@@ -1,21 +1,22 @@
-//! Who is alive, answered by the kernel.
+//! Leases: how a participant finds out from the kernel whether another one is alive.
 //!
-//! A participant holds a write lock of its own open file description on the lease byte of its slot.
-//! The kernel drops it when the process ends, however it ends: no heartbeat, no process id, and it
-//! works across threads, containers and PID namespaces.
+//! A participant holds a write lock on the lease byte of its slot, through an open file description of its own. The
+//! kernel drops the lock when the process ends, for whatever reason. This needs no heartbeat and no process id, and
+//! it works across threads, containers and PID namespaces.
 //!
-//! Rules that every user of a lease keeps:
+//! Every user of a lease keeps these rules:
 //!
-//! - "Nobody holds it" counts only from the description that the tester opened. If its descriptor stands for
-//!   anything else by now, the answer is an error, and nobody is taken for dead.
-//! - Leases are tested through a [`LeaseTester`] only, whose description holds none. A description
-//!   never reports its own locks: a thread that tested through its lease would find its own process
-//!   dead and take the lock from its living sibling.
+//! - "The lease is free" counts only if the answer comes from the description that the tester opened. If the
+//!   tester's descriptor has come to stand for anything else, the answer is an error, and nobody is taken for dead.
+//! - Leases are tested only through a [`LeaseTester`], whose description holds no lease. A description never
+//!   reports its own locks: a thread that tested through its own lease would find its own process dead, and would
+//!   take the lock from a living sibling thread.
 //! - Descriptions are opened, never duplicated: a duplicate would keep the lease alive.
-//! - The lease comes first and goes last: claim it, then write the slot; clear the slot, then drop it.
-//! - Death to freed lease takes some 2 ms for a small process and over 100 ms for one of a gigabyte:
-//!   the kernel tears the memory down before it closes files. A core dump comes before both: whoever waits for a
-//!   held lease asks [`dumping`](super::dumping) as well.
+//! - The lease is taken first and dropped last. To claim: take the lease, then write the slot. To leave: clear the
+//!   slot, then drop the lease.
+//! - A lease stays held for some time after its owner's death: about 2 ms for a small process, over 100 ms for one
+//!   of a gigabyte, because the kernel tears down the memory before it closes files. A core dump comes before both.
+//!   So a process that waits for a held lease also asks [`dumping`](super::dumping).
 
 use super::description::MarkedFd;
 use super::directory::{BusDirectory, BusFile, failed};
@@ -28,7 +29,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
-/// The lease of one slot, held until the drop; in a forked child the drop only closes.
+/// The lease of one slot, held until it is dropped. In a forked child, dropping it only closes the descriptor.
 #[derive(Debug)]
 pub(crate) struct Lease {
     description: ParentOnlyFd,
@@ -37,7 +38,7 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// Takes the lease of a slot of `publishers` or `readers`; `None` if somebody holds it.
+    /// Takes the lease of a slot of `publishers` or `readers`. Returns `None` if it is held.
     pub(crate) fn try_claim(
         directory: &BusDirectory,
         file: BusFile,
@@ -57,8 +58,8 @@ impl Lease {
         }
     }
 
-    /// Takes the first lease below `limit` that nobody holds; `None` if all are held. `tester` is one of
-    /// the same file: it saves the opening of a description for each slot that is taken.
+    /// Takes the first free lease below `limit`. Returns `None` if all are held. `tester` is one for the same file;
+    /// it saves opening a description for each slot that is taken.
     pub(crate) fn claim_any(
         directory: &BusDirectory,
         file: BusFile,
@@ -75,40 +76,38 @@ impl Lease {
         Ok(None)
     }
 
-    /// The slot.
     pub(crate) fn slot(&self) -> u32 {
         self.slot
     }
 
-    /// Whether the lease is still this process's. It is not after a `fork`, in the child, nor after
-    /// code that closes all descriptors, as daemons do. `tester` is one of the same file. Slow paths
-    /// ask this.
+    /// Returns whether this process still holds the lease. It does not in a forked child, nor after code that
+    /// closes all descriptors, as daemons do. `tester` is one for the same file. This makes system calls, so only
+    /// slow paths use it.
     pub(crate) fn is_held_by_us(&self, tester: &LeaseTester) -> io::Result<bool> {
         Ok(self.stamp.check().is_ok()
             && self.description.is_intact()
-            // Not somebody else's, and yet somebody's.
+            // No other description holds it, and yet it is held.
             && !ofd::is_refused(&self.description, Kind::Exclusive, byte_of(self.slot))?
             && tester.is_held(self.slot)?)
     }
 }
 
-/// Tests leases of a file. Needs read permission only.
+/// Tests the leases of a file. Read permission is enough.
 #[derive(Debug)]
 pub(crate) struct LeaseTester(MarkedFd);
 
 impl LeaseTester {
-    /// A tester for `publishers` or `readers`.
+    /// Opens a tester for `publishers` or `readers`.
     pub(crate) fn open(directory: &BusDirectory, file: BusFile) -> Result<Self, OpenError> {
         description_for_tester(directory, file).map(Self)
     }
 
-    /// Whether anybody holds the lease of a slot.
+    /// Returns whether the lease of a slot is held.
     ///
-    /// # Errors
-    /// `EBADF` if the tester [is blind](Self::is_blind): then nothing is known of anybody.
+    /// `EBADF` if the tester [is blind](Self::is_blind): then it cannot say anything about any lease.
     pub(crate) fn is_held(&self, slot: u32) -> io::Result<bool> {
-        // What a read lock would meet: sees leases, which are write locks, and not the read locks
-        // that anybody may place who can read the file.
+        // Asks which lock would refuse a read lock. That finds leases, which are write locks, but not the read
+        // locks that any process may place that can read the file.
         let is_held = |fd: BorrowedFd<'_>| ofd::is_refused(fd, Kind::Shared, byte_of(slot));
         #[cfg(toroni_mutants)]
         if crate::mutant::mutant("lease_asked_of_any_descriptor") {
@@ -117,36 +116,37 @@ impl LeaseTester {
         self.0.ask(is_held)
     }
 
-    /// Whether its descriptor was closed behind its back. It stays blind: this process has lost its leases
-    /// as well.
+    /// Returns whether other code closed the tester's descriptor. It stays blind, because this process has lost its
+    /// leases as well.
     pub(crate) fn is_blind(&self) -> bool {
         !self.0.is_intact()
     }
 }
 
-/// What is known of some leases.
+/// The result of testing several leases.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Census {
-    /// Ranges of slots whose leases nobody holds, in no order.
+    /// Ranges of slots whose leases are free, in no particular order.
     pub(crate) free: Vec<Range<u32>>,
-    /// Somebody holds one of those that were asked about. Then the rest was not asked about.
+    /// One of the tested leases is held. The remaining ones were not tested then.
     pub(crate) is_any_held: bool,
 }
 
 impl Census {
-    /// Whether nobody held the lease of a slot when it was asked for.
+    /// Returns whether the lease of a slot was free when it was tested.
     pub(crate) fn is_free(&self, slot: u32) -> bool {
         self.free.iter().any(|range| range.contains(&slot))
     }
 }
 
-/// Questions about many leases at once.
+/// Tests many leases at once.
 impl LeaseTester {
-    /// Asks whether anybody holds the lease of one of `slots`, which are in ascending order, and ends with the
-    /// first that somebody holds. Each question is about as many as possible, so that it takes one where all
-    /// are free, and at most two for each lease that is held in between and is none of `slots`. How long one question
-    /// takes is in the hands of whoever may place locks on the file, and so the caller says before each but the
-    /// first whether to `go_on`; what was not asked is neither free nor held then.
+    /// Tests the leases of `slots`, which are in ascending order, and stops at the first that is held.
+    ///
+    /// Each question covers as many slots as possible. If all leases are free, one question is enough; each held
+    /// lease in between that is not one of `slots` costs at most two more. Any process that may place locks on the
+    /// file can make a question slow. So before each question but the first, this calls `go_on`, and stops if it
+    /// returns false. Slots that were not reached are reported as neither free nor held.
     ///
     /// # Errors
     /// As [`is_held`](Self::is_held).
@@ -156,7 +156,7 @@ impl LeaseTester {
         mut go_on: impl FnMut() -> bool,
     ) -> io::Result<Census> {
         let mut census = Census::default();
-        // Parts of `slots` that are still to be asked about.
+        // Parts of `slots` that are not tested yet.
         let mut parts = vec![slots];
         let mut is_first = true;
         while let Some(part) = parts.pop() {
@@ -208,8 +208,8 @@ fn description_for_tester(directory: &BusDirectory, file: BusFile) -> Result<Mar
         .map_err(|errno| failed("open", &directory.path().join(file.name()), errno))
 }
 
-/// The mistake that the first rule above forbids: one description of each file for the whole process.
-/// A test must fail with it.
+/// The mistake that the rules above forbid: one description of each file for the whole process. A test must fail
+/// with it.
 #[cfg(toroni_mutants)]
 mod shared_description {
     use super::*;
@@ -255,7 +255,7 @@ mod tests {
         Lease::try_claim(bus, FILE, slot).unwrap()
     }
 
-    /// A thread tests the lease of its living sibling, through descriptors of the same process.
+    /// A thread tests the lease of its living sibling through descriptors of the same process.
     #[test]
     fn a_lease_is_seen_within_its_own_process() {
         let root = TempDir::new();
@@ -274,7 +274,7 @@ mod tests {
         assert!(claim(&bus, 2).is_some());
     }
 
-    /// Why testers have descriptions of their own.
+    /// Shows why testers have descriptions of their own.
     #[test]
     fn a_description_never_reports_its_own_lock() {
         let root = TempDir::new();
@@ -285,8 +285,8 @@ mod tests {
         assert!(LeaseTester::open(&bus, FILE).unwrap().is_held(0).unwrap());
     }
 
-    /// Where all are free, one question tells so; a lease in between costs two more; the first of theirs that is
-    /// held ends it.
+    /// If all leases are free, one question shows it. A lease in between costs two more. The first of the tested
+    /// leases that is held ends the test.
     #[test]
     fn leases_are_asked_for_in_bulk() {
         let root = TempDir::new();
@@ -313,17 +313,17 @@ mod tests {
         assert_eq!(census(&others), (free(&[(0, 500), (501, 1000)]), 3));
         assert!(census(&all).0.is_any_held);
         assert_eq!(census(&[500]), (Census { free: Vec::new(), is_any_held: true }, 1));
-        // One lock over all bytes there are.
+        // One lock over all bytes of the file.
         let file = bus.open_file(FILE, Protection::Write).unwrap();
         drop(stranger);
         assert!(ofd::try_lock_all(&file).unwrap());
         assert_eq!(census(&[3, 900]), (Census { free: Vec::new(), is_any_held: true }, 1));
         drop(file);
-        // No time for more than one question.
+        // `go_on` allows only one question.
         let _others: Vec<Lease> = (0..10).map(|at| claim(&bus, at * 3 + 1).unwrap()).collect();
         let slots: Vec<u32> = (0..10).map(|at| at * 3).collect();
         let census = tester.census(&slots, || false).unwrap();
-        assert_eq!(census, Census::default(), "it asked once, and met a lock in between");
+        assert_eq!(census, Census::default(), "it asked once and found a lock in between");
         let census = tester.census(&slots, || true).unwrap();
         assert_eq!(census.free.iter().map(Range::len).sum::<usize>(), slots.len());
     }
@@ -360,7 +360,7 @@ mod tests {
             let root = std::mem::ManuallyDrop::new(TempDir::new());
             let bus = root.bus();
             let lease = claim(&bus, 0).unwrap();
-            // SAFETY: what daemonising code does; all handles of this process are leaked below.
+            // SAFETY: this is what daemonising code does. All handles of this process are leaked below.
             unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
             std::mem::forget(bus);
             let bus = BusDirectory::open(root.path(), "bus").unwrap();
@@ -371,7 +371,7 @@ mod tests {
         });
     }
 
-    /// Puts the description of `other` in the place of the one behind `number`.
+    /// Makes `number` stand for the description of `other`.
     fn replace(number: RawFd, other: &impl AsRawFd) {
         // SAFETY: both numbers are open in this process, which runs this test alone.
         let answer = unsafe { libc::dup3(other.as_raw_fd(), number, libc::O_CLOEXEC) };
@@ -388,8 +388,8 @@ mod tests {
             let elsewhere = std::fs::File::open("/dev/zero").unwrap();
             let another_bus = TempDir::new();
             let another_bus = another_bus.bus().open_file(FILE, Protection::Read).unwrap();
-            // Another file; the same file of another bus; and the description that holds the lease
-            // itself, which never sees its own locks.
+            // Another file; the same file of another bus; and the description that holds the lease itself, which
+            // never sees its own locks.
             let replacements: [&dyn AsRawFd; 3] = [&elsewhere, &another_bus, &owner.description];
             for replacement in replacements.map(AsRawFd::as_raw_fd) {
                 let tester = LeaseTester::open(&bus, FILE).unwrap();
@@ -400,7 +400,7 @@ mod tests {
                 drop(tester);
             }
             let tester = LeaseTester::open(&bus, FILE).unwrap();
-            assert!(owner.is_held_by_us(&tester).unwrap(), "the drops above left it alone");
+            assert!(owner.is_held_by_us(&tester).unwrap(), "the drops above did not release it");
         });
     }
 
@@ -413,13 +413,13 @@ mod tests {
             let tester = LeaseTester::open(&bus, FILE).unwrap();
             let early = claim(&bus, 0).unwrap();
             let number = early.description.as_raw_fd();
-            // SAFETY: what daemonising code does, with one descriptor.
+            // SAFETY: this is what daemonising code does, with one descriptor.
             unsafe { libc::close(number) };
             let late = claim(&bus, 0).unwrap();
             assert_eq!(late.description.as_raw_fd(), number);
             assert!(!early.is_held_by_us(&tester).unwrap());
             drop(early);
-            assert!(late.is_held_by_us(&tester).unwrap(), "the drop gave back what is another's");
+            assert!(late.is_held_by_us(&tester).unwrap(), "the drop released another lease");
         });
     }
 
@@ -465,7 +465,7 @@ mod tests {
                 unsafe { libc::_exit(0) };
             }
             drop(lease);
-            assert!(!tester.is_held(0).unwrap(), "the child keeps it");
+            assert!(!tester.is_held(0).unwrap(), "the child keeps the lease");
             drop(done);
             // SAFETY: our child.
             unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };

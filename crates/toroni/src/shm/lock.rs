@@ -1,4 +1,4 @@
-//! The writer lock, in two kinds that survive the death of their owner at any instruction.
+//! The writer lock, in two kinds. Both survive the death of their owner at any instruction.
 //!
 //! # `lease`
 //!
@@ -6,29 +6,31 @@
 //!
 //! ```text
 //!  bit 31      30         29 … 18                17 … 0
-//!   +---------+----------+----------------------+---------------------------------+
+//!   +---------+----------+----------------------+-----------------------------------+
 //!   | WAITERS | STARVING | publisher slot + 1   | low bits of the slot's generation |
-//!   +---------+----------+----------------------+---------------------------------+
+//!   +---------+----------+----------------------+-----------------------------------+
 //! ```
 //!
-//! 0 is free. Acquire and release are one compare-exchange each while nobody competes. A waiter spins
-//! briefly, yields, and sleeps; every few milliseconds it asks whether the owner's lease is still
-//! held. If not, it takes over by a compare-exchange on the exact word that it tested: the generation
-//! in it makes sure that it is still the same owner.
+//! The word is 0 while the lock is free. Without contention, acquiring and releasing take one compare-exchange
+//! each.
 //!
-//! A lock that is free again the moment its owner releases it goes to the releaser if that comes
-//! straight back, since the waiter that was woken needs longer. So a waiter of more than
-//! [`STARVING_AFTER`] sets STARVING, and the next release leaves the word at STARVING alone: free, but
-//! only for those who have waited that long. Everyone who finds it so becomes one of them by waiting,
-//! so nothing hangs if the starving waiter dies.
+//! If the lock is taken, a waiter spins briefly, yields the processor, and then sleeps. Every few milliseconds it
+//! asks the kernel whether the owner's lease is still held. If it is not, the owner is dead, and the waiter takes
+//! over by a compare-exchange on exactly the word that it tested. The generation in that word ensures that the
+//! owner is still the one that was tested.
+//!
+//! An owner that releases the lock and acquires it again at once would always win, because a woken waiter needs
+//! longer to arrive. So a waiter that has waited longer than [`STARVING_AFTER`] sets STARVING, and the next release
+//! leaves the word at STARVING alone: the lock is free, but only for waiters that have waited that long. If the
+//! starving waiter dies, nothing hangs: every other process that finds the word in this state waits, and so becomes
+//! a starving waiter itself.
 //!
 //! # `robust`
 //!
-//! A process-shared robust `pthread_mutex_t` (`pthread_mutexattr_setrobust(3)`): the kernel hands the
-//! lock over when it takes its owner apart, before the memory is torn down. While it is held, the
-//! mutex is a link of a list that the C library keeps in the owner's memory: a publisher that wrote
-//! nonsense into it could make the owner crash. So `robust` is for publishers that trust one another
-//! that far; `lease` asks for less.
+//! A process-shared robust `pthread_mutex_t` (`pthread_mutexattr_setrobust(3)`). When the owner dies, the kernel
+//! hands the lock over before it tears down the owner's memory. While the mutex is held, it is linked into a list
+//! that the C library keeps in the owner's memory, so a publisher that wrote garbage into the mutex could crash the
+//! owner. `robust` is therefore for publishers that trust one another that far. `lease` does not require it.
 
 use crate::crash::{self, CrashPoint};
 use crate::mutant::mutant;
@@ -39,12 +41,12 @@ use rustix::thread::futex;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// How long a lock may be denied to a waiter before others must let it go first.
+/// How long a waiter waits before it demands precedence over newcomers.
 const STARVING_AFTER: Duration = Duration::from_millis(1);
-/// How often a waiter asks whether the owner lives.
+/// How often a waiter checks whether the owner is alive.
 const LEASE_TEST_EVERY: Duration = Duration::from_millis(3);
-/// Looks at the word before a waiter lets others run, and before it sleeps: a lock is held for tens
-/// of nanoseconds if its owner runs.
+/// How often a waiter checks the word before it yields (`SPINS`), and how often it yields before it sleeps
+/// (`YIELDS`). A running owner holds the lock for tens of nanoseconds.
 const SPINS: u32 = 60;
 const YIELDS: u32 = 4;
 
@@ -54,67 +56,67 @@ const OWNER: u32 = STARVING - 1;
 const GENERATION_BITS: u32 = 18;
 const GENERATION: u32 = (1 << GENERATION_BITS) - 1;
 
-/// A publishing participant, as the lock word names it; never 0.
+/// The lock word's name for a publishing participant. It is never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner(u32);
 
 impl Owner {
-    /// `slot` is below `MOST_PARTICIPANTS`.
+    /// `slot` must be below `MOST_PARTICIPANTS`.
     pub(crate) fn new(slot: u32, generation: u32) -> Self {
         Self((slot + 1) << GENERATION_BITS | generation & GENERATION)
     }
 
-    /// The owner that a word names, if it names one.
+    /// Returns the owner that a word names, or `None` if the lock is free.
     fn of(word: u32) -> Option<Self> {
         (word & OWNER != 0).then_some(Self(word & OWNER))
     }
 
-    /// Its slot; `None` if the word is no participant's.
+    /// Returns the slot, or `None` if the word cannot have been written by a participant.
     pub(crate) fn slot(self) -> Option<u32> {
         (self.0 >> GENERATION_BITS).checked_sub(1)
     }
 
-    /// Whether it is the owner of its slot that has this generation.
+    /// Returns whether this names the owner of the slot that has this generation.
     pub(crate) fn has_generation(self, generation: u32) -> bool {
         self.0 & GENERATION == generation & GENERATION
     }
 }
 
-/// The lock is the caller's.
+/// Says that the caller owns the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "the lock has to be released"]
 pub(crate) struct Acquired {
-    /// The previous owner died with it: the ring needs recovery.
+    /// The previous owner died while it held the lock, so the ring needs recovery.
     pub(crate) owner_died: bool,
 }
 
-/// How long to try.
+/// How long to try to acquire the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LockAttempt {
-    /// One look.
+    /// Check once and return.
     Try,
-    /// Until then, or for ever.
+    /// Wait until this time, or without limit.
     Until(Option<Instant>),
 }
 
 /// Why the lock was not acquired.
 #[derive(Debug)]
 pub(crate) enum Denied {
-    /// Somebody else has it, and the attempt is over.
+    /// Another owner has the lock, and the attempt is over.
     Busy,
-    /// This participant can no longer ask who lives.
+    /// This participant can no longer ask the kernel who is alive.
     Blind,
-    /// The mutex answered something that it never answers when all use it properly.
+    /// The mutex returned an error that cannot occur while all participants use it correctly.
     Os(io::Error),
 }
 
-/// A participant cannot ask the kernel any more: somebody closed the descriptors of its process.
+/// Other code in this process closed the participant's descriptors, so it cannot ask the kernel who is alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Blind;
 
-/// Whether an owner is dead; asks the kernel.
+/// Asks the kernel whether an owner is dead.
 pub(crate) trait LivenessCheck {
-    /// True only if it is certain.
+    /// Returns true only if the owner is certainly dead.
     fn is_dead(&self, owner: Owner) -> Result<bool, Blind>;
 }
 
@@ -124,13 +126,13 @@ impl From<Blind> for Denied {
     }
 }
 
-/// This participant's side of the lock.
+/// A participant's handle on the lock.
 pub(crate) struct WriterLock {
     kind: LockKind,
     me: Owner,
-    /// The foreign word at which the last `LockAttempt::Try` failed.
+    /// The other owner's word that made the last `LockAttempt::Try` fail.
     seen: AtomicU32,
-    /// By which a robust lock is waited for.
+    /// The clock for the timeouts of a robust lock.
     clock: robust::Clock,
 }
 
@@ -139,8 +141,7 @@ impl WriterLock {
         Self { kind, me, seen: AtomicU32::new(0), clock: robust::Clock::best() }
     }
 
-    /// Its kind.
-    /// Takes the lock if it is free: the hot path.
+    /// Takes the lock if it is free. This is the hot path.
     #[inline]
     pub(crate) fn try_acquire(&self, control: &Control) -> Option<Acquired> {
         match self.kind {
@@ -156,7 +157,7 @@ impl WriterLock {
         }
     }
 
-    /// Takes the lock after [`Self::try_acquire`] failed.
+    /// Takes the lock after [`Self::try_acquire`] failed, waiting as long as `attempt` allows.
     #[cold]
     pub(crate) fn acquire(
         &self,
@@ -176,15 +177,15 @@ impl WriterLock {
         }
     }
 
-    /// Gives the lock back. A full fence only on x86-64 and for `lease`: see
+    /// Releases the lock. This is a full fence only on x86-64 and for `lease`; see
     /// [`crate::sync::fence_after_unlock`].
     #[inline]
     pub(crate) fn release(&self, control: &Control) {
         match self.kind {
             LockKind::Lease => {
                 let word = &control.commit.0.lock;
-                // LOCK. Not a swap: were this participant taken for dead by mistake (its lease was
-                // closed behind its back), a swap would free somebody else's lock.
+                // LOCK. A swap would be wrong: if this participant was mistaken for dead because other code closed
+                // its lease, it would free a lock that belongs to another owner.
                 if word.compare_exchange(self.me.0, 0, Ordering::AcqRel, Ordering::Relaxed).is_err()
                 {
                     self.release_to_waiters(word);
@@ -210,7 +211,7 @@ impl WriterLock {
         }
     }
 
-    /// One look; the second time the same word stands in the way, its owner's lease is tested.
+    /// Checks once. If the same word was already in the way the last time, tests its owner's lease.
     fn try_lease(
         &self,
         control: &Control,
@@ -221,7 +222,7 @@ impl WriterLock {
         let before = self.seen.swap(word, Ordering::Relaxed);
         let owner = Owner::of(word);
         let died = match owner {
-            // Free, but kept for a starving waiter, which may have died.
+            // Free, but reserved for a starving waiter, which may have died.
             None => word == 0 || before == word,
             Some(owner) => {
                 before & OWNER == owner.0
@@ -261,7 +262,8 @@ impl WriterLock {
             let word = lock.load(Ordering::Relaxed);
             let Some(owner) = Owner::of(word) else {
                 if word & STARVING == 0 || starving {
-                    // Others may sleep: only the last waiter would know that there are none.
+                    // Keep WAITERS: other waiters may be asleep, and only the last one could know that there are
+                    // none.
                     if self.seize(lock, word, WAITERS) {
                         return Ok(Acquired { owner_died: false });
                     }
@@ -273,7 +275,7 @@ impl WriterLock {
 
             if now - tested >= LEASE_TEST_EVERY {
                 tested = now;
-                // A thread of this very participant lives as this process does.
+                // If the owner is this participant, it is a thread of this process, so it is alive.
                 if owner != self.me && liveness.is_dead(owner)? {
                     if self.seize(lock, word, WAITERS) {
                         return Ok(Acquired { owner_died: true });
@@ -312,8 +314,9 @@ impl WriterLock {
         Ok(())
     }
 
-    /// Frees the lock if an earlier owner of this participant's slot died with it. Its slot has a new
-    /// generation now, so that no lease would ever tell. To be called once, before the first lock.
+    /// Takes the lock over if an earlier owner of this participant's slot died while it held the lock. The slot has
+    /// a new generation, so the lease can no longer show that death. Call this once, before acquiring the lock for
+    /// the first time.
     pub(crate) fn inherit(&self, control: &Control) -> Option<Acquired> {
         if self.kind != LockKind::Lease {
             return None;
@@ -321,13 +324,13 @@ impl WriterLock {
         let lock = &control.commit.0.lock;
         let word = lock.load(Ordering::Relaxed);
         let owner = Owner::of(word)?;
-        // Also if it is this very owner: it has not taken the lock yet, so the word is wrong, or from a
-        // generation whose low bits were the same.
+        // This also applies if the word names exactly this owner. It has not taken the lock yet, so the word is
+        // either wrong or from a generation with the same low bits.
         (owner.slot() == self.me.slot() && self.seize(lock, word, word & WAITERS))
             .then_some(Acquired { owner_died: true })
     }
 
-    /// Puts this participant in the place of exactly `word`, with the bit WAITERS as given.
+    /// Replaces exactly `word` by this participant, with the WAITERS bit given by `waiters`.
     fn seize(&self, lock: &AtomicU32, word: u32, waiters: u32) -> bool {
         // LOCK
         lock.compare_exchange(word, self.me.0 | waiters, Ordering::Acquire, Ordering::Relaxed)
@@ -335,17 +338,17 @@ impl WriterLock {
     }
 }
 
-/// Who holds the `lease` lock, as far as its word tells.
+/// Returns the owner that the word of the `lease` lock names.
 pub(crate) fn lease_owner(control: &Control) -> Option<Owner> {
     Owner::of(control.commit.0.lock.load(Ordering::Relaxed))
 }
 
-/// The thread id that holds the `robust` lock, in the namespace of its process.
+/// Returns the thread id that holds the `robust` lock, as numbered in the PID namespace of its process.
 pub(crate) fn robust_owner(control: &Control) -> Option<u32> {
     robust::owner(control)
 }
 
-/// Prepares the lock of a new bus, before anybody else can see it.
+/// Initialises the lock of a new bus, before any other process can see it.
 pub(crate) fn initialize(kind: LockKind, control: &Control) -> io::Result<()> {
     match kind {
         LockKind::Lease => Ok(()),
@@ -358,7 +361,7 @@ fn wait(lock: &AtomicU32, word: u32, at_most: Duration) {
         tv_sec: i64::try_from(at_most.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: at_most.subsec_nanos().into(),
     };
-    // Whatever the answer, the caller looks at the word again.
+    // The result does not matter: the caller rechecks the word.
     let _ = futex::wait(lock, futex::Flags::empty(), word, Some(&timeout));
 }
 
@@ -376,8 +379,8 @@ mod robust {
     const _: () = assert!(size_of::<libc::pthread_mutex_t>() <= 64);
     const _: () = assert!(align_of::<libc::pthread_mutex_t>() <= 128);
 
-    /// Sleeps of at most this: by the wall clock, one that jumps ahead ends a sleep too early, and one that is
-    /// set back makes it longer by as much.
+    /// The longest single sleep. It bounds the harm of a wall clock that jumps: forward, a sleep ends too early;
+    /// backward, it lasts longer by as much.
     const SLICE: Duration = Duration::from_millis(50);
 
     /// `pthread_mutex_clocklock(3)`.
@@ -387,30 +390,30 @@ mod robust {
         *const libc::timespec,
     ) -> libc::c_int;
 
-    /// The clock that ends a wait.
+    /// The clock against which a wait times out.
     #[derive(Clone, Copy, Debug)]
     pub(super) enum Clock {
-        /// That of the deadlines, which nobody sets.
+        /// The clock of the deadlines. Nothing can set it.
         Monotonic(ClockLock),
-        /// The only one that `pthread_mutex_timedlock(3)` knows.
+        /// The only clock that `pthread_mutex_timedlock(3)` supports.
         Wall,
     }
 
     impl Clock {
-        /// The monotonic one where the C library can wait by it: glibc can since 2.30, unless it is linked
+        /// Returns the monotonic clock if the C library can wait by it. glibc can since 2.30, unless it is linked
         /// statically; musl cannot.
         pub(super) fn best() -> Self {
-            // SAFETY: a string that ends in 0, looked up among the symbols of this process.
+            // SAFETY: the argument is a NUL-terminated string, and the lookup is among the symbols of this process.
             let symbol =
                 unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"pthread_mutex_clocklock".as_ptr()) };
             if symbol.is_null() {
                 return Self::Wall;
             }
-            // SAFETY: the function of that name, which POSIX.1-2024 reserves, has this type.
+            // SAFETY: POSIX.1-2024 reserves this name for a function of this type.
             Self::Monotonic(unsafe { std::mem::transmute::<*mut libc::c_void, ClockLock>(symbol) })
         }
 
-        /// Locks the mutex, or answers `ETIMEDOUT` after `slice`.
+        /// Locks the mutex, or returns `ETIMEDOUT` after `slice`.
         fn lock(self, mutex: *mut libc::pthread_mutex_t, slice: Duration) -> libc::c_int {
             let clock = match self {
                 Self::Monotonic(_) => rustix::time::ClockId::Monotonic,
@@ -439,8 +442,8 @@ mod robust {
     pub(super) fn initialize(control: &Control) -> io::Result<()> {
         let mut attributes = std::mem::MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
         let attributes = attributes.as_mut_ptr();
-        // SAFETY: `attributes` is initialised by the first call and used until the last; the mutex
-        // lies in a mapping that is exclusive to this process until the bus gets its name.
+        // SAFETY: `attributes` is initialised by the first call and used until the last. No other process can reach
+        // the mutex until the bus gets its name.
         unsafe {
             check(libc::pthread_mutexattr_init(attributes))?;
             check(libc::pthread_mutexattr_setpshared(attributes, libc::PTHREAD_PROCESS_SHARED))?;
@@ -451,8 +454,8 @@ mod robust {
     }
 
     pub(super) fn try_acquire(control: &Control) -> Result<Acquired, Denied> {
-        // SAFETY: the mutex was initialised when the bus was created; the caller's mapping lives as
-        // long as the lock is held, since the guard keeps it.
+        // SAFETY: the mutex was initialised when the bus was created. The caller's guard keeps the mapping alive
+        // for as long as the lock is held.
         acquired(control, unsafe { libc::pthread_mutex_trylock(mutex(control)) })
     }
 
@@ -487,8 +490,8 @@ mod robust {
         match answer {
             0 => Ok(Acquired { owner_died: false }),
             libc::EOWNERDEAD => {
-                // Before anything else: an unlock without it would make the mutex unusable for ever.
-                // SAFETY: the answer says that this thread holds the mutex, inconsistent.
+                // This must come first: unlocking an inconsistent mutex would make it unusable for ever.
+                // SAFETY: `EOWNERDEAD` says that this thread holds the mutex, and that it is inconsistent.
                 match unsafe { libc::pthread_mutex_consistent(mutex(control)) } {
                     0 => Ok(Acquired { owner_died: true }),
                     error => Err(Denied::Os(io::Error::from_raw_os_error(error))),
@@ -500,17 +503,15 @@ mod robust {
     }
 
     pub(super) fn release(control: &Control) {
-        // SAFETY: the caller holds the mutex, in this thread.
-        // An answer other than 0 means that somebody wrote into the mutex meanwhile: then whoever asks
-        // for the lock next is told, and there is nothing to be done here.
+        // SAFETY: the caller holds the mutex in this thread. Any result other than 0 means that another process
+        // wrote into the mutex. Nothing can be done here; the next attempt to acquire it reports the error.
         let _ = unsafe { libc::pthread_mutex_unlock(mutex(control)) };
     }
 
-    /// glibc and musl keep the owner's thread id in one of the first two words.
+    /// Returns the owner's thread id. Only for glibc, whose `__lock` is the first int and holds the thread id with
+    /// flags in the upper bits (FUTEX_TID_MASK, linux/futex.h).
     pub(super) fn owner(control: &Control) -> Option<u32> {
         const LOCK_OWNER: u32 = 0x3FFF_FFFF;
-        // glibc: `__lock` is the first int and holds the thread id with flags in the upper bits
-        // (FUTEX_TID_MASK, linux/futex.h).
         if !cfg!(target_env = "gnu") {
             return None;
         }
@@ -548,7 +549,7 @@ mod tests {
         LockAttempt::Until(Some(Instant::now() + Duration::from_millis(20)))
     }
 
-    /// For what must come: longer than a busy machine takes, and not for ever.
+    /// A deadline for what must happen: longer than a busy machine needs, but not infinite.
     fn patiently() -> LockAttempt {
         LockAttempt::Until(Some(Instant::now() + Duration::from_secs(60)))
     }
@@ -568,7 +569,7 @@ mod tests {
         for kind in [LockKind::Lease, LockKind::Robust] {
             let (control, one, two) = locks(kind);
             let _ = one.try_acquire(&control).unwrap();
-            // Another thread: a robust mutex belongs to one.
+            // In another thread, because a robust mutex belongs to a thread.
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     assert!(two.try_acquire(&control).is_none());
@@ -633,11 +634,11 @@ mod tests {
         });
         assert!(two.acquire(&control, patiently(), &Dead(vec![])).unwrap().owner_died);
         two.release(&control);
-        assert!(!two.try_acquire(&control).unwrap().owner_died, "it is consistent again");
+        assert!(!two.try_acquire(&control).unwrap().owner_died, "the mutex is consistent again");
         two.release(&control);
     }
 
-    /// What a thread sleeps on is in `/proc/PID/task/TID/syscall` (proc(5)): number and arguments.
+    /// `/proc/PID/task/TID/syscall` (proc(5)) shows the system call in which a thread sleeps, and its arguments.
     #[test]
     fn a_robust_lock_is_not_waited_for_by_the_wall_clock() {
         const FUTEX_CLOCK_REALTIME: u64 = 256;
@@ -694,7 +695,7 @@ mod tests {
     fn what_is_kept_for_the_starving_is_had_by_waiting() {
         let (control, one, two) = locks(LockKind::Lease);
         control.commit.0.lock.store(STARVING, Ordering::Relaxed);
-        assert!(one.try_acquire(&control).is_none(), "not for those who just come");
+        assert!(one.try_acquire(&control).is_none(), "a newcomer may not take it");
         let began = Instant::now();
         let _ = one.acquire(&control, LockAttempt::Until(None), &Dead(vec![])).unwrap();
         assert!(began.elapsed() >= STARVING_AFTER);
@@ -717,7 +718,7 @@ mod tests {
                 std::thread::yield_now();
             }
             one.release(&control);
-            // Either it is still kept for the waiter, or the waiter has had it.
+            // Either the lock is still reserved for the waiter, or the waiter has already had it.
             let again = one.acquire(&control, LockAttempt::Until(None), &Dead(vec![])).unwrap();
             assert!(!again.owner_died);
             one.release(&control);

@@ -1,12 +1,14 @@
-//! Making a bus, all of it or nothing, and opening it.
+//! Creates a bus, completely or not at all, and opens it.
 //!
-//! A new bus is built under the name `.<bus>.<random>` and then renamed: nobody meets half of one,
-//! and of several creators one wins. In a directory that exists and is empty (a mount point, which
-//! cannot be renamed over) `ring` is made first, without a name until it is complete; whoever finds
-//! the other files missing makes them from its header.
+//! A new bus is built in a directory named `.<bus>.<random>` and then renamed. So no process sees a half-built bus,
+//! and if several processes create the same bus, exactly one wins.
 //!
-//! All memory is reserved at creation: a full file system is an error here, and not a SIGBUS in some
-//! later store.
+//! A mount point cannot be renamed over. If the directory exists and is empty, `ring` is built there without a
+//! name, and gets its name when it is complete. A process that finds `ring` but not the other files creates them
+//! from the header of `ring`.
+//!
+//! All memory is reserved at creation. If the file system is full, creation fails; otherwise a later store would
+//! raise SIGBUS.
 
 use super::acl::{Part, Permissions, apply_by_umask, mode_by_umask};
 use super::directory::{
@@ -32,7 +34,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-/// Makes a bus that does not exist yet; `AlreadyExists` if it does.
+/// Creates a bus. `AlreadyExists` if there is one of this name.
 pub(crate) fn create(
     root: &Path,
     name: &str,
@@ -42,7 +44,8 @@ pub(crate) fn create(
     create_held(root, name, settings, permissions).map(|(directory, _)| directory)
 }
 
-/// Opens a bus that exists; its header and the lock that keeps it come with it.
+/// Opens an existing bus. The returned [`RingFile`] holds its header and the lock that keeps `clean` from removing
+/// it.
 pub(crate) fn open(root: &Path, name: &str) -> Result<(BusDirectory, RingFile), OpenError> {
     let directory = BusDirectory::open(root, name)?;
     let ring = RingFile::open(&directory, Protection::Read)?;
@@ -50,14 +53,14 @@ pub(crate) fn open(root: &Path, name: &str) -> Result<(BusDirectory, RingFile), 
     Ok((directory, ring))
 }
 
-/// Opens a bus, and makes it if it does not exist. `true` if it was made here.
+/// Opens a bus, or creates it if it does not exist. The result is `true` if this call created it.
 pub(crate) fn open_or_create(
     root: &Path,
     name: &str,
     settings: &Settings,
     permissions: &Permissions,
 ) -> Result<(BusDirectory, RingFile, bool), OpenError> {
-    // Again only if somebody else creates, or removes, the bus between our two looks.
+    // The loop repeats only if another process creates or removes the bus between the two checks.
     for _ in 0..MOST_ATTEMPTS {
         match open(root, name) {
             Err(OpenError::NotFound { .. }) => {}
@@ -78,11 +81,11 @@ pub(crate) fn open_or_create(
     Err(OpenError::Busy { path: root.join(name) })
 }
 
-/// Against somebody who does nothing but clean, a creator on another core loses several times in a row.
+/// A creator can lose several times in a row to a process on another core that does nothing but clean.
 const MOST_ATTEMPTS: u32 = 1000;
 
-/// Holds the shared bus lock of a bus that was just made, so that `clean` does not take it away
-/// before its maker has opened it.
+/// Holds the shared bus lock of a bus that was just created, so that `clean` does not remove it before its creator
+/// has opened it.
 type Held = ParentOnlyFd;
 
 fn create_held(
@@ -100,8 +103,8 @@ fn create_held(
         let order = Order { settings, permissions, path: &path };
         match rustix::fs::statat(&root_fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => match order.build_and_rename(&root_fd, name) {
-                // Made, or mounted, meanwhile: see which. Or removed by `clean`, which found it
-                // before it was locked.
+                // Another process created or mounted it meanwhile, so check which. Or `clean` found it before it
+                // was locked, and removed it.
                 Err(OpenError::NotFound { .. }) => {}
                 Err(OpenError::AlreadyExists { .. }) => vanishes = false,
                 answer => {
@@ -118,7 +121,7 @@ fn create_held(
                 answer => {
                     let directory = answer?;
                     match order.build_in_place(&directory) {
-                        // What looked like an empty mount was a bus that is being removed.
+                        // What looked like an empty mount point was a bus that is being removed.
                         Err(_) if !directory.is_still_named() => vanishes = false,
                         held => return held.map(|held| (directory, held)),
                     }
@@ -128,13 +131,13 @@ fn create_held(
         std::thread::yield_now();
     }
     if vanishes {
-        // Nobody else was seen, so it is the file system that makes no directories.
+        // No other process interfered, so the file system cannot create directories.
         return Err(failed("create", &path, Errno::NOENT));
     }
     Err(OpenError::Busy { path })
 }
 
-/// What is to be made.
+/// What to create, and where.
 struct Order<'a> {
     settings: &'a Settings,
     permissions: &'a Permissions,
@@ -178,13 +181,13 @@ impl Order<'_> {
         }
         for name in entries(directory.dirfd()).map_err(|error| failed("list", self.path, error))? {
             match &*name {
-                // Linked this very moment by another creator, and then completed.
+                // Another creator linked it just now and completed it.
                 "ring" | "publishers" | "readers" | SOCKETS
                     if exists(directory.dirfd(), BusFile::Ring.name()) =>
                 {
                     return Err(OpenError::AlreadyExists { path });
                 }
-                // The root of a disk; unfinished files of a creator that died.
+                // The root of a disk, or unfinished files of a creator that died.
                 "lost+found" => {}
                 name if name.starts_with('.') => {}
                 name => {
@@ -212,7 +215,7 @@ impl Order<'_> {
         Ok(held)
     }
 
-    /// Takes the shared bus lock of the new `ring` that `open` opens.
+    /// Opens the new `ring` with `open` and takes its shared bus lock.
     fn hold(
         &self,
         place: impl AsFd,
@@ -221,13 +224,13 @@ impl Order<'_> {
         let held = ParentOnlyFd::open(open).map_err(|errno| self.failed("create", errno, place))?;
         match ofd::try_lock(&held, Kind::Shared, BUS_LOCK_OFFSET) {
             Ok(true) => Ok(held),
-            // `clean` found it before it was locked, and takes it away.
+            // `clean` found it before it was locked, and is removing it.
             Ok(false) => Err(OpenError::NotFound { path: self.path.to_owned() }),
             Err(error) => Err(failed("lock", self.path, error)),
         }
     }
 
-    /// The mode of a new bus in `place`, if no rights were asked for.
+    /// Returns the mode of a new bus in `place`, if no rights were asked for.
     fn mode_by_umask(&self, place: BorrowedFd<'_>) -> Result<Option<u32>, OpenError> {
         if !self.permissions.by_umask() {
             return Ok(None);
@@ -236,8 +239,8 @@ impl Order<'_> {
         Ok(Some(mode_by_umask(left)))
     }
 
-    /// The mode of a bus that exists, if no rights were asked for: that of `ring`, whatever the umask of
-    /// this process.
+    /// Returns the mode of an existing bus, if no rights were asked for. It is that of `ring`, whatever the umask
+    /// of this process.
     fn mode_of(&self, ring: impl AsFd) -> Result<Option<u32>, OpenError> {
         if !self.permissions.by_umask() {
             return Ok(None);
@@ -246,7 +249,7 @@ impl Order<'_> {
         Ok(Some(mode_by_umask(stat.st_mode)))
     }
 
-    /// Makes what `directory` lacks next to `ring`: with `mode`, if the bus has one.
+    /// Creates the files that are missing next to `ring`, with `mode` if the bus has one.
     fn make_missing(
         &self,
         directory: &BusDirectory,
@@ -284,7 +287,7 @@ impl Order<'_> {
         Ok(())
     }
 
-    /// Gives a new file its permissions, its memory and its content; the header last.
+    /// Sets the permissions of a new file, reserves its memory, and writes its content, the header last.
     fn fill(
         &self,
         fd: impl AsFd,
@@ -341,7 +344,8 @@ impl Order<'_> {
         }
     }
 
-    /// Checks before it reserves: to fill the file system first and fail then would hurt others.
+    /// Checks that there is enough space. Reserving without this check could fill the file system before it fails,
+    /// and harm other programs.
     fn check_space(&self, place: impl AsFd) -> Result<(), OpenError> {
         let place = place.as_fd();
         let (wanted, path) = (bus_bytes(self.settings), self.path.to_owned());
@@ -378,7 +382,7 @@ impl Order<'_> {
     }
 }
 
-/// Makes what a bus lacks whose creator died half-way, in a directory that existed before.
+/// Creates the missing files of a bus whose creator died half-way, in a directory that existed before.
 fn complete(directory: &BusDirectory, ring: &RingFile) -> Result<(), OpenError> {
     let missing = || {
         [BusFile::Publishers.name(), BusFile::Readers.name(), SOCKETS]
@@ -398,7 +402,7 @@ fn complete(directory: &BusDirectory, ring: &RingFile) -> Result<(), OpenError> 
         Err(OpenError::PermissionDenied { .. } | OpenError::ReadOnly { .. }) => {}
         answer => return answer,
     }
-    // Not ours to make. The creator may be at it just now.
+    // This process may not create them. The creator may be doing so right now.
     for _ in 0..100 {
         if missing().is_none() {
             return Ok(());
@@ -409,7 +413,7 @@ fn complete(directory: &BusDirectory, ring: &RingFile) -> Result<(), OpenError> 
     Err(OpenError::NotABus { path: directory.path().to_owned(), what })
 }
 
-/// Whether the file system counts its files, and has as many as it can.
+/// Returns whether the file system limits its number of files and has reached the limit.
 fn has_no_inodes(place: BorrowedFd<'_>) -> bool {
     rustix::fs::fstatvfs(place).is_ok_and(|room| room.f_files > 0 && room.f_favail == 0)
 }
@@ -418,7 +422,7 @@ fn exists(directory: BorrowedFd<'_>, name: &str) -> bool {
     !matches!(rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT))
 }
 
-/// Names in a directory; one that is not UTF-8 with replacement characters.
+/// Returns the names in a directory. Bytes that are not UTF-8 become replacement characters.
 pub(super) fn entries(directory: BorrowedFd<'_>) -> io::Result<Vec<String>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let listed = rustix::fs::openat(directory, ".", flags, Mode::empty())?;
