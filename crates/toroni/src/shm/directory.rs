@@ -1,8 +1,8 @@
 //! The directory of a bus, and how its files are opened.
 //!
-//! In `/dev/shm` everybody may place anything under any name. So no symbolic link is followed below
-//! the root, only regular files are taken for files (a FIFO would block the opener), and whatever
-//! is done to a file of a bus is done relative to a descriptor of its directory.
+//! In `/dev/shm` any user may create anything under any name. Therefore no symbolic link is followed below the
+//! root, only regular files are opened (a FIFO would block the opener), and every operation on a file of a bus is
+//! relative to a descriptor of its directory.
 
 use super::acl;
 use super::fork::ParentOnlyFd;
@@ -17,14 +17,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where buses are if nobody says otherwise.
+/// The directory of buses if none is given.
 pub(crate) const DEFAULT_ROOT: &str = "/dev/shm/toroni";
 const DEFAULT_PARENT: &str = "/dev/shm";
 const LONGEST_NAME: usize = 64;
 
-/// The directory of all buses: `explicit`, or `$TORONI_DIR`, or [`DEFAULT_ROOT`]. An empty variable counts as
-/// unset. A program with more rights than whoever starts it does not listen to the environment, which is the
-/// starter's.
+/// Returns the directory of all buses: `explicit`, else `$TORONI_DIR`, else [`DEFAULT_ROOT`]. An empty variable
+/// counts as unset. A program that has more rights than the user who starts it ignores the environment, because
+/// that user controls it.
 pub(crate) fn root(explicit: Option<&Path>) -> PathBuf {
     let from_environment = || {
         let dir = std::env::var_os("TORONI_DIR").filter(|dir| !dir.is_empty());
@@ -36,7 +36,7 @@ pub(crate) fn root(explicit: Option<&Path>) -> PathBuf {
     )
 }
 
-/// Whether `name` can be a bus: 1 to 64 of `A-Z a-z 0-9 . _ -`, with no dot in front.
+/// Checks that `name` can name a bus: 1 to 64 of `A-Z a-z 0-9 . _ -`, not starting with a dot.
 pub(crate) fn check_name(name: &str) -> Result<(), OpenError> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     if (1..=LONGEST_NAME).contains(&name.len()) && !name.starts_with('.') && name.bytes().all(fits)
@@ -58,7 +58,7 @@ pub(crate) enum BusFile {
 }
 
 impl BusFile {
-    /// Its name in the directory.
+    /// Returns the name of the file in the directory.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Ring => "ring",
@@ -68,10 +68,10 @@ impl BusFile {
     }
 }
 
-/// Name of the directory of the subscribers' sockets.
+/// Name of the directory with the subscribers' sockets.
 pub(crate) const SOCKETS: &str = "sockets";
 
-/// An opened directory of a bus. Clones share it.
+/// An opened directory of a bus. Clones share the descriptor.
 #[derive(Clone)]
 pub(crate) struct BusDirectory(Arc<Inner>);
 
@@ -84,7 +84,7 @@ struct Inner {
 }
 
 impl BusDirectory {
-    /// Opens `root/name`, which exists.
+    /// Opens the existing directory `root/name`.
     pub(crate) fn open(root: &Path, name: &str) -> Result<Self, OpenError> {
         check_name(name)?;
         let path = absolute(root).join(name);
@@ -95,7 +95,7 @@ impl BusDirectory {
         Self::open_at(root, name.to_owned(), path)
     }
 
-    /// As [`open`](Self::open), below an opened root, and for any name.
+    /// Opens as [`open`](Self::open) does, below a root that is already open, and under any name.
     pub(super) fn open_at(root: OwnedFd, name: String, path: PathBuf) -> Result<Self, OpenError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(&root, &*name, flags, Mode::empty()).map_err(|errno| {
@@ -110,34 +110,35 @@ impl BusDirectory {
         Ok(Self(Arc::new(Inner { root, name, path, fd, identity: identity(&stat) })))
     }
 
-    /// Its absolute path, for messages and for `toroni info`; not for opening.
+    /// Returns the absolute path, for messages and for `toroni info`. Not for opening files.
     pub(crate) fn path(&self) -> &Path {
         &self.0.path
     }
 
-    /// Name of the bus.
+    /// Returns the name of the bus.
     pub(crate) fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// A descriptor of the directory (O_PATH).
+    /// Returns a descriptor of the directory (O_PATH).
     pub(crate) fn dirfd(&self) -> BorrowedFd<'_> {
         self.0.fd.as_fd()
     }
 
-    /// As [`dirfd`](Self::dirfd). `EBADF` if the number stands for another directory by now, as after a
-    /// `close_range` by code that knows nothing of this library: files of another bus would be opened.
+    /// Returns the same as [`dirfd`](Self::dirfd), or `EBADF` if the number now stands for another directory. That
+    /// happens after code that knows nothing of this library called `close_range`; without this check, files of
+    /// another bus would be opened.
     fn intact_dirfd(&self) -> Result<BorrowedFd<'_>, Errno> {
         let stat = rustix::fs::fstat(self.dirfd())?;
         if identity(&stat) == self.0.identity { Ok(self.dirfd()) } else { Err(Errno::BADF) }
     }
 
-    /// A descriptor of the directory that this one lies in (O_PATH).
+    /// Returns a descriptor (O_PATH) of the directory that contains this one.
     pub(super) fn root(&self) -> BorrowedFd<'_> {
         self.0.root.as_fd()
     }
 
-    /// Opens a file, with a description of its own.
+    /// Opens a file with a new description.
     pub(crate) fn open_file(
         &self,
         file: BusFile,
@@ -148,7 +149,7 @@ impl BusDirectory {
             .map_err(|errno| self.refused(file, protection, errno))
     }
 
-    /// As [`open_file`](Self::open_file), for a description that is to carry locks.
+    /// Opens a file with a new description that is to carry locks.
     pub(super) fn open_for_locks(
         &self,
         file: BusFile,
@@ -158,7 +159,7 @@ impl BusDirectory {
             .map_err(|errno| self.refused(file, protection, errno))
     }
 
-    /// A descriptor of the directory of sockets (O_PATH).
+    /// Opens the directory of sockets (O_PATH).
     pub(crate) fn open_sockets(&self) -> Result<OwnedFd, OpenError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         self.intact_dirfd()
@@ -166,8 +167,8 @@ impl BusDirectory {
             .map_err(|errno| failed("open", &self.0.path.join(SOCKETS), errno))
     }
 
-    /// Whether the directory, and with it every file in it, is of this user's making: it belongs to him,
-    /// and nobody but its owner may place anything there.
+    /// Checks that the user `wanted` created the directory, and so every file in it: the user owns it, and only the
+    /// owner may create files there.
     pub(crate) fn check_owner(&self, wanted: u32) -> Result<(), OpenError> {
         let stat = rustix::fs::fstat(self.dirfd())
             .map_err(|errno| failed("look at", self.path(), errno))?;
@@ -187,7 +188,7 @@ impl BusDirectory {
         Ok(())
     }
 
-    /// Whether the path of the directory still leads to it. `clean` takes the name away first.
+    /// Returns whether the directory's path still leads to it. `clean` removes the name first.
     pub(super) fn is_still_named(&self) -> bool {
         still_names(self.root(), &self.0.name, self.0.identity)
     }
@@ -227,11 +228,12 @@ impl fmt::Debug for BusDirectory {
     }
 }
 
-/// Opens the root (O_PATH). A root that somebody chose may be a link, and belong to anybody; not so the
-/// default, which anybody can place there.
+/// Opens the root (O_PATH). A root that was chosen explicitly may be a symbolic link and may belong to any user.
+/// The default root may not, because any user could create it.
 pub(super) fn open_root(root: &Path) -> Result<OwnedFd, OpenError> {
     if root.as_os_str().is_empty() {
-        // The caller named it. The default instead would be the place of other buses, and `clean` would remove some.
+        // The caller named it. Falling back to the default would lead to other buses, and `clean` would remove some
+        // of them.
         return Err(OpenError::InvalidSetting(InvalidSetting {
             setting: "directory",
             value: "empty".to_owned(),
@@ -242,7 +244,7 @@ pub(super) fn open_root(root: &Path) -> Result<OwnedFd, OpenError> {
     let mut path = root;
     if root == Path::new(DEFAULT_ROOT) {
         flags |= OFlags::NOFOLLOW;
-        // Written with a slash behind it, it would be equal, and a link followed.
+        // A path with a slash at the end compares equal, but with it a link would be followed.
         path = Path::new(DEFAULT_ROOT);
     }
     let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| match errno {
@@ -265,9 +267,9 @@ pub(super) fn open_root(root: &Path) -> Result<OwnedFd, OpenError> {
     Ok(fd)
 }
 
-/// Why a root that anybody may have placed in `parent` is not to be used by user `us`: whoever owns it,
-/// and everybody if it is open to all and not sticky, can put another bus in the place of any. One that
-/// is mounted is the work of somebody who may mount.
+/// Returns why user `us` must not use a root that any user may have created in `parent`. The root's owner can
+/// replace every bus in it, and if it is writable for all and not sticky, any user can. A mounted root is accepted:
+/// it was made by somebody who may mount.
 fn objection(root: &Stat, parent: &Stat, us: u32) -> Option<String> {
     if root.st_dev != parent.st_dev {
         return None;
@@ -284,8 +286,8 @@ fn objection(root: &Stat, parent: &Stat, us: u32) -> Option<String> {
     None
 }
 
-/// As [`open_root`], and makes the directory if it is missing: the default one with mode 1777, for
-/// all users; another with what the umask leaves.
+/// Opens the root as [`open_root`] does, and creates it if it is missing: the default root with mode 1777, for all
+/// users; another one with the mode that the umask leaves.
 pub(super) fn open_or_create_root(root: &Path) -> Result<OwnedFd, OpenError> {
     match open_root(root) {
         Err(OpenError::MissingDirectory { .. }) => {}
@@ -305,7 +307,8 @@ pub(super) fn open_or_create_root(root: &Path) -> Result<OwnedFd, OpenError> {
     }
 }
 
-/// How the default directory becomes one for all users of the machine, and what a user can do who is not root.
+/// Returns a hint for messages: how to make the default directory usable for all users of the machine, and what a
+/// user who is not root can do instead.
 pub(super) fn sharing_hint() -> String {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let own = match runtime.filter(|directory| directory.is_absolute() && directory.is_dir()) {
@@ -317,18 +320,18 @@ pub(super) fn sharing_hint() -> String {
     )
 }
 
-/// Whether only some users may make buses in the default directory, in which `path` is.
+/// Returns whether `path` is in the default directory and only some users may create buses there.
 pub(super) fn is_default_and_not_for_all(path: &Path) -> bool {
     let is_for_all = |root: &Stat| root.st_mode & 0o1002 == 0o1002;
     path.starts_with(DEFAULT_ROOT) && !rustix::fs::stat(DEFAULT_ROOT).as_ref().is_ok_and(is_for_all)
 }
 
-/// Under another name first: nobody meets the directory before everybody may write it.
+/// Creates the directory under another name first, so that no process sees it before every user may write it.
 fn create_for_all(root: &Path) -> Result<(), Errno> {
     let temporary = root.with_file_name(format!(".toroni.{}", random_name()));
     rustix::fs::mkdir(&temporary, Mode::from_raw_mode(0o700))?;
     let finish = || {
-        // Not by its name: where the parent is not sticky, that may lead elsewhere by now.
+        // Not by its name: if the parent is not sticky, the name may lead elsewhere by now.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let made = rustix::fs::open(&temporary, flags, Mode::empty())?;
         rustix::fs::fchmod(&made, Mode::from_raw_mode(0o1777))?;
@@ -340,7 +343,7 @@ fn create_for_all(root: &Path) -> Result<(), Errno> {
     })
 }
 
-/// Opens a regular file below `directory`, and nothing else.
+/// Opens a regular file below `directory`, and refuses anything else.
 pub(super) fn open_regular(
     directory: BorrowedFd<'_>,
     name: &str,
@@ -350,25 +353,25 @@ pub(super) fn open_regular(
         Protection::Read => OFlags::RDONLY,
         Protection::Write => OFlags::RDWR,
     };
-    // NONBLOCK: a FIFO in the place of a file must not hold the opener.
+    // NONBLOCK: a FIFO under the file's name must not block the opener.
     let flags = access | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let fd = rustix::fs::openat(directory, name, flags, Mode::empty())?;
     let stat = rustix::fs::fstat(&fd)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(Errno::NODEV);
     }
-    // A further hard link: it may be a file of another bus, and this directory somebody's who may not
-    // write that one, but would have others do it.
+    // A second hard link: this may be a file of another bus. The owner of this directory may not be allowed to
+    // write that file, and could make other processes write it.
     if stat.st_nlink > 1 { Err(Errno::MLINK) } else { Ok(fd) }
 }
 
-/// What tells one file from all others that exist at the same time.
+/// Returns what distinguishes a file from all others that exist at the same time.
 pub(super) fn identity(stat: &Stat) -> (u64, u64) {
     (stat.st_dev, stat.st_ino)
 }
 
-/// Whether `name` in `directory` is the file of this identity. If that cannot be said, because
-/// permissions have changed, it counts as such.
+/// Returns whether `name` in `directory` is the file with this identity. If permissions have changed so that this
+/// cannot be checked, the answer is true.
 pub(super) fn still_names(directory: BorrowedFd<'_>, name: &str, wanted: (u64, u64)) -> bool {
     match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => identity(&stat) == wanted,
@@ -376,7 +379,7 @@ pub(super) fn still_names(directory: BorrowedFd<'_>, name: &str, wanted: (u64, u
     }
 }
 
-/// Whether the file system keeps its files over a reboot.
+/// Returns whether the file system keeps its files over a reboot.
 pub(super) fn is_on_disk(file: impl AsFd) -> io::Result<bool> {
     // From linux/magic.h: tmpfs, ramfs, hugetlbfs.
     const IN_MEMORY: [i64; 3] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6];
@@ -384,7 +387,7 @@ pub(super) fn is_on_disk(file: impl AsFd) -> io::Result<bool> {
     Ok(!IN_MEMORY.iter().any(|memory| i128::from(*memory) == i128::from(kind)))
 }
 
-/// The error for an answer of the operating system, where no better one is known.
+/// Returns the error for a failed system call, if no better one is known.
 pub(super) fn failed(action: &'static str, path: &Path, error: impl Into<io::Error>) -> OpenError {
     let source = error.into();
     let path = path.to_owned();
@@ -399,24 +402,25 @@ pub(super) fn failed(action: &'static str, path: &Path, error: impl Into<io::Err
     }
 }
 
-/// 64 random bits, as a part of a file name.
+/// Returns 64 random bits as part of a file name.
 pub(super) fn random_name() -> String {
     format!("{:016x}", u64::from_ne_bytes(random()))
 }
 
-/// Random bytes of the kernel.
+/// Returns random bytes from the kernel.
 pub(super) fn random<const LENGTH: usize>() -> [u8; LENGTH] {
     let mut bytes = [0; LENGTH];
-    // SAFETY: room for LENGTH bytes.
+    // SAFETY: the array has LENGTH bytes.
     let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), LENGTH, 0) };
-    // Up to 256 bytes come in one piece, once the machine's pool is filled (random(7)).
+    // Requests of up to 256 bytes are never cut short once the machine's pool is filled (random(7)).
     assert_eq!(usize::try_from(got).ok(), Some(LENGTH), "getrandom works");
     bytes
 }
 
-/// Whether this program has rights that its starter has not (setuid, setgid, file capabilities).
+/// Returns whether this program has rights that the process that started it does not have (setuid, setgid, file
+/// capabilities).
 fn has_foreign_environment() -> bool {
-    // SAFETY: reads a number that the kernel gave this process at its start.
+    // SAFETY: reads a number that the kernel passed to this process at its start.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
@@ -502,7 +506,7 @@ mod tests {
     #[test]
     fn a_root_of_somebody_else_is_refused() {
         let stat = |owner, mode: u32, device| {
-            // Of numbers only, all of which the kernel fills in first.
+            // A `Stat` has only numbers, and the kernel fills in all of them first.
             let mut stat = rustix::fs::stat("/").unwrap();
             (stat.st_uid, stat.st_mode, stat.st_dev) = (owner, 0o040_000 | mode, device);
             stat
@@ -515,7 +519,7 @@ mod tests {
         assert!(refused(stat(1001, 0o1777, 5)).unwrap().contains("1001"));
         assert!(refused(stat(1001, 0o755, 5)).is_some());
         assert!(refused(stat(0, 0o777, 5)).unwrap().contains("0777"));
-        // Kubernetes mounts an emptyDir so.
+        // This is how Kubernetes mounts an emptyDir.
         assert_eq!(refused(stat(0, 0o777, 6)), None);
     }
 

@@ -1,4 +1,5 @@
-//! The headers: written once at creation, and checked whole before anything else is believed.
+//! The headers of the three files. They are written once, at creation. A process that opens a bus checks all of a
+//! header before it believes anything else in the file.
 
 use super::acl::Permissions;
 use super::directory::{BusFile, random};
@@ -23,25 +24,24 @@ pub(crate) const HEADER_BYTES: usize = size_of::<RawHeader>();
 /// Bytes of the header of `publishers` and of `readers`.
 pub(crate) const FILE_HEADER_BYTES: usize = size_of::<RawFileHeader>();
 
-/// What `ring` says of its bus. Every value is within its range.
+/// What `ring` says about its bus. Every value is within its range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// How the bus was created.
     pub(crate) settings: Settings,
-    /// Who was to use it.
+    /// Who may use the bus.
     pub(crate) permissions: Permissions,
-    /// Random; the same in the three files of a bus.
+    /// Random. The three files of a bus have the same.
     pub(crate) bus_id: [u8; 16],
-    /// CLOCK_REALTIME of the creation, ns.
+    /// Time of creation: CLOCK_REALTIME, ns.
     pub(crate) created_ns: u64,
-    /// C library of the creator.
+    /// The creator's C library.
     pub(crate) libc: String,
-    /// Boot and namespaces of the creator.
+    /// The creator's boot and namespaces.
     pub(crate) home: Home,
 }
 
 impl Header {
-    /// The header of a new bus, made here and now.
+    /// Returns the header of a new bus that this process creates now.
     pub(crate) fn new(settings: &Settings, permissions: &Permissions) -> Self {
         Self {
             settings: *settings,
@@ -53,17 +53,17 @@ impl Header {
         }
     }
 
-    /// Where the stream starts in `ring`. A multiple of the page size.
+    /// Returns the offset of the stream in `ring`: a multiple of the page size.
     pub(crate) fn data_offset(&self) -> u64 {
         data_offset(&self.settings)
     }
 
-    /// Size of `ring`.
+    /// Returns the size of `ring` in bytes.
     pub(crate) fn ring_bytes(&self) -> u64 {
         self.data_offset() + self.settings.capacity
     }
 
-    /// Size of a file.
+    /// Returns the size of a file in bytes.
     pub(crate) fn file_bytes(&self, file: BusFile) -> u64 {
         match file {
             BusFile::Ring => self.ring_bytes(),
@@ -74,7 +74,7 @@ impl Header {
         }
     }
 
-    /// Slots of a file.
+    /// Returns the number of slots in a file.
     pub(crate) fn slots(&self, file: BusFile) -> u32 {
         match file {
             BusFile::Ring => 0,
@@ -83,16 +83,16 @@ impl Header {
         }
     }
 
-    /// Whether this process may take the robust mutex of the bus, if it has one: a mutex of another
-    /// C library has another form, and its owner's thread id means another thread in another PID
-    /// namespace. `path` is the directory's.
+    /// If the bus has a robust mutex, checks that this process may take it. A mutex of another C library has
+    /// another layout, and the owner's thread id names another thread in another PID namespace. `path` is that of
+    /// the directory.
     pub(crate) fn check_robust(&self, path: &Path) -> Result<(), OpenError> {
         if self.settings.lock != LockKind::Robust {
             return Ok(());
         }
         let refused =
             |boundary| Err(OpenError::RobustLockRefused { path: path.to_owned(), boundary });
-        // 0 is "unknown", for want of /proc, and equals nothing.
+        // 0 means "unknown", because /proc is missing. It equals nothing.
         if self.home.pid_namespace == 0 || self.home.pid_namespace != Home::here().pid_namespace {
             return refused("PID namespaces");
         }
@@ -102,8 +102,7 @@ impl Header {
         Ok(())
     }
 
-    /// Whether the multicast notifier of the bus, if it has one, reaches this process. `path` is the
-    /// directory's.
+    /// If the bus has the multicast notifier, checks that it reaches this process. `path` is that of the directory.
     pub(crate) fn check_network(&self, path: &Path) -> Result<(), OpenError> {
         if matches!(self.settings.notify, NotifyKind::Multicast { .. })
             && self.home.net_namespace != Home::here().net_namespace
@@ -113,7 +112,7 @@ impl Header {
         Ok(())
     }
 
-    /// The first bytes of `ring`.
+    /// Returns the first bytes of `ring`.
     pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         self.put_file_header(BusFile::Ring, &mut bytes);
@@ -153,7 +152,7 @@ impl Header {
         bytes
     }
 
-    /// The first bytes of `publishers` or `readers`.
+    /// Returns the first bytes of `publishers` or `readers`.
     pub(crate) fn encode_file(&self, file: BusFile) -> [u8; FILE_HEADER_BYTES] {
         let mut bytes = [0; FILE_HEADER_BYTES];
         self.put_file_header(file, &mut bytes);
@@ -161,7 +160,7 @@ impl Header {
         bytes
     }
 
-    /// Reads the first bytes of `ring`, a file of `file_bytes` bytes. `path` is the file's.
+    /// Decodes and checks the first bytes of `ring`, which is `file_bytes` long. `path` is that of the file.
     pub(crate) fn decode(bytes: &[u8], file_bytes: u64, path: &Path) -> Result<Self, OpenError> {
         check_common(bytes, file_bytes, HEADER_BYTES, KIND_RING, path)?;
         check_checksum(&bytes[..HOME_OFFSET], path)?;
@@ -215,8 +214,8 @@ impl Header {
         Ok(header)
     }
 
-    /// Checks the first bytes of `publishers` or `readers`, a file of `file_bytes` bytes, which must
-    /// belong to the bus of this header. `path` is the file's.
+    /// Checks the first bytes of `publishers` or `readers`, which is `file_bytes` long and must belong to the bus
+    /// of this header. `path` is that of the file.
     pub(crate) fn check_file(
         &self,
         file: BusFile,
@@ -249,7 +248,7 @@ impl Header {
     }
 }
 
-/// Size of all three files of a bus.
+/// Returns the size of the three files of a bus together.
 pub(crate) fn bus_bytes(settings: &Settings) -> u64 {
     data_offset(settings)
         + settings.capacity
@@ -257,7 +256,7 @@ pub(crate) fn bus_bytes(settings: &Settings) -> u64 {
         + slots_bytes(settings.max_subscribers, SLOT_BYTES + PATTERNS_BYTES)
 }
 
-/// Size of a file with so many slots, of which each takes `bytes_each`.
+/// Returns the size of a file with `slots` slots of `bytes_each` bytes.
 fn slots_bytes(slots: u32, bytes_each: usize) -> u64 {
     SLOTS_OFFSET as u64 + u64::from(slots) * bytes_each as u64
 }
@@ -282,8 +281,7 @@ fn kind(file: BusFile) -> u32 {
     }
 }
 
-/// The checks that need no knowledge of the file, in the order in which each makes the next
-/// meaningful.
+/// Makes the checks that all files have in common. Each one makes the next meaningful, so the order matters.
 fn check_common(
     bytes: &[u8],
     file_bytes: u64,
@@ -354,7 +352,7 @@ fn put_checksum(bytes: &mut [u8]) {
     put_u64(bytes, CHECKSUM_OFFSET, sum);
 }
 
-/// FNV-1a over all but the checksum itself: against accidents, not against writers.
+/// FNV-1a over everything but the checksum itself. It detects accidents, not deliberate changes.
 fn checksum(bytes: &[u8]) -> u64 {
     let field = CHECKSUM_OFFSET..CHECKSUM_OFFSET + 8;
     bytes
@@ -367,7 +365,7 @@ fn checksum(bytes: &[u8]) -> u64 {
 }
 
 impl Home {
-    /// The bytes at [`HOME_OFFSET`].
+    /// Returns the bytes at [`HOME_OFFSET`].
     pub(super) fn encode(&self) -> [u8; size_of::<RawHome>()] {
         let mut bytes = [0; size_of::<RawHome>()];
         bytes[..16].copy_from_slice(&self.boot_id);
@@ -479,7 +477,7 @@ mod tests {
         ));
     }
 
-    /// Every field with hostile values and a checksum that fits: an error, or settings in range.
+    /// Gives every field hostile values and a matching checksum. The result is an error, or settings in range.
     #[test]
     fn any_value_is_survived() {
         let good = header(small()).encode();

@@ -1,4 +1,4 @@
-//! Memory that other processes write, mapped for the lifetime of a value.
+//! Maps files that other processes write. A mapping lasts as long as its value.
 
 use super::guard::Guarded;
 use super::shareable::Shareable;
@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
 
-/// What may be done with a mapping.
+/// Which accesses a mapping allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protection {
     /// A store ends the process with SIGSEGV.
@@ -17,60 +17,58 @@ pub(crate) enum Protection {
     Write,
 }
 
-/// How memory is to be had. All off by default.
+/// How memory is mapped. All options are off by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MapOptions {
-    /// Asks for huge pages. They are given only if the system is set up for them
+    /// Asks for huge pages. The kernel gives them only if the system is set up for them
     /// (`/sys/kernel/mm/transparent_hugepage/shmem_enabled`) and the bus was created for them.
     pub(crate) huge_pages: bool,
-    /// Fills the page tables at once: no page fault later, a slower opening.
+    /// Fills the page tables at once. Opening takes longer, and there are no page faults later.
     pub(crate) prefault: bool,
-    /// Keeps the pages in memory, up to the limit RLIMIT_MEMLOCK.
+    /// Keeps the pages in memory, within the limit RLIMIT_MEMLOCK.
     pub(crate) mlock: bool,
 }
 
-/// A shared mapping of a file; guarded against its truncation, kept out of core dumps, unmapped by
-/// the drop.
+/// A shared mapping of a file. It survives truncation of the file, is left out of core dumps, and is unmapped when
+/// it is dropped.
 #[derive(Debug)]
 pub(crate) struct Mapping {
-    /// `Some` until the drop: the guard ends before the mapping does.
+    /// `None` only during the drop: the guard must end before the mapping does.
     guarded: Option<Guarded>,
     start: NonNull<u8>,
     length: usize,
     protection: Protection,
 }
 
-// SAFETY: an address and a length. What is behind the address is handed out as `Shareable` only,
-// which is `Sync`.
+// SAFETY: an address and a length. The memory at the address is handed out only as `Shareable`, which is `Sync`.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
-/// A checked place in a mapping, for paths on which each check would count. It is kept beside its
-/// mapping, never without it.
+/// A checked part of a mapping, for paths on which each check would be too expensive. It is kept beside its mapping
+/// and never without it.
 #[derive(Debug)]
 pub(super) struct MappedSlice<T> {
     start: NonNull<T>,
     count: usize,
 }
 
-// SAFETY: an address; what is behind it is `Sync`, and handed out by reference only.
+// SAFETY: an address. The memory there is `Sync`, and handed out by reference only.
 unsafe impl<T: Shareable> Send for MappedSlice<T> {}
 // SAFETY: as above.
 unsafe impl<T: Shareable> Sync for MappedSlice<T> {}
 
 impl<T: Shareable> MappedSlice<T> {
-    /// The values.
+    /// Returns the values.
     ///
-    /// # Safety
-    /// The mapping that the place was made from lives as long as the result.
+    /// The mapping from which this was made lives as long as the result.
     #[inline]
     pub(super) unsafe fn slice<'a>(&self) -> &'a [T] {
-        // SAFETY: checked when it was made; the mapping's life is the caller's promise.
+        // SAFETY: address and count were checked when it was made. The caller promises that the mapping lives.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.count) }
     }
 
-    /// The first value, of a place that has one.
+    /// Returns the first value. There must be one.
     ///
     /// # Safety
     /// As [`slice`](Self::slice).
@@ -82,14 +80,14 @@ impl<T: Shareable> MappedSlice<T> {
     }
 }
 
-/// Huge pages have this size on all machines that matter here.
+/// The size of a huge page on all machines that matter here.
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
 
 impl Mapping {
-    /// The first `length` bytes of a file. The file may be shorter: see [`Guarded`].
+    /// Maps the first `length` bytes of a file. The file may be shorter: see [`Guarded`].
     pub(crate) fn file(file: impl AsFd, length: usize, protection: Protection) -> io::Result<Self> {
         let length = round_up(length, rustix::param::page_size());
-        // SAFETY: a new place, chosen by the kernel.
+        // SAFETY: the kernel chooses an unused address.
         let start = unsafe {
             rustix::mm::mmap(
                 std::ptr::null_mut(),
@@ -103,9 +101,9 @@ impl Mapping {
         Self::finish(start, length, protection)
     }
 
-    /// A file of `prefix` bytes and then `capacity` bytes, which are mapped twice in a row: what
-    /// runs over their end goes on at their beginning. Both are multiples of the page size; the
-    /// place of the second part is a multiple of [`HUGE_PAGE`] if `prefix` is one.
+    /// Maps a file that consists of `prefix` bytes and then `capacity` bytes. The latter are mapped twice in a row,
+    /// so what runs over their end continues at their beginning. Both sizes are multiples of the page size. If
+    /// `prefix` is a multiple of [`HUGE_PAGE`], the address of the second part is one, too.
     pub(crate) fn twice(
         file: impl AsFd,
         prefix: usize,
@@ -114,7 +112,7 @@ impl Mapping {
     ) -> io::Result<Self> {
         let length = prefix + 2 * capacity;
         let slack = if prefix.is_multiple_of(HUGE_PAGE) { HUGE_PAGE } else { 0 };
-        // SAFETY: a new place, chosen by the kernel.
+        // SAFETY: the kernel chooses an unused address.
         let reserved = unsafe {
             rustix::mm::mmap_anonymous(
                 std::ptr::null_mut(),
@@ -128,7 +126,7 @@ impl Mapping {
         let start = reserved.wrapping_byte_add(before);
         let end = start.wrapping_byte_add(length);
         let map = |place, length, offset| {
-            // SAFETY: within the place reserved above, which nothing else uses.
+            // SAFETY: within the addresses reserved above, which nothing else uses.
             unsafe {
                 rustix::mm::mmap(
                     place,
@@ -142,7 +140,7 @@ impl Mapping {
         };
         let mapped = map(start, prefix + capacity, 0)
             .and_then(|_| map(start.wrapping_byte_add(prefix + capacity), capacity, prefix as u64));
-        // SAFETY: the rest of what was reserved above, or all of it; nothing refers to it.
+        // SAFETY: the unused rest of the reserved addresses, or all of them. Nothing refers to them.
         unsafe {
             if let Err(error) = mapped {
                 let _ = rustix::mm::munmap(reserved, length + slack);
@@ -158,19 +156,19 @@ impl Mapping {
         Self::finish(start, length, protection)
     }
 
-    /// The bytes of the mapping, second copy included.
+    /// Returns the length of the mapping in bytes, second copy included.
     #[cfg(test)]
     pub(crate) fn length(&self) -> usize {
         self.length
     }
 
-    /// The value at `offset`. `None` if it is not within the mapping, or not aligned.
+    /// Returns the value at `offset`, or `None` if it is outside of the mapping or not aligned.
     #[inline]
     pub(crate) fn at<T: Shareable>(&self, offset: usize) -> Option<&T> {
         self.slice(offset, 1)?.first()
     }
 
-    /// `count` values in a row. `None` if they are not within the mapping, or not aligned.
+    /// Returns `count` values in a row, or `None` if they are not all within the mapping or not aligned.
     #[inline]
     pub(crate) fn slice<T: Shareable>(&self, offset: usize, count: usize) -> Option<&[T]> {
         let end = size_of::<T>().checked_mul(count)?.checked_add(offset)?;
@@ -179,14 +177,14 @@ impl Mapping {
         {
             return None;
         }
-        // SAFETY: mapped (also when the file is shorter: the guard answers), aligned, within one
-        // mapping, and alive as long as self. `Shareable` allows any bytes, and writers elsewhere.
+        // SAFETY: the bytes are mapped, within one mapping, aligned, and alive as long as self. If the file is
+        // shorter, the guard supplies them. `Shareable` allows any bytes, and writers in other processes.
         Some(unsafe {
             std::slice::from_raw_parts(self.start.as_ptr().byte_add(offset).cast::<T>(), count)
         })
     }
 
-    /// As [`slice`](Self::slice), checked once for many uses.
+    /// Does the checks of [`slice`](Self::slice) once, for many uses.
     pub(super) fn mapped_slice<T: Shareable>(
         &self,
         offset: usize,
@@ -196,25 +194,24 @@ impl Mapping {
         Some(MappedSlice { start: NonNull::from(slice).cast(), count })
     }
 
-    /// Whether the file lost a page that was read, or written, through this mapping.
+    /// Returns whether this mapping was used to access a page that the file no longer has.
     #[inline]
     pub(crate) fn was_damaged(&self) -> bool {
         self.guarded.as_ref().is_some_and(Guarded::was_damaged)
     }
 
-    /// Asks for huge pages from `offset` to the end. Best effort.
+    /// Asks for huge pages from `offset` to the end. Failure is ignored.
     pub(crate) fn ask_for_huge_pages(&self, offset: usize) {
         let _ = self.advise(offset, self.length, Advice::LinuxHugepage);
     }
 
-    /// Fills the page tables.
     pub(crate) fn prefault(&self) -> io::Result<()> {
         let advice = match self.protection {
             Protection::Read => Advice::LinuxPopulateRead,
             Protection::Write => Advice::LinuxPopulateWrite,
         };
         match self.advise(0, self.length, advice) {
-            // Before Linux 5.14: a look at each page.
+            // Before Linux 5.14: read from each page.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                 for offset in (0..self.length).step_by(rustix::param::page_size()) {
                     if let Some(word) = self.at::<crate::sync::AtomicU64>(offset) {
@@ -227,15 +224,15 @@ impl Mapping {
         }
     }
 
-    /// Keeps the first `length` bytes in memory. For a mapping made by [`twice`](Self::twice) give
-    /// one copy: the other has the same pages, and would count against the limit once more.
+    /// Keeps the first `length` bytes in memory. For a mapping made by [`twice`](Self::twice), pass the length of
+    /// one copy: the other has the same pages, and would count against the limit again.
     pub(crate) fn lock(&self, length: usize) -> io::Result<()> {
         let length = length.min(self.length);
         // SAFETY: within the mapping; changes no byte.
         Ok(unsafe { rustix::mm::mlock(self.start.as_ptr().cast(), length) }?)
     }
 
-    /// Writes `length` bytes at `offset`, a multiple of the page size, back to the disk and waits.
+    /// Writes `length` bytes at `offset` back to the disk and waits. `offset` is a multiple of the page size.
     pub(crate) fn write_back(&self, offset: usize, length: usize) -> io::Result<()> {
         let length = length.min(self.length.saturating_sub(offset));
         let place = self.start.as_ptr().wrapping_byte_add(offset).cast::<c_void>();
@@ -252,14 +249,14 @@ impl Mapping {
         };
         let guarded = Some(Guarded::new(start.as_ptr() as usize, length, flags));
         let mapping = Self { guarded, start, length, protection };
-        // What others published is no part of this process's state, and may be large or secret.
+        // What other processes published is not part of this one's state, and it may be large or secret.
         mapping.advise(0, length, Advice::LinuxDontDump)?;
         Ok(mapping)
     }
 
     fn advise(&self, from: usize, to: usize, advice: Advice) -> io::Result<()> {
         let place = self.start.as_ptr().wrapping_byte_add(from).cast::<c_void>();
-        // SAFETY: within the mapping; none of the advices used here changes a byte.
+        // SAFETY: within the mapping. No advice used here changes a byte.
         Ok(unsafe { rustix::mm::madvise(place, to - from, advice) }?)
     }
 }
@@ -267,8 +264,8 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         self.guarded = None;
-        // SAFETY: mapped by self alone; every reference into it was bound to self. In a forked child
-        // this unmaps the child's copy.
+        // SAFETY: only self mapped it, and every reference into it was bound to self. In a forked child this unmaps
+        // the child's copy.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.length) };
     }
 }

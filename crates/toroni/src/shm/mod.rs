@@ -1,23 +1,23 @@
-//! Files of a bus: made, opened, mapped, leased, and removed.
+//! The files of a bus: creating, opening, mapping, leasing and removing them.
 //!
-//! This layer knows where each process's bytes come from and who is alive. It does not know what a
-//! message is, wakes nobody, and leaves the order of loads and stores to `ring`.
+//! This layer knows where the bytes of each process come from, and which participants are alive. It does not know
+//! what a message is, it wakes no process, and it leaves the order of loads and stores to `ring`.
 //!
 //! | module | what |
 //! |---|---|
-//! | [`directory`] | the directory of a bus and its files, opened safely |
-//! | [`create`] | making a bus, atomically |
-//! | [`header`] | the handshake: encoded once, checked at every opening |
+//! | [`directory`] | the directory of a bus, and how its files are opened safely |
+//! | [`create`] | creates a bus, atomically |
+//! | [`header`] | the handshake: written once, checked at every opening |
 //! | [`ring_file`] | `ring` with its header and the lock that says "in use" |
 //! | [`segment`], [`participants`] | the mapped files |
 //! | [`patterns`] | the patterns of subscribers, for observers |
-//! | [`mapping`], [`shareable`], [`guard`] | memory that others write, and may truncate |
+//! | [`mapping`], [`shareable`], [`guard`] | memory that other processes write and may truncate |
 //! | [`lock`] | one writer at a time |
-//! | [`lease`], [`fork`] | who is alive, and what a child of `fork` is not |
-//! | [`dumping`] | who is as good as dead, although its lease is held |
-//! | [`description`] | whether a descriptor is still the one that was opened |
+//! | [`lease`], [`fork`] | which participants are alive, and what a child of `fork` must not do |
+//! | [`dumping`] | which processes are as good as dead although their lease is held |
+//! | [`description`] | whether a descriptor still stands for what was opened |
 //! | [`acl`], [`names`] | who may do what; users and groups by name |
-//! | [`list`], [`clean`] | the buses that are there, and what the dead left behind |
+//! | [`list`], [`clean`] | the existing buses, and what dead processes left |
 
 pub(crate) mod acl;
 pub(crate) mod clean;

@@ -1,4 +1,4 @@
-//! The files `publishers` and `readers`: slots, and the words beside them.
+//! The files `publishers` and `readers`: their slots, and the words beside the slots.
 
 use super::description::MarkedFd;
 use super::directory::{BusDirectory, BusFile, failed};
@@ -18,9 +18,8 @@ use std::os::fd::{AsFd, OwnedFd};
 
 /// The file `readers`.
 ///
-/// A subscriber maps all of it. A publisher maps the first page only, read-only and under guard, and
-/// reads the slots with one system call: any subscriber can truncate this file, and publishers must
-/// go on.
+/// A subscriber maps all of it. A publisher maps only the first page, read-only and guarded, and reads the slots
+/// with one system call. Any subscriber can truncate this file, and publishers must continue nevertheless.
 #[derive(Debug)]
 pub(crate) struct ReadersSegment {
     mapping: Mapping,
@@ -28,14 +27,14 @@ pub(crate) struct ReadersSegment {
     file: MarkedFd,
     slots: u32,
     was_damaged_before: bool,
-    /// 1 once it is, see [`Self::is_blind`].
+    /// 1 once a scan found it, see [`Self::is_blind`].
     is_blind: AtomicU32,
 }
 
 impl ReadersSegment {
-    /// Opens and maps it: [`Protection::Write`] for a subscriber, [`Protection::Read`] for a
-    /// publisher. A publisher opens it whatever is in it, see [`was_damaged`](Self::was_damaged):
-    /// else a subscriber that spoilt it would lock new publishers out.
+    /// Opens and maps the file: with [`Protection::Write`] for a subscriber, with [`Protection::Read`] for a
+    /// publisher. A publisher opens it whatever its content, see [`was_damaged`](Self::was_damaged); otherwise a
+    /// subscriber that damaged it would lock out new publishers.
     pub(crate) fn open(
         directory: &BusDirectory,
         header: &Header,
@@ -62,39 +61,38 @@ impl ReadersSegment {
         Ok(Self { mapping, control, file, slots, was_damaged_before, is_blind })
     }
 
-    /// The words that are not a slot's.
+    /// Returns the words that belong to no slot.
     #[inline]
     pub(crate) fn control(&self) -> &ReadersControl {
         // SAFETY: the mapping lives as long as self.
         unsafe { self.control.first() }
     }
 
-    /// A slot below the number of slots. For subscribers: nobody else has them mapped.
+    /// Returns a slot, whose number must be below the number of slots. Only for subscribers: publishers have not
+    /// mapped them.
     #[inline]
     pub(crate) fn slot(&self, slot: u32) -> &ReaderSlot {
         assert!(slot < self.slots, "slot {slot} of {}", self.slots);
         self.mapping.at(offset_of_slot(slot)).expect("mapped whole, for a subscriber")
     }
 
-    /// The patterns of a slot below the number of slots. As [`slot`](Self::slot).
+    /// Returns the patterns of a slot, under the same conditions as [`slot`](Self::slot).
     pub(crate) fn patterns(&self, slot: u32) -> &ReaderPatterns {
         assert!(slot < self.slots, "slot {slot} of {}", self.slots);
         let offset = offset_of_patterns(self.slots, slot);
         self.mapping.at(offset).expect("mapped whole, for a subscriber")
     }
 
-    /// The slots that were ever used, for a subscriber.
+    /// Returns the slots that were ever used. Only for subscribers.
     pub(crate) fn used_slots(&self) -> impl Iterator<Item = &ReaderSlot> {
         let used = self.control().slots_used.0.load(Ordering::Acquire);
         (0..used.min(self.slots)).map(|slot| self.slot(slot))
     }
 
-    /// Reads slots `0 .. used` with one system call; `into[n]` is slot n. What `used` says, which is
-    /// another process's word, is bounded by the number of slots. What a truncated file lacks reads
-    /// as free slots.
+    /// Reads slots `0 .. used` with one system call; `into[n]` is slot n. `used` comes from another process, so it
+    /// is limited to the number of slots. If the file was truncated, the missing slots read as free.
     ///
-    /// # Errors
-    /// Also if the descriptor is no longer this file's, see [`Self::is_blind`].
+    /// Also fails if the descriptor no longer stands for this file, see [`Self::is_blind`].
     pub(crate) fn scan(&self, used: u32, into: &mut Vec<ReaderSnapshot>) -> io::Result<()> {
         let answer = read_slots(&self.file, used.min(self.slots), into);
         if self.file.is_intact() {
@@ -104,7 +102,7 @@ impl ReadersSegment {
         Err(rustix::io::Errno::BADF.into())
     }
 
-    /// Reads one slot; a free one if the file is too short.
+    /// Reads one slot. If the file is too short, the slot reads as free.
     pub(crate) fn read(&self, slot: u32) -> io::Result<ReaderSnapshot> {
         let mut one = [ReaderSnapshot::default()];
         self.file.ask(|file| {
@@ -113,15 +111,15 @@ impl ReadersSegment {
         Ok(one[0])
     }
 
-    /// Whether a [`scan`](Self::scan) found that somebody closed the descriptor, so that nothing is known of
-    /// the subscribers any more.
+    /// Returns whether a [`scan`](Self::scan) found that other code closed the descriptor. From then on nothing is
+    /// known about the subscribers.
     #[inline]
     pub(crate) fn is_blind(&self) -> bool {
         self.is_blind.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether the file was truncated, or is not what `ring` says, so that what it says of the
-    /// subscribers is not to be relied on.
+    /// Returns whether the file was truncated or does not match `ring`. Then its content about subscribers cannot
+    /// be relied on.
     pub(crate) fn was_damaged(&self) -> bool {
         self.was_damaged_before || self.mapping.was_damaged()
     }
@@ -135,7 +133,6 @@ pub(crate) struct PublishersSegment {
 }
 
 impl PublishersSegment {
-    /// Opens and maps it.
     pub(crate) fn open(directory: &BusDirectory, header: &Header) -> Result<Self, OpenError> {
         let path = directory.path().join(BusFile::Publishers.name());
         let file = directory.open_file(BusFile::Publishers, Protection::Write)?;
@@ -148,7 +145,7 @@ impl PublishersSegment {
         Ok(Self { mapping, slots })
     }
 
-    /// A slot below the number of slots.
+    /// Returns a slot, whose number must be below the number of slots.
     #[inline]
     pub(crate) fn slot(&self, slot: u32) -> &PublisherSlot {
         // SAFETY: the mapping lives as long as self.
@@ -156,7 +153,7 @@ impl PublishersSegment {
         &slots[slot as usize]
     }
 
-    /// Whether the file was truncated.
+    /// Returns whether the file was truncated.
     pub(crate) fn was_damaged(&self) -> bool {
         self.mapping.was_damaged()
     }
@@ -167,11 +164,11 @@ impl PublishersSegment {
 pub(crate) struct ReaderView {
     pub(crate) number: u32,
     pub(crate) slot: ReaderSnapshot,
-    /// `None` if its owner did not write them, or if they changed all the time.
+    /// `None` if the owner did not write them, or if they kept changing while they were read.
     pub(crate) patterns: Option<PatternsSnapshot>,
 }
 
-/// All active slots of `readers`, for `toroni info`. Needs read permission.
+/// Reads all active slots of `readers`, for `toroni info`. Read permission is enough.
 pub(crate) fn read_readers(
     directory: &BusDirectory,
     header: &Header,
@@ -182,7 +179,7 @@ pub(crate) fn read_readers(
         .map_err(|error| failed("read", &directory.path().join(file.name()), error))
 }
 
-/// All slots of `publishers`, for `toroni info`. Needs read permission.
+/// Reads all slots of `publishers`, for `toroni info`. Read permission is enough.
 pub(crate) fn read_publishers(
     directory: &BusDirectory,
     header: &Header,
@@ -209,17 +206,17 @@ fn read_views(fd: impl AsFd, limit: u32) -> io::Result<Vec<ReaderView>> {
     Ok(views)
 }
 
-/// Offset of a slot in its file.
+/// Returns the offset of a slot in its file.
 pub(super) fn offset_of_slot(slot: u32) -> usize {
     SLOTS_OFFSET + to_index(u64::from(slot)) * SLOT_BYTES
 }
 
-/// Offset of the patterns of a slot in `readers`, after all slots.
+/// Returns the offset of a slot's patterns in `readers`. They follow all slots.
 pub(super) fn offset_of_patterns(slots: u32, slot: u32) -> usize {
     offset_of_slot(slots) + to_index(u64::from(slot)) * PATTERNS_BYTES
 }
 
-/// The state of a slot in a file that is mapped whole: what `clean` looks at and frees.
+/// Returns the state of a slot in a file that is mapped whole: `clean` reads it, and frees the slot by it.
 pub(super) fn state_of(mapping: &Mapping, file: BusFile, slot: u32) -> Option<&AtomicU32> {
     let offset = offset_of_slot(slot);
     match file {
@@ -229,7 +226,7 @@ pub(super) fn state_of(mapping: &Mapping, file: BusFile, slot: u32) -> Option<&A
     }
 }
 
-/// As [`state_of`], the generation of a slot.
+/// Returns the generation of a slot, as [`state_of`] returns its state.
 pub(super) fn generation_of(mapping: &Mapping, file: BusFile, slot: u32) -> Option<&AtomicU32> {
     let offset = offset_of_slot(slot);
     match file {
@@ -239,7 +236,7 @@ pub(super) fn generation_of(mapping: &Mapping, file: BusFile, slot: u32) -> Opti
     }
 }
 
-/// Checks that a file belongs to the bus of this header and is as large as it should be.
+/// Checks that a file belongs to the bus of this header and has the right size.
 pub(super) fn check(
     fd: &OwnedFd,
     header: &Header,
@@ -268,12 +265,12 @@ pub(super) fn open_slots(
 fn read_slots<T: Snapshot>(fd: impl AsFd, count: u32, into: &mut Vec<T>) -> io::Result<()> {
     into.clear();
     into.resize(to_index(u64::from(count)), T::default());
-    // Short when the file was truncated: the rest stays as it is, free.
+    // If the file was truncated, the read is short, and the remaining slots stay free.
     rustix::io::pread(fd, T::bytes_of(into), SLOTS_OFFSET as u64)?;
     Ok(())
 }
 
-/// As [`read_slots`], one value at an offset.
+/// Reads one value at an offset.
 pub(super) fn read_one<T: Snapshot>(fd: impl AsFd, offset: usize) -> io::Result<T> {
     let mut one = [T::default()];
     rustix::io::pread(fd, T::bytes_of(&mut one), offset as u64)?;
@@ -342,7 +339,7 @@ mod tests {
         assert!(seen.iter().all(|slot| slot.state == SLOT_FREE));
         assert_eq!(publisher.control().sleeps.0.load(Relaxed), 0);
         assert!(publisher.was_damaged());
-        // A new publisher goes to work, a new subscriber is told.
+        // A new publisher still works; a new subscriber gets an error.
         let newer = ReadersSegment::open(&bus, &header, Protection::Read).unwrap();
         assert!(newer.was_damaged());
         assert_eq!(newer.control().sleeps.0.load(Relaxed), 0);

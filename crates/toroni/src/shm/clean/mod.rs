@@ -1,8 +1,8 @@
-//! What dead processes left behind.
+//! Frees and removes what dead processes left behind.
 //!
-//! Nothing here trusts names: the root may be writable for everybody. No symbolic link is followed;
-//! files with further hard links, and directories with files that are no bus's, are left alone; and
-//! every removal is relative to a directory that was opened and looked at before.
+//! Nothing here trusts names, because any user may be able to write the root. No symbolic link is followed. Files
+//! with more than one hard link, and directories that contain files of no bus, are left alone. Every removal is
+//! relative to a directory that was opened and checked before.
 
 use super::create::entries;
 use super::directory::{BusDirectory, BusFile, SOCKETS, check_name, failed, random_name};
@@ -33,7 +33,7 @@ pub(crate) struct CleanReport {
     pub(crate) freed_slots: Vec<FreedSlot>,
     pub(crate) removed_sockets: Vec<PathBuf>,
     pub(crate) removed_buses: Vec<PathBuf>,
-    /// Half-built buses of creators that died, half-removed ones of cleaners that died.
+    /// Buses that were half-built or half-removed when their creator or remover died.
     pub(crate) removed_leftovers: Vec<PathBuf>,
     pub(crate) skipped: Vec<Skipped>,
 }
@@ -47,7 +47,7 @@ pub(crate) struct FreedSlot {
     pub(crate) generation: u32,
 }
 
-/// Something that may be leftovers and was left alone.
+/// Something that may be a leftover and was left alone.
 #[derive(Debug)]
 pub(crate) struct Skipped {
     pub(crate) path: PathBuf,
@@ -57,17 +57,17 @@ pub(crate) struct Skipped {
 /// What to clean.
 #[derive(Clone, Copy)]
 pub(crate) enum Scope<'a> {
-    /// All buses of the directory but persistent ones and those whose header cannot be read.
+    /// All buses of the directory, except persistent ones and those with an unreadable header.
     All,
-    /// This bus, unless it is persistent. Where its header cannot be read, nobody can tell: then it
-    /// is removed, because it was named.
+    /// This bus, unless it is persistent. If its header cannot be read, whether it is persistent is unknown; it is
+    /// removed, because it was named.
     Named(&'a str),
     /// This bus, persistent or not.
     Persistent(&'a str),
 }
 
-/// Frees slots and sockets of the dead, and removes what nobody uses: buses without any handle, and
-/// leftovers, as far as `scope` goes. With `dry_run` it only reports.
+/// Frees the slots and sockets of dead participants, and removes what no process uses within `scope`: buses without
+/// any handle, and leftovers. With `dry_run` it only reports.
 pub(crate) fn clean(
     root: &Path,
     scope: Scope<'_>,
@@ -102,7 +102,7 @@ pub(crate) fn clean(
             Ok(directory) if leftover_of.is_some() => cleaner.leftover(&directory),
             Ok(directory) => cleaner.bus(&directory),
             Err(OpenError::NotFound { .. }) => continue,
-            // A file or a link. Not ours.
+            // A file or a link, so not part of a bus.
             Err(error) => cleaner.skip_if_named(&root.join(&entry), error.to_string()),
         }
         found = true;
@@ -120,9 +120,9 @@ struct Cleaner {
     report: CleanReport,
 }
 
-/// What is known of a bus before something is removed.
+/// Whether a bus is in use.
 enum Use {
-    /// Nobody has it open, and nobody can open it until the descriptor is closed.
+    /// No process has it open, and none can open it until this descriptor is closed.
     Nobody(ParentOnlyFd),
     Somebody,
 }
@@ -134,7 +134,7 @@ impl Cleaner {
             Ok(false) => {}
             Err(why) => return self.skip(directory.path(), why),
         }
-        // It stays: somebody uses it, or it is persistent.
+        // It stays, because it is in use or persistent.
         match RingFile::open(directory, Protection::Read) {
             Ok(ring) => {
                 for file in [BusFile::Publishers, BusFile::Readers] {
@@ -151,8 +151,9 @@ impl Cleaner {
         }
     }
 
-    /// `true` if the bus was, or would be, removed; an error if it cannot be, and is no bus to be
-    /// cleaned otherwise.
+    /// Removes the bus if nobody uses it. Returns `true` if it was removed, or would be without `dry_run`, and
+    /// `false` if it stays. An error means that it cannot be removed, and that its slots and sockets should not be
+    /// cleaned either.
     fn try_remove(&mut self, directory: &BusDirectory) -> Result<bool, String> {
         let ring = match self.check_use(directory) {
             Ok(Use::Nobody(ring)) => ring,
@@ -160,7 +161,7 @@ impl Cleaner {
                 self.skip_if_named(directory.path(), "it is in use".to_owned());
                 return Ok(false);
             }
-            // No bus, or none any more.
+            // There is no bus, or it is gone by now.
             Err(OpenError::NotFound { .. }) => return Ok(true),
             Err(error) => return Err(error.to_string()),
         };
@@ -175,7 +176,7 @@ impl Cleaner {
             }
             Ok(_) => {}
             Err(error @ OpenError::NotABus { .. }) => return Err(error.to_string()),
-            // It may be a persistent one, or one of another release.
+            // It may be persistent, or of another release.
             Err(error) if !self.is_named => {
                 return Err(format!("{error} (`toroni rm {}` removes it)", directory.name()));
             }
@@ -206,7 +207,8 @@ impl Cleaner {
         }
     }
 
-    /// Takes the name away first: whoever comes now makes a new bus, and does not meet half of this.
+    /// Removes the name first, so that a process that comes now creates a new bus and does not see half of this
+    /// one.
     fn take_name_and_remove(&self, directory: &BusDirectory) -> Result<(), String> {
         let root = directory.root();
         let leftover = format!(".{}.{}", directory.name(), random_name());
@@ -226,7 +228,7 @@ impl Cleaner {
                 remove_content(directory).map_err(|errno| explain("remove", errno))?;
                 remove_empty(directory, &leftover)
             }
-            // A mount point stays. `ring` goes first, and with it the bus.
+            // A mount point cannot be removed. `ring` goes first, and with it the bus.
             Err(Errno::BUSY) => remove_content(directory),
             Err(errno) => Err(errno),
         }
@@ -236,12 +238,13 @@ impl Cleaner {
     fn leftover(&mut self, directory: &BusDirectory) {
         let path = directory.path().to_owned();
         match self.check_use(directory) {
-            // Its creator, or its cleaner, is at work.
+            // Its creator or its remover is still working on it.
             Ok(Use::Somebody) => return,
             Ok(Use::Nobody(_)) => {}
-            // A creator makes `ring` first, and locks it. An empty directory may be one's, which starts
-            // again if it vanishes, but must not lose a file that it is making: it goes only while it
-            // is empty. What has other files and no `ring` is left of a cleaner, which takes that first.
+            // There is no `ring`. A creator makes and locks `ring` first, so an empty directory may belong to a
+            // creator that has just begun. It starts again if the directory vanishes, but must not lose a file that
+            // it is making; therefore the directory is removed only while it is empty. A directory with other files
+            // and no `ring` was left by a remover, which removes `ring` first.
             Err(OpenError::NotFound { .. }) => match entries(directory.dirfd()) {
                 Ok(names) if names.iter().any(|name| *name == BusFile::Ring.name()) => return,
                 Ok(names) if names.is_empty() => {
@@ -293,7 +296,7 @@ impl Cleaner {
             if !self.dry_run {
                 let Some(lease) = Lease::try_claim(directory, file, slot)? else { continue };
                 crash::point(CrashPoint::MidFreeSlot);
-                // Nobody but the owner of the lease writes the state; check again, now that it is us.
+                // Only the owner of the lease writes the state. That is this process now, so check again.
                 if state.load(Ordering::Acquire) == SLOT_FREE {
                     continue;
                 }
@@ -316,8 +319,8 @@ impl Cleaner {
         let sockets = directory.open_sockets()?;
         let path = directory.path().join(SOCKETS);
         let os = |error| failed("clean", &path, error);
-        // The names first, the generations after: a socket that a living subscriber has by now is
-        // of the generation that is read then.
+        // Read the names before the generations. If a living subscriber has bound a socket by now, its generation
+        // is the one that is read later.
         let names = entries(sockets.as_fd()).map_err(os)?;
         if names.is_empty() {
             return Ok(());

@@ -25,7 +25,7 @@ fn run(root: &TempDir, name: Option<&str>) -> CleanReport {
 fn run_scope(root: &TempDir, scope: Scope<'_>) -> CleanReport {
     let planned = clean(root.path(), scope, true).unwrap();
     let done = clean(root.path(), scope, false).unwrap();
-    assert_eq!(format!("{planned:?}"), format!("{done:?}"), "the dry run said otherwise");
+    assert_eq!(format!("{planned:?}"), format!("{done:?}"), "the dry run reported something else");
     done
 }
 
@@ -107,7 +107,7 @@ fn slots_and_sockets_of_the_dead_are_freed() {
     let header = ring.header();
     let readers = ReadersSegment::open(&bus, header, Protection::Write).unwrap();
     let publishers = PublishersSegment::open(&bus, header).unwrap();
-    // Slot 0 lives, slot 1 is dead, slot 2 was left properly; slot 0 had a former owner.
+    // The owner of slot 0 lives and that of slot 1 is dead. Slot 2 was left properly. Slot 0 had an earlier owner.
     let _alive = Lease::try_claim(&bus, BusFile::Readers, 0).unwrap().unwrap();
     for (slot, generation, state) in [(0, 5, SLOT_ACTIVE), (1, 7, SLOT_ACTIVE), (2, 9, 0)] {
         readers.slot(slot).generation.store(generation, Ordering::Relaxed);
@@ -165,8 +165,8 @@ fn tricks_with_links_and_strangers_remove_nothing() {
     let precious = TempDir::new();
     std::fs::write(precious.path().join("3.1"), b"gold").unwrap();
     std::fs::write(precious.path().join("ring"), b"gold").unwrap();
-    // The directory is a link; its ring is a link; its sockets are a link; a hard link; a
-    // stranger among the files; a directory in the place of a socket.
+    // a: the directory is a link. b: `ring` is a link. c: `sockets` is a link. d: `ring` has a second hard link. e:
+    // an unknown file. f: a directory instead of a socket.
     symlink(precious.path(), root.path().join("a")).unwrap();
     std::fs::create_dir(root.path().join("b")).unwrap();
     symlink(precious.path().join("ring"), root.path().join("b/ring")).unwrap();
@@ -219,7 +219,7 @@ fn a_mount_point_is_emptied() {
     });
 }
 
-/// Openers, creators and a cleaner at once: whoever got a bus has one that is whole.
+/// Openers, creators and a cleaner run at the same time. A process that gets a bus gets a complete one.
 #[test]
 fn cleaning_races_with_opening() {
     let root = TempDir::new();
