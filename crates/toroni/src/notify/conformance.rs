@@ -1,9 +1,8 @@
-//! One suite for all notifiers, between threads and between real processes.
+//! One test suite for all notifiers, between threads and between real processes.
 //!
-//! A process is this test binary, run again with [`CHILD`] in its environment; both ends map the same
-//! two files, and subscribers map `ring` read-only, as they do on a bus. Waits have a time-out far
-//! beyond what a wake takes, so that a lost wake-up shows as a time-out instead of being repaired by
-//! the next look.
+//! A child process is this test binary, run again with [`CHILD`] in its environment. Both ends map the same two
+//! files, and subscribers map `ring` read-only, as they do on a bus. Timeouts are far longer than a wake-up takes,
+//! so a lost wake-up shows as a timeout and is not repaired by the next recheck.
 
 #![cfg(not(loom))]
 
@@ -20,11 +19,11 @@ use std::sync::atomic::AtomicU32 as Serial;
 use std::thread;
 use std::time::Instant;
 
-/// Names the role of a child process: `<role> <kind> <directory> <group> <argument>`.
+/// The environment variable with the role of a child process: `<role> <kind> <directory> <group> <argument>`.
 const CHILD: &str = "TORONI_NOTIFY_CHILD";
-/// The time-out of a wait that must be ended by a wake.
+/// The timeout of a wait that a wake-up must end.
 const NEVER: Duration = Duration::from_secs(40);
-/// A wait that took this long was not ended by a wake, however loaded the machine is.
+/// A wait that took this long was not ended by a wake-up, however loaded the machine is.
 const LOST: Duration = Duration::from_secs(30);
 const SLOTS: usize = 16;
 
@@ -83,7 +82,7 @@ fn wakes_sleepers_of_before_the_publisher(kind: Kind) {
         let sleeper = scope.spawn(|| fixture.subscriber(0).receive(0, 0));
         fixture.until_armed(1);
         thread::sleep(Duration::from_millis(10));
-        // A publisher that has come only now knows nothing of the past.
+        // A new publisher knows nothing of earlier notifications.
         assert_eq!(fixture.publish(&fixture.wakers(), 0, 1), 1);
         assert_eq!(sleeper.join().unwrap(), 1);
     });
@@ -91,8 +90,8 @@ fn wakes_sleepers_of_before_the_publisher(kind: Kind) {
 
 const ROUNDS: u64 = 3000;
 
-/// Each side sleeps in each round, unless the answer overtakes it; jitter moves the wake across all
-/// steps of falling asleep.
+/// Each side sleeps in each round, unless the answer comes before. Jitter moves the wake-up across all steps of
+/// falling asleep.
 fn play(fixture: &Fixture, slot: u32, listen: usize, answer: usize, begins: bool) {
     let (wakers, mut subscriber) = (fixture.wakers(), fixture.subscriber(slot));
     let mut jitter = Jitter(0x9E37_79B9 + u64::from(slot));
@@ -152,9 +151,9 @@ fn wakes_many_processes_at_once(kind: Kind) {
     }
 }
 
-/// Whoever is counted as woken must wake, though the wake comes between any two of its steps.
+/// A subscriber that counts as woken must wake, even if the wake-up comes between any two of its steps.
 fn a_wake_while_falling_asleep_counts(kind: Kind) {
-    // As long as the thread: the interlude borrows them.
+    // These live as long as the thread, because the interlude borrows them.
     let fixture: &'static Fixture = Box::leak(Box::new(Fixture::new(kind)));
     let wakers: &'static Wakers = Box::leak(Box::new(fixture.wakers()));
     let _root = TestDirectory { path: fixture.root.path.clone(), number: 0, ours: true };
@@ -167,11 +166,11 @@ fn a_wake_while_falling_asleep_counts(kind: Kind) {
 
     eventcount::interlude::set(|| assert_eq!(fixture.publish(wakers, 0, 1), 1));
     subscriber.arm();
-    assert!(wakes_in_time(&subscriber), "between announcement and look");
+    assert!(wakes_in_time(&subscriber), "between announcement and recheck");
 
     subscriber.arm();
     assert_eq!(fixture.publish(wakers, 0, 2), 1);
-    assert!(wakes_in_time(&subscriber), "between look and sleep");
+    assert!(wakes_in_time(&subscriber), "between recheck and sleep");
 }
 
 fn two_publishers_each_wake(kind: Kind) {
@@ -185,7 +184,7 @@ fn two_publishers_each_wake(kind: Kind) {
             }
         });
         for value in 0..100 {
-            // What one has answered is none of the other's business.
+            // What one has notified does not concern the other.
             fixture.until_armed(value + 1);
             assert!(fixture.publish(&publishers[to_usize(value) % 2], 0, value + 1) <= 1);
         }
@@ -207,7 +206,7 @@ fn two_threads_share_their_wakers(kind: Kind) {
                 }
             });
         }
-        // Nobody waits for this subscriber, so it catches them at all steps of their wakes.
+        // The publishers do not wait for this subscriber, so it meets them at all steps of their wake-ups.
         let mut subscriber = fixture.subscriber(0);
         let mut seen = [0; 2];
         while seen != [ROUNDS; 2] {
@@ -264,9 +263,8 @@ fn needless_wakes_do_no_harm(kind: Kind) {
 
 fn a_signal_ends_the_wait(kind: Kind) {
     extern "C" fn nothing(_: libc::c_int) {}
-    // SAFETY: an all-zero sigaction is valid: no flags, so system calls are not restarted, and an
-    // empty mask. The handler does nothing, and nothing else in these tests uses SIGURG, which is
-    // ignored by default.
+    // SAFETY: an all-zero sigaction is valid: no flags, so system calls are not restarted, and an empty mask. The
+    // handler does nothing, and nothing else in these tests uses SIGURG, which is ignored by default.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
@@ -285,7 +283,7 @@ fn a_signal_ends_the_wait(kind: Kind) {
         let target = of_sleeper.recv().unwrap();
         fixture.until_armed(1);
         while !sleeper.is_finished() {
-            // SAFETY: takes numbers only; a thread that has ended is refused.
+            // SAFETY: takes numbers only, and fails for a thread that has ended.
             unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), target, libc::SIGURG) };
             thread::sleep(Duration::from_millis(1));
         }
@@ -298,8 +296,8 @@ fn nobody_asleep_no_system_call(kind: Kind) {
     fixture.spawn("silent", 0).succeeds();
 }
 
-/// A nap gives the processor away once, and does not poll. What that costs depends on the machine: the idle
-/// subscribers of the system tests are measured, over seconds. Here a nap that polls would use all of its time.
+/// A nap yields the processor once and does not poll. What that costs depends on the machine; the system tests
+/// measure idle subscribers over seconds. Here it is enough that a nap that polls would use all of its time.
 fn idle_costs_no_processor(kind: Kind) {
     use rustix::time::{ClockId, clock_gettime};
     const NAP: Duration = Duration::from_millis(50);
@@ -319,15 +317,15 @@ fn idle_costs_no_processor(kind: Kind) {
         costs.push(used() - used_before);
         times.push(times_given_away() - times_before);
     }
-    // Other processes can make single naps dearer.
+    // Other processes can make single naps more expensive.
     costs.sort();
     times.sort_unstable();
     let (cost, times) = (costs[costs.len() / 4], times[times.len() / 4]);
-    assert!(times <= 2, "a nap gives the processor away {times} times");
+    assert!(times <= 2, "a nap yields the processor {times} times");
     assert!(cost < NAP / 10, "a nap costs {cost:?}");
 }
 
-/// The other ends. Does nothing unless another test runs it in a process of its own.
+/// The other end of the tests between processes. Does nothing unless another test runs it in a process of its own.
 #[test]
 fn child() {
     let Ok(role) = std::env::var(CHILD) else { return };
@@ -350,16 +348,16 @@ fn child() {
     }
 }
 
-/// In seccomp's strict mode a thread dies with any system call but read, write and exit.
+/// In seccomp's strict mode, any system call but read, write and exit kills the thread.
 fn notify_where_system_calls_kill(fixture: Fixture, slot: u32) {
-    // The thread can neither unmap nor free when it ends: what it uses has to stay.
+    // The thread can neither unmap nor free when it ends, so what it uses has to stay.
     let fixture: &'static Fixture = Box::leak(Box::new(fixture));
     let wakers: &'static Wakers = Box::leak(Box::new(fixture.wakers()));
     let mut subscriber = fixture.subscriber(slot);
     subscriber.nap(Duration::from_millis(1)).unwrap();
     assert_eq!(fixture.publish(wakers, 0, 1), 1);
     thread::spawn(move || {
-        // SAFETY: takes numbers only, and binds this thread alone.
+        // SAFETY: takes numbers only, and affects only this thread.
         let strict = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_STRICT) };
         let mut sent = 0;
         for value in 2..1000 {
@@ -367,7 +365,7 @@ fn notify_where_system_calls_kill(fixture: Fixture, slot: u32) {
         }
         let verdict = if strict == 0 && sent == 0 { 1 } else { 2 };
         fixture.ring.records[1].0.store(verdict, Ordering::Release);
-        // SAFETY: ends this thread, whose stack holds nothing that another one waits for.
+        // SAFETY: ends this thread. No other thread waits for anything on its stack.
         unsafe { libc::syscall(libc::SYS_exit, 0) };
     });
     let started = Instant::now();
@@ -375,7 +373,7 @@ fn notify_where_system_calls_kill(fixture: Fixture, slot: u32) {
         thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(fixture.ring.records[1].0.load(Ordering::Acquire), 1);
-    // Not by return: the runtime would look for the result of the thread.
+    // Do not return: the runtime would look for the result of the thread.
     std::process::exit(0);
 }
 
@@ -391,7 +389,7 @@ fn deliver_with_few_descriptors(fixture: &Fixture) {
     for subscriber in &mut subscribers {
         subscriber.arm();
     }
-    // The next descriptor's number is the count of those that are open; three more may be.
+    // The number of the next descriptor is the count of open ones. Three more may be opened.
     let next = rustix::io::dup(fixture.sockets.as_fd()).unwrap();
     let limit = u64::try_from(std::os::fd::AsRawFd::as_raw_fd(&next)).unwrap() + 3;
     drop(next);
@@ -404,10 +402,10 @@ fn deliver_with_few_descriptors(fixture: &Fixture) {
     for subscriber in &mut subscribers {
         subscriber.sleep(NEVER).unwrap();
     }
-    assert_eq!(fixture.publish(&wakers, 0, 2), 0, "all have been last_notified");
+    assert_eq!(fixture.publish(&wakers, 0, 2), 0, "all have been notified");
 }
 
-/// Two files that stand for a bus.
+/// Two files in place of a bus.
 struct Fixture {
     kind: Kind,
     group: SocketAddrV4,
@@ -418,7 +416,7 @@ struct Fixture {
     root: TestDirectory,
 }
 
-/// Lines of their own, as on a bus.
+/// Each word has its own cache line, as on a bus.
 #[repr(C, align(128))]
 struct Line<T>(T);
 
@@ -452,7 +450,7 @@ impl Fixture {
             file.set_len(u64::try_from(length).unwrap()).unwrap();
         }
         std::fs::create_dir(root.path.join("sockets")).unwrap();
-        // Another group for each test and process, or they would wake one another.
+        // Each test and process has its own group, or they would wake one another.
         let id = (std::process::id() << 8) ^ root.number;
         let [a, b, c, d] = id.to_le_bytes();
         let port = 49152 | (u16::from_le_bytes([c, d]) & 0x3FFF);
@@ -558,12 +556,12 @@ struct Subscriber<'a> {
 }
 
 impl Subscriber<'_> {
-    /// The value of a record once it is not `old` any more.
+    /// Waits until a record is not `old` any more, and returns its value.
     fn receive(&mut self, record: usize, old: u64) -> u64 {
         self.any(&[record], [old])[0]
     }
 
-    /// The values of some records once they are not all `old` any more.
+    /// Waits until some records are not all `old` any more, and returns their values.
     fn any<const N: usize>(&mut self, records: &[usize; N], old: [u64; N]) -> [u64; N] {
         let ring = self.fixture.ring_read_only;
         let look = || records.map(|record| ring.records[record].0.load(Ordering::Acquire));
@@ -603,7 +601,7 @@ impl Drop for Subscriber<'_> {
     }
 }
 
-/// A child process, ended with the test at the latest.
+/// A child process, which ends with the test at the latest.
 struct Other(Child);
 
 impl Other {
@@ -632,7 +630,7 @@ impl Drop for Other {
     }
 }
 
-/// A directory of its own, removed at the end by whoever made it.
+/// A fresh directory. The process that created it removes it at the end.
 pub(super) struct TestDirectory {
     pub(super) path: PathBuf,
     number: u32,
@@ -647,7 +645,7 @@ impl TestDirectory {
             let path = format!("/dev/shm/toroni-test-{}-notify-{number}", std::process::id());
             match std::fs::create_dir(&path) {
                 Ok(()) => return Self { path: path.into(), number, ours: true },
-                // Of a process that was killed, and had this number before.
+                // Left by a process that was killed and had this number.
                 Err(error) => assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{path}"),
             }
         }
@@ -671,13 +669,13 @@ pub(super) fn open_directory(path: &Path) -> OwnedFd {
     rustix::fs::open(path, flags, Mode::empty()).unwrap()
 }
 
-/// Maps a file as a `T`, which consists of atomics only, for the rest of the process.
+/// Maps a file as a `T`, which consists of atomics only, until the process ends.
 fn map<T>(path: &Path, protection: ProtFlags) -> &'static T {
     let mut options = std::fs::OpenOptions::new();
     let file = options.read(true).write(protection.contains(ProtFlags::WRITE)).open(path).unwrap();
     assert!(usize::try_from(file.metadata().unwrap().len()).unwrap() >= size_of::<T>());
-    // SAFETY: a new mapping at an address of the kernel's choice, never unmapped; page-aligned and as
-    // long as a `T`, for which any bytes are valid; the others that change it do so atomically.
+    // SAFETY: a new mapping at an address that the kernel chooses, never unmapped, page-aligned and as long as a
+    // `T`. Any bytes are a valid `T`, and the processes that change them do so atomically.
     unsafe {
         let start = rustix::mm::mmap(
             std::ptr::null_mut(),

@@ -1,10 +1,9 @@
-//! Waking by Unix datagrams: one socket a subscriber, `sockets/<slot>.<generation>`, that any event
-//! loop can poll.
+//! Waking by Unix datagrams: one socket for each subscriber, `sockets/<slot>.<generation>`, which any event loop
+//! can poll.
 //!
-//! The directory is writable for every subscriber, so its content is not trusted. Nothing here
-//! follows a symbolic link, opens anything that could block, or changes the mode of what is no
-//! socket. Names are made of two integers and reached through `/proc/self/fd`, which also lifts the
-//! limit of 107 bytes on a socket's path.
+//! Every subscriber can write the directory, so its content is not trusted. This code follows no symbolic link,
+//! opens nothing that could block, and changes the mode of sockets only. A socket's name consists of two integers.
+//! It is reached through `/proc/self/fd`, which also avoids the limit of 107 bytes on the path of a socket.
 
 use super::{EventCount, LastNotified, Waiter, drain, wait_readable};
 use crate::crash::{self, CrashPoint};
@@ -21,7 +20,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// A subscriber's socket. Dropped, it removes its file.
+/// A subscriber's socket. Dropping it removes its file.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
     socket: OwnedFd,
@@ -31,9 +30,10 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    /// Binds the socket of a slot whose lease the caller holds; `mode` says who may wake it.
+    /// Binds the socket of a slot whose lease the caller holds. `mode` says who may wake it.
     ///
-    /// Holding the lease, it may remove what stands under the slot's name: sockets of dead owners.
+    /// Because the caller holds the lease, this may remove what it finds under the slot's names: sockets of dead
+    /// owners.
     pub(crate) fn bind(
         sockets_dir: BorrowedFd<'_>,
         slot: u32,
@@ -47,12 +47,12 @@ impl Mailbox {
         let address = SocketAddrUnix::new(format!("{}/{name}", path_of(&directory)))?;
         bind(&socket, &address).map_err(|error| explain("bind", &name, error))?;
         let mailbox = Self { socket, directory, name, abandoned: false };
-        // Only now: `bind` applies the umask, which also masks the entries of an access control list.
+        // After `bind`, because that applies the umask, which also masks the entries of an access control list.
         mailbox.set_mode(mode)?;
         Ok(mailbox)
     }
 
-    /// Leaves the file where it is. For the child of a `fork`, whose parent goes on using it.
+    /// Makes the drop keep the file. For the child of a `fork`, whose parent continues to use it.
     pub(crate) fn abandon(&mut self) {
         self.abandoned = true;
     }
@@ -62,12 +62,12 @@ impl Mailbox {
         if let Ok(address) =
             SocketAddrUnix::new(format!("{}/{}", path_of(&self.directory), self.name))
         {
-            // A full queue is readable already.
+            // If the queue is full, the socket is readable already.
             let _ = sendto(&self.socket, &[0], SendFlags::DONTWAIT, &address);
         }
     }
 
-    /// A socket that is connected to this one.
+    /// Returns a socket that is connected to this one.
     pub(crate) fn sender(&self) -> io::Result<OwnedFd> {
         let socket = unix_socket()?;
         let address = SocketAddrUnix::new(format!("{}/{}", path_of(&self.directory), self.name))?;
@@ -76,10 +76,10 @@ impl Mailbox {
     }
 
     fn set_mode(&self, mode: Mode) -> io::Result<()> {
-        // Not by name: somebody may have put a symbolic link in its place meanwhile, and have us
+        // Not by name: another user may have replaced the socket by a symbolic link meanwhile, so that this would
         // open a file of ours to everybody.
         let file = open_socket(self.directory.as_fd(), &self.name)
-            .map_err(|error| explain("find again", &self.name, error))?;
+            .map_err(|error| explain("reopen", &self.name, error))?;
         chmod(path_of(&file), mode).map_err(|error| explain("chmod", &self.name, error))
     }
 }
@@ -87,7 +87,7 @@ impl Mailbox {
 impl Waiter for Mailbox {
     fn arm(&mut self, eventcount: EventCount<'_>, slot_arms: &AtomicU32) {
         drain(self.socket.as_fd());
-        // Before the common count, whose acquirer reads this word.
+        // Before the common count: a publisher that acquires the count reads this word.
         slot_arms.fetch_add(1, Ordering::Release);
         eventcount.arm_descriptor();
         if mutant("socket_drained_after_arming") {
@@ -107,18 +107,18 @@ impl Waiter for Mailbox {
 impl Drop for Mailbox {
     fn drop(&mut self) {
         if !self.abandoned {
-            // If it is gone already, all the better.
+            // It does not matter if the file is already gone.
             let _ = unlinkat(&self.directory, &self.name, AtFlags::empty());
         }
     }
 }
 
-/// An active slot that has a socket, as a publisher read it.
+/// An active slot with a socket, as a publisher read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ArmedSlot {
     pub(crate) slot: u32,
     pub(crate) generation: u32,
-    /// How often its descriptor has been armed.
+    /// How often the descriptor has been armed.
     pub(crate) arms: u32,
 }
 
@@ -126,28 +126,28 @@ pub(crate) struct ArmedSlot {
 #[derive(Debug)]
 pub(crate) struct Post {
     directory: OwnedFd,
-    /// Slots from here on do not exist, whatever somebody claims to have read.
+    /// Slots from this number on do not exist, whatever was read from `readers`.
     max_subscribers: u32,
     round: Mutex<Round>,
 }
 
-/// What one thread at a time uses when it delivers.
+/// What a delivery uses. One thread delivers at a time.
 #[derive(Debug, Default)]
 struct Round {
     /// Indexed by slot, at most `max_subscribers` long.
     addressees: Vec<Option<Addressee>>,
-    /// Kept for its memory.
+    /// Kept to reuse its memory.
     armed: Vec<ArmedSlot>,
 }
 
 #[derive(Debug)]
 struct Addressee {
     generation: u32,
-    /// The arming that has been answered.
+    /// The number of the arming that was last notified.
     last_notified: Option<u32>,
-    /// `None` before the first datagram, and when nobody is there.
+    /// `None` before the first datagram, and when no socket is there.
     socket: Option<OwnedFd>,
-    /// It was in the latest list.
+    /// Whether it was in the latest list.
     listed: bool,
 }
 
@@ -155,20 +155,19 @@ struct Addressee {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Sent,
-    /// It needs nothing: it has a datagram already, or there is nobody.
+    /// Nothing to send: a datagram is already in the queue, or there is no subscriber.
     Settled,
-    /// No memory or descriptors at the moment: the next message tries again.
+    /// Out of memory or descriptors for now: the next message tries again.
     Postponed,
 }
 
 impl Post {
-    /// Sends to sockets in `sockets_dir`; keeps at most `max_subscribers` connections.
+    /// Sends to sockets in `sockets_dir`, and keeps at most `max_subscribers` connections.
     pub(crate) fn new(sockets_dir: BorrowedFd<'_>, max_subscribers: u32) -> io::Result<Self> {
         Ok(Self { directory: reopen(sockets_dir)?, max_subscribers, round: Mutex::default() })
     }
 
-    /// Sends one datagram to every slot that was armed since it was last sent one. Returns how many
-    /// were sent.
+    /// Sends one datagram to every slot that was armed since its last datagram. Returns how many were sent.
     pub(super) fn deliver(
         &self,
         last_notified: &LastNotified,
@@ -178,9 +177,9 @@ impl Post {
         if last_notified.not_yet_notified(arms).is_none() {
             return 0;
         }
-        // A panic of `list_armed` leaves at worst a stale list, which is cleared next.
+        // If `list_armed` panicked, the list may be stale; it is cleared next.
         let mut round = self.round.lock().unwrap_or_else(PoisonError::into_inner);
-        // Another thread may have answered meanwhile. The count comes before the list.
+        // Another thread may have notified meanwhile. The count must be loaded before the list.
         let Some(count) = last_notified.not_yet_notified(arms) else { return 0 };
         let mut armed = std::mem::take(&mut round.armed);
         armed.clear();
@@ -198,7 +197,7 @@ impl Post {
             (sent, postponed)
         });
         round.armed = armed;
-        // Unanswered, the count brings the next message here again.
+        // If the count is not noted, the next message comes here again.
         let (sent, postponed) = outcomes.unwrap_or((0, true));
         if !postponed {
             last_notified.note(count);
@@ -216,7 +215,7 @@ impl Post {
         }
         let mut result = self.send_to(addressee, armed);
         if let Err(Errno::MFILE | Errno::NFILE) = result {
-            // Out of descriptors: give back those that only save time, and try once more.
+            // Out of descriptors: close the connections, which only save time, and try once more.
             for known in round.addressees.iter_mut().flatten() {
                 known.socket = None;
             }
@@ -225,12 +224,12 @@ impl Post {
         let addressee = round.addressee(armed);
         let outcome = match result {
             Ok(()) => Outcome::Sent,
-            // Its queue has a datagram in it, so it is awake or about to be.
+            // There is a datagram in the queue, so the subscriber is awake or about to be.
             Err(Errno::AGAIN) => Outcome::Settled,
             Err(Errno::NOBUFS | Errno::NOMEM | Errno::INTR | Errno::MFILE | Errno::NFILE) => {
                 return Outcome::Postponed;
             }
-            // Gone, no socket, or not for us: nothing to do until it arms again.
+            // The socket is gone, is no socket, or may not be used: there is nothing to do until it is armed again.
             Err(_) => {
                 addressee.socket = None;
                 Outcome::Settled
@@ -240,7 +239,8 @@ impl Post {
         outcome
     }
 
-    /// A connection whose peer is gone is made once anew: the same slot may have bound again.
+    /// Sends one datagram. If the peer of the connection is gone, connects again once: the same slot may have bound
+    /// a new socket.
     fn send_to(&self, addressee: &mut Addressee, armed: ArmedSlot) -> Result<(), Errno> {
         if let Some(socket) = &addressee.socket {
             match send_byte(socket) {
@@ -257,7 +257,7 @@ impl Post {
 }
 
 impl Round {
-    /// The addressee of a slot; a new one if the slot has another owner by now.
+    /// Returns the addressee of a slot: a new one if the slot has a new owner.
     fn addressee(&mut self, armed: ArmedSlot) -> &mut Addressee {
         let index = armed.slot as usize;
         if self.addressees.len() <= index {
@@ -275,7 +275,7 @@ impl Round {
         })
     }
 
-    /// Closes the connections to slots that are not in the list any more.
+    /// Closes the connections to slots that are no longer in the list.
     fn forget_others(&mut self, armed: &[ArmedSlot]) {
         for addressee in self.addressees.iter_mut().flatten() {
             addressee.listed = false;
@@ -297,7 +297,7 @@ fn file_name(slot: u32, generation: u32) -> String {
     format!("{slot}.{generation}")
 }
 
-/// The name under which the kernel shows an open file.
+/// Returns the path under which the kernel shows an open file.
 fn path_of(file: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
@@ -311,14 +311,14 @@ fn send_byte(socket: &OwnedFd) -> Result<(), Errno> {
     send(socket, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL).map(|_| ())
 }
 
-/// A handle of its own on the directory: the caller may close its one.
+/// Returns a new descriptor for the directory, so that the caller may close its own.
 fn reopen(directory: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     openat(directory, ".", flags, Mode::empty())
 }
 
-/// Opens what is a socket by this name only, and nothing else: a further hard link may be another
-/// program's socket. O_PATH has no side effects: a FIFO does not block, a device does nothing.
+/// Opens a file only if it is a socket with no other name: a second hard link may be another program's socket.
+/// O_PATH has no side effects: a FIFO does not block, and a device does nothing.
 fn open_socket(directory: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = openat(directory, name, flags, Mode::empty())?;
@@ -330,8 +330,8 @@ fn open_socket(directory: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno> 
     }
 }
 
-/// Removes everything that stands under names of `slot`, whatever it is; what resists is left to the
-/// bind, which then names it.
+/// Removes all files with a name of `slot`, whatever they are. If one cannot be removed, `bind` fails later and
+/// names it.
 fn remove_leftovers(directory: BorrowedFd<'_>, slot: u32) {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(entries) = openat(directory, ".", flags, Mode::empty()).and_then(Dir::new) else {
@@ -349,13 +349,13 @@ fn remove_leftovers(directory: BorrowedFd<'_>, slot: u32) {
 
 fn explain(action: &str, name: &str, error: Errno) -> io::Error {
     let hint = match error {
-        Errno::ADDRINUSE => "something that cannot be removed has its name: remove it by hand",
+        Errno::ADDRINUSE => "a file of that name cannot be removed: remove it by hand",
         Errno::ACCESS | Errno::PERM => {
             "subscribers need write access to the directory sockets of the bus"
         }
         Errno::NOENT => "it was removed, or /proc is not mounted",
         Errno::ROFS => "the directory of the bus is read-only",
-        _ => "another program meddles with the directory sockets of the bus",
+        _ => "another program interferes with the directory sockets of the bus",
     };
     io::Error::new(
         io::Error::from(error).kind(),
@@ -388,7 +388,7 @@ mod tests {
         rustix::net::recv(&mailbox.socket, &mut byte, rustix::net::RecvFlags::DONTWAIT).is_ok()
     }
 
-    /// Delivers to `slots` as if each had just armed.
+    /// Delivers to `slots` as if each had just been armed.
     fn deliver(post: &Post, slots: &[ArmedSlot]) -> usize {
         let (last_notified, arms) = (LastNotified::none(), AtomicU64::new(1));
         let sent = post.deliver(&last_notified, &arms, &mut |armed| {
@@ -507,7 +507,7 @@ mod tests {
         fs::hard_link(at("elsewhere"), at("6.1")).unwrap();
         let mailbox = Mailbox::bind(directory.as_fd(), 7, 1, MODE).unwrap();
         let post = Post::new(directory.as_fd(), 8).unwrap();
-        // Slot 8 and the last are beyond the limit.
+        // Slot 8 and the last one exceed the limit.
         let slots: Vec<_> = (0..=8).chain([u32::MAX]).map(|slot| armed(slot, 1, 1)).collect();
         assert_eq!(deliver(&post, &slots), 1);
         assert!(is_woken(&mailbox));
@@ -540,7 +540,7 @@ mod tests {
         let mut stuck = Mailbox::bind(directory.as_fd(), 0, 1, MODE).unwrap();
         let other = Mailbox::bind(directory.as_fd(), 1, 1, MODE).unwrap();
         let post = Post::new(directory.as_fd(), 2).unwrap();
-        // Far more than net.unix.max_dgram_qlen and a socket's buffer hold.
+        // Far more than net.unix.max_dgram_qlen and the buffer of a socket allow.
         for arms in 0..5000 {
             let sent = deliver(&post, &[armed(0, 1, arms), armed(1, 1, arms)]);
             assert!(is_woken(&other));
@@ -558,7 +558,7 @@ mod tests {
         let first = Mailbox::bind(directory.as_fd(), 0, 1, MODE).unwrap();
         assert_eq!(deliver(&post, &[armed(0, 1, 1)]), 1);
         drop(first);
-        // Even with the same count of armings, and even bound again under the same generation.
+        // Even with the same count of armings, and even if bound again under the same generation.
         let second = Mailbox::bind(directory.as_fd(), 0, 2, MODE).unwrap();
         assert_eq!(deliver(&post, &[armed(0, 2, 1)]), 1);
         assert!(is_woken(&second));

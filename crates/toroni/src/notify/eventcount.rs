@@ -1,39 +1,45 @@
-//! The counters by which sleepers are found, and the decision whether to wake: no system calls.
+//! The eventcount: the counters by which publishers find sleepers, and the decision whether to wake them. No system
+//! calls.
 //!
 //! # Why no wake-up is lost
 //!
-//! A subscriber reads its token `w` from `wake`, raises `sleeps` to `n`, fences, looks, and sleeps
-//! while `wake` is `w`. A publisher commits, fences, loads `sleeps`. If the look misses the commit,
-//! the subscriber's fence comes first in the order of all such fences, so the publisher loads some
-//! `s ≥ n`. Then either
-//! - `s` differs from what this publisher answered last: it raises `wake` and wakes; or
-//! - `s` has been answered: by somebody who loaded `s` *before* raising `wake`. That load follows the
-//!   subscriber's `n`, which follows its token, so `wake` is past `w` and the sleep is over or does
-//!   not begin.
+//! The two sides do this:
 //!
-//! Hence a publisher must note the count that it loaded before the wake, never a newer one. With
-//! datagrams the same holds: "raise `wake`" is "send", and the token is the empty queue.
+//! - The subscriber reads its token `w` from `wake`, raises `sleeps` to `n`, fences, rechecks the ring, and sleeps
+//!   while `wake` is `w`.
+//! - The publisher commits, fences, and loads a count `s` from `sleeps`.
+//!
+//! Suppose that the subscriber's recheck misses the commit. Then the subscriber's fence precedes the publisher's in
+//! the single order of all such fences, so `s ≥ n`. There are two cases:
+//!
+//! - `s` differs from the count at this publisher's last notification. Then the publisher raises `wake` and wakes.
+//! - `s` equals that count. Then some thread of the publisher had loaded `s` *before* it raised `wake`. That load
+//!   comes after the subscriber raised `sleeps` to `n`, and so after the subscriber read its token. So `wake` is
+//!   past `w`, and the sleep has ended or does not begin.
+//!
+//! Hence a publisher must note the count that it loaded before the wake, never a newer one. With datagrams the same
+//! argument holds: "raise `wake`" becomes "send", and the token is the empty queue.
 
 use crate::crash::{self, CrashPoint};
 use crate::mutant::mutant;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// The words over which subscribers and publishers agree.
+/// The words that subscribers and publishers share for waking.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EventCount<'a> {
-    /// Futex word, raised before each wake. Subscribers can only read it.
+    /// The futex word, raised before each wake. Subscribers can only read it.
     pub(crate) wake: &'a AtomicU32,
-    /// How often a subscriber went to sleep on `wake`. Publishers can only read it.
+    /// How often subscribers armed to sleep on `wake`. Publishers can only read it.
     pub(crate) sleeps: &'a AtomicU64,
-    /// How often a subscriber armed its descriptor. Publishers can only read it.
+    /// How often subscribers armed their descriptors. Publishers can only read it.
     pub(crate) arms: &'a AtomicU64,
 }
 
 impl EventCount<'_> {
-    /// Announces a sleep on `wake`. Returns the value during which to sleep.
+    /// Announces a sleep on `wake`. Returns the token: the caller may sleep while `wake` has this value.
     #[inline]
     pub(super) fn arm_sleeper(&self) -> u32 {
-        // The token comes first: taken afterwards, it could be the value that a wake for this very
+        // The token must be read first. Read after the raise, it could be the value that the wake for this very
         // sleep has left.
         let token = self.wake.load(Ordering::Acquire);
         arm(self.sleeps);
@@ -43,13 +49,13 @@ impl EventCount<'_> {
         token
     }
 
-    /// Announces that a descriptor, whose queue has just been emptied, is polled.
+    /// Announces that the caller will poll its descriptor. It has just emptied the descriptor's queue.
     #[inline]
     pub(super) fn arm_descriptor(&self) {
         arm(self.arms);
     }
 
-    /// Raises `wake` and calls `wake_all`, if somebody sleeps on it whom `answered` does not count.
+    /// If a subscriber went to sleep that `last_notified` does not count, raises `wake` and calls `wake_all`.
     /// Returns how many wake-ups were sent.
     pub(super) fn wake_sleepers(
         &self,
@@ -71,12 +77,12 @@ impl EventCount<'_> {
     }
 }
 
-/// Raises a counter of sleepers, and fences: what is looked at afterwards is newer than every commit
-/// whose publisher did not see the raise.
+/// Raises a counter of sleepers, and fences. What the caller checks afterwards includes every commit whose
+/// publisher did not see the raise.
 #[inline]
 fn arm(counter: &AtomicU64) {
-    // Release: whoever sees the count sees the token taken, or the queue emptied, and the slot's
-    // word raised. Acquire: later raises carry the earlier ones along.
+    // Release: a publisher that sees the count also sees that the token was taken or the queue emptied, and that
+    // the slot's word was raised. Acquire: later raises carry the earlier ones along.
     counter.fetch_add(1, Ordering::AcqRel);
     crash::point(CrashPoint::ReaderMidAnnounce);
     #[cfg(all(test, not(loom)))]
@@ -86,9 +92,9 @@ fn arm(counter: &AtomicU64) {
     }
 }
 
-/// The count up to which the threads of one publisher have woken everybody.
+/// The count up to which the threads of one publisher have woken all sleepers.
 ///
-/// Starts at 0: it has woken nobody, though many may sleep already.
+/// It starts at 0, because a new publisher has woken none, although many may already be asleep.
 #[derive(Debug)]
 pub(crate) struct LastNotified(AtomicU64);
 
@@ -97,25 +103,25 @@ impl LastNotified {
         Self(AtomicU64::new(0))
     }
 
-    /// The count to answer, if somebody went to sleep since the last answer. To be called behind the
-    /// fence that follows the commit (SLEEP).
+    /// Returns the count to notify up to, if a subscriber went to sleep since the last notification. Call this
+    /// after the fence that follows the commit (SLEEP).
     ///
-    /// Any difference counts, not only growth: a counter that was damaged must not silence this
-    /// publisher until it has caught up again.
+    /// Any difference counts, not only growth. Otherwise a damaged counter could silence this publisher until it
+    /// has caught up again.
     #[inline]
     pub(crate) fn not_yet_notified(&self, counter: &AtomicU64) -> Option<u64> {
         let count = counter.load(Ordering::Acquire);
         (count != self.0.load(Ordering::Acquire)).then_some(count)
     }
 
-    /// Notes an answer, when its wake-ups have been sent. Threads that overtake one another may set
-    /// it back; that costs a wake too many.
+    /// Notes that the sleepers up to `count` were notified. Call this after the wake-ups were sent. Threads that
+    /// overtake one another may set the count back; that costs one wake-up too many.
     pub(crate) fn note(&self, count: u64) {
         self.0.store(count, Ordering::Release);
     }
 }
 
-/// What a test wants to happen right after an announcement, before the subscriber's next step.
+/// Runs a test's action right after an announcement, before the subscriber's next step.
 #[cfg(test)]
 #[cfg(not(loom))]
 pub(super) mod interlude {
@@ -127,7 +133,7 @@ pub(super) mod interlude {
         static NEXT: RefCell<Option<Action>> = const { RefCell::new(None) };
     }
 
-    /// Sets what happens at this thread's next announcement.
+    /// Sets the action for this thread's next announcement.
     pub(in crate::notify) fn set(action: impl FnOnce() + 'static) {
         NEXT.set(Some(Box::new(action)));
     }
@@ -174,8 +180,8 @@ mod tests {
     }
 }
 
-/// Run with `cargo xtask loom loom_no_lost_wake_up`. A lost wake-up is a thread that sleeps for ever,
-/// which loom reports as a deadlock.
+/// Run with `cargo xtask loom loom_no_lost_wake_up`. A lost wake-up is a thread that sleeps for ever; loom reports
+/// a deadlock.
 #[cfg(test)]
 #[cfg(loom)]
 mod model {
@@ -188,8 +194,8 @@ mod model {
     use std::os::fd::BorrowedFd;
     use std::time::Duration;
 
-    /// The kernel's part of a futex: compare and sleep are one step, as its lock of the hash bucket
-    /// makes them; the publisher raises the word outside of that lock.
+    /// The kernel's part of a futex. Compare and sleep are one step, as under the kernel's lock of the hash bucket.
+    /// The publisher raises the word outside of that lock.
     struct Kernel {
         bucket: Mutex<u64>,
         woken: Condvar,
@@ -221,7 +227,7 @@ mod model {
         kernel: Kernel,
     }
 
-    /// As the waiter of the futex, but sleeps until it is woken.
+    /// The futex waiter, without a timeout.
     struct Sleeper<'b> {
         kernel: &'b Kernel,
         token: u32,
@@ -274,7 +280,7 @@ mod model {
         }
     }
 
-    /// One publisher, two records in turn; one subscriber that sleeps before each.
+    /// One publisher commits two records; one subscriber sleeps before each.
     #[test]
     fn loom_no_lost_wake_up() {
         loom::model(|| {
@@ -293,7 +299,7 @@ mod model {
         });
     }
 
-    /// Two threads of one publisher share what they answered.
+    /// Two threads of one publisher share the count of the last notification.
     #[test]
     fn loom_no_lost_wake_up_between_threads() {
         let mut model = loom::model::Builder::new();
@@ -315,7 +321,7 @@ mod model {
         });
     }
 
-    /// Two subscribers, one publisher: one subscriber's answered sleep must not hide the other's.
+    /// Two subscribers, one publisher: that one subscriber was notified must not hide the other's sleep.
     #[test]
     fn loom_no_lost_wake_up_of_two_sleepers() {
         let mut model = loom::model::Builder::new();

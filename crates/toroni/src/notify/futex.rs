@@ -1,4 +1,4 @@
-//! Waking by futex: one word for all, no descriptors, works on a read-only mapping.
+//! Waking by futex: one word for all subscribers, and no descriptors. It works on a read-only mapping.
 
 use super::{EventCount, Waiter};
 use crate::sync::AtomicU32;
@@ -11,13 +11,13 @@ use std::time::Duration;
 /// Sleeps on [`EventCount::wake`].
 #[derive(Debug, Default)]
 pub(crate) struct FutexWaiter {
-    /// Value of `wake` when the sleep was announced.
+    /// The value of `wake` when the sleep was announced.
     token: u32,
 }
 
 #[cfg(feature = "proactor")]
 impl FutexWaiter {
-    /// The value of the word during which to sleep.
+    /// Returns the token: the subscriber may sleep while the word has this value.
     pub(crate) fn token(&self) -> u32 {
         self.token
     }
@@ -37,14 +37,14 @@ impl Waiter for FutexWaiter {
     }
 }
 
-/// Sleeps while `word` is `value`: until a wake, the time-out, a signal, or no reason at all. The word
-/// may lie in a read-only mapping.
+/// Sleeps while `word` is `value`, until a wake-up, the timeout, a signal, or spuriously. The word may lie in a
+/// read-only mapping.
 pub(crate) fn wait_while(
     word: &AtomicU32,
     value: u32,
     timeout: Option<Duration>,
 ) -> io::Result<()> {
-    // A time-out beyond what the kernel can count is none.
+    // A timeout that the kernel cannot represent counts as none.
     let timeout = timeout.and_then(|timeout| timeout.try_into().ok());
     // Not PRIVATE: the sleepers are in other processes.
     match futex::wait(word, futex::Flags::empty(), value, timeout.as_ref()) {
@@ -53,15 +53,14 @@ pub(crate) fn wait_while(
     }
 }
 
-/// Wakes everybody who sleeps on `word`. The caller has changed the word before.
+/// Wakes all threads that sleep on `word`. The caller has changed the word before.
 pub(crate) fn wake_all(word: &AtomicU32) {
-    // It can only fail if the word is not mapped, and then nobody sleeps on it.
+    // This can only fail if the word is not mapped, and then no thread sleeps on it.
     let _ = futex::wake(word, futex::Flags::empty(), i32::MAX.unsigned_abs());
 }
 
-/// Wakes the one who has slept on `word` longest. The word may lie in a read-only mapping.
+/// Wakes the thread that has slept on `word` longest. The word may lie in a read-only mapping.
 pub(crate) fn wake_one(word: &AtomicU32) {
-    // As above.
     let _ = futex::wake(word, futex::Flags::empty(), 1);
 }
 

@@ -1,21 +1,21 @@
-//! How publishers wake subscribers that sleep: a futex, datagram sockets, or UDP multicast.
+//! How publishers wake sleeping subscribers: by a futex, datagram sockets, or UDP multicast.
 //!
 //! ```text
-//!  subscriber                                   publisher
-//!  arm: token, count + 1, fence   (SLEEP)       COMMIT, unlock, fence   (SLEEP)
-//!  check again: nothing?                         Wakers::notify: counts as last answered?
-//!  wait: futex or poll                          yes: two loads and compares, no system call
-//!                                               no:  wake all who may sleep, note the counts
+//!  subscriber                                  publisher
+//!  arm: token, count + 1, fence   (SLEEP)      COMMIT, unlock, fence   (SLEEP)
+//!  recheck: nothing there?                     Wakers::notify: counts as last notified?
+//!  wait: futex or poll                         yes: two loads and compares, no system call
+//!                                              no:  wake all that may sleep, note the counts
 //! ```
 //!
-//! Whether anybody sleeps is told by counters that only grow ([`EventCount`]). A publisher compares them
-//! with what it answered last, so a subscriber that dies asleep costs each publisher one wake and
-//! leaves nothing to clean up. `eventcount.rs` has the argument why no wake-up is lost, and the model that
-//! checks it.
+//! Counters that only grow say whether a subscriber may be asleep ([`EventCount`]). A publisher compares them with
+//! their values at its last notification. So a subscriber that dies asleep costs each publisher one wake-up, and
+//! leaves nothing to clean up. `eventcount.rs` has the argument why no wake-up is lost, and the model that checks
+//! it.
 //!
-//! This module does not know what a message is, where the words lie, or who is alive: they are
-//! handed in with each call. No wait here is the last resort: callers check again after 50 ms at the
-//! latest, because a publisher may die between its commit and its wake.
+//! This module does not know what a message is, where the words lie, or which participants are alive; callers pass
+//! that in. No caller relies on a wake-up alone: a publisher may die between its commit and its wake-up, so callers
+//! recheck after 50 ms at the latest.
 
 #[cfg(test)]
 mod conformance;
@@ -49,27 +49,25 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// A subscriber's side: goes to sleep without missing the wake-up.
+/// The subscriber's side: goes to sleep without missing a wake-up.
 ///
-/// The order is the contract: [`arm`](Self::arm), look at the ring once more, and only if there is
-/// nothing [`wait`](Self::wait), as [`sleep_unless`] does. Whoever armed and found something simply goes on: there is nothing
-/// to undo, an unused arming costs each publisher at most one wake.
+/// Callers must keep this order, as [`sleep_unless`] does: [`arm`](Self::arm), recheck the ring, and only if there
+/// is nothing, [`wait`](Self::wait). If the recheck finds something, there is nothing to undo: an unused arming
+/// costs each publisher at most one wake-up.
 pub(crate) trait Waiter: Send {
-    /// Announces the sleep. Wake-ups for commits that the following look does not see will end the
-    /// wait. Ends with a full fence. `slot_arms` is the word `arms` of the subscriber's own slot.
+    /// Announces the sleep. The wake-up for any commit that the following recheck misses will end the wait. Ends
+    /// with a full fence. `slot_arms` is the word `arms` of the subscriber's own slot.
     fn arm(&mut self, eventcount: EventCount<'_>, slot_arms: &AtomicU32);
 
-    /// Sleeps until woken, until the time is over, or until a signal arrives. Which of them is not
-    /// told: the caller has to look in any case.
+    /// Sleeps until a wake-up, the timeout, or a signal. The result does not say which, so the caller must recheck.
     fn wait(&self, eventcount: EventCount<'_>, timeout: Option<Duration>) -> io::Result<()>;
 
-    /// What an event loop can poll for reading, if there is such a thing.
+    /// Returns the descriptor that an event loop can poll for reading, if there is one.
     fn fd(&self) -> Option<BorrowedFd<'_>>;
 }
 
-/// Announces a sleep and begins it, unless `look`, which comes in between, finds something; else it says
-/// how long to sleep at the most. False if it did not sleep. After the sleep the caller has to look in
-/// any case.
+/// Announces a sleep, calls `recheck`, and sleeps unless that found something. `recheck` returns `None` if it did,
+/// otherwise how long to sleep at most. Returns false if it did not sleep. After a sleep the caller must recheck.
 pub(crate) fn sleep_unless(
     waiter: &mut dyn Waiter,
     eventcount: EventCount<'_>,
@@ -88,7 +86,7 @@ pub(crate) fn sleep_unless(
     waiter.wait(eventcount, Some(timeout)).map(|()| true)
 }
 
-/// Waits until `descriptor` is readable; as [`Waiter::wait`].
+/// Waits until `descriptor` is readable, with the same results as [`Waiter::wait`].
 #[cfg(not(loom))]
 fn wait_readable(descriptor: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<()> {
     use rustix::event::{PollFd, PollFlags, poll};
@@ -97,15 +95,15 @@ fn wait_readable(descriptor: BorrowedFd<'_>, timeout: Option<Duration>) -> io::R
     let timeout = timeout.and_then(|timeout| timeout.try_into().ok());
     let mut watched = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
     match poll(&mut watched, timeout.as_ref()) {
-        // Returns at once, always: without an error the caller would spin.
+        // `poll` would return at once every time: without an error the caller would spin.
         Ok(_) if watched[0].revents().contains(PollFlags::NVAL) => Err(Errno::BADF.into()),
         Ok(_) | Err(Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Empties a socket's queue. Ends after a thousand datagrams, more than a queue holds: a flood must
-/// not keep the subscriber here, and what is left merely wakes it once more.
+/// Empties a socket's queue. It stops after a thousand datagrams, more than a queue holds: a flood must not keep
+/// the subscriber here, and a remaining datagram merely wakes it once more.
 #[cfg(not(loom))]
 fn drain(socket: BorrowedFd<'_>) {
     use rustix::net::{RecvFlags, recv};

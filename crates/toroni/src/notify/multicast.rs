@@ -1,7 +1,7 @@
 //! Waking by UDP multicast on the loopback interface, the Toroni paper's notification (§3.2.4).
 //!
-//! One datagram reaches every subscriber of the network namespace; its content is ignored. It never
-//! leaves the machine: interface and membership are 127.0.0.1, and its time to live is 0.
+//! One datagram reaches every subscriber in the network namespace. Its content is ignored. It never leaves the
+//! machine: interface and membership are 127.0.0.1, and its time to live is 0.
 
 use super::{EventCount, LastNotified, Waiter, drain, wait_readable};
 use crate::crash::{self, CrashPoint};
@@ -27,30 +27,30 @@ impl MulticastReceiver {
     /// Joins `group` on the loopback interface.
     pub(crate) fn join(group: SocketAddrV4) -> io::Result<Self> {
         let socket = udp_socket().map_err(|error| explain("open a UDP socket", group, error))?;
-        // All subscribers bind the same address, and each gets its own copy.
+        // All subscribers bind the same address, and each gets a copy of every datagram.
         sockopt::set_socket_reuseaddr(&socket, true)
             .and_then(|()| {
                 sockopt::set_ip_add_membership(&socket, group.ip(), &Ipv4Addr::LOCALHOST)
             })
-            // Bound to the group, not to any address: else what is sent to the port of this machine
-            // would wake, too.
+            // Bind to the group, not to the wildcard address: otherwise any datagram to this port of the machine
+            // would wake.
             .and_then(|()| bind(&socket, &group))
             .and_then(|()| refuse_other_memberships(&socket))
             .map_err(|error| explain("join", group, error))?;
         Ok(Self { socket, group })
     }
 
-    /// Makes the socket readable, and those of all other subscribers, as a publisher would.
+    /// Makes this socket and those of all other subscribers readable, as a publisher would.
     pub(crate) fn nudge(&self) {
         if let Ok(sender) = MulticastSender::connect(self.group) {
-            // A full queue is readable already.
+            // If the queue is full, the socket is readable already.
             let _ = send(&sender.socket, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
         }
     }
 }
 
 impl MulticastReceiver {
-    /// A socket that is connected to the group.
+    /// Returns a socket that is connected to the group.
     pub(crate) fn sender(&self) -> io::Result<OwnedFd> {
         MulticastSender::connect(self.group).map(|sender| sender.socket)
     }
@@ -92,8 +92,7 @@ impl MulticastSender {
         Ok(Self { socket })
     }
 
-    /// Sends one datagram if somebody armed its descriptor since the last answer. Returns how many
-    /// were sent.
+    /// Sends one datagram if a descriptor was armed since the last notification. Returns how many were sent.
     pub(super) fn deliver(&self, last_notified: &LastNotified, arms: &AtomicU64) -> usize {
         let Some(count) = last_notified.not_yet_notified(arms) else { return 0 };
         crash::point(CrashPoint::MidWake);
@@ -102,10 +101,10 @@ impl MulticastSender {
                 last_notified.note(count);
                 1
             }
-            // Passes: the next message tries again.
+            // A temporary failure: the next message tries again.
             Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS | Errno::NOMEM) => 0,
-            // Does not pass soon, as when `lo` went down: do not pay for the failing call with each
-            // message. The subscribers arm again within 50 ms, which leads here again.
+            // A lasting failure, for example because `lo` went down. Noting the count avoids a failing call for
+            // each message. The subscribers arm again within 50 ms, and then the next message tries again.
             Err(_) => {
                 last_notified.note(count);
                 0
@@ -119,13 +118,13 @@ fn udp_socket() -> Result<OwnedFd, Errno> {
     socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)
 }
 
-/// By default a socket also gets what arrives at other interfaces because of somebody else's
-/// membership; a datagram from the network must not wake this subscriber.
+/// Refuses datagrams that arrive at other interfaces because of another socket's membership, which a socket gets by
+/// default. A datagram from the network must not wake this subscriber.
 fn refuse_other_memberships(socket: &OwnedFd) -> Result<(), Errno> {
     let off: libc::c_int = 0;
     let length: libc::socklen_t = libc::c_int::BITS / 8;
-    // SAFETY: the pointer and the length describe `off`, which outlives the call; the descriptor is
-    // open because `socket` owns it.
+    // SAFETY: the pointer and the length describe `off`, which outlives the call. The descriptor is open because
+    // `socket` owns it.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -148,7 +147,7 @@ fn explain(action: &str, group: SocketAddrV4, error: Errno) -> io::Error {
             "the loopback interface is down: `ip link set lo up`, or create the bus with the notifier `futex`"
         }
         Errno::ADDRINUSE => {
-            "another program holds the port for itself: create the bus with another group"
+            "another program has bound the port for itself: create the bus with another group"
         }
         Errno::ACCESS | Errno::PERM => {
             "a firewall or sandbox forbids it: create the bus with the notifier `futex`"

@@ -1,12 +1,12 @@
-//! The publisher's side of all notifiers: a test that costs two loads, and behind it the wakes.
+//! The publisher's side of all notifiers: a test that costs two loads, and if it finds sleepers, the wake-ups.
 
 use super::{ArmedSlot, EventCount, LastNotified, MulticastSender, Post, futex};
 use std::io;
 
-/// Wakes subscribers, however they sleep. One for each publishing participant; its threads share it.
+/// Wakes subscribers, however they sleep. Each publishing participant has one, which its threads share.
 ///
-/// Sleepers on the futex are found by [`EventCount::sleeps`], those behind a descriptor by [`EventCount::arms`],
-/// on every bus: a counter that the bus's notifier does not use stays as it is, and costs nothing.
+/// [`EventCount::sleeps`] counts sleepers on the futex, [`EventCount::arms`] those that poll a descriptor. Both are
+/// compared on every bus: a counter that the bus's notifier does not use never changes, and costs nothing.
 #[derive(Debug)]
 pub(crate) struct Wakers {
     sleeps: LastNotified,
@@ -14,7 +14,7 @@ pub(crate) struct Wakers {
     descriptors: Descriptors,
 }
 
-/// How those are reached who wait at a descriptor.
+/// How to reach subscribers that poll a descriptor.
 #[derive(Debug)]
 enum Descriptors {
     Sockets(Post),
@@ -22,12 +22,12 @@ enum Descriptors {
 }
 
 impl Wakers {
-    /// For the notifiers `Futex` and `Datagram`, which differ only in how subscribers wait.
+    /// Returns wakers for the notifiers `Futex` and `Datagram`, which differ only in how subscribers wait.
     pub(crate) fn with_sockets(post: Post) -> Self {
         Self::new(Descriptors::Sockets(post))
     }
 
-    /// For the notifier `Multicast`.
+    /// Returns wakers for the notifier `Multicast`.
     pub(crate) fn with_group(sender: MulticastSender) -> Self {
         Self::new(Descriptors::Group(sender))
     }
@@ -36,13 +36,14 @@ impl Wakers {
         Self { sleeps: LastNotified::none(), arms: LastNotified::none(), descriptors }
     }
 
-    /// Wakes all who may sleep. To be called after the commit, the unlock, and the fence behind it.
+    /// Wakes all subscribers that may be asleep. Call this after the commit, the unlock, and the fence that
+    /// follows.
     ///
-    /// `armed` appends the active slots that have a socket; it is called only if a descriptor was
-    /// armed since the last time. Returns how many wake-ups were sent: one for the futex, one for
-    /// each datagram; 0 without any system call when nobody went to sleep since the last call.
+    /// `armed` appends the active slots that have a socket. It is called only if a descriptor was armed since the
+    /// last notification. Returns how many wake-ups were sent: one for the futex, and one for each datagram. If no
+    /// subscriber went to sleep since the last call, the result is 0, and no system call is made.
     ///
-    /// A wake-up that cannot be sent is no error of the publisher: its subscriber checks again soon.
+    /// A wake-up that cannot be sent is no error of the publisher: the subscriber soon rechecks by itself.
     #[inline]
     pub(crate) fn notify(
         &self,
