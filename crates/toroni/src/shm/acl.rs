@@ -1,6 +1,6 @@
 //! Who may do what with a bus: file modes and POSIX access control lists.
 //!
-//! The two roles of a bus need different things of each of its parts:
+//! The two roles on a bus need different rights on each of its parts:
 //!
 //! | part | publishers | subscribers |
 //! |---|---|---|
@@ -10,8 +10,8 @@
 //! | `readers` | `r--` | `rw-` |
 //! | `sockets/` | `--x` | `rwx` |
 //!
-//! Groups get these by entries of an access control list, written as the extended attribute that the
-//! kernel reads (acl(5), include/uapi/linux/posix_acl_xattr.h): no library, no program is needed.
+//! Groups get these rights by entries of an access control list. It is written as the extended attribute that the
+//! kernel reads (acl(5), include/uapi/linux/posix_acl_xattr.h), so no library and no program is needed.
 
 use super::directory::{failed, is_default_and_not_for_all, sharing_hint};
 use super::mapping::Protection;
@@ -24,11 +24,11 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Who may use a new bus. By default, those classes that the umask leaves both roles.
+/// Who may use a new bus. By default, those classes to which the umask leaves both reading and writing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Permissions {
-    /// For owner, group and others, as in `chmod`: who may write is a publisher and subscriber, who
-    /// may only read is a subscriber. The owner always is both.
+    /// Mode bits for owner, group and others, as in `chmod`. A class that may write is publisher and subscriber;
+    /// one that may only read is a subscriber. The owner is always both.
     pub(crate) mode: Option<u32>,
     /// Number of the group of publishers.
     pub(crate) writers: Option<u32>,
@@ -47,12 +47,12 @@ pub(crate) enum Part {
 }
 
 impl Permissions {
-    /// Gives a part its permissions. `path` is for messages.
+    /// Sets the permissions of a part. `path` is for messages.
     pub(crate) fn apply(&self, part: impl AsFd, of: Part, path: &Path) -> Result<(), OpenError> {
-        // A directory may bequeath a list to what is made in it. The mode would widen its entries.
+        // A file may inherit a list from its directory. The mode would widen the entries of that list.
         for list in [XATTR, DEFAULT_XATTR] {
             match rustix::fs::fremovexattr(&part, list) {
-                // For files without a default list, the kernel's answer depends on the file system.
+                // For files, which have no default list, the kernel's answer depends on the file system.
                 Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::INVAL | Errno::ACCESS) => {}
                 Err(errno) => return Err(failed("set the permissions of", path, errno)),
             }
@@ -69,12 +69,12 @@ impl Permissions {
         })
     }
 
-    /// Whether the umask says who may do what.
+    /// Returns whether the umask decides who may do what.
     pub(super) fn by_umask(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Permissions of the named groups, in the order of their numbers, each once.
+    /// Returns the permissions of the named groups, in the order of their numbers, each once.
     fn groups(&self, part: Part) -> Vec<(u32, u32)> {
         let writers = self.writers.map(|group| (group, part.for_writers()));
         let readers = self.readers.map(|group| (group, part.for_readers()));
@@ -89,17 +89,17 @@ impl Permissions {
     }
 }
 
-/// The mode of a bus for which no rights were asked, where the umask leaves a new file `left`: that, without
-/// the rights of a class that would get only one of reading and writing. To subscribe is to read `ring`
-/// and to write `readers`, so such a class could see all payloads and never take part.
+/// Returns the mode of a bus for which no rights were asked, if the umask leaves the mode `left` to a new file. A
+/// class that would get only one of reading and writing gets neither. To subscribe is to read `ring` and to write
+/// `readers`, so such a class could see all payloads and never take part.
 pub(super) fn mode_by_umask(left: u32) -> u32 {
     let both = left & (left >> 1) & 0o022;
     0o600 | both | both << 1
 }
 
-/// Gives a part of a bus, for which no rights were asked, the permissions that `mode`, the bus's, means for
-/// it. An access control list that the directory of buses bequeaths takes the umask's place, and whom it
-/// names gets both rights or none, too.
+/// Sets the permissions of a part of a bus for which no rights were asked; `mode` is that of the bus. If the
+/// directory of buses passes on an access control list, that takes the place of the umask, and each user or group
+/// named in it gets both rights or none, too.
 pub(super) fn apply_by_umask(
     part: impl AsFd,
     of: Part,
@@ -107,7 +107,7 @@ pub(super) fn apply_by_umask(
     path: &Path,
 ) -> Result<(), OpenError> {
     let mut list = [0_u8; LIST_BYTES];
-    // None, or no such thing on this file system: the mode says all. A longer one is an error.
+    // There is none, or the file system has no lists: the mode says everything. A longer list is an error.
     let length = match rustix::fs::fgetxattr(&part, XATTR, &mut list) {
         Err(Errno::NODATA | Errno::OPNOTSUPP) => 0,
         answer => answer.map_err(|errno| failed("look at the permissions of", path, errno))?,
@@ -133,17 +133,17 @@ fn set_mode(part: impl AsFd, of: Part, mode: u32, path: &Path) -> Result<(), Ope
         .map_err(|errno| failed("set the permissions of", path, errno))
 }
 
-/// Number of a group, given by name or number.
+/// Returns the number of a group that is given by name or number.
 pub(crate) fn group_number(group: &str) -> Result<u32, OpenError> {
     let unknown = || OpenError::UnknownGroup { name: group.to_owned() };
     if let Ok(number) = group.parse() {
-        // The last one means "none" to the kernel.
+        // To the kernel, the largest number means "none".
         return if number == u32::MAX { Err(unknown()) } else { Ok(number) };
     }
     names::number_of_group(group).ok_or_else(unknown)
 }
 
-/// Who could do what was refused, and what to do about it: a hint for an error message.
+/// Returns a hint for an error message: who could do what was refused, and what to do about it.
 pub(super) fn who_may(path: &Path, role: &str, protection: Protection) -> String {
     let (wanted, access) = match protection {
         Protection::Read => (4, "read"),
@@ -175,7 +175,7 @@ pub(super) fn who_may(path: &Path, role: &str, protection: Protection) -> String
     )
 }
 
-/// As [`who_may`], where no role is known.
+/// Returns a hint as [`who_may`] does, if no role is known.
 pub(super) fn who_is(path: &Path) -> String {
     let owner = path
         .metadata()
@@ -191,7 +191,7 @@ pub(super) fn who_is(path: &Path) -> String {
 }
 
 const XATTR: &CStr = c"system.posix_acl_access";
-/// What a directory bequeaths to what is made in it.
+/// The list that a directory passes on to what is created in it.
 const DEFAULT_XATTR: &CStr = c"system.posix_acl_default";
 const VERSION: u32 = 2;
 const USER_OBJ: u16 = 0x01;
@@ -202,17 +202,17 @@ const MASK: u16 = 0x10;
 const OTHER: u16 = 0x20;
 const NO_ID: u32 = u32::MAX;
 const ENTRY_BYTES: usize = 8;
-/// Of the longest list that is read: 127 entries.
+/// Bytes of the longest list that is read: 127 entries.
 const LIST_BYTES: usize = 1024;
 
 impl Part {
-    /// The mode to create a part with: nothing for others, so that nobody slips in before it gets the
-    /// permissions that it shall have.
+    /// Returns the mode with which to create a part: nothing for others, so that no user opens it before it has its
+    /// final permissions.
     pub(super) fn first_mode(self) -> Mode {
         if self.is_directory() { Mode::RWXU } else { Mode::RUSR | Mode::WUSR }
     }
 
-    /// Permissions of owner, group and others in a bus of this mode.
+    /// Returns the permissions of owner, group and others in a bus of this mode.
     fn classes(self, mode: u32) -> (u32, u32, u32) {
         let owner = if self.is_directory() { 7 } else { 6 };
         let class = |bits: u32| {
@@ -247,8 +247,8 @@ impl Part {
     }
 }
 
-/// The attribute's bytes: a version, and entries of tag, permissions and id, all little-endian and
-/// in the order that the kernel demands.
+/// Returns the bytes of the attribute: a version, and entries of tag, permissions and id, all little-endian and in
+/// the order that the kernel demands.
 fn encode((owner, group, others): (u32, u32, u32), groups: &[(u32, u32)]) -> Vec<u8> {
     let mask = groups.iter().fold(group, |mask, (_, bits)| mask | bits);
     let mut bytes = VERSION.to_le_bytes().to_vec();
@@ -267,7 +267,7 @@ fn encode((owner, group, others): (u32, u32, u32), groups: &[(u32, u32)]) -> Vec
     bytes
 }
 
-/// The named groups of a file's list and their permissions.
+/// Returns the named groups in a file's list, and their permissions.
 fn read(path: &Path) -> Vec<(u32, u32)> {
     let mut bytes = [0_u8; LIST_BYTES];
     let length = rustix::fs::lgetxattr(path, XATTR, &mut bytes).unwrap_or(0);
@@ -290,12 +290,12 @@ fn bits(entry: &[u8]) -> u32 {
     u32::from(u16::from_le_bytes([entry[2], entry[3]]))
 }
 
-/// `user NAME (NUMBER)`, for messages.
+/// Returns `user NAME (NUMBER)`, for messages.
 pub(super) fn user(number: u32) -> String {
     format!("user {}", named(names::name_of_user(number), number))
 }
 
-/// `group NAME (NUMBER)`, for messages.
+/// Returns `group NAME (NUMBER)`, for messages.
 pub(crate) fn group(number: u32) -> String {
     format!("group {}", named(names::name_of_group(number), number))
 }
@@ -320,7 +320,7 @@ mod tests {
         rustix::process::geteuid().is_root()
     }
 
-    /// Whether a user of this group, and of no other, may open the path.
+    /// Returns whether a user of this group alone may open the path.
     fn may(group: u32, path: &Path, flags: libc::c_int) -> bool {
         let path = CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
         // SAFETY: the child makes system calls only.
@@ -335,7 +335,7 @@ mod tests {
             },
             child => {
                 let mut status = 0;
-                // SAFETY: our child, and room for its status.
+                // SAFETY: our child, and memory for its status.
                 unsafe { libc::waitpid(child, &raw mut status, 0) };
                 assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) != 2, "{status}");
                 libc::WEXITSTATUS(status) == 0

@@ -1,21 +1,21 @@
-//! Which open file description a descriptor stands for.
+//! Tells which open file description a descriptor stands for.
 //!
-//! Code that knows nothing of this library may close every descriptor of the process, as daemons do. The
-//! numbers are then used again: for another file, or for another description of the same file, which
-//! holds other locks. Whoever acts on such a number closes, unlocks or asks something that is not its own.
+//! Code that knows nothing of this library may close every descriptor of the process, as daemons do. The kernel
+//! then uses the numbers again: for another file, or for another description of the same file, which holds other
+//! locks. A handle that still used such a number would close, unlock or query something that is not its own.
 //!
-//! So the library marks each description on which something depends. The mark is the file offset, which
-//! belongs to the description, and which the library uses for nothing else: it reads and writes by
-//! position. Each mark is used once in a process.
+//! So the library marks each description on which something depends. The mark is the file offset. It belongs to the
+//! description, and the library uses it for nothing else: it reads and writes at explicit positions. Each mark is
+//! used once in a process.
 
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
-// Not from `crate::sync`: no model looks at these.
+// Not from `crate::sync`: these are not part of a model.
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What tells one open file description of this process from all others.
+/// Distinguishes one open file description of this process from all others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) device: u64,
@@ -24,9 +24,9 @@ pub(super) struct Mark {
 }
 
 impl Mark {
-    /// Marks a description that was opened just now. Async-signal-safe.
+    /// Marks a description that was just opened. Async-signal-safe.
     pub(super) fn put(fd: impl AsFd) -> Result<Self, Errno> {
-        /// Far from the offset of any other description, and below the longest file of any file system.
+        /// Far from the offset of any other description, and below the maximal file length of any file system.
         static NEXT: AtomicU64 = AtomicU64::new(1 << 30);
         let offset = NEXT.fetch_add(1, Ordering::Relaxed);
         let stat = rustix::fs::fstat(&fd)?;
@@ -34,7 +34,7 @@ impl Mark {
         Ok(Self { device: stat.st_dev, inode: stat.st_ino, offset })
     }
 
-    /// Whether the descriptor stands for the description that has this mark. Async-signal-safe.
+    /// Returns whether the descriptor stands for the description that has this mark. Async-signal-safe.
     pub(super) fn is_on(self, fd: impl AsFd) -> bool {
         rustix::fs::fstat(&fd)
             .is_ok_and(|stat| (stat.st_dev, stat.st_ino) == (self.device, self.inode))
@@ -42,7 +42,7 @@ impl Mark {
     }
 }
 
-/// A descriptor that is asked and closed only while it stands for the description that it was made with.
+/// A descriptor that is used and closed only while it stands for the description with which it was made.
 #[derive(Debug)]
 pub(super) struct MarkedFd {
     /// `None` only during the drop.
@@ -51,22 +51,21 @@ pub(super) struct MarkedFd {
 }
 
 impl MarkedFd {
-    /// Marks a description that was opened just now.
     pub(super) fn new(fd: OwnedFd) -> Result<Self, Errno> {
         let mark = Mark::put(&fd)?;
         Ok(Self { fd: Some(fd), mark })
     }
 
-    /// Whether the descriptor still stands for its description.
+    /// Returns whether the descriptor still stands for its description.
     pub(super) fn is_intact(&self) -> bool {
         self.mark.is_on(self.as_fd())
     }
 
-    /// What `ask` answers about the description; `EBADF` if the descriptor stands for another one.
+    /// Returns what `ask` returns about the description, or `EBADF` if the descriptor stands for another one.
     ///
-    /// The mark is checked before and after the question. An answer about another description would get
-    /// through only if somebody had duplicated this one, exchanged it between the first check and the
-    /// question, and put it back before the second check.
+    /// The mark is checked before and after `ask`. An answer about another description could get through only if
+    /// other code duplicated this descriptor, replaced it between the first check and `ask`, and restored it before
+    /// the second check.
     pub(super) fn ask<T>(
         &self,
         ask: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>,
@@ -96,7 +95,7 @@ impl Drop for MarkedFd {
         if !self.is_intact()
             && let Some(fd) = self.fd.take()
         {
-            // The number is somebody else's by now, or nobody's.
+            // The number now stands for something else, or for nothing.
             let _ = fd.into_raw_fd();
         }
     }

@@ -1,50 +1,55 @@
-//! Processes that dump core: no code of theirs runs any more, but the kernel closes their files, and with
-//! them their leases, only when the dump is written. For a large process that takes seconds.
+//! Recognises a process that dumps core. None of its code runs any more, but the kernel closes its files, and so
+//! drops its leases, only after it has written the dump. For a large process that takes seconds.
 //!
 //! # Why such a process can be taken for dead
 //!
-//! When a thread meets a signal that dumps core, the kernel sets the process's dump state and sends SIGKILL to all
-//! its other threads, both under one lock (`zap_threads`, fs/coredump.c). It shows the state as `CoreDumping: 1` in
-//! `/proc/PID/status` (proc(5), since Linux 4.15). A thread may still run user code until it takes that SIGKILL; from
-//! then on it never does, and waits inside `exit` until the dump is written. The dumping thread itself never returns
-//! from the signal. No thread can be added: `clone` fails for a process that is being killed. The state is never
-//! taken back, whatever becomes of the dump.
+//! What the kernel does:
 //!
-//! So no code of the process runs, and none will, if the state is seen first, and then no thread has a SIGKILL that
-//! it has not taken (`SigPnd`), all threads were seen, and all but the dumping one are parked. The kernel's
-//! lock orders these looks behind all that the threads did.
+//! - When a thread gets a signal that dumps core, the kernel sets the dump state of the process and sends SIGKILL
+//!   to all its other threads, both under one lock (`zap_threads`, fs/coredump.c). `/proc/PID/status` shows the
+//!   state as `CoreDumping: 1` (proc(5), since Linux 4.15).
+//! - A thread may still run user code until it takes that SIGKILL. From then on it never does: it waits inside
+//!   `exit` until the dump is written.
+//! - The dumping thread itself never returns from the signal.
+//! - No thread can be added: `clone` fails for a process that is being killed.
+//! - The state is never taken back, whatever becomes of the dump.
+//!
+//! So no code of the process runs, and none will, if this process first sees the dump state, and then sees that all
+//! threads were listed, that none of them has a SIGKILL that it has not taken (`SigPnd`), and that all but the
+//! dumping one are parked. The kernel's lock orders these checks after everything that the threads did.
 //!
 //! # Why it is the right process
 //!
-//! A slot names its owner's process by a number, which means something in one PID namespace only: that of the slot,
-//! of the asker and of `/proc` must be the same one. A lease that is held says that its owner has not
-//! been reaped, and that its number is nobody else's. If the owner was reaped and the number is used again, the answer
-//! is about another process, and still right: the owner is dead.
+//! A slot names its owner's process by a number, which is meaningful in one PID namespace only. So the slot, this
+//! process and `/proc` must all belong to the same one. A held lease says that its owner has not been reaped, and
+//! so that no other process has its number. If the owner was reaped meanwhile and its number is used again, the
+//! answer is about another process, but still right: the owner is dead.
 //!
-//! If anything cannot be read (no `/proc`, or one with `hidepid`), nobody is taken for dead.
+//! If anything cannot be read (no `/proc`, or one with `hidepid`), no process is taken for dead.
 
 use super::platform::Home;
 use crate::mutant::mutant;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Threads of an owner of the writer lock, at the most: one with more is waited for. Each costs a look at a file.
+/// The most threads of an owner of the writer lock that are checked, one file for each. If the owner has more,
+/// waiters wait until its lease is free.
 pub(crate) const MOST_THREADS_OF_PUBLISHER: usize = 4096;
-/// As [`MOST_THREADS_OF_PUBLISHER`], for a reader. Any subscriber may write any process's number into a slot, and must
-/// not cost a publisher more than some milliseconds with that.
+/// The same for a reader. Any subscriber can write the number of any process into a slot, and must not cost a
+/// publisher more than some milliseconds that way.
 pub(crate) const MOST_THREADS_OF_READER: usize = 256;
 
-/// How often a participant that waits asks whether somebody dumps core: the answer takes some 30 µs, and many may
+/// How often a waiting participant checks for a core dump. The check takes about 30 µs, and many participants may
 /// wait for one that is merely slow.
 const EVERY_NS: u64 = 20_000_000;
 
-/// Says when it is time to ask.
+/// Says when the next check is due.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     last_ns: AtomicU64,
 }
 
 impl Turns {
-    /// Whether the last time was long ago; then this is the last one. `now_ns` is monotonic.
+    /// Returns whether a check is due, and if so counts it as made now. `now_ns` is monotonic.
     pub(crate) fn take(&self, now_ns: u64) -> bool {
         let is_due = now_ns.saturating_sub(self.last_ns.load(Ordering::Relaxed)) >= EVERY_NS;
         if is_due {
@@ -54,7 +59,7 @@ impl Turns {
     }
 }
 
-/// Whether the owner of a held lease dumps core so far that no code of it runs any more.
+/// Returns whether the owner of a held lease dumps core and no code of it runs any more.
 pub(crate) fn has_stopped_for_good(pid: u32, pid_namespace: u64, most_threads: usize) -> bool {
     let directory = format!("/proc/{pid}");
     let Some(before) = Status::read(&directory).filter(|status| status.is_dumping) else {
@@ -77,19 +82,19 @@ pub(crate) fn has_stopped_for_good(pid: u32, pid_namespace: u64, most_threads: u
     })
 }
 
-/// Whether that is so in a process that dumps core: `threads` were read after that was seen, and `after` once more
-/// behind them.
+/// Returns whether no code of a process that dumps core runs any more. The caller saw the dump state, then read
+/// `threads`, then `after`.
 fn no_code_runs(threads: &[Status], after: &Status) -> bool {
     let is_awake = |thread: &&Status| !thread.is_parked;
     let all_have_stopped = threads.iter().all(|thread| !thread.is_to_be_killed)
-        // The one that dumps.
+        // The thread that dumps may be awake.
         && threads.iter().filter(is_awake).count() <= 1;
-    // The list of threads may skip some while others leave it.
+    // The list of threads may miss some while others end.
     let is_complete = after.is_dumping && after.threads == threads.len();
     is_complete && (all_have_stopped || mutant("dump_believed_before_its_threads_stop"))
 }
 
-/// Whether a process dumps core, for people who look. The number is one of this PID namespace.
+/// Returns whether a process dumps core, for display. The number is one of this PID namespace.
 pub(crate) fn is_dumping(pid: u32) -> bool {
     Status::read(&format!("/proc/{pid}")).is_some_and(|status| status.is_dumping)
 }
@@ -99,7 +104,7 @@ pub(crate) fn is_dumping(pid: u32) -> bool {
 struct Status {
     is_dumping: bool,
     threads: usize,
-    /// PID namespaces that the process has a number in, from that of `/proc` inwards.
+    /// In how many PID namespaces the process has a number, counted from that of `/proc` inwards.
     namespaces: usize,
     /// Whether the thread has a SIGKILL that it has not taken.
     is_to_be_killed: bool,
@@ -109,12 +114,12 @@ struct Status {
 
 impl Status {
     fn read(directory: &str) -> Option<Self> {
-        // The name of the process comes first, and may hold anything but a line feed, which is escaped.
+        // The first line is the name of the process. It may contain anything but a line feed, which is escaped.
         let text = std::fs::read(format!("{directory}/status")).ok()?;
         Self::parse(&String::from_utf8_lossy(&text))
     }
 
-    /// `None` if a line is missing, as `CoreDumping` before Linux 4.15.
+    /// Parses a status. `None` if a line is missing, such as `CoreDumping` before Linux 4.15.
     fn parse(text: &str) -> Option<Self> {
         let field = |name: &str| {
             text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
@@ -125,7 +130,7 @@ impl Status {
             threads: field("Threads")?.parse().ok()?,
             namespaces: field("NSpid")?.split_whitespace().count(),
             is_to_be_killed: pending & (1 << (libc::SIGKILL - 1)) != 0,
-            // Disk sleep or idle, or past all that: zombie or dead.
+            // Disk sleep, idle, zombie or dead.
             is_parked: field("State")?.starts_with(['D', 'I', 'Z', 'X']),
         })
     }
@@ -163,10 +168,10 @@ mod tests {
         assert_eq!(parked.threads, 3);
         assert!(no_code_runs(&[dumping, parked, parked], &parked));
         assert!(no_code_runs(&[parked, parked, parked], &parked), "it waits for the disk");
-        // One runs user code, until it takes the SIGKILL that it has.
+        // One runs user code until it takes its SIGKILL.
         assert!(!no_code_runs(&[parked, parked, thread("R (running)", "100")], &parked));
         assert!(!no_code_runs(&[parked, parked, thread("D (disk sleep)", "100")], &parked));
-        // One is on its way out, or a thread of a process that shares the memory of a dumping one.
+        // One is about to end, or is a thread of a process that shares the memory of a dumping one.
         assert!(!no_code_runs(&[dumping, parked, dumping], &parked));
         // One was skipped; the dump is over.
         assert!(!no_code_runs(&[dumping, parked], &parked));

@@ -1,4 +1,4 @@
-//! The words of a header, and the numbers that stand in them for lock kinds, notifiers and policies.
+//! Reads and writes the words of a header, and maps lock kinds, notifiers and policies to numbers.
 
 use crate::ring::layout::RawHeader;
 use crate::settings::{LockKind, NotifyKind, Policy};

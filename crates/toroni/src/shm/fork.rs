@@ -1,17 +1,17 @@
-//! What `fork` must not duplicate.
+//! Keeps `fork` from duplicating what must stay with the parent.
 //!
-//! A child made by `fork` shares its parent's open file descriptions: while it lives, the parent's
-//! leases would stay held after the parent's death. So a handler runs in each child, before `fork`
-//! returns there: it replaces every descriptor that carries a lock, and from then on all handles of
-//! the parent answer [`Forked`].
+//! A child made by `fork` shares the open file descriptions of its parent. While the child lives, the parent's
+//! leases would stay held even after the parent's death. So a handler runs in each child before `fork` returns
+//! there. It replaces every descriptor that carries a lock, and from then on all handles of the parent return
+//! [`Forked`].
 //!
-//! A child has the memory of all its parent's threads, but only one of them: a lock that another one held
-//! stays closed in the child for ever. So there is one lock for the whole process, the gate, which `fork`
-//! itself takes; what else is shared by the whole process needs none ([`Registry`]). This goes for
-//! [`std::sync::Once`] and its relatives, too; [`Once`] takes their place.
+//! A child has the memory of all threads of its parent, but only one of the threads. A lock that another thread
+//! held would stay locked in the child for ever. So the library has only one lock for the whole process: the gate,
+//! which `fork` itself takes. Everything else that is shared by the whole process works without a lock
+//! ([`Registry`]). [`std::sync::Once`] and similar types contain such locks, too, so [`Once`] takes their place.
 //!
-//! A child made by a raw `clone` runs no handlers and keeps the leases alive; this cannot be seen
-//! from here and is documented.
+//! A child made by a raw `clone` runs no handlers and keeps the leases alive. This cannot be detected here; it is
+//! documented.
 
 use super::description::Mark;
 use super::ofd;
@@ -20,35 +20,35 @@ use crate::error::Forked;
 use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
-// Not from `crate::sync`: no model looks at these.
+// Not from `crate::sync`: these are not part of a model.
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-/// In which process, counted by forks, something was made.
+/// The process in which something was made, counted by forks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ForkStamp(u32);
 
 impl ForkStamp {
-    /// The present process.
+    /// Returns the stamp of the present process.
     pub(crate) fn now() -> Self {
         install_handlers();
         Self(FORKS.load(Ordering::Relaxed))
     }
 
-    /// The process, by a number that its parent and its other forebears do not have.
+    /// Returns a number of the process that its parent and earlier ancestors do not have.
     pub(crate) fn number(self) -> u32 {
         self.0
     }
 
-    /// Whether this is still the process of the stamp. One relaxed load: only the forking thread
-    /// lives on in a child, and it ran the handler itself.
+    /// Checks that this is still the process of the stamp. One relaxed load suffices: a child has only the thread
+    /// that forked, and that thread ran the handler itself.
     #[inline]
     pub(crate) fn check(self) -> Result<(), Forked> {
         if FORKS.load(Ordering::Relaxed) == self.0 { Ok(()) } else { Err(Forked) }
     }
 }
 
-/// A descriptor that carries locks and therefore must not live on in a child. There it becomes a
-/// descriptor of nothing (an empty memory file), so that its number is not given to something else.
+/// A descriptor that carries locks and therefore must not survive in a child. There it becomes a descriptor of
+/// nothing (an empty memory file), so that its number is not used for something else.
 #[derive(Debug)]
 pub(crate) struct ParentOnlyFd {
     fd: RawFd,
@@ -57,8 +57,8 @@ pub(crate) struct ParentOnlyFd {
 }
 
 impl ParentOnlyFd {
-    /// Opens with `open`, which makes a system call or two and nothing else: no `fork` happens between
-    /// the opening and the registration, other threads' forks wait for it.
+    /// Opens with `open`, which makes only one or two system calls. Forks by other threads wait, so none happens
+    /// between the opening and the registration.
     pub(crate) fn open(open: impl FnOnce() -> Result<OwnedFd, Errno>) -> Result<Self, Errno> {
         let stamp = ForkStamp::now();
         let entry = DESCRIPTORS.take();
@@ -81,13 +81,13 @@ impl ParentOnlyFd {
         }
     }
 
-    /// Whether the descriptor still stands for the description that was opened. `false` in a child, and
-    /// after a `close_range` by code that knows nothing of this library.
+    /// Returns whether the descriptor still stands for the description that was opened. It does not in a child, nor
+    /// after `close_range` by code that knows nothing of this library.
     pub(crate) fn is_intact(&self) -> bool {
         self.stamp.check().is_ok() && self.is_ours()
     }
 
-    /// Whether the number still stands for the description, or, in a child, for its replacement.
+    /// Returns whether the number still stands for the description or, in a child, for its replacement.
     fn is_ours(&self) -> bool {
         self.entry.value.matches(self.fd)
     }
@@ -95,8 +95,8 @@ impl ParentOnlyFd {
 
 impl AsFd for ParentOnlyFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: opened in `open` and closed only by the drop of self; in a child the same number
-        // stands for its replacement.
+        // SAFETY: `open` opened it, and only the drop of self closes it. In a child the same number stands for its
+        // replacement.
         unsafe { BorrowedFd::borrow_raw(self.fd) }
     }
 }
@@ -110,18 +110,18 @@ impl AsRawFd for ParentOnlyFd {
 impl Drop for ParentOnlyFd {
     fn drop(&mut self) {
         let _no_fork = NoFork::enter();
-        // Closing gives the locks back only when no copy is left, and there may be one for a moment:
-        // `posix_spawn` runs no handlers, its child has all descriptors until it executes. In a child
-        // the locks are the parent's.
+        // Unlock explicitly: closing drops the locks only when no copy of the descriptor is left. There may be one
+        // for a moment, because the child of `posix_spawn` runs no handlers and has all descriptors until it
+        // executes. In a forked child the locks belong to the parent.
         let is_ours = self.is_ours();
         if is_ours && self.stamp.check().is_ok() {
             let _ = ofd::unlock_all(&*self);
         }
         self.entry.value.fd.store(NONE, Ordering::Release);
-        // Otherwise somebody closed it, and the number is nobody's or somebody else's.
+        // Otherwise other code closed it, and the number stands for nothing or for something else.
         if is_ours {
-            // SAFETY: the description that `open` made, or its replacement, by its mark; nothing uses it
-            // after this.
+            // SAFETY: by its mark it is the description that `open` made, or its replacement. Nothing uses it after
+            // this.
             unsafe { libc::close(self.fd) };
         }
         self.entry.give_back();
@@ -130,14 +130,14 @@ impl Drop for ParentOnlyFd {
 
 static FORKS: AtomicU32 = AtomicU32::new(0);
 static DESCRIPTORS: Registry<Descriptor> = Registry::new();
-/// The thread, as gettid(2) names it, that opens or closes a descriptor, does something [`Once`], or forks;
-/// or [`NOBODY`].
+/// The id (gettid(2)) of the thread that opens or closes a descriptor, executes a [`Once`], or forks; or
+/// [`NOBODY`].
 static GATE: AtomicI32 = AtomicI32::new(NOBODY);
-/// Whether it is a `fork` that has closed the gate.
+/// Whether a `fork` has closed the gate.
 static IS_CLOSED_BY_FORK: AtomicBool = AtomicBool::new(false);
 const NOBODY: i32 = 0;
 const NONE: RawFd = -1;
-/// A `fork` waits for the gate no longer than this many looks, with a descriptor at most that the child keeps.
+/// After this many checks, `fork` no longer waits for the gate. Then the child keeps at most one descriptor.
 const LONGEST_WAIT_LOOKS: u32 = 100_000;
 
 #[derive(Debug)]
@@ -179,8 +179,8 @@ impl Descriptor {
             inode: self.inode.load(Ordering::Relaxed),
             offset: self.offset.load(Ordering::Relaxed),
         };
-        // SAFETY: only asked which file it is and where its offset stands, which changes nothing whatever
-        // the number stands for; if for nothing, the answer is an error.
+        // SAFETY: this only queries the identity and the offset of the file, which changes nothing, whatever the
+        // number stands for. If it stands for nothing, the result is an error.
         mark.is_on(unsafe { BorrowedFd::borrow_raw(fd) })
     }
 }
@@ -200,7 +200,8 @@ impl Drop for NoFork {
     }
 }
 
-/// Something that a process does once. No `fork` happens meanwhile, so a child finds it done or not begun.
+/// Something that a process does once. No `fork` happens while it does, so a child finds it either done or not
+/// begun.
 pub(crate) struct Once(AtomicBool);
 
 impl Once {
@@ -208,7 +209,7 @@ impl Once {
         Self(AtomicBool::new(false))
     }
 
-    /// Does it, unless it is done. `work` makes a few system calls and nothing else.
+    /// Calls `work`, unless that was done before. `work` makes only a few system calls.
     pub(crate) fn call(&self, work: impl FnOnce()) {
         if self.0.load(Ordering::Acquire) {
             return;
@@ -222,14 +223,14 @@ impl Once {
     }
 }
 
-/// Whether the calling thread has closed the gate, in so many looks.
+/// Tries to close the gate for the calling thread, with at most `checks` checks. Returns whether it did.
 fn close_gate(checks: u32) -> bool {
     let me = this_thread();
     for check in 0..checks {
         if GATE.compare_exchange(NOBODY, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
             return true;
         }
-        // The holder is in two or three system calls.
+        // The holder makes two or three system calls.
         if check < 100 { std::hint::spin_loop() } else { std::thread::yield_now() }
     }
     false
@@ -240,8 +241,8 @@ fn this_thread() -> i32 {
     rustix::thread::gettid().as_raw_nonzero().get()
 }
 
-/// Without a lock, which a child could meet closed: threads that come at the same time each install the
-/// handlers, which then run several times for a `fork`, and bear that.
+/// Takes no lock, because a child could find it locked. Threads that come at the same time each install the
+/// handlers, which then run several times for each `fork`, and allow for that.
 fn install_handlers() {
     static INSTALLED: AtomicBool = AtomicBool::new(false);
     if INSTALLED.load(Ordering::Acquire) {
@@ -254,8 +255,8 @@ fn install_handlers() {
 }
 
 extern "C" fn before() {
-    // The thread that forks has the gate already if the handlers are installed twice, and if a signal has
-    // interrupted it where it had closed the gate. Then whoever closed it opens it.
+    // The forking thread already has the gate if the handlers are installed twice, or if a signal interrupted it
+    // after it closed the gate. Then whatever closed the gate opens it.
     if GATE.load(Ordering::Relaxed) != this_thread() && close_gate(LONGEST_WAIT_LOOKS) {
         IS_CLOSED_BY_FORK.store(true, Ordering::Relaxed);
     }
@@ -268,14 +269,14 @@ extern "C" fn in_parent() {
     }
 }
 
-/// Only async-signal-safe calls: the child of a process with threads may do nothing else.
+/// Makes only async-signal-safe calls: the child of a process with several threads may do nothing else.
 extern "C" fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
     for entry in DESCRIPTORS.iter() {
         let fd = entry.value.fd.load(Ordering::Acquire);
-        // Not ours any more if somebody closed it behind our back and its number is used again.
+        // If other code closed it and its number is used again, it is not ours any more.
         if fd != NONE && entry.value.matches(fd) {
-            // Without a replacement there is a mark that no description has, and the number is left alone.
+            // If there is no replacement, set a mark that no description has, and leave the number alone.
             entry.value.set_mark(replace(fd).unwrap_or_default());
         }
     }
@@ -283,13 +284,13 @@ extern "C" fn in_child() {
     GATE.store(NOBODY, Ordering::Release);
 }
 
-/// Puts a descriptor of nothing in the place of `fd`, and returns its mark. A memory file, because it can
-/// be marked: an eventfd has neither an inode nor an offset of its own.
+/// Replaces `fd` by a descriptor of nothing, and returns its mark. That is a memory file, because it can be marked:
+/// an eventfd has neither an inode nor an offset of its own.
 fn replace(fd: RawFd) -> Option<Mark> {
     let create = || rustix::fs::memfd_create(c"toroni-forked", MemfdFlags::CLOEXEC);
     let nothing = create().or_else(|_| {
-        // No descriptor left: this one makes room.
-        // SAFETY: registered, hence ours; its number is filled again below.
+        // No descriptor is left, so close this one first.
+        // SAFETY: it is registered, so it is ours. Its number is filled again below.
         unsafe { libc::close(fd) };
         create()
     });
@@ -298,7 +299,7 @@ fn replace(fd: RawFd) -> Option<Mark> {
     if nothing.as_raw_fd() == fd {
         let _ = nothing.into_raw_fd();
     } else {
-        // SAFETY: `fd` is registered, hence ours; `nothing` was created above, and is closed by its drop.
+        // SAFETY: `fd` is registered, so it is ours. `nothing` was created above, and its drop closes it.
         unsafe { libc::dup3(nothing.as_raw_fd(), fd, libc::O_CLOEXEC) };
     }
     mark
@@ -351,7 +352,7 @@ mod tests {
             let directory = TempDir::new();
             let fd = locked(&directory);
             let raw = fd.as_raw_fd();
-            // What daemonising code does, and then opens something that gets this number.
+            // This is what daemonising code does. Then it opens something that gets this number.
             // SAFETY: the test's own descriptors.
             unsafe {
                 let other = libc::open(c"/dev/zero".as_ptr(), libc::O_RDONLY);
@@ -405,7 +406,7 @@ mod tests {
     fn handlers_that_are_installed_twice_do_what_they_should() {
         let name = "shm::fork::tests::handlers_that_are_installed_twice_do_what_they_should";
         in_own_process(name, || {
-            // As by threads that came at the same time.
+            // As if several threads had come at the same time.
             // SAFETY: as in `install_handlers`.
             unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
             let directory = TempDir::new();

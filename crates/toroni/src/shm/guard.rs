@@ -1,22 +1,22 @@
 //! Survives the truncation of a mapped file.
 //!
-//! A load behind the end of a mapped file raises SIGBUS, and whoever may write `readers` may truncate
-//! it. For registered mappings the handler puts a page of zeros where the file's page was and marks
-//! the mapping as damaged; the load is then repeated and gives 0. Every other SIGBUS goes to the
+//! A load after the end of a mapped file raises SIGBUS, and any process that may write `readers` may truncate it.
+//! If the address is in a registered mapping, the signal handler maps a page of zeros in place of the lost page and
+//! marks the mapping as damaged. The load is then repeated and returns 0. Every other SIGBUS is passed to the
 //! handler that was installed before, or to the default, which ends the process.
 //!
-//! Limits: a thread that blocks SIGBUS is killed by the kernel nonetheless; a handler that is
-//! installed later, and does not call the earlier one, takes this protection away.
+//! There are two limits. The kernel kills a thread that faults while it blocks SIGBUS. And a handler that is
+//! installed later and does not call the earlier one disables this protection.
 
 use super::fork::Once;
 use super::registry::{Entry, Registry};
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
-// Not from `crate::sync`: no model looks at these.
+// Not from `crate::sync`: these are not part of a model.
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering, fence};
 
-/// A mapping under guard, until the drop. It must be dropped before the mapping is unmapped.
+/// Guards a mapping until it is dropped. It must be dropped before the mapping is unmapped.
 #[derive(Debug)]
 pub(crate) struct Guarded(&'static Entry<Range>);
 
@@ -29,12 +29,12 @@ impl Guarded {
         entry.value.end.store(start + length, Ordering::Relaxed);
         entry.value.protection.store(protection, Ordering::Relaxed);
         entry.value.damaged.store(false, Ordering::Relaxed);
-        // Label RANGE: whoever sees the start sees the rest.
+        // Label RANGE: a thread that sees the start sees the rest.
         entry.value.start.store(start, Ordering::Release);
         Self(entry)
     }
 
-    /// Whether a page was lost.
+    /// Returns whether a page was lost.
     #[inline]
     pub(crate) fn was_damaged(&self) -> bool {
         self.0.value.damaged.load(Ordering::Acquire)
@@ -71,22 +71,23 @@ impl Range {
         let start = self.start.load(Ordering::Acquire); // RANGE
         let end = self.end.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
-        // Unchanged, so that the two belong together: another thread may be using this entry for
-        // another mapping just now. The one that faulted stays as it is, it is in use.
+        // If the start is unchanged, start and end belong together: another thread may be reusing this entry for
+        // another mapping right now. The entry of the mapping that faulted does not change, because that mapping is
+        // in use.
         start != NOWHERE
             && self.start.load(Ordering::Relaxed) == start
             && (start..end).contains(&address)
     }
 }
 
-/// The handler that was there before ours.
+/// The handler that was installed before ours.
 struct Previous {
     action: UnsafeCell<MaybeUninit<libc::sigaction>>,
     known: AtomicBool,
 }
 
-// SAFETY: written once, before `known` is set with release, and read only after `known` was seen
-// with acquire.
+// SAFETY: it is written once, before `known` is set with release, and read only after `known` was seen with
+// acquire.
 unsafe impl Sync for Previous {}
 
 static PREVIOUS: Previous =
@@ -97,8 +98,8 @@ fn install_handler() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call(|| {
         PAGE_BYTES.store(rustix::param::page_size(), Ordering::Relaxed);
-        // SAFETY: a query, with room for the answer; then, once, the only write of `PREVIOUS`; then
-        // the installation of a handler that is async-signal-safe. `zeroed` is a valid sigaction.
+        // SAFETY: first a query, with memory for the answer; then, once, the only write to `PREVIOUS`; then the
+        // installation of a handler that is async-signal-safe. `zeroed` is a valid sigaction.
         unsafe {
             let mut previous: libc::sigaction = std::mem::zeroed();
             let answer = libc::sigaction(libc::SIGBUS, std::ptr::null(), &raw mut previous);
@@ -121,9 +122,9 @@ fn handler() -> Handler {
     on_sigbus
 }
 
-/// Only atomics and system calls: this interrupts any instruction of any thread.
+/// Uses only atomics and system calls, because it may interrupt any instruction of any thread.
 extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel hands a valid siginfo to a handler with SA_SIGINFO.
+    // SAFETY: the kernel passes a valid siginfo to a handler with SA_SIGINFO.
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
     if code == libc::BUS_ADRERR && mend(address) {
         return;
@@ -131,19 +132,19 @@ extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, context: *mut
     pass_on(signal, info, context, code);
 }
 
-/// Whether `address` was in a guarded mapping and can be read again.
+/// Maps a page of zeros at `address` if it is in a guarded mapping. Returns whether it can be read again.
 fn mend(address: usize) -> bool {
     let Some(entry) = RANGES.iter().find(|entry| entry.value.contains(address)) else {
         return false;
     };
     let page_bytes = PAGE_BYTES.load(Ordering::Relaxed);
-    // Before the page: whoever reads its zeros can know.
+    // Before the page: a thread that reads its zeros can then see the damage.
     entry.value.damaged.store(true, Ordering::SeqCst);
-    // SAFETY: location of this thread's errno.
+    // SAFETY: returns the address of this thread's errno.
     let errno = unsafe { libc::__errno_location() };
-    // SAFETY: as above. The page lies in a mapping of this library, which is in use, since it
-    // faulted; MAP_FIXED replaces that page only. Shared mappings hold nothing but atomics, so no
-    // reference is broken by other bytes. A raw system call is async-signal-safe.
+    // SAFETY: as above for errno. The page lies in a mapping of this library, which is in use, since it faulted.
+    // MAP_FIXED replaces that page only. Shared mappings hold nothing but atomics, so no reference is broken by
+    // other bytes. A raw system call is async-signal-safe.
     unsafe {
         let saved = *errno;
         let answer = libc::syscall(
@@ -162,7 +163,7 @@ fn mend(address: usize) -> bool {
 
 fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void, code: c_int) {
     if PREVIOUS.known.load(Ordering::Acquire) {
-        // SAFETY: known, hence written, and never written again.
+        // SAFETY: `known` is set, so it was written, and is never written again.
         let previous = unsafe { (*PREVIOUS.action.get()).assume_init_ref() };
         let sent_by_a_process = code <= 0;
         match previous.sa_sigaction {
@@ -170,21 +171,21 @@ fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void, code
             libc::SIG_IGN if sent_by_a_process => return,
             libc::SIG_IGN => {}
             function if previous.sa_flags & libc::SA_SIGINFO != 0 => {
-                // SAFETY: whoever installed it with SA_SIGINFO gave a function of this type.
+                // SAFETY: a handler installed with SA_SIGINFO has this type.
                 let function = unsafe { std::mem::transmute::<usize, Handler>(function) };
                 return function(signal, info, context);
             }
             function => {
-                // SAFETY: whoever installed it without SA_SIGINFO gave a function of this type.
+                // SAFETY: a handler installed without SA_SIGINFO has this type.
                 let function =
                     unsafe { std::mem::transmute::<usize, extern "C" fn(c_int)>(function) };
                 return function(signal);
             }
         }
     }
-    // The default ends the process. The signal is delivered when this handler returns, before the
-    // interrupted instruction is repeated, so that a core dump shows the right place.
-    // SAFETY: async-signal-safe; `zeroed` is a valid sigaction, that of SIG_DFL.
+    // The default ends the process. The signal is delivered when this handler returns, before the interrupted
+    // instruction is repeated, so that a core dump shows the right location.
+    // SAFETY: these calls are async-signal-safe; `zeroed` is a valid sigaction, that of SIG_DFL.
     unsafe {
         let default: libc::sigaction = std::mem::zeroed();
         libc::sigaction(signal, &raw const default, std::ptr::null_mut());
@@ -258,7 +259,7 @@ mod tests {
         assert!(mappings.iter().all(|(_, _, mapping)| mapping.was_damaged()));
     }
 
-    /// A SIGBUS at a mapping that is not guarded.
+    /// Raises SIGBUS at a mapping that is not guarded.
     fn fault_elsewhere(parent: &str) {
         let directory = TempDir::below(parent);
         let file = std::fs::File::create_new(directory.path().join("file")).unwrap();
@@ -276,7 +277,7 @@ mod tests {
             )
         };
         drop((file, directory));
-        // SAFETY: mapped; the load raises SIGBUS, which is the point.
+        // SAFETY: the address is mapped. The load raises SIGBUS, as intended.
         unsafe { address.cast::<u8>().read_volatile() };
     }
 
@@ -285,7 +286,7 @@ mod tests {
         let name = "shm::guard::tests::a_fault_elsewhere_still_kills";
         let Some(task) = child_task() else {
             for task in ["fault", "sent"] {
-                // The parent's, because the child dies without cleaning up.
+                // The parent's directory, because the child dies without cleaning up.
                 let directory = TempDir::new();
                 let task = format!("{task} {}", directory.path().display());
                 let output = start_child(name, &task).wait_with_output().unwrap();

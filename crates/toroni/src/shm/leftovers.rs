@@ -1,7 +1,7 @@
-//! What belongs to a bus, and its removal.
+//! Recognises what belongs to a bus, and removes it.
 //!
-//! Names are believed only after a look at what they name, and removals are relative to a directory
-//! that was opened before.
+//! A name is believed only after a check of what it names. Removals are relative to a directory that was opened
+//! before.
 
 use super::create::entries;
 use super::directory::{BusDirectory, BusFile, SOCKETS, identity, still_names};
@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// `bus` of `.bus.0123456789abcdef`.
+/// Returns `bus` for `.bus.0123456789abcdef`.
 pub(super) fn bus_of_leftover(name: &str) -> Option<&str> {
     let (bus, random) = name.strip_prefix('.')?.rsplit_once('.')?;
     is_random(random).then_some(bus)
@@ -20,15 +20,15 @@ pub(super) fn is_random(text: &str) -> bool {
     text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Slot and generation of `3.17`.
+/// Returns slot and generation for `3.17`.
 pub(super) fn socket_name(name: &str) -> Option<(u32, u32)> {
     let (slot, generation) = name.split_once('.')?;
     let (slot, generation) = (slot.parse().ok()?, generation.parse().ok()?);
-    // Only as it is written by subscribers: no signs, no leading zeros.
+    // Only in the form that subscribers write: no signs, no leading zeros.
     (format!("{slot}.{generation}") == name).then_some((slot, generation))
 }
 
-/// Something in the directory of a bus that is not of a bus, if there is any.
+/// Returns the name of a file in the directory that does not belong to a bus, if there is one.
 pub(super) fn stranger_in(directory: &BusDirectory) -> Result<Option<String>, String> {
     let describe = |error: std::io::Error| format!("it cannot be listed: {error}");
     let fd = directory.dirfd();
@@ -54,12 +54,12 @@ pub(super) fn stranger_in(directory: &BusDirectory) -> Result<Option<String>, St
     Ok(found.map(|name| format!("{SOCKETS}/{name}")))
 }
 
-/// `ring` of `.ring.0123456789abcdef`.
+/// Returns `ring` for `.ring.0123456789abcdef`.
 pub(super) fn staged_name(name: &str) -> Option<&str> {
     bus_of_leftover(name).filter(|base| *base != "lost+found")
 }
 
-/// Removes what [`stranger_in`] looked at; what is gone already is gone.
+/// Removes what [`stranger_in`] checked. It is no error if a file is already gone.
 pub(super) fn remove_content(directory: &BusDirectory) -> Result<(), Errno> {
     let fd = directory.dirfd();
     if let Ok(sockets) = directory.open_sockets() {

@@ -1,4 +1,4 @@
-//! The buses that are there.
+//! Lists the existing buses.
 
 use super::create::entries;
 use super::directory::{BusDirectory, BusFile, SOCKETS, check_name, failed, open_root};
@@ -17,13 +17,13 @@ use std::path::{Path, PathBuf};
 pub(crate) struct BusEntry {
     pub(crate) name: String,
     pub(crate) path: PathBuf,
-    /// Its header, or why it cannot be opened.
+    /// The header, or why the bus cannot be opened.
     pub(crate) header: Result<Header, OpenError>,
-    /// Whether any process has it open; `None` if that cannot be seen.
+    /// Whether any process has the bus open; `None` if this cannot be determined.
     pub(crate) is_held: Option<bool>,
 }
 
-/// The buses below `root`, by name. A root that is not there has none.
+/// Returns the buses below `root`, sorted by name. If the root does not exist, there are none.
 pub(crate) fn list(root: &Path) -> Result<Vec<BusEntry>, OpenError> {
     let Some((root_fd, mut names)) = open_and_list(root)? else { return Ok(Vec::new()) };
     names.retain(|name| check_name(name).is_ok());
@@ -77,7 +77,7 @@ fn try_as_subscriber(root: &Path, name: &str) -> Result<(), OpenError> {
         .map_err(|errno| failed("make a socket in", &directory.path().join(SOCKETS), errno))
 }
 
-/// The root and the names in it; `None` if it is not there.
+/// Returns the root and the names in it, or `None` if the root does not exist.
 pub(super) fn open_and_list(root: &Path) -> Result<Option<(OwnedFd, Vec<String>)>, OpenError> {
     match open_root(root) {
         Ok(fd) => {
@@ -89,7 +89,7 @@ pub(super) fn open_and_list(root: &Path) -> Result<Option<(OwnedFd, Vec<String>)
     }
 }
 
-/// A directory in the root, whatever its name.
+/// Opens a directory in the root, whatever its name.
 pub(super) fn open_below(
     root: &OwnedFd,
     path: &Path,

@@ -1,13 +1,12 @@
-//! Names of users and groups, and their numbers.
+//! Finds the names of users and groups, and their numbers.
 //!
-//! The C library knows them from wherever the system is configured to look (nsswitch.conf(5)): files, a directory
-//! service, systemd. glibc loads a plugin for each of these at run time. In a statically linked program (`cc -static`)
-//! such a plugin crashes the process, as soon as a name is not in the first place. There, only `/etc/passwd` and
-//! `/etc/group` are read, and not by glibc.
+//! The C library looks them up wherever the system is configured to (nsswitch.conf(5)): in files, a directory
+//! service, or systemd. glibc loads a plugin for each of these at run time. In a statically linked program (`cc
+//! -static`) such a plugin crashes the process as soon as a name is not in the first source. So such a program
+//! reads only `/etc/passwd` and `/etc/group`, and without glibc.
 
 use std::ffi::{CStr, CString};
 
-/// The number of a group.
 pub(super) fn number_of_group(name: &str) -> Option<u32> {
     if is_static() {
         return entry_of("/etc/group", |(known, _)| known == name).map(|(_, number)| number);
@@ -20,7 +19,6 @@ pub(super) fn number_of_group(name: &str) -> Option<u32> {
     .map(|(number, _)| number)
 }
 
-/// The name of a group.
 pub(super) fn name_of_group(number: u32) -> Option<String> {
     if is_static() {
         return entry_of("/etc/group", |(_, known)| known == number).map(|(name, _)| name);
@@ -32,7 +30,6 @@ pub(super) fn name_of_group(number: u32) -> Option<String> {
     .map(|(_, name)| name)
 }
 
-/// The name of a user.
 pub(super) fn name_of_user(number: u32) -> Option<String> {
     if is_static() {
         return entry_of("/etc/passwd", |(_, known)| known == number).map(|(name, _)| name);
@@ -69,24 +66,24 @@ fn look_up_group(
     if found.is_null() {
         return None;
     }
-    // SAFETY: found, so the name is a string within `buffer`.
+    // SAFETY: the entry was found, so the name is a string within `buffer`.
     let name = unsafe { CStr::from_ptr(entry.gr_name) }.to_string_lossy().into_owned();
     Some((entry.gr_gid, name))
 }
 
-/// Whether the kernel has started this program without a dynamic linker. One that was started through its linker, by
-/// hand, counts as static, too: it finds the names that the files have.
+/// Returns whether the kernel started this program without a dynamic linker. A program that was started by hand
+/// through its linker counts as static, too. It still finds the names in the files.
 fn is_static() -> bool {
-    // SAFETY: only reads the vector that the kernel has left beside the arguments.
+    // SAFETY: only reads the vector that the kernel has placed beside the arguments.
     unsafe { libc::getauxval(libc::AT_BASE) == 0 }
 }
 
-/// The first entry of a file of users or groups that is looked for: name and number.
+/// Returns name and number of the first matching entry in a file of users or groups.
 fn entry_of(file: &str, is_it: impl Fn((&str, u32)) -> bool) -> Option<(String, u32)> {
     find(&std::fs::read(file).ok()?, is_it)
 }
 
-/// Lines `NAME:PASSWORD:NUMBER:…`; what is no such line is passed over.
+/// Searches lines `NAME:PASSWORD:NUMBER:…`. Other lines are skipped.
 fn find(lines: &[u8], is_it: impl Fn((&str, u32)) -> bool) -> Option<(String, u32)> {
     lines.split(|byte| *byte == b'\n').find_map(|line| {
         let mut fields = std::str::from_utf8(line).ok()?.split(':');

@@ -1,8 +1,7 @@
 //! Open-file-description locks on single bytes (fcntl(2), "Open file description locks").
 //!
-//! The kernel drops such a lock when the last descriptor of its description is closed, however the
-//! process ends. A description never conflicts with itself: it neither sees nor refuses its own
-//! locks.
+//! The kernel drops such a lock when the last descriptor of its description is closed, however the process ends. A
+//! description never conflicts with itself: it neither sees nor refuses its own locks.
 
 use std::io;
 use std::ops::Range;
@@ -11,13 +10,13 @@ use std::os::fd::{AsFd, AsRawFd};
 /// Kinds of locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Any number of descriptions; needs one that can read.
+    /// Any number of descriptions may hold it. They must be open for reading.
     Shared,
-    /// One description; needs one that can write.
+    /// Only one description may hold it. It must be open for writing.
     Exclusive,
 }
 
-/// Takes the lock, or changes its kind, if no other description is in the way. Never waits.
+/// Takes the lock, or changes its kind, if no lock of another description prevents it. Never waits.
 pub(super) fn try_lock(file: impl AsFd, kind: Kind, byte: u64) -> io::Result<bool> {
     match call(file, libc::F_OFD_SETLK, kind.number(), byte, 1) {
         Ok(_) => Ok(true),
@@ -28,7 +27,7 @@ pub(super) fn try_lock(file: impl AsFd, kind: Kind, byte: u64) -> io::Result<boo
     }
 }
 
-/// Takes a lock on all bytes there can be.
+/// Takes a lock on all possible bytes.
 #[cfg(test)]
 pub(super) fn try_lock_all(file: impl AsFd) -> io::Result<bool> {
     match call(file, libc::F_OFD_SETLK, libc::F_WRLCK, 0, TO_THE_END) {
@@ -38,26 +37,25 @@ pub(super) fn try_lock_all(file: impl AsFd) -> io::Result<bool> {
     }
 }
 
-/// Gives the lock back.
 #[cfg(test)]
 pub(super) fn unlock(file: impl AsFd, byte: u64) -> io::Result<()> {
     call(file, libc::F_OFD_SETLK, libc::F_UNLCK, byte, 1).map(|_| ())
 }
 
-/// Gives all locks of the description back.
 pub(super) fn unlock_all(file: impl AsFd) -> io::Result<()> {
     call(file, libc::F_OFD_SETLK, libc::F_UNLCK, 0, TO_THE_END).map(|_| ())
 }
 
-/// Whether another description holds a lock that would refuse one of this kind. Works on any
-/// description, whatever it may read or write.
+/// Returns whether another description holds a lock that would refuse one of this kind. Works whether the
+/// description is open for reading or for writing.
 pub(super) fn is_refused(file: impl AsFd, kind: Kind, byte: u64) -> io::Result<bool> {
     let answer = call(file, libc::F_OFD_GETLK, kind.number(), byte, 1)?;
     Ok(i32::from(answer.l_type) != libc::F_UNLCK)
 }
 
-/// A lock of another description that would refuse one of this kind somewhere in `bytes`: the bytes of it that are
-/// among these. The kernel names any one of them, after a walk along the list of all locks of the file.
+/// Finds a lock of another description that would refuse one of this kind somewhere in `bytes`, and returns the
+/// part of it within `bytes`. If there are several, the kernel returns any one of them. It walks the list of all
+/// locks of the file.
 pub(super) fn first_refusal(
     file: impl AsFd,
     kind: Kind,
@@ -89,7 +87,7 @@ impl Kind {
     }
 }
 
-/// As a length: all bytes that there can be.
+/// As a length: all possible bytes.
 const TO_THE_END: i64 = 0;
 
 fn call(
@@ -107,7 +105,7 @@ fn call(
     lock.l_start = i64::try_from(byte).map_err(out_of_range)?;
     lock.l_len = length;
     loop {
-        // SAFETY: an open descriptor, and a flock that these commands read and write.
+        // SAFETY: the descriptor is open, and these commands read and write only the flock.
         if unsafe { libc::fcntl(file.as_fd().as_raw_fd(), command, &raw mut lock) } == 0 {
             return Ok(lock);
         }

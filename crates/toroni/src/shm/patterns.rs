@@ -1,8 +1,9 @@
-//! The patterns of subscribers, which `readers` holds beside the slots: how a subscriber writes its own, and
-//! how an observer reads them.
+//! The patterns of subscribers, which `readers` holds beside the slots: how a subscriber writes its own, and how an
+//! observer reads them.
 //!
-//! An observer copies bytes that any subscriber can change at any time. Unless somebody forged them, the copy
-//! is what one owner wrote at one time. The caller parses it.
+//! An observer copies bytes that any subscriber can change at any time. It accepts a copy only if the version was
+//! the same, and even, before and after. Unless the bytes were forged, the copy is then what one owner wrote at one
+//! time. The caller parses it.
 
 use super::snapshot::{PatternsSnapshot, ReaderSnapshot};
 use crate::crash::{self, CrashPoint};
@@ -13,9 +14,9 @@ use crate::ring::layout::{
 use crate::sync::{Ordering, fence};
 use std::io;
 
-/// Writes the patterns of a slot that the caller has claimed. The caller does so before it activates the
-/// slot, and again when it adds a pattern. The first pattern that does not fit and all after it are left out,
-/// and a flag says so.
+/// Writes the patterns of a slot that the caller has claimed. The caller does so before it activates the slot, and
+/// again when it adds a pattern. If a pattern does not fit, it and all patterns after it are left out, and a flag
+/// says so.
 pub(crate) fn show<'p>(
     area: &ReaderPatterns,
     generation: u32,
@@ -33,7 +34,7 @@ pub(crate) fn show<'p>(
         text[length..start].fill(PATTERN_SEPARATOR);
         length = start + pattern.len();
     }
-    // It is odd already if the last owner died in the middle.
+    // It is already odd if the last owner died while writing.
     let odd = area.version.load(Ordering::Relaxed).wrapping_add(1) | 1;
     area.version.store(odd, Ordering::Relaxed);
     // PATTERNS
@@ -53,12 +54,12 @@ pub(crate) fn show<'p>(
     area.version.store(odd.wrapping_add(1), Ordering::Release);
 }
 
-/// How often an observer reads the patterns of a slot while they change. A subscriber needs less than a
-/// microsecond to write its own. If it is stopped in the middle, or writes all the time, they are unreadable.
+/// How often an observer tries to read patterns that change. A subscriber needs less than a microsecond to write
+/// its own. If it is stopped while writing, or writes all the time, they count as unreadable.
 const ATTEMPTS: u32 = 16;
 
-/// Returns the slot, read again if its owner changed, together with the patterns of the same owner. `None`
-/// if the slot is free.
+/// Returns the slot, read again if its owner changed, and the patterns of the same owner. `None` if the slot is
+/// free.
 pub(super) fn with_patterns(
     mut slot: ReaderSnapshot,
     slot_now: impl Fn() -> io::Result<ReaderSnapshot>,
@@ -68,8 +69,8 @@ pub(super) fn with_patterns(
         if slot.state != SLOT_ACTIVE {
             return Ok(None);
         }
-        // PATTERNS: one system call copies in no particular order. The text belongs together if its
-        // version was the same before and after.
+        // PATTERNS: one system call copies in no particular order. The text is consistent if its version was the
+        // same before and after.
         let before = patterns_now()?.version;
         fence(Ordering::Acquire);
         let patterns = patterns_now()?;
@@ -112,7 +113,7 @@ mod tests {
         RingFile::open(bus, Protection::Read).unwrap().header().clone()
     }
 
-    /// A claimed slot with patterns, as a subscriber that joins leaves it.
+    /// Claims a slot and writes patterns as a joining subscriber does.
     fn claim(segment: &ReadersSegment, number: u32, generation: u32, patterns: &[&str]) {
         let slot = segment.slot(number);
         slot.state.store(SLOT_FREE, Relaxed);
@@ -125,7 +126,7 @@ mod tests {
     /// Number, generation and text of a slot.
     type Shown = (u32, u32, Option<(String, bool)>);
 
-    /// Every active slot.
+    /// Returns what an observer sees of every active slot.
     fn shown(bus: &BusDirectory, header: &Header) -> Vec<Shown> {
         let views = read_readers(bus, header).unwrap().into_iter();
         views
@@ -147,7 +148,7 @@ mod tests {
         claim(&segment, 1, 7, &[]);
         let text = |text: &str| Some((text.to_owned(), false));
         assert_eq!(shown(&bus, &header), [(1, 7, text("")), (3, 5, text("a/*\n**"))]);
-        // A shorter text leaves nothing of the longer one, and a slot nothing of its last owner.
+        // Nothing remains of a longer text, nor of the slot's last owner.
         claim(&segment, 3, 6, &["b"]);
         assert_eq!(shown(&bus, &header)[1], (3, 6, text("b")));
         segment.slot(3).generation.store(7, Relaxed);
@@ -170,7 +171,7 @@ mod tests {
         assert_eq!(text_of(&[&long, &format!("{rest}y"), "y"]), (long, true));
     }
 
-    /// An owner that died in the middle leaves an odd version, and an attacker can write one.
+    /// An owner that died while writing leaves an odd version, and an attacker can write one.
     #[test]
     fn patterns_that_are_being_written_do_not_show() {
         let root = TempDir::new();
@@ -186,7 +187,7 @@ mod tests {
         }
     }
 
-    /// Between any two of the reads.
+    /// Changes the patterns between any two of the reads.
     #[test]
     fn patterns_that_change_while_they_are_read_are_read_again() {
         let root = TempDir::new();

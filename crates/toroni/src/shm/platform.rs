@@ -1,20 +1,20 @@
-//! What tells this process's machine, boot and namespaces from others.
+//! Identifies the machine, the boot and the namespaces of this process.
 
 use std::os::unix::fs::MetadataExt;
 
-/// Boot and namespaces in which a bus was made.
+/// The boot and the namespaces in which a bus was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Home {
-    /// Another after each boot; zeros if unknown.
+    /// Different after each boot; zeros if unknown.
     pub(crate) boot_id: [u8; 16],
-    /// Inode of the PID namespace; 0 if unknown, for want of /proc.
+    /// Inode of the PID namespace; 0 if unknown because /proc is missing.
     pub(crate) pid_namespace: u64,
     /// Inode of the network namespace; 0 if unknown.
     pub(crate) net_namespace: u64,
 }
 
 impl Home {
-    /// Those of this process. Not cached: `unshare` and `setns` change them.
+    /// Returns those of this process. They are not cached, because `unshare` and `setns` change them.
     pub(crate) fn here() -> Self {
         Self {
             boot_id: boot_id().unwrap_or_default(),
@@ -24,7 +24,7 @@ impl Home {
     }
 }
 
-/// Number of this machine in the ELF format (elf.h, `EM_…`).
+/// The number of this architecture in the ELF format (elf.h, `EM_…`).
 pub(crate) const ARCHITECTURE: u32 = if cfg!(target_arch = "x86_64") {
     62
 } else if cfg!(target_arch = "aarch64") {
@@ -43,7 +43,7 @@ pub(crate) const ARCHITECTURE: u32 = if cfg!(target_arch = "x86_64") {
     0
 };
 
-/// Its name, for messages.
+/// Returns the name of an architecture, for messages.
 pub(crate) fn architecture_name(number: u32) -> String {
     match number {
         62 => "x86_64".to_owned(),
@@ -57,12 +57,12 @@ pub(crate) fn architecture_name(number: u32) -> String {
     }
 }
 
-/// The page size. Linux has none above 1 MiB.
+/// Returns the page size. Linux has none above 1 MiB.
 pub(crate) fn page_bytes() -> u32 {
     u32::try_from(rustix::param::page_size()).unwrap_or(u32::MAX)
 }
 
-/// The C library, with its version where mutexes of different versions may differ.
+/// Returns the name of the C library, with its version if mutexes of different versions may differ.
 pub(crate) fn libc_name() -> String {
     #[cfg(target_env = "gnu")]
     {
@@ -76,7 +76,7 @@ pub(crate) fn libc_name() -> String {
     }
 }
 
-/// CLOCK_REALTIME, ns since 1970; 0 before.
+/// Returns CLOCK_REALTIME in ns since 1970; 0 before that.
 pub(crate) fn realtime_ns() -> u64 {
     std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)

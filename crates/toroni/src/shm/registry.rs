@@ -1,16 +1,16 @@
-//! A list that a signal handler and a fork handler may walk: no locks, no allocation while walking,
-//! nothing is ever freed.
+//! A list that signal handlers and fork handlers can walk: it has no locks, does not allocate while it is walked,
+//! and never frees.
 
-// Not from `crate::sync`: no model looks at these, and statics need `const fn new`.
+// Not from `crate::sync`: these are not part of a model, and statics need `const fn new`.
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-/// Entries are taken and given back; the memory grows to the largest number ever taken at once, in
-/// chunks of 32.
+/// Entries are taken and given back. The memory grows to the largest number of entries that were ever taken at
+/// once, in chunks of 32.
 pub(crate) struct Registry<T: 'static> {
     newest: AtomicPtr<Chunk<T>>,
 }
 
-/// One entry. `value` keeps what its last owner left in it.
+/// One entry. `value` keeps what its last owner left there.
 pub(crate) struct Entry<T> {
     taken: AtomicBool,
     pub(crate) value: T,
@@ -26,7 +26,7 @@ impl<T: Default + Sync> Registry<T> {
         Self { newest: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
-    /// An entry that nobody else has.
+    /// Returns an entry that no other owner has.
     pub(crate) fn take(&self) -> &'static Entry<T> {
         loop {
             let newest = self.newest();
@@ -42,28 +42,27 @@ impl<T: Default + Sync> Registry<T> {
             }));
             let expected =
                 newest.map_or(std::ptr::null_mut(), |chunk| std::ptr::from_ref(chunk).cast_mut());
-            // Release: walkers see the chunk's content. Whoever loses the race leaks an empty chunk
-            // no more: it frees it again.
+            // Release: walkers see the content of the chunk. A thread that loses the race frees its chunk again.
             let chunk = std::ptr::from_mut(chunk);
             if self
                 .newest
                 .compare_exchange(expected, chunk, Ordering::Release, Ordering::Relaxed)
                 .is_err()
             {
-                // SAFETY: made by Box::new above, and never shown to anybody.
+                // SAFETY: made by Box::new above, and never made visible to another thread.
                 drop(unsafe { Box::from_raw(chunk) });
             }
         }
     }
 
-    /// All entries, taken or not. Async-signal-safe.
+    /// Returns all entries, taken or not. Async-signal-safe.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &'static Entry<T>> {
         Self::walk(self.newest())
     }
 
     fn newest(&self) -> Option<&'static Chunk<T>> {
-        // SAFETY: null, or a chunk that was leaked in `take` and is never freed once it is here.
-        // Acquire pairs with the Release that put it here.
+        // SAFETY: null, or a chunk that `take` leaked, and that is never freed once it is here. Acquire pairs with
+        // the Release that put it here.
         unsafe { self.newest.load(Ordering::Acquire).as_ref() }
     }
 
@@ -73,7 +72,7 @@ impl<T: Default + Sync> Registry<T> {
 }
 
 impl<T> Entry<T> {
-    /// Lets another owner have it. The caller has made `value` harmless before.
+    /// Makes the entry free for another owner. The caller has made `value` harmless before.
     pub(crate) fn give_back(&self) {
         self.taken.store(false, Ordering::Release);
     }

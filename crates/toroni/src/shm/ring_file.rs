@@ -13,8 +13,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// The file `ring`, with the shared bus lock: as long as any process has one, `clean` does not remove
-/// the bus.
+/// The file `ring`, with the shared bus lock. As long as any process has one, `clean` does not remove the bus.
 #[derive(Debug)]
 pub(crate) struct RingFile {
     file: ParentOnlyFd,
@@ -29,8 +28,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 const WAIT_SLICE: Duration = Duration::from_millis(5);
 
 impl RingFile {
-    /// Opens the file, takes the lock, and reads and checks the header. `NotFound` if there is no
-    /// such file, or the directory has lost its name meanwhile.
+    /// Opens the file, takes the lock, and reads and checks the header. `NotFound` if there is no such file, or if
+    /// the directory has lost its name meanwhile.
     pub(crate) fn open(
         directory: &BusDirectory,
         protection: Protection,
@@ -45,8 +44,8 @@ impl RingFile {
             let file = directory.open_for_locks(BusFile::Ring, protection)?;
             let stat = rustix::fs::fstat(&file).map_err(|errno| failed("open", &path, errno))?;
             let locked = ofd::try_lock(&file, Kind::Shared, BUS_LOCK_OFFSET).map_err(os("lock"))?;
-            // Locked, and only then looked whether the name still leads here: whoever removes a bus
-            // has the lock exclusively while it takes the name away.
+            // Check the name only after locking: a process that removes a bus holds the exclusive lock while it
+            // removes the name.
             if locked && still_names(directory.dirfd(), BusFile::Ring.name(), identity(&stat)) {
                 break (file, identity(&stat));
             }
@@ -66,23 +65,23 @@ impl RingFile {
         Ok(Self { file, directory: directory.clone(), identity, header, on_disk })
     }
 
-    /// Its header.
     pub(crate) fn header(&self) -> &Header {
         &self.header
     }
 
-    /// The directory that it is in.
+    /// Returns the directory that contains the file.
     pub(crate) fn directory(&self) -> &BusDirectory {
         &self.directory
     }
 
-    /// Whether the file outlives a reboot.
+    /// Returns whether the file survives a reboot.
     pub(crate) fn is_on_disk(&self) -> bool {
         self.on_disk
     }
 
-    /// Opens the file once more, to be mapped. A mapping keeps the description alive that it was made
-    /// through, and with it the lock: in the child of a `fork`, which outlives its parent, for ever.
+    /// Opens the file again, to map it. A mapping keeps the description alive through which it was made, and with
+    /// it the lock. If the description with the lock were mapped, a child of `fork` that outlives its parent would
+    /// keep the lock as long as it lives.
     pub(crate) fn open_for_mapping(&self, protection: Protection) -> Result<OwnedFd, OpenError> {
         let again = self.directory.open_file(BusFile::Ring, protection)?;
         let path = || self.directory.path().join(BusFile::Ring.name());
@@ -93,15 +92,15 @@ impl RingFile {
         Ok(again)
     }
 
-    /// Whether the bus was removed, by `clean` or anybody else. Three system calls.
+    /// Returns whether the bus was removed, by `clean` or in any other way. Takes three system calls.
     pub(crate) fn is_unlinked(&self) -> bool {
         rustix::fs::fstat(&self.file).is_ok_and(|stat| stat.st_nlink == 0)
             || !self.directory.is_still_named()
             || !still_names(self.directory.dirfd(), BusFile::Ring.name(), self.identity)
     }
 
-    /// Makes the shared lock exclusive, if no other handle of the bus is open, in this process or
-    /// elsewhere. For a file opened with [`Protection::Write`].
+    /// Makes the shared lock exclusive, if no other handle of the bus is open in any process. Returns whether it
+    /// did. The file must have been opened with [`Protection::Write`].
     pub(crate) fn try_exclusive(&self) -> io::Result<bool> {
         ofd::try_lock(&self.file, Kind::Exclusive, BUS_LOCK_OFFSET)
     }
@@ -111,8 +110,8 @@ impl RingFile {
         ofd::try_lock(&self.file, Kind::Shared, BUS_LOCK_OFFSET).map(|_| ())
     }
 
-    /// Writes boot and namespaces of this process into the header. Only with the exclusive lock, and
-    /// for a file opened with [`Protection::Write`].
+    /// Writes boot and namespaces of this process into the header. Only with the exclusive lock, and for a file
+    /// opened with [`Protection::Write`].
     pub(super) fn adopt(&mut self) -> io::Result<()> {
         let home = Home::here();
         let bytes = home.encode();
@@ -134,7 +133,7 @@ impl AsFd for RingFile {
     }
 }
 
-/// Reads and checks the header of `ring` without any lock: enough to list a bus.
+/// Reads and checks the header of `ring` without any lock, which is enough to list a bus.
 pub(super) fn read_header(
     file: BorrowedFd<'_>,
     directory: &BusDirectory,

@@ -12,8 +12,8 @@ use crate::settings::LockKind;
 use crate::sync::{AtomicU64, Ordering};
 use std::io;
 
-/// `ring`, mapped: read-only for subscribers, writable for publishers. The stream follows itself in
-/// memory once more, so that no record wraps.
+/// `ring`, mapped read-only for subscribers and writable for publishers. The stream is mapped twice in a row, so
+/// that no record wraps.
 #[derive(Debug)]
 pub(crate) struct RingSegment {
     mapping: Mapping,
@@ -24,7 +24,6 @@ pub(crate) struct RingSegment {
 }
 
 impl RingSegment {
-    /// Opens and maps it.
     pub(crate) fn open(
         directory: &BusDirectory,
         protection: Protection,
@@ -33,52 +32,50 @@ impl RingSegment {
         Self::map(RingFile::open(directory, protection)?, protection, options)
     }
 
-    /// What its header says. All of it was checked.
+    /// Returns the header. All of it was checked.
     #[inline]
     pub(crate) fn header(&self) -> &Header {
         self.file.header()
     }
 
-    /// The words that change.
+    /// Returns the words that change.
     #[inline]
     pub(crate) fn control(&self) -> &Control {
         // SAFETY: the mapping lives as long as self.
         unsafe { self.control.first() }
     }
 
-    /// Its shape.
     #[inline]
     pub(crate) fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// The topic table.
     #[inline]
     pub(crate) fn table(&self) -> &[AtomicU64] {
         let words = to_index(self.header().settings.topic_table_bytes / 8);
         self.mapping.slice(TABLE_OFFSET, words).expect("as large as the header says")
     }
 
-    /// The stream, twice in a row: 2 × capacity bytes.
+    /// Returns the stream, twice in a row: 2 × capacity bytes.
     #[inline]
     pub(crate) fn words(&self) -> &[AtomicU64] {
         // SAFETY: the mapping lives as long as self.
         unsafe { self.words.slice() }
     }
 
-    /// Whether the bus was removed. For slow paths.
+    /// Returns whether the bus was removed. For slow paths.
     pub(crate) fn is_unlinked(&self) -> bool {
         self.file.is_unlinked()
     }
 
-    /// Whether the file was truncated and something was read, or written, where it had been.
+    /// Returns whether the file was truncated and this mapping was used to access a lost part.
     #[inline]
     pub(crate) fn was_damaged(&self) -> bool {
         self.mapping.was_damaged()
     }
 
-    /// Whether the file no longer says that it is this bus's: somebody made it anew under those who have
-    /// it mapped, as by cutting it to nothing and making it grow again.
+    /// Returns whether the file no longer has the id of this bus. That happens if the file is made again while it
+    /// is mapped, for example by truncating it to nothing and extending it.
     pub(crate) fn is_foreign(&self) -> bool {
         const WORDS: usize = 2;
         let place = std::mem::offset_of!(RawFileHeader, bus_id);
@@ -90,7 +87,7 @@ impl RingSegment {
             .any(|(word, half)| word.load(Ordering::Relaxed) != u64::from_ne_bytes(*half))
     }
 
-    /// The file and its lock.
+    /// Returns the file and its lock.
     pub(crate) fn file(&self) -> &RingFile {
         &self.file
     }
@@ -129,7 +126,7 @@ impl RingSegment {
                 _ => failed("lock in memory", &path, error),
             })?;
         }
-        // Locked pages are there, but those of the second copy are not in the page tables.
+        // Locked pages are in memory, but those of the second copy are not in the page tables.
         if options.prefault || options.mlock {
             mapping.prefault().map_err(|error| failed("prefault", &path, error))?;
         }
@@ -143,29 +140,29 @@ impl RingSegment {
     }
 }
 
-/// For buses on a disk, whose pages are written back in any order.
+/// What only buses on a disk need, because their pages are written back in any order.
 ///
-/// While anybody publishes, the mark of a clean close is absent. The last publisher to leave writes
-/// everything back and then sets it. After a crash of the machine there is no mark, and the ring
-/// holds pages of any age: it starts empty. All of it is a no-op in memory.
+/// While a publisher has the bus open, the mark of a clean close is absent. The last publisher to leave writes
+/// everything back and then sets the mark. After a crash of the machine there is no mark, and the ring holds pages
+/// of any age: it starts empty. For a bus in memory all of this does nothing.
 impl RingSegment {
-    /// Whether the bus was last used before this machine booted. Then nothing in it may be believed
-    /// before [`clean_close`](Self::clean_close) was looked at, under the exclusive lock of
-    /// [`file`](Self::file), and [`adopt`](Self::adopt) called.
+    /// Returns whether the bus was last used before this machine booted. Then nothing in it may be believed until
+    /// the caller, under the exclusive lock of [`file`](Self::file), has checked [`clean_close`](Self::clean_close)
+    /// and called [`adopt`](Self::adopt).
     pub(crate) fn boot_changed(&self) -> bool {
         self.file.is_on_disk()
             && self.header().home.boot_id != super::platform::Home::here().boot_id
     }
 
-    /// Position and sequence at the end of the stream, if everything before was written back and
-    /// nothing has been written since.
+    /// Returns position and sequence at the end of the stream, if everything was written back and nothing has been
+    /// written since.
     pub(crate) fn clean_close(&self) -> Option<(u64, u64)> {
         let mark = &self.control().clean_close.0;
         (mark.valid.load(Ordering::Relaxed) == 1)
             .then(|| (mark.position.load(Ordering::Relaxed), mark.sequence.load(Ordering::Relaxed)))
     }
 
-    /// Takes the mark away, on the disk too. Before the first write of a publisher.
+    /// Removes the mark, on the disk too. Must precede the first write of a publisher.
     pub(crate) fn mark_in_use(&self) -> io::Result<()> {
         if !self.file.is_on_disk() {
             return Ok(());
@@ -175,7 +172,7 @@ impl RingSegment {
         self.mapping.write_back(0, self.prefix())
     }
 
-    /// Writes everything back and then sets the mark. Only by the last publisher, under the writer lock.
+    /// Writes everything back and then sets the mark. Only the last publisher may call this, under the writer lock.
     pub(crate) fn mark_clean_close(&self, position: u64, sequence: u64) -> io::Result<()> {
         if !self.file.is_on_disk() {
             return Ok(());
@@ -191,9 +188,8 @@ impl RingSegment {
         self.mapping.write_back(0, self.prefix())
     }
 
-    /// Makes the bus one of this boot: its header names this boot from now on. Only under the
-    /// exclusive lock, and after the content was verified or thrown away
-    /// ([`Control::reset`]).
+    /// Writes this boot into the header of the bus. Only under the exclusive lock, and after the content was
+    /// verified or discarded ([`Control::reset`]).
     pub(crate) fn adopt(&mut self) -> io::Result<()> {
         self.mapping.write_back(0, self.prefix())?;
         self.file.adopt()

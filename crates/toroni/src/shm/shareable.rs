@@ -1,4 +1,4 @@
-//! What may live in memory that other processes write.
+//! Types that may lie in memory that other processes write.
 
 use crate::ring::layout::{Control, PublisherSlot, ReaderPatterns, ReaderSlot, ReadersControl};
 use crate::sync::{AtomicU32, AtomicU64};
@@ -7,11 +7,11 @@ use crate::sync::{AtomicU32, AtomicU64};
 ///
 /// # Safety
 ///
-/// - Every bit pattern is a value: another process may have written anything.
-/// - Every field is an atomic, or an array or structure of such: another process may write at any
-///   time, and a plain load beside its store would be undefined behaviour.
-/// - `repr(C)` or `repr(transparent)`: all processes agree on the places of the fields.
-/// - No destructor: nobody owns the memory.
+/// - Every bit pattern is a value, because another process may have written anything.
+/// - Every field is an atomic, or an array or structure of atomics: another process may write at any time, and a
+///   plain load at the same time as its store would be undefined behaviour.
+/// - `repr(C)` or `repr(transparent)`: all processes agree on the offsets of the fields.
+/// - No destructor: no process owns the memory.
 pub(crate) unsafe trait Shareable: Sync {}
 
 // SAFETY: an atomic integer; every bit pattern is one.

@@ -1,15 +1,15 @@
-//! Copies of slots, as they were at one moment.
+//! Copies of slots at one moment.
 //!
-//! Each word is one that some process wrote; words of one slot may be of different moments, and all
-//! of it may be nonsense: nothing but messages for people and bounded decisions may depend on it.
+//! Some process wrote each word, but the words of one slot may be from different moments, and all of them may be
+//! nonsense. So only messages for people and bounded decisions may depend on them.
 
 use crate::ring::layout::{
     PATTERNS_TEXT_WORDS, PATTERNS_TRUNCATED, PublisherSlot, ReaderPatterns, ReaderSlot,
 };
 use std::mem::{offset_of, size_of, size_of_val};
 
-/// A copy of a [`ReaderSlot`], of the same layout. Its number is its place in the list; whether its
-/// owner lives is what a [`LeaseTester`](super::lease::LeaseTester) says.
+/// A copy of a [`ReaderSlot`] with the same layout. Its number is its index in the list. A
+/// [`LeaseTester`](super::lease::LeaseTester) says whether its owner is alive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct ReaderSnapshot {
@@ -29,7 +29,7 @@ pub(crate) struct ReaderSnapshot {
     pub(crate) _padding: u64,
 }
 
-/// A copy of a [`PublisherSlot`], of the same layout. As [`ReaderSnapshot`].
+/// A copy of a [`PublisherSlot`] with the same layout. Otherwise as [`ReaderSnapshot`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct PublisherSnapshot {
@@ -49,7 +49,7 @@ pub(crate) struct PublisherSnapshot {
     pub(crate) _padding: u64,
 }
 
-/// A copy of [`ReaderPatterns`], of the same layout. As [`ReaderSnapshot`].
+/// A copy of [`ReaderPatterns`] with the same layout. Otherwise as [`ReaderSnapshot`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct PatternsSnapshot {
@@ -68,7 +68,8 @@ impl Default for PatternsSnapshot {
 }
 
 impl PatternsSnapshot {
-    /// Returns the text, and whether patterns are missing from it. `None` if no subscriber writes such bytes.
+    /// Returns the text, and whether patterns are missing from it. `None` if no subscriber could have written these
+    /// bytes.
     pub(crate) fn text(&self) -> Option<(String, bool)> {
         let is_truncated = match self.flags {
             0 => false,
@@ -96,16 +97,16 @@ impl PublisherSnapshot {
     }
 }
 
-/// A copy of a slot, as bytes to be read into.
+/// A copy of a slot into which bytes can be read.
 ///
 /// # Safety
 ///
-/// `repr(C)`, of integers only and without padding: any bytes make a value.
+/// The type is `repr(C)`, of integers only and without padding, so any bytes are a value.
 pub(super) unsafe trait Snapshot: Copy + Default {
     fn bytes_of(slots: &mut [Self]) -> &mut [u8] {
         let length = size_of_val(slots);
-        // SAFETY: the memory of `slots`, borrowed as long; the trait's promise makes any bytes that
-        // are written there values, and all bytes initialised.
+        // SAFETY: the memory of `slots`, borrowed for as long. By the trait's promise, any bytes that are written
+        // there are values, and all bytes are initialised.
         unsafe { std::slice::from_raw_parts_mut(slots.as_mut_ptr().cast::<u8>(), length) }
     }
 }
@@ -137,7 +138,7 @@ const _: () = {
 fn printable(words: &[u64]) -> String {
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-    // Control characters could steer the terminal of whoever looks at it.
+    // Control characters could control the terminal of the person who reads it.
     String::from_utf8_lossy(&bytes[..end])
         .chars()
         .map(|char| if char.is_control() { char::REPLACEMENT_CHARACTER } else { char })

@@ -1,4 +1,4 @@
-//! Files and directories that are not complete yet, and vanish if they never become so.
+//! Files and directories that are being built, and are removed if they are never completed.
 
 use super::acl::Part;
 use super::directory::{BusFile, SOCKETS, random_name};
@@ -7,7 +7,7 @@ use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// The directory `.<bus>.<random>` under construction; removed by the drop unless it got its name.
+/// The directory `.<bus>.<random>` of a bus that is being built. Dropping it removes it, unless it was renamed.
 pub(super) struct StagedBus<'a> {
     root: &'a OwnedFd,
     name: Option<String>,
@@ -31,7 +31,7 @@ impl<'a> StagedBus<'a> {
         self.fd.as_ref().map(AsFd::as_fd).map_err(|errno| *errno)
     }
 
-    /// Gives the directory its name, if nobody else has it.
+    /// Gives the directory its name, if that is free.
     pub(super) fn rename_to(mut self, bus: &str) -> Result<(), Errno> {
         if let Some(name) = &self.name {
             let root = self.root;
@@ -60,7 +60,7 @@ pub(super) struct StagedFile<'a> {
     directory: BorrowedFd<'a>,
     file: BusFile,
     pub(super) fd: OwnedFd,
-    /// Where the file system has no files without names.
+    /// The name until then, if the file system has no files without names.
     temporary: Option<String>,
 }
 
@@ -83,12 +83,12 @@ impl<'a> StagedFile<'a> {
         Ok(staged)
     }
 
-    /// Another description of the same file.
+    /// Opens another description of the same file.
     pub(super) fn reopen(&self) -> Result<OwnedFd, Errno> {
         rustix::fs::open(self.own_path(), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
     }
 
-    /// Gives the file its name, if nobody else has it.
+    /// Gives the file its name, if that is free.
     pub(super) fn link(&self) -> Result<(), Errno> {
         let name = self.file.name();
         if let Some(temporary) = &self.temporary {
@@ -113,13 +113,15 @@ impl Drop for StagedFile<'_> {
     }
 }
 
-/// The mode that a file gets which is made here for everybody: `0666` less the umask, or what an inherited
-/// access control list leaves. An empty directory is asked, as a file system may apply no umask to files
-/// without names, and a file with one could be opened by others before its permissions are set. The umask
-/// of a process with other threads cannot be read without a change of it, and `/proc` may not be there.
+/// Returns the mode of a file that is created in `directory` for everybody: `0666` less the umask, or what an
+/// inherited access control list leaves.
+///
+/// To find it, this creates an empty directory. A file without a name would not do, because a file system may apply
+/// no umask to it. A file with a name could be opened by other users before its permissions are set. The umask
+/// itself cannot be read without changing it for all threads of the process, and `/proc` may be missing.
 pub(super) fn mode_of_new_files(directory: BorrowedFd<'_>) -> Result<u32, Errno> {
     let name = format!(".{SOCKETS}.{}", random_name());
-    // Nobody can place anything in it, not even where the umask leaves everything.
+    // No user can create anything in it, even if the umask leaves everything.
     rustix::fs::mkdirat(directory, &*name, Mode::from_raw_mode(0o666))?;
     let stat = rustix::fs::statat(directory, &*name, AtFlags::SYMLINK_NOFOLLOW);
     let removed = rustix::fs::unlinkat(directory, &*name, AtFlags::REMOVEDIR);
@@ -128,7 +130,7 @@ pub(super) fn mode_of_new_files(directory: BorrowedFd<'_>) -> Result<u32, Errno>
     Ok(mode & 0o666)
 }
 
-/// Gives a file its full size, with memory or disk space behind every byte.
+/// Gives a file its full size, with memory or disk space for every byte.
 pub(super) fn reserve(fd: BorrowedFd<'_>, bytes: u64) -> Result<(), Errno> {
     if longest_file().is_some_and(|limit| bytes > limit) {
         return Err(Errno::FBIG);
@@ -137,7 +139,7 @@ pub(super) fn reserve(fd: BorrowedFd<'_>, bytes: u64) -> Result<(), Errno> {
         Err(Errno::OPNOTSUPP) => {}
         answer => return answer,
     }
-    // Not every file system can; all can be written.
+    // Not every file system can reserve. Writing works on all.
     let zeros = vec![0; 1 << 20];
     let mut written = 0;
     while written < bytes {
@@ -150,13 +152,13 @@ pub(super) fn reserve(fd: BorrowedFd<'_>, bytes: u64) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Bytes of the longest file that this process may write, if there is a limit (RLIMIT_FSIZE). Whoever tries
-/// to go beyond it gets a signal that ends the process (SIGXFSZ), and no error.
+/// Returns the length of the longest file that this process may write, if there is a limit (RLIMIT_FSIZE). Beyond
+/// it a process gets no error, but a signal that ends it (SIGXFSZ).
 pub(super) fn longest_file() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Fsize).current
 }
 
-/// Bytes that are left, if the file system has a limit.
+/// Returns the number of free bytes, if the file system has a limit.
 pub(super) fn available(place: impl AsFd) -> Option<u64> {
     let room = rustix::fs::fstatvfs(place).ok()?;
     (room.f_blocks > 0).then(|| room.f_bavail.saturating_mul(room.f_frsize))

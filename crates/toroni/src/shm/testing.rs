@@ -1,4 +1,4 @@
-//! What the tests of this module share: directories, and processes of their own.
+//! What the tests of this module share: directories, and child processes.
 
 use super::acl::Permissions;
 use super::create;
@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use toroni_testkit::Directory;
 pub(crate) use toroni_testkit::directory::entries as names;
 
-/// A fresh directory in /dev/shm, removed by the drop.
+/// A fresh directory in /dev/shm. Dropping it removes it.
 #[derive(Debug)]
 pub(crate) struct TempDir(Directory);
 
@@ -26,12 +26,12 @@ impl TempDir {
         self.0.path()
     }
 
-    /// A small bus in it.
+    /// Creates a small bus in the directory.
     pub(crate) fn bus(&self) -> BusDirectory {
         create::create(self.path(), "bus", &small(), &Permissions::default()).unwrap()
     }
 
-    /// Names in it, sorted.
+    /// Returns the names in the directory, sorted.
     pub(crate) fn names(&self) -> Vec<String> {
         self.0.entries()
     }
@@ -50,13 +50,13 @@ pub(crate) fn small() -> Settings {
 
 const CHILD: &str = "TORONI_TEST_CHILD";
 
-/// What a child was started to do, if this is one.
+/// If this process is such a child, returns its task.
 pub(crate) fn child_task() -> Option<String> {
     std::env::var(CHILD).ok()
 }
 
-/// Starts this test program again for the test `name` (its path within the crate) alone, with
-/// `task` for [`child_task`].
+/// Starts this test program again for the test `name` (its path within the crate) alone. The child finds `task` by
+/// [`child_task`].
 pub(crate) fn start_child(name: &str, task: &str) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args([name, "--exact", "--nocapture", "--test-threads=1"])
@@ -95,15 +95,15 @@ pub(crate) fn in_fork(test: impl FnOnce()) {
         }
         child => {
             let mut status = 0;
-            // SAFETY: our child, and room for its status.
+            // SAFETY: our child, and memory for its status.
             assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
             assert_eq!(status, 0, "the forked child failed");
         }
     }
 }
 
-/// Gives this process mounts of its own; `false` if that needs more rights than it has. For tests
-/// that are [`in_own_process`].
+/// Gives this process its own mounts. Returns `false` if it lacks the rights. For tests that run
+/// [`in_own_process`].
 pub(crate) fn own_mounts() -> bool {
     // SAFETY: changes what this process sees, and nothing else.
     unsafe {
@@ -118,7 +118,7 @@ pub(crate) fn own_mounts() -> bool {
     }
 }
 
-/// A mounted tmpfs, until the drop.
+/// A mounted tmpfs. Dropping it unmounts it.
 pub(crate) struct Mount(std::ffi::CString);
 
 impl Drop for Mount {
@@ -128,7 +128,7 @@ impl Drop for Mount {
     }
 }
 
-/// Mounts a tmpfs; `options` as for mount(8), with `ro` by its flag.
+/// Mounts a tmpfs. `options` are those of mount(8), except that `ro` is a flag.
 pub(crate) fn mount_tmpfs(path: &Path, options: &str, flags: libc::c_ulong) -> Mount {
     let path = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
     let options = std::ffi::CString::new(options).unwrap();
@@ -139,7 +139,7 @@ pub(crate) fn mount_tmpfs(path: &Path, options: &str, flags: libc::c_ulong) -> M
     Mount(path)
 }
 
-/// Waits for `condition`, for ten seconds at most.
+/// Waits until `condition` is true, for ten seconds at most.
 pub(crate) fn eventually(condition: impl FnMut() -> bool) {
     let limit = std::time::Duration::from_secs(10);
     assert!(toroni_testkit::wait::within(limit, condition), "it did not happen within {limit:?}");

@@ -94,7 +94,7 @@ fn file_systems_that_are_full_or_read_only() {
             return eprintln!("skipped: mounting needs root");
         }
         let root = TempDir::new();
-        // Room for a bus is 88 KiB; inodes are for the root, the bus, and one to five of its files.
+        // A bus needs 88 KiB. There are inodes for the root, the bus, and one to five of its files.
         for inodes in 2..7 {
             let _mount = mount_tmpfs(root.path(), &format!("size=1m,nr_inodes={inodes}"), 0);
             let answer = make(&root, &small());
@@ -112,7 +112,7 @@ fn file_systems_that_are_full_or_read_only() {
     });
 }
 
-/// The kernel would end the process by a signal.
+/// Without the check, the kernel would end the process by a signal.
 #[test]
 fn a_limit_of_file_sizes_is_an_error() {
     in_own_process("shm::create::tests::a_limit_of_file_sizes_is_an_error", || {
@@ -130,7 +130,7 @@ fn a_limit_of_file_sizes_is_an_error() {
     });
 }
 
-/// What each role can open, of a bus made for two groups.
+/// Checks what each role can open of a bus made for two groups.
 #[test]
 fn strangers_stay_out() {
     in_own_process("shm::create::tests::strangers_stay_out", || {
@@ -190,7 +190,7 @@ fn an_empty_directory_becomes_a_bus() {
     assert!(matches!(make(&root, &small()), Err(OpenError::AlreadyExists { .. })));
     drop(bus);
 
-    // Its creator died after `ring`.
+    // The creator died after it made `ring`.
     let ring = path.join("ring");
     std::fs::set_permissions(&ring, std::fs::Permissions::from_mode(0o640)).unwrap();
     for file in ["publishers", "readers"] {
@@ -242,8 +242,8 @@ fn the_umask_counts_unless_a_mode_is_given() {
     });
 }
 
-/// A class that could read `ring` and not write `readers` would see all payloads without being able to
-/// subscribe. Whoever may write the directory can exchange the files. The umask allows neither.
+/// A class that could read `ring` but not write `readers` would see all payloads without being able to subscribe. A
+/// class that may write the directory can replace the files. The umask allows neither.
 #[test]
 fn the_umask_gives_a_class_both_roles_or_none() {
     let name = "shm::create::tests::the_umask_gives_a_class_both_roles_or_none";
@@ -276,7 +276,7 @@ fn the_umask_gives_a_class_both_roles_or_none() {
                 }
                 let found = ["ring", "publishers", "readers", "sockets"].map(mode);
                 assert_eq!(found, [files, files, files, sockets], "{umask:03o} {in_place}");
-                // What a creator that died has left out is made with the same rights by anybody.
+                // What a creator that died did not make is made by any process with the same rights.
                 rustix::process::umask(Mode::empty());
                 std::fs::remove_file(path.join("readers")).unwrap();
                 std::fs::remove_dir(path.join("sockets")).unwrap();
@@ -289,8 +289,8 @@ fn the_umask_gives_a_class_both_roles_or_none() {
     });
 }
 
-/// Makes a directory bequeath an access control list: owner, users 61003 and 61004, group, mask, others.
-/// `false` where there are none.
+/// Makes a directory pass on an access control list: owner, users 61003 and 61004, group, mask, others. Returns
+/// `false` if the file system has no such lists.
 fn bequeath(root: &TempDir, bits: [u16; 6]) -> bool {
     const TAGS: [(u16, u32); 6] =
         [(1, u32::MAX), (2, 61003), (2, 61004), (4, u32::MAX), (16, u32::MAX), (32, u32::MAX)];
@@ -305,8 +305,8 @@ fn bequeath(root: &TempDir, bits: [u16; 6]) -> bool {
         .is_ok()
 }
 
-/// With nothing asked for, an inherited list takes the umask's place. Who is named in it gets both roles or
-/// none, as a class does.
+/// If no rights are asked for, an inherited list takes the place of the umask. A user named in it gets both roles
+/// or none, as a class does.
 #[test]
 fn an_inherited_list_gives_both_roles_or_none() {
     let root = TempDir::new();
@@ -323,15 +323,15 @@ fn an_inherited_list_gives_both_roles_or_none() {
             let mut list = [0_u8; 256];
             let length = rustix::fs::getxattr(&path, "system.posix_acl_access", &mut list).unwrap();
             let bits: Vec<u8> = list[4..length].chunks_exact(8).map(|entry| entry[2]).collect();
-            // Effective is what the mask has, too.
+            // Only what the mask has as well is effective.
             assert_eq!([bits[1] & bits[4], bits[2], bits[3], bits[5]], [6, 0, 0, 0], "{name}");
         }
         std::fs::remove_dir_all(bus.path()).unwrap();
     }
 }
 
-/// A directory may bequeath an access control list to what is made in it. A mode that was asked for holds
-/// all the same.
+/// A directory may pass on an access control list to what is created in it. A mode that was asked for holds
+/// nevertheless.
 #[test]
 fn a_mode_is_not_widened_by_a_list_of_the_directory() {
     let root = TempDir::new();
@@ -356,7 +356,7 @@ fn a_mode_is_not_widened_by_a_list_of_the_directory() {
     }
 }
 
-/// Whoever looks at any step of a creation finds nothing, or something whole.
+/// A process that looks at any step of a creation finds nothing, or something complete.
 #[test]
 fn nothing_has_its_name_before_it_is_complete() {
     for in_place in [false, true] {
