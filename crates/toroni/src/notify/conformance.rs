@@ -229,7 +229,7 @@ fn a_killed_sleeper_costs_one_wake(kind: Kind) {
         fixture.until_armed(2);
         assert!(fixture.publish(&wakers, 0, 1) <= 2);
         fixture.until_armed(3);
-        assert_eq!(fixture.publish(&wakers, 0, 2), 1, "the dead one is not woken again");
+        assert_eq!(fixture.publish(&wakers, 0, 2), 1, "the dead sleeper is not woken again");
         assert_eq!(survivor.join().unwrap(), (1, 2));
     });
     fixture.publish(&wakers, 0, 3);
@@ -313,7 +313,7 @@ fn idle_costs_no_processor(kind: Kind) {
     for _ in 0..16 {
         let (started, used_before, times_before) = (Instant::now(), used(), times_given_away());
         subscriber.nap(NAP).unwrap();
-        assert!(started.elapsed() >= NAP, "a nap ended by itself");
+        assert!(started.elapsed() >= NAP, "a nap ended early");
         costs.push(used() - used_before);
         times.push(times_given_away() - times_before);
     }
@@ -611,7 +611,7 @@ impl Other {
             if let Some(status) = self.0.try_wait().unwrap() {
                 break status;
             }
-            assert!(started.elapsed() < Duration::from_secs(60), "a child does not end");
+            assert!(started.elapsed() < Duration::from_secs(60), "a child did not end");
             thread::sleep(Duration::from_millis(1));
         };
         assert!(status.success(), "{status}");

@@ -528,7 +528,7 @@ mod tests {
         let arms = AtomicU32::new(2);
         arm_of(&mut mailbox, &arms);
         assert_eq!(arms.load(Ordering::Relaxed), 3);
-        assert!(!is_woken(&mailbox), "arming empties the queue");
+        assert!(!is_woken(&mailbox), "arming emptied the queue");
         assert_eq!(deliver(&post, &[armed(0, 1, 3)]), 1);
         assert!(is_woken(&mailbox));
     }

@@ -52,7 +52,7 @@ impl Permissions {
         // A file may inherit a list from its directory. The mode would widen the entries of that list.
         for list in [XATTR, DEFAULT_XATTR] {
             match rustix::fs::fremovexattr(&part, list) {
-                // For files, which have no default list, the kernel's answer depends on the file system.
+                // For files, which have no default list, the result depends on the file system.
                 Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::INVAL | Errno::ACCESS) => {}
                 Err(errno) => return Err(failed("set the permissions of", path, errno)),
             }
@@ -110,7 +110,7 @@ pub(super) fn apply_by_umask(
     // There is none, or the file system has no lists: the mode says everything. A longer list is an error.
     let length = match rustix::fs::fgetxattr(&part, XATTR, &mut list) {
         Err(Errno::NODATA | Errno::OPNOTSUPP) => 0,
-        answer => answer.map_err(|errno| failed("look at the permissions of", path, errno))?,
+        answer => answer.map_err(|errno| failed("read the permissions of", path, errno))?,
     };
     let mut changed = false;
     for entry in list[..length].get_mut(4..).unwrap_or_default().chunks_exact_mut(ENTRY_BYTES) {
@@ -185,7 +185,7 @@ pub(super) fn who_is(path: &Path) -> String {
     let advice = if is_default_and_not_for_all(path) {
         sharing_hint()
     } else {
-        "ask the owner, or set TORONI_DIR to another place".to_owned()
+        "ask the owner, or set TORONI_DIR to another directory".to_owned()
     };
     format!("{owner}this process runs as {own}: {advice}")
 }

@@ -80,7 +80,7 @@ impl MarkedFd {
 
 impl AsFd for MarkedFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_ref().expect("there until the drop").as_fd()
+        self.fd.as_ref().expect("present until the drop").as_fd()
     }
 }
 

@@ -171,7 +171,7 @@ impl BusDirectory {
     /// owner may create files there.
     pub(crate) fn check_owner(&self, wanted: u32) -> Result<(), OpenError> {
         let stat = rustix::fs::fstat(self.dirfd())
-            .map_err(|errno| failed("look at", self.path(), errno))?;
+            .map_err(|errno| failed("inspect", self.path(), errno))?;
         let wanted_name = || acl::user(wanted);
         let foreign = |found: String| OpenError::ForeignOwner {
             path: self.path().to_owned(),
@@ -183,7 +183,7 @@ impl BusDirectory {
         }
         if Mode::from_raw_mode(stat.st_mode).intersects(Mode::WGRP | Mode::WOTH) {
             let mode = stat.st_mode & 0o7777;
-            return Err(foreign(format!("whoever may write it, by its mode {mode:04o}")));
+            return Err(foreign(format!("all users who may write it (mode {mode:04o})")));
         }
         Ok(())
     }
@@ -202,7 +202,7 @@ impl BusDirectory {
                 OpenError::NotABus { path, what: "it is not a regular file".to_owned() }
             }
             Errno::MLINK => {
-                let what = "it has a further hard link, and may belong to another bus".to_owned();
+                let what = "it has a second hard link, and may belong to another bus".to_owned();
                 OpenError::NotABus { path, what }
             }
             errno => failed("open", &path, errno),
@@ -269,7 +269,7 @@ pub(super) fn open_root(root: &Path) -> Result<OwnedFd, OpenError> {
 
 /// Returns why user `us` must not use a root that any user may have created in `parent`. The root's owner can
 /// replace every bus in it, and if it is writable for all and not sticky, any user can. A mounted root is accepted:
-/// it was made by somebody who may mount.
+/// only a user who may mount can have made it.
 fn objection(root: &Stat, parent: &Stat, us: u32) -> Option<String> {
     if root.st_dev != parent.st_dev {
         return None;

@@ -154,7 +154,7 @@ mod tests {
         assert_eq!((parked.threads, parked.namespaces), (3, 2));
         assert!(parked.is_dumping && parked.is_parked && !parked.is_to_be_killed);
         let killed = parse("D (disk sleep)", "0000000000000100", "1").unwrap();
-        assert!(killed.is_to_be_killed, "it may be on its way back to user code");
+        assert!(killed.is_to_be_killed, "it may be returning to user code");
         let running = parse("R (running)", "0000000000000001", "0").unwrap();
         assert!(!running.is_parked && !running.is_to_be_killed && !running.is_dumping);
         assert_eq!(Status::parse("Name:\tx\nState:\tR (running)\nThreads:\t1\n"), None);

@@ -292,7 +292,7 @@ fn check_common(
     let path = path.to_owned();
     let known = MAGIC.len().min(bytes.len());
     if bytes[..known] != MAGIC[..known] {
-        return Err(OpenError::NotABus { path, what: "its first bytes are others".to_owned() });
+        return Err(OpenError::NotABus { path, what: "its first bytes are wrong".to_owned() });
     }
     if bytes.len() < wanted_bytes {
         return Err(OpenError::Truncated { path, found: file_bytes, wanted: wanted_bytes as u64 });

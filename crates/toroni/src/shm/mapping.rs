@@ -242,7 +242,7 @@ impl Mapping {
 
     fn finish(start: *mut c_void, length: usize, protection: Protection) -> io::Result<Self> {
         let start = NonNull::new(start.cast::<u8>())
-            .ok_or_else(|| io::Error::other("the kernel gave a mapping at address 0"))?;
+            .ok_or_else(|| io::Error::other("the kernel mapped the file at address 0"))?;
         let flags = match protection {
             Protection::Read => libc::PROT_READ,
             Protection::Write => libc::PROT_READ | libc::PROT_WRITE,

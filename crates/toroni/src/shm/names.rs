@@ -47,7 +47,7 @@ pub(super) fn name_of_user(number: u32) -> Option<String> {
             LOOK_UP_BYTES,
             &raw mut found,
         );
-        // Its name lies in `buffer`.
+        // The name lies in `buffer`.
         (!found.is_null()).then(|| CStr::from_ptr(entry.pw_name).to_string_lossy().into_owned())
     }
 }

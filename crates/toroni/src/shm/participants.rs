@@ -54,9 +54,8 @@ impl ReadersSegment {
             .map_err(|error| failed("map", &path, error))?;
         let slots = header.slots(BusFile::Readers);
         let file = MarkedFd::new(file).map_err(|errno| failed("open", &path, errno))?;
-        let control = mapping
-            .mapped_slice(READERS_CONTROL_OFFSET, 1)
-            .expect("within the first page, which is mapped");
+        let control =
+            mapping.mapped_slice(READERS_CONTROL_OFFSET, 1).expect("the first page is mapped");
         let is_blind = AtomicU32::new(0);
         Ok(Self { mapping, control, file, slots, was_damaged_before, is_blind })
     }
@@ -73,14 +72,14 @@ impl ReadersSegment {
     #[inline]
     pub(crate) fn slot(&self, slot: u32) -> &ReaderSlot {
         assert!(slot < self.slots, "slot {slot} of {}", self.slots);
-        self.mapping.at(offset_of_slot(slot)).expect("mapped whole, for a subscriber")
+        self.mapping.at(offset_of_slot(slot)).expect("a subscriber maps all of the file")
     }
 
     /// Returns the patterns of a slot, under the same conditions as [`slot`](Self::slot).
     pub(crate) fn patterns(&self, slot: u32) -> &ReaderPatterns {
         assert!(slot < self.slots, "slot {slot} of {}", self.slots);
         let offset = offset_of_patterns(self.slots, slot);
-        self.mapping.at(offset).expect("mapped whole, for a subscriber")
+        self.mapping.at(offset).expect("a subscriber maps all of the file")
     }
 
     /// Returns the slots that were ever used. Only for subscribers.

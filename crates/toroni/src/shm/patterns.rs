@@ -41,7 +41,7 @@ pub(crate) fn show<'p>(
     fence(Ordering::Release);
     area.generation.store(generation, Ordering::Relaxed);
     area.flags.store(flags, Ordering::Relaxed);
-    let length = u32::try_from(length).expect("as long as the text at most");
+    let length = u32::try_from(length).expect("at most as long as the text");
     area.length.store(length, Ordering::Relaxed);
     let (words, _) = text.as_chunks::<8>();
     for (number, (place, word)) in area.text.iter().zip(words).enumerate() {
@@ -152,7 +152,7 @@ mod tests {
         claim(&segment, 3, 6, &["b"]);
         assert_eq!(shown(&bus, &header)[1], (3, 6, text("b")));
         segment.slot(3).generation.store(7, Relaxed);
-        assert_eq!(shown(&bus, &header)[1], (3, 7, None), "what another owner wrote");
+        assert_eq!(shown(&bus, &header)[1], (3, 7, None), "another owner wrote these patterns");
     }
 
     #[test]

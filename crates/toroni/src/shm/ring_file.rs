@@ -23,7 +23,7 @@ pub(crate) struct RingFile {
     on_disk: bool,
 }
 
-/// Somebody who holds the lock exclusively removes the bus, or checks it after a reboot.
+/// How long to wait for the lock. A process that holds it exclusively removes the bus, or checks it after a reboot.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 const WAIT_SLICE: Duration = Duration::from_millis(5);
 

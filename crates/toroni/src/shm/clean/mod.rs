@@ -183,7 +183,7 @@ impl Cleaner {
             Err(_) => {}
         }
         if let Some(stranger) = stranger_in(directory)? {
-            return Err(format!("it holds {stranger:?}, which is no part of a bus"));
+            return Err(format!("it holds {stranger:?}, which is not part of a bus"));
         }
         if !self.dry_run {
             self.take_name_and_remove(directory)?;
@@ -261,7 +261,7 @@ impl Cleaner {
             Ok(None) => {}
             Ok(Some(stranger)) => {
                 return self
-                    .skip(&path, format!("it holds {stranger:?}, which is no part of a bus"));
+                    .skip(&path, format!("it holds {stranger:?}, which is not part of a bus"));
             }
             Err(why) => return self.skip(&path, why),
         }
@@ -332,7 +332,7 @@ impl Cleaner {
         let tester = LeaseTester::open(directory, BusFile::Readers)?;
         for name in names {
             let Some((slot, generation)) = socket_name(&name) else {
-                self.skip(&path.join(&name), "it is no subscriber's socket".to_owned());
+                self.skip(&path.join(&name), "it is not a subscriber's socket".to_owned());
                 continue;
             };
             let is_alive = slot < header.settings.max_subscribers

@@ -115,7 +115,7 @@ fn create_held(
                     }
                 }
             },
-            Err(errno) => return Err(failed("look at", &path, errno)),
+            Err(errno) => return Err(failed("inspect", &path, errno)),
             Ok(_) => match BusDirectory::open_at(root_fd, name.to_owned(), path.clone()) {
                 Err(OpenError::NotFound { .. }) => {}
                 answer => {
@@ -230,7 +230,7 @@ impl Order<'_> {
         }
     }
 
-    /// Returns the mode of a new bus in `place`, if no rights were asked for.
+    /// Returns the mode of a new bus in the directory `place`, if no rights were asked for.
     fn mode_by_umask(&self, place: BorrowedFd<'_>) -> Result<Option<u32>, OpenError> {
         if !self.permissions.by_umask() {
             return Ok(None);
@@ -245,7 +245,7 @@ impl Order<'_> {
         if !self.permissions.by_umask() {
             return Ok(None);
         }
-        let stat = rustix::fs::fstat(ring).map_err(|errno| failed("look at", self.path, errno))?;
+        let stat = rustix::fs::fstat(ring).map_err(|errno| failed("inspect", self.path, errno))?;
         Ok(Some(mode_by_umask(stat.st_mode)))
     }
 
@@ -409,7 +409,7 @@ fn complete(directory: &BusDirectory, ring: &RingFile) -> Result<(), OpenError> 
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    let what = format!("it has no {:?}, whose creation needs its owner", missing().unwrap_or(""));
+    let what = format!("it has no {:?}, which only its owner can create", missing().unwrap_or(""));
     Err(OpenError::NotABus { path: directory.path().to_owned(), what })
 }
 
