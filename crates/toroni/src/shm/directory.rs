@@ -68,7 +68,6 @@ impl BusFile {
     }
 }
 
-/// Name of the directory with the subscribers' sockets.
 pub(crate) const SOCKETS: &str = "sockets";
 
 /// An opened directory of a bus. Clones share the descriptor.
@@ -115,7 +114,6 @@ impl BusDirectory {
         &self.0.path
     }
 
-    /// Returns the name of the bus.
     pub(crate) fn name(&self) -> &str {
         &self.0.name
     }
@@ -407,7 +405,6 @@ pub(super) fn random_name() -> String {
     format!("{:016x}", u64::from_ne_bytes(random()))
 }
 
-/// Returns random bytes from the kernel.
 pub(super) fn random<const LENGTH: usize>() -> [u8; LENGTH] {
     let mut bytes = [0; LENGTH];
     // SAFETY: the array has LENGTH bytes.

@@ -58,12 +58,10 @@ impl Header {
         data_offset(&self.settings)
     }
 
-    /// Returns the size of `ring` in bytes.
     pub(crate) fn ring_bytes(&self) -> u64 {
         self.data_offset() + self.settings.capacity
     }
 
-    /// Returns the size of a file in bytes.
     pub(crate) fn file_bytes(&self, file: BusFile) -> u64 {
         match file {
             BusFile::Ring => self.ring_bytes(),
@@ -74,7 +72,6 @@ impl Header {
         }
     }
 
-    /// Returns the number of slots in a file.
     pub(crate) fn slots(&self, file: BusFile) -> u32 {
         match file {
             BusFile::Ring => 0,
@@ -92,7 +89,7 @@ impl Header {
         }
         let refused =
             |boundary| Err(OpenError::RobustLockRefused { path: path.to_owned(), boundary });
-        // 0 means "unknown", because /proc is missing. It equals nothing.
+        // 0 means "unknown", because /proc is missing, and matches nothing.
         if self.home.pid_namespace == 0 || self.home.pid_namespace != Home::here().pid_namespace {
             return refused("PID namespaces");
         }

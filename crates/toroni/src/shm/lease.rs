@@ -104,10 +104,11 @@ impl LeaseTester {
 
     /// Returns whether the lease of a slot is held.
     ///
+    /// # Errors
     /// `EBADF` if the tester [is blind](Self::is_blind): then it cannot say anything about any lease.
     pub(crate) fn is_held(&self, slot: u32) -> io::Result<bool> {
-        // Asks which lock would refuse a read lock. That finds leases, which are write locks, but not the read
-        // locks that any process may place that can read the file.
+        // Asks which lock would refuse a read lock. That finds leases, which are write locks, but not read locks,
+        // which any process that can read the file may place.
         let is_held = |fd: BorrowedFd<'_>| ofd::is_refused(fd, Kind::Shared, byte_of(slot));
         #[cfg(toroni_mutants)]
         if crate::mutant::mutant("lease_asked_of_any_descriptor") {

@@ -45,7 +45,6 @@ pub(crate) fn list(root: &Path) -> Result<Vec<BusEntry>, OpenError> {
     Ok(buses)
 }
 
-/// What this process may do with a bus.
 pub(crate) struct Rights {
     pub(crate) publish: Result<(), OpenError>,
     pub(crate) subscribe: Result<(), OpenError>,

@@ -99,7 +99,6 @@ pub(crate) enum LockAttempt {
     Until(Option<Instant>),
 }
 
-/// Why the lock was not acquired.
 #[derive(Debug)]
 pub(crate) enum Denied {
     /// Another owner has the lock, and the attempt is over.
@@ -509,7 +508,7 @@ mod robust {
     }
 
     /// Returns the owner's thread id. Only for glibc, whose `__lock` is the first int and holds the thread id with
-    /// flags in the upper bits (FUTEX_TID_MASK, linux/futex.h).
+    /// flags in the upper bits (FUTEX_TID_MASK, linux/futex.h). musl keeps it in one of the first two words, too.
     pub(super) fn owner(control: &Control) -> Option<u32> {
         const LOCK_OWNER: u32 = 0x3FFF_FFFF;
         if !cfg!(target_env = "gnu") {

@@ -8,7 +8,6 @@ use std::io;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
 
-/// Which accesses a mapping allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protection {
     /// A store ends the process with SIGSEGV.
@@ -61,6 +60,7 @@ unsafe impl<T: Shareable> Sync for MappedSlice<T> {}
 impl<T: Shareable> MappedSlice<T> {
     /// Returns the values.
     ///
+    /// # Safety
     /// The mapping from which this was made lives as long as the result.
     #[inline]
     pub(super) unsafe fn slice<'a>(&self) -> &'a [T] {

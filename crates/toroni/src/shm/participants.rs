@@ -91,6 +91,7 @@ impl ReadersSegment {
     /// Reads slots `0 .. used` with one system call; `into[n]` is slot n. `used` comes from another process, so it
     /// is limited to the number of slots. If the file was truncated, the missing slots read as free.
     ///
+    /// # Errors
     /// Also fails if the descriptor no longer stands for this file, see [`Self::is_blind`].
     pub(crate) fn scan(&self, used: u32, into: &mut Vec<ReaderSnapshot>) -> io::Result<()> {
         let answer = read_slots(&self.file, used.min(self.slots), into);
@@ -269,7 +270,6 @@ fn read_slots<T: Snapshot>(fd: impl AsFd, count: u32, into: &mut Vec<T>) -> io::
     Ok(())
 }
 
-/// Reads one value at an offset.
 pub(super) fn read_one<T: Snapshot>(fd: impl AsFd, offset: usize) -> io::Result<T> {
     let mut one = [T::default()];
     rustix::io::pread(fd, T::bytes_of(&mut one), offset as u64)?;

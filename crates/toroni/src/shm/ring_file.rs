@@ -69,7 +69,6 @@ impl RingFile {
         &self.header
     }
 
-    /// Returns the directory that contains the file.
     pub(crate) fn directory(&self) -> &BusDirectory {
         &self.directory
     }
@@ -105,7 +104,6 @@ impl RingFile {
         ofd::try_lock(&self.file, Kind::Exclusive, BUS_LOCK_OFFSET)
     }
 
-    /// Makes the lock shared again.
     pub(crate) fn back_to_shared(&self) -> io::Result<()> {
         ofd::try_lock(&self.file, Kind::Shared, BUS_LOCK_OFFSET).map(|_| ())
     }

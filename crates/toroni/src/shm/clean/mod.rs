@@ -54,7 +54,6 @@ pub(crate) struct Skipped {
     pub(crate) why: String,
 }
 
-/// What to clean.
 #[derive(Clone, Copy)]
 pub(crate) enum Scope<'a> {
     /// All buses of the directory, except persistent ones and those with an unreadable header.

@@ -7,8 +7,8 @@
 //! name, and gets its name when it is complete. A process that finds `ring` but not the other files creates them
 //! from the header of `ring`.
 //!
-//! All memory is reserved at creation. If the file system is full, creation fails; otherwise a later store would
-//! raise SIGBUS.
+//! All memory is reserved at creation. If the file system is full, creation fails. Without this, a later
+//! store would raise SIGBUS.
 
 use super::acl::{Part, Permissions, apply_by_umask, mode_by_umask};
 use super::directory::{
