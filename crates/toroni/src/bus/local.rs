@@ -78,7 +78,7 @@ impl LocalReader {
         self.0.value.take_over(this_thread());
     }
 
-    /// Notes how far it has come, before it tells publishers.
+    /// Notes how far it has come, before it writes that to its slot.
     pub(super) fn note_position(&self, position: u64) {
         self.0.value.position.store(position, Ordering::Release);
     }

@@ -8,7 +8,7 @@ pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// Tells the processor that this thread polls: cheaper for the sibling that it waits for.
+/// Tells the processor that this thread polls, which leaves more of the core to its sibling thread.
 #[inline]
 pub(crate) fn pause() {
     #[cfg(not(loom))]
@@ -17,14 +17,14 @@ pub(crate) fn pause() {
     loom::thread::yield_now();
 }
 
-/// The full fence between a commit and the look for sleepers, after the writer lock was given back
+/// Is the full fence between a commit and the check for sleepers, after the writer lock was given back
 /// with a compare-exchange, whether that succeeded or not.
 ///
-/// In the C11 model a compare-exchange is no sequentially consistent fence, and one that fails is
-/// only a load: the look for sleepers could move before the commit, and a reader that went to sleep in
-/// between would not be woken. On x86-64 it is `lock cmpxchg`, a locked instruction also when it
-/// fails, which the processor orders with every load after it (AMD64 APM vol. 2 §7.4.2), so there
-/// only the compiler has to be held back. The tests in `sync/tso.rs` try every execution of the pair.
+/// In the C11 model a compare-exchange is not a sequentially consistent fence, and one that fails is only
+/// a load. The check for sleepers could move before the commit, and a reader that went to sleep in between
+/// would not be woken. On x86-64 it is `lock cmpxchg`, a locked instruction even if it fails. The
+/// processor orders that with every load after it (AMD64 APM vol. 2 §7.4.2), so only the compiler has to
+/// be held back. The tests in `sync/tso.rs` try every execution of the pair.
 #[inline]
 pub(crate) fn fence_after_unlock() {
     #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]

@@ -139,10 +139,14 @@ impl fmt::Display for CleanAction {
                 write!(formatter, "remove socket {}: its owner died", path.display())
             }
             Self::RemoveBus(path) => {
-                write!(formatter, "remove bus {}: nobody has it open", path.display())
+                write!(formatter, "remove bus {}: no process has it open", path.display())
             }
             Self::RemoveLeftover(path) => {
-                write!(formatter, "remove leftover {}: whoever made it died", path.display())
+                write!(
+                    formatter,
+                    "remove leftover {}: the process that made it died",
+                    path.display()
+                )
             }
         }
     }
@@ -160,7 +164,7 @@ impl fmt::Display for CleanAction {
 /// # drop(bus);
 /// let report = toroni::admin::clean(Some(&directory), Some("demo"), false)?;
 /// for action in &report.actions {
-///     println!("{action}"); // remove bus …: nobody has it open
+///     println!("{action}"); // remove bus …: no process has it open
 /// }
 /// assert!(toroni::admin::list(Some(&directory))?.is_empty());
 /// # std::fs::remove_dir_all(directory)?;

@@ -162,7 +162,7 @@ pub struct SubscriberSlotStats {
     /// Its patterns, or the first of them if `patterns_truncated`. `None` if they are unreadable because
     /// the subscriber is changing them at this moment or another subscriber wrote over them.
     pub patterns: Option<Vec<Pattern>>,
-    /// Whether it has more patterns than the bus has room for, which is 496 bytes for each subscriber.
+    /// Whether it has more patterns than fit into the bus, which keeps 496 bytes for each subscriber.
     pub patterns_truncated: bool,
 }
 
@@ -302,7 +302,7 @@ impl Bus {
         let end = Cursor::at_end(ring_of(&ring))?.position;
         let mut cursor = Cursor::at_oldest(ring_of(&ring))?;
         let mut scratch = crate::ring::copy::Scratch::default();
-        // Each step is at least a word, and goes on; unless somebody rewrites the ring meanwhile.
+        // Each step advances by at least a word, unless another process rewrites the ring meanwhile.
         let mut steps = settings.capacity / 8 + 1000;
         while cursor.position < end {
             steps -= 1;

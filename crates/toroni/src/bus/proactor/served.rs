@@ -1,11 +1,11 @@
 //! A subscriber at work in a proactor.
 //!
 //! ```text
-//!            subscribe                   woken; a look that finds something
+//!            subscribe                   woken; a check that finds something
 //!                |                   ,------------------------------------.
 //!                v                   v                                    |
 //!            +-------+  32 messages  +------+  nothing more:          +-------+
-//!            | again |-------------->| turn |  announce, look anew -->| waits |
+//!            | again |-------------->| turn |  arm, check again ----->| waits |
 //!            +-------+<--------------+------+                         +-------+
 //!                 post_later             |                                |
 //!                                        `------> over <------------------'
@@ -175,8 +175,8 @@ impl Served {
 
     /// Does what the signal asks for. If a thread is at work, that thread does it.
     fn signal(self: &Arc<Self>, signal: u32) {
-        // Release and acquire: whoever works sees what was done before each signal, and what the one before
-        // has done.
+        // Release and acquire: the thread at work sees what was done before each signal, and what the
+        // thread at work before it has done.
         if self.signals.fetch_or(signal | BUSY, Ordering::AcqRel) & BUSY != 0 {
             return;
         }
@@ -226,7 +226,7 @@ impl Served {
             // Not by us: the proactor is stopping.
             Some(error) if error.is_cancelled() => Next::Over,
             Some(error) => self.fail(work, error),
-            // There may be much behind a batch: then it has been posted, and comes.
+            // There may be more after a batch: then the rest has been posted, and comes.
             None if signals & (WOKEN | AGAIN) != 0 => self.turn(work),
             None if work.wait.is_some() => self.recheck(work),
             None => Next::Rest,
@@ -253,7 +253,8 @@ impl Served {
                     (job.handler)(Ok(job.subscriber.last()), &subscription);
                     continue;
                 }
-                // A wait that is still on its way, of which a look knew better, will do.
+                // If a wait is still in progress, because a check found the message first, that wait will
+                // do.
                 Ok(false) => match job.waits.arm(&mut job.subscriber) {
                     Ok(None) => continue,
                     Ok(Some(_)) if work.wait.is_some() => return Next::Rest,
@@ -343,7 +344,7 @@ impl Served {
         self.signal(WOKEN);
     }
 
-    /// The wait has failed.
+    /// Reports that the wait has failed.
     fn fail(self: &Arc<Self>, work: &mut Work, error: OperationError) -> Next {
         if let Some(job) = &mut work.job {
             let error = waiting::failed(&job.subscriber, error);
@@ -352,7 +353,7 @@ impl Served {
         Next::Over
     }
 
-    /// The wait could not begin.
+    /// Reports that the wait could not begin.
     fn refused(self: &Arc<Self>, job: &mut Job, refused: &toroni_proactor::StartError) -> Next {
         if let toroni_proactor::StartError::Refused(error) = refused {
             let error = waiting::failed(&job.subscriber, *error);
@@ -361,8 +362,8 @@ impl Served {
         Next::Over
     }
 
-    /// It is over: the subscriber is anybody's, and the handler nobody's. What the kernel still looks at
-    /// belongs to the operation, and is given up when that ends.
+    /// Ends the service: the handler is dropped, and the subscriber can be taken back. Memory that the
+    /// kernel still reads belongs to the operation, and is given up when that ends.
     fn finish(self: &Arc<Self>, work: &mut Work) {
         let Some(Job { subscriber, handler, waits }) = work.job.take() else { return };
         if let Some(proactor) = self.proactor.upgrade() {

@@ -1,4 +1,4 @@
-//! No wake-up is lost, on any engine; and what no wake-up tells is seen nevertheless.
+//! On every engine no wake-up is lost; and what no wake-up reports is found nevertheless.
 
 use super::served::Served;
 use super::waiting::{Rechecks, Waits};
@@ -145,7 +145,8 @@ fn uring_without_words_waits_for_the_descriptor() {
     lose_none(&running, NotifyKind::Futex, false);
 }
 
-/// A publisher dies between its commit and its wake: the others have it from the next look.
+/// A publisher dies between its commit and its wake: the subscribers find the message with their next
+/// check.
 #[test]
 fn what_no_wake_up_tells_is_seen() {
     for (provider, notify) in [

@@ -1,4 +1,4 @@
-//! How a subscriber in a proactor waits: what wakes it, and when it looks although nothing did.
+//! How a subscriber in a proactor waits: what wakes it, and when it checks although nothing did.
 
 use super::SubscribeError;
 use crate::bus::Subscriber;

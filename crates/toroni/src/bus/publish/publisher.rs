@@ -113,7 +113,7 @@ impl Publisher {
     /// # let directory = std::env::temp_dir().join(format!("toroni-doc-policy-{}", std::process::id()));
     /// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
     /// # use toroni::Policy;
-    /// // Only the newest reading counts: this publisher waits for nobody, the others as the bus says.
+    /// // Only the newest reading counts: this publisher never waits, the others as the bus says.
     /// let readings = bus.publisher("plant/boiler/temperature")?.with_policy(Policy::Overwrite)?;
     /// readings.publish(b"351.2")?;
     /// # std::fs::remove_dir_all(directory)?;

@@ -229,8 +229,8 @@ mod tests {
     use crate::settings::{LockKind, Policy};
     use crate::shm::testing::TempDir;
 
-    /// A publisher dies after it has announced that it wants the oldest message, which another subscriber protects.
-    /// Nobody publishes any more, so nobody takes the announcement back. The message is there all the same.
+    /// A publisher dies after it has proposed to overwrite the oldest message, which another subscriber
+    /// protects. No other publisher takes the proposal back. The message is there all the same.
     #[test]
     fn a_start_is_there_although_the_writer_that_wanted_it_died() {
         for fatal in [CrashPoint::AnnouncingRoom, CrashPoint::BeforeTakingBack] {
@@ -257,7 +257,7 @@ mod tests {
             assert_eq!(at_oldest.position(), first.position(), "{fatal:?}");
             drop(at_oldest);
 
-            // The next publisher, which needs no room, decides.
+            // The next publisher, which needs no space, decides.
             let last = bus.publisher("a").unwrap();
             last.publish_timeout([], Duration::from_secs(60)).unwrap();
             assert_eq!(control.waits.0.wanted.load(Ordering::Relaxed), reserved);

@@ -27,7 +27,7 @@ pub struct SubscriberStats {
     pub lapses: u64,
 }
 
-/// What a subscriber has told publishers, and its counts.
+/// What a subscriber has published of its progress, and its counts.
 pub(super) struct Progress {
     local: Option<LocalReader>,
     /// The position in the slot, and the one at which to write it again.
@@ -95,8 +95,8 @@ impl Progress {
         }
         let waits = &ring.control.waits.0;
         let registered = waits::show(slot, position, waits, self.served_waits);
-        // A position that was lapped gated nobody, even if this reader had got further and has lost nothing.
-        // Publishers that checked meanwhile do not know that they have to wait for it again.
+        // A position that was lapped gated no publisher, even if this reader had got further and has lost
+        // nothing. Publishers that checked meanwhile do not know that they have to wait for it again.
         if !ring.is_intact(before) {
             slots::bump_version(subscribing.readers.control());
         }

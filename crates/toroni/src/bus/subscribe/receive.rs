@@ -144,7 +144,7 @@ impl Subscriber {
         let found = self.next(body)?;
         if !found {
             self.check_slowly()?;
-            // It has passed over so much that it stopped: there is more, for which nobody wakes it again.
+            // It has passed over so much that it stopped: there is more, for which no wake-up comes.
             if !self.is_drained()
                 && let Some(descriptor) = &self.waiting.descriptor
             {
@@ -307,8 +307,8 @@ mod tests {
         |subscriber| subscriber.borrow().map(|_| ()),
     ];
 
-    /// A lapped subscriber stands on payload that looks like the header of a message. Asked about its topic, the
-    /// subscriber would remember the answer, or call the message corrupt because nobody knows the topic.
+    /// A lapped subscriber stands on payload that looks like the header of a message. If it asked about
+    /// the topic, it would remember the answer, or call the message corrupt because the topic is unknown.
     #[test]
     fn a_lapped_subscriber_does_not_ask_about_what_it_has_not_validated() {
         for receive in FORMS {

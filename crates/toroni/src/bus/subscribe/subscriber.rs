@@ -93,7 +93,7 @@ impl Subscriber {
     /// loop {
     ///     match subscriber.receive() {
     ///         Ok(message) => println!("{} {}", message.topic(), message.text()),
-    ///         // Told, not hidden: go on behind the loss, or ask somebody for the whole state.
+    ///         // The next call continues after the loss.
     ///         Err(ReceiveError::Lapped { lost_messages, .. }) => eprintln!("missed {lost_messages}"),
     ///         Err(error) => return Err(error.into()),
     ///     }

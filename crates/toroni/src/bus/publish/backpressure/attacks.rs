@@ -1,4 +1,4 @@
-//! Subscribers that cost publishers as much as they can: what is counted is the work, not the time.
+//! Tests with subscribers that cost publishers as much as they can. They count the work, not the time.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -16,7 +16,7 @@ use std::time::Duration;
 thread_local! {
     /// Passes over the slots, each with the writer lock.
     pub(super) static PASSES: Cell<u32> = const { Cell::new(0) };
-    /// Rounds of questions for leases, each without the lock.
+    /// Rounds in which leases are asked for, each without the lock.
     pub(super) static ROUNDS: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -51,7 +51,7 @@ fn joined(bus: &Bus) {
     subscribing.readers.control().joins.0.fetch_add(1, Ordering::Release);
 }
 
-/// What `work` costs this thread: passes, and rounds of questions.
+/// Returns what `work` costs this thread: passes, and rounds in which leases are asked for.
 fn cost(work: impl FnOnce()) -> (u32, u32) {
     PASSES.set(0);
     ROUNDS.set(0);
@@ -70,7 +70,7 @@ fn a_thousand_dead_subscribers_cost_each_publisher_one_round() {
             publishers[0].publish([7; LENGTH]).unwrap();
         }
         for (publisher, call) in publishers.iter().zip(["publish", "try_publish"]) {
-            // The first who comes overwrites the start; the second one's message is a block further.
+            // The first publisher overwrites the start; the message of the second one is a block further.
             let oldest = reserved(&bus) - CAPACITY;
             (0..1000).for_each(|number| put(&bus, number, oldest));
             joined(&bus);
@@ -86,7 +86,7 @@ fn a_thousand_dead_subscribers_cost_each_publisher_one_round() {
     }
 }
 
-/// Each way to publish one message, and the most that it may do about the slots of a hostile subscriber.
+/// Each way to publish one message.
 type Call = (&'static str, fn(&Publisher) -> Result<(), PublishError>);
 
 const CALLS: [Call; 8] = [
@@ -100,9 +100,9 @@ const CALLS: [Call; 8] = [
     ("burst", |publisher| publisher.burst(&[[7; LENGTH]]).map_err(|error| error.source)),
 ];
 
-/// Before each pass all slots get a new generation, at the position that is overwritten next, and none has a lease:
-/// what a publisher has learned of them is old each time. A call makes two passes at the most each time that it has
-/// the lock, and gives up after a number of rounds, whatever its limit.
+/// Before each pass all slots get a new generation at the position that is overwritten next, and none has
+/// a lease. So what a publisher has learned of them is out of date each time. A call makes at most two
+/// passes each time that it has the lock, and gives up after a number of rounds, whatever its limit.
 #[test]
 fn slots_that_change_without_end_cost_a_bounded_number_of_passes() {
     let none = Policy::Wait { limit: None };
@@ -145,15 +145,15 @@ fn slots_that_change_without_end_cost_a_bounded_number_of_passes() {
     }
 }
 
-/// A subscriber that lives and reads nothing is waited for at the first block that it is in the way of. Then it has
-/// been lapped, and costs nothing more until it has caught up.
+/// A publisher waits for a subscriber that lives and reads nothing at the first block that it is in the
+/// way of. Then the subscriber has been lapped, and costs nothing more until it has caught up.
 #[test]
 fn a_stopped_subscriber_costs_the_limit_once() {
     let root = TempDir::new();
     let limit = 5 * MS;
     let bus = open(&root, Policy::Wait { limit: Some(limit) });
     let publisher = bus.publisher("a").unwrap();
-    // In the hands of another thread: this one cannot serve it.
+    // Another thread makes it: this one would wait for itself.
     let subscribe = || bus.subscribe("**").unwrap();
     let stopped = std::thread::scope(|scope| scope.spawn(subscribe).join().unwrap());
     for _ in 0..4 * CAPACITY / 1024 {
@@ -164,8 +164,9 @@ fn a_stopped_subscriber_costs_the_limit_once() {
     drop(stopped);
 }
 
-/// Two dead subscribers with a living one between them: no question about both is answered with "free". A round
-/// that is over before it has asked about each says that somebody may live, and learns of one of them all the same.
+/// A living subscriber stands between two dead ones, so no single question shows that both are free. A
+/// round that runs out of time before it has asked about each returns that one may live, and learns about
+/// one of them all the same.
 #[test]
 fn a_round_that_runs_out_of_time_is_no_round_of_the_dead() {
     let root = TempDir::new();

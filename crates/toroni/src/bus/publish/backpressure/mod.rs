@@ -69,7 +69,7 @@ impl Backpressure {
         held.set_waited(false);
         let to_reserve = loop {
             if held.appender.fits(bytes) {
-                // Another publisher made room meanwhile.
+                // Another publisher has reserved the space meanwhile.
                 break None;
             }
             let wanted = held.appender.wanted(bytes);
@@ -81,7 +81,7 @@ impl Backpressure {
             }
             let control = participant.ring.control();
             let now_ns = clock::monotonic_ns();
-            // A call that has no time left does not overwrite because the question took some.
+            // A call without time left must not overwrite because asking for the leases took some.
             let verdict = if gives_up {
                 Verdict::GiveUp
             } else {
@@ -94,7 +94,7 @@ impl Backpressure {
                     break Some(wanted);
                 }
                 Verdict::GiveUp if asked => return Err(terms.given_up(PublishError::Full)),
-                // Perhaps those in the way are dead.
+                // Perhaps the subscribers in the way are dead.
                 Verdict::GiveUp => {
                     gives_up = true;
                     None
@@ -127,11 +127,11 @@ impl Backpressure {
                 if would_wait_for_itself(participant, &suspects, now_ns) {
                     return Err(PublishError::WouldWaitForItself);
                 }
-                // Those for whom this publisher waits may sleep, and not know of its messages.
+                // The subscribers that this publisher waits for may sleep, and not know of its messages.
                 wake.sleepers(participant);
                 crash::point(CrashPoint::WaitingForSpace);
             }
-            // Counted from here: whoever was woken above may have had the processor meanwhile.
+            // Counted from here: the subscribers woken above may have had the processor meanwhile.
             let slice_ns = wait.map_or(SLICE_NS, |(slice_ns, _)| slice_ns);
             let deadline_ns = clock::monotonic_ns().saturating_add(slice_ns);
             let is_anybody_alive = self.ask(participant, &suspects, &mut unowned, deadline_ns);
@@ -160,8 +160,8 @@ impl Backpressure {
         Ok(held)
     }
 
-    /// Asks whether those in the way live, until `deadline_ns`, without the writer lock. Remembers who is dead.
-    /// Returns whether somebody is alive, as far as is known.
+    /// Asks the kernel until `deadline_ns`, without the writer lock, which subscribers in the way live.
+    /// Remembers those that are dead. Returns whether one is alive, or may be.
     fn ask(
         &self,
         participant: &Participant,
@@ -172,11 +172,11 @@ impl Backpressure {
         let numbers: Vec<u32> = suspects.iter().map(|suspect| suspect.number).collect();
         let go_on = || clock::monotonic_ns() < deadline_ns;
         let ask = |numbers: &[u32]| participant.reader_leases.census(numbers, go_on);
-        // If the kernel does not answer, nobody is dead.
+        // If the kernel does not answer, all count as alive.
         let Ok(mut census) = ask(&numbers) else { return true };
         if !census.is_any_held && !numbers.iter().all(|number| census.is_free(*number)) {
-            // The time was over before all were asked about. One more question, about another one each time, so
-            // that the next round has fewer to ask about, however slow the answers are.
+            // The time was over before all were asked about. It asks about one more, another one each
+            // time, so that the next round has fewer to ask about, however slow the answers are.
             let one = numbers[to_index(clock::monotonic_ns()) % numbers.len()];
             let Ok(more) = ask(&[one]) else { return true };
             census.free.extend(more.free);
@@ -202,7 +202,8 @@ impl Backpressure {
         !are_all_dead
     }
 
-    /// The readers that are in the way of `reserved` becoming `wanted`, dead or alive: one pass.
+    /// Returns the readers that are in the way of `reserved` becoming `wanted`, dead or alive. This is one
+    /// pass.
     fn in_the_way(
         &self,
         participant: &Participant,
@@ -232,10 +233,10 @@ impl Backpressure {
         gate::in_the_way(&mut readers, dead, unowned, &self.gating_cache, joins, waits, stretch)
     }
 
-    /// Returns those of the suspects whose process dumps core: they will never read again, but their leases are
-    /// held until the dump is written. Asked now and then, until `deadline_ns`, beginning with another suspect each
-    /// time. A subscriber can write another process's number into any slot, and so have publishers not wait for
-    /// it; it could as well free that slot.
+    /// Returns the suspects whose process dumps core: they will never read again, but their leases are
+    /// held until the dump is written. It asks only now and then, until `deadline_ns`, beginning with
+    /// another suspect each time. A subscriber can write another process's number into any slot, so that
+    /// publishers do not wait for it; it could as well free that slot.
     fn dumping(
         &self,
         participant: &Participant,
@@ -264,22 +265,23 @@ impl Backpressure {
     }
 }
 
-/// The position that all readers should have reached before this publisher is woken: what it needs,
-/// or half of the ring, which costs both sides fewer wakes. It looks by itself before that, too.
+/// Returns the position that all readers should have reached before they wake this publisher: what it
+/// needs, or half of the ring, which costs both sides fewer wakes. The publisher also checks by itself
+/// before that.
 fn worth_waking_at(participant: &Participant, held: &Held<'_>, wanted: u64) -> u64 {
     let capacity = participant.ring.shape().capacity();
     let needed = wanted.saturating_sub(capacity);
     needed.max(held.appender.tail().saturating_sub(capacity / 2))
 }
 
-/// Whether the calling thread would have to serve one of the subscribers in the way itself.
+/// Returns whether the calling thread itself reads one of the subscribers in the way.
 fn would_wait_for_itself(participant: &Participant, suspects: &[Suspect], now_ns: u64) -> bool {
     suspects.iter().any(|Suspect { number, generation }| {
         local::would_wait_for_itself(&participant.bus_id, *number, *generation, now_ns)
     })
 }
 
-/// Whether the files are whole, and once a lap what [`Self::check_bus`] asks.
+/// Checks that the files are whole, and once a lap what [`check_bus`] checks.
 fn check_lap(participant: &Participant, held: &Held<'_>, wanted: u64) -> Result<(), PublishError> {
     let files = [
         (participant.ring.was_damaged(), RING_TRUNCATED),
@@ -291,7 +293,7 @@ fn check_lap(participant: &Participant, held: &Held<'_>, wanted: u64) -> Result<
     if reserved / capacity == wanted / capacity { Ok(()) } else { check_bus(participant, held) }
 }
 
-/// What takes system calls to know: once a lap, and once a wait.
+/// Checks what takes system calls: once a lap, and once a wait.
 fn check_bus(participant: &Participant, held: &Held<'_>) -> Result<(), PublishError> {
     let reserved = participant.ring.control().reserved.0.load(Ordering::Relaxed);
     if held.appender.tail() > reserved {
@@ -300,7 +302,8 @@ fn check_bus(participant: &Participant, held: &Held<'_>) -> Result<(), PublishEr
         return Err(Corrupt { what, value, position: reserved }.into());
     }
     check_whole([(participant.ring.is_foreign(), RING_REWRITTEN)], held.appender.tail())?;
-    // Also if it can no longer ask who of the readers lives. Before what follows, which asks descriptors.
+    // Also if it can no longer ask which readers live. This comes before the next check, which uses
+    // descriptors.
     if !participant.claim.is_alive() || participant.reader_leases.is_blind() {
         return Err(PublishError::LeaseLost);
     }
@@ -310,7 +313,7 @@ fn check_bus(participant: &Participant, held: &Held<'_>) -> Result<(), PublishEr
     Ok(())
 }
 
-/// The reader slots, as a publisher reads them.
+/// One pass over the slots of the subscribers.
 struct Pass<'a> {
     participant: &'a Participant,
     slots: &'a mut Vec<ReaderSnapshot>,
@@ -327,7 +330,8 @@ impl Readers for Pass<'_> {
                 PublishError::Os { action: "read the slots of the subscribers", source }
             }
         })?;
-        // Of its own readers this process need not believe what any subscriber may have written.
+        // For the subscribers of its own process it takes the positions from memory that no other process
+        // can write.
         for (number, generation, position) in local::positions(&self.participant.bus_id) {
             let slot = self.slots.get_mut(number as usize);
             if let Some(slot) = slot.filter(|slot| slot.generation == generation) {
