@@ -6,6 +6,7 @@ use crate::wait::{self, LIMIT};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Signal;
+use std::borrow::BorrowMut;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -36,10 +37,11 @@ impl Program {
     /// # Panics
     /// If it cannot be started.
     #[must_use]
-    pub fn start(mut command: Command) -> Self {
+    pub fn start(mut command: impl BorrowMut<Command>) -> Self {
+        let command = command.borrow_mut();
         let what = format!("{command:?}");
-        let mut process = Process::spawn(&mut command)
-            .unwrap_or_else(|error| panic!("cannot start {what}: {error}"));
+        let mut process =
+            Process::spawn(command).unwrap_or_else(|error| panic!("cannot start {what}: {error}"));
         let stderr = Arc::new(Mutex::new(Vec::new()));
         let reader = process.stderr().map(|mut pipe| {
             let stderr = Arc::clone(&stderr);
@@ -62,7 +64,8 @@ impl Program {
     /// # Panics
     /// If it cannot be started.
     #[must_use]
-    pub fn start_with_ready_fd(mut command: Command) -> Self {
+    pub fn start_with_ready_fd(mut command: impl BorrowMut<Command>) -> Self {
+        let command = command.borrow_mut();
         let (read, write) = pipe_with(PipeFlags::CLOEXEC).expect("a pipe");
         let number = write.as_raw_fd();
         command.arg("--ready-fd").arg(number.to_string());

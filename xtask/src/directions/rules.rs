@@ -26,7 +26,7 @@ pub(super) struct Crate {
 /// The rules of all members of the workspace.
 pub(super) const CRATES: &[Crate] = &[
     // Every user of the bus compiles these: explain a new one in docs/decisions.md. The tests compare the library with
-    // the oracle. The proactor is optional, behind a feature.
+    // the oracle, and use the testkit. The proactor is optional, behind a feature.
     Crate {
         name: "toroni",
         members: &["toroni-oracle", "toroni-proactor", "toroni-testkit"],

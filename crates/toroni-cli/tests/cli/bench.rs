@@ -151,7 +151,7 @@ fn ctrl_c_leaves_nothing_behind() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let buses = Buses::new();
         let bench = buses.start(&IDLE);
-        wait_until("the children run", || children(&bench.child).len() >= 3);
+        wait_until("the children run", || children(bench.id()).len() >= 3);
         bench.signal(signal);
         let output = bench.finish();
         assert_eq!(output.status.code(), Some(code));
@@ -164,8 +164,8 @@ fn ctrl_c_leaves_nothing_behind() {
 fn children_die_with_their_parent_and_leftovers_are_removed() {
     let buses = Buses::new();
     let mut bench = buses.start(&IDLE);
-    wait_until("the children run", || children(&bench.child).len() >= 3);
-    let orphans = children(&bench.child);
+    wait_until("the children run", || children(bench.id()).len() >= 3);
+    let orphans = children(bench.id());
     bench.signal(Signal::KILL);
     bench.wait();
     wait_until("all are dead", || orphans.iter().all(|pid| !is_alive(*pid)));
@@ -178,8 +178,8 @@ fn children_die_with_their_parent_and_leftovers_are_removed() {
 fn a_child_that_dies_ends_the_benchmark() {
     let buses = Buses::new();
     let bench = buses.start(&IDLE);
-    wait_until("the children run", || children(&bench.child).len() >= 3);
-    let victim = children(&bench.child).into_iter().max().unwrap();
+    wait_until("the children run", || children(bench.id()).len() >= 3);
+    let victim = children(bench.id()).into_iter().max().unwrap();
     kill_process(Pid::from_raw(victim).unwrap(), Signal::KILL).unwrap();
     let output = bench.finish();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -212,8 +212,8 @@ fn invalid_benchmarks_are_rejected() {
 }
 
 /// Returns the child processes of a process, without zombies.
-fn children(parent: &std::process::Child) -> Vec<i32> {
-    let wanted = parent.id().to_string();
+fn children(parent: u32) -> Vec<i32> {
+    let wanted = parent.to_string();
     std::fs::read_dir("/proc")
         .unwrap()
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())

@@ -30,7 +30,7 @@ fn run(buses: &Buses, command: &mut Command) -> Output {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    Process::start(command, &["a shell"]).finish()
+    Process::start(command).finish()
 }
 
 #[test]

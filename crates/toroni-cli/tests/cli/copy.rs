@@ -44,9 +44,9 @@ fn a_pipe_copies_messages_exactly() {
     let count = payloads.len().to_string();
     let sub = ["-b", "a", "sub", "--json", "--from", "oldest", "-n", &count];
     let mut subscriber = buses.start(&sub);
-    let pipe = subscriber.stdout.take().unwrap().into_inner();
+    let pipe = subscriber.take_stdout().unwrap();
     let mut command = buses.command(&["-b", "b", "pub", "--json", "--summary"]);
-    let publisher = Process::start(command.stdin(Stdio::from(pipe)), &["pub"]);
+    let publisher = Process::start(command.stdin(Stdio::from(pipe)));
     let output = publisher.finish();
     assert!(output.status.success(), "{output:?}");
     assert_eq!(json_lines(&output.stdout)[0]["messages"], payloads.len());

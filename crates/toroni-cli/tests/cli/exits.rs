@@ -1,6 +1,6 @@
 //! Exit codes after signals, and the table of exit codes in help and manual.
 
-use crate::support::{Buses, Process, TIMEOUT, wait_until};
+use crate::support::{Buses, LIMIT, Process, wait_until};
 use rustix::process::Signal;
 use std::fs::File;
 use std::io::Write;
@@ -21,9 +21,9 @@ fn codes_after_signals(
 ) -> [i32; 2] {
     [Signal::INT, Signal::TERM].map(|signal| {
         let mut command = buses.command(arguments);
-        let mut process = Process::start(command.stdin(Stdio::piped()), arguments);
+        let mut process = Process::start(command.stdin(Stdio::piped()));
         // Keeps standard input open.
-        let _input = process.child.stdin.take();
+        let _input = process.stdin();
         wait_until("it is ready", || ready(buses));
         process.signal(signal);
         shell_code(process.finish().status)
@@ -75,7 +75,7 @@ fn a_signal_interrupts_a_file_of_lines() {
     buses.succeed(&["create", "default"]);
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let mut command = buses.command(&["pub", "t", "--rate", "1"]);
-        let publisher = Process::start(command.stdin(File::open(&path).unwrap()), &["pub"]);
+        let publisher = Process::start(command.stdin(File::open(&path).unwrap()));
         wait_until("it publishes", || has_publisher(&buses));
         publisher.signal(signal);
         let output = publisher.finish();
@@ -100,8 +100,8 @@ fn short_commands_are_killed_by_the_signal() {
             // It cannot end by itself, because the pipe of its output is full.
             let (_reader, writer) = full_pipe();
             let mut command = with_default_signals(&buses.command(arguments));
-            let mut process = Process::start(command.stdout(writer), arguments);
-            wait_until("it is the program", || status(process.child.id(), "Name:") == "toroni");
+            let mut process = Process::start(command.stdout(writer));
+            wait_until("it is the program", || status(process.id(), "Name:") == "toroni");
             process.signal(signal);
             assert_eq!(shell_code(process.wait()), code, "{arguments:?}");
             // `create` may already have created the bus.
@@ -131,13 +131,13 @@ fn the_doctor_is_interrupted() {
     let buses = Buses::new();
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let (reader, writer) = full_pipe();
-        let process = Process::start(buses.command(&["doctor"]).stdout(writer), &["doctor"]);
+        let process = Process::start(buses.command(&["doctor"]).stdout(writer));
         wait_until("it handles signals", || {
-            handles_signals(process.child.id()) && status(process.child.id(), "Threads:") == "2"
+            handles_signals(process.id()) && status(process.id(), "Threads:") == "2"
         });
         process.signal(signal);
         // The thread that handles signals ends after the first signal.
-        wait_until("it has handled the signal", || status(process.child.id(), "Threads:") == "1");
+        wait_until("it has handled the signal", || status(process.id(), "Threads:") == "1");
         // Only now read the output, so that `doctor` can write its first result. It must not start a second check.
         let reader = std::thread::spawn(move || std::io::copy(&mut &reader, &mut std::io::sink()));
         assert_eq!(shell_code(process.finish().status), code);
@@ -166,7 +166,7 @@ fn full_pipe() -> (File, File) {
     rustix::io::ioctl_fionbio(&writer, true).unwrap();
     let started = Instant::now();
     while writer.write(&[b'.'; 4096]).is_ok() {
-        assert!(started.elapsed() < TIMEOUT);
+        assert!(started.elapsed() < LIMIT);
     }
     rustix::io::ioctl_fionbio(&writer, false).unwrap();
     (File::from(reader), writer)

@@ -222,7 +222,7 @@ fn a_terminal_does_not_obey_payloads() {
         let (mut master, terminal) = terminal();
         let mut all = vec!["sub", "--from", "oldest", "-n", "1"];
         all.extend(arguments);
-        let mut process = Process::start(buses.command(&all).stdout(terminal), arguments);
+        let mut process = Process::start(buses.command(&all).stdout(terminal));
         assert!(process.wait().success(), "{arguments:?}");
         // The terminal keeps the output after the program has ended.
         let mut bytes = [0; 4096];

@@ -190,9 +190,8 @@ fn participants_are_shown() {
     let buses = Buses::new();
     let subscriber = buses.subscribe(&["--name", "my-subscriber"]);
     let mut command = buses.command(&["pub", "t", "--name", "my-publisher"]);
-    let mut publisher =
-        crate::support::Process::start(command.stdin(std::process::Stdio::piped()), &["pub"]);
-    let mut input = publisher.child.stdin.take().unwrap();
+    let mut publisher = crate::support::Process::start(command.stdin(std::process::Stdio::piped()));
+    let mut input = publisher.stdin().unwrap();
     std::io::Write::write_all(&mut input, b"hello\n").unwrap();
     crate::support::wait_until("it published", || buses.info("default")["messages"] == 1);
     let info = buses.info("default");
@@ -202,10 +201,10 @@ fn participants_are_shown() {
         all[0].clone()
     };
     assert_eq!(one("publishers")["name"], "my-publisher");
-    assert_eq!(one("publishers")["pid"], publisher.child.id());
+    assert_eq!(one("publishers")["pid"], publisher.id());
     assert_eq!(one("publishers")["alive"], true);
     assert_eq!(one("subscribers")["name"], "my-subscriber");
-    assert_eq!(one("subscribers")["pid"], subscriber.child.id());
+    assert_eq!(one("subscribers")["pid"], subscriber.id());
     assert_eq!(one("subscribers")["gating"], true);
     let text = buses.succeed(&["info"]);
     assert!(text.contains("my-publisher") && text.contains("my-subscriber"), "{text}");
@@ -252,14 +251,14 @@ fn patterns_and_subscribers_are_shown() {
         let mut names: Vec<_> = all.iter().map(|one| one["name"].as_str().unwrap()).collect();
         names.sort_unstable();
         assert!(all.iter().all(|one| one["certain"] == true), "{topic}");
-        (names.join(" "), all.iter().any(|found| found["pid"] == one.child.id()))
+        (names.join(" "), all.iter().any(|found| found["pid"] == one.id()))
     };
     assert_eq!(listeners("plant/boiler"), ("dashboard logger".to_owned(), true));
     assert_eq!(listeners("alarm"), ("dashboard".to_owned(), true));
     assert_eq!(listeners("other"), (String::new(), false));
     let text = buses.succeed(&["topics"]);
     let alarm = text.lines().find(|line| line.starts_with("alarm ")).unwrap();
-    assert!(alarm.ends_with(&format!("1  dashboard ({})", one.child.id())), "{text}");
+    assert!(alarm.ends_with(&format!("1  dashboard ({})", one.id())), "{text}");
 }
 
 /// `info` shows that patterns are missing. `pub` counts the subscriber and reports that.
@@ -311,9 +310,8 @@ fn patterns_that_are_none_are_shown_as_such() {
     buses.succeed(&["pub", "t", "x"]);
     let topics = json_lines(buses.succeed(&["topics", "--json"]).as_bytes());
     assert_eq!(topics[0]["subscribers"], serde_json::json!([]));
-    let mut publisher = buses.start(&["pub", "t", "x", "--wait-subscribers", "1"]);
-    let mut said = String::new();
-    std::io::BufRead::read_line(publisher.stderr.as_mut().unwrap(), &mut said).unwrap();
+    let publisher = buses.start(&["pub", "t", "x", "--wait-subscribers", "1"]);
+    let said = publisher.error_line();
     assert!(
         said.contains("1 on the bus, 0 of them match; the patterns of 1 are unreadable"),
         "{said}"
@@ -397,8 +395,7 @@ fn the_doctor_distinguishes_idle_buses_from_leftovers() {
     assert_eq!(leftovers()["status"], "ok");
     let mut subscriber = buses.subscribe(&[]);
     let other = buses.subscribe(&[]);
-    subscriber.child.kill().unwrap();
-    subscriber.wait();
+    subscriber.kill();
     assert_eq!(leftovers()["status"], "warn", "{}", leftovers());
     buses.succeed(&["clean"]);
     assert_eq!(leftovers()["status"], "ok", "{}", leftovers());

@@ -1,7 +1,6 @@
 //! How buses are created, kept and removed.
 
 use crate::support::{Buses, Process, json_lines, wait_until};
-use std::io::BufRead;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Output;
 
@@ -111,8 +110,8 @@ fn clean_all_asks_on_a_terminal() {
         command.args(["-qec", &format!("{program} clean --all"), "/dev/null"]);
         command.env("TORONI_DIR", buses.path()).env_remove("TORONI_BUS");
         command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
-        let mut process = Process::start(&mut command, &["clean", "--all"]);
-        let mut input = process.child.stdin.take().unwrap();
+        let mut process = Process::start(&mut command);
+        let mut input = process.stdin().unwrap();
         std::io::Write::write_all(&mut input, answer.as_bytes()).unwrap();
         let output = process.finish();
         (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
@@ -206,8 +205,7 @@ fn a_subscriber_waits_for_its_bus() {
     let buses = Buses::new();
     buses.succeed(&["create", "plnat"]);
     let mut subscriber = buses.start(&["--bus", "plant", "sub", "--count", "2"]);
-    let mut said = String::new();
-    subscriber.stderr.as_mut().unwrap().read_line(&mut said).unwrap();
+    let said = subscriber.error_line();
     assert!(said.starts_with("toroni: there is no bus at "), "{said}");
     assert!(
         said.contains("/plant (in this directory: plnat)") && said.contains("--create"),
@@ -230,12 +228,12 @@ fn a_subscriber_that_waits_for_its_bus_can_be_ended() {
     let counted = buses.run(&["sub", "--timeout", "0.1", "--count", "1"]);
     assert_eq!(counted.status.code(), Some(1));
     assert!(stderr(&counted).contains("received 0 of 1"), "{counted:?}");
-    let mut waiting = buses.start(&["sub"]);
-    waiting.stderr.as_mut().unwrap().read_line(&mut String::new()).unwrap();
+    let waiting = buses.start(&["sub"]);
+    waiting.error_line();
     waiting.signal(rustix::process::Signal::INT);
     assert_eq!(waiting.finish().status.code(), Some(0));
     let mut piped = buses.start(&["sub"]);
-    drop(piped.stdout.take());
+    drop(piped.take_stdout());
     assert_eq!(piped.finish().status.code(), Some(0));
     // No process can create a bus if the parent directory does not exist.
     let deep = buses.path().join("no/where");

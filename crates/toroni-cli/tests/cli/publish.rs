@@ -3,7 +3,6 @@
 use crate::support::{Buses, json_lines, wait_until};
 use std::collections::HashMap;
 use std::fmt::Write;
-use std::io::BufRead;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -72,8 +71,8 @@ fn lines_are_published_at_once() {
     let buses = Buses::new();
     let mut subscriber = buses.subscribe(&["--payload-only"]);
     let mut command = buses.command(&["pub", "t"]);
-    let mut publisher = crate::support::Process::start(command.stdin(Stdio::piped()), &["pub"]);
-    let mut input = publisher.child.stdin.take().unwrap();
+    let mut publisher = crate::support::Process::start(command.stdin(Stdio::piped()));
+    let mut input = publisher.stdin().unwrap();
     for line in ["first\n", "second\n"] {
         std::io::Write::write_all(&mut input, line.as_bytes()).unwrap();
         assert_eq!(subscriber.line(), line);
@@ -141,7 +140,7 @@ fn pub_waits_for_subscribers() {
     buses.succeed(&["create", "default"]);
     let mut publisher = buses.start(&["pub", "t", "hello", "--wait-subscribers", "2"]);
     let first = buses.subscribe(&["--count", "1"]);
-    assert!(publisher.child.try_wait().unwrap().is_none());
+    assert!(publisher.ended().is_none());
     let second = buses.subscribe(&["--count", "1"]);
     assert!(publisher.wait().success());
     for subscriber in [first, second] {
@@ -156,13 +155,12 @@ fn pub_waits_for_subscribers_of_its_topic() {
     buses.succeed(&["create", "default"]);
     let _other = buses.subscribe(&["plants/**", "pump/speed"]);
     let mut publisher = buses.start(&["pub", "plant/pump", "hello", "--wait-subscribers", "1"]);
-    let mut said = String::new();
-    publisher.stderr.as_mut().unwrap().read_line(&mut said).unwrap();
+    let said = publisher.error_line();
     assert_eq!(
         said,
         "toroni: waiting for 1 subscriber of plant/pump: 1 on the bus, 0 of them match\n"
     );
-    assert!(publisher.child.try_wait().unwrap().is_none());
+    assert!(publisher.ended().is_none());
     let subscriber = buses.subscribe(&["alarm", "plant/*", "--count", "1"]);
     assert!(publisher.wait().success());
     assert_eq!(subscriber.finish().stdout, b"plant/pump\thello\n");
@@ -177,9 +175,7 @@ fn subscribers_below_the_topic_count_for_descendants_only() {
     assert_eq!(below.finish().stdout, b"plant\tstop\n");
     let _below = buses.subscribe(&["plant/pump/speed"]);
     let publisher = buses.start(&["pub", "plant", "stop", "--wait-subscribers", "1"]);
-    let mut publisher = publisher;
-    let mut said = String::new();
-    publisher.stderr.as_mut().unwrap().read_line(&mut said).unwrap();
+    publisher.error_line();
     publisher.signal(rustix::process::Signal::INT);
     let output = publisher.finish();
     assert!(!output.status.success());

@@ -2,7 +2,7 @@
 
 use crate::support::{Buses, Process, wait_until};
 use rustix::process::Signal;
-use std::io::BufRead;
+use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 #[test]
@@ -50,7 +50,7 @@ fn a_closed_pipe_is_a_normal_end() {
     let mut subscriber = buses.subscribe(&[]);
     buses.succeed(&["pub", "t", "--size", "100", "--repeat", "1000"]);
     subscriber.line();
-    drop(subscriber.stdout.take());
+    drop(subscriber.take_stdout());
     // Nothing more is published; it notices the closed pipe all the same.
     let output = subscriber.finish();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -64,7 +64,7 @@ fn a_closed_pipe_ends_what_prints_much() {
     buses.succeed(&["pub", "t", "--size", "1000", "--repeat", "2000"]);
     for arguments in [&["sub", "--from", "oldest"][..], &["completions", "bash"], &["ls"]] {
         let mut process = buses.start(arguments);
-        drop(process.stdout.take());
+        drop(process.take_stdout());
         let output = process.finish();
         assert_eq!(output.status.code(), Some(0), "{arguments:?}: {output:?}");
         assert!(output.stderr.is_empty(), "{arguments:?}: {output:?}");
@@ -76,7 +76,7 @@ fn a_signal_ends_a_publisher() {
     let buses = Buses::new();
     let mut subscriber = buses.subscribe(&[]);
     let mut command = buses.command(&["pub", "t"]);
-    let publisher = Process::start(command.stdin(Stdio::piped()), &["pub"]);
+    let publisher = Process::start(command.stdin(Stdio::piped()));
     wait_until("it publishes", || {
         buses.info("default")["publishers"].as_array().is_some_and(|all| !all.is_empty())
     });
@@ -120,8 +120,8 @@ fn an_inherited_descriptor_gets_a_line() {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let mut subscriber = Process::start(&mut command, &["sh"]);
-    let ready = subscriber.stderr.as_mut().unwrap();
+    let mut subscriber = toroni_testkit::Process::spawn(&mut command).unwrap();
+    let mut ready = BufReader::new(subscriber.stderr().unwrap());
     let mut line = String::new();
     ready.read_line(&mut line).unwrap();
     assert_eq!(line, "ready\n");
@@ -130,7 +130,8 @@ fn an_inherited_descriptor_gets_a_line() {
     assert_eq!(ready.read_line(&mut line).unwrap(), 0);
     assert_eq!(buses.subscriber_count("default"), 1);
     buses.succeed(&["pub", "t", "after"]);
-    assert_eq!(subscriber.line(), "t\tafter\n");
+    BufReader::new(subscriber.stdout().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "t\tafter\n");
 }
 
 #[test]

@@ -1,16 +1,12 @@
 //! Temporary directories of buses, and processes that are killed and reaped when dropped.
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::fd::AsFd;
+use std::io::Write;
+use std::ops::{Deref, DerefMut};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::time::{Duration, Instant};
-use toroni_testkit::Directory;
-
-/// Longer than any operation of these tests takes, even on a busy machine.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
+use std::process::{Command, Output, Stdio};
+pub(crate) use toroni_testkit::wait::{LIMIT, until as wait_until};
+use toroni_testkit::{Directory, Program};
 
 /// A directory of buses, removed with everything in it.
 pub(crate) struct Buses(Directory);
@@ -44,8 +40,8 @@ impl Buses {
 
     /// Runs the program to its end with bytes on standard input.
     pub(crate) fn run_with_input(&self, arguments: &[&str], input: &[u8]) -> Output {
-        let mut process = Process::start(self.command(arguments).stdin(Stdio::piped()), arguments);
-        let mut pipe = process.child.stdin.take().unwrap();
+        let mut process = Process::start(self.command(arguments).stdin(Stdio::piped()));
+        let mut pipe = process.stdin().unwrap();
         // A program that rejects its arguments does not read.
         let _ = pipe.write_all(input);
         drop(pipe);
@@ -60,18 +56,15 @@ impl Buses {
     }
 
     pub(crate) fn start(&self, arguments: &[&str]) -> Process {
-        Process::start(&mut self.command(arguments), arguments)
+        Process::start(&mut self.command(arguments))
     }
 
     /// Starts `toroni sub --create` and waits until it is subscribed.
     pub(crate) fn subscribe(&self, arguments: &[&str]) -> Process {
-        let mut all = vec!["sub", "--create", "--ready-fd", "2"];
-        all.extend(arguments);
-        let mut process = self.start(&all);
-        let mut ready = String::new();
-        process.stderr.as_mut().unwrap().read_line(&mut ready).unwrap();
-        assert_eq!(ready, "ready\n", "{arguments:?}");
-        process
+        let mut program =
+            Program::start_with_ready_fd(self.command(&[&["sub", "--create"], arguments].concat()));
+        program.wait_ready();
+        Process(program)
     }
 
     /// Returns what `toroni info --json` prints for a bus.
@@ -89,95 +82,43 @@ impl Buses {
     }
 }
 
-/// A running program; killed and reaped when dropped.
-pub(crate) struct Process {
-    pub(crate) child: Child,
-    pub(crate) stdout: Option<BufReader<std::process::ChildStdout>>,
-    pub(crate) stderr: Option<BufReader<std::process::ChildStderr>>,
-    what: String,
-}
+/// A running program.
+pub(crate) struct Process(Program);
 
 impl Process {
-    pub(crate) fn start(command: &mut Command, arguments: &[&str]) -> Self {
-        let mut child = command.spawn().unwrap();
-        let stdout = child.stdout.take().map(BufReader::new);
-        let stderr = child.stderr.take().map(BufReader::new);
-        Self { child, stdout, stderr, what: format!("{arguments:?}") }
+    pub(crate) fn start(command: &mut Command) -> Self {
+        Self(Program::start(command))
     }
 
-    /// Waits for the next line of standard output.
+    /// Waits for the next line of standard output, and returns it with its line feed.
     pub(crate) fn line(&mut self) -> String {
-        let stdout = self.stdout.as_mut().unwrap();
-        let mut line = String::new();
-        while !line.ends_with('\n') {
-            if stdout.buffer().is_empty() {
-                wait_readable(stdout.get_ref(), &self.what);
-            }
-            let available = stdout.fill_buf().unwrap();
-            assert!(!available.is_empty(), "{} printed only {line:?}", self.what);
-            let end = available.iter().position(|byte| *byte == b'\n');
-            let length = end.map_or(available.len(), |end| end + 1);
-            line.push_str(std::str::from_utf8(&available[..length]).unwrap());
-            stdout.consume(length);
-        }
-        line
+        self.0.line().expect("a line") + "\n"
     }
 
-    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, signal).unwrap();
+    /// Waits for the first line of standard error, and returns it with its line feed.
+    pub(crate) fn error_line(&self) -> String {
+        wait_until("a line on standard error", || self.stderr().contains(&b'\n'));
+        let stderr = String::from_utf8(self.stderr()).unwrap();
+        stderr.split_inclusive('\n').next().unwrap().to_owned()
     }
 
     /// Waits for the end and returns the rest of the output.
     pub(crate) fn finish(mut self) -> Output {
-        let (stdout, stderr) = (self.stdout.take(), self.stderr.take());
-        // In threads, so that a program that does not end fails the test.
-        let stdout = std::thread::spawn(move || read_all(stdout));
-        let stderr = std::thread::spawn(move || read_all(stderr));
-        let status = self.wait();
-        Output { status, stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap() }
-    }
-
-    /// Waits for the end. Panics after [`TIMEOUT`].
-    pub(crate) fn wait(&mut self) -> ExitStatus {
-        let deadline = Instant::now() + TIMEOUT;
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status;
-            }
-            assert!(Instant::now() < deadline, "{} does not end", self.what);
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        self.0.finish()
     }
 }
 
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+impl Deref for Process {
+    type Target = Program;
+
+    fn deref(&self) -> &Program {
+        &self.0
     }
 }
 
-fn read_all(pipe: Option<impl Read>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    if let Some(mut pipe) = pipe {
-        pipe.read_to_end(&mut bytes).unwrap();
-    }
-    bytes
-}
-
-fn wait_readable(pipe: &impl AsFd, what: &str) {
-    let timeout = Timespec::try_from(TIMEOUT).unwrap();
-    let mut fds = [PollFd::new(pipe, PollFlags::IN)];
-    assert!(poll(&mut fds, Some(&timeout)).unwrap() > 0, "{what} prints nothing");
-}
-
-/// Polls until the condition holds. Panics after [`TIMEOUT`].
-pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + TIMEOUT;
-    while !condition() {
-        assert!(Instant::now() < deadline, "never: {what}");
-        std::thread::sleep(Duration::from_millis(5));
+impl DerefMut for Process {
+    fn deref_mut(&mut self) -> &mut Program {
+        &mut self.0
     }
 }
 

@@ -5,12 +5,12 @@ use crate::cli::BusLocation;
 use crate::failure::Failure;
 use crate::stop::Stop;
 use std::fmt;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::os::unix::process::CommandExt;
-use std::process::{self, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
+use std::process::{ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
+use toroni_testkit::Process;
+use toroni_testkit::lines::{Line, Lines, wait_readable};
 
 /// Longer than any healthy process is silent, even on a busy machine.
 const LONGEST_SILENCE: Duration = Duration::from_secs(60);
@@ -40,21 +40,21 @@ pub(super) enum Event {
 /// All child processes. Dropping the group kills and reaps them.
 pub(super) struct ProcessGroup {
     children: Vec<Child>,
-    events: Receiver<Event>,
-    sender: Sender<Event>,
+    /// Where [`ProcessGroup::next`] begins, so that a child that reports a lot does not hide the others.
+    first: usize,
 }
 
 struct Child {
     role: Role,
-    process: process::Child,
+    process: Process,
     instructions: Option<ChildStdin>,
-    listener: Option<JoinHandle<()>>,
+    /// `None` after its end.
+    reports: Option<Lines>,
 }
 
 impl ProcessGroup {
     pub(super) fn new() -> Self {
-        let (sender, events) = channel();
-        Self { children: Vec::new(), events, sender }
+        Self { children: Vec::new(), first: 0 }
     }
 
     /// Starts this program again, as one of the demo's processes.
@@ -80,49 +80,38 @@ impl ProcessGroup {
         command.args(["--index", &index.to_string(), "--size", &size.to_string()]);
         // In a process group of its own, so that Ctrl-C reaches only the demo, which then ends the others.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
-        let mut process = command.spawn().map_err(failed)?;
-        let instructions = process.stdin.take();
-        let reports = process.stdout.take();
-        let sender = self.sender.clone();
-        // From here on the process is reaped, even if this function fails.
-        self.children.push(Child { role, process, instructions, listener: None });
-        let listener = std::thread::Builder::new()
-            .name(role.to_string())
-            .spawn(move || {
-                for line in reports.into_iter().flat_map(|pipe| BufReader::new(pipe).lines()) {
-                    // A killed process may leave half a line: treat it as the end.
-                    let Ok(line) = line else { break };
-                    let Ok(report) = serde_json::from_str(&line) else { break };
-                    if sender.send(Event::Reported(role, report)).is_err() {
-                        return;
-                    }
-                }
-                let _ = sender.send(Event::Ended(role));
-            })
-            .map_err(failed)?;
-        if let Some(child) = self.children.last_mut() {
-            child.listener = Some(listener);
-        }
+        let mut process = Process::spawn(&mut command).map_err(failed)?;
+        let instructions = process.stdin();
+        let reports = process.stdout().map(Lines::new).transpose().map_err(failed)?;
+        self.children.push(Child { role, process, instructions, reports });
         Ok(())
     }
 
     /// Returns the next event of any process. Fails after a signal, or if all processes are silent for too long.
-    pub(super) fn next(&self, stop: &Stop) -> Result<Event, Failure> {
+    pub(super) fn next(&mut self, stop: &Stop) -> Result<Event, Failure> {
         let deadline = Instant::now() + LONGEST_SILENCE;
         loop {
             if stop.is_set() {
                 return Err(stop.interrupted("interrupted"));
             }
-            match self.events.recv_timeout(Duration::from_millis(50)) {
-                Ok(event) => return Ok(event),
-                Err(RecvTimeoutError::Timeout) if Instant::now() < deadline => {}
-                Err(_) => {
-                    return Err(Failure::Failed(format!(
-                        "no process of the demo has reported anything for {} s: the machine may be overloaded",
-                        LONGEST_SILENCE.as_secs()
-                    )));
+            let count = self.children.len();
+            for offset in 0..count {
+                let index = (self.first + offset) % count;
+                if let Some(event) = self.children[index].next() {
+                    self.first = index + 1;
+                    return Ok(event);
                 }
             }
+            if Instant::now() >= deadline {
+                return Err(Failure::Failed(format!(
+                    "no process of the demo has reported anything for {} s: the machine may be overloaded",
+                    LONGEST_SILENCE.as_secs()
+                )));
+            }
+            let pipes = self.children.iter().filter_map(|child| child.reports.as_ref()?.pipe());
+            wait_readable(pipes, Duration::from_millis(50)).map_err(|error| {
+                Failure::Failed(format!("cannot wait for the processes of the demo: {error}"))
+            })?;
         }
     }
 
@@ -147,8 +136,7 @@ impl ProcessGroup {
         let failed =
             |error: std::io::Error| Failure::Failed(format!("cannot kill {role}: {error}"));
         for child in self.children.iter_mut().filter(|child| child.role == role) {
-            child.process.kill().map_err(failed)?;
-            child.process.wait().map_err(failed)?;
+            child.process.end().map_err(failed)?;
         }
         Ok(())
     }
@@ -159,11 +147,16 @@ impl ProcessGroup {
             child.instructions = None;
         }
         for child in self.children.iter_mut().filter(|child| child.role != killed) {
-            let status = child.process.wait().map_err(|error| {
+            let status = child.process.wait_within(LONGEST_SILENCE).map_err(|error| {
                 Failure::Failed(format!("cannot wait for {}: {error}", child.role))
             })?;
-            if !status.success() {
-                return Err(Failure::Failed(format!("{} ended with {status}", child.role)));
+            let role = child.role;
+            match status {
+                Some(status) if status.success() => {}
+                Some(status) => {
+                    return Err(Failure::Failed(format!("{role} ended with {status}")));
+                }
+                None => return Err(Failure::Failed(format!("{role} does not end"))),
             }
         }
         Ok(())
@@ -172,15 +165,23 @@ impl ProcessGroup {
 
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
-        for child in &mut self.children {
-            // Fails only if the process has been reaped.
-            let _ = child.process.kill();
+        // All at once, before the first one is waited for.
+        self.children.iter().for_each(|child| child.process.kill());
+    }
+}
+
+impl Child {
+    /// Returns its next event, if there is one already.
+    fn next(&mut self) -> Option<Event> {
+        let report = match self.reports.as_mut()?.next_now() {
+            Ok(Line::Timeout) => return None,
+            // A killed process may leave half a line: treat it as the end.
+            Ok(Line::Text(line)) => serde_json::from_slice(&line).ok(),
+            Ok(Line::End) | Err(_) => None,
+        };
+        if report.is_none() {
+            self.reports = None;
         }
-        for child in &mut self.children {
-            let _ = child.process.wait();
-            if let Some(listener) = child.listener.take() {
-                let _ = listener.join();
-            }
-        }
+        Some(report.map_or(Event::Ended(self.role), |report| Event::Reported(self.role, report)))
     }
 }

@@ -1,7 +1,6 @@
 //! The messages between the demo and its processes: JSON lines over standard input and output.
 
 use crate::failure::Failure;
-use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, Write};
 
@@ -97,16 +96,9 @@ pub(super) struct Parent {
 }
 
 impl Parent {
-    /// Asks the kernel to kill this process when the demo ends, and connects to the demo.
-    pub(super) fn bind() -> Result<Self, Failure> {
-        set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| {
-            Failure::Failed(format!("cannot make this process end with the demo: {error}"))
-        })?;
-        // If the parent had died before that call, its end of the pipe is closed.
-        if crate::stop::is_hung_up(io::stdout()) {
-            return Err(Failure::ClosedPipe);
-        }
-        Ok(Self { input: io::stdin().lock(), line: String::new() })
+    /// Connects to the demo, which has this process killed when it ends.
+    pub(super) fn connect() -> Self {
+        Self { input: io::stdin().lock(), line: String::new() }
     }
 
     /// Waits for the next instruction. Returns `None` at the end of the stream.

@@ -15,7 +15,7 @@ const BURST_BYTES: usize = 64 << 10;
 
 /// Follows the demo's instructions until it closes the stream.
 pub(crate) fn run(location: &BusLocation, arguments: &DemoChild) -> Result<(), Failure> {
-    let mut parent = Parent::bind()?;
+    let mut parent = Parent::connect();
     let bus = crate::commands::config(location)
         .participant_name(format!("demo-publisher-{}", arguments.index))
         .open_existing(&location.bus)?;

@@ -14,7 +14,7 @@ const MOST_PUBLISHERS: usize = 65;
 
 /// Receives until the mark of the last phase.
 pub(crate) fn run(location: &BusLocation, arguments: &DemoChild) -> Result<(), Failure> {
-    let parent = Parent::bind()?;
+    let parent = Parent::connect();
     let bus = crate::commands::config(location).open_existing(&location.bus)?;
     let mut subscriber = bus
         .subscriber()
