@@ -12,14 +12,14 @@
 //! One process and one thread: what another one does at the same time would make the counts differ.
 //! Nothing but the two crates is in here, so that the library is compiled as its users compile it.
 
+mod fixture;
 mod paths;
-mod stage;
 
 use std::error::Error;
 use std::process::ExitCode;
 
+use crate::fixture::Fixture;
 use crate::paths::PATHS;
-use crate::stage::Stage;
 
 /// Rounds of a path. With the messages of one round it is a megabyte of the stream and more: more than
 /// a dozen blocks of the ring, so that what is done once a block is counted in its due share.
@@ -50,6 +50,6 @@ fn run(name: &str) -> Result<(), Box<dyn Error>> {
         .iter()
         .find(|path| path.name == name)
         .ok_or_else(|| format!("no path is called {name}: see `list`"))?;
-    println!("{}", (path.run)(&mut Stage::new()?, ROUNDS)?);
+    println!("{}", (path.run)(&mut Fixture::new()?, ROUNDS)?);
     Ok(())
 }

@@ -5,54 +5,54 @@ use std::hint::black_box;
 
 use toroni::{LockKind, PublishError, Publisher, ReceiveError, Subscriber};
 
-use crate::stage::{Outcome, Stage, toroni_counted};
+use crate::fixture::{Fixture, Outcome, toroni_counted};
 
 /// One path.
 pub(crate) struct Path {
     /// Its name in the baseline, and on the command line.
     pub(crate) name: &'static str,
     /// Runs so many rounds; returns how many messages were counted.
-    pub(crate) run: fn(&mut Stage, u64) -> Outcome<u64>,
+    pub(crate) run: fn(&mut Fixture, u64) -> Outcome<u64>,
 }
 
 /// Every path. In each a subscriber keeps up: after each round it has read everything.
 pub(crate) const PATHS: &[Path] = &[
-    Path { name: "publish-8", run: |stage, rounds| publish(stage, rounds, 8) },
-    Path { name: "publish-64", run: |stage, rounds| publish(stage, rounds, 64) },
-    Path { name: "publish-1024", run: |stage, rounds| publish(stage, rounds, 1024) },
+    Path { name: "publish-8", run: |fixture, rounds| publish(fixture, rounds, 8) },
+    Path { name: "publish-64", run: |fixture, rounds| publish(fixture, rounds, 64) },
+    Path { name: "publish-1024", run: |fixture, rounds| publish(fixture, rounds, 1024) },
     // The subscriber has slept and might again: publishers look, and find that nobody does.
     Path {
         name: "publish-8-to-one-that-slept",
-        run: |stage, rounds| {
-            stage.sleep_once()?;
-            publish(stage, rounds, 8)
+        run: |fixture, rounds| {
+            fixture.sleep_once()?;
+            publish(fixture, rounds, 8)
         },
     },
     Path {
         name: "publish-8-with-robust-lock",
-        run: |stage, rounds| {
-            *stage = Stage::with_lock(LockKind::Robust)?;
-            publish(stage, rounds, 8)
+        run: |fixture, rounds| {
+            *fixture = Fixture::with_lock(LockKind::Robust)?;
+            publish(fixture, rounds, 8)
         },
     },
-    Path { name: "batch-of-64-8", run: |stage, rounds| batch(stage, rounds, 64, 8) },
-    Path { name: "burst-of-1000-8", run: |stage, rounds| burst(stage, rounds, 1000, 8) },
-    Path { name: "burst-of-1000-64", run: |stage, rounds| burst(stage, rounds, 1000, 64) },
-    Path { name: "receive-8", run: |stage, rounds| receive(stage, rounds, 8) },
-    Path { name: "receive-64", run: |stage, rounds| receive(stage, rounds, 64) },
-    Path { name: "borrow-64", run: |stage, rounds| borrow(stage, rounds, 64) },
-    Path { name: "receive-in-place-8", run: |stage, rounds| in_place(stage, rounds, 8) },
-    Path { name: "receive-in-place-1024", run: |stage, rounds| in_place(stage, rounds, 1024) },
-    Path { name: "publish-with-64", run: |stage, rounds| publish_with(stage, rounds, 64) },
-    Path { name: "filter-miss-8", run: |stage, rounds| filter_miss(stage, rounds, 8) },
+    Path { name: "batch-of-64-8", run: |fixture, rounds| batch(fixture, rounds, 64, 8) },
+    Path { name: "burst-of-1000-8", run: |fixture, rounds| burst(fixture, rounds, 1000, 8) },
+    Path { name: "burst-of-1000-64", run: |fixture, rounds| burst(fixture, rounds, 1000, 64) },
+    Path { name: "receive-8", run: |fixture, rounds| receive(fixture, rounds, 8) },
+    Path { name: "receive-64", run: |fixture, rounds| receive(fixture, rounds, 64) },
+    Path { name: "borrow-64", run: |fixture, rounds| borrow(fixture, rounds, 64) },
+    Path { name: "receive-in-place-8", run: |fixture, rounds| in_place(fixture, rounds, 8) },
+    Path { name: "receive-in-place-1024", run: |fixture, rounds| in_place(fixture, rounds, 1024) },
+    Path { name: "publish-with-64", run: |fixture, rounds| publish_with(fixture, rounds, 64) },
+    Path { name: "filter-miss-8", run: |fixture, rounds| filter_miss(fixture, rounds, 8) },
 ];
 
 /// Messages of a round, where the path does not say it. They fit the ring.
 const MESSAGES: usize = 1024;
 
-fn publish(stage: &mut Stage, rounds: u64, bytes: usize) -> Outcome<u64> {
+fn publish(fixture: &mut Fixture, rounds: u64, bytes: usize) -> Outcome<u64> {
     let payload = vec![7; bytes];
-    publishing(stage, rounds, MESSAGES, |publisher| {
+    publishing(fixture, rounds, MESSAGES, |publisher| {
         for _ in 0..MESSAGES {
             publisher.publish(black_box(&payload))?;
         }
@@ -60,10 +60,10 @@ fn publish(stage: &mut Stage, rounds: u64, bytes: usize) -> Outcome<u64> {
     })
 }
 
-fn batch(stage: &mut Stage, rounds: u64, messages: usize, bytes: usize) -> Outcome<u64> {
+fn batch(fixture: &mut Fixture, rounds: u64, messages: usize, bytes: usize) -> Outcome<u64> {
     let payloads = vec![vec![7; bytes]; messages];
     const BATCHES: usize = 16;
-    publishing(stage, rounds, BATCHES * messages, |publisher| {
+    publishing(fixture, rounds, BATCHES * messages, |publisher| {
         for _ in 0..BATCHES {
             publisher.publish_batch(black_box(&payloads))?;
         }
@@ -71,15 +71,15 @@ fn batch(stage: &mut Stage, rounds: u64, messages: usize, bytes: usize) -> Outco
     })
 }
 
-fn burst(stage: &mut Stage, rounds: u64, messages: usize, bytes: usize) -> Outcome<u64> {
+fn burst(fixture: &mut Fixture, rounds: u64, messages: usize, bytes: usize) -> Outcome<u64> {
     let payloads = vec![vec![7; bytes]; messages];
-    publishing(stage, rounds, messages, |publisher| {
+    publishing(fixture, rounds, messages, |publisher| {
         publisher.burst(black_box(&payloads)).map_err(|error| error.source)
     })
 }
 
-fn receive(stage: &mut Stage, rounds: u64, bytes: usize) -> Outcome<u64> {
-    receiving(stage, rounds, bytes, |subscriber| {
+fn receive(fixture: &mut Fixture, rounds: u64, bytes: usize) -> Outcome<u64> {
+    receiving(fixture, rounds, bytes, |subscriber| {
         for _ in 0..MESSAGES {
             black_box(subscriber.receive()?.payload());
         }
@@ -88,8 +88,8 @@ fn receive(stage: &mut Stage, rounds: u64, bytes: usize) -> Outcome<u64> {
 }
 
 /// Reads the first eight bytes in place.
-fn borrow(stage: &mut Stage, rounds: u64, bytes: usize) -> Outcome<u64> {
-    receiving(stage, rounds, bytes, |subscriber| {
+fn borrow(fixture: &mut Fixture, rounds: u64, bytes: usize) -> Outcome<u64> {
+    receiving(fixture, rounds, bytes, |subscriber| {
         for _ in 0..MESSAGES {
             let Some(message) = subscriber.borrow()? else { break };
             let mut first = [0; 8];
@@ -102,8 +102,8 @@ fn borrow(stage: &mut Stage, rounds: u64, bytes: usize) -> Outcome<u64> {
 }
 
 /// Reads the first eight bytes of each message of a run in place.
-fn in_place(stage: &mut Stage, rounds: u64, bytes: usize) -> Outcome<u64> {
-    receiving(stage, rounds, bytes, |subscriber| {
+fn in_place(fixture: &mut Fixture, rounds: u64, bytes: usize) -> Outcome<u64> {
+    receiving(fixture, rounds, bytes, |subscriber| {
         let mut received = 0;
         while received < MESSAGES {
             let mut run = subscriber.receive_in_place()?;
@@ -118,8 +118,8 @@ fn in_place(stage: &mut Stage, rounds: u64, bytes: usize) -> Outcome<u64> {
 }
 
 /// Writes the first eight bytes.
-fn publish_with(stage: &mut Stage, rounds: u64, bytes: usize) -> Outcome<u64> {
-    publishing(stage, rounds, MESSAGES, |publisher| {
+fn publish_with(fixture: &mut Fixture, rounds: u64, bytes: usize) -> Outcome<u64> {
+    publishing(fixture, rounds, MESSAGES, |publisher| {
         for _ in 0..MESSAGES {
             publisher.publish_with(black_box(bytes), |room| room.write(0, &[7; 8]))?;
         }
@@ -129,15 +129,15 @@ fn publish_with(stage: &mut Stage, rounds: u64, bytes: usize) -> Outcome<u64> {
 
 /// Messages of another topic, and at the end of the round one that the subscriber wants: its call
 /// returns then, and has passed over all the others.
-fn filter_miss(stage: &mut Stage, rounds: u64, bytes: usize) -> Outcome<u64> {
+fn filter_miss(fixture: &mut Fixture, rounds: u64, bytes: usize) -> Outcome<u64> {
     let payloads = vec![vec![7; bytes]; MESSAGES - 1];
     for round in 0..=rounds {
-        stage.elsewhere.burst(&payloads)?;
-        stage.publisher.publish(&payloads[0])?;
-        let subscriber = &mut stage.subscriber;
+        fixture.elsewhere.burst(&payloads)?;
+        fixture.publisher.publish(&payloads[0])?;
+        let subscriber = &mut fixture.subscriber;
         let mut pass_over = || subscriber.receive().map(|message| message.payload().len());
         black_box(if round == 0 { pass_over()? } else { toroni_counted(pass_over)? });
-        stage.receive_all(0)?;
+        fixture.receive_all(0)?;
     }
     Ok(rounds * MESSAGES as u64)
 }
@@ -145,38 +145,38 @@ fn filter_miss(stage: &mut Stage, rounds: u64, bytes: usize) -> Outcome<u64> {
 /// Counts `publish`, which publishes `messages`. The first round is not counted: it meets what is
 /// done once.
 fn publishing(
-    stage: &mut Stage,
+    fixture: &mut Fixture,
     rounds: u64,
     messages: usize,
     mut publish: impl FnMut(&Publisher) -> Result<(), PublishError>,
 ) -> Outcome<u64> {
     for round in 0..=rounds {
         if round == 0 {
-            publish(&stage.publisher)?;
+            publish(&fixture.publisher)?;
         } else {
-            toroni_counted(|| publish(&stage.publisher))?;
+            toroni_counted(|| publish(&fixture.publisher))?;
         }
-        stage.receive_all(messages as u64)?;
+        fixture.receive_all(messages as u64)?;
     }
     Ok(rounds * messages as u64)
 }
 
 /// Counts `receive`, which receives [`MESSAGES`] of so many bytes. The first round is not counted.
 fn receiving(
-    stage: &mut Stage,
+    fixture: &mut Fixture,
     rounds: u64,
     bytes: usize,
     mut receive: impl FnMut(&mut Subscriber) -> Result<(), ReceiveError>,
 ) -> Outcome<u64> {
     let payloads = vec![vec![7; bytes]; MESSAGES];
     for round in 0..=rounds {
-        stage.publisher.burst(&payloads)?;
+        fixture.publisher.burst(&payloads)?;
         if round == 0 {
-            receive(&mut stage.subscriber)?;
+            receive(&mut fixture.subscriber)?;
         } else {
-            toroni_counted(|| receive(&mut stage.subscriber))?;
+            toroni_counted(|| receive(&mut fixture.subscriber))?;
         }
-        stage.receive_all(0)?;
+        fixture.receive_all(0)?;
     }
     Ok(rounds * MESSAGES as u64)
 }
@@ -189,10 +189,10 @@ mod tests {
     #[test]
     fn every_path_runs_and_delivers_what_it_counts() {
         for path in PATHS {
-            let mut stage = Stage::new().unwrap();
-            let counted = (path.run)(&mut stage, 3).unwrap();
+            let mut fixture = Fixture::new().unwrap();
+            let counted = (path.run)(&mut fixture, 3).unwrap();
             assert!(counted >= 3000, "{}: {counted}", path.name);
-            assert_eq!(stage.subscriber.stats().lost_messages, 0, "{}", path.name);
+            assert_eq!(fixture.subscriber.stats().lost_messages, 0, "{}", path.name);
         }
     }
 

@@ -17,13 +17,13 @@ const TOPIC: &str = "plant/boiler";
 
 /// A bus for the messages.
 #[derive(Debug)]
-pub struct Stage {
+pub struct Fixture {
     _bus: Bus,
     publisher: Publisher,
     subscriber: Mutex<Subscriber>,
 }
 
-impl Stage {
+impl Fixture {
     /// Makes it below `directory`.
     #[must_use]
     pub fn new(directory: &Path) -> Self {
@@ -38,7 +38,7 @@ impl Stage {
     ///
     /// # Panics
     /// If the program does something else than it says.
-    pub fn trial(&self, bytes: &[u8]) {
+    pub fn fuzz(&self, bytes: &[u8]) {
         let mut input = Input::new(bytes);
         match input.byte() % 3 {
             0 => {
@@ -146,7 +146,7 @@ fn take_apart(bytes: &[u8], way: Way, buffer: usize, limit: u64) {
 }
 
 fn memory(bytes: &[u8]) -> File {
-    let mut file = File::from(memfd_create("trial", MemfdFlags::CLOEXEC).unwrap());
+    let mut file = File::from(memfd_create("fuzz", MemfdFlags::CLOEXEC).unwrap());
     file.write_all(bytes).unwrap();
     file.rewind().unwrap();
     file

@@ -11,7 +11,7 @@
 //! - `operations`: lists of operations, against the oracle.
 
 #![allow(missing_docs, reason = "nobody outside of the repository uses this crate")]
-#![allow(clippy::unwrap_used, reason = "a trial that panics has found something")]
+#![allow(clippy::unwrap_used, reason = "a panic is a finding")]
 
 #[cfg(feature = "program")]
 pub mod command_line;

@@ -15,7 +15,7 @@ const TOPICS: [&str; 4] = ["plant", "plant/pump", "plant/pump/speed", "a"];
 
 /// A bus with one subscriber, whose patterns are written over.
 #[derive(Debug)]
-pub struct Stage {
+pub struct Fixture {
     bus: Bus,
     readers: File,
     generation: u32,
@@ -31,7 +31,7 @@ struct Written {
     text: [u8; TEXT_BYTES],
 }
 
-impl Stage {
+impl Fixture {
     /// Makes the bus below `directory`.
     ///
     /// # Panics
@@ -55,7 +55,7 @@ impl Stage {
     ///
     /// # Panics
     /// If the library sees other patterns than the definition.
-    pub fn trial(&self, bytes: &[u8]) {
+    pub fn fuzz(&self, bytes: &[u8]) {
         let written = self.written(bytes);
         let mut area = Vec::new();
         for word in [written.version, written.generation, written.length, written.flags] {

@@ -13,7 +13,7 @@ const SEGMENTS: [&str; 12] =
 ///
 /// # Panics
 /// If the library sees them in another way than the definitions.
-pub fn trial(bytes: &[u8]) {
+pub fn fuzz(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let (pattern, topic) = if input.byte().is_multiple_of(2) {
         let text = String::from_utf8_lossy(input.rest());

@@ -1,5 +1,5 @@
 //! What fuzzers have learned, and what once failed, without a fuzzer: each input of `tests/fuzz/corpus` and
-//! `tests/fuzz/regressions` through its trial.
+//! `tests/fuzz/regressions` through its fuzz entry.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -11,46 +11,46 @@ use toroni_fuzz_harness::{Directory, hostile, operations, patterns, topics};
 
 #[test]
 fn topics_of_the_corpus() {
-    repeat("topics", topics::trial);
+    repeat("topics", topics::fuzz);
 }
 
 #[test]
 fn hostile_bytes_of_the_corpus() {
     let directory = Directory::new();
-    let stage = hostile::Stage::new(directory.path());
-    repeat("hostile", |bytes| stage.trial(bytes));
+    let fixture = hostile::Fixture::new(directory.path());
+    repeat("hostile", |bytes| fixture.fuzz(bytes));
 }
 
 #[test]
 fn patterns_of_the_corpus() {
     let directory = Directory::new();
-    let stage = patterns::Stage::new(directory.path());
-    repeat("patterns", |bytes| stage.trial(bytes));
+    let fixture = patterns::Fixture::new(directory.path());
+    repeat("patterns", |bytes| fixture.fuzz(bytes));
 }
 
 #[cfg(feature = "program")]
 #[test]
 fn command_lines_of_the_corpus() {
     let directory = Directory::new();
-    let stage = command_line::Stage::new(directory.path());
-    repeat("command_line", |bytes| stage.trial(bytes));
+    let fixture = command_line::Fixture::new(directory.path());
+    repeat("command_line", |bytes| fixture.fuzz(bytes));
 }
 
 #[test]
 fn operations_of_the_corpus() {
-    let stage = operations::Stage::new();
-    repeat("operations", |bytes| stage.trial(bytes));
+    let fixture = operations::Fixture::new();
+    repeat("operations", |bytes| fixture.fuzz(bytes));
 }
 
 /// Without the feature `deaths`, they are lists of operations as the others.
 #[test]
 fn deaths_of_the_corpus() {
-    let stage = operations::Stage::new();
-    repeat("deaths", |bytes| stage.trial(bytes));
+    let fixture = operations::Fixture::new();
+    repeat("deaths", |bytes| fixture.fuzz(bytes));
 }
 
 /// Every input of a target; all that fail are named.
-fn repeat(target: &str, trial: impl Fn(&[u8])) {
+fn repeat(target: &str, entry: impl Fn(&[u8])) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("fuzz");
     let mut failed = Vec::new();
     let mut count = 0;
@@ -60,7 +60,7 @@ fn repeat(target: &str, trial: impl Fn(&[u8])) {
             let path = entry.unwrap().path();
             let bytes = std::fs::read(&path).unwrap();
             count += 1;
-            if catch_unwind(AssertUnwindSafe(|| trial(&bytes))).is_err() {
+            if catch_unwind(AssertUnwindSafe(|| entry(&bytes))).is_err() {
                 failed.push(path);
             }
         }

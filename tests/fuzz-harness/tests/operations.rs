@@ -4,12 +4,12 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use proptest::prelude::*;
-use toroni_fuzz_harness::operations::{Stage, Tally};
+use toroni_fuzz_harness::operations::{Fixture, Tally};
 use toroni_oracle::{BYTES, Operation, Scenario, Setup};
 
 /// One at a time: tests run on threads of one process.
 fn perform(scenario: &Scenario) -> Tally {
-    Stage::new().perform(scenario)
+    Fixture::new().perform(scenario)
 }
 
 fn operation() -> impl Strategy<Value = Operation> {

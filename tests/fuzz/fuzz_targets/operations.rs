@@ -2,8 +2,8 @@
 #![no_main]
 
 use std::sync::LazyLock;
-use toroni_fuzz_harness::operations::Stage;
+use toroni_fuzz_harness::operations::Fixture;
 
-static STAGE: LazyLock<Stage> = LazyLock::new(|| Stage::new());
+static FIXTURE: LazyLock<Fixture> = LazyLock::new(|| Fixture::new());
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| STAGE.trial(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| FIXTURE.fuzz(bytes));

@@ -3,12 +3,12 @@
 
 use std::sync::LazyLock;
 use toroni_fuzz_harness::Directory;
-use toroni_fuzz_harness::patterns::Stage;
+use toroni_fuzz_harness::patterns::Fixture;
 
-static PLACE: LazyLock<(Directory, Stage)> = LazyLock::new(|| {
+static FIXTURE: LazyLock<(Directory, Fixture)> = LazyLock::new(|| {
     let directory = Directory::new();
-    let stage = Stage::new(directory.path());
-    (directory, stage)
+    let fixture = Fixture::new(directory.path());
+    (directory, fixture)
 });
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| PLACE.1.trial(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| FIXTURE.1.fuzz(bytes));

@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::command::{Failure, cargo, run as run_command, shown};
 use crate::metadata;
 
-/// Callgrind counts from the entry of this function to its return (`tests/counts/src/stage.rs`).
+/// Callgrind counts from the entry of this function to its return (`tests/counts/src/fixture.rs`).
 const COUNTED: &str = "--toggle-collect=*toroni_counted*";
 
 /// The C library chooses its `memcpy` by the features of the processor. Without these features it chooses the same one

@@ -8,7 +8,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use toroni_fuzz_harness::operations::{Stage, Tally};
+use toroni_fuzz_harness::operations::{Fixture, Tally};
 use toroni_oracle::{Operation, Scenario};
 
 /// Operations in a list, for each of these in turn: some happens only in the beginning, some only late.
@@ -25,16 +25,16 @@ fn main() -> ExitCode {
     let once = seconds == 0.0;
     let end = Instant::now() + Duration::from_secs_f64(seconds);
 
-    let stage = Stage::new();
+    let fixture = Fixture::new();
     let mut tally = Tally::default();
     let (mut lists, mut operations) = (0_u64, 0);
     loop {
         let this = seed.wrapping_add(lists);
         let scenario = of(this);
-        match catch_unwind(AssertUnwindSafe(|| stage.perform(&scenario))) {
+        match catch_unwind(AssertUnwindSafe(|| fixture.perform(&scenario))) {
             Ok(more) => tally = tally.plus(more),
             Err(_) => {
-                show(&stage, &scenario, this);
+                show(&fixture, &scenario, this);
                 return ExitCode::FAILURE;
             }
         }
@@ -64,9 +64,9 @@ fn of(seed: u64) -> Scenario {
 }
 
 /// The list without what is not needed for it to fail, and how it fails then.
-fn show(stage: &Stage, scenario: &Scenario, seed: u64) {
+fn show(fixture: &Fixture, scenario: &Scenario, seed: u64) {
     let fails =
-        |scenario: &Scenario| catch_unwind(AssertUnwindSafe(|| stage.perform(scenario))).is_err();
+        |scenario: &Scenario| catch_unwind(AssertUnwindSafe(|| fixture.perform(scenario))).is_err();
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let mut shortest = scenario.clone();

@@ -4,14 +4,14 @@
 //! - `sites`: the words of a bus that are worth changing, and the values to change them to.
 //! - `template`: a bus with some past, restored before each case.
 //! - `victim`: what a process does with a bus, all of it.
-//! - `stage`: changes that any bytes say.
+//! - `input`: the changes that the bytes of a fuzzer stand for.
 
+mod input;
 pub mod sites;
-mod stage;
 pub mod template;
 pub mod victim;
 
-pub use stage::Stage;
+pub use input::Fixture;
 
 use sites::{Change, Moment};
 use template::Template;

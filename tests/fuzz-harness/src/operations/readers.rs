@@ -1,7 +1,7 @@
 //! Subscribers: what they must receive, and what they may lose.
 
 use super::act::{act, bury};
-use super::world::{Note, World};
+use super::state::{Note, State};
 use super::writers::topics;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -65,7 +65,7 @@ impl Reader {
     }
 }
 
-impl World {
+impl State {
     pub(super) fn subscribe(
         &mut self,
         number: usize,
@@ -170,18 +170,18 @@ impl World {
 }
 
 impl Reader {
-    fn step(&mut self, world: &World, by: By, topics: &[String]) -> Step {
-        let model = &world.model;
+    fn step(&mut self, state: &State, by: By, topics: &[String]) -> Step {
+        let model = &state.model;
         let count = model.count() as u64;
         let wanted =
-            |number: &u64| self.wants(&world.notes[usize::try_from(*number).unwrap()], topics);
+            |number: &u64| self.wants(&state.notes[usize::try_from(*number).unwrap()], topics);
         let expected = (self.next..count).find(wanted);
         // The first that must still be in the ring.
         let looked_at = self.next.max(self.taken);
         let lapped = looked_at < count && model.is_lapped(model.start(looked_at));
         let block = model.block_bytes();
         let at_least = model.start(self.next).saturating_sub(block).max(*self.told.start());
-        let step = match self.call(by, world, expected, topics) {
+        let step = match self.call(by, state, expected, topics) {
             Ok(true) => {
                 let number = expected.unwrap();
                 assert!(number < looked_at || !lapped, "message {number} was overwritten");
@@ -197,7 +197,7 @@ impl Reader {
                 Step::Nothing
             }
             Err(ReceiveError::Lapped { lost_messages, lost_bytes }) => {
-                let to = model.resumption(world.margin());
+                let to = model.resumption(state.margin());
                 let from = to.sequence.checked_sub(lost_messages).unwrap();
                 let first = expected.unwrap_or(count);
                 assert!(
@@ -237,16 +237,16 @@ impl Reader {
     fn call(
         &mut self,
         by: By,
-        world: &World,
+        state: &State,
         expected: Option<u64>,
         topics: &[String],
     ) -> Result<bool, ReceiveError> {
-        let timestamps = world.setup.timestamps;
+        let timestamps = state.setup.timestamps;
         if by == By::InPlace {
             let Some(found) = self.subscriber.borrow()? else { return Ok(false) };
             let (sequence, position) = (found.sequence(), found.position());
             compare(
-                world,
+                state,
                 expected,
                 sequence,
                 position,
@@ -264,17 +264,17 @@ impl Reader {
         };
         let Some(found) = found else { return Ok(false) };
         let (sequence, position) = (found.sequence(), found.position());
-        compare(world, expected, sequence, position, found.topic(), found.payload(), topics);
+        compare(state, expected, sequence, position, found.topic(), found.payload(), topics);
         let number = usize::try_from(sequence).unwrap();
-        assert_eq!(found.to_descendants(), world.notes[number].to_descendants);
+        assert_eq!(found.to_descendants(), state.notes[number].to_descendants);
         assert_eq!(found.timestamp().is_some(), timestamps);
-        assert_eq!(found.next_position(), world.model.start(sequence + 1));
+        assert_eq!(found.next_position(), state.model.start(sequence + 1));
         Ok(true)
     }
 }
 
 fn compare(
-    world: &World,
+    state: &State,
     expected: Option<u64>,
     sequence: u64,
     position: u64,
@@ -283,8 +283,8 @@ fn compare(
     topics: &[String],
 ) {
     assert_eq!(Some(sequence), expected, "the order");
-    let message = world.model.message(sequence).unwrap();
-    let note = &world.notes[usize::try_from(sequence).unwrap()];
+    let message = state.model.message(sequence).unwrap();
+    let note = &state.notes[usize::try_from(sequence).unwrap()];
     assert_eq!(position, message.start, "position of message {sequence}");
     assert_eq!(topic, topics[note.topic], "topic of message {sequence}");
     let length = (message.length - note.extensions) as usize;

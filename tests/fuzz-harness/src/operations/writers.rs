@@ -2,7 +2,7 @@
 
 use super::act::{CrashPoint, act, bury};
 use super::readers::Reader;
-use super::world::{Note, World};
+use super::state::{Note, State};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
@@ -55,7 +55,7 @@ pub(super) fn topics() -> Vec<String> {
     short.into_iter().map(str::to_owned).chain(long).collect()
 }
 
-impl World {
+impl State {
     pub(super) fn write(&mut self, writer: usize, topic: u8, work: Work, die_at: u8) {
         let to_descendants = topic >= 128;
         let topics = topics();
@@ -237,11 +237,11 @@ fn next_bytes(plan: &Plan, count: usize) -> u64 {
 }
 
 impl Plan {
-    fn make(&mut self, work: Work, publisher: &Publisher, world: &World, topic: &str) {
-        let largest_record = world.model.capacity() / 2;
+    fn make(&mut self, work: Work, publisher: &Publisher, state: &State, topic: &str) {
+        let largest_record = state.model.capacity() / 2;
         let longest = publisher.largest_message();
         self.extensions = u32::try_from(largest_record - 8 - longest).unwrap();
-        let time = if world.setup.timestamps { 8 } else { 0 };
+        let time = if state.setup.timestamps { 8 } else { 0 };
         let inline = u32::try_from((1 + topic.len()).next_multiple_of(8)).unwrap();
         let known = [time, time + inline].contains(&self.extensions);
         assert!(known, "{} bytes of extensions for {topic:?}", self.extensions);
@@ -270,11 +270,11 @@ impl Plan {
     }
 }
 
-fn publish(work: Work, publisher: &Publisher, plan: &Plan, world: &World) -> Outcome {
+fn publish(work: Work, publisher: &Publisher, plan: &Plan, state: &State) -> Outcome {
     let payloads = plan.payloads();
     let bytes = plan.lengths.iter().copied().map(record_bytes).sum();
     let tries = matches!(work, Work::Try(_) | Work::Timed(_) | Work::TooLong);
-    if !tries && may_wait_for_ever(&world.setup, &world.model, &world.readers, bytes) {
+    if !tries && may_wait_for_ever(&state.setup, &state.model, &state.readers, bytes) {
         return Outcome::Skipped;
     }
     let of = |result: Result<(), PublishError>| match result {
@@ -287,7 +287,7 @@ fn publish(work: Work, publisher: &Publisher, plan: &Plan, world: &World) -> Out
         Work::Try(_) => {
             let mut result = publisher.try_publish(&payloads[0]);
             // The second look finds out that the owner is dead.
-            if world.orphaned && matches!(result, Err(PublishError::Busy)) {
+            if state.orphaned && matches!(result, Err(PublishError::Busy)) {
                 result = publisher.try_publish(&payloads[0]);
             }
             of(result)

@@ -1,12 +1,12 @@
 //! What everybody can see of a bus.
 
-use super::world::World;
+use super::state::State;
 use super::writers::topics;
 use std::collections::BTreeMap;
 
-impl World {
+impl State {
     /// Statistics say what the model says, and what participants have counted themselves.
-    pub(super) fn look(&mut self) {
+    pub(super) fn check(&mut self) {
         let stats = self.bus.stats().unwrap();
         let stored = self.model.stored_end();
         assert_eq!(stats.tail, stored.position);
@@ -45,10 +45,10 @@ impl World {
             let found = living.iter().find(|found| found.name == writer.name).unwrap();
             assert_eq!((found.messages, found.bytes), writer.counts);
         }
-        self.look_at_topics();
+        self.check_topics();
     }
 
-    fn look_at_topics(&self) {
+    fn check_topics(&self) {
         let names = topics();
         let mut expected = BTreeMap::<&str, (u64, u64)>::new();
         let first = self.model.first_from(self.model.oldest()).sequence;

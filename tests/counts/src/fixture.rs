@@ -22,7 +22,7 @@ pub(crate) fn toroni_counted<R>(work: impl FnOnce() -> R) -> R {
 }
 
 /// A bus with the default settings. Fields are dropped in this order.
-pub(crate) struct Stage {
+pub(crate) struct Fixture {
     pub(crate) publisher: Publisher,
     /// Of a topic that the subscriber has no pattern for.
     pub(crate) elsewhere: Publisher,
@@ -31,7 +31,7 @@ pub(crate) struct Stage {
     _directory: Directory,
 }
 
-impl Stage {
+impl Fixture {
     pub(crate) fn new() -> Outcome<Self> {
         Self::with_lock(LockKind::Lease)
     }

@@ -12,7 +12,7 @@ const MOST_CHANGES: usize = 12;
 
 /// A bus of each kind, with the sites of it.
 #[derive(Debug)]
-pub struct Stage(Vec<(Template, Vec<Site>)>);
+pub struct Fixture(Vec<(Template, Vec<Site>)>);
 
 /// What is done to a file.
 enum Deed {
@@ -37,7 +37,7 @@ enum Deed {
     },
 }
 
-impl Stage {
+impl Fixture {
     /// Makes the buses below `directory`.
     #[must_use]
     pub fn new(directory: &Path) -> Self {
@@ -54,7 +54,7 @@ impl Stage {
     ///
     /// # Panics
     /// If one does, or gets nowhere.
-    pub fn trial(&self, bytes: &[u8]) {
+    pub fn fuzz(&self, bytes: &[u8]) {
         let mut input = Input::new(bytes);
         let (template, sites) = &self.0[usize::from(input.byte()) % self.0.len()];
         let moment = [Moment::Before, Moment::Open, Moment::Locked][usize::from(input.byte() % 3)];

@@ -58,7 +58,7 @@ pub(super) struct Note {
 }
 
 /// All of it.
-pub(super) struct World {
+pub(super) struct State {
     pub(super) setup: Setup,
     pub(super) config: BusConfig,
     /// For subscribers, and for those who look.
@@ -74,7 +74,7 @@ pub(super) struct World {
     pub(super) tally: Tally,
 }
 
-impl World {
+impl State {
     pub(super) fn new(directory: &Path, setup: &Setup) -> Self {
         let capacity = SMALLEST_CAPACITY << setup.size;
         let config = BusConfig::new()
@@ -122,14 +122,14 @@ impl World {
                 self.unsubscribe((reader % READERS).into(), die_at);
             }
             Operation::Close { writer, die_at } => self.close((writer % WRITERS).into(), die_at),
-            Operation::Look => self.look(),
+            Operation::Look => self.check(),
         }
     }
 
     /// Whatever happened: all that was committed and not lost can be read, new participants find room,
     /// and a writer writes.
     pub(super) fn finish(mut self) -> Tally {
-        self.look();
+        self.check();
         for reader in 0..READERS {
             self.receive_all(reader.into());
         }
@@ -144,7 +144,7 @@ impl World {
         for reader in 0..=READERS {
             self.receive_all(reader.into());
         }
-        self.look();
+        self.check();
         self.tally
     }
 
