@@ -1,5 +1,5 @@
-//! What every path plays on: a bus of its own with a publisher and a subscriber, in one thread; and
-//! the function inside of which instructions count.
+//! The fixture of every path: a bus with a publisher and a subscriber in one thread. Also the function inside which
+//! instructions are counted.
 
 use std::error::Error;
 use std::path::PathBuf;

@@ -1,16 +1,15 @@
-//! The program whose instructions `cargo xtask counts` counts, one path at a time, under callgrind.
+//! The program whose instructions `cargo xtask counts` counts under callgrind, one path at a time.
 //!
 //! ```text
-//!   toroni-counts list          the names of all paths, one a line
-//!   toroni-counts run NAME      runs one path; prints how many messages were counted
+//!   toroni-counts list          prints the names of all paths, one a line
+//!   toroni-counts run NAME      runs one path and prints how many messages were counted
 //! ```
 //!
-//! `paths.rs` has the table of paths. What is in this crate does not know how instructions are
-//! counted: it only runs the counted part, and nothing else, inside of the function
-//! `toroni_counted`, at whose calls callgrind starts and stops.
+//! `paths.rs` has the table of paths. This crate does not know how instructions are counted. It only runs the counted
+//! part, and nothing else, inside the function `toroni_counted`, where callgrind starts and stops.
 //!
-//! One process and one thread: what another one does at the same time would make the counts differ.
-//! Nothing but the two crates is in here, so that the library is compiled as its users compile it.
+//! There is one process and one thread, because another one would make the counts differ. Nothing but the two crates is
+//! compiled in, so that the library is compiled as its users compile it.
 
 mod fixture;
 mod paths;

@@ -1,5 +1,5 @@
-//! The table of hot paths whose instructions are counted. A new one is a line in the table and, if it is
-//! like none of the others, a function below; then `cargo xtask counts --bless`.
+//! The table of hot paths whose instructions are counted. To add one, add a line to the table and, if no function below
+//! fits, a function. Then run `cargo xtask counts --bless`.
 
 use std::hint::black_box;
 

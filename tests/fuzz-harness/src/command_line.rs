@@ -1,5 +1,4 @@
-//! The program and any bytes: its arguments, what `toroni pub` makes of its input, and what `toroni sub`
-//! makes of the messages.
+//! Feeds any bytes to the program: as its arguments, as input of `toroni pub`, and as messages that `toroni sub` prints.
 
 use crate::input::Input;
 use rustix::fs::{MemfdFlags, memfd_create};

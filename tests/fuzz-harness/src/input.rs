@@ -1,5 +1,5 @@
-//! Bytes of a fuzzer, taken one after the other. Where they end, all that follows is 0: any bytes mean
-//! something, and fewer bytes mean less.
+//! Reads values from the bytes of a fuzzer, one after the other. After the end, every value is 0: all inputs are valid,
+//! and shorter inputs mean less.
 
 /// The bytes that are left.
 pub(crate) struct Input<'a>(&'a [u8]);

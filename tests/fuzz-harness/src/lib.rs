@@ -1,14 +1,14 @@
-//! What is done with any bytes: each module has a trial that takes some, lets the library, or the program,
-//! do what they say, and panics if what comes of it is wrong.
+//! The fuzz entries. Each module has a function `fuzz`, which takes any bytes, makes the library or the program do what
+//! the bytes say, and panics if the result is wrong.
 //!
-//! The fuzz targets in `tests/fuzz/` are these trials under libFuzzer. The tests of this crate run them on
-//! the corpora and on whatever once failed, with nothing but a stable compiler.
+//! The fuzz targets in `tests/fuzz/` call these entries from libFuzzer. The tests of this crate call them with the
+//! corpora and with all inputs that once failed; they need only a stable compiler.
 //!
 //! - `topics`: names and patterns.
 //! - `command_line`: arguments, input and output of the program.
-//! - `hostile`: whatever bytes in the files of a bus.
-//! - `patterns`: any bytes in the place of a subscriber's patterns, against the oracle.
-//! - `operations`: lists of operations, against the oracle.
+//! - `hostile`: any bytes in the files of a bus.
+//! - `patterns`: any bytes where a subscriber stores its patterns, compared with the oracle.
+//! - `operations`: lists of operations, compared with the oracle.
 
 #![allow(missing_docs, reason = "nobody outside of the repository uses this crate")]
 #![allow(clippy::unwrap_used, reason = "a panic is a finding")]

@@ -1,4 +1,4 @@
-//! Any bytes in the place of a subscriber's patterns, against the definition of what they mean.
+//! Stores any bytes as a subscriber's patterns, and compares what the library reads with the definition.
 
 use crate::input::Input;
 use std::fs::File;

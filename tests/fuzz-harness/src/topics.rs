@@ -1,4 +1,4 @@
-//! Names and patterns of any bytes, against their definitions.
+//! Compares names and patterns made of any bytes with their definitions.
 
 use crate::input::Input;
 use toroni::{Pattern, PatternError, Topic, TopicError};

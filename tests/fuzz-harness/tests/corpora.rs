@@ -1,5 +1,5 @@
-//! What fuzzers have learned, and what once failed, without a fuzzer: each input of `tests/fuzz/corpus` and
-//! `tests/fuzz/regressions` through its fuzz entry.
+//! Runs each input of `tests/fuzz/corpus` and `tests/fuzz/regressions` through its fuzz entry: what fuzzers have learned,
+//! and what once failed. Needs no fuzzer.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -50,7 +50,7 @@ fn deaths_of_the_corpus() {
 }
 
 /// Every input of a target; all that fail are named.
-fn repeat(target: &str, entry: impl Fn(&[u8])) {
+fn repeat(target: &str, fuzz: impl Fn(&[u8])) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("fuzz");
     let mut failed = Vec::new();
     let mut count = 0;
@@ -60,7 +60,7 @@ fn repeat(target: &str, entry: impl Fn(&[u8])) {
             let path = entry.unwrap().path();
             let bytes = std::fs::read(&path).unwrap();
             count += 1;
-            if catch_unwind(AssertUnwindSafe(|| entry(&bytes))).is_err() {
+            if catch_unwind(AssertUnwindSafe(|| fuzz(&bytes))).is_err() {
                 failed.push(path);
             }
         }

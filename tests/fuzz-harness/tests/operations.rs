@@ -1,5 +1,5 @@
-//! Any list of operations does to a bus what it does to the model. `cargo xtask simulate` does more of
-//! them, for as long as it is told, with deaths.
+//! Performs lists of operations on a bus and on the model, and compares. `cargo xtask simulate` does so for longer, with
+//! deaths.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 

@@ -1,4 +1,4 @@
-//! Which steps were taken at all: a property that holds because nothing ever happens shows nothing.
+//! Which steps were taken at all. A property that holds because nothing happens shows nothing.
 
 use crate::model::Action;
 use crate::publisher::Doing;

@@ -1,7 +1,7 @@
-//! That no way comes back to a state in which it was.
+//! Checks that no path returns to a state in which it was before.
 //!
-//! Then every way ends, since there are finitely many states, and a check of the last states says what
-//! happens in the end on all of them.
+//! There are finitely many states, so every path ends then, and a check of the last states shows what happens in the end
+//! on all paths.
 
 use crate::model::{Action, Protocol};
 use crate::setup::Setup;

@@ -1,5 +1,5 @@
-//! Known mistakes of the protocol, each built into the model on request: a check that finds none of them
-//! would prove nothing.
+//! Known mistakes of the protocol, each built into the model on request. A check that finds none of them would prove
+//! nothing.
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,4 +1,4 @@
-//! The transition system: who can take a step, what may go wrong, and when it is over.
+//! The transition system: which process can take a step, what may go wrong, and what the final states are.
 
 use crate::coverage::Coverage;
 use crate::mistakes::Mistake;

@@ -1,5 +1,5 @@
-//! Where the crash points of the library are in the model: `crates/toroni/src/crash.rs` names each step at
-//! which a test kills a real process; behind each of them a process of the model can die.
+//! Where the crash points of the library are in the model. `crates/toroni/src/crash.rs` names each step at which a test
+//! kills a real process. After each of them a process of the model can die.
 
 /// Where a crash point is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What has to hold in every state that can be reached.
+//! What must hold in every reachable state.
 
 use crate::model::Protocol;
 use crate::state::{FORGOTTEN, Fault, NO_ENTRY, State};

@@ -1,4 +1,4 @@
-//! What is modelled in one run: how large the ring is, who takes part, and what may go wrong.
+//! What one run models: how large the ring is, which processes take part, and what may go wrong.
 
 use crate::mistakes::Mistake;
 use crate::state::{MOST_BLOCKS, MOST_MESSAGES, MOST_PUBLISHERS, MOST_SUBSCRIBERS, MOST_WORDS};

@@ -1,5 +1,5 @@
-//! The setups that are checked by the tests: each small, and aimed at one part of the protocol. The
-//! command `model` checks them, too, and larger ones.
+//! The setups that the tests check. Each is small, and aimed at one part of the protocol. The command `model` checks them
+//! too, and larger ones.
 
 use crate::mistakes::Line;
 use crate::setup::{Lock, Policy, Setup, Start, Victims, Work};

@@ -1,5 +1,5 @@
-//! Subscribers are all alike, so states that differ only in who is who among them are one state: the
-//! search remembers the one in which they are sorted.
+//! Subscribers are all alike, so states that differ only by their permutation are one state. The search remembers the one
+//! in which they are sorted.
 
 use crate::publisher::{Doing, Seen};
 use crate::state::{MOST_SUBSCRIBERS, Slot, State, Subscriber};

@@ -1,4 +1,4 @@
-//! A counterexample for people: one line a step, with what it changed.
+//! Prints a counterexample: one line a step, with what it changed.
 
 use crate::model::Action;
 use crate::search::Broken;

@@ -1,7 +1,6 @@
 //! What the owner of the writer lock writes, store by store, in the order of `ring/writer.rs`.
 //!
-//! While it holds the lock nobody else changes the words that it reads here, so its loads are no steps of
-//! their own.
+//! While it holds the lock, no other process changes the words that it reads here. Its loads are therefore not steps.
 
 use crate::mistakes::Mistake;
 use crate::setup::{Setup, Work};

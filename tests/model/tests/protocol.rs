@@ -1,4 +1,4 @@
-//! Every small setup holds, and every known mistake is found.
+//! Checks that every small setup holds, and that every known mistake is found.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 

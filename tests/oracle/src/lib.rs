@@ -1,11 +1,12 @@
-//! What Toroni must do, said in the most obvious way, for tests to compare with.
+//! What Toroni must do, in the most obvious way. Tests compare the library with it.
 //!
-//! - `operations`: the list of what is done with a bus, from any bytes or from a seed.
-//! - `model`: what the ring holds after it, as a list of messages.
-//! - `topics`: names, patterns, and which of them meet: the definitions, word by word.
+//! - `operations`: a list of operations on a bus, from any bytes or from a seed.
+//! - `model`: the content of the ring afterwards, as a list of messages.
+//! - `topics`: the definitions of names, of patterns, and of which patterns match which names.
 //!
-//! It does not know the library: its mistakes are its own. The library's tests do a list to the ring on
-//! plain memory (`crates/toroni/src/ring/tests`), and `trials` to a whole bus, both beside this model.
+//! It does not use the library, so that a mistake of the library cannot be in the oracle too. The library's tests perform
+//! a list on the ring in plain memory (`crates/toroni/src/ring/tests`), and the fuzz harness on a whole bus, each
+//! beside this model.
 
 #![allow(missing_docs, reason = "nobody outside of the repository uses this crate")]
 #![allow(clippy::unwrap_used, reason = "an oracle that is wrong ends the test")]

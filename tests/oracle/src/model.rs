@@ -1,4 +1,4 @@
-//! What the ring holds, as a list.
+//! The content of the ring, as a list.
 
 /// Bytes of a header, and what records are padded to.
 const WORD: u64 = 8;

@@ -1,9 +1,9 @@
-//! What can be done with a bus, as a list: the one that property tests, the fuzzer and the simulator
-//! make, and that is done both to the ring on plain memory and to a whole bus.
+//! Lists of operations on a bus. Property tests, the fuzzer and the simulator make them; they are performed on the ring in
+//! plain memory and on a whole bus.
 //!
-//! Every eight bytes are an operation, so that any bytes are a list, whoever makes them: a fuzzer that
-//! changes some changes one operation, and a test that shrinks towards 0 gets to what is simple. Numbers
-//! are brought into range by whoever does the operation: any list makes sense on any bus.
+//! Every eight bytes are an operation, so all bytes are a valid list. A fuzzer that changes a few bytes changes one
+//! operation, and a test that shrinks towards 0 reaches simple operations. The performer brings numbers into range, so
+//! that every list is valid on every bus.
 
 /// Bytes of an operation, and of the [`Setup`] before the first.
 pub const BYTES: usize = 8;

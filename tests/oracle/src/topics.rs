@@ -1,4 +1,4 @@
-//! Topics and patterns by their definitions: slow, and nothing to be clever about.
+//! Topics and patterns by their definitions: slow, and obviously right.
 
 /// Bytes of the longest topic, and of the longest pattern.
 const LONGEST_BYTES: usize = 255;

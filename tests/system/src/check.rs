@@ -1,4 +1,4 @@
-//! Whether what a subscriber received is what was published: whole, complete, once, in one order.
+//! Checks that a subscriber received what was published: whole, complete, once and in one order.
 
 use crate::payload::{Payload, decode};
 use std::collections::{BTreeMap, HashMap};

@@ -1,7 +1,6 @@
-//! A page of numbers that a test and its workers share: what to do, and how far each is.
+//! Numbers that a test and its workers share: what to do, and how far each worker is.
 //!
-//! It outlives whoever is killed: what a publisher wrote here before its death is what it was told
-//! had been published.
+//! They outlive a killed process. What a publisher wrote here before its death is what the bus had confirmed to it.
 
 use crate::shared::words_of;
 use std::path::Path;

@@ -1,20 +1,20 @@
-//! Helpers of the tests that drive real processes: the `toroni` program as its users do, and workers
-//! of our own where the program does not go fast or far enough.
+//! Helpers of the tests that drive real processes: the `toroni` program as its users run it, and workers of our own where
+//! the program is not fast or thorough enough.
 //!
-//! - [`root`]: a directory of buses for one test, removed with everything in it.
-//! - [`program`]: finds the `toroni` program, builds it if need be, and prepares its commands.
-//! - [`info`]: what `toroni info --json` says, and whether anything leaked.
-//! - [`payload`]: messages that tell whether they are whole; [`check`]: whether a stream of them is.
+//! - [`root`]: a directory of buses for one test, removed with its content.
+//! - [`program`]: finds the `toroni` program, builds it if necessary, and prepares its commands.
+//! - [`info`]: the output of `toroni info --json`, and whether anything leaked.
+//! - [`payload`]: messages that show whether they are whole; [`check`]: checks a stream of them.
 //! - [`worker`]: starts processes of `src/bin/worker`, which publish and receive as fast as they can;
 //!   [`counters`]: numbers that they share with the test.
-//! - [`soak`]: hours of all that, each message checked.
-//! - [`options`]: what a program of these tests is told.
-//! - [`wake`]: stamps of messages for those who sleep.
+//! - [`soak`]: all of that for hours, with each message checked.
+//! - [`options`]: the arguments of the workers.
+//! - [`wake`]: time stamps in messages to sleeping subscribers.
 //!
-//! Children, directories, random numbers and checks of order come from `toroni-testkit`.
+//! Processes, directories, random numbers and checks of order come from `toroni-testkit`.
 //!
-//! Rules of these tests: every process is killed by its pid, nothing waits without a limit, and a
-//! limit is generous ([`LIMIT`]), because the machine may be busy.
+//! Rules of these tests: they kill each process by its own process id, nothing waits without a limit, and limits are
+//! generous ([`LIMIT`]), because the machine may be busy.
 
 #![allow(missing_docs, reason = "nobody outside of the repository uses this crate")]
 

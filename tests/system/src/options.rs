@@ -1,4 +1,4 @@
-//! What a worker is told: `key=value` words.
+//! The arguments of a worker: `key=value` words.
 
 use crate::counters::SharedCounters;
 use std::collections::HashMap;

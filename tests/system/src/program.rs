@@ -1,4 +1,4 @@
-//! Where the `toroni` program is, and its commands.
+//! Finds the `toroni` program, and prepares its commands.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

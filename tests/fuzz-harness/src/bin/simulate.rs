@@ -1,7 +1,7 @@
-//! The simulator: lists of operations from seeds, with deaths, for as long as it is told. `cargo xtask
-//! simulate` builds and starts it.
+//! The simulator: performs lists of operations from seeds, with deaths, for a given time. `cargo xtask simulate` builds
+//! and starts it.
 //!
-//! The first list that fails is made as short as it gets, and shown with its seed.
+//! It shortens the first list that fails as far as possible, and prints it with its seed.
 
 #![allow(clippy::unwrap_used, reason = "whoever starts it gives numbers")]
 

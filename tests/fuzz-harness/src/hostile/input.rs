@@ -1,4 +1,4 @@
-//! Changes of a bus, as any bytes say them.
+//! Turns the bytes of a fuzzer into changes of a bus.
 
 use super::expose_to;
 use super::sites::{self, Change, Moment, Site};

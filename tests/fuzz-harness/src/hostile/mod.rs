@@ -1,10 +1,10 @@
-//! Hostile bytes: whatever stands in the files of a bus, its users get messages or errors. They do not
+//! Hostile bytes in the files of a bus. Whatever the bytes are, users of the bus get messages or errors. They do not
 //! panic, hang, or touch memory that is not theirs.
 //!
 //! - `sites`: the words of a bus that are worth changing, and the values to change them to.
-//! - `template`: a bus with some past, restored before each case.
-//! - `victim`: what a process does with a bus, all of it.
-//! - `input`: the changes that the bytes of a fuzzer stand for.
+//! - `template`: a bus with a history, restored before each case.
+//! - `victim`: everything that a process does with a bus.
+//! - `input`: turns the bytes of a fuzzer into changes.
 
 mod input;
 pub mod sites;

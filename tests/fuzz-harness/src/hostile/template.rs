@@ -1,4 +1,4 @@
-//! A bus with some past, as bytes, and how it is restored and changed.
+//! The bytes of a bus with a history. Restores and changes them.
 
 use super::sites::{Change, Site};
 use std::fs::File;

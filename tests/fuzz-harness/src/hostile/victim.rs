@@ -1,5 +1,5 @@
-//! What a process does with a bus. Errors are welcome; what must not happen is a panic, a hang, a fault,
-//! or a call that could be repeated for ever without getting anywhere.
+//! Everything that a process does with a bus. Errors are fine. Panics, hangs, faults, and calls that could be repeated
+//! for ever without progress are not.
 
 use super::template::{BUS, CAPACITY, KNOWN, Template};
 use std::os::fd::AsFd;

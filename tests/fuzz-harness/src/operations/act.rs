@@ -1,4 +1,4 @@
-//! Who does something, and may die at a step of it.
+//! Performs a participant's step, which may be its last.
 
 #[cfg(feature = "deaths")]
 pub(super) use toroni::crash::CrashPoint;

@@ -1,4 +1,4 @@
-//! What everybody can see of a bus.
+//! Compares what every process can see of a bus with the model.
 
 use super::state::State;
 use super::writers::topics;

@@ -1,11 +1,10 @@
-//! Lists of operations, done to a whole bus in a directory and to the model of `tests/oracle/`, with everything
-//! that comes of it compared: what is received, in which order, what is lost, refused, counted and shown.
+//! Performs lists of operations on a whole bus in a directory and on the model of `tests/oracle/`, and compares all
+//! results: what is received, in which order, and what is lost, refused, counted and shown.
 //!
 //! - `state`: a bus with its participants, and the model beside it.
-//! - `writers`, `readers`: what each of them does, and what must come of it.
+//! - `writers`, `readers`: what each of them does, and what the result must be.
 //! - `check`: what statistics must say.
-//! - `act`: deaths, with the feature `deaths`; without it everybody lives, and the library is the one that
-//!   its users have.
+//! - `act`: deaths, with the feature `deaths`. Without it nothing dies, and the library is compiled as for its users.
 
 mod act;
 mod check;

@@ -1,4 +1,4 @@
-//! Publishers: what they are allowed to do, and what it makes of the model.
+//! Publishers: what they are allowed to do, and how the model changes.
 
 use super::act::{CrashPoint, act, bury};
 use super::readers::Reader;

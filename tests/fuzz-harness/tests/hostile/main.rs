@@ -1,17 +1,17 @@
-//! Hostile bytes: whatever stands in the files of a bus, its users get messages or errors. They do not
+//! Hostile bytes in the files of a bus. Whatever the bytes are, users of the bus get messages or errors. They do not
 //! panic, hang, or touch memory that is not theirs.
 //!
-//! What is changed, and who meets it, is in `tests/fuzz-harness/src/hostile`, where a fuzzer has it too.
+//! The changes and what meets them are in `tests/fuzz-harness/src/hostile`, because a fuzzer uses them too.
 //!
-//! - `supervisor`: runs cases in processes of their own, and sees how these end.
+//! - `supervisor`: runs cases in child processes, and reports how these end.
 //! - `truncation`: files that become shorter while they are mapped.
 //!
-//! Each test deals its cases out to several processes, because a case mostly waits: for time limits, and for
-//! locks that nobody holds.
+//! A case mostly waits, for time limits and for locks that no process holds. Each test therefore deals its cases out to
+//! several child processes.
 //!
-//! A failure names the file, offset, value and moment; set `TORONI_HOSTILE_ONLY` to that text to run
-//! this case alone. More values for each word: `TORONI_HOSTILE_THOROUGH=1`; more rounds of the random
-//! cases: `TORONI_HOSTILE_ROUNDS=100000`; another seed: `TORONI_HOSTILE_SEED=7`.
+//! A failure names the file, offset, value and moment. Set `TORONI_HOSTILE_ONLY` to that text to run this case alone.
+//! `TORONI_HOSTILE_THOROUGH=1` tries more values for each word, `TORONI_HOSTILE_ROUNDS=100000` runs more random cases,
+//! and `TORONI_HOSTILE_SEED=7` changes their seed.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 

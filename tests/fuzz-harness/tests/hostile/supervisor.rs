@@ -1,4 +1,4 @@
-//! Cases in a process of their own, which may die or hang, and what the test learns of that.
+//! Runs cases in child processes, which may die or hang, and reports what happened.
 
 use std::fmt::Write as _;
 use std::fs::File;

@@ -1,5 +1,5 @@
-//! Files that become shorter while they are mapped. The kernel answers with SIGBUS; the users of the bus
-//! get errors, and publishers go on when it is the subscribers' file.
+//! Files that become shorter while they are mapped. The kernel answers with SIGBUS. Users of the bus get errors; if it is
+//! the subscribers' file, publishers continue.
 
 use crate::supervisor;
 use std::fs::File;

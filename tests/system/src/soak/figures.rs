@@ -1,4 +1,4 @@
-//! What came of a soak: counts, times and violations, as a table and as JSON.
+//! The result of a soak: counts, times and violations, as a table and as JSON.
 
 use super::order::Counts;
 use super::stalls::{Cause, LONG_NS, Stall, Times};

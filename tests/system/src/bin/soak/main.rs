@@ -1,9 +1,9 @@
-//! `toroni-soak key=value …`: the supervisor of the soak; `cargo xtask soak` starts it.
+//! `toroni-soak key=value …`: the supervisor of the soak. `cargo xtask soak` starts it.
 //!
-//! `seconds`, `seed`, `publishers`, `subscribers`, `lock` (lease, robust), `notify` (futex, datagram,
-//! multicast), `policy` (as `toroni create`), `capacity` (bytes), `calm_ms` (mean time between two
-//! disturbances), `json` (a file), `keep` (a folder for what is wrong), `sabotage` (a role and a mistake,
-//! as in `subscriber:drop`, that must be noticed).
+//! `seconds`, `seed`, `publishers`, `subscribers`, `lock` (lease, robust), `notify` (futex, datagram, multicast), `policy`
+//! (as for `toroni create`), `capacity` (bytes), `calm_ms` (mean time between two disturbances), `json` (a file), `keep`
+//! (a folder for the evidence of violations), `sabotage` (a role and a mistake that must be noticed, for example
+//! `subscriber:drop`).
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `create`: makes buses `made-0`, `made-1` …, in new directories or in existing ones.
+//! `create`: creates the buses `made-0`, `made-1` …, in new directories or in existing ones.
 
 use crate::options::Options;
 use std::path::PathBuf;

@@ -1,8 +1,7 @@
-//! `doze`: a subscriber that sleeps before each message, and tells of those that came late and why.
+//! `doze`: a subscriber that sleeps before each message, and reports late messages and why they were late.
 //!
-//! `how`: `receive` (a blocking call), `poll` (its descriptor, without a limit) or `proactor` (one that serves
-//! it). Prints `late ROUND
-//! LATENCY_US WAITED_FOR_A_CORE_US` for each message that took longer than `late_ms`.
+//! `how`: `receive` (a blocking call), `poll` (its descriptor, without a limit) or `proactor` (served by one). Prints
+//! `late ROUND LATENCY_US WAITED_FOR_A_CORE_US` for each message that took longer than `late_ms`.
 
 use crate::options::Options;
 use rustix::event::{PollFd, PollFlags, poll};

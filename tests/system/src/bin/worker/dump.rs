@@ -1,7 +1,7 @@
-//! `dump`: a process with many threads that crashes, and is made to dump core in the directory `cwd`.
+//! `dump`: a process with many threads that crashes, and dumps core in the directory `cwd`.
 //!
 //! `case`: `publisher` (it crashes inside `publish_with`, while its other threads publish and wait for the lock),
-//! `subscriber` (it gates, has read nothing, and its other threads compute).
+//! `subscriber` (it gates and has read nothing; its other threads compute).
 
 use crate::options::Options;
 use std::hint::black_box;

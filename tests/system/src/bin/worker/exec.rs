@@ -1,7 +1,7 @@
-//! `exec`: becomes another program, as a process that takes part in a bus.
+//! `exec`: executes another program while it takes part in a bus.
 //!
-//! `case`: `idle` (nothing is going on), `inside` (under the writer lock, which it holds itself), `beside`
-//! (another thread holds the lock). The program that follows is this one in the role `stay`.
+//! `case`: `idle` (nothing happens), `inside` (it holds the writer lock itself), `beside` (another thread holds the
+//! lock). The other program is this one in the role `stay`.
 
 use crate::options::Options;
 use std::os::unix::process::CommandExt;

@@ -1,11 +1,13 @@
 //! `fork`: what a child without exec may do, and what it must not take from its parent.
 //!
-//! `case`: `child` (it uses its parent's handles, drops them, and opens the bus anew), `orphan` (it
-//! outlives its parent), `daemon` (all descriptors are closed behind the library's back), `careless` (likewise, their numbers are used
-//! again, and it publishes against others that live), `inside` (it
-//! is made while its parent writes a message in place, and returns from there, too), `beside` (by one
-//! thread, while another one writes a message in place), `busy` (many, while other threads do all that the
-//! bus offers).
+//! `case`:
+//! - `child`: it uses its parent's handles, drops them, and opens the bus again.
+//! - `orphan`: it outlives its parent.
+//! - `daemon`: all descriptors are closed without the library's knowledge.
+//! - `careless`: as `daemon`, their numbers are used again, and it publishes against other participants.
+//! - `inside`: it is forked while its parent writes a message in place, and returns from there too.
+//! - `beside`: it is forked by one thread while another one writes a message in place.
+//! - `busy`: many are forked while other threads do everything that the bus offers.
 
 use crate::options::Options;
 use std::io::BufRead;

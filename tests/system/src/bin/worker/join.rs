@@ -1,6 +1,6 @@
-//! `join`: opens the bus, takes part once, and leaves, again and again.
+//! `join`: opens the bus, takes part once and leaves, repeatedly.
 //!
-//! `what`: `publish`, `subscribe`, or `serve`, which is to subscribe in a proactor.
+//! `what`: `publish`, `subscribe`, or `serve` (subscribes in a proactor).
 
 use crate::options::Options;
 use system_tests::payload::{HEAD, Payload, encode};

@@ -1,8 +1,7 @@
-//! A process to be killed, stopped and measured: it publishes, or receives, as fast as it can.
+//! A process for tests to kill, stop and measure. It publishes or receives as fast as it can.
 //!
-//! `worker ROLE key=value …`; the tests start it through `system_tests::worker`. Each role says on
-//! standard output when it is ready, and at the end what it saw. It fails by panicking, with the
-//! reason on standard error.
+//! `worker ROLE key=value …`; tests start it through `system_tests::worker`. Each role prints a line when it is ready, and
+//! at the end what it saw. A failure is a panic, with the reason on standard error.
 
 mod create;
 mod doze;

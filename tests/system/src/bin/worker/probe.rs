@@ -1,5 +1,5 @@
-//! `probe`: alone on a bus, publishes short messages, and before every other one subscribes anew: each
-//! newcomer must find its place in what others have left.
+//! `probe`: alone on a bus, it publishes short messages, and subscribes again before every other one. Each new subscriber
+//! must find its position among what others have left.
 
 use crate::options::Options;
 use std::time::Duration;

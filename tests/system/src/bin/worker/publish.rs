@@ -1,9 +1,8 @@
-//! `publish`: messages of random sizes, as fast as it goes or at a gentle pace, until it is told to
-//! stop.
+//! `publish`: publishes messages of random sizes, as fast as possible or slowly, until it is told to stop.
 //!
-//! With `phase=ignored` it publishes whatever it is told, until it has published `count`. `kind`:
-//! `single`, `try`, `timeout`, `batch`, `burst`, `with`, `descendants`, `topics` (each on a
-//! topic that is new), `stopping` (in place, and it stops itself under the lock), or `mixed`.
+//! With `phase=ignored` it publishes `count` messages, whatever it is told. `kind`: `single`, `try`, `timeout`, `batch`,
+//! `burst`, `with`, `descendants`, `topics` (each message on a new topic), `stopping` (in place, and it stops itself under
+//! the lock), or `mixed`.
 
 use crate::options::Options;
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
-//! `rouse`: publishes one message a round, when all who doze have taken those of the round before, at a
-//! moment of chance around that of their falling asleep. Prints `slow ROUND CALL_US` for each call that
-//! took longer than a millisecond.
+//! `rouse`: publishes one message a round, when all sleeping subscribers have received those of the round before, at a
+//! random moment around the one at which they fall asleep. Prints `slow ROUND CALL_US` for each call that took longer than
+//! a millisecond.
 //!
 //! `burn`: keeps a core busy until it is killed.
 

@@ -1,5 +1,5 @@
-//! `scramble`: opens a bus, or makes it if it is not there, exchanges a message with itself and leaves, again
-//! and again, while others do the same, and clean.
+//! `scramble`: repeatedly opens or creates a bus, sends itself a message and leaves, while other processes do the same or
+//! clean.
 
 use crate::options::Options;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! A subscriber that a proactor serves in this thread, as one of the ways to receive.
+//! A subscriber that a proactor serves in this thread: one of the ways to receive.
 
 use crate::ways::Wish;
 use std::collections::VecDeque;

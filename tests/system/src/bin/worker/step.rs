@@ -1,4 +1,4 @@
-//! `step`: publishes one message, or bundle, for each line on standard input, and answers `done COUNT`.
+//! `step`: publishes one message or bundle for each line on standard input, and answers `done COUNT`.
 
 use crate::options::Options;
 use crate::publish::Publishing;

@@ -1,7 +1,6 @@
 //! `subscribe`: receives up to the end that the shared counters state, and checks every message.
 //!
-//! `how`: one of the ways of `ways.rs`. Windows of the order go to the file `report` as they become
-//! complete.
+//! `how`: one of the ways of `ways.rs`. It writes the digest of each complete window to the file `report`.
 
 use crate::ways::{ANY_ENGINE, Receiver, Sink, Wish};
 use std::fs::File;

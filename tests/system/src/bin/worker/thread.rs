@@ -1,9 +1,9 @@
-//! `thread`: threads that end, in order or not, with handles of the bus in their hands.
+//! `thread`: threads that end while they have handles of the bus.
 //!
-//! `case`: `vanishes` (a thread ends under the writer lock without unwinding, as by the system call
-//! `exit`; the process lives on), `ends` (threads end with the last handles, one in the destructor of a
-//! thread-local variable), `panics` (the user's code panics: under the lock in `publish_with`, or
-//! when it is asked for the payloads of a batch or burst).
+//! `case`: `vanishes` (a thread ends under the writer lock without unwinding, by the system call `exit`; the process
+//! continues), `ends` (threads end with the last handles, one of them in the destructor of a thread-local variable),
+//! `panics` (the user's code panics under the lock in `publish_with`, or when it is asked for the payloads of a batch or
+//! burst).
 
 use crate::options::Options;
 use std::cell::RefCell;

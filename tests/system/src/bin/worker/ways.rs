@@ -1,4 +1,4 @@
-//! The ways to receive: each takes what is there, and hands it on.
+//! The ways to receive: each takes the messages that are there, and passes them on.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::AsFd;

@@ -1,4 +1,4 @@
-//! How long a worker was held up, and what is known of the reason.
+//! Measures how long a worker was held up, and what is known of the reason.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

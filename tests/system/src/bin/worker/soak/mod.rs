@@ -1,4 +1,4 @@
-//! The workers of the soak; `system_tests::soak` says what it is.
+//! The workers of the soak; see `system_tests::soak`.
 
 mod measure;
 pub(crate) mod publish;

@@ -1,4 +1,4 @@
-//! `soak-publish`: messages of all lanes, in all ways, at one of several paces.
+//! `soak-publish`: publishes messages of all lanes, in all ways, at one of several rates.
 
 use super::measure::Measure;
 use super::{Lines, descriptors};

@@ -1,4 +1,4 @@
-//! What a sabotaged worker does wrong, once: the soak must notice.
+//! The mistake that a sabotaged worker makes once. The soak must notice it.
 
 use system_tests::soak::mix::Lane;
 use system_tests::soak::source::{Label, Read, read};
