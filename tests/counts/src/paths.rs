@@ -7,7 +7,6 @@ use toroni::{LockKind, PublishError, Publisher, ReceiveError, Subscriber};
 
 use crate::fixture::{Fixture, Outcome, toroni_counted};
 
-/// One path.
 pub(crate) struct Path {
     /// Its name in the baseline, and on the command line.
     pub(crate) name: &'static str,

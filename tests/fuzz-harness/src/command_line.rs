@@ -34,9 +34,6 @@ impl Fixture {
     }
 
     /// The first byte says what the others are: arguments, one a line, or input.
-    ///
-    /// # Panics
-    /// If the program does something else than it says.
     pub fn fuzz(&self, bytes: &[u8]) {
         let mut input = Input::new(bytes);
         match input.byte() % 3 {

@@ -35,7 +35,6 @@ impl<'a> Input<'a> {
         std::mem::take(&mut self.0)
     }
 
-    /// One of them.
     pub(crate) fn pick<'t, T>(&mut self, from: &'t [T]) -> &'t T {
         &from[usize::from(self.u16()) % from.len()]
     }

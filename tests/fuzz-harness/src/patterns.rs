@@ -33,9 +33,6 @@ struct Written {
 
 impl Fixture {
     /// Makes the bus below `directory`.
-    ///
-    /// # Panics
-    /// If it cannot be made.
     #[must_use]
     pub fn new(directory: &Path) -> Self {
         let config = BusConfig::new().directory(directory).capacity(64 << 10).max_subscribers(2);
@@ -52,9 +49,6 @@ impl Fixture {
     /// Writes over the patterns and looks at the subscriber. The low bits of the first byte say which of the
     /// words are taken from the bytes; the others are as a subscriber would write them, truncated or not as
     /// the highest bit says. What is left of the bytes is the text.
-    ///
-    /// # Panics
-    /// If the library sees other patterns than the definition.
     pub fn fuzz(&self, bytes: &[u8]) {
         let written = self.written(bytes);
         let mut area = Vec::new();

@@ -10,9 +10,6 @@ const SEGMENTS: [&str; 12] =
 
 /// Takes a pattern and a topic from the bytes. The first says whether the rest is text, or numbers of
 /// segments; in text a line feed is where the topic begins.
-///
-/// # Panics
-/// If the library sees them in another way than the definitions.
 pub fn fuzz(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let (pattern, topic) = if input.byte().is_multiple_of(2) {

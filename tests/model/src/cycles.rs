@@ -21,7 +21,6 @@ enum Mark {
 /// number of states that it visited.
 ///
 /// # Errors
-/// The way.
 pub fn seek(setup: &Setup) -> Result<usize, Vec<Action>> {
     let model = Protocol::new(setup.clone());
     let mut marks = HashMap::new();

@@ -1,7 +1,6 @@
 //! Known mistakes of the protocol, each built into the model on request. A check that finds none of them would prove
 //! nothing.
 
-/// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mistake {
     /// The header word is written before the payload.
@@ -64,7 +63,6 @@ pub enum Mistake {
 /// One line of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Line {
-    /// Which.
     pub mistake: Mistake,
     /// Its name on the command line.
     pub name: &'static str,
@@ -76,7 +74,6 @@ pub struct Line {
 
 macro_rules! table {
     ($($mistake:ident: $name:literal in $setup:literal breaks $property:ident;)*) => {
-        /// All mistakes.
         pub const MISTAKES: &[Line] = &[$(Line {
             mistake: Mistake::$mistake,
             name: $name,

@@ -13,7 +13,6 @@ use std::sync::Arc;
 /// The protocol in one setup.
 #[derive(Clone, Debug)]
 pub struct Protocol {
-    /// The setup.
     pub setup: Setup,
     /// Which steps were taken, in all that was visited.
     pub coverage: Arc<Coverage>,
@@ -28,15 +27,12 @@ pub enum Action {
     Subscriber(u8, u8),
     /// A process dies: SIGKILL.
     PublisherDies(u8),
-    /// See above.
     SubscriberDies(u8),
     /// A process is stopped for ever: SIGSTOP.
     PublisherStops(u8),
-    /// See above.
     SubscriberStops(u8),
     /// A new process takes the slot of a dead one.
     PublisherReturns(u8),
-    /// See above.
     SubscriberReturns(u8),
     /// A subscriber that is about to read leaves in order instead.
     SubscriberLeaves(u8),

@@ -77,7 +77,6 @@ enum PolicyName {
 }
 
 impl Options {
-    /// What to check.
     pub(crate) fn setups(&self) -> Result<Vec<Named>, String> {
         if self.list {
             for named in setups::all() {

@@ -25,7 +25,6 @@ pub enum Doing {
     Seize(LockWord),
     /// Recovery: stores the sequence that it counted.
     RecoverSequence {
-        /// What it counted.
         to: Mark,
         /// For a publisher that has just claimed its slot, and has nothing to write yet.
         inherits: bool,
@@ -46,7 +45,6 @@ pub enum Doing {
     Release,
     /// Looks for slow readers: announces what it wants to reserve. `again` is the look behind the announcement of a wait.
     Announce {
-        /// See above.
         again: bool,
     },
     /// Loads `joins`.
@@ -65,7 +63,6 @@ pub enum Doing {
         again: bool,
         /// Bits of slots that are not read yet.
         left: u8,
-        /// What was read.
         seen: Seen,
     },
     /// Without the lock: asks whether those in the way live, one after the other.
@@ -87,7 +84,6 @@ pub enum Doing {
     },
     /// Gives the lock back, to return, or to wait for space.
     Unlock {
-        /// The latter.
         wait: bool,
     },
     /// Loads `sleeps`.
@@ -105,11 +101,8 @@ pub enum Doing {
         /// As in [`Doing::Unlock`].
         wait: bool,
     },
-    /// Waits for space.
     WaitForSpace,
-    /// Has published all.
     Done,
-    /// Is no more.
     Gone,
 }
 

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 pub struct Report {
     /// States, each counted once; of states that differ only in who is who among the subscribers, one.
     pub states: usize,
-    /// Steps between them.
     pub transitions: usize,
     /// Steps of the longest way that was gone.
     pub depth: usize,
@@ -26,11 +25,9 @@ pub struct Report {
 /// A property that does not hold.
 #[derive(Clone, Debug)]
 pub struct Broken {
-    /// Its name.
     pub property: &'static str,
     /// The first state, and each step with what it led to.
     pub first: State,
-    /// See above.
     pub way: Vec<(Action, State)>,
 }
 

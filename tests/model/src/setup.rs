@@ -28,7 +28,6 @@ impl Work {
 /// What publishers do about slow subscribers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// They never wait.
     Overwrite,
     /// They wait as long as the subscriber lives: `Wait { limit: None }`.
     Wait,
@@ -46,7 +45,6 @@ pub enum Lock {
     Robust,
 }
 
-/// Where subscribers join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// At the end of the stream.
@@ -55,7 +53,6 @@ pub enum Start {
     Oldest,
 }
 
-/// One run.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Capacity of the ring in words: a power of two, at most 64.
@@ -96,11 +93,8 @@ pub struct Setup {
 /// Who may die and be stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Victims {
-    /// Anybody.
     All,
-    /// Publishers only.
     Publishers,
-    /// Subscribers only.
     Subscribers,
 }
 

@@ -15,7 +15,6 @@ pub struct Named {
     pub about: &'static str,
     /// How large it is: small ones are for the tests.
     pub size: Size,
-    /// The setup.
     pub setup: Setup,
 }
 
@@ -30,7 +29,6 @@ pub enum Size {
     Large,
 }
 
-/// All of them.
 #[must_use]
 pub fn all() -> Vec<Named> {
     let small = |name, about, setup| Named { name, about, size: Size::Small, setup };
@@ -81,9 +79,6 @@ pub fn named(name: &str) -> Option<Named> {
 }
 
 /// The setup of a mistake, with the mistake.
-///
-/// # Panics
-/// If there is no such setup.
 #[must_use]
 pub fn of_mistake(line: &Line) -> Setup {
     let named = named(line.setup).expect("the table of mistakes names setups");

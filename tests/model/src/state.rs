@@ -28,7 +28,6 @@ pub const NO_ENTRY: u8 = u8::MAX;
 pub struct Mark {
     /// Words of the stream before it.
     pub position: u8,
-    /// Messages before it.
     pub sequence: u8,
 }
 
@@ -82,11 +81,9 @@ impl<T: Hash, const N: usize> Hash for Row<T, N> {
 /// The file `ring`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Ring {
-    /// The writer lock.
     pub lock: LockWord,
     /// Position at which the next record starts.
     pub tail: u8,
-    /// Its sequence.
     pub sequence: u8,
     /// Up to where writers may have begun to write.
     pub reserved: u8,
@@ -94,9 +91,7 @@ pub struct Ring {
     pub wanted: u8,
     /// Up to where subscribers should read before a publisher that waits is woken.
     pub until: u8,
-    /// The stream.
     pub words: Row<u8, MOST_WORDS>,
-    /// The blocks index.
     pub index: Row<Mark, MOST_BLOCKS>,
 }
 
@@ -114,7 +109,6 @@ pub struct Slot {
 /// Whether a process takes steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Life {
-    /// It does.
     #[default]
     Running,
     /// It does not, and holds what it has: its leases, the lock, a gating position.
@@ -167,7 +161,6 @@ pub struct Publisher {
     pub dead: [u8; MOST_SUBSCRIBERS],
 }
 
-/// A subscriber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Subscriber {
     /// Whether it takes steps.
@@ -198,12 +191,9 @@ pub struct Truth {
     pub committed: Row<Committed, MOST_MESSAGES>,
 }
 
-/// A committed message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Committed {
-    /// Where it stands.
     pub start: u8,
-    /// Which it is.
     pub stamp: u8,
 }
 
@@ -240,16 +230,13 @@ pub struct Budget {
     pub(crate) leaves: u8,
 }
 
-/// All of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     /// The file `ring`.
     pub ring: Ring,
     /// The file `readers`.
     pub slots: Row<Slot, MOST_SUBSCRIBERS>,
-    /// Processes that publish.
     pub publishers: Row<Publisher, MOST_PUBLISHERS>,
-    /// Processes that subscribe.
     pub subscribers: Row<Subscriber, MOST_SUBSCRIBERS>,
     /// What only the checker knows.
     pub truth: Truth,
@@ -263,7 +250,6 @@ pub struct State {
 }
 
 impl State {
-    /// An empty bus.
     pub(crate) fn new(setup: &Setup) -> Self {
         let mut index =
             Row::new(Mark { position: NO_ENTRY, sequence: 0 }, usize::from(setup.blocks));

@@ -15,9 +15,7 @@ pub type Copied = [u8; 4];
 /// What a subscriber does when it has written its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum After {
-    /// Reads on.
     Read,
-    /// Goes to sleep.
     Sleep,
     /// Reads on, after it was lapped.
     ReadBack,
@@ -28,7 +26,6 @@ pub enum After {
 pub enum Reading {
     /// Claims a slot, whose lease it holds: makes it free.
     ClaimState,
-    /// Raises its generation.
     ClaimGeneration,
     /// Seeks its place, to join or after a lapse: loads `tail`.
     FindTail {
@@ -43,7 +40,6 @@ pub enum Reading {
         attempt: u8,
         /// As in [`Reading::FindTail`].
         back: bool,
-        /// As loaded.
         tail: u8,
     },
     /// Reads the entries of the blocks index, one by one.
@@ -52,22 +48,18 @@ pub enum Reading {
         attempt: u8,
         /// As in [`Reading::FindTail`].
         back: bool,
-        /// As loaded.
         tail: u8,
-        /// As loaded.
         reserved: u8,
         /// The entry that is read next.
         next: u8,
         /// The oldest that is far enough from being overwritten.
         first: Option<Mark>,
-        /// The newest.
         newest: Option<Mark>,
     },
     /// Joining at the end: counts records from an entry on. Loads a header.
     WalkLoad {
         /// As in [`Reading::FindTail`].
         attempt: u8,
-        /// The end.
         tail: u8,
         /// How far it has come.
         at: Mark,
@@ -76,11 +68,9 @@ pub enum Reading {
     WalkCheck {
         /// As in [`Reading::FindTail`].
         attempt: u8,
-        /// The end.
         tail: u8,
         /// How far it has come.
         at: Mark,
-        /// As loaded.
         word: u8,
     },
     /// Asks whether the place that it found is intact.
@@ -89,7 +79,6 @@ pub enum Reading {
         attempt: u8,
         /// As in [`Reading::FindTail`].
         back: bool,
-        /// The place.
         to: Mark,
     },
     /// Writes the position of its slot.
@@ -112,14 +101,12 @@ pub enum Reading {
         end: Mark,
         /// Words that are copied.
         done: u8,
-        /// The copy.
         copied: Copied,
     },
     /// Asks whether they are intact, and hands them out.
     Validate {
         /// Behind the last of them.
         end: Mark,
-        /// The copy.
         copied: Copied,
     },
     /// A mistake: writes its position before it copies.
@@ -131,23 +118,18 @@ pub enum Reading {
     Look,
     /// Asks whether it is intact.
     LookCheck {
-        /// As loaded.
         word: u8,
     },
     /// Copies a long record by itself.
     CopyLong {
-        /// Its header.
         word: u8,
         /// Words that are copied.
         done: u8,
-        /// The copy.
         copied: Copied,
     },
     /// Asks whether it is intact, and hands it out.
     ValidateLong {
-        /// Its header.
         word: u8,
-        /// The copy.
         copied: Copied,
     },
     /// Writes its position to its slot.
@@ -168,9 +150,7 @@ pub enum Reading {
     AnswerSlots {
         /// What it does afterwards.
         after: After,
-        /// As loaded.
         until: u8,
-        /// As loaded.
         reserved: u8,
         /// Bits of the slots that are not read yet.
         left: u8,
@@ -185,16 +165,13 @@ pub enum Reading {
     LookAgain,
     /// Asks whether that is intact.
     LookAgainCheck {
-        /// As loaded.
         word: u8,
     },
     /// Sleeps, if `wake` is what it loaded.
     Sleep,
-    /// Sleeps.
     Asleep,
     /// Leaves: its slot is free; raises `joins`.
     LeaveAnnounce,
-    /// Is no more.
     Gone,
 }
 

@@ -20,7 +20,6 @@ pub fn render(broken: &Broken) -> String {
     text
 }
 
-/// Who does what.
 fn step(action: Action, before: &State) -> String {
     let word = |debug: String| debug.split([' ', '(', '{']).next().unwrap_or_default().to_owned();
     match action {

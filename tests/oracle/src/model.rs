@@ -10,14 +10,11 @@ const BLOCKS: u64 = 64;
 pub struct Mark {
     /// In bytes since the bus was created.
     pub position: u64,
-    /// Messages before it.
     pub sequence: u64,
 }
 
-/// A committed message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Its position.
     pub start: u64,
     /// Extensions and payload, in bytes.
     pub length: u32,
@@ -63,7 +60,6 @@ impl Model {
         self.capacity / BLOCKS
     }
 
-    /// Messages so far.
     #[must_use]
     pub fn count(&self) -> usize {
         self.messages.len()
@@ -93,7 +89,6 @@ impl Model {
         self.mark(self.stored)
     }
 
-    /// One more message.
     pub fn commit(&mut self, length: u32, stamp: u64) {
         self.messages.push(Message { start: self.end, length, stamp });
         self.end += record_bytes(length);
@@ -140,9 +135,6 @@ impl Model {
 
     /// Where a reader that was lapped goes on: the oldest entry not before the margin, else the
     /// newest there is.
-    ///
-    /// # Panics
-    /// Never: the block of the end has an entry.
     #[must_use]
     pub fn resumption(&self, margin: u64) -> Mark {
         let newest = self.stored_end().position;
@@ -183,10 +175,7 @@ pub enum NoSuchStart {
     /// No message begins there.
     NotAPosition,
     /// The stream ends before.
-    Ahead {
-        /// Its end.
-        end: u64,
-    },
+    Ahead { end: u64 },
     /// It is no longer in the ring.
     Lost {
         /// Position of the oldest message that is.

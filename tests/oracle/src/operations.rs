@@ -11,7 +11,6 @@ pub const BYTES: usize = 8;
 /// A bus and what is done with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scenario {
-    /// The bus.
     pub setup: Setup,
     /// What is done with it, in turn.
     pub operations: Vec<Operation>,
@@ -35,7 +34,6 @@ pub struct Setup {
 /// What publishers do about slow subscribers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// They never wait.
     #[default]
     Overwrite,
     /// They wait for some microseconds.
@@ -52,31 +50,24 @@ pub enum Policy {
 pub enum Operation {
     /// A publisher, which is opened if need be, publishes.
     Write {
-        /// Which publisher.
         writer: u8,
         /// On which topic; the highest bit: and to its descendants.
         topic: u8,
-        /// What.
         work: Work,
         /// See [`Operation`].
         die_at: u8,
     },
-    /// A subscriber reads.
     Receive {
-        /// Which one.
         reader: u8,
         /// At most so many messages.
         most: u8,
-        /// By which call.
         by: By,
         /// See [`Operation`].
         die_at: u8,
     },
     /// A subscriber comes, in the place of the one of this number.
     Subscribe {
-        /// Its number.
         reader: u8,
-        /// Where it begins.
         start: Start,
         /// What it asks for.
         patterns: u8,
@@ -85,16 +76,12 @@ pub enum Operation {
         /// See [`Operation`].
         die_at: u8,
     },
-    /// A subscriber goes.
     Unsubscribe {
-        /// Which one.
         reader: u8,
         /// See [`Operation`].
         die_at: u8,
     },
-    /// A publisher goes.
     Close {
-        /// Which one.
         writer: u8,
         /// See [`Operation`].
         die_at: u8,
@@ -127,7 +114,6 @@ pub enum Work {
 /// How long a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// In bytes.
     Bytes(u8),
     /// In parts in 127 of the longest.
     Part(u8),
@@ -136,7 +122,6 @@ pub enum Size {
 /// Where a subscriber begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// With what comes.
     Latest,
     /// With the oldest that is there.
     Oldest,
@@ -147,9 +132,7 @@ pub enum Start {
 /// How a subscriber receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// A copy.
     Copy,
-    /// In place.
     InPlace,
     /// A copy, and it waits for some microseconds where there is none.
     Waiting,

@@ -66,7 +66,6 @@ impl Stream {
         self.next_sequence
     }
 
-    /// Messages taken.
     #[must_use]
     pub fn received(&self) -> u64 {
         self.received

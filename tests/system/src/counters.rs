@@ -22,23 +22,17 @@ pub const MOST_WORKERS: usize = (WORDS - FIRST_WORKER) / WORDS_OF_WORKER;
 /// What publishing workers do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// They publish.
     Run,
     /// They wait, and hold nothing.
     Pause,
-    /// They end.
     Stop,
 }
 
-/// The shared page.
 #[derive(Debug)]
 pub struct SharedCounters(&'static [AtomicU64]);
 
 impl SharedCounters {
     /// Opens the counters in this file, which is made if it does not exist.
-    ///
-    /// # Panics
-    /// If it can be neither opened nor made.
     #[must_use]
     pub fn open(path: &Path) -> Self {
         Self(words_of(path, WORDS))
@@ -91,45 +85,30 @@ impl SharedCounters {
     }
 
     /// How many messages a worker has published, or received.
-    ///
-    /// # Panics
-    /// If its number is not below [`MOST_WORKERS`].
     #[must_use]
     pub fn count(&self, worker: u32) -> u64 {
         self.word(worker, 0).load(Ordering::Acquire)
     }
 
     /// States how many messages a worker has published, or received.
-    ///
-    /// # Panics
-    /// If its number is not below [`MOST_WORKERS`].
     pub fn set_count(&self, worker: u32, count: u64) {
         self.word(worker, 0).store(count, Ordering::Release);
     }
 
     /// The longest that a worker was held up so far: one call of a publisher, or the time between two
     /// messages of a subscriber.
-    ///
-    /// # Panics
-    /// If its number is not below [`MOST_WORKERS`].
     #[must_use]
     pub fn longest_stall(&self, worker: u32) -> Duration {
         Duration::from_nanos(self.word(worker, 1).load(Ordering::Acquire))
     }
 
     /// States that a worker was held up that long.
-    ///
-    /// # Panics
-    /// If its number is not below [`MOST_WORKERS`].
     pub fn add_stall(&self, worker: u32, stall: Duration) {
         let ns = u64::try_from(stall.as_nanos()).unwrap_or(u64::MAX);
         self.word(worker, 1).fetch_max(ns, Ordering::AcqRel);
     }
 
     /// Forgets how long a worker was held up.
-    ///
-    /// # Panics
-    /// If its number is not below [`MOST_WORKERS`].
     pub fn forget_stall(&self, worker: u32) {
         self.word(worker, 1).store(0, Ordering::Release);
     }

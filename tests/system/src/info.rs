@@ -8,9 +8,6 @@ pub struct Info(pub Value);
 
 impl Info {
     /// Parses the one line that the program prints.
-    ///
-    /// # Panics
-    /// If it is no JSON object.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let value: Value =
@@ -20,27 +17,18 @@ impl Info {
     }
 
     /// A number of the bus itself: `messages`, `bytes`, `capacity` …
-    ///
-    /// # Panics
-    /// If there is none of that name.
     #[must_use]
     pub fn number(&self, name: &str) -> u64 {
         number(&self.0, name)
     }
 
     /// The publishing participants; each has `slot`, `pid`, `alive`, `messages` …
-    ///
-    /// # Panics
-    /// If this process may not look at them.
     #[must_use]
     pub fn publishers(&self) -> &[Value] {
         self.0["publishers"].as_array().expect("publishers that can be seen")
     }
 
     /// The subscribers; each has `slot`, `pid`, `alive`, `received`, `lost_messages` …
-    ///
-    /// # Panics
-    /// If this process may not look at them.
     #[must_use]
     pub fn subscribers(&self) -> &[Value] {
         self.0["subscribers"].as_array().expect("subscribers that can be seen")
@@ -60,9 +48,6 @@ impl Info {
 
     /// Asserts that all slots are those of living participants, that every socket belongs to one, and,
     /// with `idle`, that nobody has the writer lock.
-    ///
-    /// # Panics
-    /// If something is left over.
     pub fn assert_no_dead(&self, idle: bool) {
         for one in self.publishers().iter().chain(self.subscribers()) {
             assert_eq!(one["alive"], true, "a slot of the dead is left: {one}");
@@ -82,9 +67,6 @@ impl Info {
 }
 
 /// A number in an object.
-///
-/// # Panics
-/// If there is none of that name.
 #[must_use]
 pub fn number(object: &Value, name: &str) -> u64 {
     object[name].as_u64().unwrap_or_else(|| panic!("no number {name:?} in {object}"))

@@ -11,10 +11,6 @@ use toroni::{Bus, BusConfig};
 pub struct Options(HashMap<String, String>);
 
 impl Options {
-    /// Reads them.
-    ///
-    /// # Panics
-    /// If one has no `=`.
     pub fn parse(words: impl Iterator<Item = String>) -> Self {
         let pair = |word: String| match word.split_once('=') {
             Some((key, value)) => (key.to_owned(), value.to_owned()),
@@ -24,27 +20,18 @@ impl Options {
     }
 
     /// A value that must be there.
-    ///
-    /// # Panics
-    /// If it is not, or makes no sense.
     #[must_use]
     pub fn get<T: FromStr>(&self, key: &str) -> T {
         self.find(key).unwrap_or_else(|| panic!("no {key}=…"))
     }
 
     /// A value, or its default.
-    ///
-    /// # Panics
-    /// If it makes no sense.
     #[must_use]
     pub fn or<T: FromStr>(&self, key: &str, default: T) -> T {
         self.find(key).unwrap_or(default)
     }
 
     /// A value, if it is there.
-    ///
-    /// # Panics
-    /// If it makes no sense.
     #[must_use]
     pub fn find<T: FromStr>(&self, key: &str) -> Option<T> {
         let value = self.0.get(key)?;
@@ -52,18 +39,12 @@ impl Options {
     }
 
     /// The counters of the test.
-    ///
-    /// # Panics
-    /// If there is none.
     #[must_use]
     pub fn counters(&self) -> SharedCounters {
         SharedCounters::open(&self.get::<PathBuf>("counters"))
     }
 
     /// The bus of the test, which exists.
-    ///
-    /// # Panics
-    /// If it cannot be opened.
     #[must_use]
     pub fn bus(&self) -> Bus {
         let config = BusConfig::new().directory(self.get::<PathBuf>("dir"));

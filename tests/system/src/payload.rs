@@ -17,7 +17,6 @@ pub const HEAD: usize = 24;
 /// What a whole message says about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Payload {
-    /// Who published it.
     pub worker: u32,
     /// Its number among those of that worker, from 0.
     pub counter: u64,
@@ -25,9 +24,6 @@ pub struct Payload {
 
 /// Writes the message into `bytes`, of which it then is the whole content. Messages shorter than
 /// [`HEAD`] become as long as that.
-///
-/// # Panics
-/// If `length` does not fit 32 bits.
 pub fn encode(payload: Payload, length: usize, bytes: &mut Vec<u8>) {
     let length = length.max(HEAD);
     let stated = u32::try_from(length).expect("a length of 32 bits");

@@ -7,9 +7,6 @@ use std::time::SystemTime;
 
 /// The `toroni` program: `$TORONI_BIN` if set, else the one in the target directory of this very test
 /// program, built if it is missing or older than its sources.
-///
-/// # Panics
-/// If it cannot be built.
 pub fn path() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| match std::env::var_os("TORONI_BIN") {
@@ -37,9 +34,6 @@ pub fn toroni(directory: &Path, arguments: &[&str]) -> Command {
 }
 
 /// The folder of the workspace.
-///
-/// # Panics
-/// Never: this crate lies in it.
 #[must_use]
 pub fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

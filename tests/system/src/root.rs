@@ -14,18 +14,12 @@ pub struct TempRoot(Directory);
 
 impl TempRoot {
     /// Makes it in memory.
-    ///
-    /// # Panics
-    /// If it cannot be made.
     #[must_use]
     pub fn new() -> Self {
         Self::below(Path::new(directory::IN_MEMORY))
     }
 
     /// Makes it below another directory.
-    ///
-    /// # Panics
-    /// If it cannot be made.
     #[must_use]
     pub fn below(parent: &Path) -> Self {
         let directory = Directory::below(parent);
@@ -35,7 +29,6 @@ impl TempRoot {
         Self(directory)
     }
 
-    /// All of it.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.0.path()
@@ -66,36 +59,24 @@ impl TempRoot {
     }
 
     /// Runs `toroni` to its end, which must be a success; what it printed.
-    ///
-    /// # Panics
-    /// If it fails.
     #[must_use]
     pub fn succeed(&self, arguments: &[&str]) -> String {
         Program::start(self.toroni(arguments)).succeed()
     }
 
     /// `toroni info BUS --json`.
-    ///
-    /// # Panics
-    /// If it fails.
     #[must_use]
     pub fn info(&self, bus: &str) -> Info {
         Info::parse(&self.succeed(&["info", bus, "--json"]))
     }
 
     /// Names in the directory of buses, hidden ones included, sorted.
-    ///
-    /// # Panics
-    /// If it cannot be read.
     #[must_use]
     pub fn entries(&self) -> Vec<String> {
         directory::entries(&self.buses())
     }
 
     /// Runs `toroni clean --all` when every process has ended, and asserts that nothing is left.
-    ///
-    /// # Panics
-    /// If anything is.
     pub fn assert_clean_leaves_nothing(&self) {
         let said = self.succeed(&["clean", "--all", "--yes", "--json"]);
         assert_eq!(

@@ -7,9 +7,6 @@ use std::sync::atomic::AtomicU64;
 
 /// Maps so many words of the file; makes it, and makes it long enough, if need be. The mapping stays
 /// until the process ends.
-///
-/// # Panics
-/// If the file can be neither opened nor made, or not be mapped.
 pub(crate) fn words_of(path: &Path, count: usize) -> &'static [AtomicU64] {
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).create(true).truncate(false).open(path);

@@ -12,7 +12,6 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// As bytes.
     #[must_use]
     pub fn encode(self) -> [u8; 16] {
         let mut bytes = [0; 16];
@@ -22,9 +21,6 @@ impl Stamp {
     }
 
     /// From what [`Self::encode`] gave.
-    ///
-    /// # Panics
-    /// If it is something else.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Self {
         let number = |at: usize| bytes[at..at + 8].try_into().map(u64::from_le_bytes);

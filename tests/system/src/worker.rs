@@ -27,9 +27,7 @@ pub struct Fixture {
 
 /// A worker and its number among the shared counters.
 pub struct Worker {
-    /// Its number.
     pub id: u32,
-    /// Its process.
     pub running: Program,
     report: PathBuf,
 }
@@ -49,9 +47,6 @@ pub struct Seen {
 
 impl Fixture {
     /// Creates the bus; `configure` says how.
-    ///
-    /// # Panics
-    /// If it cannot be created.
     #[must_use]
     pub fn new(configure: impl FnOnce(BusConfig) -> BusConfig) -> Self {
         // If it has to be built, then before there is any load.
@@ -60,9 +55,6 @@ impl Fixture {
     }
 
     /// As [`Self::new`], in this directory.
-    ///
-    /// # Panics
-    /// If the bus cannot be created.
     #[must_use]
     pub fn on(root: TempRoot, configure: impl FnOnce(BusConfig) -> BusConfig) -> Self {
         configure(root.config()).create(BUS).expect("a new bus");
@@ -71,18 +63,12 @@ impl Fixture {
     }
 
     /// A handle of the bus for this process.
-    ///
-    /// # Panics
-    /// If it cannot be opened.
     #[must_use]
     pub fn bus(&self) -> Bus {
         self.root.config().open_existing(BUS).expect("the bus")
     }
 
     /// Messages that the bus has seen.
-    ///
-    /// # Panics
-    /// If it cannot be asked.
     #[must_use]
     pub fn messages(&self) -> u64 {
         self.bus().stats().expect("statistics").sequence
@@ -117,9 +103,6 @@ impl Fixture {
     }
 
     /// Starts a worker that is ready when this returns.
-    ///
-    /// # Panics
-    /// If it does not become ready.
     pub fn start_ready(&mut self, role: &str, options: &[&str]) -> Worker {
         let mut worker = self.start(role, options);
         worker.running.expect("ready");
@@ -128,9 +111,6 @@ impl Fixture {
 
     /// Tells all publishers to stop, waits for those given, and returns how many messages the bus has
     /// seen then.
-    ///
-    /// # Panics
-    /// If one of them fails.
     pub fn stop_publishers(&self, publishers: impl IntoIterator<Item = Worker>) -> u64 {
         self.counters.set_phase(Phase::Stop);
         for publisher in publishers {
@@ -142,9 +122,6 @@ impl Fixture {
 
     /// Tells all subscribers to end after `messages` messages of the bus, and returns what those given
     /// saw. All must have seen one order, which is taken into `order`.
-    ///
-    /// # Panics
-    /// If one of them fails, or saw another order than the others.
     pub fn finish_subscribers(
         &self,
         messages: u64,
@@ -201,9 +178,6 @@ impl Fixture {
 
 impl Worker {
     /// Kills it with SIGKILL, reaps it, and takes what it told of the order before.
-    ///
-    /// # Panics
-    /// If it had ended before, or saw another order than others.
     pub fn kill(mut self, order: &mut Agreement) {
         self.running.kill();
         take_report(self.id, &self.report, order);
@@ -235,9 +209,6 @@ impl Seen {
 }
 
 /// The worker program, which cargo builds for the tests of this crate.
-///
-/// # Panics
-/// If this is no test of this crate.
 #[must_use]
 pub fn path() -> PathBuf {
     let test = std::env::current_exe().expect("the path of this program");

@@ -20,7 +20,6 @@ const HANG: Duration = Duration::from_secs(30);
 const ENGINES: [&str; 2] =
     ["[[processor]]\nprovider = 'combined'", "[[processor]]\nprovider = 'select'\nwait = 'epoll'"];
 
-/// Who takes part.
 #[derive(Clone, Copy, Debug)]
 struct Setting {
     lock: LockKind,

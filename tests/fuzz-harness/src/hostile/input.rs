@@ -51,9 +51,6 @@ impl Fixture {
     }
 
     /// Changes a bus as the bytes say, at the moment that they say, and lets all operations meet it.
-    ///
-    /// # Panics
-    /// If one does, or gets nowhere.
     pub fn fuzz(&self, bytes: &[u8]) {
         let mut input = Input::new(bytes);
         let (template, sites) = &self.0[usize::from(input.byte()) % self.0.len()];

@@ -9,7 +9,6 @@ use toroni_testkit::Random;
 /// A word, or a part of one.
 #[derive(Clone, Debug)]
 pub struct Site {
-    /// The file.
     pub file: &'static str,
     /// In bytes from the start of the file.
     pub offset: u64,
@@ -31,7 +30,6 @@ enum Values {
 /// A value for a site.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// The site.
     pub site: Site,
     /// As many bytes of it as the site has.
     pub value: u64,

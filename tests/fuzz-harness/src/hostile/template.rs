@@ -37,7 +37,6 @@ pub enum Kind {
     Robust,
     /// With a full topic table, so that some records carry their topics.
     Full,
-    /// Some messages old.
     Young,
 }
 
@@ -166,7 +165,6 @@ impl Template {
         u64::from_le_bytes(bytes)
     }
 
-    /// Changes a word.
     pub fn apply(&self, change: &Change) {
         self.set(&change.site, change.value);
         if change.site.is_under_checksum() {

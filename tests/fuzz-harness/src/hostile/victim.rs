@@ -9,9 +9,7 @@ use toroni::{Bus, Pattern, Publisher, ReceiveError, Start, Subscriber, admin};
 /// Whether publishing may wait without a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
-    /// It may.
     Blocking,
-    /// It may not.
     Limited,
 }
 
@@ -41,7 +39,6 @@ impl User {
         user
     }
 
-    /// Opens a bus.
     pub fn try_open(template: &Template) -> Option<Self> {
         let bus = template.config().open_existing(BUS).ok()?;
         let publisher = bus.publisher(KNOWN).ok()?;

@@ -33,17 +33,11 @@ impl Fixture {
     }
 
     /// Does the list that the bytes are.
-    ///
-    /// # Panics
-    /// If anything is not as the model has it.
     pub fn fuzz(&self, bytes: &[u8]) {
         self.perform(&Scenario::from_bytes(bytes, MOST_OPERATIONS));
     }
 
     /// Does a list, and says what came about.
-    ///
-    /// # Panics
-    /// As [`Self::fuzz`] does.
     pub fn perform(&self, scenario: &Scenario) -> Tally {
         let buses = self.0.join("buses");
         let _removed = Removed(&buses);

@@ -29,12 +29,10 @@ pub struct Tally {
     pub lapses: u64,
     /// See `lapses`.
     pub lost: u64,
-    /// Participants that died.
     pub deaths: u64,
 }
 
 impl Tally {
-    /// Both together.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -57,14 +55,12 @@ pub(super) struct Note {
     pub(super) extensions: u32,
 }
 
-/// All of it.
 pub(super) struct State {
     pub(super) setup: Setup,
     pub(super) config: BusConfig,
     /// For subscribers, and for those who look.
     pub(super) bus: Bus,
     pub(super) model: Model,
-    /// Of each message.
     pub(super) notes: Vec<Note>,
     pub(super) stamp: u64,
     pub(super) writers: Vec<Option<Writer>>,

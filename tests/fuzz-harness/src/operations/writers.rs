@@ -12,7 +12,6 @@ use toroni_oracle::{Model, Policy, Setup, Size, Work, body, record_bytes};
 /// Longer than the policies' waits, but for the one that has no end.
 const TIMEOUT: Duration = Duration::from_micros(300);
 
-/// A publishing participant.
 pub(super) struct Writer {
     pub(super) name: String,
     bus: Bus,

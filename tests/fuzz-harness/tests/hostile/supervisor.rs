@@ -25,9 +25,6 @@ const CASE_BYTES: usize = 512;
 
 /// Runs `cases` in child processes, each of which runs its share. If one dies or hangs, another one continues with the
 /// next case of that share. `test` is the name of the calling test.
-///
-/// # Panics
-/// If any case failed, with what happened to each.
 pub(crate) fn run(test: &str, cases: impl FnOnce(&mut Child)) {
     if let Some(child) = Child::from_environment() {
         return child.run(cases);

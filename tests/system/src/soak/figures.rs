@@ -52,7 +52,6 @@ pub struct Figures {
     /// The most descriptors, and the most KiB of memory, of one process that lived from beginning to end:
     /// soon after the beginning, and at the end.
     pub sizes: [(u64, u64); 2],
-    /// What was wrong.
     pub violations: Vec<Violation>,
 }
 

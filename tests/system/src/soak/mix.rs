@@ -13,7 +13,6 @@ pub enum Lane {
     /// No byte to a few, on a topic of the worker: the table of topics fills up, and then these topics
     /// travel inline.
     Tiny,
-    /// Posted to descendants.
     Tree,
     /// On one of many topics that all publishers share.
     Many,
@@ -78,7 +77,6 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Everything.
     pub const ALL: Self = Self { lanes: 0b11_1111, patterns: &["**"] };
 
     /// What subscribers ask for; each hears the supervisor's last words.
@@ -109,7 +107,6 @@ impl Filter {
         self.lanes >> lane.number() & 1 == 1
     }
 
-    /// Whether all are.
     #[must_use]
     pub fn is_all(self) -> bool {
         self.lanes == Self::ALL.lanes

@@ -22,7 +22,6 @@ pub struct Order {
     counts: Counts,
 }
 
-/// What was compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Deliveries that were found to be as another subscriber saw them.
@@ -42,7 +41,6 @@ pub struct Counts {
 /// A publisher that has ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended {
-    /// Its number.
     pub worker: u32,
     /// Messages that it was told to be published.
     pub told: u64,
@@ -131,7 +129,6 @@ impl Order {
         ended.iter().try_for_each(|ended| self.check_end(ended))
     }
 
-    /// What was compared.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts

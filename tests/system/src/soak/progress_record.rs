@@ -24,7 +24,6 @@ pub enum Count {
     Rejoins,
     /// How often it was told of a loss, and how many messages that was.
     Lapses,
-    /// See there.
     Lost,
     /// Its longest stall, in nanoseconds.
     LongestStall,
@@ -46,21 +45,16 @@ pub struct ProgressFile(File);
 
 impl ProgressRecord {
     /// Opens the record in this file; makes it if it is not there.
-    ///
-    /// # Panics
-    /// If it cannot be mapped.
     #[must_use]
     pub fn open(path: &Path) -> Self {
         Self(words_of(path, WORDS))
     }
 
-    /// A count.
     #[must_use]
     pub fn get(&self, count: Count) -> u64 {
         self.0[count as usize].load(Ordering::Acquire)
     }
 
-    /// States a count.
     pub fn set(&self, count: Count, value: u64) {
         self.0[count as usize].store(value, Ordering::Release);
     }

@@ -6,7 +6,6 @@ use super::verifier::{Kind, Progress, Stretch};
 use std::fmt::{self, Write};
 use std::str::SplitWhitespace;
 
-/// A line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// It takes part from now on.
@@ -17,7 +16,6 @@ pub enum Event {
     Progress(u32, Progress),
     /// It was held up.
     Stall(Stall),
-    /// Something is wrong.
     Violation(Kind, String),
     /// It has ended in order, after so many messages.
     Done(u64),

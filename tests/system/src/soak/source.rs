@@ -26,7 +26,6 @@ const COUNTER_BITS: u32 = 36;
 /// What a message says about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label {
-    /// Who published it.
     pub worker: u32,
     /// Its number among all messages of that worker, from 0.
     pub counter: u64,
@@ -73,9 +72,6 @@ impl Source {
     /// Writes into `bytes` the message that comes `ahead` messages behind the next, all of them in one
     /// lane; one of a batch of that many, if `batch` is not 0. It may become longer than `length`, if that
     /// leaves no room for a label, and shorter if it is tiny.
-    ///
-    /// # Panics
-    /// If a batch is too long for a label.
     pub fn compose(
         &self,
         lane: Lane,

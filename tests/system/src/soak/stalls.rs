@@ -89,7 +89,6 @@ impl Times {
 /// A time in which a worker was held up. Times in nanoseconds of CLOCK_MONOTONIC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stall {
-    /// When it began.
     pub start_ns: u64,
     /// How long it was.
     pub length_ns: u64,
@@ -117,7 +116,6 @@ pub enum Cause {
     Quiet,
     /// Several of these together.
     Mixed,
-    /// None of these.
     Other,
 }
 

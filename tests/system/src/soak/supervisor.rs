@@ -38,7 +38,6 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 /// What shall be done.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// How long.
     pub duration: Duration,
     /// Of all choices; when the processes run, the system chooses.
     pub seed: u64,
@@ -46,9 +45,7 @@ pub struct Plan {
     pub publishers: u32,
     /// Subscribers at a time.
     pub subscribers: u32,
-    /// Kind of lock.
     pub lock: LockKind,
-    /// Kind of notifier.
     pub notify: NotifyKind,
     /// What publishers do about slow subscribers.
     pub policy: Policy,
@@ -65,16 +62,11 @@ pub struct Plan {
 /// What came of it.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Counts, times, violations.
     pub figures: Figures,
     /// Where the bus and the progress records of all workers were kept, if something was wrong.
     pub kept: Option<PathBuf>,
 }
 
-/// Runs it.
-///
-/// # Panics
-/// If the machine refuses what a test needs: memory, processes, files.
 #[must_use]
 pub fn run(plan: &Plan) -> Outcome {
     let mut soak = Soak::new(plan);

@@ -25,9 +25,7 @@ pub struct Delivery<'a> {
     pub position: u64,
     /// The position behind it, if it was told.
     pub next_position: Option<u64>,
-    /// Its topic.
     pub topic: &'a str,
-    /// Its bytes.
     pub payload: &'a [u8],
 }
 
@@ -38,7 +36,6 @@ pub enum Kind {
     Torn,
     /// Lost without a report, or more than was reported.
     Missing,
-    /// There twice.
     Doubled,
     /// Before another that should come first, or not where others saw it.
     Order,
@@ -46,14 +43,12 @@ pub enum Kind {
     Miscounted,
     /// A part of a batch.
     Half,
-    /// Not asked for.
     Foreign,
     /// A process or a call failed, or something was left behind.
     Failed,
 }
 
 impl Kind {
-    /// All.
     pub const ALL: [Self; 8] = [
         Self::Torn,
         Self::Missing,
@@ -84,7 +79,6 @@ impl Kind {
 /// Something is wrong: what, and the evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// What.
     pub kind: Kind,
     /// Who, which sequence, which bytes.
     pub evidence: String,
@@ -252,7 +246,6 @@ impl Verifier {
         self.last.map(|last| last.sequence + 1 + lost)
     }
 
-    /// Messages taken.
     #[must_use]
     pub fn received(&self) -> u64 {
         self.received
@@ -264,7 +257,6 @@ impl Verifier {
         self.lost
     }
 
-    /// How often.
     #[must_use]
     pub fn lapses(&self) -> u64 {
         self.lapses
@@ -332,7 +324,6 @@ impl Verifier {
         Ok(())
     }
 
-    /// Sequence and position.
     fn check_place(&mut self, delivery: &Delivery<'_>) -> Result<(), (Kind, String)> {
         let Delivery { sequence, position, .. } = *delivery;
         let Some(last) = self.last else { return Ok(()) };

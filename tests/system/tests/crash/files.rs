@@ -48,7 +48,6 @@ fn times_a_bus(point: P) -> u64 {
     if point == P::MidFill { 3 } else { 1 }
 }
 
-/// A bus works.
 fn exchange(root: &TempRoot, bus: &str) {
     let command =
         root.toroni(&["--bus", bus, "sub", "--create", "--count", "1", "--timeout", "60"]);

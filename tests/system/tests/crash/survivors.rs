@@ -16,7 +16,6 @@ const LONGEST_STALL: Duration = Duration::from_secs(30);
 /// Options of all who publish here.
 pub(crate) const LONGEST: &str = "longest=3000";
 
-/// One death.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Case {
     pub(crate) point: CrashPoint,

@@ -53,7 +53,6 @@ impl ProgramForAll {
         Self::of(program::path())
     }
 
-    /// Another program.
     pub(crate) fn of(program: &Path) -> Self {
         let name = format!("toroni-test-program-{}-{:p}", std::process::id(), &raw const program);
         let path = std::env::temp_dir().join(name);

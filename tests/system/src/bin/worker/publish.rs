@@ -48,7 +48,6 @@ pub(crate) fn run(options: &Options) {
     println!("published {}", publishing.counter);
 }
 
-/// One worker's messages.
 pub(crate) struct Publishing {
     bus: Bus,
     publisher: Publisher,

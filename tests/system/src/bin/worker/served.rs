@@ -9,7 +9,6 @@ use toroni::proactor::{Subscribe, Subscription};
 use toroni::{Bus, Message, ReceiveError, Subscriber};
 use toroni_proactor::{Config, Proactor};
 
-/// See the module.
 pub(crate) struct Served {
     bus: Bus,
     proactor: Proactor,

@@ -11,11 +11,8 @@ use toroni::{Bus, Message, OpenError, ReceiveError, Router, Start, Subscriber, W
 /// How long a call waits for a message, before the worker looks whether it shall end.
 pub(crate) const SLICE: Duration = Duration::from_millis(20);
 
-/// Where messages go.
 pub(crate) trait Sink {
-    /// The next message.
     fn take(&mut self, delivery: &Delivery<'_>);
-    /// There was none.
     fn nothing(&mut self);
 }
 
@@ -31,7 +28,6 @@ pub(crate) enum Receiver {
     Plain(Subscriber, Way, Vec<u8>),
     /// A router whose handlers hand on.
     Router(Router, Queue<Handled>),
-    /// In async code.
     #[cfg(feature = "async")]
     Async(Subscriber, tokio::runtime::Runtime),
     /// A proactor serves it.
@@ -46,11 +42,9 @@ pub(crate) enum Way {
     Block,
     /// Blocks for a slice.
     Receive,
-    /// Polls.
     Try,
     /// Waits in poll(2) with a descriptor.
     Poll,
-    /// Reads in place.
     Borrow,
     /// Reads in place, many at a time.
     Run,
