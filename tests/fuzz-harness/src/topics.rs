@@ -58,7 +58,7 @@ fn compare(pattern: &str, topic: &str) {
         assert_eq!(itself, topics::matches(shown, topic), "{shown:?} and {topic:?}");
         let below = topics::matches_descendants(shown, topic);
         assert_eq!(descendants, below, "{shown:?} and {topic:?} and below");
-        assert!(descendants || !itself, "whoever is posted to {topic:?} is posted to it and below");
+        assert!(descendants || !itself, "what matches {topic:?} matches it and below");
     }
 }
 

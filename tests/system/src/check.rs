@@ -71,7 +71,7 @@ impl Stream {
         self.received
     }
 
-    /// Messages lost, as told.
+    /// Messages lost, as reported.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.lost

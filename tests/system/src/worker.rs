@@ -20,7 +20,7 @@ pub const BUS: &str = "fixture";
 pub struct Fixture {
     /// Where it all is.
     pub root: TempRoot,
-    /// What workers are told, and tell.
+    /// What the test and its workers tell each other.
     pub counters: SharedCounters,
     next_id: u32,
 }
@@ -37,9 +37,9 @@ pub struct Worker {
 pub struct Seen {
     /// Messages that it received, each of them whole and in its place.
     pub received: u64,
-    /// Messages that it was told to have lost.
+    /// Messages that the bus reported as lost.
     pub lost: u64,
-    /// How often it was told so.
+    /// How often it did.
     pub lapses: u64,
     /// How many messages it saw of each worker.
     pub of_worker: BTreeMap<u32, u64>,
@@ -177,7 +177,7 @@ impl Fixture {
 }
 
 impl Worker {
-    /// Kills it with SIGKILL, reaps it, and takes what it told of the order before.
+    /// Kills it with SIGKILL, reaps it, and takes its report of the order.
     pub fn kill(mut self, order: &mut Agreement) {
         self.running.kill();
         take_report(self.id, &self.report, order);

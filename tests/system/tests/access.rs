@@ -1,5 +1,5 @@
 //! Who may do what, with real users: subscribers receive and can neither publish nor spoil what
-//! publishers need; publishers publish; strangers are told what to do.
+//! publishers need; publishers publish; strangers get an error that says what to do.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -65,7 +65,7 @@ impl Fixture {
         subscriber
     }
 
-    /// A publisher of the lines that it is told.
+    /// A publisher of the lines on its standard input.
     fn publisher(&self, user: User, topic: &str) -> Program {
         let mut command = self.command(user, &["pub", topic]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -28,7 +28,7 @@ fn messages_go_from_container_to_container() {
     for notify in ["futex", "datagram", "multicast"] {
         let root = TempRoot::new();
         let (one, two) = (Container::new(&root, "one"), Container::new(&root, "two"));
-        // Whoever comes first creates it, in a container too.
+        // The first one creates it, in a container too.
         let create = ["create", "b", "--capacity", "64KiB", "--notify", notify];
         let _ = run(one.toroni(&create)).succeeded();
         let mut command = two.toroni(&["--bus", "b", "sub", "--count", "3", "--timeout", "60"]);
@@ -85,7 +85,7 @@ fn the_lock_of_a_publisher_killed_in_its_container_is_taken_over() {
     fixture.root.assert_clean_leaves_nothing();
 }
 
-/// Publishers in one container are killed at random moments under full load; those elsewhere go on,
+/// Publishers in one container are killed at random moments under full load; those elsewhere continue,
 /// and see one order in which nothing is missing.
 #[test]
 fn kills_under_load_harm_no_other_container() {
@@ -126,7 +126,7 @@ fn kills_under_load_harm_no_other_container() {
         wait_until_gone(process);
         killed.push((id, fixture.counters.count(id)));
         let seen = fixture.counters.count(survivor.id);
-        wait_until("the survivor goes on", || fixture.counters.count(survivor.id) > seen);
+        wait_until("the survivor continues", || fixture.counters.count(survivor.id) > seen);
         victims.push(start_in(&mut fixture, &one, "publish", &["kind=mixed"]));
     }
     for victim in victims {

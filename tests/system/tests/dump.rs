@@ -78,7 +78,7 @@ impl Morgue {
     }
 }
 
-/// The answer that lets a process go on to die.
+/// The answer that lets a process continue to die.
 struct Answer {
     questions: File,
     file: OwnedFd,
@@ -208,7 +208,7 @@ fn nothing_is_torn_by_a_process_that_begins_to_dump() {
             let dump = morgue.hold(&worker);
             for count in &survived {
                 let before = count.load(Relaxed);
-                wait_until("a survivor goes on", || count.load(Relaxed) > before + 200);
+                wait_until("a survivor continues", || count.load(Relaxed) > before + 200);
             }
             assert!(is_dumping(&worker), "they did not wait for its end");
             drop(dump);

@@ -1,5 +1,5 @@
 //! What the surroundings of a bus do to it: full, missing, read-only and odd file systems, damaged
-//! files, limits. Each is an error that says what happened and what to do, and leaves nothing behind.
+//! files, limits. Each is an error that says what happened and what to do, and leaves nothing over.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -517,7 +517,7 @@ fn subscriber(root: &TempRoot) -> Program {
     subscriber
 }
 
-/// A publisher of the lines that it is told.
+/// A publisher of the lines on its standard input.
 fn publisher(root: &TempRoot) -> Program {
     let mut command = root.toroni(&["--bus", "b", "pub", "a"]);
     command.stdin(Stdio::piped());
@@ -552,7 +552,7 @@ fn remove(path: &Path) {
     }
 }
 
-/// What tells a file from one that was made anew.
+/// What distinguishes a file from a new one of the same name.
 trait InoAndKind {
     fn ino_and_kind(&self) -> (u64, u32);
 }

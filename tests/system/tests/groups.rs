@@ -65,7 +65,7 @@ fn kill_groups(lock: LockKind) {
                 killed += SIZE;
                 // Publishers may have waited for any of them.
                 let before: Vec<u64> = counts(&fixture, &publishers);
-                wait_until("publishers go on without the readers", || {
+                wait_until("publishers continue without the readers", || {
                     counts(&fixture, &publishers).iter().zip(&before).all(|(now, then)| now > then)
                 });
                 vec![publishers]
@@ -167,7 +167,7 @@ fn kill(
         }
     };
     if stops {
-        // Somebody may hold the lock, and be stopped: nobody publishes until it goes on, or is dead.
+        // Somebody may hold the lock, and be stopped: no process publishes until it continues or is dead.
         signal(Signal::STOP);
         std::thread::sleep(Duration::from_micros(random.between(100, 20_000)));
         if random.index(2) == 0 {

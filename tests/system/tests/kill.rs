@@ -1,5 +1,5 @@
-//! `kill -9` of publishers and subscribers at random moments, under full load: the others go on, in
-//! one order, and nothing is torn, missing, doubled or left behind.
+//! `kill -9` of publishers and subscribers at random moments, under full load: the others
+//! continue in one order, and nothing is torn, missing, doubled or left over.
 //!
 //! `TORONI_KILLS` says how many are killed for each kind of lock; `cargo xtask kill` takes 1,000.
 
@@ -96,7 +96,7 @@ fn kill_many(lock: LockKind) {
     let mut died_behind_commit = 0;
     for &(id, told) in &killed {
         let committed = seen[0].of_worker.get(&id).copied().unwrap_or(0);
-        // All that it was told to be published, and at most the call that it died in.
+        // All that the bus had confirmed to it, and at most the call in which it died.
         assert!(
             (told..=told + BUNDLE as u64).contains(&committed),
             "worker {id} was told that {told} are published, and {committed} arrived"

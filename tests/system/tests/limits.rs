@@ -1,4 +1,4 @@
-//! Limits of a process (setrlimit(2)) that are reached: a clear error, nothing lost, nothing left behind. Those
+//! Limits of a process (setrlimit(2)) that are reached: a clear error, nothing lost, nothing left over. Those
 //! of descriptors, address space and locked memory as a bus is opened are in `environment.rs`.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
@@ -54,7 +54,7 @@ fn files_that_may_not_be_that_long() {
             std::fs::remove_dir(root.buses().join("b")).unwrap();
         }
         let _ = with_files_of(&root, fits, &small).succeeded();
-        // What is there is as long as it is: whoever uses it writes nothing behind its end.
+        // What is there is as long as it is: its users write nothing after its end.
         for limit in [0, 4096] {
             let _ = with_files_of(&root, limit, &["pub", "a", "x"]).succeeded();
             let said = with_files_of(&root, limit, &["sub", "--from", "oldest", "--count", "1"]);

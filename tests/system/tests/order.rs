@@ -12,7 +12,7 @@ use system_tests::{Program, TempRoot, Watchdog};
 /// Real text: prose, tables, a licence, and long runs of short lines.
 const TEXTS: [&str; 4] = ["README.md", "ARCHITECTURE.md", "LICENSE-APACHE", "Cargo.lock"];
 
-/// Each text is published so often, one time behind the other, that the ring is lapped.
+/// Each text is published this many times in a row, so that the ring is lapped.
 const TIMES: usize = 16;
 
 #[test]
@@ -46,7 +46,7 @@ fn publish_three_of(left_out: usize, lock: &str, notify: &str) {
     assert!(bytes > 4 * (64 << 10), "that is little text: {bytes} bytes");
 
     let root = TempRoot::new();
-    // The smallest ring: whoever is ahead has to wait.
+    // The smallest ring: a publisher that is ahead has to wait.
     let settings =
         ["--capacity", "64KiB", "--policy", "wait:forever", "--lock", lock, "--notify", notify];
     let _ = root.succeed(&[&["create", "texts"], &settings[..]].concat());

@@ -45,7 +45,7 @@ fn where_prepared(program: &ProgramForAll, prepare: &str, arguments: &str) -> Ou
     run(script_in_mounts(&script, &[program.path().as_os_str()]))
 }
 
-/// Whoever owns the directory of all buses can exchange every one of them.
+/// The owner of the directory of all buses can replace each of them.
 #[test]
 fn the_default_directory_must_be_safe() {
     const TEST: &str = "the_default_directory_must_be_safe";
@@ -153,7 +153,7 @@ fn the_doctor_says_who_may_do_what() {
     }
 }
 
-/// A directory that somebody chose is used as it is; whoever asks is told what could happen.
+/// A directory that the user chose is used as it is; `toroni doctor` says what could happen.
 #[test]
 fn the_doctor_sees_whose_directory_it_is() {
     if !is_root("the_doctor_sees_whose_directory_it_is") {

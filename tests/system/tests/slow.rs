@@ -68,7 +68,7 @@ impl Setup {
         });
     }
 
-    /// Ends the subscriber: what it received and what it was told to have lost is all there was.
+    /// Ends the subscriber. What it received and what the bus reported as lost is all there was.
     fn finish(self) -> Seen {
         let Self { fixture, subscriber, published } = self;
         assert_eq!(fixture.messages(), published);
@@ -107,7 +107,7 @@ fn wait_delays_publishers_up_to_its_limit_and_no_longer() {
         // Counted is what it slept. Each slice of a millisecond may take much longer on a busy machine,
         // but not all of them.
         let range = limit / 2..10 * limit;
-        assert!(range.contains(&waited), "waited {waited:?} in place of {limit:?}");
+        assert!(range.contains(&waited), "waited {waited:?} instead of {limit:?}");
         limits += waited;
         setup.subscriber.running.resume();
         setup.catch_up();
@@ -131,7 +131,7 @@ fn wait_without_a_limit_waits_as_long_as_the_subscriber_lives() {
     assert!(matches!(publisher.try_publish(b""), Err(PublishError::Full)));
     let in_time = publisher.publish_timeout(b"", Duration::from_millis(50));
     assert!(matches!(in_time, Err(PublishError::Timeout)), "{in_time:?}");
-    // It dies while a publisher waits for it: that one goes on.
+    // It dies while a publisher waits for it. The publisher continues.
     let waiting = std::thread::spawn(move || publisher.publish(b"").expect("published"));
     let root = &setup.fixture.root;
     let waits = || number(&root.info(BUS).publishers()[0], "waits");
@@ -175,7 +175,7 @@ fn bounded_delays_at_most_its_budget_in_each_interval() {
     setup.publish(&publisher, 4 * LAP);
     assert_eq!(setup.of_publisher("overwrites"), 1);
     let waited = setup.waited();
-    assert!(waited >= budget / 2 && waited < per / 2, "waited {waited:?} in place of {budget:?}");
+    assert!(waited >= budget / 2 && waited < per / 2, "waited {waited:?} instead of {budget:?}");
     setup.subscriber.running.resume();
     setup.catch_up();
     drop(publisher);
@@ -292,7 +292,7 @@ fn stop_the_owner(lock: LockKind) {
     let text = fixture.root.succeed(&["info", BUS]);
     assert!(text.contains(&format!("pid {pid}")) && text.contains("stopped"), "{text}");
 
-    // One that waits without a limit gets the lock when the owner goes on.
+    // A publisher that waits without a limit gets the lock when the owner continues.
     let waiting = std::thread::spawn(move || {
         publisher.publish(&bytes).expect("published");
         (publisher, bytes)

@@ -1,4 +1,4 @@
-//! The soak notices what it is there for: a worker that is told to make a mistake is found, with the
+//! The soak notices what it is there for: a worker that makes a mistake on request is found, with the
 //! seed, the evidence and the bus; and a short soak without one ends clean.
 
 use serde_json::Value;

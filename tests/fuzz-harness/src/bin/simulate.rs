@@ -3,7 +3,7 @@
 //!
 //! It shortens the first list that fails as far as possible, and prints it with its seed.
 
-#![allow(clippy::unwrap_used, reason = "whoever starts it gives numbers")]
+#![allow(clippy::unwrap_used, reason = "`cargo xtask simulate` gives numbers")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;

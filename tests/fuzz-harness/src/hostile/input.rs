@@ -103,7 +103,7 @@ fn deed(
             let fair = is_fair(file, to, bytes, moment);
             fair.then_some(Deed::Copy { file, from, to, length: bytes })
         }
-        // Whoever truncates a file under the writer lock is a publisher.
+        // Only a publisher could truncate a file under the writer lock.
         _ if moment != Moment::Locked => {
             Some(Deed::Cut { file, length: u64::from(input.u32()) % length })
         }

@@ -71,8 +71,8 @@ impl Site {
         }
     }
 
-    /// Whether the operations may wait without a limit. Whoever writes the lock while others are at
-    /// work says that it is held, and the holder may be one of those who live. Before, nobody lives.
+    /// Whether the operations may wait without a limit. A change of the lock while others are at
+    /// work makes it held, and the holder may be a living process. Before that, no process lives.
     pub fn manner(&self, moment: Moment) -> Manner {
         let lock = self.file == "ring" && (LOCK..LOCK + 8).contains(&self.offset);
         let held = lock && moment != Moment::Before;
@@ -132,7 +132,7 @@ pub fn of(template: &Template) -> Vec<Site> {
         let values = match word {
             0..4 => Values::All,
             4..64 => Values::One,
-            // Nothing is behind the last name, or in the middle of names.
+            // Nothing is after the last name, or in the middle of names.
             _ if word % 16 > 0 => continue,
             _ => Values::Few,
         };

@@ -186,6 +186,6 @@ fn drain(
             Err(_) => errors += 1,
         }
         assert!(messages < MOST_MESSAGES, "more messages than the ring can hold");
-        assert!(lapses < MOST_LAPSES, "lapped again and again, and nobody publishes");
+        assert!(lapses < MOST_LAPSES, "lapped repeatedly, and no process publishes");
     }
 }

@@ -36,7 +36,7 @@ pub(super) struct Reader {
     next: u64,
     /// Messages before this may have left the ring for it.
     taken: u64,
-    /// The position that it has told publishers is one of these.
+    /// The position that it has published is one of these.
     pub(super) told: RangeInclusive<u64>,
     pub(super) received: u64,
     pub(super) lost: u64,
@@ -162,7 +162,7 @@ impl State {
         }
     }
 
-    /// Where a subscriber that was lapped goes on.
+    /// Where a subscriber that was lapped continues.
     fn margin(&self) -> u64 {
         let part = if self.setup.policy == Policy::Overwrite { 4 } else { 8 };
         self.model.capacity() / part

@@ -129,7 +129,7 @@ impl State {
         for reader in 0..READERS {
             self.receive_all(reader.into());
         }
-        // The number behind the last: a participant that has not been there before.
+        // The number after the last: a participant that was not there before.
         self.writers.push(None);
         self.readers.push(None);
         let all = 0;

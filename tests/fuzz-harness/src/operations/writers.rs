@@ -163,7 +163,7 @@ impl State {
         let mut left = plan.lengths.iter().copied().peekable();
         let mut before = None;
         for point in reached {
-            // The tail is stored behind the sequence, before any other step.
+            // The tail is stored after the sequence, before any other step.
             if before == Some(CrashPoint::BetweenSequenceAndTail) {
                 self.model.stored = self.model.count();
             }
@@ -349,7 +349,7 @@ impl Shortage {
         };
         let capacity = model.capacity();
         let gating = || readers.iter().flatten().filter(|reader| reader.gating);
-        // Whoever was lapped is in nobody's way.
+        // A subscriber that was lapped holds up no publisher.
         let possible = gating().any(|reader| {
             reader.told.start() + capacity < wanted
                 && reader.told.end() + capacity >= model.reserved

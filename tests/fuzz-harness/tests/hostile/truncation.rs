@@ -50,7 +50,7 @@ fn users(template: &Template) -> Users {
     Users { bus, publisher, subscriber }
 }
 
-/// Nobody can go on, and everybody is told.
+/// No user can continue, and each gets an error.
 fn cut_ring(template: &Template, cut: u64) {
     let Users { bus, publisher, mut subscriber } = users(template);
     truncate(template, "ring", cut);
@@ -60,7 +60,7 @@ fn cut_ring(template: &Template, cut: u64) {
         let _ = publisher.publish_timeout([1; 500], Duration::from_millis(1));
         match subscriber.receive_timeout(Duration::from_millis(1)) {
             Ok(_) | Err(ReceiveError::Lapped { .. }) => {
-                assert!(Instant::now() < end, "the subscriber was never told");
+                assert!(Instant::now() < end, "the subscriber got no error");
             }
             Err(error) => break error,
         }
@@ -70,13 +70,13 @@ fn cut_ring(template: &Template, cut: u64) {
     let publish_error = loop {
         match publisher.publish_timeout([1; 500], Duration::from_millis(1)) {
             Ok(()) | Err(PublishError::Timeout) => {
-                assert!(Instant::now() < end, "the publisher was never told");
+                assert!(Instant::now() < end, "the publisher got no error");
             }
             Err(error) => break error,
         }
     };
     assert!(matches!(publish_error, PublishError::Corrupt(_)), "{publish_error}");
-    assert!(bus.stats().is_err(), "opens the file anew");
+    assert!(bus.stats().is_err(), "opens the file again");
     let again = template.config().open_existing(BUS);
     assert!(
         matches!(&again, Err(OpenError::Truncated { found, .. }) if *found == cut),
@@ -88,14 +88,14 @@ fn polled_error(subscriber: &mut Subscriber, end: Instant) -> ReceiveError {
     loop {
         match subscriber.try_receive() {
             Ok(_) | Err(ReceiveError::Lapped { .. }) => {
-                assert!(Instant::now() < end, "a subscriber that polls was never told");
+                assert!(Instant::now() < end, "a subscriber that polls got no error");
             }
             Err(error) => return error,
         }
     }
 }
 
-/// Publishers go on, old and new ones; subscribers are told.
+/// Publishers continue, old and new ones; subscribers get an error.
 fn cut_readers(template: &Template, cut: u64) {
     let Users { bus, publisher, mut subscriber } = users(template);
     truncate(template, "readers", cut);
@@ -121,7 +121,7 @@ fn cut_readers(template: &Template, cut: u64) {
             Ok(Some(_)) | Err(ReceiveError::Lapped { .. }) => {}
             Err(error) => break Some(error),
         }
-        assert!(Instant::now() < end, "the subscriber was never told");
+        assert!(Instant::now() < end, "the subscriber got no error");
     };
     let told = matches!(error, Some(ReceiveError::Corrupt(_)));
     assert!(told == (cut <= SLOT), "{error:?}");

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// All of it. Times of stalls are those of processes that were neither stopped nor told to pause.
+/// All of it. Stalls of processes that were stopped or told to pause do not count.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
     /// How long it ran.
@@ -31,7 +31,7 @@ pub struct Figures {
     pub joins: u64,
     /// See `joins`.
     pub leaves: u64,
-    /// How often a subscriber was told of a loss, and how many messages were lost so.
+    /// How often the bus reported a loss to a subscriber, and how many messages were lost.
     pub lapses: u64,
     /// See `lapses`.
     pub lost: u64,

@@ -10,7 +10,7 @@
 //! - [`mix`]: the kinds of messages ("lanes"), their topics, and what subscribers ask for.
 //! - [`source`]: the messages of one publisher: each can be checked by itself and is chained to the one
 //!   before it.
-//! - [`verifier`]: what one subscriber can check by itself: whole, once, in order, losses as told.
+//! - [`verifier`]: what one subscriber can check by itself: whole, once, in order, losses as reported.
 //! - [`order`]: what only several can: that all saw the same, and that what was published is there.
 //! - [`report`]: the lines between workers and supervisor.
 //! - [`progress_record`]: numbers of a worker that outlive it: what it has published, how long it was held up, and

@@ -5,7 +5,7 @@ use super::mix::{Filter, LANES};
 use super::verifier::{Kind, Progress, STRETCH, Stretch, Violation};
 use std::collections::{BTreeMap, HashMap};
 
-/// Stretches that are remembered behind the newest: a subscriber that was stopped for seconds still finds
+/// Stretches before the newest that are remembered: a subscriber that was stopped for seconds still finds
 /// its own among them.
 pub const KEPT: u64 = 1 << 16;
 
@@ -26,13 +26,13 @@ pub struct Order {
 pub struct Counts {
     /// Deliveries that were found to be as another subscriber saw them.
     pub compared: u64,
-    /// Stretches that two or more subscribers told the same about.
+    /// Stretches that two or more subscribers reported alike.
     pub stretches: u64,
     /// Stretches of which nobody saw all messages of all lanes.
     pub unseen: u64,
-    /// Stretches that were told when they had been forgotten.
+    /// Stretches that were reported when they had been forgotten.
     pub late: u64,
-    /// Publishers whose last message was found to be the one they were told.
+    /// Publishers whose last message was found to be the one that the bus had confirmed.
     pub ends: u64,
     /// Publishers whose last messages nobody saw.
     pub ends_unseen: u64,
@@ -42,7 +42,7 @@ pub struct Counts {
 #[derive(Clone, Copy, Debug)]
 pub struct Ended {
     pub worker: u32,
-    /// Messages that it was told to be published.
+    /// Messages that the bus had confirmed to it.
     pub told: u64,
     /// How many more there may be, of the call in which it was killed.
     pub more: u64,
@@ -62,7 +62,7 @@ struct Seen {
 
 #[derive(Debug, Default)]
 struct Entry {
-    /// Count, sum, and who told it first.
+    /// Count, sum, and the subscriber that reported it first.
     lanes: [Option<(u64, u64, u32)>; LANES],
     is_whole: bool,
     is_compared: bool,
@@ -114,12 +114,12 @@ impl Order {
         *latest = progress.sequence.max(*latest);
     }
 
-    /// A publisher has ended: its end is checked when everybody has told of it.
+    /// A publisher has ended. Its end is checked when all subscribers have reported it.
     pub fn ended(&mut self, ended: Ended) {
         self.ended.push(ended);
     }
 
-    /// All that will be told has been told, and the bus has seen `end` messages.
+    /// All reports have been taken, and the bus has seen `end` messages.
     ///
     /// # Errors
     /// If messages of a publisher that has ended are missing.
@@ -155,7 +155,7 @@ impl Order {
         due.iter().try_for_each(|ended| self.check_end(ended))
     }
 
-    /// All that it was told is in the order, and at most the call in which it died.
+    /// Checks that all messages that were confirmed to it are in the order, and at most those of the call in which it died.
     fn check_end(&mut self, ended: &Ended) -> Result<(), Violation> {
         let Ended { worker, told, more, sequence } = *ended;
         let seen = self.progress.remove(&worker);

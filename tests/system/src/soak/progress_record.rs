@@ -18,16 +18,16 @@ const WORDS: usize = RECENT_START + RECENT * WORDS_OF_MESSAGE;
 /// What a worker counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// Messages that it was told to be published, or that it received.
+    /// Messages that the bus confirmed to it, or that it received.
     Messages,
     /// How often it has left the bus and joined it again.
     Rejoins,
-    /// How often it was told of a loss, and how many messages that was.
+    /// How often the bus reported a loss, and how many messages that was.
     Lapses,
     Lost,
     /// Its longest stall, in nanoseconds.
     LongestStall,
-    /// Raised by the supervisor before it stops the worker, and when it goes on: what it measured
+    /// Raised by the supervisor before it stops the worker, and when the worker continues: what it measured
     /// meanwhile is no stall.
     Disturbed,
     /// Not 0: the worker shall end in order.
@@ -114,7 +114,7 @@ impl ProgressFile {
         Ok(self.words(count as usize, 1)?[0])
     }
 
-    /// Tells the worker that it is about to be stopped, or goes on.
+    /// Tells the worker that it is about to be stopped, or continues.
     ///
     /// # Errors
     /// If it cannot be written.

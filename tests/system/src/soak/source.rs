@@ -33,7 +33,7 @@ pub struct Label {
     pub since: u64,
     /// Its number in its batch, from 0.
     pub index: u8,
-    /// How many of its batch come behind it.
+    /// How many of its batch come after it.
     pub behind: u8,
 }
 
@@ -46,7 +46,7 @@ pub enum Read {
     Tiny(u32, Option<u8>),
 }
 
-/// The messages of one publisher, one behind the other.
+/// The messages of one publisher, one after the other.
 #[derive(Debug)]
 pub struct Source {
     worker: u32,
@@ -69,7 +69,7 @@ impl Source {
         self.counter
     }
 
-    /// Writes into `bytes` the message that comes `ahead` messages behind the next, all of them in one
+    /// Writes into `bytes` the message that comes `ahead` messages after the next, all of them in one
     /// lane; one of a batch of that many, if `batch` is not 0. It may become longer than `length`, if that
     /// leaves no room for a label, and shorter if it is tiny.
     pub fn compose(

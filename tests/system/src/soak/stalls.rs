@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// Stalls from this length on are told one by one, with what is known of their causes.
+/// Stalls from this length on are reported one by one, with what is known of their causes.
 pub const LONG_NS: u64 = 100_000_000;
 /// Words of a histogram.
 pub const BUCKETS: usize = 64 * 8;
@@ -107,7 +107,7 @@ pub enum Cause {
     Queued,
     /// A publisher that the soak had stopped while it had the lock.
     Stopped,
-    /// The owner of the lock, or whoever should publish, was ready, and no processor free for it.
+    /// The owner of the lock, or the process that should publish, was ready, and no processor was free for it.
     OwnerQueued,
     /// A process that the soak had killed and that the kernel was still taking down.
     Killed,
@@ -159,11 +159,11 @@ impl Disturbances {
     #[must_use]
     pub fn cause(&self, is_publisher: bool, stall: &Stall) -> Cause {
         let half = stall.length_ns / 2;
-        // Whoever waits for a subscriber lets others run, and is ready meanwhile.
+        // A publisher that waits for a subscriber lets others run, and is ready meanwhile.
         if stall.policy_ns >= half {
             return Cause::Policy;
         }
-        // So does whoever waits for the lock.
+        // So does a process that waits for the lock.
         if self.overlap_ns(&[Cause::Stopped], stall) >= half {
             return Cause::Stopped;
         }

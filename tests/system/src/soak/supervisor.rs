@@ -1,4 +1,4 @@
-//! The run: who is started, killed, stopped, and told to leave, and when; and the checks at the end.
+//! The run: decides which workers to start, kill, stop and ask to leave, and when. Makes the checks at the end.
 
 mod ending;
 mod queues;
@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use toroni::{Bus, LockKind, NotifyKind, Policy};
 use toroni_testkit::{Program, Random};
 
-/// Set by whoever wants the run to end before its time, in order.
+/// Set it to end the run early, in order.
 pub static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// Name of the bus.
@@ -94,7 +94,7 @@ struct Soak<'a> {
     descriptors: usize,
     end: u64,
     last_check: QueueCheck,
-    /// Stalls that were told one by one.
+    /// Stalls that were reported one by one.
     explained: u32,
 }
 
@@ -113,7 +113,7 @@ struct Worker {
     is_leaving: bool,
 }
 
-/// What workers have told.
+/// What workers have reported.
 #[derive(Default)]
 struct Told {
     order: Order,
@@ -282,7 +282,7 @@ impl<'a> Soak<'a> {
         }
     }
 
-    /// Whoever has ended: in order, if it was told to.
+    /// Reaps the workers that have ended. One that was asked to leave must have ended in order.
     fn reap(&mut self) {
         let mut index = 0;
         while index < self.workers.len() {
@@ -299,7 +299,7 @@ impl<'a> Soak<'a> {
         }
     }
 
-    /// Takes what a worker has told and counted, when it is gone.
+    /// Takes what a worker has reported and counted, after its end.
     fn collect(&mut self, mut worker: Worker, in_order: bool) {
         if let Some(listener) = worker.listener.take() {
             let _ = listener.join();
@@ -317,7 +317,7 @@ impl<'a> Soak<'a> {
         let times = worker.record.times().expect("its record");
         self.figures.times[worker.role].add(&times, count(Count::LongestStall));
         if worker.role == PUBLISHER {
-            // Whoever died behind the commit has not counted its messages.
+            // A publisher that died after the commit has not counted its messages.
             let sequence = self.stats().sequence + BUNDLE as u64;
             let more = if in_order { 0 } else { BUNDLE as u64 };
             let ended = Ended { worker: worker.id, told: messages, more, sequence };

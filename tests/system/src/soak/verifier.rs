@@ -23,7 +23,7 @@ pub struct Delivery<'a> {
     pub sequence: u64,
     /// Its position in the stream.
     pub position: u64,
-    /// The position behind it, if it was told.
+    /// The position after it, if it is known.
     pub next_position: Option<u64>,
     pub topic: &'a str,
     pub payload: &'a [u8],
@@ -44,7 +44,7 @@ pub enum Kind {
     /// A part of a batch.
     Half,
     Foreign,
-    /// A process or a call failed, or something was left behind.
+    /// A process or a call failed, or something was left over.
     Failed,
 }
 
@@ -239,7 +239,7 @@ impl Verifier {
         self.first
     }
 
-    /// Number of the message behind the last one that came, or was lost: exact where all lanes are seen.
+    /// Number of the message after the last one that came or was lost: exact where all lanes are seen.
     #[must_use]
     pub fn next(&self) -> Option<u64> {
         let lost = self.lost_now.map_or(0, |(messages, _)| messages);
@@ -251,7 +251,7 @@ impl Verifier {
         self.received
     }
 
-    /// Messages lost, as told.
+    /// Messages lost, as reported.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.lost
@@ -282,7 +282,7 @@ impl Verifier {
     /// The bus has seen `end` messages, and no more will come.
     ///
     /// # Errors
-    /// If they have not all been received, or been lost as told.
+    /// If they have not all been received or reported as lost.
     pub fn finish(&self, end: u64) -> Result<(), Violation> {
         let wrong = |kind, evidence| Err(Violation { kind, evidence });
         if let Some((worker, index)) = self.batch {
@@ -546,7 +546,7 @@ impl Verifier {
         let (count, sum) = &mut stretch.lanes[lane.number()];
         *count += 1;
         *sum = sum.wrapping_add(fingerprint(delivery));
-        // A complete one is told at once: nobody may come behind it for long.
+        // A complete one is reported at once: the next message may take long.
         if delivery.sequence % STRETCH == STRETCH - 1 && is_whole {
             self.whole.push(stretch);
             is_whole = false;

@@ -1,4 +1,4 @@
-//! One death upon another: the owner of the lock dies, then whoever takes over, then the next one, each in
+//! One death after another: the owner of the lock dies, then the process that takes over, then the next one, each in
 //! the middle of the repair that the one before needed; and nobody else comes in between.
 
 use crate::survivors::{Case, LONGEST, Stalls, Survivors};
@@ -8,7 +8,7 @@ use system_tests::{Random, Watchdog};
 use toroni::crash::CrashPoint as P;
 use toroni::{LockKind, NotifyKind, Policy};
 
-/// How many die in a row: as many as there are slots, but for the one that then goes on.
+/// How many die in a row: one for each slot, except the one that then continues.
 const DEATHS: usize = 5;
 
 #[test]

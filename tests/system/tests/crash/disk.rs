@@ -1,4 +1,4 @@
-//! A bus on a disk: whoever uses it dies at every step, everybody else is gone, too, and it is opened
+//! A bus on a disk: its user dies at each step, all others are gone too, and it is opened
 //! again, on the same boot and after another one.
 //!
 //! On the same boot all that was committed is there. After another boot, which is simulated by another boot
@@ -40,7 +40,7 @@ impl Disk {
         &self.0.counters
     }
 
-    /// Runs a worker that dies at the point; its number, and what it was told to be published.
+    /// Runs a worker that dies at the point. Returns its number, and how many messages the bus confirmed to it.
     fn die(&mut self, role: &str, options: &[&str], point: CrashPoint, n: u64) -> (u32, u64) {
         let crash = format!("{}:{n}", point.name());
         let mut victim = self.0.start_doomed(role, options, &crash);

@@ -1,4 +1,4 @@
-//! Whoever makes a bus, or removes one, dies half-way.
+//! A process that creates or removes a bus dies halfway.
 
 use crate::survivors::{Case, Stalls, Survivors};
 use std::os::unix::process::ExitStatusExt;
@@ -57,7 +57,7 @@ fn exchange(root: &TempRoot, bus: &str) {
     assert_eq!(subscriber.succeed(), "a/b\twhole\n");
 }
 
-/// A cleaner dies: the next one goes on where it was, and a bus that is in use does not notice.
+/// A cleaner dies. The next one continues where it was, and a bus that is in use is not affected.
 pub(crate) fn cleaner(case: &Case, stalls: &mut Stalls) {
     let mut survivors = Survivors::new(case);
     survivors.start_publisher();

@@ -26,13 +26,13 @@ pub(crate) enum Victim {
     Subscriber,
     /// A publisher that takes over from a dead one.
     Takeover,
-    /// Whoever makes a bus.
+    /// A process that creates a bus.
     Creator,
-    /// Whoever removes a bus.
+    /// A process that removes a bus.
     Cleaner,
-    /// Whoever frees slots of the dead.
+    /// A process that frees the slots of dead ones.
     CleanerOfSlots,
-    /// Whoever uses a bus on a disk.
+    /// A process that uses a bus on a disk.
     Disk,
 }
 

@@ -62,7 +62,7 @@ fn kind(case: &Case) -> &'static str {
     }
 }
 
-/// How many of the victim's messages arrive, if it was told that `told` are published.
+/// How many of the victim's messages arrive, if the bus had confirmed `told` of them.
 fn committed(case: &Case, kind: &str, told: u64) -> std::ops::RangeInclusive<u64> {
     let group = if matches!(kind, "batch" | "burst") { BUNDLE as u64 } else { 1 };
     match case.point {
@@ -80,7 +80,7 @@ fn committed(case: &Case, kind: &str, told: u64) -> std::ops::RangeInclusive<u64
 pub(crate) fn contended(case: &Case, stalls: &mut Stalls) {
     let mut survivors = Survivors::new(case);
     let seed = format!("seed={}", case.seed ^ 2);
-    // One of them stays under the lock for a while, again and again.
+    // One of them repeatedly stays under the lock for a while.
     let (victim_kind, other_kind) = match case.point {
         P::WaitingForLock => ("kind=single", "kind=dwell"),
         _ => ("kind=dwell", "kind=single"),
@@ -93,7 +93,7 @@ pub(crate) fn contended(case: &Case, stalls: &mut Stalls) {
     survivors.wait_for_death(&mut victim, case);
     let told = survivors.fixture.counters.count(victim.id);
     survivors.assert_progress(stalls);
-    // It gives the lock back behind the commit; or before there is any, for its topic.
+    // It releases the lock after the commit; for its topic, before there is one.
     let committed = match case.point {
         P::WaitingForLock => told..=told,
         _ => told..=told + 1,

@@ -12,7 +12,7 @@ use toroni::crash::CrashPoint as P;
 /// A publisher dies before, while or after it waits for space: a subscriber is stopped.
 pub(crate) fn publisher_without_space(case: &Case, stalls: &mut Stalls) {
     let mut survivors = Survivors::new(case);
-    // Whoever waits first begins the interval.
+    // The publisher that waits first begins the interval.
     if case.n == 1 && case.point != P::MidBudget {
         // It waits for space, too, and may have been next to be woken.
         survivors.start_publisher();
@@ -42,7 +42,7 @@ pub(crate) fn publisher_without_space(case: &Case, stalls: &mut Stalls) {
     case.assert_arrived(&survivors.finish(), victim.id, &(committed..=committed));
 }
 
-/// What the stopped subscriber has not read is there for whoever joins, although the dead publisher wanted it.
+/// What the stopped subscriber has not read is there for a subscriber that joins, although the dead publisher wanted the space.
 fn join_in_protected_history(survivors: &Survivors, case: &Case) {
     let bus = survivors.fixture.bus();
     let stopped = survivors.subscribers[0].running.id();

@@ -140,7 +140,7 @@ impl Survivors {
             if Instant::now() > deadline {
                 let info = self.fixture.root.succeed(&["info", BUS]);
                 let said: String = self.survivors().map(|one| one.running.errors()).collect();
-                panic!("survivors do not go on{said}\n{info}");
+                panic!("survivors do not continue{said}\n{info}");
             }
             std::thread::sleep(Duration::from_micros(100));
         }
@@ -186,7 +186,7 @@ impl Survivors {
     }
 }
 
-/// How long survivors took to go on.
+/// How long survivors took to continue.
 #[derive(Debug, Default)]
 pub(crate) struct Stalls(Vec<Duration>);
 

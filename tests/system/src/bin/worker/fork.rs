@@ -245,7 +245,7 @@ fn beside(options: &Options) {
     wait_for_line();
 }
 
-/// Each child opens the bus anew and publishes more than the ring holds, while its parent's threads look for
+/// Each child opens the bus again and publishes more than the ring holds, while its parent's threads look for
 /// room, join, leave and receive.
 fn busy(options: &Options) {
     const CHILDREN: usize = 40;

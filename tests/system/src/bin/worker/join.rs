@@ -41,7 +41,7 @@ fn serve(bus: &Bus, options: &Options) {
     let mut subscriber = bus.subscribe("**").expect("a subscriber");
     subscriber.enable_fd().expect("a descriptor");
     let subscription = proactor.subscribe(subscriber, |_, _| {}).expect("is served");
-    // The first turn, and the wait behind it.
+    // The first turn, and the wait after it.
     (0..2).for_each(|_| {
         proactor.handle_events(Some(Duration::ZERO));
     });

@@ -92,13 +92,13 @@ impl Served {
         self.position
     }
 
-    /// Bytes of the stream behind that.
+    /// Bytes of the stream after that.
     pub(crate) fn lag_bytes(&self) -> u64 {
-        // The tail is raised behind the commit: what has arrived can be ahead of it.
+        // The tail is raised after the commit, so what has arrived can be ahead of it.
         self.bus.stats().expect("statistics").tail.saturating_sub(self.position)
     }
 
-    /// How often it was told of a loss.
+    /// How often the bus reported a loss to it.
     pub(crate) fn lapses(&self) -> u64 {
         self.lapses
     }

@@ -126,7 +126,7 @@ impl Receiving {
     }
 }
 
-/// A subscriber that does something else now and then, and falls behind.
+/// A subscriber that does something else now and then, and lags.
 pub(crate) struct Laziness {
     /// About every so many messages; 0 is never.
     every: u64,

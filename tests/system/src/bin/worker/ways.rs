@@ -16,7 +16,7 @@ pub(crate) trait Sink {
     fn nothing(&mut self);
 }
 
-/// Messages that a router has handled: sequence, position, the position behind it, topic, payload.
+/// Messages that a router has handled: sequence, position, the position after it, topic, payload.
 type Handled = (u64, u64, u64, String, Vec<u8>);
 
 /// The engine of a subscriber in a proactor, if none is named.
@@ -24,7 +24,7 @@ pub(crate) const ANY_ENGINE: &str = "[[processor]]";
 
 /// A subscriber, and one way to receive.
 pub(crate) enum Receiver {
-    /// A subscriber that is called again and again.
+    /// A subscriber that is called repeatedly.
     Plain(Subscriber, Way, Vec<u8>),
     /// A router whose handlers hand on.
     Router(Router, Queue<Handled>),
@@ -38,7 +38,7 @@ pub(crate) enum Receiver {
 /// Ways of a plain subscriber.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// Blocks until there is one: whoever does so ends with the last message.
+    /// Blocks until there is one. A worker that does so ends with the last message.
     Block,
     /// Blocks for a slice.
     Receive,
@@ -169,7 +169,7 @@ impl Receiver {
         }
     }
 
-    /// How often it was told of a loss.
+    /// How often the bus reported a loss to it.
     pub(crate) fn lapses(&self) -> u64 {
         match self {
             #[cfg(feature = "proactor")]
@@ -258,7 +258,7 @@ fn by_borrow(
     scratch.resize(message.payload().len(), 0);
     message.payload().copy_to(0, scratch);
     let topic = message.topic().to_owned();
-    // Not counted as received; the next call tells how many were lost behind it.
+    // Not counted as received; the next call reports how many were lost after it.
     message.validate()?;
     sink.take(&Delivery {
         sequence: message.sequence(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// A stall is judged when all that may have caused it is over.
 const JUDGED_AFTER_NS: u64 = 3_000_000_000;
-/// Stalls of no known cause that are told one by one.
+/// Stalls of no known cause that are reported one by one.
 const MOST_EXPLAINED: u32 = 50;
 const CHECK_EVERY_NS: u64 = 20_000_000;
 

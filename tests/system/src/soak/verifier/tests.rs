@@ -188,7 +188,7 @@ fn a_loss_must_be_told_as_it_was() {
     for (messages, bytes) in [(199, bytes), (201, bytes), (200, bytes - 8), (200, bytes + 8)] {
         assert_eq!(told(messages, bytes).unwrap_err().kind, Kind::Miscounted);
     }
-    // One publisher more missing than were told to be lost.
+    // One message more is missing than was reported as lost.
     let mut verifier = told(200, bytes).unwrap();
     verifier.lost -= 1;
     verifier.lose(0, 0, 4);

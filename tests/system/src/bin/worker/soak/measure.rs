@@ -12,7 +12,7 @@ use system_tests::soak::stalls::{LONG_NS, Stall, now_ns, queued_ns_in};
 const CHECK_EVERY: Duration = Duration::from_millis(5);
 const POLICY_EVERY: Duration = Duration::from_millis(50);
 
-/// A stopwatch that knows when its worker was stopped, or everybody told to pause.
+/// A stopwatch that knows when its worker was stopped, or all workers told to pause.
 pub(crate) struct Measure {
     since: Option<Instant>,
     epoch: (u64, u64),

@@ -9,7 +9,7 @@ use std::io::Write;
 use system_tests::soak::report::Event;
 use system_tests::soak::verifier::Kind;
 
-/// A pipe takes so much in one piece: whoever is killed never leaves half a line there.
+/// A pipe takes this much in one piece, so a killed process never leaves half a line in it.
 const PIECE: usize = 4096;
 
 /// Lines for the supervisor.

@@ -170,7 +170,7 @@ impl Publishing {
             "batch" => publisher.publish_batch(bundle),
             "burst" => publisher.burst(bundle).map_err(|error| error.source),
             "with" => publisher.publish_with(message.len(), |bytes| {
-                // In two parts: whoever is killed in between leaves half of it.
+                // In two parts: a process that is killed in between leaves half of it.
                 let half = message.len() / 2;
                 bytes.write(0, &message[..half]);
                 bytes.write(half, &message[half..]);

@@ -28,7 +28,7 @@ impl Sabotage {
         Self { what, ..Self::default() }
     }
 
-    /// Whether the next loss shall be told to nobody, or be told as larger than it was.
+    /// Whether to keep the next loss secret, or to report it as larger than it was.
     pub(crate) fn on_loss(&mut self, messages: u64) -> Option<u64> {
         match self.what.as_deref() {
             Some("swallow") => None,

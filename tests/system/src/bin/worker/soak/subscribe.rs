@@ -63,7 +63,7 @@ struct Watching {
     measure: Measure,
     sabotage: Sabotage,
     received: u64,
-    /// Where it left the stream, if it wants to go on there.
+    /// Where it left the stream, if it will continue there.
     left_at: Option<u64>,
 }
 
@@ -71,7 +71,7 @@ impl Watching {
     /// One subscription, from joining to leaving.
     fn subscribe(&mut self, options: &Options, random: &mut Random, is_first: bool, most: u64) {
         let bus = options.bus();
-        // What is not told is chosen.
+        // Options that are not given are chosen at random.
         let chosen = |key: &str, random: &mut Random, among: &[&str]| {
             let chosen = among[random.index(among.len())].to_owned();
             options.or(key, chosen)
@@ -119,7 +119,7 @@ impl Watching {
             Ok(receiver) => receiver,
             Err(error) => self.lines.fail(Kind::Failed, &format!("cannot subscribe: {error}")),
         };
-        // Who goes on where it left misses nothing.
+        // A subscriber that continues where it left misses nothing.
         if !matches!(wish.start, Start::Position(_)) || how == "router" {
             self.verifier = Verifier::new(filter, self.counters.next_id());
         }
