@@ -14,8 +14,9 @@
 //! it.
 //!
 //! This module does not know what a message is, where the words lie, or which participants are alive; callers pass
-//! that in. No caller relies on a wake-up alone: a publisher may die between its commit and its wake-up, so callers
-//! recheck after 50 ms at the latest.
+//! that in. A publisher may die between its commit and its wake-up. So blocking calls do not rely on a wake-up alone:
+//! they recheck every 50 ms, and every 250 ms after a second of silence. A program that polls a descriptor itself
+//! learns of such a message with the next one.
 
 #[cfg(test)]
 mod conformance;

@@ -43,8 +43,11 @@
 //!
 //! These hold for the stream as long as every process that may write `ring` follows the protocol:
 //!
+//! - **I1** The end of the stream is below `reserved`: `tail` plus one word is at most `reserved`.
 //! - **I3** If a reader reads at position `p`, then loads `reserved` and finds
 //!   `reserved <= p + capacity`, it has read what was committed at `p`.
+//! - **I4** Records lie without gaps from each valid index entry up to the first word that is 0. That
+//!   word is the end of the stream, even if the owner of the lock died before it stored `tail`.
 
 use super::position::to_index;
 use crate::sync::{AtomicU32, AtomicU64};
@@ -131,7 +134,7 @@ pub(crate) struct RawHeader {
     pub(crate) data_offset: u64,
     pub(crate) max_publishers: u32,
     pub(crate) max_subscribers: u32,
-    /// Lock kind, notifier and policy, as numbered in `shm/header.rs`.
+    /// Lock kind, notifier and policy, as numbered in `shm/encoding.rs`.
     pub(crate) lock: u32,
     pub(crate) notify: u32,
     pub(crate) policy: u32,

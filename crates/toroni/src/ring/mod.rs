@@ -1,9 +1,9 @@
 //! The byte ring, on memory that the caller provides.
 //!
 //! The ring does not map memory, notify or read a clock, and it never waits. Writing requires the
-//! writer lock, which the caller already holds. The only memory that it allocates is the buffer to
-//! which a reader copies records, which grows to the largest record. This is why loom and Miri can
-//! run the ring on plain memory. `layout.rs` states the invariants.
+//! writer lock, which the caller already holds. It allocates only the buffer to which a reader copies
+//! records, which grows to the largest record, and short lists of slots. This is why loom and Miri
+//! can run the ring on plain memory. `layout.rs` states the invariants.
 
 pub(crate) mod layout;
 pub(crate) mod position;

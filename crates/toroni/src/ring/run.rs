@@ -1,7 +1,7 @@
 //! Runs: consecutive records that a reader reads in place.
 //!
 //! 1. Nothing is copied, so the payload of a record is not validated when the record is returned.
-//!    Only its header is: [`Cursor::peek`] has checked it.
+//!    Only its header is: [`Cursor::peek`] or [`Run::next_wanted`] has checked it.
 //! 2. After reading a payload, the caller checks again, for one record ([`Ring::is_intact`]) or for
 //!    all records of the run ([`Run::is_intact`]). Only then is what it read valid.
 
