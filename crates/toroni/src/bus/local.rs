@@ -10,8 +10,8 @@
 //!   [`LONGEST_HOPE`].
 //!
 //! The list is walked under the writer lock, and in the child of a `fork` of a busy process, so it has no
-//! lock that the child could meet closed. A child does not believe what its parent entered: the positions
-//! there stand still.
+//! lock that the child could find locked. A child ignores the entries of its parent, whose positions no
+//! longer change.
 
 use crate::shm::fork::ForkStamp;
 use crate::shm::registry::{Entry, Registry};
@@ -39,7 +39,7 @@ struct Reader {
     generation: AtomicU32,
     /// The thread that made it.
     maker: AtomicU64,
-    /// The position that it has told publishers. Not the word in its slot, which every subscriber of the
+    /// The position that it published last. This is not the word in its slot, which every subscriber of the
     /// bus may write.
     position: AtomicU64,
     /// The living thread that took messages out of the ring last, or [`NONE`].
@@ -93,7 +93,7 @@ impl Drop for LocalReader {
 
 impl Reader {
     /// Returns what `ask` answers, if the entry is a subscriber of this process to this bus, and stayed
-    /// the same one meanwhile.
+    /// the same one while `ask` ran.
     fn read<T>(&self, bus_id: &[u8; 16], ask: impl FnOnce(&Self) -> T) -> Option<T> {
         let incarnation = self.incarnation.load(Ordering::Acquire);
         if incarnation == NONE {
@@ -212,7 +212,8 @@ mod tests {
 
     const LONGEST_HOPE_NS: u64 = 1_000_000_000;
 
-    /// What a publisher of this thread is told that waits from 5 ns on, at two moments of its wait.
+    /// Returns whether a publisher of this thread that waits from 5 ns on would wait for itself, at the start of its
+    /// wait and a second later.
     fn is_told(bus_id: &[u8; 16]) -> [bool; 2] {
         [5, 5 + LONGEST_HOPE_NS].map(|now_ns| would_wait_for_itself(bus_id, 3, 7, now_ns))
     }

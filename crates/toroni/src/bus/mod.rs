@@ -15,8 +15,8 @@
 //! | subscribers in a proactor | `proactor/` |
 //!
 //! `handle` is [`Bus`], and knows both sides: it opens each when it is first needed. `publish` and
-//! `subscribe` do not use one another, but for three small files that both use: `local` (the subscribers of
-//! this process), `polling`, and `views` (the memory that the layers need of mapped files).
+//! `subscribe` do not use one another. Both use three small files: `local` (the subscribers of this process),
+//! `polling`, and `views` (the memory that the layers need of mapped files).
 
 mod clock;
 mod handle;

@@ -1,4 +1,4 @@
-//! Looking at a bus from outside, and cleaning up.
+//! Inspects a bus from outside, and cleans up after dead processes.
 
 pub mod admin;
 mod stats;

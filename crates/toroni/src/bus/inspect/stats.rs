@@ -431,7 +431,7 @@ fn parse_patterns(shown: &PatternsSnapshot) -> Option<(Vec<Pattern>, bool)> {
     Some((patterns.collect::<Result<_, _>>().ok()?, is_truncated))
 }
 
-/// `None` for what this process may not read.
+/// Returns `None` for what this process may not read.
 fn visible<T>(answer: Result<T, OpenError>) -> Result<Option<T>, OpenError> {
     match answer {
         Ok(value) => Ok(Some(value)),
@@ -474,8 +474,8 @@ fn lock_owner(
     }
 }
 
-/// Whether a process is stopped: state `T` in `/proc/<pid>/stat` (proc(5)), behind the name in
-/// parentheses, which may hold anything.
+/// Returns whether a process is stopped: state `T` in `/proc/<pid>/stat` (proc(5)), after the name in
+/// parentheses, which may contain anything.
 fn is_stopped(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
         stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))

@@ -226,9 +226,9 @@ impl Served {
             // Not by us: the proactor is stopping.
             Some(error) if error.is_cancelled() => Next::Over,
             Some(error) => self.fail(work, error),
-            // There may be more after a batch: then the rest has been posted, and comes.
             None if signals & (WOKEN | AGAIN) != 0 => self.turn(work),
             None if work.wait.is_some() => self.recheck(work),
+            // After a full batch, the next turn is posted already.
             None => Next::Rest,
         };
         match next {
@@ -384,7 +384,7 @@ impl Served {
     fn tell_end(self: &Arc<Self>, handler: EndHandler) {
         let subscription = Subscription(Arc::clone(self));
         let Some(proactor) = self.proactor.upgrade() else { return handler(&subscription) };
-        // One that is stopping takes no posts any more.
+        // A proactor that is stopping takes no more posts.
         if let Err(refused) = proactor.post(move || handler(&subscription)) {
             (refused.handler)();
         }

@@ -30,7 +30,7 @@ pub(super) enum PendingWait {
 }
 
 impl Waits {
-    /// What this proactor can wait for, and publishers of this bus wake.
+    /// Returns what this proactor can wait for and the publishers of this bus wake.
     pub(super) fn new(
         proactor: &Proactor,
         subscriber: &mut Subscriber,

@@ -107,7 +107,7 @@ impl<R, F: FnOnce(&[AtomicU64]) -> R> Commit for Filled<'_, F> {
         participant: &Participant,
         waited: bool,
     ) -> Result<R, PublishError> {
-        // Should `fill` unwind, this gives the lock back, and nothing is visible.
+        // If `fill` panics, this gives the lock back, and nothing is visible.
         let lock = participant.lock_guard(waited);
         let _mark = self.permit.mark(&participant.bus_id);
         let result = appender.write_with(self.tag, self.extensions, self.length, |words| {

@@ -46,8 +46,8 @@ pub(super) struct Participant {
     pub(super) bus_id: [u8; 16],
 }
 
-/// The writer lock in this thread's hands. Dropped, it unlocks. In the child of a `fork` that happened
-/// meanwhile, the lock is the parent's, and the drop does nothing.
+/// The guard of the writer lock. Dropping it unlocks, but not in the child of a `fork` that happened while
+/// the lock was held: there the lock is the parent's.
 pub(super) struct Lock<'a> {
     participant: &'a Participant,
     /// Whether this publisher waited for free space, for which others may wait, too.
@@ -144,7 +144,8 @@ impl Participant {
     }
 
     /// Leaves the bus. The last participant, which sees no other lease, marks a bus on a disk as cleanly
-    /// closed. It does both under the writer lock; else two that leave at once would see each other.
+    /// closed. It does both under the writer lock. Otherwise two that leave at once would see each other, and
+    /// neither would set the mark.
     /// A failure is not reported: without the mark the bus starts empty after a reboot.
     fn close(&mut self) {
         let deadline = Instant::now().checked_add(LONGEST_CLOSE);

@@ -1,12 +1,12 @@
 //! What a publish does, step by step.
 //!
 //! 1. [`Publisher`](crate::Publisher) checks the length and frames the message: tag and extensions.
-//! 2. `Participant::try_appender` takes the writer lock and the end of the stream. If another publisher holds
-//!    the lock, `hold_after` waits for it; if its owner died, it repairs the stream.
+//! 2. `Participant::try_appender` takes the writer lock and reads the end of the stream. If that is not
+//!    enough, `hold_after` continues: it waits for the lock, and recovers if a previous owner died.
 //! 3. If the record reaches beyond what is reserved, [`Backpressure::make_space`] reserves more, after it has
 //!    waited for slow subscribers as the policy says.
 //! 4. The appender writes and commits the record (`ring/writer.rs`).
-//! 5. The drop of the lock unlocks.
+//! 5. `Participant::unlock` gives the lock back.
 //! 6. [`Wake::sleepers`] wakes the subscribers that sleep, if there are any.
 //!
 //! Steps 2 to 6 are [`Publishing::publish`] for one commit, [`Publishing::burst`] for many under one lock.
@@ -75,10 +75,9 @@ impl Publishing {
         self.participant.ring.shape().largest_record()
     }
 
-    /// Publishes what one commit makes visible, which is not too long.
+    /// Publishes what one commit makes visible. The caller has checked its length.
     ///
-    /// The second way to the lock is a function of its own, so that the first one keeps the appender in
-    /// registers.
+    /// The slow path is a function of its own, so that the fast path keeps the appender in registers.
     #[inline(always)]
     pub(super) fn publish<C: Commit>(
         &self,
@@ -122,8 +121,8 @@ impl Publishing {
         Ok(result)
     }
 
-    /// Publishes records with a commit each, and holds the lock as long as they fit. On an error, returns
-    /// with it how many are published.
+    /// Publishes records with a commit each, and holds the lock as long as they fit. An error comes with the
+    /// number of records that were published.
     #[inline]
     pub(super) fn burst(
         &self,

@@ -1,4 +1,4 @@
-//! Which buses this thread holds the writer lock of, while a closure of the user runs under it.
+//! Records the buses whose writer lock this thread holds while it runs a closure of the user.
 //!
 //! Only `publish_with` runs user code under the lock. If the closure published on the same bus, even
 //! through another handle, it would wait for itself.

@@ -7,8 +7,10 @@
 //! 3. If they differ, it wakes: all that sleep at the futex with one call, and each armed descriptor with a
 //!    datagram. Then it remembers the counters.
 //!
-//! `notify/eventcount.rs` says why no wake-up is lost. If a publisher dies between its commit and its wake,
-//! the subscriber finds the message by itself after 50 ms ([`SLEEP`](crate::bus::subscribe::waiting::SLEEP)).
+//! `notify/eventcount.rs` says why no wake-up is lost. If a publisher dies between its commit and its wake, a
+//! blocking call finds the message by itself after 50 ms
+//! ([`SLEEP`](crate::bus::subscribe::waiting::SLEEP)), or after 250 ms if nothing came for a second. A
+//! descriptor becomes readable with the next message.
 //!
 //! A publisher that waits for free space is woken by a subscriber: `subscribe/progress.rs`.
 

@@ -42,9 +42,9 @@ impl fmt::Display for WaitStrategy {
 /// What to do at an empty check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::bus) enum Step {
-    /// Look again after so many pauses of the processor.
+    /// Check again after that many pauses of the processor.
     Pause(u32),
-    /// Let another thread run, then check again.
+    /// Yield to another thread, then check again.
     Yield,
     /// Sleep until woken.
     Sleep,
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
     use crate::bus::polling::FEWEST_SPINS;
 
-    /// Runs `times` rounds of so many empty checks and then messages; the first pause of the next round.
+    /// Runs `times` rounds of empty checks and then messages. Returns the first step of the next round.
     fn pause_after(backoff: &mut Backoff, times: u32, checks: u32, messages: u64) -> Step {
         let mut sequence = backoff.sequence;
         for _ in 0..times {

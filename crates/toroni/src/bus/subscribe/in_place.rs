@@ -89,7 +89,7 @@ impl<'a> InPlace<'a> {
         let first = Borrowed::received(ring, received)?;
         let is_private = !received.in_place;
         let run = if is_private {
-            // The cursor stands behind the read-ahead, which has more to hand out.
+            // The cursor is at the end of the read-ahead, which may have more to hand out.
             Run::ended(ring, *cursor)
         } else {
             Run::after(ring, &first.seen)

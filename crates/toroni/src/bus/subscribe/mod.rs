@@ -5,12 +5,12 @@
 //! subscriber          the public handle
 //! receive             what a receive does, step by step
 //! reading, in_place   where it stands in the stream; messages that stay in the ring
-//! progress            what it tells publishers, and how it wakes one that waits for free space
+//! progress            how it publishes its position, and wakes a publisher that waits for free space
 //! waiting             how it waits for a message
 //! backoff, claim, descriptor, interrupter, message, stream
 //! ```
 //!
-//! `subscriber` and `receive` are one type, [`Subscriber`]: its public methods, and the steps behind them.
+//! `subscriber` and `receive` implement one type, [`Subscriber`]: its public methods, and their steps.
 
 pub(super) mod backoff;
 mod builder;

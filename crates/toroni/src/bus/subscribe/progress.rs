@@ -1,4 +1,4 @@
-//! How far a subscriber has come, for the publishers that wait for it: who wakes a publisher.
+//! How a subscriber publishes its position, and wakes a publisher that waits for it.
 //!
 //! 1. About once a block, and whenever it has read all, the subscriber writes its position and counts to
 //!    its slot.
@@ -105,8 +105,8 @@ impl Progress {
         }
     }
 
-    /// Wakes a publisher that waits for free space, if this reader is the last one that it waits for. The
-    /// readers before would wake it in vain.
+    /// Wakes a publisher that waits for free space, if this reader is the last one that it waits for. Any
+    /// earlier reader would wake it in vain.
     #[cold]
     fn wake_publisher(&mut self, claim: &ReaderClaim, registered: Registered) {
         self.served_waits = registered.count;

@@ -1,14 +1,15 @@
 //! What a receive does, step by step.
 //!
-//! 1. It hands out the next message of the read-ahead: small records that were copied and validated
-//!    together ([`Reading::next_of_read_ahead`]). Most calls end here.
-//! 2. If the read-ahead is empty, it fills it from the ring, or looks at the next record, if that is long or
-//!    wanted in place ([`Reading::fill_read_ahead`]). What it reads is validated before it is believed.
-//! 3. It decides whether the message is for this subscriber: the interest remembers the answer for each
-//!    topic ([`Reading::is_mine`]). Others are passed over.
+//! 1. It hands out the next message of the read-ahead that is for this subscriber: small records that were
+//!    copied and validated together ([`Reading::next_of_read_ahead`]). Most calls end here.
+//! 2. If the read-ahead is empty, it fills it from the ring ([`Reading::fill_read_ahead`]). If the next
+//!    record is long, or messages are wanted in place, it reads only that record's header
+//!    ([`Cursor::peek`](crate::ring::reader::Cursor::peek)). Both validate what they read before they trust it.
+//! 3. It decides whether the long record is for this subscriber, as step 1 does for small ones: the interest
+//!    remembers the answer for each topic ([`Reading::is_mine`]). Other records are passed over.
 //! 4. It copies the long record and validates it again, or leaves it in place ([`Reading::copy`]).
 //! 5. Once a block, and when it has read all, it publishes its position, and wakes a publisher that waits
-//!    for that ([`Progress`](super::progress::Progress)).
+//!    for that ([`Progress`](super::progress::Progress)). Records in the read-ahead count as read.
 //! 6. If there is no message, a blocking call waits ([`Subscriber::wait`]), and starts over: it polls, yields
 //!    or sleeps ([`Waiting`](super::waiting::Waiting)).
 //!
@@ -31,8 +32,9 @@ use std::io;
 use std::time::Instant;
 
 impl Subscriber {
-    /// As [`Self::next`], only for a message of the read-ahead that needs no question: the common case,
-    /// which is short enough to become part of the caller's loop. False says nothing.
+    /// Like [`Self::next`], but only for a message of the read-ahead that has the topic and size of the last
+    /// one. This common case is short enough to be inlined into the caller's loop. False does not mean that
+    /// there is no message.
     #[inline(always)]
     pub(super) fn next_wanted(&mut self) -> bool {
         let wanted = self.stamp.check().is_ok() && self.reading.received.read_ahead.next_wanted();
@@ -57,7 +59,7 @@ impl Subscriber {
             if let Some(found) = self.refill(body)? {
                 return Ok(found);
             }
-            // A whole ring of messages for others, and no end of it: the caller may have a deadline.
+            // Return after a whole ring of messages for others: the caller may have a deadline.
             if self.has_passed_a_ring_since(began) {
                 return Ok(false);
             }
@@ -126,7 +128,7 @@ impl Subscriber {
     #[cold]
     fn drained(&mut self, body: Body) -> Result<bool, ReceiveError> {
         if self.waiting.descriptor.is_none() {
-            // Where the file was, there is nothing but zeros: the end of the stream, for ever.
+            // If the file was truncated, this process reads zeros, which look like the end of the stream.
             self.check_files()?;
             let sequence = self.reading.cursor.sequence;
             if let Step::Pause(count) = self.waiting.backoff.empty(WaitStrategy::Spin, sequence) {
@@ -144,7 +146,8 @@ impl Subscriber {
         let found = self.next(body)?;
         if !found {
             self.check_slowly()?;
-            // It has passed over so much that it stopped: there is more, for which no wake-up comes.
+            // `next` stopped after a whole ring of messages for others. There is more, and no publisher will wake
+            // this subscriber for it.
             if !self.is_drained()
                 && let Some(descriptor) = &self.waiting.descriptor
             {
@@ -165,7 +168,7 @@ impl Subscriber {
         self.reading.is_drained(&self.claim.subscribing.ring)
     }
 
-    /// Tells publishers, once a block, how far this subscriber has come.
+    /// Publishes the position, once a block.
     #[inline]
     pub(super) fn count_position(&mut self) {
         self.progress.publish_if_due(&self.claim, self.reading.cursor.position);
@@ -234,7 +237,7 @@ impl Subscriber {
         let token = self.waiting.arm(claim, by_descriptor, is_drained);
         let token =
             token.map_err(|source| ReceiveError::Os { action: "announce a sleep", source })?;
-        // Where the file was, there is nothing but zeros: the end of the stream, for ever.
+        // If the file was truncated, this process reads zeros, which look like the end of the stream.
         self.check_files()?;
         Ok(token)
     }
@@ -245,8 +248,8 @@ impl Subscriber {
         self.waiting.by_descriptor
     }
 
-    /// Returns what it means that a wait has failed: the kernel does not wait at a word that has lost its
-    /// file. The kernel may notice that before this process does, so this reads the ring first.
+    /// Returns the error of a wait that failed. The kernel refuses to wait on a word whose file was truncated,
+    /// and may notice that before this process does, so this reads the ring first.
     #[cold]
     pub(in crate::bus) fn wait_failed(&self, source: io::Error) -> ReceiveError {
         black_box(self.is_drained());
@@ -254,7 +257,7 @@ impl Subscriber {
         self.check_files().err().unwrap_or(failed)
     }
 
-    /// Refuses to continue if an interrupter has asked for the end of the call.
+    /// Returns an error if an interrupter has asked for the end of the call.
     #[inline]
     pub(in crate::bus) fn check_interruption(&self) -> Result<(), ReceiveError> {
         self.waiting.check_interruption()

@@ -66,7 +66,7 @@ impl Waiting {
         if self.descriptor.is_none() {
             self.descriptor = Some(claim.subscribing.open_descriptor(claim)?);
             self.arm_descriptor(claim);
-            // A loop that polls first would not hear of what came before.
+            // A program that polls first would otherwise miss messages that came before.
             if let Some(descriptor) = &self.descriptor
                 && !is_drained()
             {

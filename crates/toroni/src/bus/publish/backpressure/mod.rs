@@ -3,7 +3,8 @@
 //! 1. It proposes how far it wants to reserve, and reads the slots of the subscribers once
 //!    ([`gate::in_the_way`]). If nobody is in the way, it reserves.
 //! 2. Otherwise the policy decides ([`WaitBudget::judge`](crate::ring::wait_budget::WaitBudget::judge)): wait
-//!    for a slice of time, overwrite, or give up.
+//!    for a slice of time, overwrite, or give up. A call that gives up first asks the kernel once, as in
+//!    step 4, because those in its way may be dead.
 //! 3. To wait, it registers as a waiter, checks the slots again, and gives the writer lock back.
 //! 4. Without the lock it wakes sleeping subscribers, which may be those in its way, and asks the kernel
 //!    whether those in its way live ([`Backpressure::ask`]).
@@ -11,11 +12,11 @@
 //!    ([`SpaceBackoff::wait`]). The subscriber that frees the space wakes it (`subscribe/progress.rs`).
 //! 6. It takes the lock again, and starts over.
 //!
-//! With the lock it makes passes: each reads the slots with one system call, and costs the same whatever
-//! stands in them. It makes one a block, and a second one before a wait. It asks the kernel only without the
-//! lock, because any subscriber can make the kernel's answer slow, and have it asked again and again. That
-//! costs the time of this call, which its limits end, and delays no other publisher. A publisher cannot
-//! write the slots, so each participant remembers by itself which subscribers are dead.
+//! While it holds the lock, it only scans the slots. A scan is one system call, and costs the same whatever
+//! the slots contain. There is one scan a block, and a second one before a wait. It asks the kernel only
+//! without the lock, because any subscriber can make the kernel's answer slow, and can force it to ask
+//! again. That costs only time of this call, up to its limits, and delays no other publisher. A publisher
+//! cannot write the slots, so each participant remembers which subscribers are dead.
 
 #[cfg(all(test, not(loom)))]
 mod attacks;
@@ -81,7 +82,8 @@ impl Backpressure {
             }
             let control = participant.ring.control();
             let now_ns = clock::monotonic_ns();
-            // A call without time left must not overwrite because asking for the leases took some.
+            // A call that has decided to give up does so, even if the liveness check took so long that the policy
+            // would overwrite by now.
             let verdict = if gives_up {
                 Verdict::GiveUp
             } else {
@@ -202,8 +204,8 @@ impl Backpressure {
         !are_all_dead
     }
 
-    /// Returns the readers that are in the way of `reserved` becoming `wanted`, dead or alive. This is one
-    /// pass.
+    /// Returns the readers that keep `reserved` from becoming `wanted`, except those known to be dead. Scans the
+    /// slots at most once.
     fn in_the_way(
         &self,
         participant: &Participant,
@@ -233,10 +235,10 @@ impl Backpressure {
         gate::in_the_way(&mut readers, dead, unowned, &self.gating_cache, joins, waits, stretch)
     }
 
-    /// Returns the suspects whose process dumps core: they will never read again, but their leases are
-    /// held until the dump is written. It asks only now and then, until `deadline_ns`, beginning with
-    /// another suspect each time. A subscriber can write another process's number into any slot, so that
-    /// publishers do not wait for it; it could as well free that slot.
+    /// Returns the suspects whose process dumps core: they will never read again, but their leases are held until
+    /// the dump is written. Checks only now and then, until `deadline_ns`, and starts with another suspect each
+    /// time. A subscriber could write the id of such a process into any slot, so that publishers do not wait for
+    /// that slot. It could just as well free the slot.
     fn dumping(
         &self,
         participant: &Participant,
@@ -281,7 +283,7 @@ fn would_wait_for_itself(participant: &Participant, suspects: &[Suspect], now_ns
     })
 }
 
-/// Checks that the files are whole, and once a lap what [`check_bus`] checks.
+/// Checks that the files are whole. Once a lap, it also calls [`check_bus`].
 fn check_lap(participant: &Participant, held: &Held<'_>, wanted: u64) -> Result<(), PublishError> {
     let files = [
         (participant.ring.was_damaged(), RING_TRUNCATED),

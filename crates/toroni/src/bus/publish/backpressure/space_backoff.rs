@@ -94,7 +94,7 @@ mod tests {
                 },
             )
         };
-        // The others take ten slices: the wait is over, and its limit must be looked at.
+        // The others take ten slices: the wait is over, and its limit must be checked.
         assert!(poll(10_000_000));
         assert_eq!(turns.get(), 1);
         // Nobody else is there.
