@@ -1,5 +1,6 @@
 //! A subscriber that claims a slot and joins at the end of the stream, or at its oldest message, and one
-//! that comes back after it was lapped: `ring/gate.rs`, `ring/slots.rs`, `bus/subscribing.rs`, `ring/reader.rs`.
+//! that comes back after it was lapped: `ring/gate.rs`, `ring/slots.rs`, `bus/subscribe/builder.rs`,
+//! `bus/subscribe/progress.rs`, `ring/reader.rs`.
 //!
 //! An index entry is read as one step: that its two words are read together is what the loom models of
 //! the seqlock are for.

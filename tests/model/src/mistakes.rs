@@ -17,7 +17,7 @@ pub enum Mistake {
     ZeroBeforeValidation,
     /// A read-ahead is handed out without asking whether it is intact.
     ReadAheadNotValidated,
-    /// The next writer goes on at the stored tail, behind which a dead one committed.
+    /// The next writer continues at the stored tail, although a dead one committed beyond it.
     NoRollForward,
     /// Recovery counts on from the stored sequence, which may be raised already.
     RecoveryTrustsSequence,
@@ -33,14 +33,14 @@ pub enum Mistake {
     DeadReaderBlocks,
     /// A reader tells its position before it has copied what lies behind it.
     PositionBeforeCopy,
-    /// A writer does not look at the slots again when somebody joined.
+    /// A writer does not scan the slots again after a reader joined.
     JoinsIgnored,
     /// A reader that was lapped does not tell writers that it is back.
     ReturnNotAnnounced,
     /// A reader whose cursor was not lapped, but the position in its slot was, does not tell writers
     /// that it is back.
     LapseOfSlotUnnoticed,
-    /// A joining reader does not look at `reserved` again when its slot counts.
+    /// A joining reader does not recheck `reserved` after it activated its slot.
     JoinNotChecked,
     /// A joining reader may stand where a writer that looked before can still overrun it.
     JoinNearAWriter,

@@ -116,7 +116,7 @@ impl Protocol {
                 state.budget.deaths -= 1;
                 let me = &mut state.publishers[usize::from(me)];
                 let owed = me.owes;
-                // Its next process goes on behind the call that it died in.
+                // Its next process continues after the call in which it died.
                 let begun = !matches!(me.doing, Doing::Claim | Doing::Inherit | Doing::Done)
                     && usize::from(me.work) < setup.works.len().max(usize::from(me.work) + 1);
                 let work = me.work + u8::from(begun && me.doing != Doing::Lock);
@@ -263,7 +263,7 @@ impl Model for Protocol {
         forget(&mut next);
         if self.setup.mistake != Some(Mistake::JoinsIgnored) {
             for publisher in next.publishers.iter_mut().filter(|publisher| !publisher.horizon.1) {
-                // It is not asked before it is learned anew.
+                // It is not used before the next scan sets it.
                 publisher.horizon.0 = 0;
             }
         }

@@ -1,4 +1,5 @@
-//! A publisher, step by step: `bus/publishing.rs`, `shm/lock.rs`, `ring/writer.rs`, `notify/bell.rs`.
+//! A publisher, step by step: `bus/publish/publishing.rs`, `shm/lock.rs`, `ring/writer.rs`,
+//! `notify/eventcount.rs`.
 //! Its check of the slots is in `space.rs`.
 
 use crate::mistakes::Mistake;
@@ -315,7 +316,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Under the lock: repairs what a dead owner left, or goes on.
+    /// Under the lock: recovers if the previous owner died.
     fn begin(&mut self, owner_died: bool) -> bool {
         self.repair(owner_died, false) || self.seek_space()
     }

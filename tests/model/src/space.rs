@@ -1,4 +1,5 @@
-//! A publisher without space: `bus/publish/backpressure.rs`, `ring/slots.rs`, `ring/wait_budget.rs`.
+//! A publisher without space: `bus/publish/backpressure/mod.rs`, `ring/gate.rs`,
+//! `ring/wait_budget.rs`, `ring/waits.rs`.
 //!
 //! The slots are read by one system call, whose copy is not atomic: here slot by slot, in any order, a
 //! slot at once.

@@ -1,5 +1,5 @@
-//! A subscriber, step by step: `ring/read_ahead.rs`, `ring/reader.rs`, `bus/receiving.rs`,
-//! `notify/bell.rs`. How it joins and comes back is in `joining.rs`.
+//! A subscriber, step by step: `ring/read_ahead.rs`, `ring/reader.rs`,
+//! `bus/subscribe/receive.rs`, `notify/eventcount.rs`. How it joins and comes back is in `joining.rs`.
 
 use crate::mistakes::Mistake;
 use crate::setup::{Setup, small};
