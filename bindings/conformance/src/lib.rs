@@ -3,7 +3,7 @@
 
 #![allow(missing_docs, reason = "nobody outside of the repository uses this crate")]
 
-/// What a publisher is told to publish.
+/// What a publisher has to publish.
 #[derive(Clone, Copy, Debug)]
 pub struct Messages {
     /// Its number, of any.

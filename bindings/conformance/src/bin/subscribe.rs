@@ -45,7 +45,7 @@ fn receive(subscriber: &mut Subscriber, mode: &str, left: &mut u64) -> Result<()
         "receive" => Some(subscriber.receive()?),
         "timeout" => subscriber.receive_timeout(Duration::from_millis(100))?,
         "descriptor" => {
-            // The descriptor is made before the look whose emptiness it is to end.
+            // The descriptor must exist before the check that finds nothing: it ends the wait after that check.
             subscriber.enable_fd()?;
             subscriber.try_receive()?
         }
