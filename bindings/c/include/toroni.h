@@ -57,9 +57,9 @@
  * Zeros are the defaults. A field called reserved must stay 0. A later release may add fields at the end of these
  * structures, and at the end of structures to which the library returns a pointer; do not make arrays of the latter.
  * All other structures never change. So a program also works with later releases of the shared library that have the
- * same soname: options that the program does not know have their defaults. With an earlier release, setting an option
- * that the library does not know is TORONI_INVALID_ARGUMENT, and fields that were added to returned structures do not
- * exist and must not be read.
+ * same soname: options that the program does not know have their defaults. With an earlier release, a call that sets an
+ * option that the library does not know returns TORONI_INVALID_ARGUMENT, and fields that were added to returned
+ * structures do not exist and must not be read.
  */
 #ifndef TORONI_H
 #define TORONI_H
@@ -186,7 +186,7 @@ enum {
 };
 
 /* toroni_open_options.require: settings in which an existing bus must agree with the options. If it differs in one of
- * them, opening it is TORONI_SETTING_MISMATCH. In all other settings a bus keeps what it was created with. */
+ * them, toroni_bus_open returns TORONI_SETTING_MISMATCH. In all other settings a bus keeps what it was created with. */
 enum {
     TORONI_REQUIRE_CAPACITY = 1,
     TORONI_REQUIRE_POLICY = 2,
@@ -352,8 +352,8 @@ int toroni_publish_burst_timeout(const toroni_publisher *publisher, const toroni
 typedef int (*toroni_fill)(void *data, size_t length, void *context);
 
 /* Publishes a message of `length` bytes that `fill` writes in place, without a copy. Waits and fails as toroni_publish
- * does, and on such an error may not call `fill` at all. Returns TORONI_ABORTED, and publishes nothing, if `fill` gave
- * the message up. */
+ * does; on such an error, `fill` has usually not been called. If `fill` gives the message up, returns TORONI_ABORTED
+ * and publishes nothing. */
 int toroni_publish_in_place(const toroni_publisher *publisher, size_t length, toroni_fill fill, void *context);
 
 /* ---- receiving ---------------------------------------------------------------------------------------- */
