@@ -43,7 +43,7 @@ impl Wakers {
     /// last notification. Returns how many wake-ups were sent: one for the futex, and one for each datagram. If no
     /// subscriber went to sleep since the last call, the result is 0, and no system call is made.
     ///
-    /// A wake-up that cannot be sent is no error of the publisher: the subscriber soon rechecks by itself.
+    /// A wake-up that cannot be sent is no error of the publisher: a blocking call soon rechecks by itself.
     #[inline]
     pub(crate) fn notify(
         &self,

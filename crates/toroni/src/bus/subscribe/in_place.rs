@@ -106,7 +106,7 @@ impl<'a> InPlace<'a> {
         })
     }
 
-    /// Returns the next message, if the short way does not find one.
+    /// Returns the next message if the fast path does not find one.
     #[cold]
     fn next_slowly(&mut self) -> Option<Borrowed<'a>> {
         if let Some(first) = self.first.take() {

@@ -19,7 +19,7 @@ pub(super) struct Reading {
     pub(super) cursor: Cursor,
     pub(super) interest: Interest,
     pub(super) received: Received,
-    /// Bytes from the writers' `reserved` that a lapped reader keeps when it resumes.
+    /// How many bytes away from being overwritten a lapped reader resumes.
     margin: u64,
 }
 
@@ -33,8 +33,8 @@ pub(in crate::bus) enum Body {
 
 impl Reading {
     pub(super) fn new(cursor: Cursor, interest: Interest, settings: &Settings) -> Self {
-        // Right after a writer, a reader is lapped again at once: by one that waits for nobody, and also by
-        // one that has not yet seen that it has to wait for this reader again.
+        // Without a margin, the reader would be lapped again at once: by a writer that never waits, and also by one
+        // that has not yet seen that it has to wait for this reader again.
         let parts = if settings.policy == Policy::Overwrite { 4 } else { 8 };
         let margin = settings.capacity / parts;
         Self { cursor, interest, received: Received::default(), margin }
@@ -148,8 +148,8 @@ impl Reading {
         }
     }
 
-    /// As [`Self::is_mine`], if the cache does not say. A message in the ring that makes no sense is passed
-    /// over with the error.
+    /// Like [`Self::is_mine`], if the cache has no answer. If a record in the ring is not valid, this passes over
+    /// the record and returns the error.
     #[cold]
     fn decide(
         &mut self,
@@ -199,7 +199,7 @@ impl Reading {
         Ok(self.interest.answer_inline(topic, tag.is_to_descendants()))
     }
 
-    /// Returns what stands at the cursor and may be anything, for a mutant.
+    /// Returns the record at the cursor without a validation, for a mutant.
     pub(super) fn unvalidated(&self, segment: &RingSegment) -> Option<Seen> {
         let Cursor { position, sequence } = self.cursor;
         let word = ring_of(segment).word(position).load(Ordering::Relaxed);
