@@ -2,8 +2,7 @@
 //! that comes back after it was lapped: `ring/gate.rs`, `ring/slots.rs`, `bus/subscribe/builder.rs`,
 //! `bus/subscribe/progress.rs`, `ring/reader.rs`.
 //!
-//! An index entry is read as one step: that its two words are read together is what the loom models of
-//! the seqlock are for.
+//! An index entry is read in one step. The loom models of the seqlock show that its two words belong together.
 
 use crate::mistakes::Mistake;
 use crate::publisher::Doing;
@@ -68,7 +67,7 @@ impl Turn<'_> {
                 if at_end { self.go(Reading::JoinTail) } else { self.joined() }
             }
             Reading::JoinTail => {
-                // A writer raises `reserved` for at most the largest record behind the tail.
+                // A writer raises `reserved` for at most the largest record after the tail.
                 let half = self.setup.words / 2;
                 let reach = writing::wanted(self.setup, self.state.ring.tail, half);
                 if reach <= self.at().position + self.setup.words {
@@ -80,17 +79,17 @@ impl Turn<'_> {
         }
     }
 
-    /// Whether the mistake is built in that it does not look at what writers do.
+    /// Whether a mistake is built in that makes it ignore what writers do.
     fn is_near(&self) -> bool {
         matches!(self.setup.mistake, Some(Mistake::JoinNearAWriter | Mistake::JoinNotChecked))
     }
 
-    /// Waits as long as a writer has announced that it wants the start, and has not decided. The wait for one that
-    /// is dead, or stopped, ends by the clock, which is a step here.
+    /// Waits while a writer proposes to overwrite the start and has not decided. If that writer is dead or stopped, a
+    /// time limit ends the wait, which is a step here.
     fn await_decision(&mut self) -> bool {
         let position = self.at().position;
         let floor = self.state.ring.wanted.saturating_sub(self.setup.words);
-        // No writer wants so much that it would overwrite what it has not written yet.
+        // No writer proposes to overwrite what is not written yet.
         let is_wanted = position < floor && floor <= self.state.ring.tail;
         if is_wanted && self.has(Mistake::AnnouncementTakenForAFact) {
             return self.go(Reading::FindTail { attempt: 1, back: false });

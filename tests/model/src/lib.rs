@@ -3,10 +3,10 @@
 //!
 //! # What is a step
 //!
-//! One load or store of shared memory that another process can notice, or one question to the kernel, in
-//! the order of the code. Between any two a process may die, which frees its leases and leaves all that
-//! it wrote; be stopped for ever, which frees nothing; or, once dead, be replaced by a new one in its
-//! slot. What the owner of the writer lock loads is no step of its own: nobody else changes it.
+//! A step is one load or store of shared memory that another process can notice, or one question to the kernel, in
+//! the order of the code. Between any two steps a process may die, which frees its leases and leaves all that it wrote.
+//! It may be stopped for ever, which frees nothing. A dead process may be replaced by a new one in its slot. What the
+//! owner of the writer lock loads is no step, because no other process changes it.
 //!
 //! ```text
 //!  state.rs        the words that are shared, the registers of each process, and the truth
@@ -20,7 +20,7 @@
 //!  mistakes.rs     known mistakes, each of which must break a property
 //!  setups.rs       how large the rings are and who takes part, by name
 //!  search.rs       the search
-//!  cycles.rs       that no way comes back to where it was, so that every way ends
+//!  cycles.rs       checks that no path returns to a state, so that every path ends
 //!  trace.rs        a counterexample for people
 //!  points.rs       where the crash points of the library are in the model
 //! ```
@@ -29,33 +29,31 @@
 //!
 //! # What is shown
 //!
-//! [`properties`] lists it. Liveness needs a word: whoever can only wait has no step, and a look that
-//! would find nothing new is none either. Then no way can come back to a state ([`cycles`]), so every
-//! way ends, and [`properties::NOBODY_STUCK`] says that it ends with all work done. This holds for every
-//! order of steps, fair or not. Time-outs are left out wherever the protocol promises a wake-up: a
-//! sleeping subscriber checks again by itself only if a publisher died, or was stopped, between its commit
-//! and its wake. For the wait for space the wake-up is a hint, and the time-out, of 1 ms, the promise: there
-//! it is a step.
+//! [`properties`] lists it. Liveness is shown like this: a process that can only wait has no step, and a check that
+//! would find nothing new is no step either. Then no path can return to a state ([`cycles`]), so every path ends, and
+//! [`properties::NOBODY_STUCK`] says that it ends with all work done. This holds for every order of steps, fair or not.
+//! Time-outs are left out wherever the protocol promises a wake-up: a sleeping subscriber rechecks by itself only if a
+//! publisher died, or was stopped, between its commit and its wake. A publisher that waits for space is promised only
+//! the time-out of 1 ms, and its wake-up is a hint. There the time-out is a step.
 //!
 //! # What is left out
 //!
-//! - **Weak memory.** Steps happen in one order, as if every access were sequentially consistent. That
-//!   the fences make it so where it matters is shown by the loom models beside the code.
-//! - **The words of the lock's waiters** (WAITERS, STARVING) and its sleeps: a waiter looks again every
-//!   few milliseconds. Here whoever can have the lock may take it at any time.
+//! - **Weak memory.** Steps happen in one order, as if every access were sequentially consistent. The loom models beside
+//!   the code show that the fences make it so where it matters.
+//! - **The bits of the lock's waiters** (WAITERS, STARVING) and its sleeps: a waiter rechecks every few milliseconds. In
+//!   the model, a process that can have the lock may take it at any time.
 //! - **The seqlock of an index entry** for its readers: they read position and sequence in one step.
 //!   Writers store them one by one. A slot is read in one step, too; several slots in any order.
 //! - **Topics, names, patterns, extensions, descriptors.** A payload is one to three words, of the worst kind: they
 //!   look like headers, or like the end of the stream ([`word`]).
 //! - **Messages in place.** A reader reads ahead and copies.
 //! - **Starts at a position.** A reader joins at the end, or at the oldest message, which is the same protocol.
-//! - **Two looks in a row at the same word** are one, as are the two writes of a position before a sleep.
+//! - **Two loads of the same word in a row** are one, as are the two writes of a position before a sleep.
 //! - **Wrap-around of counters.** Counters that only grow and are only compared are kept as "is it still
 //!   the same".
 //! - **Clocks.** A limit is reached at any time.
 //!
-//! States are told apart by a hash of 64 bits; that two of 100 million share one has a chance of about
-//! 1 in 4,000.
+//! States are distinguished by a hash of 64 bits. The chance that two of 100 million share a hash is about 1 in 4,000.
 
 #![allow(missing_docs, reason = "nobody outside of the repository uses this crate")]
 

@@ -7,52 +7,51 @@ pub enum Mistake {
     CommitBeforePayload,
     /// The header of a batch's first record is written with the others, before the later records.
     BatchCommittedEarly,
-    /// The 0 behind a record is written after its header.
+    /// The 0 after a record is written later than its header.
     EndWordAfterCommit,
     /// `reserved` is raised when the record has been written.
     ReservedAfterCopy,
     /// Readers compare with `tail` in place of `reserved`.
     TailForReserved,
-    /// A reader believes a 0 without asking whether it is intact.
+    /// A reader trusts a 0 without validating it.
     ZeroBeforeValidation,
-    /// A read-ahead is handed out without asking whether it is intact.
+    /// A read-ahead is handed out without validation.
     ReadAheadNotValidated,
     /// The next writer continues at the stored tail, although a dead one committed beyond it.
     NoRollForward,
-    /// Recovery counts on from the stored sequence, which may be raised already.
+    /// Recovery counts from the stored sequence, which may already be raised.
     RecoveryTrustsSequence,
     /// Recovery gives back what a dead writer reserved.
     RecoveryLowersReserved,
     /// An index entry that a dead writer left beyond the tail is not overwritten.
     StaleIndexEntry,
-    /// A waiter takes a dead owner's lock without comparing: two that wait both get it.
+    /// A waiter takes a dead owner's lock without a compare-exchange, so two waiters both get it.
     TakeoverWithoutCompare,
     /// A lock word is compared with a lease alone, without the generation of the slot.
     LeaseWithoutGeneration,
-    /// A writer never asks whether the reader that it waits for lives.
+    /// A writer never checks whether the reader that it waits for is alive.
     DeadReaderBlocks,
-    /// A reader tells its position before it has copied what lies behind it.
+    /// A reader publishes its position before it has copied the records before that position.
     PositionBeforeCopy,
     /// A writer does not scan the slots again after a reader joined.
     JoinsIgnored,
-    /// A reader that was lapped does not tell writers that it is back.
+    /// A reader that was lapped does not announce that it is back.
     ReturnNotAnnounced,
-    /// A reader whose cursor was not lapped, but the position in its slot was, does not tell writers
-    /// that it is back.
+    /// A reader does not announce that it is back if the position in its slot was lapped, but not its cursor.
     LapseOfSlotUnnoticed,
     /// A joining reader does not recheck `reserved` after it activated its slot.
     JoinNotChecked,
-    /// A joining reader may stand where a writer that looked before can still overrun it.
+    /// A joining reader may start where a writer that scanned before can still overrun it.
     JoinNearAWriter,
-    /// A joining reader moves on from a start that a writer wants, before the writer has decided.
+    /// A joining reader gives up a start that a writer proposes to overwrite, before the writer has decided.
     AnnouncementTakenForAFact,
     /// A joining reader waits for the decision of a writer that died.
     DecisionOfTheDeadAwaited,
-    /// A reader that announced its sleep does not look again.
+    /// A reader that announced its sleep does not recheck.
     NoLookBeforeSleep,
-    /// A reader takes the value to sleep on after it announced the sleep.
+    /// A reader takes its token after it announced the sleep.
     TokenAfterAnnouncement,
-    /// A publisher counts sleepers as woken who came after its wake.
+    /// A publisher counts sleepers as notified that came after its wake.
     AnswerOfNewerCount,
     /// A publisher that begins to wait for space does not wake the readers of what it has published.
     WaitsWithoutWaking,

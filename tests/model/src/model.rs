@@ -49,7 +49,7 @@ impl Protocol {
         Self { setup, coverage: Arc::default() }
     }
 
-    /// Whether nobody can take a step, unless somebody dies or comes back.
+    /// Whether no process can take a step, unless one dies or comes back.
     #[must_use]
     pub fn is_quiet(&self, state: &State) -> bool {
         let waits = |doing: &Doing| {
@@ -72,8 +72,8 @@ impl Protocol {
         !actions.iter().any(|action| self.act(&mut state.clone(), *action))
     }
 
-    /// Whether whoever can go on has finished: publishers have published all, subscribers have delivered
-    /// or were told of all. Who waits for a process that was stopped, and not killed, is excused.
+    /// Whether every process that can continue has finished: publishers have published all messages, subscribers have
+    /// delivered them or reported them as lost. A process that waits for a stopped one is excused.
     #[must_use]
     pub fn is_finished(&self, state: &State) -> bool {
         let is_held_up = state.publishers.iter().enumerate().any(|(number, publisher)| {
@@ -100,7 +100,7 @@ impl Protocol {
         state.publishers.iter().all(has_written) && state.subscribers.iter().all(has_read)
     }
 
-    /// Carries out an action; false if it is none in this state.
+    /// Carries out an action. Returns false if the action is not possible in this state.
     pub(crate) fn act(&self, state: &mut State, action: Action) -> bool {
         let setup = &self.setup;
         match action {
@@ -219,8 +219,8 @@ fn mishaps(setup: &Setup, state: &State, actions: &mut Vec<Action>) {
     }
 }
 
-/// Drops from the truth what nobody can ask for any more: messages that are overwritten, and that no
-/// reader's cursor has before it.
+/// Drops from the truth the messages that no process can read any more: those that are overwritten and that every
+/// reader's cursor has passed.
 fn forget(state: &mut State) {
     let oldest = state.oldest();
     let needed = state

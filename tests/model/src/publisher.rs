@@ -7,7 +7,7 @@ use crate::setup::{Lock, Policy, Setup, Work, small};
 use crate::state::{Fault, Life, LockWord, MOST_SUBSCRIBERS, Mark, Slot, State};
 use crate::writing::{self, Message, Store};
 
-/// The slots as a look found them.
+/// The slots as a scan found them.
 pub type Seen = [Slot; MOST_SUBSCRIBERS];
 
 /// What a publisher does next. Each is one load or store of words that others may change, or one
@@ -16,11 +16,11 @@ pub type Seen = [Slot; MOST_SUBSCRIBERS];
 pub enum Doing {
     /// Claims its slot, whose lease it holds: raises the generation.
     Claim,
-    /// Looks whether an earlier owner of its slot died with the lock.
+    /// Checks whether an earlier owner of its slot died while it held the lock.
     Inherit,
     /// Takes that lock by a compare-exchange on what it saw.
     InheritSeize(LockWord),
-    /// Takes the lock if it is free, or looks at the word and asks whether its owner lives.
+    /// Takes the lock if it is free. Otherwise asks whether its owner is alive.
     Lock,
     /// Takes the lock of a dead owner, by a compare-exchange on what it saw.
     Seize(LockWord),
@@ -37,14 +37,14 @@ pub enum Doing {
         /// As in [`Doing::RecoverSequence`].
         inherits: bool,
     },
-    /// Recovery: takes back what the dead owner announced.
+    /// Recovery: withdraws the proposal of the dead owner.
     RecoverWanted {
         /// As in [`Doing::RecoverSequence`].
         inherits: bool,
     },
     /// Gives the lock back that it inherited.
     Release,
-    /// Looks for slow readers: announces what it wants to reserve. `again` is the look behind the announcement of a wait.
+    /// Checks for slow readers: proposes what it wants to reserve. `again` is the recheck after it registered a wait.
     Announce {
         again: bool,
     },
@@ -53,7 +53,7 @@ pub enum Doing {
         /// As in [`Doing::Announce`].
         again: bool,
     },
-    /// Somebody is in the way: takes the announcement back.
+    /// A reader is in the way: withdraws the proposal.
     TakeBack {
         /// As in [`Doing::Announce`].
         again: bool,
@@ -66,7 +66,7 @@ pub enum Doing {
         left: u8,
         seen: Seen,
     },
-    /// Without the lock: asks whether those in the way live, one after the other.
+    /// Without the lock: asks whether the readers in the way are alive, one after the other.
     AskLeases,
     /// Prepares a wait: loads `space`.
     LoadSpace,
@@ -76,7 +76,7 @@ pub enum Doing {
     RaiseWaits,
     /// Raises `reserved`.
     Reserve,
-    /// Writes: the stores of one commit, so many of which are done, from a place in the stream.
+    /// Writes: carries out the stores of one commit, one by one.
     Write {
         /// Stores that are done.
         done: u8,
@@ -97,7 +97,7 @@ pub enum Doing {
         /// As in [`Doing::Unlock`].
         wait: bool,
     },
-    /// Wakes all who sleep.
+    /// Wakes all sleepers.
     WakeAll {
         /// As in [`Doing::Unlock`].
         wait: bool,
@@ -149,7 +149,7 @@ pub(crate) struct Turn<'a> {
     pub(crate) me: usize,
 }
 
-/// How many ways a publisher's next step has.
+/// In how many ways a publisher's next step can go.
 pub(crate) fn ways(setup: &Setup, state: &State, me: usize) -> u8 {
     match &state.publishers[me].doing {
         Doing::ReadSlots { .. } => small(setup.subscribers),
@@ -159,8 +159,7 @@ pub(crate) fn ways(setup: &Setup, state: &State, me: usize) -> u8 {
 }
 
 impl Turn<'_> {
-    /// Takes the next step; false if there is nothing to do but to wait for others, and nothing was
-    /// changed.
+    /// Takes the next step. Returns false if it can only wait for others; then nothing was changed.
     pub(crate) fn step(&mut self, way: u8) -> bool {
         match self.state.publishers[self.me].doing {
             Doing::Claim => {
@@ -321,7 +320,7 @@ impl Turn<'_> {
         self.repair(owner_died, false) || self.seek_space()
     }
 
-    /// False if there is nothing to repair.
+    /// Returns false if there is nothing to repair.
     fn repair(&mut self, owner_died: bool, inherits: bool) -> bool {
         let is_behind = self.state.word(self.state.ring.tail) != 0;
         if !owner_died && !is_behind {

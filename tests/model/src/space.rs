@@ -1,8 +1,8 @@
 //! A publisher without space: `bus/publish/backpressure/mod.rs`, `ring/gate.rs`,
 //! `ring/wait_budget.rs`, `ring/waits.rs`.
 //!
-//! The slots are read by one system call, whose copy is not atomic: here slot by slot, in any order, a
-//! slot at once.
+//! One system call reads the slots, but its copy is not atomic. The model reads slot by slot, in any order, and each
+//! slot in one step.
 
 use crate::mistakes::Mistake;
 use crate::publisher::{Doing, Seen, Turn};
@@ -46,7 +46,7 @@ impl Turn<'_> {
         self.judge_pass(again, seen)
     }
 
-    /// Who of the slots as seen is in the way. Remembers a pass that found nobody.
+    /// Returns which of the slots that were read are in the way. Remembers a scan that found none.
     fn judge_pass(&mut self, again: bool, seen: Seen) -> bool {
         let wanted = self.wanted();
         let (tail, reserved) = (self.state.ring.tail, self.state.ring.reserved);
@@ -68,7 +68,7 @@ impl Turn<'_> {
         self.go(Doing::TakeBack { again })
     }
 
-    /// The first that lives is waited for; if all are dead, there is nothing to wait for.
+    /// Waits for the first that is alive. If all are dead, there is nothing to wait for.
     pub(crate) fn ask_leases(&mut self) -> bool {
         let suspects = self.state.publishers[self.me].suspects;
         let Some(slot) = suspects.iter().position(|generation| *generation != 0) else {
@@ -98,7 +98,7 @@ impl Turn<'_> {
         if again {
             return self.go(Doing::Unlock { wait: true });
         }
-        // The pass behind the announcement of the wait says whose leases to ask for.
+        // The scan after the registration of the wait says whose leases to check.
         me.suspects = [0; MOST_SUBSCRIBERS];
         let next = if me.expired { Doing::Reserve } else { Doing::LoadSpace };
         self.go(next)
@@ -122,8 +122,8 @@ impl Turn<'_> {
         self.seek_space()
     }
 
-    /// Whether `reserved` at `wanted` overtakes a subscriber that has joined, and shows a position that
-    /// was not overtaken before. Whoever comes back after a lapse may do so too late for this look.
+    /// Whether raising `reserved` to `wanted` overtakes a subscriber that has joined and whose published position was not
+    /// overtaken before. A subscriber that comes back after a lapse may do so too late for this scan.
     fn overruns(&self, wanted: u8) -> bool {
         let capacity = self.setup.words;
         !self.state.publishers[self.me].excused
@@ -138,8 +138,8 @@ impl Turn<'_> {
             )
     }
 
-    /// Wakes when `space` was raised, or a slice is over. A slice that ends with nothing to be found is
-    /// no step: it would lead back here. Way 1 is the end of the policy's limit.
+    /// Wakes when `space` was raised, or a slice is over. A slice after which nothing has changed is no step, because it
+    /// would lead back here. Way 1 is the end of the policy's limit.
     pub(crate) fn wait_for_space(&mut self, way: u8) -> bool {
         match way {
             0 if !self.state.publishers[self.me].token || self.would_find_space() => {}
@@ -174,8 +174,8 @@ impl Turn<'_> {
 }
 
 impl Reading {
-    /// Whether publishers have to wait for it, as far as it was promised: from the end of its join until
-    /// it leaves, but for the time in which it finds out, and says, that it is back after a lapse.
+    /// Whether the protocol promises that publishers wait for it: from the end of its join until it leaves, except while
+    /// it notices a lapse and announces that it is back.
     #[must_use]
     pub fn gates(&self) -> bool {
         !matches!(

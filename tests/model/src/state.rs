@@ -40,7 +40,7 @@ pub struct LockWord {
     pub generation: u8,
 }
 
-/// A row of items of which only the first are used: only those tell states apart.
+/// An array of which only the first items are used. The others do not distinguish states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row<T, const N: usize> {
     used: usize,
@@ -87,9 +87,9 @@ pub struct Ring {
     pub sequence: u8,
     /// Up to where writers may have begun to write.
     pub reserved: u8,
-    /// What a writer has announced that it wants to reserve.
+    /// The latest proposal of a writer.
     pub wanted: u8,
-    /// Up to where subscribers should read before a publisher that waits is woken.
+    /// The position that subscribers should reach before they wake a waiting publisher.
     pub until: u8,
     pub words: Row<u8, MOST_WORDS>,
     pub index: Row<Mark, MOST_BLOCKS>,
@@ -138,24 +138,24 @@ pub struct Publisher {
     pub item: u8,
     /// The step that it takes next.
     pub doing: Doing,
-    /// It committed, and has not woken those who sleep.
+    /// It committed, and has not woken the sleepers yet.
     pub owes: bool,
     /// The policy's limit was reached in this call.
     pub expired: bool,
-    /// The count of sleepers that it answered is the current one.
+    /// The count of sleepers that it last notified is the current one.
     pub answered: bool,
     /// So is the one that it loaded before a wake.
     pub counted: bool,
-    /// The count of joins that it loaded before its look is the current one.
+    /// The count of joins that it loaded before its scan is the current one.
     pub joins_known: bool,
-    /// Somebody came back after a lapse since it loaded that count: whom it overruns now, it need not have
-    /// seen.
+    /// A subscriber came back after a lapse since it loaded that count. It may overrun that subscriber, because its scan
+    /// need not have seen it.
     pub excused: bool,
-    /// The lowest position of its last look, and whether nobody has joined since.
+    /// The cached gating position, and whether it is current: no subscriber has joined since.
     pub horizon: (u8, bool),
-    /// Nobody has raised `space` since it loaded it.
+    /// `space` was not raised since it loaded it.
     pub token: bool,
-    /// Generations of the slots that its last pass found in the way, until it has asked for their leases; 0 is none.
+    /// Generations of the slots that its last scan found in the way, until it has asked for their leases; 0 is none.
     pub suspects: [u8; MOST_SUBSCRIBERS],
     /// Generations of slots whose owners it knows to be dead; 0 is none.
     pub dead: [u8; MOST_SUBSCRIBERS],
@@ -167,27 +167,27 @@ pub struct Subscriber {
     pub life: Life,
     /// The step that it takes next.
     pub reading: Reading,
-    /// Its cursor: behind what it has delivered or was told it lost.
+    /// Its cursor: after all that it has delivered or reported as lost.
     pub at: Mark,
     /// The position that it wrote to its slot last.
     pub published: u8,
-    /// Nobody has raised `wake` since it loaded it.
+    /// `wake` was not raised since it loaded it.
     pub token: bool,
-    /// The count of waits that it answered is the current one.
+    /// The count of waits that it last served is the current one.
     pub answered: bool,
     /// So is the one that it has just loaded.
     pub counted: bool,
-    /// The start that it found first while it joins, where it does not join at the end.
+    /// The start that it found first while it joins, unless it joins at the end.
     pub sought: Option<u8>,
 }
 
 /// What really happened, which no process knows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Truth {
-    /// Position behind the last committed record.
+    /// The position after the last committed record.
     pub end: u8,
-    /// Start and number of each committed message, in the one order. Those that nobody can ask for any
-    /// more are [`FORGOTTEN`].
+    /// Start and number of each committed message, in the one order. Those that no process can read any more are
+    /// [`FORGOTTEN`].
     pub committed: Row<Committed, MOST_MESSAGES>,
 }
 
@@ -197,27 +197,27 @@ pub struct Committed {
     pub stamp: u8,
 }
 
-/// Stands for a message that nobody can ask for any more.
+/// Stands for a message that no process can read any more.
 pub const FORGOTTEN: Committed = Committed { start: u8::MAX, stamp: u8::MAX };
 
 /// What a step found that must never be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
-    /// A subscriber was handed words that are no committed message's.
+    /// A subscriber was handed words that belong to no committed message.
     Torn,
     /// A subscriber was handed another message than the next one of the order.
     Disorder,
-    /// A subscriber was handed a message that nobody committed.
+    /// A subscriber was handed a message that was never committed.
     Uncommitted,
     /// A record was committed elsewhere than at the end of the order, so that it hides another.
     Undone,
-    /// A subscriber joined behind a start that it had found, and that was still there.
+    /// A subscriber joined after a start that it had found and that was still intact.
     Late,
     /// A writer overran a living subscriber for which it has to wait.
     Overrun,
-    /// Somebody found words that make no sense, where no word was damaged.
+    /// A process found invalid words, although no word was damaged.
     Corrupt,
-    /// Two have the lock.
+    /// Two publishers hold the lock.
     TwoOwners,
 }
 
@@ -242,8 +242,7 @@ pub struct State {
     pub truth: Truth,
     /// What may still go wrong.
     pub budget: Budget,
-    /// Somebody died or was stopped between its commit and its wake: whoever sleeps looks again by
-    /// itself after a while, and needs to.
+    /// A publisher died or was stopped between its commit and its wake. Sleepers then depend on their own recheck.
     pub unwoken: bool,
     /// What the last step found.
     pub fault: Option<Fault>,
@@ -293,7 +292,7 @@ impl State {
         }
     }
 
-    /// `wake` is raised: nobody's token is the current value any more.
+    /// Raises `wake`: no token is the current value any more.
     pub(crate) fn raise_wake(&mut self) {
         self.subscribers.iter_mut().for_each(|subscriber| subscriber.token = false);
     }
@@ -313,7 +312,7 @@ impl State {
         }
     }
 
-    /// As [`Self::raise_joins`], by somebody who was lapped, or was taken for it.
+    /// Like [`Self::raise_joins`], by a subscriber that was lapped or whose published position was.
     pub(crate) fn raise_joins_on_return(&mut self) {
         for publisher in self.publishers.iter_mut() {
             publisher.excused |= publisher.joins_known;
@@ -388,7 +387,7 @@ impl Publisher {
         }
     }
 
-    /// What is left of it in the memory of others.
+    /// What other processes still remember of it.
     pub(crate) fn forget(&mut self) {
         let fresh = Self::new(false);
         *self = Self { generation: self.generation, work: self.work, answered: false, ..fresh };

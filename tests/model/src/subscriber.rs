@@ -1,5 +1,5 @@
-//! A subscriber, step by step: `ring/read_ahead.rs`, `ring/reader.rs`,
-//! `bus/subscribe/receive.rs`, `notify/eventcount.rs`. How it joins and comes back is in `joining.rs`.
+//! A subscriber, step by step: `ring/read_ahead.rs`, `ring/reader.rs`, `bus/subscribe/receive.rs`,
+//! `notify/eventcount.rs`. How it joins and comes back is in `joining.rs`.
 
 use crate::mistakes::Mistake;
 use crate::setup::{Setup, small};
@@ -17,7 +17,7 @@ pub type Copied = [u8; 4];
 pub enum After {
     Read,
     Sleep,
-    /// Reads on, after it was lapped.
+    /// Continues to read, after it was lapped.
     ReadBack,
 }
 
@@ -83,21 +83,21 @@ pub enum Reading {
     },
     /// Writes the position of its slot.
     JoinPosition,
-    /// Makes the slot count.
+    /// Activates the slot.
     JoinState,
     /// Raises `joins`.
     JoinAnnounce,
-    /// Loads what a writer has announced: is it about to overtake it?
+    /// Loads a writer's proposal: is the writer about to overtake it?
     JoinWanted,
-    /// Loads `tail`: is it far enough from a writer that looked before it saw this slot?
+    /// Loads `tail`: is it far enough from a writer that scanned before this slot was active?
     JoinTail,
-    /// Asks whether a writer has lapped it meanwhile.
+    /// Checks whether a writer has lapped it in the meantime.
     JoinCheck,
     /// Reads ahead: seeks the end of the records that fit, and is here so far.
     Scan(Mark),
     /// Copies them, word by word.
     Copy {
-        /// Behind the last of them.
+        /// The position after the last of them.
         end: Mark,
         /// Words that are copied.
         done: u8,
@@ -105,7 +105,7 @@ pub enum Reading {
     },
     /// Asks whether they are intact, and hands them out.
     Validate {
-        /// Behind the last of them.
+        /// The position after the last of them.
         end: Mark,
         copied: Copied,
     },
@@ -114,7 +114,7 @@ pub enum Reading {
         /// After the last record that was read ahead.
         end: Mark,
     },
-    /// Looks at a record by itself: loads its header.
+    /// Peeks at a single record: loads its header.
     Look,
     /// Asks whether it is intact.
     LookCheck {
@@ -142,7 +142,7 @@ pub enum Reading {
     LoadWaits(After),
     /// Loads `waits.until`.
     LoadUntil(After),
-    /// Loads it again, to look who else is before it.
+    /// Loads it again, to find out which other readers are before it.
     AnswerUntil(After),
     /// Loads `reserved`.
     AnswerReserved(After, u8),
@@ -161,7 +161,7 @@ pub enum Reading {
     Token,
     /// Raises `sleeps`.
     Announce,
-    /// Looks once more: loads the header.
+    /// Rechecks: loads the header.
     LookAgain,
     /// Asks whether that is intact.
     LookAgainCheck {
@@ -182,7 +182,7 @@ pub(crate) struct Turn<'a> {
     pub(crate) me: usize,
 }
 
-/// How many ways a subscriber's next step has.
+/// In how many ways a subscriber's next step can go.
 pub(crate) fn ways(setup: &Setup, state: &State, me: usize) -> u8 {
     match &state.subscribers[me].reading {
         Reading::AnswerSlots { .. } => small(setup.subscribers),
@@ -200,8 +200,7 @@ impl crate::state::Subscriber {
 }
 
 impl Turn<'_> {
-    /// Takes the next step; false if there is nothing to do but to wait for others, and nothing was
-    /// changed.
+    /// Takes the next step. Returns false if it can only wait for others; then nothing was changed.
     pub(crate) fn step(&mut self, way: u8) -> bool {
         let at = self.at();
         match self.state.subscribers[self.me].reading {
@@ -391,7 +390,7 @@ impl Turn<'_> {
         let is_told = self.state.subscribers[self.me].published == at.position;
         let finds_nothing = word == 0 && self.is_intact_or_believed(at.position);
         if finds_nothing && is_told && !self.setup.sleep {
-            // It polls: the next look is this one again.
+            // It polls: the next check is the same as this one.
             return false;
         }
         self.go(Reading::Look)
@@ -411,7 +410,7 @@ impl Turn<'_> {
             let header = words[next];
             let behind = next + usize::from(word::record_words(header));
             if behind > words.len() || !word::is_header(header) {
-                // `Window::give_up`: what is left is looked at again.
+                // `ReadAhead::give_up`: the remaining records are read again.
                 return self.go(Reading::Look);
             }
             let place = self.at();
@@ -438,8 +437,8 @@ impl Turn<'_> {
             || words > self.setup.words / 2
             || at.position + words >= self.state.ring.reserved
         {
-            // Asked once more whether it is intact; nothing else runs between the two loads here, so
-            // that answer is the same.
+            // The code checks once more whether it is intact. Nothing else runs between the two loads here, so the
+            // answer is the same.
             if !self.has(Mistake::TailForReserved) {
                 self.state.fail(Fault::Corrupt);
             }
@@ -470,7 +469,7 @@ impl Turn<'_> {
         me.at.sequence += 1;
     }
 
-    /// Tells its position about once a block.
+    /// Publishes its position about once a block.
     fn read_on(&mut self) -> bool {
         let at = self.at();
         let block = self.setup.words / self.setup.blocks;
@@ -504,8 +503,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Looks again by itself. Only where somebody died, or was stopped, between commit and wake, is it
-    /// left to that; and a look that finds nothing is no step, for it would lead back here.
+    /// Rechecks by itself. The model does so only if a publisher died or was stopped between commit and wake. A recheck
+    /// that finds nothing is no step, because it would lead back here.
     fn time_out(&mut self) -> bool {
         let at = self.at();
         let finds = self.state.word(at.position) != 0 || !self.is_intact(at.position);

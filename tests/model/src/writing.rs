@@ -14,7 +14,7 @@ pub enum Store {
     Payload(u8, u8),
     /// The header of a record of a batch that is not its first.
     Header(u8, u8),
-    /// The 0 that ends the stream behind a record.
+    /// The 0 that ends the stream after a record.
     End(u8),
     /// An index entry loses its position.
     EntryAway(u8),
@@ -22,7 +22,7 @@ pub enum Store {
     EntrySequence(u8, u8),
     /// An index entry gets its position.
     EntryPosition(u8, u8),
-    /// The header word of the first record: so many records become visible.
+    /// The header word of the first record, which makes this many records visible.
     Commit(u8, u8, u8),
     /// `sequence`.
     Sequence(u8),
@@ -76,7 +76,7 @@ pub(crate) fn stores(setup: &Setup, state: &State, from: Mark, messages: &[Messa
         }
         let next = Mark { position: at.position + 1 + message.length, sequence: at.sequence + 1 };
         let is_last = next.position == from.position + bytes(messages);
-        // `write` ends the stream before it marks blocks, `write_batch` behind all records.
+        // `write` ends the stream before it marks blocks, `write_batch` after all records.
         if messages.len() == 1 {
             stores.push(Store::End(next.position));
         }
@@ -111,7 +111,7 @@ fn mark_blocks(
     for number in position / block + 1..=next.position / block {
         let entry = number % setup.blocks;
         let old = state.ring.index[usize::from(entry)].position;
-        // The stores are listed anew for each: those of this very commit are not stale.
+        // The stores are listed again for each step: those of this commit are not stale.
         let is_stale = (tail + 1..NO_ENTRY).contains(&old) && old != next.position;
         if setup.mistake == Some(Mistake::StaleIndexEntry) && is_stale {
             continue;
