@@ -19,7 +19,7 @@ pub(crate) const PATHS: &[Path] = &[
     Path { name: "publish-8", run: |fixture, rounds| publish(fixture, rounds, 8) },
     Path { name: "publish-64", run: |fixture, rounds| publish(fixture, rounds, 64) },
     Path { name: "publish-1024", run: |fixture, rounds| publish(fixture, rounds, 1024) },
-    // The subscriber has slept and might again: publishers look, and find that nobody does.
+    // The subscriber has slept once. Publishers compare the counters and find no sleeper.
     Path {
         name: "publish-8-to-one-that-slept",
         run: |fixture, rounds| {

@@ -10,7 +10,7 @@ use stateright::Model;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Whether a state lies on the way that is being gone, or all behind it was visited.
+/// Whether a state is on the current path, or everything reachable from it was visited.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mark {
     OnTheWay,

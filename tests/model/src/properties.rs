@@ -5,32 +5,31 @@ use crate::state::{FORGOTTEN, Fault, NO_ENTRY, State};
 use crate::word;
 use stateright::Property;
 
-/// Each subscriber is handed the messages of the one order, each once, and none is left out but those
-/// that it was told of, whose number is exact.
+/// Each subscriber receives the messages in the one order, each once. It misses only
+/// messages whose loss it reported, and reports their exact number.
 pub const ONE_ORDER: &str = "one order, and no loss without a report";
-/// What a subscriber is handed is what was published.
+/// What a subscriber receives is what was published.
 pub const NOT_TORN: &str = "no torn message";
-/// What was not committed is seen by nobody.
+/// No subscriber sees what was not committed.
 pub const NOT_UNCOMMITTED: &str = "no message that was not committed";
-/// What was committed stays, until the ring has gone round.
+/// What was committed stays until the ring is overwritten.
 pub const NEVER_UNDONE: &str = "a committed message is never undone";
-/// I1, and the word behind the last committed record is 0: the end of the stream.
+/// I1, and the word after the last committed record is 0: the end of the stream.
 pub const STREAM_ENDS: &str = "the stream ends where the order ends";
-/// Entries of the blocks index within reach, and the stored end, say the truth.
+/// Valid entries of the blocks index, and the stored end, are correct.
 pub const INDEX_TRUE: &str = "the index and the stored end are true";
-/// Nobody finds words that make no sense.
+/// No process finds invalid words.
 pub const NO_NONSENSE: &str = "nobody finds a corrupt bus";
 /// The writer lock excludes.
 pub const ONE_OWNER: &str = "one owner of the lock";
-/// A publisher that waits for subscribers overruns none of them that lives, was there when it looked, and is
-/// within the limit.
+/// A publisher that waits for subscribers overruns none that is alive, had joined before the scan, and is within the
+/// limit.
 pub const NOBODY_OVERRUN: &str = "nobody who is waited for is overrun";
-/// A subscriber that joins is neither refused a start that is there nor moved on from it.
+/// A subscriber that joins gets the start that it asked for, if that is still intact.
 pub const START_KEPT: &str = "a start that is there is kept";
-/// No state is the last in which somebody who lives still has something to do. As no state can be
-/// reached twice on one way (a test looks), every way ends, and so every live publisher has published in
-/// the end, and every live subscriber has delivered, or was told of, all: no wake-up is lost, no lock,
-/// no slot.
+/// In no final state does a living process still have something to do. No state is reached twice on one path (a test checks
+/// that), so every path ends. In the end every living publisher has published everything, and every living subscriber
+/// has delivered all messages or reported their loss: no wake-up, lock or slot is lost.
 pub const NOBODY_STUCK: &str = "nobody is stuck";
 
 pub(crate) fn all() -> Vec<Property<Protocol>> {

@@ -50,7 +50,7 @@ impl Representative for State {
     }
 }
 
-/// A subscriber as it sorts: where it looks at all slots, what matters is whether its own is left.
+/// A subscriber as it is sorted: while it reads all slots, only whether its own is left matters.
 fn alone(mut subscriber: Subscriber, number: usize) -> Subscriber {
     if let Reading::AnswerSlots { left, .. } = &mut subscriber.reading {
         *left = *left >> number & 1;

@@ -30,8 +30,8 @@ pub struct Model {
     end: u64,
     /// Before this, minus the capacity, all may have been overwritten.
     pub reserved: u64,
-    /// Messages that the stored pair of sequence and tail covers; those behind were committed by a
-    /// writer that died before it said so.
+    /// Messages that the stored pair of sequence and tail covers. Later ones were committed by a writer that died before
+    /// it stored the pair.
     pub stored: usize,
 }
 
@@ -83,7 +83,7 @@ impl Model {
         self.end
     }
 
-    /// Where whoever looks at the stored tail sees the end.
+    /// Returns the end of the stream according to the stored tail.
     #[must_use]
     pub fn stored_end(&self) -> Mark {
         self.mark(self.stored)
@@ -133,8 +133,7 @@ impl Model {
             .map(|block| (block, self.first_from(block * self.block_bytes())))
     }
 
-    /// Where a reader that was lapped goes on: the oldest entry not before the margin, else the
-    /// newest there is.
+    /// Returns where a lapped reader continues: at the oldest entry not before the margin, or else at the newest.
     #[must_use]
     pub fn resumption(&self, margin: u64) -> Mark {
         let newest = self.stored_end().position;
@@ -183,8 +182,8 @@ pub enum NoSuchStart {
     },
 }
 
-/// The bytes of the message with this stamp. Every word tells stamp and place, so that nothing torn
-/// goes unnoticed.
+/// Returns the bytes of the message with this stamp. Every word contains stamp and place, so that a torn message is
+/// noticed.
 #[must_use]
 pub fn body(stamp: u64, length: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(length + 8);

@@ -86,7 +86,7 @@ pub enum Operation {
         /// See [`Operation`].
         die_at: u8,
     },
-    /// Somebody looks at all there is to see.
+    /// An observer reads the whole state.
     Look,
 }
 
@@ -188,7 +188,7 @@ impl Operation {
     /// The operation that bytes are.
     #[must_use]
     pub fn from_bytes([kind, who, death, how, a, b, c, d]: [u8; BYTES]) -> Self {
-        // One in four dies, if whoever does it lets it.
+        // One in four dies, if the operation allows it.
         let die_at = if death % 4 == 3 { 1 + death / 4 % 40 } else { 0 };
         match kind % 16 {
             0..8 => {

@@ -156,8 +156,8 @@ fn publishers_do_not_wait_for_a_core_dump_with_the_lock_lease() {
     assert_over(&fixture, worker);
 }
 
-/// The crash meets threads that copy, wait for the lock and wait for room; the survivors publish all the time, and look
-/// for a dump whenever they stand still.
+/// The crash meets threads that copy, wait for the lock and wait for space. The survivors publish all the time, and check
+/// for a dump whenever they make no progress.
 #[test]
 fn nothing_is_torn_by_a_process_that_begins_to_dump() {
     const SURVIVORS: usize = 2;

@@ -360,7 +360,7 @@ fn a_bus_removed_under_its_users_is_an_end_that_is_told() {
         assert_eq!(waiting.wait().code(), Some(1), "{notify}");
         let errors = waiting.errors();
         assert!(errors.contains("was removed: open it again"), "{errors}");
-        // A publisher looks once a lap.
+        // A publisher checks once a lap.
         let mut input = publisher.stdin().unwrap();
         let line = format!("{}\n", "x".repeat(1000));
         for _ in 0..3 * 64 {

@@ -5,10 +5,10 @@ use system_tests::worker::Fixture;
 use system_tests::{Program, TempRoot, Watchdog};
 use toroni::NotifyKind;
 
-/// Behind this, a subscriber looks up as seldom as it ever does.
+/// After this time a subscriber rechecks at its longest interval.
 const WARM: Duration = Duration::from_millis(2500);
-/// Rounds are measured until one is below the limit: on a busy machine, what others do to the caches
-/// of the processor is on the account of whoever wakes up.
+/// Rounds are measured until one is below the limit: on a busy machine, a process that wakes up also pays for what
+/// others did to the processor's caches.
 const ROUNDS: usize = 30;
 const ROUND: Duration = Duration::from_millis(1500);
 

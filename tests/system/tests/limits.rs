@@ -112,7 +112,7 @@ fn descriptors_that_run_out_at_work() {
     subscriber.enable_fd().unwrap();
     let mut worker = fixture.start_ready("limits", &[]);
     worker.running.tell("go on");
-    // It cannot connect to the subscriber's socket, and publishes all the same; who blocks looks again.
+    // It cannot connect to the subscriber's socket, but publishes. The blocking subscriber rechecks by itself.
     let message = subscriber.receive().unwrap();
     assert_eq!(message.payload(), b"without");
     worker.running.expect("without");

@@ -268,8 +268,8 @@ fn payloads_are_seen_by_whoever_may_read_the_ring() {
     }
 }
 
-/// With nothing asked for, those who could not subscribe see no payload either, whatever the umask, and
-/// whoever makes the bus anew.
+/// Without a mode or groups, a user who cannot subscribe cannot read payloads either, whatever the umask, and whoever
+/// creates the bus again.
 #[test]
 fn without_a_mode_whoever_cannot_subscribe_cannot_read() {
     if !is_root("without_a_mode_whoever_cannot_subscribe_cannot_read") {

@@ -98,7 +98,7 @@ fn wait_delays_publishers_up_to_its_limit_and_no_longer() {
     for lapse in 1..=2 {
         setup.subscriber.running.stop();
         let (waits, waited) = (setup.of_publisher("waits"), setup.waited());
-        // Four laps: only the first message without room waits. Who is lapped gates nobody.
+        // Four laps: only the first message without space waits. A lapped subscriber gates no publisher.
         let longest = setup.publish(&publisher, 4 * LAP);
         assert!(longest >= limit, "waited only {longest:?}");
         assert_eq!(setup.of_publisher("waits"), waits + 1);

@@ -49,10 +49,10 @@ fn code_that_panics_under_the_lock_gives_it_back_and_publishes_nothing() {
     }
 }
 
-/// No order of ending is left: the kernel ends the thread under the lock. `robust` is the thread's, so
-/// that the next one takes over. `lease` is the process's: as long as that lives, its lock counts as
-/// held, whoever waits is told in time, and `toroni info` names the culprit. This is a limit, and
-/// the reason why code in `publish_with` must not end its thread.
+/// The kernel ends the thread while it holds the lock. `robust` belongs to the thread, so the next publisher takes over.
+/// `lease` belongs to the process: as long as the process lives, its lock counts as held. Calls that wait for it end in
+/// time, and `toroni info` names the owner. This is a limit, and the reason why code in `publish_with` must not end its
+/// thread.
 #[test]
 fn a_thread_that_vanishes_under_the_lock() {
     let _watchdog = Watchdog::start("thread", Duration::from_secs(300));

@@ -1,9 +1,9 @@
-//! No wake-up is lost: single messages to subscribers that sleep, published around the moment at which they
-//! fall asleep, where nothing but a wake-up ends a sleep. A lost one is a hang, and no delay of 50 ms
-//! that a busy machine would excuse.
+//! No wake-up is lost. Single messages are published to subscribers around the moment at which they fall asleep, while
+//! nothing but a wake-up ends a sleep. A lost wake-up is then a hang, not a delay of 50 ms that a busy machine could
+//! also cause.
 //!
-//! Needs the feature `crash-points`, which has the switch that turns the second look off: `cargo xtask
-//! crash`. `TORONI_ROUNDS` says how many messages each publisher sends in each of the settings.
+//! Needs the feature `crash-points`, which has the switch that turns the recheck after 50 ms off: `cargo xtask crash`.
+//! `TORONI_ROUNDS` says how many messages each publisher sends in each of the settings.
 
 #![cfg(feature = "crash-points")]
 
@@ -143,8 +143,8 @@ fn walk(lock: LockKind, notify: NotifyKind) {
     );
 }
 
-/// On a machine with more to do than it can, messages are late, with or without the second look; and
-/// the kernel's account says why: the subscriber, or the publisher in its call, was ready and had no core.
+/// On an overloaded machine, messages are late with or without the recheck. The kernel's statistics say why: the
+/// subscriber, or the publisher in its call, was ready and had no core.
 #[test]
 #[ignore = "keeps the machine busy for a minute: cargo xtask crash --full"]
 fn what_is_late_on_a_busy_machine_waited_for_a_core() {
@@ -205,7 +205,7 @@ fn run(setting: Setting, rounds: u64, hogs: usize, unaided: bool, seed: u64) -> 
     let sleep = |command: &mut Command| {
         if unaided {
             command.env("TORONI_SLEEP", "unaided");
-            // At every third step: between the look and the sleep, say.
+            // At every third step, such as between the recheck and the sleep.
             command.env("TORONI_JITTER", format!("333:{seed}"));
         }
     };

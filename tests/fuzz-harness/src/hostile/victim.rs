@@ -16,8 +16,8 @@ pub enum Manner {
 const MOMENT: Duration = Duration::from_millis(2);
 /// The ring has no more records, and a reader is given some of them again at most.
 const MOST_MESSAGES: u64 = 4 * CAPACITY / 8;
-/// Nobody else publishes: a reader is lapped when it looks the first time, and when publishers that
-/// found nonsense have raised `reserved`.
+/// No other process publishes. A reader is lapped at its first check, and after publishers that found invalid words have
+/// raised `reserved`.
 const MOST_LAPSES: u32 = 40;
 
 /// A process with everything open.

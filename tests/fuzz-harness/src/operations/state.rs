@@ -58,7 +58,7 @@ pub(super) struct Note {
 pub(super) struct State {
     pub(super) setup: Setup,
     pub(super) config: BusConfig,
-    /// For subscribers, and for those who look.
+    /// For subscribers and observers.
     pub(super) bus: Bus,
     pub(super) model: Model,
     pub(super) notes: Vec<Note>,
@@ -122,8 +122,8 @@ impl State {
         }
     }
 
-    /// Whatever happened: all that was committed and not lost can be read, new participants find room,
-    /// and a writer writes.
+    /// Checks that, whatever happened, all that was committed and not lost can be read, new participants get slots, and a
+    /// writer writes.
     pub(super) fn finish(mut self) -> Tally {
         self.check();
         for reader in 0..READERS {

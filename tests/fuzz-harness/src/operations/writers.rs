@@ -285,7 +285,7 @@ fn publish(work: Work, publisher: &Publisher, plan: &Plan, state: &State) -> Out
         Work::Timed(_) => of(publisher.publish_timeout(&payloads[0], TIMEOUT)),
         Work::Try(_) => {
             let mut result = publisher.try_publish(&payloads[0]);
-            // The second look finds out that the owner is dead.
+            // The second attempt finds out that the owner is dead.
             if state.orphaned && matches!(result, Err(PublishError::Busy)) {
                 result = publisher.try_publish(&payloads[0]);
             }
@@ -329,13 +329,13 @@ fn abort(publisher: &Publisher, payload: &[u8]) -> Outcome {
     }
 }
 
-/// A burst may need as much room as all its messages together.
+/// A burst may need as much space as all its messages together.
 fn may_wait_for_ever(setup: &Setup, model: &Model, readers: &[Option<Reader>], bytes: u64) -> bool {
     setup.policy == Policy::WaitForever && Shortage::of(model, readers, bytes).possible
 }
 
-/// Whether a publisher finds a subscriber in its way. Where a subscriber has told that it is, is known
-/// within bounds only: it tells once a block.
+/// Whether a publisher finds a subscriber in its way. The position that a subscriber has published is known only within
+/// bounds, because it publishes once a block.
 #[derive(Clone, Copy, Debug)]
 struct Shortage {
     possible: bool,

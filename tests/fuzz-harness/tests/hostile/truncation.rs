@@ -10,7 +10,7 @@ use toroni_fuzz_harness::hostile::template::{
 };
 
 const TEST: &str = "truncation::every_file_at_every_part";
-/// How soon a subscriber must notice; it looks some times a second.
+/// How soon a subscriber must notice; it checks a few times a second.
 const SOON: Duration = Duration::from_secs(20);
 /// Where the subscriber's slot begins, and its page.
 const SLOT: u64 = 4096;
@@ -110,8 +110,8 @@ fn cut_readers(template: &Template, cut: u64) {
         }
     };
     std::thread::scope(|scope| scope.spawn(publish).join().expect("it published"));
-    // What is there can be read; without more, the subscriber looks at its files, and is told. If a
-    // part of the page of its slot is left, nothing has happened to it.
+    // The subscriber can read what is there. When it is drained, it checks its files and returns the error. If a part of
+    // the page of its slot is left, nothing has happened to it.
     let end = Instant::now() + SOON;
     let mut waits = 0;
     let error = loop {

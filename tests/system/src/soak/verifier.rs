@@ -3,8 +3,8 @@
 //! It remembers, of each publisher that it has seen, what must come next; of the order, sums of stretches
 //! of [`STRETCH`] messages, which others compare ([`super::order`]).
 //!
-//! Who loses messages, as it is told, knows less: the chains of publishers may then have holes. Who sees
-//! all lanes checks that the holes, all together, are no larger than the loss.
+//! After a reported loss, the chains of publishers may have holes. A subscriber of all lanes checks that the holes
+//! together are no larger than the loss.
 
 use super::mix::{Filter, LANES, Lane};
 use super::source::{Label, Read, read};

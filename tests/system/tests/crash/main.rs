@@ -1,5 +1,5 @@
 //! Kills a real process at every named step, for each kind of lock, notifier and policy, the first time
-//! it gets there, the second time, and some later time; and looks at what the others see.
+//! it gets there, the second time, and some later time, and checks what the others see.
 //!
 //! Needs the feature `crash-points`: `cargo xtask crash`. With `TORONI_POINT=<name>` it walks only one
 //! point. Each point meets each lock with each notifier, and each policy with some of them; with

@@ -75,8 +75,8 @@ pub(crate) fn reader_that_makes_space(case: &Case, stalls: &mut Stalls) {
     drop(survivors.finish());
 }
 
-/// Until it has ended: a reader that is stopped keeps publishers waiting, and that goes on reads all there
-/// is at once, and wakes them.
+/// Stops and continues a reader until it has ended. While it is stopped, publishers wait. When it continues, it reads
+/// everything at once and wakes them.
 fn stop_and_go(victim: &mut Worker, case: &Case) {
     let mut random = case.random();
     let deadline = Instant::now() + LIMIT;

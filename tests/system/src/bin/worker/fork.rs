@@ -245,8 +245,8 @@ fn beside(options: &Options) {
     wait_for_line();
 }
 
-/// Each child opens the bus again and publishes more than the ring holds, while its parent's threads look for
-/// room, join, leave and receive.
+/// Each child opens the bus again and publishes more than the ring holds, while its parent's threads wait for
+/// space, join, leave and receive.
 fn busy(options: &Options) {
     const CHILDREN: usize = 40;
     let (bus, publisher, mut subscriber) = take_part(options);
