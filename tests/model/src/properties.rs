@@ -5,8 +5,8 @@ use crate::state::{FORGOTTEN, Fault, NO_ENTRY, State};
 use crate::word;
 use stateright::Property;
 
-/// Each subscriber receives the messages in the one order, each once. It misses only
-/// messages whose loss it reported, and reports their exact number.
+/// Each subscriber receives the messages in the one order, each once. It misses only messages whose loss it reported, and
+/// reports their exact number.
 pub const ONE_ORDER: &str = "one order, and no loss without a report";
 /// What a subscriber receives is what was published.
 pub const NOT_TORN: &str = "no torn message";
@@ -27,9 +27,9 @@ pub const ONE_OWNER: &str = "one owner of the lock";
 pub const NOBODY_OVERRUN: &str = "nobody who is waited for is overrun";
 /// A subscriber that joins gets the start that it asked for, if that is still intact.
 pub const START_KEPT: &str = "a start that is there is kept";
-/// In no final state does a living process still have something to do. No state is reached twice on one path (a test checks
-/// that), so every path ends. In the end every living publisher has published everything, and every living subscriber
-/// has delivered all messages or reported their loss: no wake-up, lock or slot is lost.
+/// In no final state does a living process still have something to do. No state is reached twice on one path (a test
+/// checks that), so every path ends. In the end every living publisher has published everything, and every living
+/// subscriber has delivered all messages or reported their loss: no wake-up, lock or slot is lost.
 pub const NOBODY_STUCK: &str = "nobody is stuck";
 
 pub(crate) fn all() -> Vec<Property<Protocol>> {
