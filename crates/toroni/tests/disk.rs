@@ -58,7 +58,7 @@ impl Disk {
         let ring = self.ring();
         let mut header = [0; 4096];
         ring.read_exact_at(&mut header, 0).unwrap();
-        let offset = header.windows(16).position(|read_ahead| read_ahead == id).unwrap();
+        let offset = header.windows(16).position(|bytes| bytes == id).unwrap();
         ring.write_all_at(&[7; 16], offset as u64).unwrap();
     }
 

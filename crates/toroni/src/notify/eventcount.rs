@@ -84,7 +84,7 @@ fn arm(counter: &AtomicU64) {
     // Release: a publisher that sees the count also sees that the token was taken or the queue emptied, and that
     // the slot's word was raised. Acquire: later raises carry the earlier ones along.
     counter.fetch_add(1, Ordering::AcqRel);
-    crash::point(CrashPoint::ReaderMidAnnounce);
+    crash::point(CrashPoint::ReaderMidArm);
     #[cfg(all(test, not(loom)))]
     interlude::play();
     if !mutant("armed_without_fence") {

@@ -55,7 +55,7 @@ pub(crate) trait Readers {
 
 /// What the owner of the writer lock proposes to overwrite.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stretch {
+pub(crate) struct Proposal {
     pub(crate) tail: u64,
     pub(crate) reserved: u64,
     /// The proposed value of `reserved`.
@@ -81,7 +81,7 @@ pub(crate) fn propose(waits: &Waits, control: &ReadersControl, wanted: u64) -> u
     if !mutant("scan_without_fence") {
         fence(Ordering::SeqCst);
     }
-    crash::point(CrashPoint::AnnouncingRoom);
+    crash::point(CrashPoint::Proposing);
     control.joins.0.load(Ordering::Acquire)
 }
 
@@ -175,10 +175,10 @@ impl Unowned {
     }
 }
 
-/// Returns the readers that must be waited for, unless they are dead, before the stretch may be
-/// overwritten, in the order of their slots. If there is none, the stretch may be overwritten, and
-/// the cached gating position remembers that, together with `joins`, which [`propose`] returned. If
-/// there is one, the proposal is withdrawn.
+/// Returns the readers that the writer must wait for, unless they are dead, before it may reserve what
+/// it proposed, in the order of their slots. If there is none, the writer may reserve it, and the
+/// cached gating position remembers that, together with `joins`, which [`propose`] returned. If there
+/// is one, the proposal is withdrawn.
 ///
 /// Scans the slots once and checks no lease. The caller holds the writer lock.
 ///
@@ -193,10 +193,10 @@ pub(crate) fn in_the_way<R: Readers>(
     gating_cache: &CachedGatingPosition,
     joins: u64,
     waits: &Waits,
-    stretch: Stretch,
+    proposal: Proposal,
 ) -> Result<Vec<Suspect>, R::Failure> {
-    let Stretch { tail, reserved, wanted, capacity } = stretch;
-    read(readers).inspect_err(|_| take_back(waits, reserved))?;
+    let Proposal { tail, reserved, wanted, capacity } = proposal;
+    read(readers).inspect_err(|_| withdraw(waits, reserved))?;
     if !mutant("dead_slots_without_generation") {
         dead.forget_others(readers);
     }
@@ -212,14 +212,14 @@ pub(crate) fn in_the_way<R: Readers>(
     if suspects.is_empty() {
         gating_cache.learn(minimum, joins);
     } else {
-        crash::point(CrashPoint::BeforeTakingBack);
-        take_back(waits, reserved);
+        crash::point(CrashPoint::BeforeWithdrawing);
+        withdraw(waits, reserved);
     }
     Ok(suspects)
 }
 
 /// Withdraws a proposal: nothing beyond `reserved` is wanted any more.
-pub(crate) fn take_back(waits: &Waits, reserved: u64) {
+pub(crate) fn withdraw(waits: &Waits, reserved: u64) {
     waits.wanted.store(reserved, Ordering::Release);
 }
 
@@ -239,7 +239,7 @@ const ATTEMPTS: u32 = 10_000;
 
 /// A slot that a joining reader has claimed.
 #[derive(Clone, Copy)]
-pub(crate) struct Seat<'a> {
+pub(crate) struct ClaimedSlot<'a> {
     pub(crate) number: u32,
     pub(crate) slot: &'a ReaderSlot,
     /// The flags that the slot will have.
@@ -255,15 +255,15 @@ pub(crate) struct Seat<'a> {
 pub(crate) fn join<E>(
     ring: Ring<'_>,
     control: &ReadersControl,
-    seat: Seat<'_>,
+    claimed: ClaimedSlot<'_>,
     mut find: impl FnMut() -> Result<Cursor, E>,
     is_safe: impl Fn(&Cursor) -> bool,
     mut wait: impl FnMut() -> bool,
 ) -> Result<Option<Cursor>, E> {
     for _ in 0..ATTEMPTS {
         let cursor = find()?;
-        slots::activate(control, seat.number, seat.slot, cursor.position, seat.flags);
-        if seat.flags & READER_GATES != 0 {
+        slots::activate(control, claimed.number, claimed.slot, cursor.position, claimed.flags);
+        if claimed.flags & READER_GATES != 0 {
             while is_wanted(ring, cursor.position) && ring.is_intact(cursor.position) && wait() {
                 if mutant("proposal_taken_for_a_fact") {
                     return Ok(None);

@@ -36,7 +36,7 @@ pub(crate) fn register_waiter(
     // SPACE
     waits.count.fetch_add(1, Ordering::Release);
     fence(Ordering::SeqCst);
-    crash::point(CrashPoint::AnnouncingWait);
+    crash::point(CrashPoint::RegisteringWait);
     if !mutant("wait_without_a_recheck") && has_space() {
         return None;
     }

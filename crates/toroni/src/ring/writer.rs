@@ -440,7 +440,7 @@ impl<'a> Appender<'a> {
         let control = self.ring.control;
         let reserved = control.reserved.0.load(Ordering::Relaxed);
         if !mutant("proposal_survives_recovery") {
-            gate::take_back(&control.waits.0, reserved);
+            gate::withdraw(&control.waits.0, reserved);
         }
         Ok(())
     }

@@ -53,9 +53,9 @@ pub(crate) fn victim_of(point: CrashPoint) -> Victim {
         | P::MidWake
         | P::TopicAppend
         | P::MidBurst => Victim::Publisher,
-        P::AnnouncingRoom
-        | P::BeforeTakingBack
-        | P::AnnouncingWait
+        P::Proposing
+        | P::BeforeWithdrawing
+        | P::RegisteringWait
         | P::WaitingForSpace
         | P::WokenForSpace
         | P::BeforePassingOn
@@ -76,7 +76,7 @@ pub(crate) fn victim_of(point: CrashPoint) -> Victim {
         P::ReaderMidCopy
         | P::ReaderHasRun
         | P::ReaderMidPosition
-        | P::ReaderMidAnnounce
+        | P::ReaderMidArm
         | P::ReaderBeforeSleep
         | P::ReaderAwake => Victim::Subscriber,
         P::Takeover | P::MidRecovery => Victim::Takeover,

@@ -33,7 +33,7 @@ pub(crate) fn publisher_without_space(case: &Case, stalls: &mut Stalls) {
     }
     survivors.wait_for_death(&mut victim, case);
     let told = survivors.fixture.counters.count(victim.id);
-    if matches!(case.point, P::AnnouncingRoom | P::BeforeTakingBack) {
+    if matches!(case.point, P::Proposing | P::BeforeWithdrawing) {
         join_in_protected_history(&survivors, case);
     }
     survivors.subscribers[0].running.resume();

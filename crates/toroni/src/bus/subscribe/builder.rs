@@ -6,7 +6,7 @@ use super::subscriber::Subscriber;
 use crate::bus::Bus;
 use crate::bus::views::ring_of;
 use crate::error::{Corrupt, OpenError};
-use crate::ring::gate::{self, Seat};
+use crate::ring::gate::{self, ClaimedSlot};
 use crate::ring::layout::READER_GATES;
 use crate::ring::reader::{Cursor, NoSuchStart};
 use crate::sync::Ordering;
@@ -185,7 +185,7 @@ fn join(
     let joined = gate::join(
         ring,
         control,
-        Seat { number: claim.number(), slot: claim.slot(), flags },
+        ClaimedSlot { number: claim.number(), slot: claim.slot(), flags },
         find,
         is_safe,
         || decision.wait(),
@@ -233,7 +233,7 @@ mod tests {
     /// protects. No other publisher takes the proposal back. The message is there all the same.
     #[test]
     fn a_start_is_there_although_the_writer_that_wanted_it_died() {
-        for fatal in [CrashPoint::AnnouncingRoom, CrashPoint::BeforeTakingBack] {
+        for fatal in [CrashPoint::Proposing, CrashPoint::BeforeWithdrawing] {
             let root = TempDir::new();
             let config = BusConfig::new().directory(root.path()).capacity(64 << 10);
             let config = config.lock(LockKind::Lease).policy(Policy::Wait { limit: None });

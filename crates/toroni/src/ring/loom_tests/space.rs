@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::crash::{self, CrashPoint};
-use crate::ring::gate::{self, Dead, Readers, Seat, Stretch, Unowned};
+use crate::ring::gate::{self, ClaimedSlot, Dead, Proposal, Readers, Unowned};
 use crate::ring::layout::{READER_GATES, ReaderSlot, ReadersControl, SLOT_ACTIVE};
 use crate::ring::slots::{self, Identity, SlotView};
 use crate::ring::wait_budget::CachedGatingPosition;
@@ -101,9 +101,9 @@ impl Bus {
         self.leases[number as usize].store(1, Ordering::Release);
         let identity = Identity { pid: 1, pid_namespace: 1, started_ns: 1, name: String::new() };
         slots::claim(slot, &identity);
-        let seat = Seat { number, slot, flags: READER_GATES };
+        let claimed = ClaimedSlot { number, slot, flags: READER_GATES };
         let find = || Cursor::at_oldest(self.ring());
-        gate::join(self.ring(), &self.control, seat, find, |_| true, wait).unwrap()
+        gate::join(self.ring(), &self.control, claimed, find, |_| true, wait).unwrap()
     }
 
     /// Publishes a position as a subscriber does.
@@ -167,11 +167,11 @@ impl Publisher {
                 return None;
             }
             let reserved = control.reserved.0.load(Ordering::Relaxed);
-            let stretch = Stretch { tail, reserved, wanted, capacity: CAPACITY };
+            let proposal = Proposal { tail, reserved, wanted, capacity: CAPACITY };
             let (mut pass, unowned) = (Pass { bus, views: Vec::new() }, Unowned::default());
             let (dead, gating_cache) = (&mut self.dead, &self.gating_cache);
             let Ok(suspects) =
-                gate::in_the_way(&mut pass, dead, &unowned, gating_cache, joins, waits, stretch);
+                gate::in_the_way(&mut pass, dead, &unowned, gating_cache, joins, waits, proposal);
             let first = suspects.first()?.number;
             if asked {
                 return Some(first);
@@ -243,7 +243,7 @@ fn loom_a_start_in_protected_history_is_kept() {
 /// that follows it. A joining subscriber does not wait for a decision that will never be made.
 #[test]
 fn loom_a_start_is_kept_when_the_proposing_writer_dies() {
-    for fatal in [CrashPoint::AnnouncingRoom, CrashPoint::BeforeTakingBack] {
+    for fatal in [CrashPoint::Proposing, CrashPoint::BeforeWithdrawing] {
         model(2, move || {
             let bus = Arc::new(Bus::new().with_reader(1, START));
             let (_, published) = crash::rehearsal::act(

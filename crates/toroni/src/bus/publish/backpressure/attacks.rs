@@ -119,7 +119,7 @@ fn slots_that_change_without_end_cost_a_bounded_number_of_passes() {
         for (name, call) in CALLS {
             let attacked = bus.clone();
             let attack = move |reached: &[CrashPoint]| {
-                if reached.last() == Some(&CrashPoint::AnnouncingRoom) {
+                if reached.last() == Some(&CrashPoint::Proposing) {
                     let oldest = reserved(&attacked) - CAPACITY;
                     (0..SLOTS).for_each(|number| put(&attacked, number, oldest));
                 }

@@ -30,7 +30,7 @@ use crate::bus::views::{PUBLISHERS_TRUNCATED, RING_REWRITTEN, RING_TRUNCATED, ch
 use crate::bus::{clock, local};
 use crate::crash::{self, CrashPoint};
 use crate::error::{Corrupt, PublishError};
-use crate::ring::gate::{self, Readers, Stretch, Suspect, Unowned};
+use crate::ring::gate::{self, Proposal, Readers, Suspect, Unowned};
 use crate::ring::position::to_index;
 use crate::ring::slots::SlotView;
 use crate::ring::wait_budget::{CachedGatingPosition, SLICE_NS, Verdict, charge_overslept};
@@ -223,7 +223,7 @@ impl Backpressure {
         if self.gating_cache.covers(wanted, capacity, joins) {
             return Ok(Vec::new());
         }
-        let stretch = Stretch {
+        let proposal = Proposal {
             tail: held.appender.tail(),
             reserved: participant.ring.control().reserved.0.load(Ordering::Relaxed),
             wanted,
@@ -232,7 +232,7 @@ impl Backpressure {
         let mut known = participant.reader_slots.lock().unwrap_or_else(PoisonError::into_inner);
         let ReaderSlots { slots, dead } = &mut *known;
         let mut readers = Pass { participant, slots };
-        gate::in_the_way(&mut readers, dead, unowned, &self.gating_cache, joins, waits, stretch)
+        gate::in_the_way(&mut readers, dead, unowned, &self.gating_cache, joins, waits, proposal)
     }
 
     /// Returns the suspects whose process dumps core: they will never read again, but their leases are held until
