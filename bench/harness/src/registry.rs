@@ -1,8 +1,6 @@
 //! The workloads, one line each in the table below, and what a workload is.
 //!
-//! To add one, write `workload/NAME.rs` (or `experiment/NAME.rs`, if it repeats a published experiment), declare the
-//! module beside the others, and add its type to the table. `toroni bench NAME`, its help, its processes and the
-//! tests come from there.
+//! `toroni bench NAME`, its help and its processes come from the table. CONTRIBUTING.md says how to add a workload.
 
 use crate::Failure;
 use crate::child::Child;

@@ -97,7 +97,15 @@ pub(crate) fn definitions() -> clap::Command {
             if commands.contains(&command.get_name()) { command.arg(&hidden) } else { command }
         });
     }
-    program
+    let Some(bus) = program.get_arguments().find(|known| known.get_id() == "bus") else {
+        return program;
+    };
+    // `clean` reads only the command line: without a name, it cleans all buses.
+    let given = bus.clone().hide_default_value(true).hide_env(true);
+    let given = given.help("Clean only this bus; the same as NAME");
+    program.mut_subcommands(|command| {
+        if command.get_name() == "clean" { command.arg(&given) } else { command }
+    })
 }
 
 fn with_exit_codes(command: clap::Command, codes: &str) -> clap::Command {
@@ -133,13 +141,29 @@ pub(crate) enum Command {
     List(List),
     /// Show one bus: its settings, publishers and subscribers, their lag and losses
     #[command(after_help = "Example:
-  toroni info plant --json | jq '.subscribers[] | {name, pid, lag_bytes, lost_messages}'")]
+  toroni info plant --json | jq '.subscribers[] | {name, pid, lag_bytes, lost_messages}'
+
+Columns of publishers:
+  WAITS       how often it waited for slow subscribers
+  WAITED      how long it waited in total
+  OVERWRITES  how often it overwrote messages that a gating subscriber had not read
+
+Columns of subscribers:
+  GATING  whether publishers wait for it
+  LAG     bytes between its position and the end of the stream
+  LOST    messages that it missed
+  LAPSES  how often publishers overtook it
+
+STATE is alive, stopped, dead, dumping (it writes a core dump), or lapped (overtaken, and not yet caught up).")]
     Info(Info),
     /// Show the topics in the ring of a bus, with message counts and subscribers
     Topics(Topics),
     /// Check this machine and suggest a fix for each problem
     #[command(after_help = "Example:
-  toroni doctor --json | jq 'select(.status != \"ok\")'")]
+  toroni doctor --json | jq 'select(.status != \"ok\")'
+
+doctor checks the free space in /dev/shm and in the directory of buses, the limits of this process, namespaces, \
+what dead processes left behind, and what you may do with each bus.")]
     Doctor(List),
     /// Remove buses that no process has open
     #[command(name = "rm")]

@@ -24,7 +24,7 @@ pub(crate) struct Clean {
     /// Clean only this bus [default: all buses in the directory]
     #[arg(add = ArgValueCompleter::new(complete::buses))]
     pub(super) name: Option<String>,
-    /// Also remove persistent buses that no process has open
+    /// Also remove persistent buses that no process has open; not with NAME or --bus
     #[arg(long, conflicts_with = "name")]
     all: bool,
     /// With --all, do not ask; required if there is no terminal

@@ -11,7 +11,7 @@ use toroni::{BusConfig, LockKind, NotifyKind, OpenError, Policy};
 #[derive(Args)]
 #[command(after_help = "Examples:
   toroni create plant --capacity 64MiB --policy wait:forever
-  toroni create ticks --policy overwrite --readers traders --mode 0640
+  toroni create ticks --policy overwrite --writers feed --readers traders
   toroni create pod --lock lease --notify multicast:239.255.1.2:5000
   toroni create plant --if-absent --capacity 64MiB     in a script that may run again
 
@@ -25,7 +25,7 @@ pub(crate) struct Create {
     /// How many subscribers can exist at the same time, at most 1024 [default: 128]
     #[arg(long, value_name = "N")]
     max_subscribers: Option<u32>,
-    /// How many processes can publish at the same time, at most 1024 [default: 128]
+    /// How many opened buses can publish at the same time, at most 1024 [default: 128]
     #[arg(long, value_name = "N")]
     max_publishers: Option<u32>,
     /// What publishers do when a subscriber is slow: wait[:LIMIT|:forever], overwrite, bounded:BUDGET/PER [default: wait:100ms]
@@ -34,13 +34,13 @@ pub(crate) struct Create {
     /// Kind of the writer lock: lease (works across containers) or robust [default: lease]
     #[arg(long, value_name = "KIND", value_parser = parse_lock)]
     lock: Option<LockKind>,
-    /// Group that may publish, by name or number
+    /// Group that may publish, by name or number; a user who also subscribes needs both groups
     #[arg(long, value_name = "GROUP")]
     writers: Option<String>,
     /// Group that may subscribe, by name or number
     #[arg(long, value_name = "GROUP")]
     readers: Option<String>,
-    /// File mode in octal [default: from the umask, without access for classes that could only read or only write]
+    /// File mode in octal: read permission lets a class subscribe, read and write permission lets it do both [default: from the umask]
     #[arg(long, value_parser = parse_mode)]
     mode: Option<u32>,
     /// Use huge pages for the ring

@@ -8,7 +8,7 @@ use clap::Args;
   toroni demo --publishers 2 --subscribers 6 --messages 5000000
 
 While the publishers publish, the demo kills one additional publisher with SIGKILL. Then it checks that \
-all subscribers received the same messages in the same order and that none was lost. The demo creates a bus \
+all subscribers received the same messages in the same order and that no message of the surviving publishers was lost. The demo creates a bus \
 of its own and removes it at the end.")]
 pub(crate) struct Demo {
     /// Number of publishing processes that survive

@@ -21,16 +21,16 @@ If the bus does not exist, pub creates it with the default settings.
 With --json, pub reads what sub --json writes: one object per line with topic, payload, encoding (base64, or \
 absent for text) and to_descendants. It ignores other fields, and reports losses in the input on standard error.")]
 pub(crate) struct Publish {
-    /// Topic, such as plant/boiler/temperature
+    /// Topic, such as plant/boiler/temperature; not with --json, whose input names the topics
     #[arg(required_unless_present = "json", add = ArgValueCompleter::new(complete::topics))]
     pub(crate) topic: Option<String>,
     /// The message. Without it, and without --size, --raw, --file or --json, publish each line of standard input
     #[arg(allow_negative_numbers = true, conflicts_with_all = ["size", "raw", "file"])]
     pub(crate) message: Option<OsString>,
-    /// Publish the message N times; needs MESSAGE or --size
+    /// Publish the message N times; needs MESSAGE or --size [default: 1]
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["raw", "file"])]
     pub(crate) repeat: Option<u64>,
-    /// Generate messages of this size that start with a counter
+    /// Publish a generated message of this size, which starts with a counter; --repeat sets how many
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, conflicts_with_all = ["raw", "file"])]
     pub(crate) size: Option<u64>,
     /// Rate of messages, such as 500/s, 10k/s or 30/min [default: as fast as possible]

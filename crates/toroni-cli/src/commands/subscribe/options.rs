@@ -58,7 +58,7 @@ pub(crate) struct Subscribe {
     /// Do not print the topic
     #[arg(long)]
     pub(crate) payload_only: bool,
-    /// Where to start: latest, oldest, or a position that --json printed
+    /// Where to start: latest (only messages published from now on), oldest, or a position that --json printed; not with --last
     #[arg(long, value_name = "START", default_value = "latest", value_parser = parse_start)]
     pub(crate) from: Start,
     /// Start with the newest N matching messages that are still in the ring, then continue with new ones
@@ -76,7 +76,7 @@ pub(crate) struct Subscribe {
     /// How to wait for messages
     #[arg(long, value_enum, default_value_t = Wait::Backoff)]
     pub(crate) wait: Wait,
-    /// Stop after S seconds without a message
+    /// Stop after this time without a message: seconds, or a number with a unit, such as 500ms
     #[arg(short, long, value_name = "S", value_parser = parse_interval)]
     pub(crate) timeout: Option<Duration>,
     /// Do not report losses on standard error
