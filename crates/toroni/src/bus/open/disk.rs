@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reopened {
-    /// It had been closed in order. Its messages are as they were.
+    /// Its last publisher closed it cleanly. Its messages are as they were.
     Kept {
         /// How many messages can still be read.
         messages: u64,
