@@ -1,4 +1,4 @@
-//! What Toroni's tests and benchmarks share. This crate knows nothing of the message bus: the library, its program
+//! What Toroni's tests, its benchmarks and its program share. This crate knows nothing of the message bus: the library
 //! and every test crate can use it.
 //!
 //! - [`directory`]: temporary directories. The next run removes what a killed run left.
@@ -7,6 +7,7 @@
 //! - [`lines`]: reads lines from children without blocking.
 //! - [`order`]: checks that messages are complete, not doubled and in order.
 //! - [`random`]: random numbers from a seed, which a failed test prints.
+//! - [`units`]: sizes and durations on command lines, and large numbers in reports.
 //! - [`wait`]: waits for a condition, up to a limit, and a watchdog for tests that hang.
 //!
 //! # Limits
@@ -20,6 +21,7 @@ pub mod order;
 pub mod process;
 pub mod program;
 pub mod random;
+pub mod units;
 pub mod wait;
 
 pub use directory::Directory;

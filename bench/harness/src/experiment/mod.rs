@@ -20,6 +20,7 @@ use crate::Failure;
 use crate::machine;
 use crate::process_group::Launch;
 use crate::transport::{Setup, Wait};
+pub(super) use toroni_testkit::units::{as_f64 as float, count};
 
 /// Returns the conditions that all experiments report.
 pub(super) fn conditions(repetitions: u32) -> Vec<(String, String)> {
@@ -97,28 +98,9 @@ pub(super) fn deviation(values: &[f64]) -> f64 {
     (squares / (count - 1.0)).sqrt()
 }
 
-/// Converts for display and ratios, where 53 bits are more than enough.
-#[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
-pub(super) fn float(value: u64) -> f64 {
-    value as f64
-}
-
 /// Converts nanoseconds to seconds.
 pub(super) fn seconds(nanoseconds: u64) -> f64 {
     float(nanoseconds) / 1e9
-}
-
-/// Formats a number with separators: `1,000,000`.
-pub(super) fn count(value: u64) -> String {
-    let digits = value.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// Formats a number of bytes: `64 KiB`, `1,000 B`.

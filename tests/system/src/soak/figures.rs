@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
+use toroni_testkit::units::count as grouped;
 
 /// All of it. Stalls of processes that were stopped or told to pause do not count.
 #[derive(Clone, Debug, Default)]
@@ -177,19 +178,6 @@ impl Figures {
             "memory_kib": [self.sizes[0].1, self.sizes[1].1],
         })
     }
-}
-
-/// Digits in groups of three.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 fn shown(ns: u64) -> String {

@@ -15,7 +15,7 @@ mod ways;
 
 use crate::Failure;
 use crate::experiment::{self, Steps, count};
-use crate::options::{RunLength, RunOptions, parse_duration, replace};
+use crate::options::{RunLength, RunOptions, replace};
 use crate::process_group::{self, Begin, Launch};
 use crate::registry::Workload;
 use crate::report::{Bound, Cell, Chart, Goal, Report, Scale, Series, Table};
@@ -25,6 +25,7 @@ use perform::{Sent, Served};
 use profile::{PERCENTILES, Profile};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+use toroni_testkit::units::parse_duration;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Example:

@@ -17,12 +17,13 @@ pub(crate) use perform::Task;
 
 use crate::Failure;
 use crate::experiment::{self, Steps, deviation, sized};
-use crate::options::{RunLength, RunOptions, parse_bytes};
+use crate::options::{RunLength, RunOptions};
 use crate::process_group::{self, Begin, Launch};
 use crate::registry::Workload;
 use crate::report::{Bound, Cell, Chart, Goal, Report, Scale, Series, Table, figure};
 use crate::summary::Summary;
 use clap::Args;
+use toroni_testkit::units::parse_bytes;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Example:

@@ -12,7 +12,7 @@ mod ways;
 
 use crate::Failure;
 use crate::experiment::{self, Steps, count, ratios, sized};
-use crate::options::{RunLength, RunOptions, parse_bytes, replace};
+use crate::options::{RunLength, RunOptions, replace};
 use crate::process_group::{self, Begin, Launch};
 use crate::registry::Workload;
 use crate::report::{Bound, Cell, Chart, Goal, Report, Scale, Series, Table};
@@ -20,6 +20,7 @@ use crate::summary::Summary;
 use clap::Args;
 use message::SMALLEST;
 use serde::{Deserialize, Serialize};
+use toroni_testkit::units::parse_bytes;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Example:

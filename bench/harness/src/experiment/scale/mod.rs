@@ -9,13 +9,14 @@ mod perform;
 use super::rmp_tcp::message_bytes;
 use crate::Failure;
 use crate::experiment::{self, Steps, count, sized};
-use crate::options::{RunLength, RunOptions, parse_bytes, replace};
+use crate::options::{RunLength, RunOptions, replace};
 use crate::process_group::{self, Begin, Launch};
 use crate::registry::Workload;
 use crate::report::{Cell, Chart, Report, Scale, Series, Table};
 use crate::summary::Summary;
 use clap::Args;
 use serde::{Deserialize, Serialize};
+use toroni_testkit::units::parse_bytes;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Example:
