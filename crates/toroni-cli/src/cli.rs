@@ -151,7 +151,7 @@ Columns of publishers:
 Columns of subscribers:
   GATING  whether publishers wait for it
   LAG     bytes between its position and the end of the stream
-  LOST    messages that it missed
+  LOST    messages of the bus, on any topic, that were overwritten before it read them
   LAPSES  how often publishers overtook it
 
 STATE is alive, stopped, dead, dumping (it writes a core dump), or lapped (overtaken, and not yet caught up).")]

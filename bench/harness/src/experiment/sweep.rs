@@ -30,7 +30,7 @@ pub(crate) struct Sweep {
 
 impl Workload for Sweep {
     const NAME: &'static str = "sweep";
-    const SUMMARY: &'static str = "The comparison of p2mp, with batches of several sizes";
+    const SUMMARY: &'static str = "The effect of the size of a batch on p2mp: Toroni and the published queue, in batches of several sizes";
     type Work = Task;
 
     fn run(&self, launch: &Launch<'_>) -> Result<Report, Failure> {

@@ -37,10 +37,10 @@ pub(crate) struct Create {
     /// Group that may publish, by name or number; a user who also subscribes needs both groups
     #[arg(long, value_name = "GROUP")]
     writers: Option<String>,
-    /// Group that may subscribe, by name or number
+    /// Group that may subscribe, by name or number; a user who also publishes needs both groups
     #[arg(long, value_name = "GROUP")]
     readers: Option<String>,
-    /// File mode in octal: read permission lets a class subscribe, read and write permission lets it do both [default: from the umask]
+    /// File mode in octal: read permission lets a class subscribe, read and write permission lets it also publish [default: from the umask; a class that could only read or only write gets no access]
     #[arg(long, value_parser = parse_mode)]
     mode: Option<u32>,
     /// Use huge pages for the ring

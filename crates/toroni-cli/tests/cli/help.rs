@@ -20,6 +20,17 @@ const COMMANDS: &[&str] = &[
     "man",
 ];
 
+/// `clean` takes its bus from the command line alone: without a name, it cleans all of them.
+#[test]
+fn the_help_of_clean_names_no_default_bus() {
+    let buses = Buses::new();
+    let help = |command| buses.succeed(&[command, "--help"]);
+    assert!(help("info").contains("TORONI_BUS"));
+    let help = help("clean");
+    assert!(help.contains("--bus <NAME>  Clean only this bus"), "{help}");
+    assert!(!help.contains("TORONI_BUS") && !help.contains("[default: default]"), "{help}");
+}
+
 #[test]
 fn every_command_explains_itself() {
     let buses = Buses::new();

@@ -166,7 +166,7 @@ fn on_a_disk_a_publisher_dies_as_it_opens_or_closes_the_bus() {
                     let is_marked = match point {
                         P::MidMarkInUse | P::BeforeCloseMark => false,
                         P::AfterCloseMark | P::PublisherMidLeave => true,
-                        // It comes to a bus that was closed in order, but for the first time.
+                        // It opens a bus that was closed cleanly, except the first time.
                         _ => n > 1,
                     };
                     let expected = if is_marked {

@@ -68,7 +68,7 @@ pub(super) fn batch_bytes(text: &str) -> Result<usize, String> {
 
 impl Workload for P2mp {
     const NAME: &'static str = "p2mp";
-    const SUMMARY: &'static str = "One sender and several receivers of small objects in batches, compared with TCP and a queue with a mutex";
+    const SUMMARY: &'static str = "One sender and several receivers of small objects in batches, compared with TCP and the queue of the paper Point to Multi-point IPC Comparison";
     type Work = Task;
 
     fn run(&self, launch: &Launch<'_>) -> Result<Report, Failure> {

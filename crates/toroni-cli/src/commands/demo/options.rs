@@ -8,8 +8,8 @@ use clap::Args;
   toroni demo --publishers 2 --subscribers 6 --messages 5000000
 
 While the publishers publish, the demo kills one additional publisher with SIGKILL. Then it checks that \
-all subscribers received the same messages in the same order and that no message of the surviving publishers was lost. The demo creates a bus \
-of its own and removes it at the end.")]
+all subscribers received the same messages in the same order and that no message of the surviving publishers \
+was lost. The demo creates a bus of its own and removes it at the end.")]
 pub(crate) struct Demo {
     /// Number of publishing processes that survive
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=64))]

@@ -153,7 +153,7 @@ pub struct SubscriberSlotStats {
     pub lag_bytes: u64,
     /// Messages that it received.
     pub received: u64,
-    /// Messages of the bus that it lost.
+    /// Messages of the bus, on any topic, that were overwritten before it read them.
     pub lost_messages: u64,
     /// How often it lost some.
     pub lapses: u64,
