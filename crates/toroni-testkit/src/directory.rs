@@ -1,7 +1,7 @@
 //! Temporary directories that are removed even if their process is killed.
 //!
 //! A [`Directory`] holds an exclusive `flock` on itself for as long as it lives. The kernel releases the lock when the
-//! process ends, however it ends. Whoever makes the next directory with the same parent and prefix therefore
+//! process ends, however it ends. A process that makes the next directory with the same parent and prefix
 //! recognises the directories of dead processes, and removes them.
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, open};

@@ -167,7 +167,7 @@ fn kill(
         }
     };
     if stops {
-        // Somebody may hold the lock, and be stopped: no process publishes until it continues or is dead.
+        // A process may be stopped while it holds the lock: no process publishes until it continues or is dead.
         signal(Signal::STOP);
         std::thread::sleep(Duration::from_micros(random.between(100, 20_000)));
         if random.index(2) == 0 {

@@ -7,7 +7,8 @@
 //! Every user of a lease keeps these rules:
 //!
 //! - "The lease is free" counts only if the answer comes from the description that the tester opened. If the
-//!   tester's descriptor has come to stand for anything else, the answer is an error, and nobody is taken for dead.
+//!   tester's descriptor has come to stand for anything else, the answer is an error, and no participant is
+//!   taken for dead.
 //! - Leases are tested only through a [`LeaseTester`], whose description holds no lease. A description never
 //!   reports its own locks: a thread that tested through its own lease would find its own process dead, and would
 //!   take the lock from a living sibling thread.

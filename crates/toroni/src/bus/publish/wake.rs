@@ -3,7 +3,7 @@
 //! 1. A subscriber that finds nothing arms the bus's eventcount (it raises a counter), checks the ring once
 //!    more, and sleeps (`subscribe/waiting.rs`).
 //! 2. A publisher commits, unlocks, fences, and compares the counters with those that it notified last
-//!    ([`Wakers::notify`]). If they are equal, nobody went to sleep since, and it makes no system call.
+//!    ([`Wakers::notify`]). If they are equal, no subscriber went to sleep since, and it makes no system call.
 //! 3. If they differ, it wakes: all that sleep at the futex with one call, and each armed descriptor with a
 //!    datagram. Then it remembers the counters.
 //!

@@ -150,7 +150,7 @@ impl Cleaner {
         }
     }
 
-    /// Removes the bus if nobody uses it. Returns `true` if it was removed, or would be without `dry_run`, and
+    /// Removes the bus if no process uses it. Returns `true` if it was removed, or would be without `dry_run`, and
     /// `false` if it stays. An error means that it cannot be removed, and that its slots and sockets should not be
     /// cleaned either.
     fn try_remove(&mut self, directory: &BusDirectory) -> Result<bool, String> {

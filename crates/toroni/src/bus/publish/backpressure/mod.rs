@@ -1,7 +1,7 @@
 //! What a publisher does when the ring is full, step by step.
 //!
 //! 1. It proposes how far it wants to reserve, and reads the slots of the subscribers once
-//!    ([`gate::in_the_way`]). If nobody is in the way, it reserves.
+//!    ([`gate::in_the_way`]). If no subscriber is in the way, it reserves.
 //! 2. Otherwise the policy decides ([`WaitBudget::judge`](crate::ring::wait_budget::WaitBudget::judge)): wait
 //!    for a slice of time, overwrite, or give up. A call that gives up first asks the kernel once, as in
 //!    step 4, because those in its way may be dead.
