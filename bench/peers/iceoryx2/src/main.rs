@@ -125,6 +125,9 @@ impl Transport for Iceoryx2 {
             }
         };
         services.wait_for_all(setup);
+        // A publisher drops what a subscriber has no buffer for, in spite of `RetryUntilDelivered`, until the
+        // subscriber has connected. Otherwise it connects with its first `receive`.
+        subscriber.update_connections().map_err(Failure::of("connect to the publishers"))?;
         Ok(Receiving { subscriber, listener, idle: Idle::new(setup), _services: services })
     }
 }
