@@ -1,0 +1,79 @@
+//! Errors of publishing.
+
+use super::{Corrupt, Forked};
+use std::io;
+
+/// Why a message was not published. No part of it is visible to subscribers.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PublishError {
+    /// The message, or batch, is larger than the bus can carry.
+    #[error(
+        "{length} bytes are too long, the bus carries at most {limit}: split the message, or create the bus with a larger capacity"
+    )]
+    TooLong {
+        /// Bytes of the message, or of the whole batch as records.
+        length: u64,
+        /// The most bytes that the call accepts.
+        limit: u64,
+    },
+    /// The ring is full because a gating subscriber is slow. Only
+    /// [`try_publish`](crate::Publisher::try_publish) returns this.
+    #[error(
+        "the ring is full because a subscriber is slow: try again later, or find the subscriber with `toroni info`"
+    )]
+    Full,
+    /// Another publisher holds the writer lock. Only [`try_publish`](crate::Publisher::try_publish)
+    /// returns this.
+    #[error("another publisher holds the writer lock: try again")]
+    Busy,
+    /// The time is over. Only calls with a time limit return this, such as
+    /// [`publish_timeout`](crate::Publisher::publish_timeout).
+    #[error(
+        "the message could not be published in time: a subscriber is slow, or a publisher is stopped: find it with `toroni info`"
+    )]
+    Timeout,
+    /// The caller is inside `publish_with` of the same bus, and holds the writer lock.
+    #[error(
+        "this thread is in a function that writes a message in place, and holds the writer lock: do not use the bus in that function"
+    )]
+    Reentrant,
+    /// This thread would wait for a subscriber that only this thread reads: it was the last to receive
+    /// from it, or it made the subscriber and no other thread has begun to receive within a second.
+    #[error(
+        "the ring is full because of a subscriber that this very thread reads: receive first, or let it join without gating"
+    )]
+    WouldWaitForItself,
+    /// The bus was removed.
+    #[error("the bus was removed: open it again")]
+    Unlinked,
+    /// The lease of this process is lost: other processes would take it for dead.
+    #[error(
+        "the descriptor by which others see that this process lives was closed (close_range in daemonising code?): open the bus after daemonising"
+    )]
+    LeaseLost,
+    /// The handle belongs to the parent process.
+    #[error(transparent)]
+    Forked(#[from] Forked),
+    /// Shared memory holds something that no correct process writes.
+    #[error(transparent)]
+    Corrupt(#[from] Corrupt),
+    /// Any other error of the operating system.
+    #[error("cannot {action}: {source}")]
+    Os {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// The error of the system.
+        source: io::Error,
+    },
+}
+
+/// Why a burst ended before its last message.
+#[derive(Debug, thiserror::Error)]
+#[error("{published} messages of the burst were published, then: {source}")]
+pub struct BurstError {
+    /// How many messages, from the first one on, were published.
+    pub published: usize,
+    /// Why the next one was not published.
+    pub source: PublishError,
+}
