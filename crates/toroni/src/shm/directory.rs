@@ -87,11 +87,10 @@ impl BusDirectory {
     pub(crate) fn open(root: &Path, name: &str) -> Result<Self, OpenError> {
         check_name(name)?;
         let path = absolute(root).join(name);
-        let root = match open_root(root) {
-            Err(OpenError::MissingDirectory { .. }) => return Err(OpenError::NotFound { path }),
-            answer => answer?,
-        };
-        Self::open_at(root, name.to_owned(), path)
+        match open_root(root)? {
+            Some(root) => Self::open_at(root, name.to_owned(), path),
+            None => Err(OpenError::NotFound { path }),
+        }
     }
 
     /// Opens as [`open`](Self::open) does, below a root that is already open, and under any name.
@@ -226,9 +225,9 @@ impl fmt::Debug for BusDirectory {
     }
 }
 
-/// Opens the root (O_PATH). A root that was chosen explicitly may be a symbolic link and may belong to any user.
+/// Opens the root (O_PATH), or returns `None` if it does not exist. A root that was chosen explicitly may be a symbolic link and may belong to any user.
 /// The default root may not, because any user could create it.
-pub(super) fn open_root(root: &Path) -> Result<OwnedFd, OpenError> {
+pub(super) fn open_root(root: &Path) -> Result<Option<OwnedFd>, OpenError> {
     if root.as_os_str().is_empty() {
         // The caller named it. Falling back to the default would lead to other buses, and `clean` would remove some
         // of them.
@@ -245,13 +244,14 @@ pub(super) fn open_root(root: &Path) -> Result<OwnedFd, OpenError> {
         // A path with a slash at the end compares equal, but with it a link would be followed.
         path = Path::new(DEFAULT_ROOT);
     }
-    let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| match errno {
-        Errno::NOENT => OpenError::MissingDirectory { path: root.to_owned() },
-        Errno::NOTDIR if path == Path::new(DEFAULT_ROOT) && path.is_symlink() => {
-            failed("open", root, Errno::LOOP)
+    let fd = match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(fd) => fd,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(Errno::NOTDIR) if path == Path::new(DEFAULT_ROOT) && path.is_symlink() => {
+            return Err(failed("open", root, Errno::LOOP));
         }
-        errno => failed("open", root, errno),
-    })?;
+        Err(errno) => return Err(failed("open", root, errno)),
+    };
     if root == Path::new(DEFAULT_ROOT) {
         let stat = rustix::fs::fstat(&fd).map_err(|errno| failed("open", root, errno))?;
         let parent =
@@ -262,7 +262,7 @@ pub(super) fn open_root(root: &Path) -> Result<OwnedFd, OpenError> {
             return Err(OpenError::UntrustedDirectory { path: root.to_owned(), what, hint });
         }
     }
-    Ok(fd)
+    Ok(Some(fd))
 }
 
 /// Returns why user `us` must not use a root that any user may have created in `parent`. The root's owner can
@@ -287,20 +287,19 @@ fn objection(root: &Stat, parent: &Stat, us: u32) -> Option<String> {
 /// Opens the root as [`open_root`] does, and creates it if it is missing: the default root with mode 1777, for all
 /// users; another one with the mode that the umask leaves.
 pub(super) fn open_or_create_root(root: &Path) -> Result<OwnedFd, OpenError> {
-    match open_root(root) {
-        Err(OpenError::MissingDirectory { .. }) => {}
-        answer => return answer,
+    if let Some(fd) = open_root(root)? {
+        return Ok(fd);
     }
+    let missing = |path: &Path| OpenError::MissingDirectory { path: path.to_owned() };
     let answer = if root == Path::new(DEFAULT_ROOT) {
         create_for_all(root)
     } else {
         rustix::fs::mkdir(root, Mode::from_raw_mode(0o777))
     };
     match answer {
-        Ok(()) | Err(Errno::EXIST) => open_root(root),
-        Err(Errno::NOENT) => {
-            Err(OpenError::MissingDirectory { path: root.parent().unwrap_or(root).to_owned() })
-        }
+        // Another process may have removed it again.
+        Ok(()) | Err(Errno::EXIST) => open_root(root)?.ok_or_else(|| missing(root)),
+        Err(Errno::NOENT) => Err(missing(root.parent().unwrap_or(root))),
         Err(errno) => Err(failed("create", root, errno)),
     }
 }

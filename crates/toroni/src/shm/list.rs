@@ -78,14 +78,9 @@ fn try_as_subscriber(root: &Path, name: &str) -> Result<(), OpenError> {
 
 /// Returns the root and the names in it, or `None` if the root does not exist.
 pub(super) fn open_and_list(root: &Path) -> Result<Option<(OwnedFd, Vec<String>)>, OpenError> {
-    match open_root(root) {
-        Ok(fd) => {
-            let names = entries(fd.as_fd()).map_err(|error| failed("list", root, error))?;
-            Ok(Some((fd, names)))
-        }
-        Err(OpenError::MissingDirectory { .. }) => Ok(None),
-        Err(error) => Err(error),
-    }
+    let Some(fd) = open_root(root)? else { return Ok(None) };
+    let names = entries(fd.as_fd()).map_err(|error| failed("list", root, error))?;
+    Ok(Some((fd, names)))
 }
 
 /// Opens a directory in the root, whatever its name.
