@@ -4,7 +4,10 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use toroni::{BurstError, OpenError, PublishError, ReceiveError};
+use toroni::{
+    BurstError, DirectoryError, FileError, OpenError, PublishError, PublisherError, ReceiveError,
+    SubscriberError,
+};
 
 macro_rules! statuses {
     ($($(#[$doc:meta])* $name:ident = $value:literal $constant:literal $text:literal,)*) => {
@@ -91,52 +94,91 @@ impl Failure {
     }
 }
 
+/// Returns the status of an error that the errors of all calls on a bus can contain.
+fn of_file(error: &FileError) -> Status {
+    match error {
+        FileError::NotFound { .. } => Status::NotFound,
+        FileError::PermissionDenied { .. } => Status::PermissionDenied,
+        FileError::ReadOnly { .. }
+        | FileError::NotADirectory { .. }
+        | FileError::Symlink { .. } => Status::BadDirectory,
+        FileError::MemoryLock { .. } | FileError::RobustOnDisk { .. } => Status::Unsupported,
+        FileError::Busy { .. } => Status::Busy,
+        FileError::VersionMismatch { .. }
+        | FileError::EndiannessMismatch { .. }
+        | FileError::PlatformMismatch { .. } => Status::Incompatible,
+        FileError::NotABus { .. }
+        | FileError::Truncated { .. }
+        | FileError::HeaderDamaged { .. }
+        | FileError::ForeignFile { .. } => Status::Damaged,
+        FileError::RobustLockRefused { .. } | FileError::NetworkNamespace { .. } => {
+            Status::OutOfReach
+        }
+        FileError::Corrupt(_) => Status::Corrupt,
+        FileError::Unlinked { .. } => Status::Unlinked,
+        FileError::Forked(_) => Status::Forked,
+        FileError::Os { .. } => Status::Os,
+        _ => Status::Other,
+    }
+}
+
+impl From<FileError> for Failure {
+    fn from(error: FileError) -> Self {
+        Self::told(of_file(&error), &error)
+    }
+}
+
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         let status = match &error {
-            OpenError::InvalidName { .. } => Status::InvalidName,
+            OpenError::File(error) => of_file(error),
+            OpenError::InvalidName(_) => Status::InvalidName,
             OpenError::InvalidSetting(_) | OpenError::UnknownGroup { .. } => Status::InvalidSetting,
-            OpenError::Topic(_) => Status::InvalidTopic,
-            OpenError::Pattern(_) => Status::InvalidPattern,
-            OpenError::NotFound { .. } => Status::NotFound,
             OpenError::AlreadyExists { .. } => Status::AlreadyExists,
-            OpenError::PermissionDenied { .. } => Status::PermissionDenied,
             OpenError::NoSpace { .. }
             | OpenError::NoInodes { .. }
             | OpenError::FileTooLong { .. } => Status::NoSpace,
-            OpenError::ReadOnly { .. }
-            | OpenError::MissingDirectory { .. }
-            | OpenError::NotADirectory { .. }
-            | OpenError::Symlink { .. }
-            | OpenError::UntrustedDirectory { .. } => Status::BadDirectory,
+            OpenError::MissingDirectory { .. } | OpenError::UntrustedDirectory(_) => {
+                Status::BadDirectory
+            }
             OpenError::ForeignOwner { .. } => Status::ForeignOwner,
-            OpenError::AclsUnsupported { .. }
-            | OpenError::MemoryLock { .. }
-            | OpenError::RobustOnDisk { .. } => Status::Unsupported,
-            OpenError::Busy { .. } => Status::Busy,
-            OpenError::VersionMismatch { .. }
-            | OpenError::EndiannessMismatch { .. }
-            | OpenError::PlatformMismatch { .. } => Status::Incompatible,
-            OpenError::NotABus { .. }
-            | OpenError::Truncated { .. }
-            | OpenError::HeaderDamaged { .. }
-            | OpenError::ForeignFile { .. } => Status::Damaged,
+            OpenError::AclsUnsupported { .. } => Status::Unsupported,
             OpenError::SettingMismatch { .. } => Status::SettingMismatch,
-            OpenError::RobustLockRefused { .. } | OpenError::NetworkNamespace { .. } => {
-                Status::OutOfReach
-            }
             OpenError::NotCheckedSinceBoot { .. } => Status::NotCheckedSinceBoot,
-            OpenError::TooManyPublishers { .. } | OpenError::TooManySubscribers { .. } => {
-                Status::TooManyParticipants
-            }
-            OpenError::NotAPosition { .. }
-            | OpenError::PositionAhead { .. }
-            | OpenError::PositionLost { .. } => Status::PositionUnavailable,
-            OpenError::Corrupt(_) => Status::Corrupt,
-            OpenError::Unlinked { .. } => Status::Unlinked,
-            OpenError::Forked(_) => Status::Forked,
-            OpenError::Reentrant => Status::Reentrant,
-            OpenError::Os { .. } => Status::Os,
+            _ => Status::Other,
+        };
+        Self::told(status, &error)
+    }
+}
+
+impl From<DirectoryError> for Failure {
+    fn from(error: DirectoryError) -> Self {
+        OpenError::from(error).into()
+    }
+}
+
+impl From<PublisherError> for Failure {
+    fn from(error: PublisherError) -> Self {
+        let status = match &error {
+            PublisherError::File(error) => of_file(error),
+            PublisherError::Topic(_) => Status::InvalidTopic,
+            PublisherError::TooManyPublishers { .. } => Status::TooManyParticipants,
+            PublisherError::Reentrant => Status::Reentrant,
+            _ => Status::Other,
+        };
+        Self::told(status, &error)
+    }
+}
+
+impl From<SubscriberError> for Failure {
+    fn from(error: SubscriberError) -> Self {
+        let status = match &error {
+            SubscriberError::File(error) => of_file(error),
+            SubscriberError::Pattern(_) => Status::InvalidPattern,
+            SubscriberError::TooManySubscribers { .. } => Status::TooManyParticipants,
+            SubscriberError::NotAPosition { .. }
+            | SubscriberError::PositionAhead { .. }
+            | SubscriberError::PositionLost { .. } => Status::PositionUnavailable,
             _ => Status::Other,
         };
         Self::told(status, &error)

@@ -10,7 +10,7 @@ use crate::status::{Failure, Outcome, Status, catch_panics, catch_panics_or};
 use std::cell::UnsafeCell;
 use std::ffi::{c_char, c_int};
 use std::os::fd::AsRawFd;
-use toroni::{InPlace, Interrupter, OpenError, ReceiveError, Start, Subscriber, WaitStrategy};
+use toroni::{InPlace, Interrupter, ReceiveError, Start, Subscriber, WaitStrategy};
 
 pub struct toroni_subscriber {
     /// Separate from the rest, which another thread may be using.
@@ -370,7 +370,7 @@ pub unsafe extern "C" fn toroni_subscriber_fd(
     catch_panics(|| unsafe {
         let (subscriber, _) = state(subscriber)?.open();
         put(fd, "the pointer to the descriptor", -1)?;
-        let descriptor = subscriber.fd().map_err(|error: OpenError| Failure::from(error))?;
+        let descriptor = subscriber.fd()?;
         put(fd, "the pointer to the descriptor", descriptor.as_raw_fd())
     })
 }

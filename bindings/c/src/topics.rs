@@ -5,7 +5,7 @@ use crate::bus::{bus, toroni_bus};
 use crate::lists::{Strings, one};
 use crate::status::{Outcome, catch_panics, catch_panics_or};
 use std::ffi::{c_char, c_int};
-use toroni::{OpenError, Pattern, Topic, TopicStats};
+use toroni::{Pattern, PublisherError, SubscriberError, Topic, TopicStats};
 
 pub struct toroni_topics {
     topics: Vec<toroni_topic_info>,
@@ -42,8 +42,9 @@ unsafe fn matches(
 ) -> c_int {
     // SAFETY: the caller guarantees it.
     catch_panics(|| unsafe {
-        let pattern = Pattern::new(string(pattern, "the pattern")?).map_err(OpenError::from)?;
-        let topic = Topic::new(string(topic, "the topic")?).map_err(OpenError::from)?;
+        let pattern =
+            Pattern::new(string(pattern, "the pattern")?).map_err(SubscriberError::from)?;
+        let topic = Topic::new(string(topic, "the topic")?).map_err(PublisherError::from)?;
         put(result, "the pointer to the result", does_match(&pattern, topic.as_str()).into())
     })
 }

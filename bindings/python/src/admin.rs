@@ -22,7 +22,7 @@ pub(crate) fn default_directory() -> PathBuf {
 #[pyo3(signature = (directory=None))]
 pub(crate) fn buses(py: Python<'_>, directory: Option<PathBuf>) -> PyResult<Vec<Bound<'_, PyAny>>> {
     let found = py.detach(|| admin::list(directory.as_deref()));
-    let found = found.map_err(|error| errors::on_open(py, &error))?;
+    let found = found.map_err(|error| errors::on_directory(py, error))?;
     found.iter().map(|entry| of_entry(py, entry)).collect()
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn clean<'py>(
             return Err(errors::invalid(py, message.to_owned()));
         }
     };
-    of_report(py, &report.map_err(|error| errors::on_open(py, &error))?)
+    of_report(py, &report.map_err(|error| errors::on_directory(py, error))?)
 }
 
 fn of_entry<'py>(py: Python<'py>, entry: &BusEntry) -> PyResult<Bound<'py, PyAny>> {

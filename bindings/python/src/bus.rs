@@ -128,7 +128,7 @@ impl Bus {
         let policy = policy.map(|policy| settings::policy("policy", policy)).transpose()?;
         let bus = self.handle(py)?;
         let made = py.detach(|| bus.publisher(topic));
-        let publisher = made.map_err(|error| errors::on_open(py, &error))?;
+        let publisher = made.map_err(|error| errors::on_publisher(py, &error))?;
         let publisher = publisher.to_descendants(to_descendants);
         let bus_policy = self.policy(py, &bus)?;
         Publisher::made(py, publisher, bus_policy, policy)
@@ -166,7 +166,7 @@ impl Bus {
             builder = builder.name(name);
         }
         let made = py.detach(|| builder.build());
-        Subscriber::made(py, made.map_err(|error| errors::on_open(py, &error))?)
+        Subscriber::made(py, made.map_err(|error| errors::on_subscriber(py, &error))?)
     }
 
     /// Makes a router: one subscriber with many handlers. It takes the options of subscribe.
@@ -181,14 +181,14 @@ impl Bus {
     /// Returns a snapshot of the bus, a toroni.BusStats. What this process may not read is None.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let bus = self.handle(py)?;
-        let answer = py.detach(|| bus.stats()).map_err(|error| errors::on_open(py, &error))?;
+        let answer = py.detach(|| bus.stats()).map_err(|error| errors::on_file(py, &error))?;
         stats::of_bus(py, &answer)
     }
 
     /// Returns a list of toroni.TopicStats, sorted by name: what the ring holds of each topic.
     fn topics<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let bus = self.handle(py)?;
-        let answer = py.detach(|| bus.topics()).map_err(|error| errors::on_open(py, &error))?;
+        let answer = py.detach(|| bus.topics()).map_err(|error| errors::on_file(py, &error))?;
         answer.iter().map(|topic| stats::of_topic(py, topic)).collect()
     }
 
@@ -248,7 +248,7 @@ impl Bus {
         if let Some(policy) = *known() {
             return Ok(policy);
         }
-        let stats = py.detach(|| bus.stats()).map_err(|error| errors::on_open(py, &error))?;
+        let stats = py.detach(|| bus.stats()).map_err(|error| errors::on_file(py, &error))?;
         *known() = Some(stats.policy);
         Ok(stats.policy)
     }

@@ -4,7 +4,10 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use std::io;
-use toroni::{OpenError, PatternError, PublishError, ReceiveError};
+use toroni::{
+    DirectoryError, FileError, OpenError, PatternError, PublishError, PublisherError, ReceiveError,
+    SubscriberError,
+};
 
 /// Error numbers of Linux, which are the same on all architectures that Toroni supports.
 const EFBIG: i32 = 27;
@@ -81,22 +84,31 @@ pub(crate) fn too_small(py: Python<'_>, length: usize, limit: usize) -> PyErr {
     made(class!(py, "TooLong"), (message, length, limit))
 }
 
-/// Converts an error of opening a bus, or of making a publisher or subscriber.
+/// Converts an error that the errors of all calls on a bus can contain.
+#[cold]
+pub(crate) fn on_file(py: Python<'_>, error: &FileError) -> PyErr {
+    let message = error.to_string();
+    let class = match error {
+        FileError::Os { source, .. } => return system(py, source, message),
+        FileError::NotFound { .. } => class!(py, "NotFound"),
+        FileError::PermissionDenied { .. } => class!(py, "PermissionDenied"),
+        FileError::Unlinked { .. } => class!(py, "Unlinked"),
+        FileError::Forked(_) => class!(py, "Forked"),
+        FileError::Corrupt(_) => class!(py, "Corrupt"),
+        _ => class!(py, "Error"),
+    };
+    made(class, (message,))
+}
+
 #[cold]
 pub(crate) fn on_open(py: Python<'_>, error: &OpenError) -> PyErr {
     let message = error.to_string();
     let class = match error {
-        OpenError::Os { source, .. } => return system(py, source, message),
-        OpenError::InvalidName { .. }
+        OpenError::File(error) => return on_file(py, error),
+        OpenError::InvalidName(_)
         | OpenError::InvalidSetting(_)
-        | OpenError::Topic(_)
-        | OpenError::Pattern(_)
-        | OpenError::UnknownGroup { .. }
-        | OpenError::NotAPosition { .. }
-        | OpenError::PositionAhead { .. } => class!(py, "Invalid"),
-        OpenError::NotFound { .. } => class!(py, "NotFound"),
+        | OpenError::UnknownGroup { .. } => class!(py, "Invalid"),
         OpenError::AlreadyExists { .. } => class!(py, "AlreadyExists"),
-        OpenError::PermissionDenied { .. } => class!(py, "PermissionDenied"),
         OpenError::NoSpace { .. } | OpenError::NoInodes { .. } => {
             return made(class!(py, "NoSpace"), (ENOSPC, message));
         }
@@ -105,9 +117,35 @@ pub(crate) fn on_open(py: Python<'_>, error: &OpenError) -> PyErr {
         }
         OpenError::ForeignOwner { .. } => class!(py, "ForeignOwner"),
         OpenError::SettingMismatch { .. } => class!(py, "SettingMismatch"),
-        OpenError::Unlinked { .. } => class!(py, "Unlinked"),
-        OpenError::Forked(_) => class!(py, "Forked"),
-        OpenError::Corrupt(_) => class!(py, "Corrupt"),
+        _ => class!(py, "Error"),
+    };
+    made(class, (message,))
+}
+
+#[cold]
+pub(crate) fn on_directory(py: Python<'_>, error: DirectoryError) -> PyErr {
+    on_open(py, &error.into())
+}
+
+#[cold]
+pub(crate) fn on_publisher(py: Python<'_>, error: &PublisherError) -> PyErr {
+    let message = error.to_string();
+    let class = match error {
+        PublisherError::File(error) => return on_file(py, error),
+        PublisherError::Topic(_) => class!(py, "Invalid"),
+        _ => class!(py, "Error"),
+    };
+    made(class, (message,))
+}
+
+#[cold]
+pub(crate) fn on_subscriber(py: Python<'_>, error: &SubscriberError) -> PyErr {
+    let message = error.to_string();
+    let class = match error {
+        SubscriberError::File(error) => return on_file(py, error),
+        SubscriberError::Pattern(_)
+        | SubscriberError::NotAPosition { .. }
+        | SubscriberError::PositionAhead { .. } => class!(py, "Invalid"),
         _ => class!(py, "Error"),
     };
     made(class, (message,))

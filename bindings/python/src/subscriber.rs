@@ -137,7 +137,10 @@ impl Subscriber {
 
     /// Adds a pattern. A message that matches several patterns is received once.
     fn add_pattern(&self, py: Python<'_>, pattern: &str) -> PyResult<()> {
-        self.lock(py)?.subscriber.add_pattern(pattern).map_err(|error| errors::on_open(py, &error))
+        self.lock(py)?
+            .subscriber
+            .add_pattern(pattern)
+            .map_err(|error| errors::on_subscriber(py, &error))
     }
 
     /// Returns a descriptor that is readable when there may be messages, for select, epoll or any event loop. Call
@@ -148,7 +151,7 @@ impl Subscriber {
         if let Some(descriptor) = self.descriptor.get() {
             return Ok(*descriptor);
         }
-        let descriptor = receiver.subscriber.fd().map_err(|error| errors::on_open(py, &error))?;
+        let descriptor = receiver.subscriber.fd().map_err(|error| errors::on_file(py, &error))?;
         Ok(*self.descriptor.get_or_init(|| descriptor.as_raw_fd()))
     }
 
@@ -156,7 +159,7 @@ impl Subscriber {
     /// other thread closes the descriptor meanwhile, and the kernel cannot give its number to something else.
     fn _duplicate(&self, py: Python<'_>) -> PyResult<i32> {
         let mut receiver = self.lock(py)?;
-        let descriptor = receiver.subscriber.fd().map_err(|error| errors::on_open(py, &error))?;
+        let descriptor = receiver.subscriber.fd().map_err(|error| errors::on_file(py, &error))?;
         self.descriptor.get_or_init(|| descriptor.as_raw_fd());
         let duplicate = descriptor.try_clone_to_owned().map_err(|error| {
             let message = format!("cannot duplicate the subscriber's descriptor: {error}");
@@ -280,7 +283,7 @@ fn asyncio(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
 
 impl Subscriber {
     pub(crate) fn made(py: Python<'_>, mut subscriber: toroni::Subscriber) -> PyResult<Self> {
-        let interrupter = subscriber.interrupter().map_err(|error| errors::on_open(py, &error))?;
+        let interrupter = subscriber.interrupter().map_err(|error| errors::on_file(py, &error))?;
         let slot = subscriber.slot();
         let receiver = Receiver {
             subscriber,

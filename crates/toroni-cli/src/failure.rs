@@ -1,8 +1,12 @@
 //! The ways in which a command fails: exit codes and texts.
 
+use std::fmt::Display;
 use std::io;
 use std::path::Path;
-use toroni::{BurstError, InvalidSetting, OpenError, PublishError, ReceiveError, admin};
+use toroni::{
+    BurstError, DirectoryError, FileError, InvalidSetting, OpenError, PatternError, PublishError,
+    PublisherError, ReceiveError, SubscriberError, TopicError, admin,
+};
 
 /// Why a command ended.
 #[derive(Debug)]
@@ -31,6 +35,11 @@ impl Failure {
         }
     }
 
+    /// Adds to an error of the library the option that changes what its text advises to change.
+    fn with_option(error: &impl Display, option: &str) -> Self {
+        Self::Failed(format!("{error} (option {option})"))
+    }
+
     /// Converts an error of a write to standard output.
     pub(crate) fn of_output(error: &io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
@@ -46,23 +55,88 @@ pub(crate) fn code_of_signal(signal: i32) -> u8 {
     u8::try_from(signal).map_or(1, |signal| signal.saturating_add(128))
 }
 
+impl From<FileError> for Failure {
+    fn from(error: FileError) -> Self {
+        match error {
+            FileError::NotFound { path } => {
+                let name = path.file_name().unwrap_or_default().display();
+                Self::Failed(format!("{}: `toroni create {name}` creates it", no_bus(&path)))
+            }
+            FileError::RobustLockRefused { .. } | FileError::RobustOnDisk { .. } => {
+                Self::with_option(&error, "--lock")
+            }
+            FileError::NetworkNamespace { .. } => Self::with_option(&error, "--notify"),
+            FileError::NotADirectory { .. }
+            | FileError::NotABus { .. }
+            | FileError::ReadOnly { .. } => Self::with_option(&error, "--dir"),
+            error => Self::Failed(error.to_string()),
+        }
+    }
+}
+
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         let error = with_options(error);
         match error {
-            OpenError::InvalidName { .. }
-            | OpenError::InvalidSetting(_)
-            | OpenError::Topic(_)
-            | OpenError::Pattern(_) => Self::Usage(error.to_string()),
-            OpenError::NotFound { path } => {
-                let name = path.file_name().unwrap_or_default().display();
-                Self::Failed(format!("{}: `toroni create {name}` creates it", no_bus(&path)))
+            OpenError::File(error) => error.into(),
+            OpenError::InvalidName(_) | OpenError::InvalidSetting(_) => {
+                Self::Usage(error.to_string())
             }
-            error => match options(&error) {
-                Some(options) => Self::Failed(format!("{error} (option {options})")),
-                None => Self::Failed(error.to_string()),
-            },
+            OpenError::NoSpace { .. } | OpenError::FileTooLong { .. } => {
+                Self::with_option(&error, "--capacity")
+            }
+            OpenError::UnknownGroup { .. } => Self::with_option(&error, "--writers or --readers"),
+            OpenError::AclsUnsupported { .. } => {
+                Self::with_option(&error, "--mode instead of --writers and --readers")
+            }
+            OpenError::MissingDirectory { .. } => Self::with_option(&error, "--dir"),
+            error => Self::Failed(error.to_string()),
         }
+    }
+}
+
+impl From<DirectoryError> for Failure {
+    fn from(error: DirectoryError) -> Self {
+        OpenError::from(error).into()
+    }
+}
+
+impl From<PublisherError> for Failure {
+    fn from(error: PublisherError) -> Self {
+        match error {
+            PublisherError::File(error) => error.into(),
+            PublisherError::Topic(error) => error.into(),
+            PublisherError::TooManyPublishers { .. } => {
+                Self::with_option(&error, "--max-publishers")
+            }
+            error => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+impl From<SubscriberError> for Failure {
+    fn from(error: SubscriberError) -> Self {
+        match error {
+            SubscriberError::File(error) => error.into(),
+            SubscriberError::Pattern(error) => error.into(),
+            SubscriberError::TooManySubscribers { .. } => {
+                Self::with_option(&error, "--max-subscribers")
+            }
+            SubscriberError::PositionLost { .. } => Self::with_option(&error, "--from oldest"),
+            error => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+impl From<TopicError> for Failure {
+    fn from(error: TopicError) -> Self {
+        Self::Usage(error.to_string())
+    }
+}
+
+impl From<PatternError> for Failure {
+    fn from(error: PatternError) -> Self {
+        Self::Usage(error.to_string())
     }
 }
 
@@ -99,25 +173,6 @@ fn with_options(error: OpenError) -> OpenError {
     }
 }
 
-/// Returns the option that changes what the library's text advises to change.
-fn options(error: &OpenError) -> Option<&'static str> {
-    match error {
-        OpenError::NoSpace { .. } | OpenError::FileTooLong { .. } => Some("--capacity"),
-        OpenError::TooManyPublishers { .. } => Some("--max-publishers"),
-        OpenError::TooManySubscribers { .. } => Some("--max-subscribers"),
-        OpenError::UnknownGroup { .. } => Some("--writers or --readers"),
-        OpenError::AclsUnsupported { .. } => Some("--mode instead of --writers and --readers"),
-        OpenError::RobustLockRefused { .. } | OpenError::RobustOnDisk { .. } => Some("--lock"),
-        OpenError::NetworkNamespace { .. } => Some("--notify"),
-        OpenError::PositionLost { .. } => Some("--from oldest"),
-        OpenError::MissingDirectory { .. }
-        | OpenError::NotADirectory { .. }
-        | OpenError::NotABus { .. }
-        | OpenError::ReadOnly { .. } => Some("--dir"),
-        _ => None,
-    }
-}
-
 /// Returns a text that there is no bus at `path`. It lists the buses in the directory, in case the name was mistyped.
 pub(crate) fn no_bus(path: &Path) -> String {
     const MOST_NAMES: usize = 20;
@@ -137,10 +192,10 @@ pub(crate) fn no_bus(path: &Path) -> String {
 
 impl From<PublishError> for Failure {
     fn from(error: PublishError) -> Self {
-        Self::Failed(match error {
-            PublishError::TooLong { .. } => format!("{error} (option --capacity)"),
-            error => error.to_string(),
-        })
+        match error {
+            PublishError::TooLong { .. } => Self::with_option(&error, "--capacity"),
+            error => Self::Failed(error.to_string()),
+        }
     }
 }
 
@@ -161,8 +216,8 @@ mod tests {
     use super::*;
     use crate::cli;
 
-    fn said(error: OpenError) -> String {
-        Failure::from(error).report().1.unwrap()
+    fn said(error: impl Into<Failure>) -> String {
+        error.into().report().1.unwrap()
     }
 
     #[test]
@@ -179,25 +234,30 @@ mod tests {
     #[test]
     fn settings_are_named_as_options() {
         let path = || "/dev/shm/toroni/b".into();
-        for (error, wanted) in [
+        for (said, wanted) in [
             (
-                OpenError::SettingMismatch {
+                said(OpenError::SettingMismatch {
                     path: path(),
                     setting: "max_publishers",
                     found: "4".to_owned(),
                     wanted: "8".to_owned(),
-                },
+                }),
                 "has --max-publishers 4, but 8 is required",
             ),
-            (OpenError::NoSpace { wanted: 2, available: 1, path: path() }, "(option --capacity)"),
-            (OpenError::TooManyPublishers { limit: 1 }, "(option --max-publishers)"),
             (
-                OpenError::AclsUnsupported { path: path() },
+                said(OpenError::NoSpace { wanted: 2, available: 1, path: path() }),
+                "(option --capacity)",
+            ),
+            (said(PublisherError::TooManyPublishers { limit: 1 }), "(option --max-publishers)"),
+            (
+                said(OpenError::AclsUnsupported { path: path() }),
                 "(option --mode instead of --writers and --readers)",
             ),
-            (OpenError::PositionLost { position: 1, oldest: 2 }, "(option --from oldest)"),
+            (
+                said(SubscriberError::PositionLost { position: 1, oldest: 2 }),
+                "(option --from oldest)",
+            ),
         ] {
-            let said = said(error);
             assert!(said.contains(wanted), "{said}");
         }
         let Failure::Failed(said) = PublishError::TooLong { length: 2, limit: 1 }.into() else {

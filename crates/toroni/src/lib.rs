@@ -101,7 +101,10 @@ pub use bus::{
     PublisherStats, Reopened, Router, Start, Subscriber, SubscriberBuilder, SubscriberSlotStats,
     SubscriberStats, TopicStats, WaitStrategy, admin,
 };
-pub use error::{BurstError, Corrupt, Forked, OpenError, PublishError, ReceiveError};
+pub use error::{
+    BurstError, Corrupt, DirectoryError, FileError, Forked, InvalidName, OpenError, PublishError,
+    PublisherError, ReceiveError, SubscriberError, UntrustedDirectory,
+};
 pub use ring::racy::{RacyBytes, RacyBytesMut};
 pub use settings::{InvalidSetting, LockKind, NotifyKind, Policy};
 pub use topic::{Pattern, PatternError, Topic, TopicError};

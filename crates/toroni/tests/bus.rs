@@ -9,8 +9,8 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use toroni::{
-    BusConfig, LockKind, NotifyKind, OpenError, Policy, PublishError, ReceiveError, Start,
-    Subscriber, WaitStrategy,
+    BusConfig, FileError, LockKind, NotifyKind, OpenError, Policy, PublishError, PublisherError,
+    ReceiveError, Start, Subscriber, SubscriberError, WaitStrategy,
 };
 
 fn received(subscriber: &mut Subscriber) -> Vec<Vec<u8>> {
@@ -213,7 +213,11 @@ fn the_bus_inside_publish_with_is_an_error_and_no_deadlock() {
         assert!(
             matches!(
                 errors,
-                (Err(PublishError::Reentrant), Err(PublishError::Reentrant), OpenError::Reentrant)
+                (
+                    Err(PublishError::Reentrant),
+                    Err(PublishError::Reentrant),
+                    PublisherError::Reentrant
+                )
             ),
             "{errors:?}"
         );
@@ -243,16 +247,16 @@ fn starts_are_exact() {
     let end = middle.position();
     assert!(received(&mut start(Start::Position(end)).unwrap()).is_empty());
     let error = start(Start::Position(positions[4] + 8)).unwrap_err();
-    assert!(matches!(error, OpenError::NotAPosition { .. }), "{error}");
+    assert!(matches!(error, SubscriberError::NotAPosition { .. }), "{error}");
     let error = start(Start::Position(end + 8)).unwrap_err();
-    assert!(matches!(error, OpenError::PositionAhead { .. }), "{error}");
+    assert!(matches!(error, SubscriberError::PositionAhead { .. }), "{error}");
     drop(middle);
     for _ in 0..100 {
         publisher.publish([0; 1000]).unwrap();
     }
     let error = start(Start::Position(positions[4])).unwrap_err();
     assert!(
-        matches!(error, OpenError::PositionLost { position, oldest } if oldest > position),
+        matches!(error, SubscriberError::PositionLost { position, oldest } if oldest > position),
         "{error}"
     );
 }
@@ -496,13 +500,13 @@ fn limits_are_errors_with_numbers() {
     let first = bus.subscribe("t").unwrap();
     let _second = bus.subscribe("t").unwrap();
     let error = bus.subscribe("t").unwrap_err();
-    assert!(matches!(error, OpenError::TooManySubscribers { limit: 2 }), "{error}");
+    assert!(matches!(error, SubscriberError::TooManySubscribers { limit: 2 }), "{error}");
     drop(first);
     let _third = bus.subscribe("t").unwrap();
     let publisher = bus.publisher("t").unwrap();
     let again = fixture.config().open("b").unwrap();
     let error = again.publisher("t").unwrap_err();
-    assert!(matches!(error, OpenError::TooManyPublishers { limit: 1 }), "{error}");
+    assert!(matches!(error, PublisherError::TooManyPublishers { limit: 1 }), "{error}");
     drop((publisher, bus));
     again.publisher("t").unwrap();
 }
@@ -511,7 +515,7 @@ fn limits_are_errors_with_numbers() {
 fn open_creates_or_opens_as_documented() {
     let fixture = Fixture::new();
     let config = fixture.config();
-    assert!(matches!(config.open_existing("b"), Err(OpenError::NotFound { .. })));
+    assert!(matches!(config.open_existing("b"), Err(OpenError::File(FileError::NotFound { .. }))));
     let bus = config.create("b").unwrap();
     assert!(matches!(config.create("b"), Err(OpenError::AlreadyExists { .. })));
     assert_eq!(config.open_existing("b").unwrap().id(), bus.id());
@@ -519,9 +523,9 @@ fn open_creates_or_opens_as_documented() {
     assert_eq!(other.open("b").unwrap().stats().unwrap().capacity, 4 << 20);
     let error = other.require_capacity().open("b").unwrap_err();
     assert!(matches!(error, OpenError::SettingMismatch { setting: "capacity", .. }), "{error}");
-    assert!(matches!(config.open("../b"), Err(OpenError::InvalidName { .. })));
-    assert!(matches!(bus.publisher("a//b"), Err(OpenError::Topic(_))));
-    assert!(matches!(bus.subscribe("a*"), Err(OpenError::Pattern(_))));
+    assert!(matches!(config.open("../b"), Err(OpenError::InvalidName(_))));
+    assert!(matches!(bus.publisher("a//b"), Err(PublisherError::Topic(_))));
+    assert!(matches!(bus.subscribe("a*"), Err(SubscriberError::Pattern(_))));
     let error = BusConfig::new().directory(fixture.path()).capacity(5).open("c").unwrap_err();
     assert!(matches!(error, OpenError::InvalidSetting(_)), "{error}");
 }
@@ -667,7 +671,7 @@ fn a_new_topic_elsewhere_does_not_block_a_closure_that_asks_for_one() {
                 });
                 enter.recv().unwrap();
                 std::thread::sleep(Duration::from_millis(20));
-                assert!(matches!(bus.publisher("from/here"), Err(OpenError::Reentrant)));
+                assert!(matches!(bus.publisher("from/here"), Err(PublisherError::Reentrant)));
             })
             .unwrap();
     });

@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use toroni::{Bus, BusConfig, OpenError, Reopened, Start};
+use toroni::{Bus, BusConfig, FileError, OpenError, Reopened, Start};
 
 /// A directory on a disk, if `/var/tmp` is on a disk.
 struct Disk(PathBuf);
@@ -171,7 +171,7 @@ fn robust_locks_are_refused_on_a_disk() {
     let Some(disk) = Disk::new("robust") else { return };
     let config = BusConfig::new().directory(&disk.0).lock(toroni::LockKind::Robust);
     let error = config.open("r").unwrap_err();
-    assert!(matches!(error, OpenError::RobustOnDisk { .. }), "{error}");
+    assert!(matches!(error, OpenError::File(FileError::RobustOnDisk { .. })), "{error}");
 }
 
 #[test]

@@ -455,8 +455,10 @@ fn lock_memory() {
     let Some(root) = std::env::var_os("TORONI_TEST_LOCK_MEMORY") else { return };
     let config = toroni::BusConfig::new().directory(PathBuf::from(root)).lock_memory(true);
     let bus = config.open("b").unwrap();
-    for error in [bus.publisher("a").map(drop), bus.subscribe("**").map(drop)] {
-        let error = error.expect_err("more than may be locked").to_string();
+    for error in [
+        bus.publisher("a").map(drop).expect_err("more than may be locked").to_string(),
+        bus.subscribe("**").map(drop).expect_err("more than may be locked").to_string(),
+    ] {
         for word in
             ["cannot lock", "/ring in memory", "the limit of this process is 65536", "ulimit -l"]
         {

@@ -8,7 +8,7 @@ use clap::Args;
 use clap_complete::ArgValueCompleter;
 use serde_json::json;
 use std::io::{IsTerminal, Write};
-use toroni::{OpenError, admin};
+use toroni::{DirectoryError, FileError, admin};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -64,7 +64,7 @@ pub(crate) fn run(
                 report.skipped.extend(more.skipped);
             }
             // Another process has removed the bus.
-            Err(OpenError::NotFound { .. }) => {}
+            Err(DirectoryError::File(FileError::NotFound { .. })) => {}
             Err(error) => return Err(error.into()),
         }
     }

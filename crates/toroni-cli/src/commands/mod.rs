@@ -22,7 +22,7 @@ use crate::failure::Failure;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use std::time::Duration;
-use toroni::{Bus, BusConfig, OpenError, Pattern};
+use toroni::{Bus, BusConfig, Pattern};
 
 /// How long a command sleeps before it checks again for signals and for a closed output. A silent subscriber
 /// polls the ring every 250 ms by itself, so this wakes it only a little more often.
@@ -88,7 +88,7 @@ pub(crate) fn config(location: &BusLocation) -> BusConfig {
 /// Parses patterns. Call it before the command waits for its bus or creates it.
 fn patterns(texts: &[String]) -> Result<Vec<Pattern>, Failure> {
     let patterns: Result<Vec<Pattern>, _> = texts.iter().map(|text| Pattern::new(text)).collect();
-    Ok(patterns.map_err(OpenError::Pattern)?)
+    Ok(patterns?)
 }
 
 /// Opens the bus of a command that only inspects it. Fails if the bus does not exist.

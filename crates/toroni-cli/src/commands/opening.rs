@@ -8,7 +8,7 @@ use crate::output::Output;
 use crate::stop::Stop;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use toroni::{Bus, BusConfig, OpenError, admin};
+use toroni::{Bus, BusConfig, FileError, OpenError, admin};
 
 /// How often a command that waits for its bus checks whether it exists.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
@@ -16,7 +16,7 @@ const CHECK_EVERY: Duration = Duration::from_millis(50);
 /// Opens the bus. If it does not exist, creates it and says so on standard error.
 pub(super) fn open_or_create(config: &BusConfig, location: &BusLocation) -> Result<Bus, Failure> {
     match config.open_existing(&location.bus) {
-        Err(OpenError::NotFound { path }) => {
+        Err(OpenError::File(FileError::NotFound { path })) => {
             let was_missing = no_bus(&path);
             match config.create(&location.bus) {
                 // Another process was faster.
@@ -51,7 +51,7 @@ pub(super) fn open_or_wait(
     output: &Output,
 ) -> Result<Awaited, Failure> {
     let path = match config.open_existing(&location.bus) {
-        Err(OpenError::NotFound { path }) => path,
+        Err(OpenError::File(FileError::NotFound { path })) => path,
         answer => return Ok(Awaited::Found(answer?)),
     };
     if let Some(path) = missing_parent(location) {
@@ -65,7 +65,7 @@ pub(super) fn open_or_wait(
     while timeout.is_none_or(|timeout| started.elapsed() < timeout) && stop.sleep(CHECK_EVERY) {
         output.check_reader()?;
         match config.open_existing(&location.bus) {
-            Err(OpenError::NotFound { .. }) => {}
+            Err(OpenError::File(FileError::NotFound { .. })) => {}
             answer => return Ok(Awaited::Created(answer?)),
         }
     }

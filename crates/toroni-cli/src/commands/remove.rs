@@ -7,8 +7,8 @@ use crate::output::{Output, printable};
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use serde_json::json;
-use toroni::OpenError;
 use toroni::admin::{self, CleanAction};
+use toroni::{DirectoryError, FileError};
 
 #[derive(Args)]
 #[command(after_help = "Example:
@@ -30,7 +30,7 @@ pub(crate) fn run(location: &BusLocation, arguments: &Remove) -> Result<(), Fail
     let mut left = Vec::new();
     for name in &arguments.names {
         let report = match admin::clean_persistent(location.dir.as_deref(), name, false) {
-            Err(OpenError::NotFound { path }) => {
+            Err(DirectoryError::File(FileError::NotFound { path })) => {
                 left.push(no_bus(&path));
                 continue;
             }

@@ -4,7 +4,7 @@ use super::clock;
 use super::open::{BusConfig, Reopened};
 use super::publish::{Publisher, Publishing, writes_in_this_thread};
 use super::subscribe::{Router, Subscriber, SubscriberBuilder, Subscribing};
-use crate::error::OpenError;
+use crate::error::{FileError, OpenError, PublisherError, SubscriberError};
 use crate::ring::slots::Identity;
 use crate::shm::directory::BusDirectory;
 use crate::shm::fork::ForkStamp;
@@ -80,7 +80,7 @@ impl Bus {
     }
 
     /// Returns the directory of an open bus, for a snapshot. Refuses a handle of the parent process.
-    pub(super) fn directory(&self) -> Result<&BusDirectory, OpenError> {
+    pub(super) fn directory(&self) -> Result<&BusDirectory, FileError> {
         self.0.stamp.check()?;
         Ok(&self.0.directory)
     }
@@ -113,9 +113,9 @@ impl Bus {
     /// Makes a publisher on a topic, which is a path such as `plant/boiler/temperature`.
     ///
     /// # Errors
-    /// [`OpenError::Topic`], [`OpenError::PermissionDenied`], [`OpenError::TooManyPublishers`],
-    /// [`OpenError::RobustLockRefused`]; see [`OpenError`].
-    pub fn publisher(&self, topic: &str) -> Result<Publisher, OpenError> {
+    /// [`PublisherError::Topic`], [`PublisherError::TooManyPublishers`], [`FileError::PermissionDenied`],
+    /// [`FileError::RobustLockRefused`]; see [`PublisherError`].
+    pub fn publisher(&self, topic: &str) -> Result<Publisher, PublisherError> {
         let topic = Topic::new(topic)?;
         Publisher::new(self.clone(), self.publishing()?, topic, self.0.timestamps)
     }
@@ -125,7 +125,7 @@ impl Bus {
     ///
     /// # Errors
     /// See [`SubscriberBuilder::build`].
-    pub fn subscribe(&self, pattern: &str) -> Result<Subscriber, OpenError> {
+    pub fn subscribe(&self, pattern: &str) -> Result<Subscriber, SubscriberError> {
         self.subscriber().pattern(pattern).build()
     }
 
@@ -138,15 +138,15 @@ impl Bus {
     ///
     /// # Errors
     /// See [`SubscriberBuilder::build`].
-    pub fn router(&self) -> Result<Router, OpenError> {
+    pub fn router(&self) -> Result<Router, SubscriberError> {
         Ok(Router::new(self.subscriber().build()?))
     }
 
     /// Returns what publishers share; the first call opens it.
-    pub(super) fn publishing(&self) -> Result<Arc<Publishing>, OpenError> {
-        self.0.stamp.check()?;
+    pub(super) fn publishing(&self) -> Result<Arc<Publishing>, PublisherError> {
+        self.0.stamp.check().map_err(FileError::from)?;
         if writes_in_this_thread(&self.0.file.header().bus_id) {
-            return Err(OpenError::Reentrant);
+            return Err(PublisherError::Reentrant);
         }
         let mut publishing = self.0.publishing.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(publishing) = &*publishing {
@@ -160,7 +160,7 @@ impl Bus {
     }
 
     /// Returns what subscribers share; the first call opens it.
-    pub(super) fn subscribing(&self) -> Result<Arc<Subscribing>, OpenError> {
+    pub(super) fn subscribing(&self) -> Result<Arc<Subscribing>, FileError> {
         self.0.stamp.check()?;
         let mut subscribing = self.0.subscribing.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(subscribing) = &*subscribing {

@@ -1,12 +1,19 @@
 //! The errors. Each message says what happened and what to do about it.
+//!
+//! Each kind of call has an error of its own, so that a caller who matches sees only what the call can return. What
+//! the calls have in common is in [`FileError`], which the other errors contain.
 
+mod directory;
+mod file;
 mod open;
 mod publish;
 mod receive;
 
+pub use directory::{DirectoryError, InvalidName, UntrustedDirectory};
+pub use file::FileError;
 pub use open::OpenError;
-pub use publish::{BurstError, PublishError};
-pub use receive::ReceiveError;
+pub use publish::{BurstError, PublishError, PublisherError};
+pub use receive::{ReceiveError, SubscriberError};
 
 /// A handle was used in the child of a `fork`. The handle belongs to the parent; the child has to open the
 /// bus again.
@@ -36,49 +43,59 @@ mod tests {
     use std::io;
     use std::path::PathBuf;
 
+    fn all(errors: &[impl ToString]) -> Vec<String> {
+        errors.iter().map(ToString::to_string).collect()
+    }
+
     fn texts() -> Vec<String> {
         let path = || PathBuf::from("/dev/shm/toroni/b");
         let text = || "so".to_owned();
         let corrupt = || Corrupt { what: "length", value: 1, position: 2 };
         let os = || io::Error::other("no");
+        let files = [
+            FileError::NotFound { path: path() },
+            FileError::PermissionDenied { action: "open", path: path(), hint: text() },
+            FileError::ReadOnly { path: path() },
+            FileError::NotADirectory { path: path() },
+            FileError::Symlink { path: path() },
+            FileError::MemoryLock { wanted: 2, limit: 1, path: path() },
+            FileError::Busy { path: path() },
+            FileError::NotABus { path: path(), what: text() },
+            FileError::VersionMismatch { path: path(), found: 1, supported: 2 },
+            FileError::EndiannessMismatch { path: path() },
+            FileError::Truncated { path: path(), found: 1, wanted: 2 },
+            FileError::HeaderDamaged { path: path(), what: text() },
+            FileError::ForeignFile { path: path() },
+            FileError::RobustLockRefused { path: path(), boundary: "C libraries" },
+            FileError::RobustOnDisk { path: path() },
+            FileError::NetworkNamespace { path: path() },
+            FileError::Corrupt(corrupt()),
+            FileError::Unlinked { path: path() },
+            FileError::Forked(Forked),
+            FileError::Os { action: "open", path: path(), source: os() },
+        ];
+        let directories = [
+            DirectoryError::InvalidName(InvalidName { name: ".".to_owned() }),
+            UntrustedDirectory { path: path(), what: text(), hint: text() }.into(),
+        ];
         let opening = [
-            OpenError::InvalidName { name: ".".to_owned() },
-            OpenError::NotFound { path: path() },
             OpenError::AlreadyExists { path: path() },
-            OpenError::PermissionDenied { action: "open", path: path(), hint: text() },
             OpenError::NoSpace { wanted: 2, available: 1, path: path() },
             OpenError::NoInodes { path: path() },
             OpenError::FileTooLong { limit: 1, path: path() },
-            OpenError::ReadOnly { path: path() },
             OpenError::MissingDirectory { path: path() },
-            OpenError::NotADirectory { path: path() },
-            OpenError::Symlink { path: path() },
-            OpenError::UntrustedDirectory { path: path(), what: text(), hint: text() },
             OpenError::ForeignOwner { path: path(), found: text(), wanted: text() },
             OpenError::AclsUnsupported { path: path() },
             OpenError::UnknownGroup { name: text() },
-            OpenError::MemoryLock { wanted: 2, limit: 1, path: path() },
-            OpenError::Busy { path: path() },
-            OpenError::NotABus { path: path(), what: text() },
-            OpenError::VersionMismatch { path: path(), found: 1, supported: 2 },
-            OpenError::EndiannessMismatch { path: path() },
-            OpenError::Truncated { path: path(), found: 1, wanted: 2 },
-            OpenError::HeaderDamaged { path: path(), what: text() },
-            OpenError::ForeignFile { path: path() },
-            OpenError::RobustLockRefused { path: path(), boundary: "C libraries" },
-            OpenError::RobustOnDisk { path: path() },
             OpenError::NotCheckedSinceBoot { path: path() },
-            OpenError::NetworkNamespace { path: path() },
-            OpenError::TooManyPublishers { limit: 1 },
-            OpenError::TooManySubscribers { limit: 1 },
-            OpenError::NotAPosition { position: 1 },
-            OpenError::PositionAhead { position: 2, end: 1 },
-            OpenError::PositionLost { position: 1, oldest: 2 },
-            OpenError::Corrupt(corrupt()),
-            OpenError::Unlinked { path: path() },
-            OpenError::Forked(Forked),
-            OpenError::Reentrant,
-            OpenError::Os { action: "open", path: path(), source: os() },
+        ];
+        let publishers =
+            [PublisherError::TooManyPublishers { limit: 1 }, PublisherError::Reentrant];
+        let subscribers = [
+            SubscriberError::TooManySubscribers { limit: 1 },
+            SubscriberError::NotAPosition { position: 1 },
+            SubscriberError::PositionAhead { position: 2, end: 1 },
+            SubscriberError::PositionLost { position: 1, oldest: 2 },
         ];
         let publishing = [
             PublishError::TooLong { length: 2, limit: 1 },
@@ -98,9 +115,16 @@ mod tests {
             ReceiveError::Unlinked,
             ReceiveError::Os { action: "wait", source: os() },
         ];
-        let opening = opening.iter().map(ToString::to_string);
-        let publishing = publishing.iter().map(ToString::to_string);
-        opening.chain(publishing).chain(receiving.iter().map(ToString::to_string)).collect()
+        [
+            all(&files),
+            all(&directories),
+            all(&opening),
+            all(&publishers),
+            all(&subscribers),
+            all(&publishing),
+            all(&receiving),
+        ]
+        .concat()
     }
 
     /// The same texts are shown to programs in C and Python, and to users of the program.
@@ -123,9 +147,9 @@ mod tests {
         let path = || PathBuf::from("/dev/shm/toroni/b");
         let what = || "so".to_owned();
         for error in [
-            OpenError::NotADirectory { path: path() },
-            OpenError::NotABus { path: path(), what: what() },
-            OpenError::Symlink { path: path() },
+            OpenError::File(FileError::NotADirectory { path: path() }),
+            OpenError::File(FileError::NotABus { path: path(), what: what() }),
+            OpenError::File(FileError::Symlink { path: path() }),
             OpenError::ForeignOwner { path: path(), found: what(), wanted: what() },
             OpenError::NoInodes { path: path() },
         ] {

@@ -1,7 +1,33 @@
-//! Errors of publishing.
+//! Errors of publishers.
 
-use super::{Corrupt, Forked};
+use super::{Corrupt, FileError, Forked};
+use crate::topic::TopicError;
 use std::io;
+
+/// Why a publisher could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PublisherError {
+    /// The topic is malformed.
+    #[error(transparent)]
+    Topic(#[from] TopicError),
+    /// All slots for publishing participants are taken.
+    #[error(
+        "all {limit} publishing participants of the bus are taken: close some, or create the bus for more of them"
+    )]
+    TooManyPublishers {
+        /// Slots of the bus.
+        limit: u32,
+    },
+    /// The caller is inside `publish_with` of the same bus.
+    #[error(
+        "this thread is in a function that writes a message in place, and holds the writer lock: do not use the bus in that function"
+    )]
+    Reentrant,
+    /// The files of the bus cannot be used.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
 
 /// Why a message was not published. No part of it is visible to subscribers.
 #[derive(Debug, thiserror::Error)]

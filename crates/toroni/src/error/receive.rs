@@ -1,7 +1,56 @@
-//! Errors of receiving.
+//! Errors of subscribers.
 
-use super::{Corrupt, Forked};
+use super::{Corrupt, FileError, Forked};
+use crate::topic::PatternError;
 use std::io;
+
+/// Why a subscriber could not be made, or a pattern could not be added to one.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SubscriberError {
+    /// The pattern is malformed.
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
+    /// All slots for subscribers are taken.
+    #[error(
+        "all {limit} subscribers of the bus are taken: close some, or create the bus for more of them"
+    )]
+    TooManySubscribers {
+        /// Slots of the bus.
+        limit: u32,
+    },
+    /// A start position that no record starts at.
+    #[error(
+        "no message starts at position {position}: take positions only from messages of this bus"
+    )]
+    NotAPosition {
+        /// The position that was given.
+        position: u64,
+    },
+    /// A start position beyond the end of the stream.
+    #[error(
+        "position {position} is beyond the end of the stream at {end}: it may be from an earlier bus of this name"
+    )]
+    PositionAhead {
+        /// The position that was given.
+        position: u64,
+        /// Where the stream ends.
+        end: u64,
+    },
+    /// A start position whose message is no longer in the ring.
+    #[error(
+        "position {position} is no longer in the ring, whose oldest message is at {oldest}: start at the oldest"
+    )]
+    PositionLost {
+        /// The position that was given.
+        position: u64,
+        /// Position of the oldest message.
+        oldest: u64,
+    },
+    /// The files of the bus cannot be used.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
 
 /// Why no message was received.
 #[derive(Debug, thiserror::Error)]

@@ -16,7 +16,7 @@
 use super::directory::{failed, is_default_and_not_for_all, sharing_hint};
 use super::mapping::Protection;
 use super::names;
-use crate::error::OpenError;
+use crate::error::{FileError, OpenError};
 use rustix::fs::{Mode, XattrFlags};
 use rustix::io::Errno;
 use std::ffi::{CStr, OsStr};
@@ -54,7 +54,7 @@ impl Permissions {
             match rustix::fs::fremovexattr(&part, list) {
                 // For files, which have no default list, the result depends on the file system.
                 Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::INVAL | Errno::ACCESS) => {}
-                Err(errno) => return Err(failed("set the permissions of", path, errno)),
+                Err(errno) => return Err(failed("set the permissions of", path, errno).into()),
             }
         }
         set_mode(&part, of, self.mode.unwrap_or(0), path)?;
@@ -65,7 +65,7 @@ impl Permissions {
         rustix::fs::fsetxattr(&part, XATTR, &list, XattrFlags::empty()).map_err(|errno| match errno
         {
             Errno::OPNOTSUPP => OpenError::AclsUnsupported { path: path.to_owned() },
-            errno => failed("set the access control list of", path, errno),
+            errno => failed("set the access control list of", path, errno).into(),
         })
     }
 
@@ -105,7 +105,7 @@ pub(super) fn apply_by_umask(
     of: Part,
     mode: u32,
     path: &Path,
-) -> Result<(), OpenError> {
+) -> Result<(), FileError> {
     let mut list = [0_u8; LIST_BYTES];
     // There is none, or the file system has no lists: the mode says everything. A longer list is an error.
     let length = match rustix::fs::fgetxattr(&part, XATTR, &mut list) {
@@ -127,7 +127,7 @@ pub(super) fn apply_by_umask(
     set_mode(part, of, mode, path)
 }
 
-fn set_mode(part: impl AsFd, of: Part, mode: u32, path: &Path) -> Result<(), OpenError> {
+fn set_mode(part: impl AsFd, of: Part, mode: u32, path: &Path) -> Result<(), FileError> {
     let (owner, group, others) = of.classes(mode);
     rustix::fs::fchmod(part, Mode::from_raw_mode(owner << 6 | group << 3 | others))
         .map_err(|errno| failed("set the permissions of", path, errno))

@@ -7,7 +7,7 @@
 use super::acl;
 use super::fork::ParentOnlyFd;
 use super::mapping::Protection;
-use crate::error::OpenError;
+use crate::error::{DirectoryError, FileError, InvalidName, OpenError, UntrustedDirectory};
 use crate::settings::InvalidSetting;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
@@ -37,13 +37,13 @@ pub(crate) fn root(explicit: Option<&Path>) -> PathBuf {
 }
 
 /// Checks that `name` can name a bus: 1 to 64 of `A-Z a-z 0-9 . _ -`, not starting with a dot.
-pub(crate) fn check_name(name: &str) -> Result<(), OpenError> {
+pub(crate) fn check_name(name: &str) -> Result<(), InvalidName> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     if (1..=LONGEST_NAME).contains(&name.len()) && !name.starts_with('.') && name.bytes().all(fits)
     {
         return Ok(());
     }
-    Err(OpenError::InvalidName { name: name.to_owned() })
+    Err(InvalidName { name: name.to_owned() })
 }
 
 /// A file of a bus.
@@ -84,21 +84,21 @@ struct Inner {
 
 impl BusDirectory {
     /// Opens the existing directory `root/name`.
-    pub(crate) fn open(root: &Path, name: &str) -> Result<Self, OpenError> {
+    pub(crate) fn open(root: &Path, name: &str) -> Result<Self, DirectoryError> {
         check_name(name)?;
         let path = absolute(root).join(name);
         match open_root(root)? {
-            Some(root) => Self::open_at(root, name.to_owned(), path),
-            None => Err(OpenError::NotFound { path }),
+            Some(root) => Ok(Self::open_at(root, name.to_owned(), path)?),
+            None => Err(FileError::NotFound { path }.into()),
         }
     }
 
     /// Opens as [`open`](Self::open) does, below a root that is already open, and under any name.
-    pub(super) fn open_at(root: OwnedFd, name: String, path: PathBuf) -> Result<Self, OpenError> {
+    pub(super) fn open_at(root: OwnedFd, name: String, path: PathBuf) -> Result<Self, FileError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(&root, &*name, flags, Mode::empty()).map_err(|errno| {
             if errno == Errno::NOENT {
-                return OpenError::NotFound { path: path.clone() };
+                return FileError::NotFound { path: path.clone() };
             }
             let is_link = rustix::fs::statat(&root, &*name, AtFlags::SYMLINK_NOFOLLOW)
                 .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink);
@@ -140,7 +140,7 @@ impl BusDirectory {
         &self,
         file: BusFile,
         protection: Protection,
-    ) -> Result<OwnedFd, OpenError> {
+    ) -> Result<OwnedFd, FileError> {
         self.intact_dirfd()
             .and_then(|directory| open_regular(directory, file.name(), protection))
             .map_err(|errno| self.refused(file, protection, errno))
@@ -151,13 +151,13 @@ impl BusDirectory {
         &self,
         file: BusFile,
         protection: Protection,
-    ) -> Result<ParentOnlyFd, OpenError> {
+    ) -> Result<ParentOnlyFd, FileError> {
         ParentOnlyFd::open(|| open_regular(self.intact_dirfd()?, file.name(), protection))
             .map_err(|errno| self.refused(file, protection, errno))
     }
 
     /// Opens the directory of sockets (O_PATH).
-    pub(crate) fn open_sockets(&self) -> Result<OwnedFd, OpenError> {
+    pub(crate) fn open_sockets(&self) -> Result<OwnedFd, FileError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         self.intact_dirfd()
             .and_then(|directory| rustix::fs::openat(directory, SOCKETS, flags, Mode::empty()))
@@ -190,23 +190,23 @@ impl BusDirectory {
         still_names(self.root(), &self.0.name, self.0.identity)
     }
 
-    fn refused(&self, file: BusFile, protection: Protection, errno: Errno) -> OpenError {
+    fn refused(&self, file: BusFile, protection: Protection, errno: Errno) -> FileError {
         let path = self.0.path.join(file.name());
         match errno {
-            Errno::NOENT => OpenError::NotFound { path: self.0.path.clone() },
+            Errno::NOENT => FileError::NotFound { path: self.0.path.clone() },
             Errno::ACCESS | Errno::PERM => self.denied(file, protection, path),
             Errno::NODEV | Errno::NXIO | Errno::ISDIR => {
-                OpenError::NotABus { path, what: "it is not a regular file".to_owned() }
+                FileError::NotABus { path, what: "it is not a regular file".to_owned() }
             }
             Errno::MLINK => {
                 let what = "it has a second hard link, and may belong to another bus".to_owned();
-                OpenError::NotABus { path, what }
+                FileError::NotABus { path, what }
             }
             errno => failed("open", &path, errno),
         }
     }
 
-    fn denied(&self, file: BusFile, protection: Protection, path: PathBuf) -> OpenError {
+    fn denied(&self, file: BusFile, protection: Protection, path: PathBuf) -> FileError {
         let (action, role) = match (file, protection) {
             (BusFile::Ring, Protection::Read) => ("open", "every process of a bus"),
             (BusFile::Readers, Protection::Write) => {
@@ -215,7 +215,7 @@ impl BusDirectory {
             _ => ("open for publishing", "a publisher, in the group of writers,"),
         };
         let hint = acl::who_may(&path, role, protection);
-        OpenError::PermissionDenied { action, path, hint }
+        FileError::PermissionDenied { action, path, hint }
     }
 }
 
@@ -227,15 +227,13 @@ impl fmt::Debug for BusDirectory {
 
 /// Opens the root (O_PATH), or returns `None` if it does not exist. A root that was chosen explicitly may be a symbolic link and may belong to any user.
 /// The default root may not, because any user could create it.
-pub(super) fn open_root(root: &Path) -> Result<Option<OwnedFd>, OpenError> {
+pub(super) fn open_root(root: &Path) -> Result<Option<OwnedFd>, DirectoryError> {
     if root.as_os_str().is_empty() {
         // The caller named it. Falling back to the default would lead to other buses, and `clean` would remove some
         // of them.
-        return Err(OpenError::InvalidSetting(InvalidSetting {
-            setting: "directory",
-            value: "empty".to_owned(),
-            rule: format!("a path; leave it out to use $TORONI_DIR or {DEFAULT_ROOT}"),
-        }));
+        let rule = format!("a path; leave it out to use $TORONI_DIR or {DEFAULT_ROOT}");
+        let value = "empty".to_owned();
+        return Err(InvalidSetting { setting: "directory", value, rule }.into());
     }
     let mut flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut path = root;
@@ -248,9 +246,9 @@ pub(super) fn open_root(root: &Path) -> Result<Option<OwnedFd>, OpenError> {
         Ok(fd) => fd,
         Err(Errno::NOENT) => return Ok(None),
         Err(Errno::NOTDIR) if path == Path::new(DEFAULT_ROOT) && path.is_symlink() => {
-            return Err(failed("open", root, Errno::LOOP));
+            return Err(failed("open", root, Errno::LOOP).into());
         }
-        Err(errno) => return Err(failed("open", root, errno)),
+        Err(errno) => return Err(failed("open", root, errno).into()),
     };
     if root == Path::new(DEFAULT_ROOT) {
         let stat = rustix::fs::fstat(&fd).map_err(|errno| failed("open", root, errno))?;
@@ -259,7 +257,7 @@ pub(super) fn open_root(root: &Path) -> Result<Option<OwnedFd>, OpenError> {
         let us = rustix::process::geteuid().as_raw();
         if let Some(what) = objection(&stat, &parent, us) {
             let hint = sharing_hint();
-            return Err(OpenError::UntrustedDirectory { path: root.to_owned(), what, hint });
+            return Err(UntrustedDirectory { path: root.to_owned(), what, hint }.into());
         }
     }
     Ok(Some(fd))
@@ -300,7 +298,7 @@ pub(super) fn open_or_create_root(root: &Path) -> Result<OwnedFd, OpenError> {
         // Another process may have removed it again.
         Ok(()) | Err(Errno::EXIST) => open_root(root)?.ok_or_else(|| missing(root)),
         Err(Errno::NOENT) => Err(missing(root.parent().unwrap_or(root))),
-        Err(errno) => Err(failed("create", root, errno)),
+        Err(errno) => Err(failed("create", root, errno).into()),
     }
 }
 
@@ -385,17 +383,17 @@ pub(super) fn is_on_disk(file: impl AsFd) -> io::Result<bool> {
 }
 
 /// Returns the error for a failed system call, if no better one is known.
-pub(super) fn failed(action: &'static str, path: &Path, error: impl Into<io::Error>) -> OpenError {
+pub(super) fn failed(action: &'static str, path: &Path, error: impl Into<io::Error>) -> FileError {
     let source = error.into();
     let path = path.to_owned();
     match source.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => {
-            OpenError::PermissionDenied { hint: acl::who_is(&path), action, path }
+            FileError::PermissionDenied { hint: acl::who_is(&path), action, path }
         }
-        Some(libc::EROFS) => OpenError::ReadOnly { path },
-        Some(libc::ELOOP) => OpenError::Symlink { path },
-        Some(libc::ENOTDIR) => OpenError::NotADirectory { path },
-        _ => OpenError::Os { action, path, source },
+        Some(libc::EROFS) => FileError::ReadOnly { path },
+        Some(libc::ELOOP) => FileError::Symlink { path },
+        Some(libc::ENOTDIR) => FileError::NotADirectory { path },
+        _ => FileError::Os { action, path, source },
     }
 }
 
@@ -437,23 +435,26 @@ mod tests {
             assert!(check_name(name).is_ok(), "{name}");
         }
         for name in ["", ".", "..", ".hidden", "a/b", "a b", "ä", "a\0", &"x".repeat(65)] {
-            assert!(matches!(check_name(name), Err(OpenError::InvalidName { .. })), "{name}");
+            assert!(check_name(name).is_err(), "{name}");
         }
     }
 
     #[test]
     fn each_obstacle_has_its_error() {
         let root = TempDir::new();
-        let open = |name| BusDirectory::open(root.path(), name).unwrap_err();
-        assert!(matches!(open("none"), OpenError::NotFound { .. }));
+        let open = |name| match BusDirectory::open(root.path(), name).unwrap_err() {
+            DirectoryError::File(error) => error,
+            other => panic!("{other}"),
+        };
+        assert!(matches!(open("none"), FileError::NotFound { .. }));
         std::fs::write(root.path().join("file"), b"").unwrap();
-        assert!(matches!(open("file"), OpenError::NotADirectory { .. }));
+        assert!(matches!(open("file"), FileError::NotADirectory { .. }));
         std::fs::create_dir(root.path().join("real")).unwrap();
         symlink("real", root.path().join("link")).unwrap();
-        assert!(matches!(open("link"), OpenError::Symlink { .. }));
+        assert!(matches!(open("link"), FileError::Symlink { .. }));
         let empty = Path::new("");
         for error in [open_root(empty).err(), BusDirectory::open(empty, "bus").err()] {
-            assert!(matches!(error, Some(OpenError::InvalidSetting(_))));
+            assert!(matches!(error, Some(DirectoryError::InvalidSetting(_))));
         }
         let missing = root.path().join("no/where");
         assert!(matches!(
@@ -462,11 +463,11 @@ mod tests {
         ));
         assert!(matches!(
             BusDirectory::open(&missing, "bus").unwrap_err(),
-            OpenError::NotFound { .. }
+            DirectoryError::File(FileError::NotFound { .. })
         ));
         assert!(matches!(
             BusDirectory::open(&root.path().join("file"), "bus").unwrap_err(),
-            OpenError::NotADirectory { .. }
+            DirectoryError::File(FileError::NotADirectory { .. })
         ));
     }
 
@@ -484,9 +485,9 @@ mod tests {
             .unwrap();
         std::fs::create_dir(bus.path().join("publishers")).unwrap();
         let open = |file| bus.open_file(file, Protection::Read).unwrap_err();
-        assert!(matches!(open(BusFile::Ring), OpenError::Symlink { .. }));
-        assert!(matches!(open(BusFile::Readers), OpenError::NotABus { .. }));
-        assert!(matches!(open(BusFile::Publishers), OpenError::NotABus { .. }));
+        assert!(matches!(open(BusFile::Ring), FileError::Symlink { .. }));
+        assert!(matches!(open(BusFile::Readers), FileError::NotABus { .. }));
+        assert!(matches!(open(BusFile::Publishers), FileError::NotABus { .. }));
     }
 
     #[test]
@@ -527,7 +528,7 @@ mod tests {
         for file in [BusFile::Ring, BusFile::Publishers, BusFile::Readers] {
             std::fs::hard_link(bus.path().join(file.name()), &link).unwrap();
             let refused = bus.open_file(file, Protection::Read).unwrap_err();
-            assert!(matches!(&refused, OpenError::NotABus { what, .. } if what.contains("link")));
+            assert!(matches!(&refused, FileError::NotABus { what, .. } if what.contains("link")));
             assert!(bus.open_for_locks(file, Protection::Write).is_err());
             std::fs::remove_file(&link).unwrap();
             bus.open_file(file, Protection::Write).unwrap();

@@ -9,7 +9,7 @@ use super::encoding::{
 };
 use super::mapping::HUGE_PAGE;
 use super::platform::{self, Home};
-use crate::error::OpenError;
+use crate::error::FileError;
 use crate::ring::layout::{
     ENDIANNESS, FLAG_HUGE_PAGES, FLAG_PERSISTENT, KIND_PUBLISHERS, KIND_READERS, KIND_RING,
     LAYOUT_VERSION, MAGIC, PATTERNS_BYTES, RawFileHeader, RawHeader, RawHome, SLOT_BYTES,
@@ -83,12 +83,12 @@ impl Header {
     /// If the bus has a robust mutex, checks that this process may take it. A mutex of another C library has
     /// another layout, and the owner's thread id names another thread in another PID namespace. `path` is that of
     /// the directory.
-    pub(crate) fn check_robust(&self, path: &Path) -> Result<(), OpenError> {
+    pub(crate) fn check_robust(&self, path: &Path) -> Result<(), FileError> {
         if self.settings.lock != LockKind::Robust {
             return Ok(());
         }
         let refused =
-            |boundary| Err(OpenError::RobustLockRefused { path: path.to_owned(), boundary });
+            |boundary| Err(FileError::RobustLockRefused { path: path.to_owned(), boundary });
         // 0 means "unknown", because /proc is missing, and matches nothing.
         if self.home.pid_namespace == 0 || self.home.pid_namespace != Home::here().pid_namespace {
             return refused("PID namespaces");
@@ -100,11 +100,11 @@ impl Header {
     }
 
     /// If the bus has the multicast notifier, checks that it reaches this process. `path` is that of the directory.
-    pub(crate) fn check_network(&self, path: &Path) -> Result<(), OpenError> {
+    pub(crate) fn check_network(&self, path: &Path) -> Result<(), FileError> {
         if matches!(self.settings.notify, NotifyKind::Multicast { .. })
             && self.home.net_namespace != Home::here().net_namespace
         {
-            return Err(OpenError::NetworkNamespace { path: path.to_owned() });
+            return Err(FileError::NetworkNamespace { path: path.to_owned() });
         }
         Ok(())
     }
@@ -158,10 +158,10 @@ impl Header {
     }
 
     /// Decodes and checks the first bytes of `ring`, which is `file_bytes` long. `path` is that of the file.
-    pub(crate) fn decode(bytes: &[u8], file_bytes: u64, path: &Path) -> Result<Self, OpenError> {
+    pub(crate) fn decode(bytes: &[u8], file_bytes: u64, path: &Path) -> Result<Self, FileError> {
         check_common(bytes, file_bytes, HEADER_BYTES, KIND_RING, path)?;
         check_checksum(&bytes[..HOME_OFFSET], path)?;
-        let damaged = |what: String| OpenError::HeaderDamaged { path: path.to_owned(), what };
+        let damaged = |what: String| FileError::HeaderDamaged { path: path.to_owned(), what };
         let word = |offset| get_u32(bytes, offset);
         let unless_unset = |offset| Some(word(offset)).filter(|value| *value != UNSET);
         let flags = word(offset_of!(RawHeader, flags));
@@ -219,16 +219,16 @@ impl Header {
         bytes: &[u8],
         file_bytes: u64,
         path: &Path,
-    ) -> Result<(), OpenError> {
+    ) -> Result<(), FileError> {
         check_common(bytes, file_bytes, FILE_HEADER_BYTES, kind(file), path)?;
         check_checksum(&bytes[..FILE_HEADER_BYTES], path)?;
         if array(bytes, offset_of!(RawFileHeader, bus_id)) != self.bus_id {
-            return Err(OpenError::ForeignFile { path: path.to_owned() });
+            return Err(FileError::ForeignFile { path: path.to_owned() });
         }
         let slots = get_u32(bytes, offset_of!(RawFileHeader, slots));
         if slots != self.slots(file) {
             let what = format!("{slots} slots, ring says {}", self.slots(file));
-            return Err(OpenError::HeaderDamaged { path: path.to_owned(), what });
+            return Err(FileError::HeaderDamaged { path: path.to_owned(), what });
         }
         check_size(file_bytes, self.file_bytes(file), path)
     }
@@ -285,26 +285,26 @@ fn check_common(
     wanted_bytes: usize,
     wanted_kind: u32,
     path: &Path,
-) -> Result<(), OpenError> {
+) -> Result<(), FileError> {
     let path = path.to_owned();
     let known = MAGIC.len().min(bytes.len());
     if bytes[..known] != MAGIC[..known] {
-        return Err(OpenError::NotABus { path, what: "its first bytes are wrong".to_owned() });
+        return Err(FileError::NotABus { path, what: "its first bytes are wrong".to_owned() });
     }
     if bytes.len() < wanted_bytes {
-        return Err(OpenError::Truncated { path, found: file_bytes, wanted: wanted_bytes as u64 });
+        return Err(FileError::Truncated { path, found: file_bytes, wanted: wanted_bytes as u64 });
     }
     let word = |offset| get_u32(bytes, offset);
     if word(offset_of!(RawFileHeader, endianness)) != ENDIANNESS {
-        return Err(OpenError::EndiannessMismatch { path });
+        return Err(FileError::EndiannessMismatch { path });
     }
     let version = word(offset_of!(RawFileHeader, version));
     if version != LAYOUT_VERSION {
-        return Err(OpenError::VersionMismatch { path, found: version, supported: LAYOUT_VERSION });
+        return Err(FileError::VersionMismatch { path, found: version, supported: LAYOUT_VERSION });
     }
     let architecture = word(offset_of!(RawFileHeader, architecture));
     if architecture != platform::ARCHITECTURE {
-        return Err(OpenError::PlatformMismatch {
+        return Err(FileError::PlatformMismatch {
             path,
             property: "the architecture",
             found: platform::architecture_name(architecture),
@@ -314,7 +314,7 @@ fn check_common(
     }
     let page_bytes = word(offset_of!(RawFileHeader, page_bytes));
     if page_bytes != platform::page_bytes() {
-        return Err(OpenError::PlatformMismatch {
+        return Err(FileError::PlatformMismatch {
             path,
             property: "a page size of",
             found: format!("{page_bytes} bytes"),
@@ -325,23 +325,23 @@ fn check_common(
     let kind = word(offset_of!(RawFileHeader, kind));
     if kind != wanted_kind {
         let what = format!("it is a file of kind {kind}, not {wanted_kind}");
-        return Err(OpenError::NotABus { path, what });
+        return Err(FileError::NotABus { path, what });
     }
     Ok(())
 }
 
-fn check_size(found: u64, wanted: u64, path: &Path) -> Result<(), OpenError> {
+fn check_size(found: u64, wanted: u64, path: &Path) -> Result<(), FileError> {
     if found < wanted {
-        return Err(OpenError::Truncated { path: path.to_owned(), found, wanted });
+        return Err(FileError::Truncated { path: path.to_owned(), found, wanted });
     }
     Ok(())
 }
 
-fn check_checksum(bytes: &[u8], path: &Path) -> Result<(), OpenError> {
+fn check_checksum(bytes: &[u8], path: &Path) -> Result<(), FileError> {
     if get_u64(bytes, CHECKSUM_OFFSET) == checksum(bytes) {
         return Ok(());
     }
-    Err(OpenError::HeaderDamaged { path: path.to_owned(), what: "wrong checksum".to_owned() })
+    Err(FileError::HeaderDamaged { path: path.to_owned(), what: "wrong checksum".to_owned() })
 }
 
 fn put_checksum(bytes: &mut [u8]) {
@@ -392,7 +392,7 @@ mod tests {
         Header::new(&settings, &Permissions::default())
     }
 
-    fn decode(bytes: &[u8]) -> Result<Header, OpenError> {
+    fn decode(bytes: &[u8]) -> Result<Header, FileError> {
         let file_bytes = header(small()).ring_bytes();
         Header::decode(bytes, file_bytes, Path::new("ring"))
     }
@@ -433,7 +433,7 @@ mod tests {
             put_u32(&mut bytes, offset, change(get_u32(&good, offset)));
             decode(&bytes).unwrap_err()
         };
-        use OpenError as E;
+        use FileError as E;
         assert!(matches!(with(0, &|magic| magic + 1), E::NotABus { .. }));
         assert!(matches!(
             with(offset_of!(RawFileHeader, endianness), &u32::swap_bytes),
@@ -507,11 +507,11 @@ mod tests {
         let path = Path::new("readers");
         let check = |header: &Header, file| header.check_file(file, &bytes, file_bytes, path);
         check(&other, BusFile::Readers).unwrap();
-        assert!(matches!(check(&ours, BusFile::Readers), Err(OpenError::ForeignFile { .. })));
-        assert!(matches!(check(&other, BusFile::Publishers), Err(OpenError::NotABus { .. })));
+        assert!(matches!(check(&ours, BusFile::Readers), Err(FileError::ForeignFile { .. })));
+        assert!(matches!(check(&other, BusFile::Publishers), Err(FileError::NotABus { .. })));
         assert!(matches!(
             other.check_file(BusFile::Readers, &bytes, file_bytes - 1, path),
-            Err(OpenError::Truncated { .. })
+            Err(FileError::Truncated { .. })
         ));
     }
 
@@ -536,7 +536,7 @@ mod tests {
         let home = Home { net_namespace: 1, ..header.home };
         assert!(matches!(
             Header { home, ..header }.check_network(path),
-            Err(OpenError::NetworkNamespace { .. })
+            Err(FileError::NetworkNamespace { .. })
         ));
     }
 }

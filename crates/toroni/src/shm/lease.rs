@@ -24,7 +24,7 @@ use super::directory::{BusDirectory, BusFile, failed};
 use super::fork::{ForkStamp, ParentOnlyFd};
 use super::mapping::Protection;
 use super::ofd::{self, Kind};
-use crate::error::OpenError;
+use crate::error::FileError;
 use crate::ring::layout::LEASE_OFFSET;
 use std::io;
 use std::ops::Range;
@@ -44,14 +44,14 @@ impl Lease {
         directory: &BusDirectory,
         file: BusFile,
         slot: u32,
-    ) -> Result<Option<Self>, OpenError> {
+    ) -> Result<Option<Self>, FileError> {
         let stamp = ForkStamp::now();
         let description = description_for_lease(directory, file)?;
         let lease = Self { description, slot, stamp };
         match ofd::try_lock(&lease.description, Kind::Exclusive, byte_of(slot)) {
             Ok(true) => Ok(Some(lease)),
             Ok(false) => Ok(None),
-            Err(source) => Err(OpenError::Os {
+            Err(source) => Err(FileError::Os {
                 action: "take a lease in",
                 path: directory.path().join(file.name()),
                 source,
@@ -66,7 +66,7 @@ impl Lease {
         file: BusFile,
         limit: u32,
         tester: &LeaseTester,
-    ) -> Result<Option<Self>, OpenError> {
+    ) -> Result<Option<Self>, FileError> {
         for slot in 0..limit {
             if !matches!(tester.is_held(slot), Ok(true))
                 && let Some(lease) = Self::try_claim(directory, file, slot)?
@@ -99,7 +99,7 @@ pub(crate) struct LeaseTester(MarkedFd);
 
 impl LeaseTester {
     /// Opens a tester for `publishers` or `readers`.
-    pub(crate) fn open(directory: &BusDirectory, file: BusFile) -> Result<Self, OpenError> {
+    pub(crate) fn open(directory: &BusDirectory, file: BusFile) -> Result<Self, FileError> {
         description_for_tester(directory, file).map(Self)
     }
 
@@ -192,7 +192,7 @@ fn byte_of(slot: u32) -> u64 {
 fn description_for_lease(
     directory: &BusDirectory,
     file: BusFile,
-) -> Result<ParentOnlyFd, OpenError> {
+) -> Result<ParentOnlyFd, FileError> {
     #[cfg(toroni_mutants)]
     if crate::mutant::mutant("lease_through_own_description") {
         return shared_description::for_lease(directory, file);
@@ -200,7 +200,7 @@ fn description_for_lease(
     directory.open_for_locks(file, Protection::Write)
 }
 
-fn description_for_tester(directory: &BusDirectory, file: BusFile) -> Result<MarkedFd, OpenError> {
+fn description_for_tester(directory: &BusDirectory, file: BusFile) -> Result<MarkedFd, FileError> {
     #[cfg(toroni_mutants)]
     if crate::mutant::mutant("lease_through_own_description") {
         return shared_description::for_tester(directory, file)
@@ -224,7 +224,7 @@ mod shared_description {
     pub(super) fn for_lease(
         directory: &BusDirectory,
         file: BusFile,
-    ) -> Result<ParentOnlyFd, OpenError> {
+    ) -> Result<ParentOnlyFd, FileError> {
         let shared = for_tester(directory, file)?;
         Ok(ParentOnlyFd::open(|| Ok(shared)).expect("a mutant in a test"))
     }
@@ -232,7 +232,7 @@ mod shared_description {
     pub(super) fn for_tester(
         directory: &BusDirectory,
         file: BusFile,
-    ) -> Result<OwnedFd, OpenError> {
+    ) -> Result<OwnedFd, FileError> {
         let fresh = directory.open_file(file, Protection::Write)?;
         let stat = rustix::fs::fstat(&fresh).expect("a mutant in a test");
         let mut shared = SHARED.lock().expect("a mutant in a test");

@@ -6,7 +6,7 @@ use super::header::{FILE_HEADER_BYTES, Header};
 use super::mapping::{MappedSlice, Mapping, Protection};
 use super::patterns::with_patterns;
 use super::snapshot::{PatternsSnapshot, PublisherSnapshot, ReaderSnapshot, Snapshot};
-use crate::error::OpenError;
+use crate::error::FileError;
 use crate::ring::layout::{
     PAGE, PATTERNS_BYTES, PublisherSlot, READERS_CONTROL_OFFSET, ReaderPatterns, ReaderSlot,
     ReadersControl, SLOT_BYTES, SLOTS_OFFSET,
@@ -39,7 +39,7 @@ impl ReadersSegment {
         directory: &BusDirectory,
         header: &Header,
         protection: Protection,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, FileError> {
         let path = directory.path().join(BusFile::Readers.name());
         let file = directory.open_file(BusFile::Readers, protection)?;
         let checked = check(&file, header, BusFile::Readers, directory);
@@ -133,7 +133,7 @@ pub(crate) struct PublishersSegment {
 }
 
 impl PublishersSegment {
-    pub(crate) fn open(directory: &BusDirectory, header: &Header) -> Result<Self, OpenError> {
+    pub(crate) fn open(directory: &BusDirectory, header: &Header) -> Result<Self, FileError> {
         let path = directory.path().join(BusFile::Publishers.name());
         let file = directory.open_file(BusFile::Publishers, Protection::Write)?;
         check(&file, header, BusFile::Publishers, directory)?;
@@ -172,7 +172,7 @@ pub(crate) struct ReaderView {
 pub(crate) fn read_readers(
     directory: &BusDirectory,
     header: &Header,
-) -> Result<Vec<ReaderView>, OpenError> {
+) -> Result<Vec<ReaderView>, FileError> {
     let file = BusFile::Readers;
     let fd = open_slots(directory, header, file)?;
     read_views(&fd, header.slots(file))
@@ -183,7 +183,7 @@ pub(crate) fn read_readers(
 pub(crate) fn read_publishers(
     directory: &BusDirectory,
     header: &Header,
-) -> Result<Vec<PublisherSnapshot>, OpenError> {
+) -> Result<Vec<PublisherSnapshot>, FileError> {
     let file = BusFile::Publishers;
     let fd = open_slots(directory, header, file)?;
     let mut slots = Vec::new();
@@ -242,7 +242,7 @@ pub(super) fn check(
     header: &Header,
     file: BusFile,
     directory: &BusDirectory,
-) -> Result<(), OpenError> {
+) -> Result<(), FileError> {
     let path = directory.path().join(file.name());
     let mut bytes = [0; FILE_HEADER_BYTES];
     let length = rustix::io::pread(fd, &mut bytes, 0);
@@ -256,7 +256,7 @@ pub(super) fn open_slots(
     directory: &BusDirectory,
     header: &Header,
     file: BusFile,
-) -> Result<OwnedFd, OpenError> {
+) -> Result<OwnedFd, FileError> {
     let fd = directory.open_file(file, Protection::Read)?;
     check(&fd, header, file, directory)?;
     Ok(fd)
@@ -344,7 +344,7 @@ mod tests {
         assert_eq!(newer.control().sleeps.0.load(Relaxed), 0);
         assert!(matches!(
             ReadersSegment::open(&bus, &header, Protection::Write),
-            Err(OpenError::Truncated { .. })
+            Err(FileError::Truncated { .. })
         ));
     }
 
@@ -371,7 +371,7 @@ mod tests {
         std::fs::copy(other.path().join("publishers"), bus.path().join("publishers")).unwrap();
         assert!(matches!(
             PublishersSegment::open(&bus, &header),
-            Err(OpenError::ForeignFile { .. })
+            Err(FileError::ForeignFile { .. })
         ));
     }
 }

@@ -7,7 +7,7 @@ use super::mapping::Protection;
 use super::ofd::{self, Kind};
 use super::platform::Home;
 use super::staging::longest_file;
-use crate::error::OpenError;
+use crate::error::FileError;
 use crate::ring::layout::BUS_LOCK_OFFSET;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -33,7 +33,7 @@ impl RingFile {
     pub(crate) fn open(
         directory: &BusDirectory,
         protection: Protection,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, FileError> {
         let path = directory.path().join(BusFile::Ring.name());
         let os = |action| {
             let path = &path;
@@ -50,7 +50,7 @@ impl RingFile {
                 break (file, identity(&stat));
             }
             if waited >= LONGEST_WAIT {
-                return Err(OpenError::Busy { path: directory.path().to_owned() });
+                return Err(FileError::Busy { path: directory.path().to_owned() });
             }
             if !locked {
                 std::thread::sleep(WAIT_SLICE);
@@ -58,7 +58,7 @@ impl RingFile {
             waited += WAIT_SLICE;
         };
         if !directory.is_still_named() {
-            return Err(OpenError::NotFound { path: directory.path().to_owned() });
+            return Err(FileError::NotFound { path: directory.path().to_owned() });
         }
         let header = read_header(file.as_fd(), directory)?;
         let on_disk = directory::is_on_disk(&file).map_err(os("open"))?;
@@ -81,12 +81,12 @@ impl RingFile {
     /// Opens the file again, to map it. A mapping keeps the description alive through which it was made, and with
     /// it the lock. If the description with the lock were mapped, a child of `fork` that outlives its parent would
     /// keep the lock as long as it lives.
-    pub(crate) fn open_for_mapping(&self, protection: Protection) -> Result<OwnedFd, OpenError> {
+    pub(crate) fn open_for_mapping(&self, protection: Protection) -> Result<OwnedFd, FileError> {
         let again = self.directory.open_file(BusFile::Ring, protection)?;
         let path = || self.directory.path().join(BusFile::Ring.name());
         let stat = rustix::fs::fstat(&again).map_err(|errno| failed("open", &path(), errno))?;
         if identity(&stat) != self.identity {
-            return Err(OpenError::Unlinked { path: self.directory.path().to_owned() });
+            return Err(FileError::Unlinked { path: self.directory.path().to_owned() });
         }
         Ok(again)
     }
@@ -135,7 +135,7 @@ impl AsFd for RingFile {
 pub(super) fn read_header(
     file: BorrowedFd<'_>,
     directory: &BusDirectory,
-) -> Result<Header, OpenError> {
+) -> Result<Header, FileError> {
     let path = directory.path().join(BusFile::Ring.name());
     let mut bytes = [0; HEADER_BYTES];
     let length = rustix::io::pread(file, &mut bytes, 0);
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
     use crate::shm::testing::{TempDir, in_fork, in_own_process};
 
-    fn open(bus: &BusDirectory) -> Result<RingFile, OpenError> {
+    fn open(bus: &BusDirectory) -> Result<RingFile, FileError> {
         RingFile::open(bus, Protection::Write)
     }
 
@@ -161,7 +161,7 @@ mod tests {
         assert!(!first.try_exclusive().unwrap());
         drop(second);
         assert!(first.try_exclusive().unwrap());
-        assert!(matches!(open(&bus), Err(OpenError::Busy { .. })));
+        assert!(matches!(open(&bus), Err(FileError::Busy { .. })));
         first.back_to_shared().unwrap();
         open(&bus).unwrap();
     }
@@ -175,7 +175,7 @@ mod tests {
         let elsewhere = root.path().join("elsewhere");
         std::fs::rename(bus.path(), &elsewhere).unwrap();
         assert!(ring.is_unlinked());
-        assert!(matches!(open(&bus), Err(OpenError::NotFound { .. })));
+        assert!(matches!(open(&bus), Err(FileError::NotFound { .. })));
         std::fs::rename(&elsewhere, bus.path()).unwrap();
         assert!(!ring.is_unlinked());
         std::fs::rename(bus.path().join("ring"), bus.path().join("x")).unwrap();
@@ -194,10 +194,10 @@ mod tests {
         for cut in [length - 1, 100, 0] {
             std::fs::File::options().write(true).open(&path).unwrap().set_len(cut).unwrap();
             let found = open(&bus).unwrap_err();
-            assert!(matches!(found, OpenError::Truncated { found, .. } if found == cut));
+            assert!(matches!(found, FileError::Truncated { found, .. } if found == cut));
         }
         std::fs::write(&path, b"some text that is no bus").unwrap();
-        assert!(matches!(open(&bus), Err(OpenError::NotABus { .. })));
+        assert!(matches!(open(&bus), Err(FileError::NotABus { .. })));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::header::Header;
 use super::mapping::{MapOptions, MappedSlice, Mapping, Protection};
 use super::ring_file::RingFile;
 use crate::crash::{self, CrashPoint};
-use crate::error::OpenError;
+use crate::error::FileError;
 use crate::ring::layout::{CONTROL_OFFSET, Control, RawFileHeader, TABLE_OFFSET};
 use crate::ring::position::{Shape, to_index};
 use crate::settings::LockKind;
@@ -28,7 +28,7 @@ impl RingSegment {
         directory: &BusDirectory,
         protection: Protection,
         options: &MapOptions,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, FileError> {
         Self::map(RingFile::open(directory, protection)?, protection, options)
     }
 
@@ -96,14 +96,14 @@ impl RingSegment {
         file: RingFile,
         protection: Protection,
         options: &MapOptions,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, FileError> {
         let header = file.header();
         let directory = file.directory().path();
         if file.is_on_disk()
             && protection == Protection::Write
             && header.settings.lock == LockKind::Robust
         {
-            return Err(OpenError::RobustOnDisk { path: directory.to_owned() });
+            return Err(FileError::RobustOnDisk { path: directory.to_owned() });
         }
         let path = directory.join("ring");
         let prefix = to_index(header.data_offset());
@@ -116,7 +116,7 @@ impl RingSegment {
         }
         if options.mlock {
             mapping.lock(prefix + capacity).map_err(|error| match error.raw_os_error() {
-                Some(libc::EPERM | libc::ENOMEM | libc::EAGAIN) => OpenError::MemoryLock {
+                Some(libc::EPERM | libc::ENOMEM | libc::EAGAIN) => FileError::MemoryLock {
                     wanted: header.ring_bytes(),
                     limit: rustix::process::getrlimit(rustix::process::Resource::Memlock)
                         .current
@@ -203,6 +203,7 @@ impl RingSegment {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::OpenError;
     use crate::settings::Settings;
     use crate::shm::acl::Permissions;
     use crate::shm::create;
@@ -302,7 +303,7 @@ mod tests {
         }
         let settings = Settings { lock: LockKind::Robust, ..small() };
         let created = create::create(root.path(), "robust", &settings, &Permissions::default());
-        assert!(matches!(created, Err(OpenError::RobustOnDisk { .. })));
+        assert!(matches!(created, Err(OpenError::File(FileError::RobustOnDisk { .. }))));
         assert_eq!(root.names(), ["bus"]);
     }
 }

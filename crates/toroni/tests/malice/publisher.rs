@@ -4,7 +4,7 @@
 use crate::common::Fixture;
 use crate::{CAPACITY, LONG, Raw, at, config, in_time, under};
 use std::time::{Duration, Instant};
-use toroni::{OpenError, Policy, PublishError, ReceiveError, Start};
+use toroni::{Policy, PublishError, PublisherError, ReceiveError, Start};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -130,7 +130,7 @@ fn all_slots_can_be_taken_which_is_an_error_for_new_publishers_alone() {
     publishers.lock(at::LEASES + 1, 1023);
     let other = config(&fixture, Policy::default()).open("b").unwrap();
     let refused = other.publisher("a").map(drop).unwrap_err();
-    assert!(matches!(refused, OpenError::TooManyPublishers { limit: 4 }), "{refused}");
+    assert!(matches!(refused, PublisherError::TooManyPublishers { limit: 4 }), "{refused}");
     publisher.publish(b"x").unwrap();
     assert_eq!(subscriber.receive().unwrap().payload(), b"x");
 }

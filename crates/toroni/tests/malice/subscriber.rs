@@ -6,7 +6,7 @@ use crate::{CAPACITY, LONG, Raw, at, config, in_time, is_alone, under};
 use std::os::unix::net::UnixDatagram;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use toroni::{NotifyKind, OpenError, Policy, PublishError, Publisher};
+use toroni::{NotifyKind, Policy, PublishError, Publisher, SubscriberError};
 
 const MS: Duration = Duration::from_millis(1);
 const ACTIVE: u32 = 1;
@@ -201,7 +201,7 @@ fn all_slots_can_be_taken_which_is_an_error_for_subscribers_alone() {
     let readers = Raw::open(&fixture, "readers");
     readers.lock(at::LEASES, 1024);
     let refused = bus.subscribe("**").unwrap_err();
-    assert!(matches!(refused, OpenError::TooManySubscribers { limit: 4 }), "{refused}");
+    assert!(matches!(refused, SubscriberError::TooManySubscribers { limit: 4 }), "{refused}");
     assert!(refused.to_string().contains("close some"), "{refused}");
     for _ in 0..3 * CAPACITY / 1000 {
         publisher.publish([7; 992]).unwrap();

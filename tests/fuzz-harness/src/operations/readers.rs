@@ -5,7 +5,7 @@ use super::state::{Note, State};
 use super::writers::topics;
 use std::ops::RangeInclusive;
 use std::time::Duration;
-use toroni::{OpenError, ReceiveError, Subscriber};
+use toroni::{ReceiveError, Subscriber, SubscriberError};
 use toroni_oracle::topics::{matches, matches_descendants};
 use toroni_oracle::{By, Model, NoSuchStart, Policy, Start, body, record_bytes};
 
@@ -112,13 +112,16 @@ impl State {
                     lapses: 0,
                 })
             }
-            (Err(OpenError::NotAPosition { .. }), Err(NoSuchStart::NotAPosition)) => None,
-            (Err(OpenError::PositionAhead { end: found, .. }), Err(NoSuchStart::Ahead { end })) => {
+            (Err(SubscriberError::NotAPosition { .. }), Err(NoSuchStart::NotAPosition)) => None,
+            (
+                Err(SubscriberError::PositionAhead { end: found, .. }),
+                Err(NoSuchStart::Ahead { end }),
+            ) => {
                 assert_eq!(found, end);
                 None
             }
             (
-                Err(OpenError::PositionLost { oldest: found, .. }),
+                Err(SubscriberError::PositionLost { oldest: found, .. }),
                 Err(NoSuchStart::Lost { oldest }),
             ) => {
                 assert_eq!(found, oldest);

@@ -4,7 +4,10 @@
 use crate::supervisor;
 use std::fs::File;
 use std::time::{Duration, Instant};
-use toroni::{Bus, OpenError, PublishError, Publisher, ReceiveError, Subscriber};
+use toroni::{
+    Bus, FileError, OpenError, PublishError, Publisher, PublisherError, ReceiveError, Subscriber,
+    SubscriberError,
+};
 use toroni_fuzz_harness::hostile::template::{
     BUS, CAPACITY, DATA_OFFSET, KNOWN, Kind, TABLE_OFFSET, Template,
 };
@@ -79,7 +82,7 @@ fn cut_ring(template: &Template, cut: u64) {
     assert!(bus.stats().is_err(), "opens the file again");
     let again = template.config().open_existing(BUS);
     assert!(
-        matches!(&again, Err(OpenError::Truncated { found, .. }) if *found == cut),
+        matches!(&again, Err(OpenError::File(FileError::Truncated { found, .. })) if *found == cut),
         "{again:?}"
     );
 }
@@ -125,7 +128,10 @@ fn cut_readers(template: &Template, cut: u64) {
     };
     let told = matches!(error, Some(ReceiveError::Corrupt(_)));
     assert!(told == (cut <= SLOT), "{error:?}");
-    assert!(matches!(newer.subscribe("**"), Err(OpenError::Truncated { .. })));
+    assert!(matches!(
+        newer.subscribe("**"),
+        Err(SubscriberError::File(FileError::Truncated { .. }))
+    ));
     publisher.publish(b"and on").unwrap();
     drop((subscriber, bus));
 }
@@ -147,7 +153,10 @@ fn cut_publishers(template: &Template, cut: u64) {
     let newer = template.config().open_existing(BUS).unwrap();
     assert!(newer.subscribe("**").is_ok());
     let refused = newer.publisher(KNOWN).map(drop);
-    assert!(matches!(refused, Err(OpenError::Truncated { .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(PublisherError::File(FileError::Truncated { .. }))),
+        "{refused:?}"
+    );
 }
 
 fn truncate(template: &Template, file: &str, to: u64) {

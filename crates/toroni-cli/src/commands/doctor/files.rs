@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 use toroni::admin::{self, CleanAction};
-use toroni::{BusConfig, OpenError};
+use toroni::{BusConfig, DirectoryError, FileError};
 
 /// The size of a bus with the default settings: 4 MiB of ring, 1 MiB of topics, headers and slots.
 const DEFAULT_BUS_BYTES: u64 = 6 << 20;
@@ -21,7 +21,7 @@ const RAMFS_MAGIC: u64 = 0x8584_58f6;
 pub(super) fn directory(directory: &Path) -> Finding {
     const CHECK: &str = "bus directory";
     // Another user who created the default directory could replace every bus in it, so the library refuses it.
-    if let Err(error @ OpenError::UntrustedDirectory { .. }) = admin::list(Some(directory)) {
+    if let Err(error @ DirectoryError::UntrustedDirectory(_)) = admin::list(Some(directory)) {
         return Finding::fail(CHECK, error.to_string(), "follow the message");
     }
     let base = existing(directory);
@@ -212,7 +212,9 @@ pub(super) fn rights(directory: &Path) -> Vec<Finding> {
         .take(MOST_BUSES)
         .map(|bus| {
             let rights = admin::rights(Some(directory), &bus.name);
-            let is_denied = |error: &OpenError| matches!(error, OpenError::PermissionDenied { .. });
+            let is_denied = |error: &DirectoryError| {
+                matches!(error, DirectoryError::File(FileError::PermissionDenied { .. }))
+            };
             let name = &bus.name;
             match (rights.publish, rights.subscribe) {
                 (Ok(()), Ok(())) => {

@@ -17,7 +17,7 @@ use options::Publish;
 use serde_json::json;
 use source::{Lines, Next, Source};
 use std::time::{Duration, Instant};
-use toroni::{Bus, OpenError, Publisher, Topic};
+use toroni::{Bus, Publisher, Topic};
 
 /// Without a rate, the progress bar is updated once per this many messages.
 const MESSAGES_PER_UPDATE: u64 = 1024;
@@ -43,7 +43,7 @@ pub(crate) fn run(location: &BusLocation, arguments: Publish) -> Result<(), Fail
     }
     if let Some(topic) = &arguments.topic {
         // Before a bus is created.
-        Topic::new(topic).map_err(OpenError::Topic)?;
+        Topic::new(topic)?;
     }
     let stop = Stop::install(GracePeriod::OneSecond(format!(
         "waiting for a slow subscriber, or for a publisher that holds the lock; `toroni info {}` shows both",

@@ -1,7 +1,9 @@
 //! Buses as files: listing them, checking what this process may do with one, and cleaning up after dead
 //! processes.
 
-use crate::error::OpenError;
+use crate::error::DirectoryError;
+#[cfg(doc)]
+use crate::error::FileError;
 use crate::shm::clean::{self, Scope};
 use crate::shm::directory::{self, BusFile};
 use crate::shm::list;
@@ -49,10 +51,10 @@ pub struct BusEntry {
 /// ```
 ///
 /// # Errors
-/// Returns an error if `root` cannot be used: [`OpenError::InvalidSetting`] if it is empty,
-/// [`OpenError::PermissionDenied`], [`OpenError::NotADirectory`], [`OpenError::Symlink`],
-/// [`OpenError::UntrustedDirectory`], or [`OpenError::Os`].
-pub fn list(root: Option<&Path>) -> Result<Vec<BusEntry>, OpenError> {
+/// Returns an error if `root` cannot be used: [`DirectoryError::InvalidSetting`] if it is empty,
+/// [`DirectoryError::UntrustedDirectory`], [`FileError::PermissionDenied`],
+/// [`FileError::NotADirectory`], [`FileError::Symlink`], or [`FileError::Os`].
+pub fn list(root: Option<&Path>) -> Result<Vec<BusEntry>, DirectoryError> {
     let buses = list::list(&directory::root(root))?;
     Ok(buses
         .into_iter()
@@ -75,9 +77,9 @@ pub fn list(root: Option<&Path>) -> Result<Vec<BusEntry>, OpenError> {
 #[non_exhaustive]
 pub struct Rights {
     /// Whether it may publish.
-    pub publish: Result<(), OpenError>,
+    pub publish: Result<(), DirectoryError>,
     /// Whether it may subscribe.
-    pub subscribe: Result<(), OpenError>,
+    pub subscribe: Result<(), DirectoryError>,
 }
 
 /// Opens what a publisher and a subscriber of the bus would open, and changes nothing.
@@ -173,14 +175,14 @@ impl fmt::Display for CleanAction {
 /// ```
 ///
 /// # Errors
-/// Returns [`OpenError::InvalidName`] if `name` cannot be the name of a bus, [`OpenError::NotFound`] if
-/// there is no such bus, and the errors of [`list`]. What could not be cleaned is no error:
-/// [`CleanReport::skipped`] lists it.
+/// Returns [`DirectoryError::InvalidName`] if `name` cannot be the name of a bus,
+/// [`FileError::NotFound`] if there is no such bus, and the errors of [`list`]. What could not be cleaned
+/// is no error: [`CleanReport::skipped`] lists it.
 pub fn clean(
     root: Option<&Path>,
     name: Option<&str>,
     dry_run: bool,
-) -> Result<CleanReport, OpenError> {
+) -> Result<CleanReport, DirectoryError> {
     run(root, name.map_or(Scope::All, Scope::Named), dry_run)
 }
 
@@ -193,11 +195,15 @@ pub fn clean_persistent(
     root: Option<&Path>,
     name: &str,
     dry_run: bool,
-) -> Result<CleanReport, OpenError> {
+) -> Result<CleanReport, DirectoryError> {
     run(root, Scope::Persistent(name), dry_run)
 }
 
-fn run(root: Option<&Path>, scope: Scope<'_>, dry_run: bool) -> Result<CleanReport, OpenError> {
+fn run(
+    root: Option<&Path>,
+    scope: Scope<'_>,
+    dry_run: bool,
+) -> Result<CleanReport, DirectoryError> {
     let report = clean::clean(&directory::root(root), scope, dry_run)?;
     let slots = report.freed_slots.into_iter().map(|freed| CleanAction::FreeSlot {
         bus: freed.bus,

@@ -2,7 +2,7 @@
 
 use crate::bus::views::{ring_of, table_of};
 use crate::bus::{Bus, BusId, clock};
-use crate::error::{Corrupt, OpenError};
+use crate::error::{Corrupt, FileError};
 use crate::ring::layout::{Control, PATTERN_SEPARATOR, READER_GATES, SLOT_ACTIVE};
 use crate::ring::reader::{Cursor, Interrupted};
 use crate::settings::{LockKind, NotifyKind, Policy};
@@ -240,8 +240,8 @@ impl Bus {
     /// ```
     ///
     /// # Errors
-    /// See [`OpenError`].
-    pub fn stats(&self) -> Result<BusStats, OpenError> {
+    /// See [`FileError`].
+    pub fn stats(&self) -> Result<BusStats, FileError> {
         let directory = self.directory()?;
         let ring = RingSegment::open(directory, Protection::Read, &MapOptions::default())?;
         let header = ring.header();
@@ -293,8 +293,8 @@ impl Bus {
     /// ```
     ///
     /// # Errors
-    /// See [`OpenError`].
-    pub fn topics(&self) -> Result<Vec<TopicStats>, OpenError> {
+    /// See [`FileError`].
+    pub fn topics(&self) -> Result<Vec<TopicStats>, FileError> {
         let ring = RingSegment::open(self.directory()?, Protection::Read, &MapOptions::default())?;
         let settings = ring.header().settings;
         let mut topic_cache = TopicCache::default();
@@ -364,7 +364,7 @@ fn read_participating_publishers(
     directory: &BusDirectory,
     header: &Header,
     here: u64,
-) -> Result<Vec<PublisherStats>, OpenError> {
+) -> Result<Vec<PublisherStats>, FileError> {
     let leases = LeaseTester::open(directory, BusFile::Publishers)?;
     let slots = (0..).zip(read_publishers(directory, header)?);
     Ok(slots
@@ -393,7 +393,7 @@ fn read_subscribers(
     header: &Header,
     here: u64,
     limits: &Limits,
-) -> Result<Vec<SubscriberSlotStats>, OpenError> {
+) -> Result<Vec<SubscriberSlotStats>, FileError> {
     let leases = LeaseTester::open(directory, BusFile::Readers)?;
     let subscriber = |ReaderView { number, slot, patterns }| {
         let (patterns, patterns_truncated) = patterns.as_ref().and_then(parse_patterns).unzip();
@@ -432,10 +432,10 @@ fn parse_patterns(shown: &PatternsSnapshot) -> Option<(Vec<Pattern>, bool)> {
 }
 
 /// Returns `None` for what this process may not read.
-fn visible<T>(answer: Result<T, OpenError>) -> Result<Option<T>, OpenError> {
+fn visible<T>(answer: Result<T, FileError>) -> Result<Option<T>, FileError> {
     match answer {
         Ok(value) => Ok(Some(value)),
-        Err(OpenError::PermissionDenied { .. }) => Ok(None),
+        Err(FileError::PermissionDenied { .. }) => Ok(None),
         Err(error) => Err(error),
     }
 }

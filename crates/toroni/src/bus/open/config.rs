@@ -2,6 +2,8 @@
 
 use super::disk;
 use crate::bus::Bus;
+#[cfg(doc)]
+use crate::error::FileError;
 use crate::error::OpenError;
 use crate::settings::{LockKind, NotifyKind, Policy, Settings};
 use crate::shm::acl::{self, Permissions, group_number};
@@ -298,7 +300,7 @@ impl BusConfig {
     /// Opens the bus, which must exist.
     ///
     /// # Errors
-    /// Returns [`OpenError::NotFound`] if it does not exist; see [`OpenError`].
+    /// Returns [`FileError::NotFound`] if it does not exist; see [`OpenError`].
     pub fn open_existing(&self, name: &str) -> Result<Bus, OpenError> {
         self.open_as(name, Existence::Existing)
     }

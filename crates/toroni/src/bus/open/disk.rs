@@ -6,7 +6,7 @@
 
 use crate::bus::views::ring_of;
 use crate::crash::{self, CrashPoint};
-use crate::error::{Corrupt, OpenError};
+use crate::error::{Corrupt, FileError, OpenError};
 use crate::ring::memory::Ring;
 use crate::ring::reader::Cursor;
 use crate::shm::directory::BusDirectory;
@@ -52,7 +52,7 @@ pub(super) fn check(
             break outcome;
         }
         if began.elapsed() > LONGEST_WAIT {
-            return Err(OpenError::Busy { path: directory.path().to_owned() });
+            return Err(FileError::Busy { path: directory.path().to_owned() }.into());
         }
         std::thread::sleep(WAIT_SLICE);
     };
@@ -63,15 +63,15 @@ pub(super) fn check(
 fn try_check(directory: &BusDirectory) -> Result<Option<Option<Reopened>>, OpenError> {
     let mut segment = RingSegment::open(directory, Protection::Write, &MapOptions::default())
         .map_err(|error| match error {
-            OpenError::PermissionDenied { .. } => {
+            FileError::PermissionDenied { .. } => {
                 OpenError::NotCheckedSinceBoot { path: directory.path().to_owned() }
             }
-            error => error,
+            error => error.into(),
         })?;
     if !segment.boot_changed() {
         return Ok(Some(None));
     }
-    let failed = |source: io::Error| OpenError::Os {
+    let failed = |source: io::Error| FileError::Os {
         action: "check after the reboot",
         path: directory.path().to_owned(),
         source,

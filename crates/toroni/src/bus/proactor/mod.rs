@@ -55,7 +55,7 @@ pub use receiver::Receiver;
 pub use subscription::Subscription;
 
 use crate::bus::{Message, Subscriber};
-use crate::error::{OpenError, ReceiveError};
+use crate::error::{FileError, ReceiveError};
 use served::Served;
 use toroni_proactor::{Proactor, SetupError, StartError};
 use waiting::{Rechecks, Waits};
@@ -117,7 +117,7 @@ impl Subscribe for Proactor {
 #[error("{error}")]
 pub struct NotSubscribed {
     /// The reason.
-    pub error: SubscribeError,
+    pub error: ServeError,
     /// The subscriber as it was, except that it may have got a descriptor.
     pub subscriber: Box<Subscriber>,
 }
@@ -125,10 +125,10 @@ pub struct NotSubscribed {
 /// Why a proactor does not accept a subscriber.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum SubscribeError {
+pub enum ServeError {
     /// The subscriber's descriptor could not be made, or it belongs to the parent process.
     #[error(transparent)]
-    Subscriber(#[from] OpenError),
+    File(#[from] FileError),
     /// The proactor could not accept the descriptor.
     #[error(transparent)]
     Descriptor(#[from] SetupError),

@@ -1,11 +1,11 @@
 //! How a subscriber in a proactor waits: what wakes it, and when it checks although nothing did.
 
-use super::SubscribeError;
+use super::ServeError;
 use crate::bus::Subscriber;
 use crate::bus::subscribe::Subscribing;
 use crate::bus::subscribe::waiting::{LONG_SLEEP, SLEEP, SLEEPS_UNTIL_LONG};
 use crate::crash;
-use crate::error::{OpenError, ReceiveError};
+use crate::error::{FileError, ReceiveError};
 use crate::notify::HeldWord;
 use crate::shm::fork::Once;
 use std::io;
@@ -34,9 +34,9 @@ impl Waits {
     pub(super) fn new(
         proactor: &Proactor,
         subscriber: &mut Subscriber,
-    ) -> Result<Self, SubscribeError> {
+    ) -> Result<Self, ServeError> {
         if !subscriber.sleeps_on_descriptor() && proactor.supports(OperationKind::WaitWord) {
-            subscriber.stamp.check().map_err(OpenError::from)?;
+            subscriber.stamp.check().map_err(FileError::from)?;
             return Ok(Self::Word);
         }
         if !proactor.supports(OperationKind::WaitReadable) {

@@ -2,7 +2,7 @@
 
 use crate::bus::clock;
 use crate::crash::{self, CrashPoint};
-use crate::error::OpenError;
+use crate::error::PublisherError;
 use crate::ring::layout::{PublisherSlot, SLOT_FREE};
 use crate::ring::slots::{self, Identity};
 use crate::shm::directory::{BusDirectory, BusFile};
@@ -33,12 +33,12 @@ impl PublisherClaim {
         directory: &BusDirectory,
         header: &Header,
         identity: &Identity,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, PublisherError> {
         let segment = PublishersSegment::open(directory, header)?;
         let leases = LeaseTester::open(directory, BusFile::Publishers)?;
         let limit = header.settings.max_publishers;
         let lease = Lease::claim_any(directory, BusFile::Publishers, limit, &leases)?
-            .ok_or(OpenError::TooManyPublishers { limit })?;
+            .ok_or(PublisherError::TooManyPublishers { limit })?;
         let number = lease.slot();
         let generation = slots::claim_publisher(segment.slot(number), identity);
         let dump_tests = Turns::default();

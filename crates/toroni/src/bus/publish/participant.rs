@@ -8,7 +8,7 @@ use super::reentrancy;
 use super::terms::Terms;
 use crate::bus::views::ring_of;
 use crate::crash::{self, CrashPoint};
-use crate::error::{OpenError, PublishError};
+use crate::error::{FileError, PublishError, PublisherError};
 use crate::notify::futex;
 use crate::ring::memory::Ring;
 use crate::ring::slots::Identity;
@@ -93,7 +93,7 @@ impl Participant {
         directory: &BusDirectory,
         ring: RingSegment,
         identity: &Identity,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, PublisherError> {
         let header = ring.header();
         let (bus_id, settings) = (header.bus_id, header.settings);
         let readers = ReadersSegment::open(directory, header, Protection::Read)?;
@@ -117,7 +117,7 @@ impl Participant {
         participant.warm_up();
         participant
             .mark_in_use()
-            .map_err(|error| on_open(error, "mark as in use", directory.path()))?;
+            .map_err(|error| of_publisher(error, "mark as in use", directory.path()))?;
         Ok(participant)
     }
 
@@ -300,18 +300,21 @@ impl Drop for Participant {
     }
 }
 
-/// Turns an error of the lock or the ring into one of opening the bus or making a publisher.
-pub(super) fn on_open(error: PublishError, action: &'static str, path: &Path) -> OpenError {
-    match error {
-        PublishError::Reentrant => OpenError::Reentrant,
+/// Turns an error of the lock or the ring into one of making a publisher.
+pub(super) fn of_publisher(
+    error: PublishError,
+    action: &'static str,
+    path: &Path,
+) -> PublisherError {
+    let error = match error {
+        PublishError::Reentrant => return PublisherError::Reentrant,
         PublishError::Forked(forked) => forked.into(),
         PublishError::Corrupt(corrupt) => corrupt.into(),
-        PublishError::Unlinked => OpenError::Unlinked { path: path.to_owned() },
-        PublishError::Os { source, .. } => OpenError::Os { action, path: path.to_owned(), source },
-        other => {
-            OpenError::Os { action, path: path.to_owned(), source: std::io::Error::other(other) }
-        }
-    }
+        PublishError::Unlinked => FileError::Unlinked { path: path.to_owned() },
+        PublishError::Os { source, .. } => FileError::Os { action, path: path.to_owned(), source },
+        other => FileError::Os { action, path: path.to_owned(), source: io::Error::other(other) },
+    };
+    error.into()
 }
 
 /// Adds to a counter that only this participant changes.

@@ -1,13 +1,13 @@
 //! Publishing on a topic.
 
 use super::commit::{Batch, Filled};
-use super::participant::on_open;
+use super::participant::of_publisher;
 use super::publishing::Publishing;
 use super::reentrancy;
 use super::terms::Terms;
 use crate::bus::Bus;
 use crate::bus::clock;
-use crate::error::{BurstError, OpenError, PublishError};
+use crate::error::{BurstError, PublishError, PublisherError};
 use crate::ring::layout::ALIGNMENT;
 use crate::ring::position::record_bytes;
 use crate::ring::racy::RacyBytesMut;
@@ -60,10 +60,10 @@ impl Publisher {
         publishing: Arc<Publishing>,
         topic: Topic,
         timestamps: bool,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, PublisherError> {
         let id = publishing
             .intern(&topic)
-            .map_err(|error| on_open(error, "enter the topic in", bus.path()))?;
+            .map_err(|error| of_publisher(error, "enter the topic in", bus.path()))?;
         let policy = publishing.bus_policy();
         let largest_record = publishing.largest_record();
         Ok(Self {

@@ -18,7 +18,7 @@ use super::terms::Terms;
 use super::topics::Topics;
 use super::wake::Wake;
 use crate::crash::{self, CrashPoint};
-use crate::error::{OpenError, PublishError};
+use crate::error::{PublishError, PublisherError};
 use crate::ring::slots::Identity;
 use crate::ring::writer::{Appender, Record};
 use crate::settings::{LockKind, Policy};
@@ -51,7 +51,7 @@ impl Publishing {
         directory: &BusDirectory,
         options: &MapOptions,
         identity: &Identity,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, PublisherError> {
         let ring = RingSegment::open(directory, Protection::Write, options)?;
         let header = ring.header();
         if header.settings.lock == LockKind::Robust {

@@ -18,7 +18,7 @@ use super::participant::Participant;
 use super::reader_slots::views;
 use crate::bus::views::eventcount_of;
 use crate::crash::{self, CrashPoint};
-use crate::error::OpenError;
+use crate::error::FileError;
 use crate::notify::{ArmedSlot, MulticastSender, Post, Wakers};
 use crate::ring::layout::{READER_HAS_SOCKET, SLOT_ACTIVE};
 use crate::settings::LockKind;
@@ -36,9 +36,9 @@ pub(super) struct Wake {
 }
 
 impl Wake {
-    pub(super) fn open(directory: &BusDirectory, header: &Header) -> Result<Self, OpenError> {
+    pub(super) fn open(directory: &BusDirectory, header: &Header) -> Result<Self, FileError> {
         let failed =
-            |action, source| OpenError::Os { action, path: directory.path().to_owned(), source };
+            |action, source| FileError::Os { action, path: directory.path().to_owned(), source };
         let settings = &header.settings;
         let wakers = match settings.notify.multicast_group(&header.bus_id) {
             Some(group) => Wakers::with_group(

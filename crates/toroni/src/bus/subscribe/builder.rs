@@ -5,7 +5,7 @@ use super::claim::{ReaderClaim, Subscribing};
 use super::subscriber::Subscriber;
 use crate::bus::Bus;
 use crate::bus::views::ring_of;
-use crate::error::{Corrupt, OpenError};
+use crate::error::{Corrupt, FileError, SubscriberError};
 use crate::ring::gate::{self, ClaimedSlot};
 use crate::ring::layout::READER_GATES;
 use crate::ring::reader::{Cursor, NoSuchStart};
@@ -129,11 +129,11 @@ impl SubscriberBuilder {
     /// Makes the subscriber. It receives what is published from now on, or from the start that was set.
     ///
     /// # Errors
-    /// Returns [`OpenError::Pattern`] if a pattern is malformed, [`OpenError::TooManySubscribers`] if all
-    /// slots are taken, [`OpenError::PermissionDenied`], or an error of the start position
-    /// ([`OpenError::NotAPosition`], [`OpenError::PositionAhead`], [`OpenError::PositionLost`]); see
-    /// [`OpenError`].
-    pub fn build(self) -> Result<Subscriber, OpenError> {
+    /// Returns [`SubscriberError::Pattern`] if a pattern is malformed,
+    /// [`SubscriberError::TooManySubscribers`] if all slots are taken, [`FileError::PermissionDenied`], or
+    /// an error of the start position ([`SubscriberError::NotAPosition`],
+    /// [`SubscriberError::PositionAhead`], [`SubscriberError::PositionLost`]); see [`SubscriberError`].
+    pub fn build(self) -> Result<Subscriber, SubscriberError> {
         let mut patterns = PatternSet::default();
         for pattern in &self.patterns {
             patterns.push(Pattern::new(pattern)?);
@@ -148,7 +148,7 @@ impl SubscriberBuilder {
         let flags = if self.gating { READER_GATES } else { 0 };
         let cursor =
             join(&subscribing, &claim, self.start, flags).inspect_err(|_| claim.leave())?;
-        Subscriber::new(claim, cursor, Interest::new(patterns), self.wait)
+        Ok(Subscriber::new(claim, cursor, Interest::new(patterns), self.wait)?)
     }
 }
 
@@ -166,16 +166,17 @@ fn join(
     claim: &ReaderClaim,
     start: Start,
     flags: u32,
-) -> Result<Cursor, OpenError> {
+) -> Result<Cursor, SubscriberError> {
     let ring = ring_of(&subscribing.ring);
+    let of_corrupt = |corrupt| FileError::from(corrupt).into();
     let find = || match start {
-        Start::Latest => Ok(Cursor::at_end(ring)?),
-        Start::Oldest => Ok(Cursor::at_oldest(ring)?),
+        Start::Latest => Cursor::at_end(ring).map_err(of_corrupt),
+        Start::Oldest => Cursor::at_oldest(ring).map_err(of_corrupt),
         Start::Position(position) => Cursor::at(ring, position).map_err(|error| match error {
-            NoSuchStart::NotAPosition => OpenError::NotAPosition { position },
-            NoSuchStart::Ahead { end } => OpenError::PositionAhead { position, end },
-            NoSuchStart::Lost { oldest } => OpenError::PositionLost { position, oldest },
-            NoSuchStart::Corrupt(corrupt) => corrupt.into(),
+            NoSuchStart::NotAPosition => SubscriberError::NotAPosition { position },
+            NoSuchStart::Ahead { end } => SubscriberError::PositionAhead { position, end },
+            NoSuchStart::Lost { oldest } => SubscriberError::PositionLost { position, oldest },
+            NoSuchStart::Corrupt(corrupt) => of_corrupt(corrupt),
         }),
     };
     let control = subscribing.readers.control();
@@ -192,7 +193,7 @@ fn join(
     )?;
     joined.ok_or_else(|| {
         let value = ring.control.reserved.0.load(Ordering::Relaxed);
-        Corrupt { what: "reserved, which never stands still", value, position: 0 }.into()
+        of_corrupt(Corrupt { what: "reserved, which never stands still", value, position: 0 })
     })
 }
 

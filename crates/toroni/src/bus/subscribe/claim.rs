@@ -3,7 +3,7 @@
 use super::descriptor::Descriptor;
 use crate::bus::views::eventcount_of;
 use crate::crash::{self, CrashPoint};
-use crate::error::OpenError;
+use crate::error::{FileError, SubscriberError};
 use crate::notify::{EventCount, Mailbox, MulticastReceiver};
 use crate::ring::layout::{READER_GATES, READER_HAS_SOCKET, ReaderSlot};
 use crate::ring::slots::{self, Identity};
@@ -32,7 +32,7 @@ impl Subscribing {
     pub(in crate::bus) fn open(
         directory: &BusDirectory,
         options: &MapOptions,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, FileError> {
         let ring = RingSegment::open(directory, Protection::Read, options)?;
         ring.header().check_network(directory.path())?;
         let readers = ReadersSegment::open(directory, ring.header(), Protection::Write)?;
@@ -44,7 +44,7 @@ impl Subscribing {
     pub(in crate::bus) fn open_descriptor(
         &self,
         claim: &ReaderClaim,
-    ) -> Result<Descriptor, OpenError> {
+    ) -> Result<Descriptor, FileError> {
         let header = self.ring.header();
         let failed = |action, source| self.os_error(action, source);
         if let Some(group) = header.settings.notify.multicast_group(&header.bus_id) {
@@ -64,8 +64,8 @@ impl Subscribing {
         Ok(Descriptor::Mailbox(mailbox))
     }
 
-    pub(in crate::bus) fn os_error(&self, action: &'static str, source: io::Error) -> OpenError {
-        OpenError::Os { action, path: self.directory.path().to_owned(), source }
+    pub(in crate::bus) fn os_error(&self, action: &'static str, source: io::Error) -> FileError {
+        FileError::Os { action, path: self.directory.path().to_owned(), source }
     }
 
     /// Returns the counters by which subscribers and publishers find each other.
@@ -74,10 +74,13 @@ impl Subscribing {
     }
 
     /// Takes a free slot, or that of a dead subscriber.
-    pub(super) fn claim(self: &Arc<Self>, identity: &Identity) -> Result<ReaderClaim, OpenError> {
+    pub(super) fn claim(
+        self: &Arc<Self>,
+        identity: &Identity,
+    ) -> Result<ReaderClaim, SubscriberError> {
         let limit = self.ring.header().settings.max_subscribers;
         let lease = Lease::claim_any(&self.directory, BusFile::Readers, limit, &self.leases)?
-            .ok_or(OpenError::TooManySubscribers { limit })?;
+            .ok_or(SubscriberError::TooManySubscribers { limit })?;
         let generation = slots::claim(self.readers.slot(lease.slot()), identity);
         Ok(ReaderClaim { subscribing: self.clone(), lease, generation })
     }

@@ -3,7 +3,7 @@
 use super::interrupter::Interrupter;
 use super::message::Message;
 use super::subscriber::Subscriber;
-use crate::error::{OpenError, ReceiveError};
+use crate::error::{FileError, ReceiveError, SubscriberError};
 use crate::topic::Pattern;
 use crate::topic::PatternSet;
 use crate::topic::interest::Interest;
@@ -49,12 +49,12 @@ impl Router {
     /// Adds a handler for a pattern. It is called for messages that are received from now on.
     ///
     /// # Errors
-    /// Returns [`OpenError::Pattern`] if the pattern is malformed.
+    /// See [`Subscriber::add_pattern`].
     pub fn on(
         &mut self,
         pattern: &str,
         handler: impl FnMut(&Message<'_>) + Send + 'static,
-    ) -> Result<(), OpenError> {
+    ) -> Result<(), SubscriberError> {
         let mut patterns = PatternSet::default();
         patterns.push(Pattern::new(pattern)?);
         self.subscriber.add_pattern(pattern)?;
@@ -105,7 +105,7 @@ impl Router {
     ///
     /// # Errors
     /// See [`Subscriber::fd`].
-    pub fn fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
+    pub fn fd(&mut self) -> Result<BorrowedFd<'_>, FileError> {
         self.subscriber.fd()
     }
 
@@ -113,7 +113,7 @@ impl Router {
     ///
     /// # Errors
     /// See [`Subscriber::interrupter`].
-    pub fn interrupter(&mut self) -> Result<Interrupter, OpenError> {
+    pub fn interrupter(&mut self) -> Result<Interrupter, FileError> {
         self.subscriber.interrupter()
     }
 

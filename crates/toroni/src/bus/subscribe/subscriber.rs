@@ -12,7 +12,7 @@ use super::stream::Readiness;
 use super::waiting::Waiting;
 use crate::bus::views::ring_of;
 use crate::crash::{self, CrashPoint};
-use crate::error::{OpenError, ReceiveError};
+use crate::error::{FileError, ReceiveError, SubscriberError};
 use crate::ring::reader::Cursor;
 use crate::settings::NotifyKind;
 #[cfg(doc)]
@@ -62,7 +62,7 @@ impl Subscriber {
         cursor: Cursor,
         interest: Interest,
         strategy: WaitStrategy,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, FileError> {
         let subscribing = claim.subscribing.clone();
         let settings = &subscribing.ring.header().settings;
         let mut subscriber = Self {
@@ -347,9 +347,10 @@ impl Subscriber {
     /// Adds a pattern. A message that matches several patterns is received once.
     ///
     /// # Errors
-    /// Returns [`OpenError::Pattern`] if the pattern is malformed.
-    pub fn add_pattern(&mut self, pattern: &str) -> Result<(), OpenError> {
-        self.stamp.check()?;
+    /// Returns [`SubscriberError::Pattern`] if the pattern is malformed, and [`FileError::Forked`] in the
+    /// child of a `fork`.
+    pub fn add_pattern(&mut self, pattern: &str) -> Result<(), SubscriberError> {
+        self.stamp.check().map_err(FileError::from)?;
         self.reading.interest.add(Pattern::new(pattern)?);
         self.claim.show_patterns(self.reading.interest.patterns());
         Ok(())
@@ -383,8 +384,8 @@ impl Subscriber {
     /// ```
     ///
     /// # Errors
-    /// Returns [`OpenError::Os`] if there are no descriptors left.
-    pub fn fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
+    /// Returns [`FileError::Os`] if there are no descriptors left.
+    pub fn fd(&mut self) -> Result<BorrowedFd<'_>, FileError> {
         self.enable_fd()?;
         Ok((*self).as_fd())
     }
@@ -393,7 +394,7 @@ impl Subscriber {
     ///
     /// # Errors
     /// See [`Self::fd`].
-    pub fn enable_fd(&mut self) -> Result<(), OpenError> {
+    pub fn enable_fd(&mut self) -> Result<(), FileError> {
         self.stamp.check()?;
         let (claim, reading) = (&self.claim, &self.reading);
         self.waiting.enable_descriptor(claim, || reading.is_drained(&claim.subscribing.ring))
@@ -403,9 +404,9 @@ impl Subscriber {
     /// thread or from a signal handler.
     ///
     /// # Errors
-    /// Returns [`OpenError::Os`] if there are no descriptors left, and [`OpenError::Forked`] in the child
+    /// Returns [`FileError::Os`] if there are no descriptors left, and [`FileError::Forked`] in the child
     /// of a `fork`.
-    pub fn interrupter(&mut self) -> Result<Interrupter, OpenError> {
+    pub fn interrupter(&mut self) -> Result<Interrupter, FileError> {
         self.stamp.check()?;
         self.waiting.interrupter(&self.claim)
     }

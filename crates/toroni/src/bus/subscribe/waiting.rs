@@ -10,7 +10,7 @@ use super::claim::ReaderClaim;
 use super::descriptor::Descriptor;
 use super::interrupter::{Interrupter, Request};
 use crate::crash::{self, CrashPoint};
-use crate::error::{OpenError, ReceiveError};
+use crate::error::{FileError, ReceiveError};
 use crate::notify::{FutexWaiter, Waiter, sleep_unless};
 use crate::settings::NotifyKind;
 use std::io;
@@ -62,7 +62,7 @@ impl Waiting {
         &mut self,
         claim: &ReaderClaim,
         is_drained: impl FnOnce() -> bool,
-    ) -> Result<(), OpenError> {
+    ) -> Result<(), FileError> {
         if self.descriptor.is_none() {
             self.descriptor = Some(claim.subscribing.open_descriptor(claim)?);
             self.arm_descriptor(claim);
@@ -87,7 +87,7 @@ impl Waiting {
     }
 
     /// Makes a handle that ends waits.
-    pub(super) fn interrupter(&mut self, claim: &ReaderClaim) -> Result<Interrupter, OpenError> {
+    pub(super) fn interrupter(&mut self, claim: &ReaderClaim) -> Result<Interrupter, FileError> {
         let subscribing = &claim.subscribing;
         let sender = match &self.descriptor {
             Some(descriptor) if self.by_descriptor => {

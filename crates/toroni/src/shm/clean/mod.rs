@@ -18,7 +18,7 @@ use super::ofd::{self, Kind};
 use super::participants::{check, generation_of, state_of};
 use super::ring_file::{RingFile, read_header};
 use crate::crash::{self, CrashPoint};
-use crate::error::OpenError;
+use crate::error::{DirectoryError, FileError};
 use crate::ring::layout::{BUS_LOCK_OFFSET, SLOT_FREE};
 use crate::ring::position::to_index;
 use crate::sync::Ordering;
@@ -71,7 +71,7 @@ pub(crate) fn clean(
     root: &Path,
     scope: Scope<'_>,
     dry_run: bool,
-) -> Result<CleanReport, OpenError> {
+) -> Result<CleanReport, DirectoryError> {
     let name = match scope {
         Scope::All => None,
         Scope::Named(name) | Scope::Persistent(name) => Some(name),
@@ -85,7 +85,7 @@ pub(crate) fn clean(
         takes_persistent: matches!(scope, Scope::Persistent(_)),
         report: CleanReport::default(),
     };
-    let no_such_bus = || name.map(|name| OpenError::NotFound { path: root.join(name) });
+    let no_such_bus = || name.map(|name| FileError::NotFound { path: root.join(name) }.into());
     let Some((root_fd, mut names)) = open_and_list(root)? else {
         return no_such_bus().map_or(Ok(cleaner.report), Err);
     };
@@ -100,7 +100,7 @@ pub(crate) fn clean(
         match open_below(&root_fd, root, &entry) {
             Ok(directory) if leftover_of.is_some() => cleaner.leftover(&directory),
             Ok(directory) => cleaner.bus(&directory),
-            Err(OpenError::NotFound { .. }) => continue,
+            Err(FileError::NotFound { .. }) => continue,
             // A file or a link, so not part of a bus.
             Err(error) => cleaner.skip_if_named(&root.join(&entry), error.to_string()),
         }
@@ -145,7 +145,7 @@ impl Cleaner {
                     self.skip(&directory.path().join(SOCKETS), error.to_string());
                 }
             }
-            Err(OpenError::NotFound { .. }) => {}
+            Err(FileError::NotFound { .. }) => {}
             Err(error) => self.skip(directory.path(), error.to_string()),
         }
     }
@@ -161,7 +161,7 @@ impl Cleaner {
                 return Ok(false);
             }
             // There is no bus, or it is gone by now.
-            Err(OpenError::NotFound { .. }) => return Ok(true),
+            Err(FileError::NotFound { .. }) => return Ok(true),
             Err(error) => return Err(error.to_string()),
         };
         match read_header(ring.as_fd(), directory) {
@@ -174,7 +174,7 @@ impl Cleaner {
                 return Ok(false);
             }
             Ok(_) => {}
-            Err(error @ OpenError::NotABus { .. }) => return Err(error.to_string()),
+            Err(error @ FileError::NotABus { .. }) => return Err(error.to_string()),
             // It may be persistent, or of another release.
             Err(error) if !self.is_named => {
                 return Err(format!("{error} (`toroni rm {}` removes it)", directory.name()));
@@ -191,7 +191,7 @@ impl Cleaner {
         Ok(true)
     }
 
-    fn check_use(&self, directory: &BusDirectory) -> Result<Use, OpenError> {
+    fn check_use(&self, directory: &BusDirectory) -> Result<Use, FileError> {
         let protection = if self.dry_run { Protection::Read } else { Protection::Write };
         let ring = directory.open_for_locks(BusFile::Ring, protection)?;
         let answer = if self.dry_run {
@@ -244,7 +244,7 @@ impl Cleaner {
             // creator that has just begun. It starts again if the directory vanishes, but must not lose a file that
             // it is making; therefore the directory is removed only while it is empty. A directory with other files
             // and no `ring` was left by a remover, which removes `ring` first.
-            Err(OpenError::NotFound { .. }) => match entries(directory.dirfd()) {
+            Err(FileError::NotFound { .. }) => match entries(directory.dirfd()) {
                 Ok(names) if names.iter().any(|name| *name == BusFile::Ring.name()) => return,
                 Ok(names) if names.is_empty() => {
                     if self.dry_run || remove_empty(directory, directory.name()).is_ok() {
@@ -279,7 +279,7 @@ impl Cleaner {
         directory: &BusDirectory,
         header: &Header,
         file: BusFile,
-    ) -> Result<(), OpenError> {
+    ) -> Result<(), FileError> {
         let protection = if self.dry_run { Protection::Read } else { Protection::Write };
         let fd = directory.open_file(file, protection)?;
         check(&fd, header, file, directory)?;
@@ -314,7 +314,7 @@ impl Cleaner {
         &mut self,
         directory: &BusDirectory,
         header: &Header,
-    ) -> Result<(), OpenError> {
+    ) -> Result<(), FileError> {
         let sockets = directory.open_sockets()?;
         let path = directory.path().join(SOCKETS);
         let os = |error| failed("clean", &path, error);

@@ -57,7 +57,7 @@ fn a_missing_directory_has_no_bus_of_any_name() {
     assert!(clean(&missing, Scope::All, false).unwrap().removed_buses.is_empty());
     for scope in [Scope::Named("b"), Scope::Persistent("b")] {
         let error = clean(&missing, scope, false).unwrap_err();
-        assert!(matches!(error, OpenError::NotFound { .. }), "{error}");
+        assert!(matches!(error, DirectoryError::File(FileError::NotFound { .. })), "{error}");
     }
 }
 
@@ -77,7 +77,7 @@ fn buses_that_nobody_uses_are_removed() {
     }
     assert!(matches!(
         clean(root.path(), Scope::Named("gone"), false),
-        Err(OpenError::NotFound { .. })
+        Err(DirectoryError::File(FileError::NotFound { .. }))
     ));
 }
 

@@ -24,7 +24,7 @@ use super::staging::{
     StagedBus, StagedFile, available, longest_file, mode_of_new_files, part, reserve,
 };
 use crate::crash::{self, CrashPoint};
-use crate::error::OpenError;
+use crate::error::{FileError, OpenError};
 use crate::ring::layout::{BUS_LOCK_OFFSET, CONTROL_OFFSET, Control, PAGE};
 use crate::settings::{LockKind, Settings};
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
@@ -63,7 +63,7 @@ pub(crate) fn open_or_create(
     // The loop repeats only if another process creates or removes the bus between the two checks.
     for _ in 0..MOST_ATTEMPTS {
         match open(root, name) {
-            Err(OpenError::NotFound { .. }) => {}
+            Err(OpenError::File(FileError::NotFound { .. })) => {}
             answer => return answer.map(|(directory, ring)| (directory, ring, false)),
         }
         match create_held(root, name, settings, permissions) {
@@ -71,14 +71,14 @@ pub(crate) fn open_or_create(
             answer => {
                 let (directory, _held) = answer?;
                 match RingFile::open(&directory, Protection::Read) {
-                    Err(OpenError::NotFound { .. }) => {}
-                    ring => return ring.map(|ring| (directory, ring, true)),
+                    Err(FileError::NotFound { .. }) => {}
+                    ring => return Ok((directory, ring?, true)),
                 }
             }
         }
         std::thread::yield_now();
     }
-    Err(OpenError::Busy { path: root.join(name) })
+    Err(FileError::Busy { path: root.join(name) }.into())
 }
 
 /// A creator can lose several times in a row to a process on another core that does nothing but clean.
@@ -105,19 +105,19 @@ fn create_held(
             Err(Errno::NOENT) => match order.build_and_rename(&root_fd, name) {
                 // Another process created or mounted it meanwhile, so check which. Or `clean` found it before it
                 // was locked, and removed it.
-                Err(OpenError::NotFound { .. }) => {}
+                Err(OpenError::File(FileError::NotFound { .. })) => {}
                 Err(OpenError::AlreadyExists { .. }) => vanishes = false,
                 answer => {
                     let held = answer?;
                     match BusDirectory::open_at(root_fd, name.to_owned(), path.clone()) {
-                        Err(OpenError::NotFound { .. }) => {}
-                        directory => return directory.map(|directory| (directory, held)),
+                        Err(FileError::NotFound { .. }) => {}
+                        directory => return Ok((directory?, held)),
                     }
                 }
             },
-            Err(errno) => return Err(failed("inspect", &path, errno)),
+            Err(errno) => return Err(failed("inspect", &path, errno).into()),
             Ok(_) => match BusDirectory::open_at(root_fd, name.to_owned(), path.clone()) {
-                Err(OpenError::NotFound { .. }) => {}
+                Err(FileError::NotFound { .. }) => {}
                 answer => {
                     let directory = answer?;
                     match order.build_in_place(&directory) {
@@ -132,9 +132,9 @@ fn create_held(
     }
     if vanishes {
         // No other process interfered, so the file system cannot create directories.
-        return Err(failed("create", &path, Errno::NOENT));
+        return Err(failed("create", &path, Errno::NOENT).into());
     }
-    Err(OpenError::Busy { path })
+    Err(FileError::Busy { path }.into())
 }
 
 /// What to create, and where.
@@ -192,7 +192,7 @@ impl Order<'_> {
                 name if name.starts_with('.') => {}
                 name => {
                     let what = format!("it holds {name:?}, but no ring");
-                    return Err(OpenError::NotABus { path, what });
+                    return Err(FileError::NotABus { path, what }.into());
                 }
             }
         }
@@ -225,8 +225,8 @@ impl Order<'_> {
         match ofd::try_lock(&held, Kind::Shared, BUS_LOCK_OFFSET) {
             Ok(true) => Ok(held),
             // `clean` found it before it was locked, and is removing it.
-            Ok(false) => Err(OpenError::NotFound { path: self.path.to_owned() }),
-            Err(error) => Err(failed("lock", self.path, error)),
+            Ok(false) => Err(FileError::NotFound { path: self.path.to_owned() }.into()),
+            Err(error) => Err(failed("lock", self.path, error).into()),
         }
     }
 
@@ -313,7 +313,7 @@ impl Order<'_> {
         crash::point(CrashPoint::MidFill);
         match rustix::io::pwrite(fd, bytes, 0) {
             Ok(length) if length == bytes.len() => Ok(()),
-            Ok(_) => Err(os(io::ErrorKind::WriteZero.into())),
+            Ok(_) => Err(os(io::ErrorKind::WriteZero.into()).into()),
             Err(errno) => Err(self.failed("create", errno, fd)),
         }
     }
@@ -339,7 +339,7 @@ impl Order<'_> {
         mode: Option<u32>,
     ) -> Result<(), OpenError> {
         match mode {
-            Some(mode) => apply_by_umask(fd, part, mode, self.path),
+            Some(mode) => Ok(apply_by_umask(fd, part, mode, self.path)?),
             None => self.permissions.apply(fd, part, self.path),
         }
     }
@@ -352,7 +352,7 @@ impl Order<'_> {
         if self.settings.lock == LockKind::Robust
             && directory::is_on_disk(place).map_err(|error| failed("create", &path, error))?
         {
-            return Err(OpenError::RobustOnDisk { path });
+            return Err(FileError::RobustOnDisk { path }.into());
         }
         match available(place) {
             Some(available) if available < wanted => {
@@ -372,12 +372,12 @@ impl Order<'_> {
                 available: available(place).unwrap_or(0),
                 path: self.path.to_owned(),
             },
-            Errno::NOENT => OpenError::NotFound { path: self.path.to_owned() },
+            Errno::NOENT => FileError::NotFound { path: self.path.to_owned() }.into(),
             Errno::FBIG => match longest_file() {
                 Some(limit) => OpenError::FileTooLong { limit, path: self.path.to_owned() },
-                None => failed(action, self.path, errno),
+                None => failed(action, self.path, errno).into(),
             },
-            errno => failed(action, self.path, errno),
+            errno => failed(action, self.path, errno).into(),
         }
     }
 }
@@ -399,7 +399,7 @@ fn complete(directory: &BusDirectory, ring: &RingFile) -> Result<(), OpenError> 
         path: directory.path(),
     };
     match order.mode_of(ring).and_then(|mode| order.make_missing(directory, header, mode)) {
-        Err(OpenError::PermissionDenied { .. } | OpenError::ReadOnly { .. }) => {}
+        Err(OpenError::File(FileError::PermissionDenied { .. } | FileError::ReadOnly { .. })) => {}
         answer => return answer,
     }
     // This process may not create them. The creator may be doing so right now.
@@ -410,7 +410,7 @@ fn complete(directory: &BusDirectory, ring: &RingFile) -> Result<(), OpenError> 
         std::thread::sleep(Duration::from_millis(10));
     }
     let what = format!("it has no {:?}, which only its owner can create", missing().unwrap_or(""));
-    Err(OpenError::NotABus { path: directory.path().to_owned(), what })
+    Err(FileError::NotABus { path: directory.path().to_owned(), what }.into())
 }
 
 /// Returns whether the file system limits its number of files and has reached the limit.

@@ -108,7 +108,7 @@ fn file_systems_that_are_full_or_read_only() {
         assert!(matches!(make(&root, &small()), Err(OpenError::NoSpace { .. })));
         assert!(names(&root.path().join("bus")).is_empty());
         let _mount = mount_tmpfs(root.path(), "", libc::MS_RDONLY);
-        assert!(matches!(make(&root, &small()), Err(OpenError::ReadOnly { .. })));
+        assert!(matches!(make(&root, &small()), Err(OpenError::File(FileError::ReadOnly { .. }))));
     });
 }
 
@@ -162,7 +162,7 @@ fn strangers_stay_out() {
                 ]
                 .map(|(file, protection)| match bus.open_file(file, protection) {
                     Ok(_) => true,
-                    Err(OpenError::PermissionDenied { hint, .. }) => {
+                    Err(FileError::PermissionDenied { hint, .. }) => {
                         assert!(hint.contains("61009"), "{hint}");
                         false
                     }
@@ -184,7 +184,7 @@ fn an_empty_directory_becomes_a_bus() {
     let root = TempDir::new();
     let path = root.path().join("bus");
     std::fs::create_dir(&path).unwrap();
-    assert!(matches!(open(root.path(), "bus"), Err(OpenError::NotFound { .. })));
+    assert!(matches!(open(root.path(), "bus"), Err(OpenError::File(FileError::NotFound { .. }))));
     let bus = make(&root, &small()).unwrap();
     assert_eq!(names(&path), COMPLETE);
     assert!(matches!(make(&root, &small()), Err(OpenError::AlreadyExists { .. })));
@@ -211,11 +211,11 @@ fn directories_of_others_are_left_alone() {
     let path = root.path().join("bus");
     std::fs::create_dir(&path).unwrap();
     std::fs::write(path.join("letter.txt"), b"dear").unwrap();
-    assert!(matches!(make(&root, &small()), Err(OpenError::NotABus { .. })));
+    assert!(matches!(make(&root, &small()), Err(OpenError::File(FileError::NotABus { .. }))));
     assert_eq!(names(&path), ["letter.txt"]);
     std::fs::remove_dir_all(&path).unwrap();
     std::fs::write(&path, b"").unwrap();
-    assert!(matches!(make(&root, &small()), Err(OpenError::NotADirectory { .. })));
+    assert!(matches!(make(&root, &small()), Err(OpenError::File(FileError::NotADirectory { .. }))));
 }
 
 #[test]

@@ -14,7 +14,10 @@ use std::io::BufRead;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use toroni::{Bus, OpenError, PublishError, Publisher, ReceiveError, Subscriber};
+use toroni::{
+    Bus, FileError, PublishError, Publisher, PublisherError, ReceiveError, Subscriber,
+    SubscriberError,
+};
 
 pub(crate) fn run(options: &Options) {
     match options.get::<String>("case").as_str() {
@@ -70,10 +73,12 @@ fn child(options: &Options) {
             let received = subscriber.receive_timeout(Duration::from_secs(60));
             assert!(matches!(received, Err(ReceiveError::Forked(_))), "{received:?}");
             let another = bus.publisher("fork/other");
-            assert!(matches!(another, Err(OpenError::Forked(_))), "{another:?}");
+            let is_forked = matches!(another, Err(PublisherError::File(FileError::Forked(_))));
+            assert!(is_forked, "{another:?}");
             let another = bus.subscribe("**");
-            assert!(matches!(another, Err(OpenError::Forked(_))), "{another:?}");
-            assert!(matches!(bus.stats(), Err(OpenError::Forked(_))));
+            let is_forked = matches!(another, Err(SubscriberError::File(FileError::Forked(_))));
+            assert!(is_forked, "{another:?}");
+            assert!(matches!(bus.stats(), Err(FileError::Forked(_))));
             drop((publisher, subscriber, bus));
         }),
         child => assert_eq!(wait_for(child), 0, "the first child failed"),

@@ -6,7 +6,9 @@ use std::sync::mpsc::{Receiver as Queue, channel};
 use std::time::Duration;
 use system_tests::soak::mix::Filter;
 use system_tests::soak::verifier::Delivery;
-use toroni::{Bus, Message, OpenError, ReceiveError, Router, Start, Subscriber, WaitStrategy};
+use toroni::{
+    Bus, Message, ReceiveError, Router, Start, Subscriber, SubscriberError, WaitStrategy,
+};
 
 /// How long a call waits for a message, before the worker looks whether it shall end.
 pub(crate) const SLICE: Duration = Duration::from_millis(20);
@@ -67,7 +69,7 @@ pub(crate) struct Wish<'a> {
 impl Receiver {
     /// Subscribes. `how`: `block`, `receive`, `try`, `poll`, `borrow`, `run`, `router`, `async` or
     /// `proactor`.
-    pub(crate) fn open(bus: &Bus, how: &str, wish: &Wish<'_>) -> Result<Self, OpenError> {
+    pub(crate) fn open(bus: &Bus, how: &str, wish: &Wish<'_>) -> Result<Self, SubscriberError> {
         if how == "router" {
             return Self::open_router(bus, wish);
         }
@@ -189,7 +191,7 @@ impl Receiver {
         }
     }
 
-    fn open_router(bus: &Bus, wish: &Wish<'_>) -> Result<Self, OpenError> {
+    fn open_router(bus: &Bus, wish: &Wish<'_>) -> Result<Self, SubscriberError> {
         let mut router = bus.router()?;
         let (sender, handled) = channel();
         for pattern in wish.patterns {

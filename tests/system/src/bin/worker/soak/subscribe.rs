@@ -13,7 +13,7 @@ use system_tests::soak::mix::Filter;
 use system_tests::soak::progress_record::{Count, ProgressRecord};
 use system_tests::soak::report::Event;
 use system_tests::soak::verifier::{Delivery, Kind, Verifier};
-use toroni::{OpenError, ReceiveError, Start};
+use toroni::{ReceiveError, Start, SubscriberError};
 
 /// Messages between two reports.
 const REPORT_EVERY: u64 = 256;
@@ -107,11 +107,11 @@ impl Watching {
         let opened = loop {
             match Receiver::open(&bus, &how, &wish) {
                 // One that was killed has not given its slot back yet: its lease goes a moment later.
-                Err(OpenError::TooManySubscribers { .. }) if !is_first => {
+                Err(SubscriberError::TooManySubscribers { .. }) if !is_first => {
                     std::thread::sleep(std::time::Duration::from_millis(5));
                 }
                 // It was away for too long.
-                Err(OpenError::PositionLost { .. }) => wish.start = Start::Oldest,
+                Err(SubscriberError::PositionLost { .. }) => wish.start = Start::Oldest,
                 opened => break opened,
             }
         };
