@@ -54,7 +54,7 @@
 //!
 //! - `tokio`: [`Subscriber::receive_async`](Subscriber#method.receive_async).
 //! - `proactor`: subscribers in a proactor, beside sockets, files and timers (`proactor::Subscribe`).
-//! - `crash-points`: for tests that kill a process at a named step; adds the module `crash`.
+//! - `crash-points`: for tests that kill a process at a named step; adds the module `hook`.
 
 #![cfg_attr(
     loom,
@@ -78,13 +78,12 @@ struct Readme;
 
 #[cfg(not(loom))]
 mod bus;
+mod error;
 #[cfg(feature = "crash-points")]
-pub mod crash;
+pub mod hook;
 #[cfg(not(feature = "crash-points"))]
 #[allow(dead_code, unreachable_pub, reason = "the feature makes it public")]
-mod crash;
-mod error;
-mod mutant;
+mod hook;
 pub(crate) mod notify;
 pub(crate) mod ring;
 mod settings;

@@ -1,5 +1,5 @@
-//! Where the crash points of the library are in the model. `crates/toroni/src/crash.rs` names each step at which a test
-//! kills a real process. After each of them a process of the model can die.
+//! Where the crash points of the library are in the model. `crates/toroni/src/hook/crash_point.rs` names each step at
+//! which a test kills a real process. After each of them a process of the model can die.
 
 /// Where a crash point is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ const NO_DISK: Place = LeftOut("the bus is in memory");
 const NO_SOCKETS: Place = LeftOut("subscribers sleep on the futex");
 const NO_WAITERS: Place = LeftOut("waiters of the lock look again by themselves");
 
-/// Each crash point by its name, in the order of `crash.rs`.
+/// Each crash point by its name, in the order of `crash_point.rs`.
 pub const POINTS: &[(&str, Place)] = &[
     ("after-lock", Publisher("Announce")),
     ("after-reserve", Publisher("Write")),
@@ -93,11 +93,12 @@ mod tests {
     use super::*;
     use crate::coverage::{PUBLISHER_STEPS, SUBSCRIBER_STEPS};
 
-    const CRASH: &str = include_str!("../../../crates/toroni/src/crash.rs");
+    const CRASH_POINTS: &str = include_str!("../../../crates/toroni/src/hook/crash_point.rs");
 
     /// Names of the crash points, as the library declares them.
     fn declared() -> Vec<&'static str> {
-        let list = CRASH.split("crash_points! {\n").nth(1).unwrap().split("\n}").next().unwrap();
+        let list =
+            CRASH_POINTS.split("crash_points! {\n").nth(1).unwrap().split("\n}").next().unwrap();
         list.lines().map(|line| line.split('"').nth(1).unwrap()).collect()
     }
 

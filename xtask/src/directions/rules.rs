@@ -10,7 +10,7 @@
 //!    |      |                                 ^-------'            shm uses only ring::layout
 //!   toroni -'                                                      and ring::position
 //!
-//!                                settings error crash mutant sync  the bottom: all may use it;
+//!                                 settings  error  hook  sync      the bottom: all may use it;
 //!                                                                  error uses the errors of topic
 //! ```
 
@@ -93,7 +93,7 @@ pub(super) struct Layer {
 }
 
 /// Modules that every layer may use.
-pub(super) const BOTTOM: &[&str] = &["sync", "error", "settings", "crash", "mutant"];
+pub(super) const BOTTOM: &[&str] = &["sync", "error", "settings", "hook"];
 
 /// Modules that the tests of every layer may use: the layout, to set up memory that looks like a real ring, and
 /// topics, to check that a reader leaves the subscriber's interest alone.
@@ -125,8 +125,7 @@ pub(super) const LAYERS: &[Layer] = &[
         ignorant_of: &[],
     },
     Layer { module: "settings", uses: &[], ignorant_of: THE_SYSTEM },
-    Layer { module: "crash", uses: &[], ignorant_of: &[] },
-    Layer { module: "mutant", uses: &[], ignorant_of: &[] },
+    Layer { module: "hook", uses: &[], ignorant_of: &[] },
     // Names and patterns. It does not know where bytes are stored.
     Layer { module: "topic", uses: &[], ignorant_of: THE_SYSTEM },
     // Works on memory that it is given, so that loom and Miri can run it on plain memory.
@@ -148,10 +147,12 @@ pub(super) struct Reserved {
 /// Tests are free.
 pub(super) const RESERVED: &[Reserved] = &[Reserved {
     paths: &["std::sync::atomic", "core::sync::atomic", "loom"],
-    // All but the first use them for statics that no model runs: loom's atomics cannot be created in constants.
+    // `rehearsal.rs` asks loom which thread of a model runs. The others but the first use atomics for statics that no
+    // model runs: loom's cannot be created in constants.
     only: &[
         "sync/mod.rs",
-        "crash.rs",
+        "hook/environment.rs",
+        "hook/rehearsal.rs",
         "shm/description.rs",
         "shm/fork.rs",
         "shm/guard.rs",

@@ -6,8 +6,7 @@
 //! It is reached through `/proc/self/fd`, which also avoids the limit of 107 bytes on the path of a socket.
 
 use super::{EventCount, LastNotified, Waiter, drain, wait_readable};
-use crate::crash::{self, CrashPoint};
-use crate::mutant::mutant;
+use crate::hook::{self, CrashPoint, mutant};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, chmod, fstat, openat, unlinkat};
 use rustix::io::Errno;
@@ -187,7 +186,7 @@ impl Post {
             round.forget_others(&armed);
             let (mut sent, mut postponed) = (0, false);
             for slot in &armed {
-                crash::point(CrashPoint::MidWake);
+                hook::point(CrashPoint::MidWake);
                 match self.deliver_to(&mut round, *slot) {
                     Outcome::Sent => sent += 1,
                     Outcome::Settled => {}

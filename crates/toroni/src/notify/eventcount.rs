@@ -20,8 +20,7 @@
 //! Hence a publisher must note the count that it loaded before the wake, never a newer one. With datagrams the same
 //! argument holds: "raise `wake`" becomes "send", and the token is the empty queue.
 
-use crate::crash::{self, CrashPoint};
-use crate::mutant::mutant;
+use crate::hook::{self, CrashPoint, mutant};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// The words that subscribers and publishers share for waking.
@@ -66,7 +65,7 @@ impl EventCount<'_> {
         if !mutant("wake_without_raise") {
             self.wake.fetch_add(1, Ordering::Release);
         }
-        crash::point(CrashPoint::MidWake);
+        hook::point(CrashPoint::MidWake);
         wake_all(self.wake);
         if mutant("notified_up_to_a_newer_count") {
             last_notified.note(count.max(self.sleeps.load(Ordering::Acquire)));
@@ -84,7 +83,7 @@ fn arm(counter: &AtomicU64) {
     // Release: a publisher that sees the count also sees that the token was taken or the queue emptied, and that
     // the slot's word was raised. Acquire: later raises carry the earlier ones along.
     counter.fetch_add(1, Ordering::AcqRel);
-    crash::point(CrashPoint::ReaderMidArm);
+    hook::point(CrashPoint::ReaderMidArm);
     #[cfg(all(test, not(loom)))]
     interlude::play();
     if !mutant("armed_without_fence") {

@@ -44,7 +44,7 @@ pub(crate) use wakers::Wakers;
 #[cfg(all(feature = "proactor", not(loom)))]
 pub(crate) use word::HeldWord;
 
-use crate::mutant::mutant;
+use crate::hook::mutant;
 use crate::sync::AtomicU32;
 use std::io;
 use std::os::fd::BorrowedFd;

@@ -4,8 +4,7 @@
 //! machine: interface and membership are 127.0.0.1, and its time to live is 0.
 
 use super::{EventCount, LastNotified, Waiter, drain, wait_readable};
-use crate::crash::{self, CrashPoint};
-use crate::mutant::mutant;
+use crate::hook::{self, CrashPoint, mutant};
 use crate::sync::{AtomicU32, AtomicU64};
 use rustix::io::Errno;
 use rustix::net::{
@@ -95,7 +94,7 @@ impl MulticastSender {
     /// Sends one datagram if a descriptor was armed since the last notification. Returns how many were sent.
     pub(super) fn deliver(&self, last_notified: &LastNotified, arms: &AtomicU64) -> usize {
         let Some(count) = last_notified.not_yet_notified(arms) else { return 0 };
-        crash::point(CrashPoint::MidWake);
+        hook::point(CrashPoint::MidWake);
         match send(&self.socket, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
             Ok(_) => {
                 last_notified.note(count);

@@ -39,8 +39,7 @@ use super::memory::Ring;
 use super::reader::Cursor;
 use super::slots::{self, SlotView, gating};
 use super::wait_budget::CachedGatingPosition;
-use crate::crash::{self, CrashPoint};
-use crate::mutant::mutant;
+use crate::hook::{self, CrashPoint, mutant};
 use crate::sync::{Ordering, fence};
 
 /// Reads slots for a writer.
@@ -81,7 +80,7 @@ pub(crate) fn propose(waits: &Waits, control: &ReadersControl, wanted: u64) -> u
     if !mutant("scan_without_fence") {
         fence(Ordering::SeqCst);
     }
-    crash::point(CrashPoint::Proposing);
+    hook::point(CrashPoint::Proposing);
     control.joins.0.load(Ordering::Acquire)
 }
 
@@ -212,7 +211,7 @@ pub(crate) fn in_the_way<R: Readers>(
     if suspects.is_empty() {
         gating_cache.learn(minimum, joins);
     } else {
-        crash::point(CrashPoint::BeforeWithdrawing);
+        hook::point(CrashPoint::BeforeWithdrawing);
         withdraw(waits, reserved);
     }
     Ok(suspects)

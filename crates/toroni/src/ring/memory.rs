@@ -4,7 +4,7 @@
 use super::copy;
 use super::layout::{BLOCKS, BlockEntry, Control, NO_ENTRY};
 use super::position::{Shape, to_index};
-use crate::mutant::mutant;
+use crate::hook::mutant;
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// A borrowed ring, cheap to copy. It makes no decisions.

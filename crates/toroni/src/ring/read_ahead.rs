@@ -20,8 +20,7 @@ use super::memory::Ring;
 use super::position::{record_bytes, to_index};
 use super::reader::{Cursor, Interrupted, Seen};
 use super::writer::{header, length_of, tag_of};
-use crate::crash::{self, CrashPoint};
-use crate::mutant::{mutant, weakened};
+use crate::hook::{self, CrashPoint, mutant, weakened};
 use crate::sync::Ordering;
 
 /// The maximum number of bytes copied at once, headers included: a small part of a first-level
@@ -91,7 +90,7 @@ impl ReadAhead {
         }
         let words = to_index((end.position - cursor.position) / ALIGNMENT);
         ring.load(cursor.position, self.scratch.words(words));
-        crash::point(CrashPoint::ReaderMidCopy);
+        hook::point(CrashPoint::ReaderMidCopy);
         let unvalidated = || mutant("read_ahead_before_validation").then_some(u64::MAX);
         let Some(reserved) = ring.reserved_if_intact(cursor.position).or_else(unvalidated) else {
             return Err(Interrupted::Lapped);

@@ -18,9 +18,8 @@ use super::layout::{ALIGNMENT, BLOCKS};
 use super::memory::{Mark, Ring};
 use super::position::{LARGEST_POSITION, record_bytes, to_index};
 use super::writer::{length_of, newest_mark, tag_of};
-use crate::crash::{self, CrashPoint};
 use crate::error::Corrupt;
-use crate::mutant::mutant;
+use crate::hook::{self, CrashPoint, mutant};
 use crate::sync::Ordering;
 
 /// A reader's position: before the record at `position`, which has number `sequence`.
@@ -118,7 +117,7 @@ impl Cursor {
     ) -> Result<(), Interrupted> {
         let words = to_index(record_bytes(seen.length) / 8);
         ring.load(seen.body(), into.words(words - 1));
-        crash::point(CrashPoint::ReaderMidCopy);
+        hook::point(CrashPoint::ReaderMidCopy);
         if ring.is_intact(seen.position) { Ok(()) } else { Err(Interrupted::Lapped) }
     }
 

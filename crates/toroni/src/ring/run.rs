@@ -10,7 +10,7 @@ use super::memory::Ring;
 use super::position::record_bytes;
 use super::reader::{Cursor, Seen};
 use super::writer::{length_of, tag_of};
-use crate::mutant::mutant;
+use crate::hook::mutant;
 use crate::sync::Ordering;
 
 /// A run. It starts at a record and ends with the stream, or about one block after its start. If a

@@ -3,8 +3,7 @@
 use super::layout::{
     PublisherSlot, READER_GATES, ReaderSlot, ReadersControl, SLOT_ACTIVE, SLOT_FREE,
 };
-use crate::crash::{self, CrashPoint};
-use crate::mutant::mutant;
+use crate::hook::{self, CrashPoint, mutant};
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// The owner of a slot, as observers see it.
@@ -20,7 +19,7 @@ pub(crate) struct Identity {
 /// Claims a slot whose lease the caller holds, and returns its new generation. Publishers do not
 /// wait for it yet.
 pub(crate) fn claim(slot: &ReaderSlot, identity: &Identity) -> u32 {
-    crash::point(CrashPoint::ReaderLeaseTaken);
+    hook::point(CrashPoint::ReaderLeaseTaken);
     slot.state.store(SLOT_FREE, Ordering::Relaxed);
     let generation = slot.generation.load(Ordering::Relaxed).wrapping_add(1);
     slot.generation.store(generation, Ordering::Release);
@@ -32,7 +31,7 @@ pub(crate) fn claim(slot: &ReaderSlot, identity: &Identity) -> u32 {
     slot.lost_messages.store(0, Ordering::Relaxed);
     slot.lapses.store(0, Ordering::Relaxed);
     store_name(&slot.name, &identity.name);
-    crash::point(CrashPoint::ReaderMidClaim);
+    hook::point(CrashPoint::ReaderMidClaim);
     generation
 }
 
@@ -40,10 +39,10 @@ pub(crate) fn claim(slot: &ReaderSlot, identity: &Identity) -> u32 {
 /// generation is written first. From then on, a lock word with the old generation belongs to a dead
 /// owner.
 pub(crate) fn claim_publisher(slot: &PublisherSlot, identity: &Identity) -> u32 {
-    crash::point(CrashPoint::PublisherLeaseTaken);
+    hook::point(CrashPoint::PublisherLeaseTaken);
     let generation = slot.generation.load(Ordering::Relaxed).wrapping_add(1);
     slot.generation.store(generation, Ordering::Release);
-    crash::point(CrashPoint::PublisherMidClaim);
+    hook::point(CrashPoint::PublisherMidClaim);
     slot.pid.store(identity.pid, Ordering::Relaxed);
     slot.pid_namespace.store(identity.pid_namespace, Ordering::Relaxed);
     slot.started_ns.store(identity.started_ns, Ordering::Relaxed);
@@ -69,10 +68,10 @@ pub(crate) fn activate(
     slot.position.store(position, Ordering::Relaxed);
     slot.flags.store(flags, Ordering::Relaxed);
     slot.state.store(SLOT_ACTIVE, Ordering::Release);
-    crash::point(CrashPoint::ReaderMidActivate);
+    hook::point(CrashPoint::ReaderMidActivate);
     control.slots_used.0.fetch_max(number + 1, Ordering::Release);
     bump_version(control);
-    crash::point(CrashPoint::ReaderAfterClaim);
+    hook::point(CrashPoint::ReaderAfterClaim);
 }
 
 /// Makes writers scan the slots again, because a reader joined, or came back after it was lapped,
@@ -91,7 +90,7 @@ pub(crate) fn bump_version(control: &ReadersControl) {
 pub(crate) fn free(control: &ReadersControl, slot: &ReaderSlot) {
     slot.state.store(SLOT_FREE, Ordering::Release);
     control.joins.0.fetch_add(1, Ordering::Release);
-    crash::point(CrashPoint::ReaderMidLeave);
+    hook::point(CrashPoint::ReaderMidLeave);
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

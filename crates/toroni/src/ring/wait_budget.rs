@@ -4,7 +4,7 @@
 //! does the waiting, without holding the lock.
 
 use super::layout::Budget;
-use crate::crash::{self, CrashPoint};
+use crate::hook::{self, CrashPoint};
 use crate::settings::Policy;
 use crate::sync::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -112,7 +112,7 @@ fn open_interval(budget: &Budget, now_ns: u64, per_ns: u64) {
     let start = budget.interval_start_ns.load(Ordering::Relaxed);
     if start > now_ns || now_ns - start >= per_ns {
         budget.interval_start_ns.store(now_ns, Ordering::Relaxed);
-        crash::point(CrashPoint::MidBudget);
+        hook::point(CrashPoint::MidBudget);
         budget.spent_ns.store(0, Ordering::Relaxed);
     }
 }

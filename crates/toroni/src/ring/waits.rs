@@ -19,8 +19,7 @@
 use super::layout::{ReaderSlot, ReadersControl, Waits};
 use super::memory::Ring;
 use super::slots;
-use crate::crash::{self, CrashPoint};
-use crate::mutant::mutant;
+use crate::hook::{self, CrashPoint, mutant};
 use crate::sync::{AtomicU32, Ordering, fence};
 
 /// Registers the caller, which owns the writer lock, as waiting until all readers have reached
@@ -36,7 +35,7 @@ pub(crate) fn register_waiter(
     // SPACE
     waits.count.fetch_add(1, Ordering::Release);
     fence(Ordering::SeqCst);
-    crash::point(CrashPoint::RegisteringWait);
+    hook::point(CrashPoint::RegisteringWait);
     if !mutant("wait_without_a_recheck") && has_space() {
         return None;
     }
@@ -48,7 +47,7 @@ pub(crate) fn register_waiter(
 #[inline(always)]
 pub(crate) fn pass_on(waited: bool, wake_one: impl FnOnce()) {
     if waited && !mutant("wake_is_not_passed_on") {
-        crash::point(CrashPoint::BeforePassingOn);
+        hook::point(CrashPoint::BeforePassingOn);
         wake_one();
     }
 }
@@ -64,7 +63,7 @@ pub(crate) fn show(
     served: u64,
 ) -> Option<Registered> {
     slot.position.store(position, Ordering::Release);
-    crash::point(CrashPoint::ReaderMidPosition);
+    hook::point(CrashPoint::ReaderMidPosition);
     // SPACE
     if !mutant("position_without_fence") {
         fence(Ordering::SeqCst);

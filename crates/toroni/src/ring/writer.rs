@@ -21,9 +21,8 @@ use super::gate;
 use super::layout::{ALIGNMENT, NO_ENTRY};
 use super::memory::{Mark, Ring};
 use super::position::{MISPLACED, record_bytes, to_index};
-use crate::crash::{self, CrashPoint};
 use crate::error::Corrupt;
-use crate::mutant::{mutant, weakened};
+use crate::hook::{self, CrashPoint, mutant, weakened};
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// The distance in bytes ahead of the end of the stream at which the writer prefetches cache lines.
@@ -80,7 +79,7 @@ impl<'a> Appender<'a> {
         if owner_died || appender.is_outdated() {
             appender.recover()?;
         }
-        crash::point(CrashPoint::AfterLock);
+        hook::point(CrashPoint::AfterLock);
         Ok(appender)
     }
 
@@ -92,7 +91,7 @@ impl<'a> Appender<'a> {
         if appender.is_outdated() {
             return None;
         }
-        crash::point(CrashPoint::AfterLock);
+        hook::point(CrashPoint::AfterLock);
         Some(appender)
     }
 
@@ -143,7 +142,7 @@ impl<'a> Appender<'a> {
         if mutant("fence_inside_if") {
             fence(Ordering::Release);
         }
-        crash::point(CrashPoint::AfterReserve);
+        hook::point(CrashPoint::AfterReserve);
     }
 
     /// RESERVE: a reader that sees a byte written after this fence also sees `reserved`. Pairs with
@@ -164,7 +163,7 @@ impl<'a> Appender<'a> {
         self.fence_reserved();
         match self.ring.run(self.tail, end + 1) {
             // The common case: the words are contiguous, so the position is converted only once.
-            Some(run) if record.extensions.is_empty() && !crash::is_armed() => {
+            Some(run) if record.extensions.is_empty() && !hook::is_armed() => {
                 bulk::prefetch_to_write(run.as_ptr().wrapping_byte_add(WRITTEN_AHEAD).cast());
                 copy::store_in_row(&run[1..end], record.payload);
                 run[end].store(0, Ordering::Relaxed);
@@ -199,11 +198,11 @@ impl<'a> Appender<'a> {
             };
             bulk::prefetch_to_write(record.as_ptr().wrapping_byte_add(WRITTEN_AHEAD).cast());
             copy::store_in_row(&record[1..], payload);
-            crash::point(CrashPoint::MidCopy);
+            hook::point(CrashPoint::MidCopy);
             if !mutant("burst_ends_behind_its_commit") {
                 record[words].store(0, Ordering::Relaxed);
             }
-            crash::point(CrashPoint::AfterEndWord);
+            hook::point(CrashPoint::AfterEndWord);
             #[expect(clippy::cast_possible_truncation, reason = "shorter than a block")]
             let length = payload.len() as u32;
             // COMMIT
@@ -212,16 +211,16 @@ impl<'a> Appender<'a> {
             if mutant("burst_ends_behind_its_commit") {
                 record[words].store(0, Ordering::Relaxed);
             }
-            crash::point(CrashPoint::AfterCommit);
+            hook::point(CrashPoint::AfterCommit);
             at += words;
             tail += words as u64 * ALIGNMENT;
             sequence = sequence.wrapping_add(1);
             commit.sequence.store(sequence, Ordering::Relaxed);
-            crash::point(CrashPoint::BetweenSequenceAndTail);
+            hook::point(CrashPoint::BetweenSequenceAndTail);
             // TAIL
             commit.tail.store(tail, Ordering::Release);
             (self.tail, self.sequence) = (tail, sequence);
-            crash::point(CrashPoint::MidBurst);
+            hook::point(CrashPoint::MidBurst);
         }
         payloads.len()
     }
@@ -243,7 +242,7 @@ impl<'a> Appender<'a> {
         let end = to_index(bytes / ALIGNMENT);
         let result = match self.ring.run(self.tail, end + 1) {
             // The common case, as in `write`.
-            Some(run) if extensions.is_empty() && !crash::is_armed() => {
+            Some(run) if extensions.is_empty() && !hook::is_armed() => {
                 bulk::prefetch_to_write(run.as_ptr().wrapping_byte_add(WRITTEN_AHEAD).cast());
                 if !length.is_multiple_of(8) {
                     // The padding that `fill` does not write must not be left over from an older
@@ -299,7 +298,7 @@ impl<'a> Appender<'a> {
             let split = rest.and_then(|rest| rest.split_at_checked(to_index(bytes / ALIGNMENT)));
             let header_word = match split {
                 // The common case, as in `write`.
-                Some((run, after)) if record.extensions.is_empty() && !crash::is_armed() => {
+                Some((run, after)) if record.extensions.is_empty() && !hook::is_armed() => {
                     copy::store_in_row(&run[1..], record.payload);
                     rest = Some(after);
                     &run[0]
@@ -333,10 +332,10 @@ impl<'a> Appender<'a> {
             self.ring.store(at, record.extensions);
             at += record.extensions.len() as u64;
         }
-        if crash::is_armed() {
+        if hook::is_armed() {
             let half = record.payload.len() / 2;
             self.ring.store(at, &record.payload[..half]);
-            crash::point(CrashPoint::MidCopy);
+            hook::point(CrashPoint::MidCopy);
         }
         self.ring.store(at, record.payload);
     }
@@ -345,7 +344,7 @@ impl<'a> Appender<'a> {
     #[inline]
     fn end_stream_at(&self, position: u64) {
         self.ring.word(position).store(0, Ordering::Relaxed);
-        crash::point(CrashPoint::AfterEndWord);
+        hook::point(CrashPoint::AfterEndWord);
     }
 
     /// Updates the index entries of all blocks that start inside the record of `bytes` bytes at
@@ -377,18 +376,18 @@ impl<'a> Appender<'a> {
                 fence(Ordering::Release);
             }
             entry.sequence.store(sequence, Ordering::Relaxed);
-            crash::point(CrashPoint::MidIndex);
+            hook::point(CrashPoint::MidIndex);
             // INDEX
             entry.position.store(position, weakened("index_relaxed", Ordering::Release));
         }
-        crash::point(CrashPoint::AfterIndex);
+        hook::point(CrashPoint::AfterIndex);
     }
 
     #[inline]
     fn commit(&mut self, header: u64, bytes: u64, count: u64) {
         // COMMIT: this one store makes everything visible.
         self.ring.word(self.tail).store(header, weakened("commit_relaxed", Ordering::Release));
-        crash::point(CrashPoint::AfterCommit);
+        hook::point(CrashPoint::AfterCommit);
         self.tail += bytes;
         self.sequence = self.sequence.wrapping_add(count);
         self.store_end();
@@ -398,7 +397,7 @@ impl<'a> Appender<'a> {
     fn store_end(&self) {
         let commit = &self.ring.control.commit.0;
         commit.sequence.store(self.sequence, Ordering::Relaxed);
-        crash::point(CrashPoint::BetweenSequenceAndTail);
+        hook::point(CrashPoint::BetweenSequenceAndTail);
         // TAIL
         commit.tail.store(self.tail, Ordering::Release);
         self.assert_reserved();
@@ -434,7 +433,7 @@ impl<'a> Appender<'a> {
         self.sequence = end.sequence;
         let commit = &self.ring.control.commit.0;
         commit.sequence.store(self.sequence, Ordering::Relaxed);
-        crash::point(CrashPoint::MidRecovery);
+        hook::point(CrashPoint::MidRecovery);
         commit.tail.store(self.tail, Ordering::Release);
         // The dead owner's proposal is void. A joining reader would wait for its decision.
         let control = self.ring.control;

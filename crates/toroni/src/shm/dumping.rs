@@ -28,7 +28,7 @@
 //! If anything cannot be read (no `/proc`, or one with `hidepid`), no process is taken for dead.
 
 use super::platform::Home;
-use crate::mutant::mutant;
+use crate::hook::mutant;
 use crate::sync::{AtomicU64, Ordering};
 
 /// The most threads of an owner of the writer lock that are checked, one file for each. If the owner has more,

@@ -112,7 +112,7 @@ impl LeaseTester {
         // which any process that can read the file may place.
         let is_held = |fd: BorrowedFd<'_>| ofd::is_refused(fd, Kind::Shared, byte_of(slot));
         #[cfg(toroni_mutants)]
-        if crate::mutant::mutant("lease_asked_of_any_descriptor") {
+        if crate::hook::mutant("lease_asked_of_any_descriptor") {
             return is_held(std::os::fd::AsFd::as_fd(&self.0));
         }
         self.0.ask(is_held)
@@ -194,7 +194,7 @@ fn description_for_lease(
     file: BusFile,
 ) -> Result<ParentOnlyFd, FileError> {
     #[cfg(toroni_mutants)]
-    if crate::mutant::mutant("lease_through_own_description") {
+    if crate::hook::mutant("lease_through_own_description") {
         return shared_description::for_lease(directory, file);
     }
     directory.open_for_locks(file, Protection::Write)
@@ -202,7 +202,7 @@ fn description_for_lease(
 
 fn description_for_tester(directory: &BusDirectory, file: BusFile) -> Result<MarkedFd, FileError> {
     #[cfg(toroni_mutants)]
-    if crate::mutant::mutant("lease_through_own_description") {
+    if crate::hook::mutant("lease_through_own_description") {
         return shared_description::for_tester(directory, file)
             .map(|fd| MarkedFd::new(fd).expect("a mutant in a test"));
     }

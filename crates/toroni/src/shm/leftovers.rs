@@ -5,7 +5,7 @@
 
 use super::create::entries;
 use super::directory::{BusDirectory, BusFile, SOCKETS, identity, still_names};
-use crate::crash::{self, CrashPoint};
+use crate::hook::{self, CrashPoint};
 use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -70,7 +70,7 @@ pub(super) fn remove_content(directory: &BusDirectory) -> Result<(), Errno> {
         }
     }
     unlink(fd, BusFile::Ring.name(), AtFlags::empty())?;
-    crash::point(CrashPoint::MidRemoval);
+    hook::point(CrashPoint::MidRemoval);
     for name in entries(fd).map_err(|_| Errno::ACCESS)? {
         match staged_name(&name).unwrap_or(&name) {
             "ring" | "publishers" | "readers" => unlink(fd, &name, AtFlags::empty())?,

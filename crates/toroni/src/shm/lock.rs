@@ -32,8 +32,7 @@
 //! that the C library keeps in the owner's memory, so a publisher that wrote garbage into the mutex could crash the
 //! owner. `robust` is therefore for publishers that trust one another that far. `lease` does not require it.
 
-use crate::crash::{self, CrashPoint};
-use crate::mutant::mutant;
+use crate::hook::{self, CrashPoint, mutant};
 use crate::ring::layout::Control;
 use crate::settings::LockKind;
 use crate::sync::{AtomicU32, Ordering};
@@ -201,7 +200,7 @@ impl WriterLock {
             let free = word & STARVING;
             match lock.compare_exchange(word, free, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => {
-                    crash::point(CrashPoint::BeforeHandOver);
+                    hook::point(CrashPoint::BeforeHandOver);
                     wake_one(lock);
                     return;
                 }
@@ -289,7 +288,7 @@ impl WriterLock {
                     .compare_exchange(word, waiting, Ordering::Relaxed, Ordering::Relaxed)
                     .is_ok()
             {
-                crash::point(CrashPoint::WaitingForLock);
+                hook::point(CrashPoint::WaitingForLock);
                 let slice = if starving { LEASE_TEST_EVERY } else { STARVING_AFTER };
                 self.sleep(lock, waiting, slice, deadline, now)?;
             }
@@ -370,7 +369,7 @@ fn wake_one(lock: &AtomicU32) {
 
 mod robust {
     use super::{Acquired, Control, Denied};
-    use crate::crash::{self, CrashPoint};
+    use crate::hook::{self, CrashPoint};
     use crate::sync::Ordering;
     use std::io;
     use std::time::{Duration, Instant};
@@ -477,7 +476,7 @@ mod robust {
                     Some(left) => left.min(SLICE),
                 },
             };
-            crash::point(CrashPoint::WaitingForLock);
+            hook::point(CrashPoint::WaitingForLock);
             match clock.lock(mutex(control), slice) {
                 libc::ETIMEDOUT => {}
                 answer => return acquired(control, answer),

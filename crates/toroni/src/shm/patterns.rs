@@ -6,8 +6,7 @@
 //! time. The caller parses it.
 
 use super::snapshot::{PatternsSnapshot, ReaderSnapshot};
-use crate::crash::{self, CrashPoint};
-use crate::mutant::mutant;
+use crate::hook::{self, CrashPoint, mutant};
 use crate::ring::layout::{
     PATTERN_SEPARATOR, PATTERNS_TEXT_WORDS, PATTERNS_TRUNCATED, ReaderPatterns, SLOT_ACTIVE,
 };
@@ -46,7 +45,7 @@ pub(crate) fn show<'p>(
     let (words, _) = text.as_chunks::<8>();
     for (number, (place, word)) in area.text.iter().zip(words).enumerate() {
         if number == PATTERNS_TEXT_WORDS / 2 {
-            crash::point(CrashPoint::ReaderMidPatterns);
+            hook::point(CrashPoint::ReaderMidPatterns);
         }
         place.store(u64::from_ne_bytes(*word), Ordering::Relaxed);
     }

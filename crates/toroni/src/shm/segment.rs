@@ -4,8 +4,8 @@ use super::directory::{BusDirectory, failed};
 use super::header::Header;
 use super::mapping::{MapOptions, MappedSlice, Mapping, Protection};
 use super::ring_file::RingFile;
-use crate::crash::{self, CrashPoint};
 use crate::error::FileError;
+use crate::hook::{self, CrashPoint};
 use crate::ring::layout::{CONTROL_OFFSET, Control, RawFileHeader, TABLE_OFFSET};
 use crate::ring::position::{Shape, to_index};
 use crate::settings::LockKind;
@@ -168,7 +168,7 @@ impl RingSegment {
             return Ok(());
         }
         self.control().clean_close.0.valid.store(0, Ordering::Relaxed);
-        crash::point(CrashPoint::MidMarkInUse);
+        hook::point(CrashPoint::MidMarkInUse);
         self.mapping.write_back(0, self.prefix())
     }
 
@@ -179,12 +179,12 @@ impl RingSegment {
         }
         let capacity = to_index(self.header().settings.capacity);
         self.mapping.write_back(0, self.prefix() + capacity)?;
-        crash::point(CrashPoint::BeforeCloseMark);
+        hook::point(CrashPoint::BeforeCloseMark);
         let mark = &self.control().clean_close.0;
         mark.position.store(position, Ordering::Relaxed);
         mark.sequence.store(sequence, Ordering::Relaxed);
         mark.valid.store(1, Ordering::Relaxed);
-        crash::point(CrashPoint::AfterCloseMark);
+        hook::point(CrashPoint::AfterCloseMark);
         self.mapping.write_back(0, self.prefix())
     }
 

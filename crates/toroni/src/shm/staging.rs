@@ -2,7 +2,7 @@
 
 use super::acl::Part;
 use super::directory::{BusFile, SOCKETS, random_name};
-use crate::mutant::mutant;
+use crate::hook::mutant;
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};

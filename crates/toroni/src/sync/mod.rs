@@ -30,7 +30,7 @@ pub(crate) fn fence_after_unlock() {
     #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
     core::sync::atomic::compiler_fence(Ordering::SeqCst);
     #[cfg(not(all(target_arch = "x86_64", not(loom), not(miri))))]
-    if !crate::mutant::mutant("no_fence_after_unlock") {
+    if !crate::hook::mutant("no_fence_after_unlock") {
         fence(Ordering::SeqCst);
     }
 }

@@ -28,9 +28,8 @@ use std::collections::HashMap;
 
 use super::frame::TopicId;
 use super::name::{self, Topic, TopicError};
-use crate::crash::{self, CrashPoint};
 use crate::error::Corrupt;
-use crate::mutant::weakened;
+use crate::hook::{self, CrashPoint, weakened};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// The memory of a topic table.
@@ -161,7 +160,7 @@ impl TopicCache {
         let Some(end) = write_entry(memory.words, self.end, topic) else {
             return Ok(Appended::Full);
         };
-        crash::point(CrashPoint::TopicAppend);
+        hook::point(CrashPoint::TopicAppend);
         let release = weakened("topics_relaxed", Ordering::Release);
         memory.count.store(self.count() + 1, release); // TOPIC
         self.learn(topic.clone(), id, end);

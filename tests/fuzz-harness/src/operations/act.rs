@@ -1,7 +1,7 @@
 //! Performs a participant's step, which may be its last.
 
 #[cfg(feature = "deaths")]
-pub(super) use toroni::crash::CrashPoint;
+pub(super) use toroni::hook::CrashPoint;
 
 /// The steps that the model follows. Without deaths, none is reported.
 #[cfg(not(feature = "deaths"))]
@@ -17,14 +17,14 @@ pub(super) enum CrashPoint {
 /// Does `work`, and dies at the step of this number, counted from 1, if it has so many. Returns the steps
 /// reached, where they are known, and what came of it if it lived.
 ///
-/// `apart` is for those who may hold a robust lock: see `toroni::crash::rehearsal`.
+/// `apart` is for those who may hold a robust lock: see `toroni::hook::rehearsal`.
 #[cfg(feature = "deaths")]
 pub(super) fn act<R: Send>(
     die_at: u8,
     apart: bool,
     work: impl FnOnce() -> R + Send,
 ) -> (Vec<CrashPoint>, Option<R>) {
-    use toroni::crash::rehearsal;
+    use toroni::hook::rehearsal;
 
     let act = || rehearsal::act(move |reached| reached.len() == usize::from(die_at), work);
     if !apart || die_at == 0 {
@@ -46,7 +46,7 @@ pub(super) fn act<R: Send>(
 /// Drops what a dead participant had.
 pub(super) fn bury(handles: impl Sized) {
     #[cfg(feature = "deaths")]
-    toroni::crash::rehearsal::bury(handles);
+    toroni::hook::rehearsal::bury(handles);
     #[cfg(not(feature = "deaths"))]
     drop(handles);
 }

@@ -5,7 +5,7 @@ use crate::survivors::{Case, LONGEST, Stalls, Survivors};
 use crate::takeover::FIRST;
 use std::time::Duration;
 use system_tests::{Random, Watchdog};
-use toroni::crash::CrashPoint as P;
+use toroni::hook::CrashPoint as P;
 use toroni::{LockKind, NotifyKind, Policy};
 
 /// How many die in a row: one for each slot, except the one that then continues.

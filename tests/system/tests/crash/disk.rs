@@ -18,7 +18,7 @@ use system_tests::check::Stream;
 use system_tests::counters::SharedCounters;
 use system_tests::worker::{BUNDLE, BUS, Fixture};
 use system_tests::{Random, TempRoot, Watchdog};
-use toroni::crash::CrashPoint;
+use toroni::hook::CrashPoint;
 use toroni::{Bus, Reopened, Start};
 
 /// A bus on a disk.

@@ -4,7 +4,7 @@ use crate::survivors::{Case, Stalls, Survivors};
 use std::os::unix::process::ExitStatusExt;
 use system_tests::worker::{BUS, Fixture};
 use system_tests::{Program, TempRoot};
-use toroni::crash::CrashPoint as P;
+use toroni::hook::CrashPoint as P;
 
 /// A creator dies: nobody meets half of a bus, and the next one makes it.
 pub(crate) fn creator(case: &Case) {

@@ -22,7 +22,7 @@ use matrix::Victim;
 use std::time::{Duration, Instant};
 use survivors::{Case, Stalls};
 use system_tests::{Random, Watchdog};
-use toroni::crash::CrashPoint;
+use toroni::hook::CrashPoint;
 use toroni::{LockKind, NotifyKind};
 
 #[test]

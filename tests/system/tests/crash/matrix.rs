@@ -4,7 +4,7 @@
 use crate::survivors::Case;
 use std::time::Duration;
 use system_tests::Random;
-use toroni::crash::CrashPoint;
+use toroni::hook::CrashPoint;
 use toroni::{LockKind, NotifyKind, Policy};
 
 /// Who passes a point, and so, which survivors it takes to die there.

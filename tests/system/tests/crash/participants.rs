@@ -3,7 +3,7 @@
 use crate::survivors::{Case, LONGEST, Stalls, Survivors};
 use system_tests::counters::Phase;
 use system_tests::worker::BUNDLE;
-use toroni::crash::CrashPoint as P;
+use toroni::hook::CrashPoint as P;
 
 /// A publisher dies as it publishes.
 ///

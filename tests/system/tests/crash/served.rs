@@ -6,7 +6,7 @@
 use crate::matrix::{self, Victim};
 use crate::survivors::Case;
 use system_tests::Random;
-use toroni::crash::CrashPoint;
+use toroni::hook::CrashPoint;
 use toroni::{LockKind, NotifyKind};
 
 /// The configurations of the engines. The first three can wait at the futex of the bus.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use system_tests::LIMIT;
 use system_tests::worker::Worker;
 use toroni::Start;
-use toroni::crash::CrashPoint as P;
+use toroni::hook::CrashPoint as P;
 
 /// A publisher dies before, while or after it waits for space: a subscriber is stopped.
 pub(crate) fn publisher_without_space(case: &Case, stalls: &mut Stalls) {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use system_tests::LIMIT;
 use system_tests::Random;
 use system_tests::worker::{BUS, Fixture, Seen, Worker};
-use toroni::crash::CrashPoint;
+use toroni::hook::CrashPoint;
 use toroni::{BusConfig, LockKind, NotifyKind, Policy};
 use toroni_testkit::order::Agreement;
 

@@ -1,7 +1,7 @@
 //! Two deaths: the first victim dies with the lock, the second one as it takes over.
 
 use crate::survivors::{Case, LONGEST, Stalls, Survivors};
-use toroni::crash::CrashPoint as P;
+use toroni::hook::CrashPoint as P;
 
 /// Where first victims die, and whether their message is committed then. All hold the lock.
 pub(crate) const FIRST: [(P, bool); 6] = [

@@ -496,7 +496,7 @@ fn sockets(directory: &BusDirectory) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::bus::BusConfig;
-    use crate::crash::{CrashPoint, rehearsal};
+    use crate::hook::{CrashPoint, rehearsal};
     use crate::shm::testing::TempDir;
 
     /// The patterns are there before the slot is active. A subscriber that dies on the way hides neither its

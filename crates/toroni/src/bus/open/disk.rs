@@ -5,8 +5,8 @@
 //! share the page cache, which outlives them.
 
 use crate::bus::views::ring_of;
-use crate::crash::{self, CrashPoint};
 use crate::error::{Corrupt, FileError, OpenError};
+use crate::hook::{self, CrashPoint};
 use crate::ring::memory::Ring;
 use crate::ring::reader::Cursor;
 use crate::shm::directory::BusDirectory;
@@ -87,9 +87,9 @@ fn try_check(directory: &BusDirectory) -> Result<Option<Option<Reopened>>, OpenE
             Reopened::Emptied
         }
     };
-    crash::point(CrashPoint::MidReopen);
+    hook::point(CrashPoint::MidReopen);
     segment.adopt().map_err(failed)?;
-    crash::point(CrashPoint::AfterReopen);
+    hook::point(CrashPoint::AfterReopen);
     segment.file().back_to_shared().map_err(failed)?;
     Ok(Some(Some(outcome)))
 }

@@ -21,8 +21,8 @@ use super::{NotSubscribed, Subscription};
 use crate::bus::subscribe::Body;
 use crate::bus::subscribe::waiting::SLEEPS_UNTIL_CHECK;
 use crate::bus::{Message, Subscriber};
-use crate::crash::{self, CrashPoint};
 use crate::error::ReceiveError;
+use crate::hook::{self, CrashPoint};
 use crate::sync::{AtomicU32, Ordering};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -217,7 +217,7 @@ impl Served {
         }
         if signals & WOKEN != 0 {
             work.wait = None;
-            crash::point(CrashPoint::ReaderAwake);
+            hook::point(CrashPoint::ReaderAwake);
         }
         if self.is_cancelled() {
             return Next::Over;

@@ -4,7 +4,7 @@ use super::served::Served;
 use super::waiting::{Rechecks, Waits};
 use super::{Subscription, *};
 use crate::bus::{Bus, BusConfig};
-use crate::crash::{CrashPoint, rehearsal};
+use crate::hook::{CrashPoint, rehearsal};
 use crate::settings::NotifyKind;
 use crate::shm::testing::TempDir;
 use crate::sync::{AtomicU32, Ordering};

@@ -4,8 +4,8 @@ use super::ServeError;
 use crate::bus::Subscriber;
 use crate::bus::subscribe::Subscribing;
 use crate::bus::subscribe::waiting::{LONG_SLEEP, SLEEP, SLEEPS_UNTIL_LONG};
-use crate::crash;
 use crate::error::{FileError, ReceiveError};
+use crate::hook;
 use crate::notify::HeldWord;
 use crate::shm::fork::Once;
 use std::io;
@@ -121,7 +121,7 @@ impl Rechecks {
         if self == Self::Never {
             return None;
         }
-        let period = crash::longest_sleep(if is_long(in_vain) { LONG_SLEEP } else { SLEEP });
+        let period = hook::longest_sleep(if is_long(in_vain) { LONG_SLEEP } else { SLEEP });
         IS_BEGUN.call(|| _ = BEGINNING.set(Instant::now()));
         let now = Instant::now();
         let begun = BEGINNING.get().copied().unwrap_or(now);

@@ -1,8 +1,8 @@
 //! The slot of a publishing participant, and how it finds out which others are dead.
 
 use crate::bus::clock;
-use crate::crash::{self, CrashPoint};
 use crate::error::PublisherError;
+use crate::hook::{self, CrashPoint};
 use crate::ring::layout::{PublisherSlot, SLOT_FREE};
 use crate::ring::slots::{self, Identity};
 use crate::shm::directory::{BusDirectory, BusFile};
@@ -113,7 +113,7 @@ impl PublisherClaim {
         if self.is_alive() {
             self.slot().state.store(SLOT_FREE, Ordering::Release);
         }
-        crash::point(CrashPoint::PublisherMidLeave);
+        hook::point(CrashPoint::PublisherMidLeave);
         self.lease = None;
     }
 }

@@ -7,8 +7,8 @@ use super::reader_slots::ReaderSlots;
 use super::reentrancy;
 use super::terms::Terms;
 use crate::bus::views::ring_of;
-use crate::crash::{self, CrashPoint};
 use crate::error::{FileError, PublishError, PublisherError};
+use crate::hook::{self, CrashPoint};
 use crate::notify::futex;
 use crate::ring::memory::Ring;
 use crate::ring::slots::Identity;
@@ -204,8 +204,8 @@ impl Participant {
     /// Gives the lock back. A publisher that waited for free space wakes the next one that does.
     #[inline]
     pub(super) fn unlock(&self, waited: bool) {
-        crash::point(CrashPoint::BeforeUnlock);
-        if crash::is_dead() {
+        hook::point(CrashPoint::BeforeUnlock);
+        if hook::is_dead() {
             return;
         }
         self.lock.release(self.ring.control());
@@ -251,7 +251,7 @@ impl Participant {
     fn begin(&self, acquired: Acquired) -> Result<Held<'_>, PublishError> {
         // Also if the lock was free at the first check, as a robust one is whose owner died.
         if acquired.owner_died {
-            crash::point(CrashPoint::Takeover);
+            hook::point(CrashPoint::Takeover);
         }
         match Appender::begin(self.ring(), acquired.owner_died) {
             Ok(appender) => Ok(Held { lock: Lock { participant: self, waited: false }, appender }),
@@ -294,7 +294,7 @@ impl LivenessCheck for Participant {
 
 impl Drop for Participant {
     fn drop(&mut self) {
-        if self.stamp.check().is_ok() && !crash::is_dead() {
+        if self.stamp.check().is_ok() && !hook::is_dead() {
             self.close();
         }
     }

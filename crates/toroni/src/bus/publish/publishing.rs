@@ -17,8 +17,8 @@ use super::participant::{Held, Participant};
 use super::terms::Terms;
 use super::topics::Topics;
 use super::wake::Wake;
-use crate::crash::{self, CrashPoint};
 use crate::error::{PublishError, PublisherError};
+use crate::hook::{self, CrashPoint};
 use crate::ring::slots::Identity;
 use crate::ring::writer::{Appender, Record};
 use crate::settings::{LockKind, Policy};
@@ -159,7 +159,7 @@ impl Publishing {
                 counted = held.end();
             }
             held.appender.write(record);
-            crash::point(CrashPoint::MidBurst);
+            hook::point(CrashPoint::MidBurst);
             published += 1;
         }
         participant.count_since(&held, counted);

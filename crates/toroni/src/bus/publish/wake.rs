@@ -17,8 +17,8 @@
 use super::participant::Participant;
 use super::reader_slots::views;
 use crate::bus::views::eventcount_of;
-use crate::crash::{self, CrashPoint};
 use crate::error::FileError;
+use crate::hook::{self, CrashPoint};
 use crate::notify::{ArmedSlot, MulticastSender, Post, Wakers};
 use crate::ring::layout::{READER_HAS_SOCKET, SLOT_ACTIVE};
 use crate::settings::LockKind;
@@ -58,8 +58,8 @@ impl Wake {
     /// Wakes the subscribers that sleep. Call it after the unlock.
     #[inline]
     pub(super) fn sleepers(&self, participant: &Participant) {
-        crash::point(CrashPoint::BeforeWake);
-        if crash::is_dead() {
+        hook::point(CrashPoint::BeforeWake);
+        if hook::is_dead() {
             return;
         }
         // SLEEP

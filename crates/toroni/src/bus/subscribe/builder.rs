@@ -226,7 +226,7 @@ impl Decision {
 mod tests {
     use super::*;
     use crate::bus::BusConfig;
-    use crate::crash::{CrashPoint, rehearsal};
+    use crate::hook::{CrashPoint, rehearsal};
     use crate::settings::{LockKind, Policy};
     use crate::shm::testing::TempDir;
 

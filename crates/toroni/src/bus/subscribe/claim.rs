@@ -2,8 +2,8 @@
 
 use super::descriptor::Descriptor;
 use crate::bus::views::eventcount_of;
-use crate::crash::{self, CrashPoint};
 use crate::error::{FileError, SubscriberError};
+use crate::hook::{self, CrashPoint};
 use crate::notify::{EventCount, Mailbox, MulticastReceiver};
 use crate::ring::layout::{READER_GATES, READER_HAS_SOCKET, ReaderSlot};
 use crate::ring::slots::{self, Identity};
@@ -49,7 +49,7 @@ impl Subscribing {
         let failed = |action, source| self.os_error(action, source);
         if let Some(group) = header.settings.notify.multicast_group(&header.bus_id) {
             return MulticastReceiver::join(group)
-                .inspect(|_| crash::point(CrashPoint::ReaderMidSocket))
+                .inspect(|_| hook::point(CrashPoint::ReaderMidSocket))
                 .map(Descriptor::Group)
                 .map_err(|error| failed("join the multicast group of", error));
         }
@@ -58,7 +58,7 @@ impl Subscribing {
         let mode = Mode::from_raw_mode(0o666);
         let mailbox = Mailbox::bind(sockets.as_fd(), claim.number(), claim.generation(), mode)
             .map_err(|error| failed("make a socket in", error))?;
-        crash::point(CrashPoint::ReaderMidSocket);
+        hook::point(CrashPoint::ReaderMidSocket);
         // After the bind: a publisher that sees the flag finds the socket.
         claim.slot().flags.fetch_or(READER_HAS_SOCKET, Ordering::Release);
         Ok(Descriptor::Mailbox(mailbox))

@@ -9,7 +9,7 @@
 use super::claim::ReaderClaim;
 use crate::bus::local::LocalReader;
 use crate::bus::views::ring_of;
-use crate::crash::{self, CrashPoint};
+use crate::hook::{self, CrashPoint};
 use crate::notify::futex;
 use crate::ring::slots;
 use crate::ring::waits::{self, Registered};
@@ -115,7 +115,7 @@ impl Progress {
         let ring = ring_of(&claim.subscribing.ring);
         if registered.raise_space(control, ring, readers.used_slots()) {
             // One at a time: it passes the wake on when it has written.
-            crash::point(CrashPoint::ReaderBeforeSpaceWake);
+            hook::point(CrashPoint::ReaderBeforeSpaceWake);
             futex::wake_one(&control.space.0);
         }
     }

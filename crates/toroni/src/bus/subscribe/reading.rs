@@ -3,7 +3,7 @@
 use super::message::{Received, is_told_by_tag};
 use crate::bus::views::{ring_of, table_of};
 use crate::error::Corrupt;
-use crate::mutant::mutant;
+use crate::hook::mutant;
 use crate::ring::reader::{Cursor, Interrupted, Seen};
 use crate::ring::writer::{length_of, tag_of};
 use crate::settings::{Policy, Settings};

@@ -24,8 +24,8 @@ use super::reading::Reading;
 use super::subscriber::Subscriber;
 use super::waiting::SLEEPS_UNTIL_CHECK;
 use crate::bus::views::{READERS_TRUNCATED, RING_REWRITTEN, RING_TRUNCATED, check_whole, ring_of};
-use crate::crash::{self, CrashPoint};
 use crate::error::ReceiveError;
+use crate::hook::{self, CrashPoint};
 use crate::ring::reader::{Interrupted, Seen};
 use std::hint::black_box;
 use std::io;
@@ -141,7 +141,7 @@ impl Subscriber {
         }
         self.publish_position();
         self.waiting.arm_descriptor(&self.claim);
-        crash::point(CrashPoint::ReaderBeforeSleep);
+        hook::point(CrashPoint::ReaderBeforeSleep);
         self.waiting.backoff.start_over();
         let found = self.next(body)?;
         if !found {
@@ -216,7 +216,7 @@ impl Subscriber {
             Err(source) => return Err(self.wait_failed(source)),
         };
         if slept {
-            crash::point(CrashPoint::ReaderAwake);
+            hook::point(CrashPoint::ReaderAwake);
             if self.waiting.backoff.sleeps() % SLEEPS_UNTIL_CHECK == SLEEPS_UNTIL_CHECK - 1 {
                 self.check_slowly()?;
             }

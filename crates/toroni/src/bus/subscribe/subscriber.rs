@@ -11,8 +11,8 @@ use super::reading::{Body, Reading};
 use super::stream::Readiness;
 use super::waiting::Waiting;
 use crate::bus::views::ring_of;
-use crate::crash::{self, CrashPoint};
 use crate::error::{FileError, ReceiveError, SubscriberError};
+use crate::hook::{self, CrashPoint};
 use crate::ring::reader::Cursor;
 use crate::settings::NotifyKind;
 #[cfg(doc)]
@@ -289,7 +289,7 @@ impl Subscriber {
         let ring = ring_of(&self.claim.subscribing.ring);
         let count = &mut self.progress.counts.received;
         let messages = InPlace::new(ring, received, interest, cursor, count)?;
-        crash::point(CrashPoint::ReaderHasRun);
+        hook::point(CrashPoint::ReaderHasRun);
         Ok(messages)
     }
 
@@ -468,10 +468,10 @@ impl fmt::Debug for Subscriber {
 
 impl Drop for Subscriber {
     fn drop(&mut self) {
-        if self.stamp.check().is_ok() && !crash::is_dead() {
+        if self.stamp.check().is_ok() && !hook::is_dead() {
             // The socket before the slot, whose next owner makes its own.
             self.waiting.descriptor = None;
-            crash::point(CrashPoint::ReaderLeaving);
+            hook::point(CrashPoint::ReaderLeaving);
             self.claim.leave();
         } else if let Some(descriptor) = &mut self.waiting.descriptor {
             descriptor.abandon();

@@ -9,8 +9,8 @@ use super::backoff::{Backoff, WaitStrategy};
 use super::claim::ReaderClaim;
 use super::descriptor::Descriptor;
 use super::interrupter::{Interrupter, Request};
-use crate::crash::{self, CrashPoint};
 use crate::error::{FileError, ReceiveError};
+use crate::hook::{self, CrashPoint};
 use crate::notify::{FutexWaiter, Waiter, sleep_unless};
 use crate::settings::NotifyKind;
 use std::io;
@@ -119,7 +119,7 @@ impl Waiting {
         is_drained: impl FnOnce() -> bool,
     ) -> io::Result<bool> {
         let slice = if self.backoff.sleeps() < SLEEPS_UNTIL_LONG { SLEEP } else { LONG_SLEEP };
-        let slice = crash::longest_sleep(slice);
+        let slice = hook::longest_sleep(slice);
         self.sleep_unless(claim, self.by_descriptor, || {
             is_drained().then(|| match deadline {
                 None => slice,
@@ -157,7 +157,7 @@ impl Waiting {
             _ => &mut self.futex,
         };
         sleep_unless(waiter, claim.subscribing.eventcount(), &claim.slot().arms, || {
-            crash::point(CrashPoint::ReaderBeforeSleep);
+            hook::point(CrashPoint::ReaderBeforeSleep);
             recheck()
         })
     }

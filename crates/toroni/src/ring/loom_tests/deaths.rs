@@ -2,7 +2,7 @@
 //! a thread stands for the kernel, which makes what a dead process wrote visible.
 
 use super::*;
-use crate::crash::{CrashPoint, rehearsal};
+use crate::hook::{CrashPoint, rehearsal};
 use crate::ring::position::to_index;
 
 /// Stamps of the messages of the first writer that dies, of a second one that dies, and of their

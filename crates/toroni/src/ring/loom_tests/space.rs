@@ -2,7 +2,7 @@
 //! late, a dead reader is not waited for, and no publisher waits in vain.
 
 use super::*;
-use crate::crash::{self, CrashPoint};
+use crate::hook::{self, CrashPoint};
 use crate::ring::gate::{self, ClaimedSlot, Dead, Proposal, Readers, Unowned};
 use crate::ring::layout::{READER_GATES, ReaderSlot, ReadersControl, SLOT_ACTIVE};
 use crate::ring::slots::{self, Identity, SlotView};
@@ -246,7 +246,7 @@ fn loom_a_start_is_kept_when_the_proposing_writer_dies() {
     for fatal in [CrashPoint::Proposing, CrashPoint::BeforeWithdrawing] {
         model(2, move || {
             let bus = Arc::new(Bus::new().with_reader(1, START));
-            let (_, published) = crash::rehearsal::act(
+            let (_, published) = hook::rehearsal::act(
                 move |reached| reached.last() == Some(&fatal),
                 || Publisher::default().try_publish(&bus, BYTES),
             );

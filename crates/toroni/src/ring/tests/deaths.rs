@@ -3,7 +3,7 @@
 
 use super::super::memory::Mark;
 use super::fixture::{Fixture, Reading, Work, at_step, never};
-use crate::crash::CrashPoint;
+use crate::hook::CrashPoint;
 use crate::sync::Ordering;
 
 /// Blocks are 8 and 16 bytes long, so most records need an index entry, and some need several.

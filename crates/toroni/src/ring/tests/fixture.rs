@@ -7,7 +7,7 @@ use super::super::position::{Shape, record_bytes, to_index};
 use super::super::reader::{Cursor, Interrupted, NoSuchStart};
 use super::super::testing::{Memory, body, tag};
 use super::super::writer::{Appender, Record};
-use crate::crash::{self, CrashPoint, rehearsal};
+use crate::hook::{self, CrashPoint, rehearsal};
 use crate::sync::Ordering;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use toroni_oracle::{Mark, Model};
@@ -325,7 +325,7 @@ fn burst(appender: &mut Appender<'_>, messages: &[(u32, Vec<u8>)]) {
             appender.reserve(appender.wanted(record.bytes()));
         }
         appender.write(record);
-        crash::point(CrashPoint::MidBurst);
+        hook::point(CrashPoint::MidBurst);
     }
 }
 
@@ -350,7 +350,7 @@ fn write_in_place(
             // Stored by position, because a record may wrap in memory that is not mapped twice.
             let half = payload.len() / 16 * 8;
             ring.store(start, &payload[..half]);
-            crash::point(CrashPoint::MidCopy);
+            hook::point(CrashPoint::MidCopy);
             if unwinds {
                 resume_unwind(Box::new(Unwound));
             }

@@ -2,7 +2,7 @@
 
 use super::super::reader::{Cursor, NoSuchStart};
 use super::fixture::{Fixture, Work, boundary_lengths};
-use crate::crash::CrashPoint;
+use crate::hook::CrashPoint;
 use crate::sync::Ordering;
 
 #[test]

@@ -6,7 +6,7 @@ use super::super::memory::Ring;
 use super::super::reader::{Cursor, Interrupted};
 use super::super::testing::{Memory, body, tag};
 use super::super::writer::{Appender, Record, header};
-use crate::crash::{CrashPoint, rehearsal};
+use crate::hook::{CrashPoint, rehearsal};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::topic::frame::{Extensions, Tag, TopicId};
 use crate::topic::interest::Interest;

@@ -5,7 +5,7 @@ use super::super::reader::Cursor;
 use super::super::testing::{Memory, body, tag};
 use super::super::writer::{Appender, Record};
 use super::fixture::{Fixture, Reading, Work, boundary_lengths, never, scaled};
-use crate::crash::CrashPoint;
+use crate::hook::CrashPoint;
 use crate::sync::Ordering;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 

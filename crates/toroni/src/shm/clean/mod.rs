@@ -17,8 +17,8 @@ use super::mapping::{Mapping, Protection};
 use super::ofd::{self, Kind};
 use super::participants::{check, generation_of, state_of};
 use super::ring_file::{RingFile, read_header};
-use crate::crash::{self, CrashPoint};
 use crate::error::{DirectoryError, FileError};
+use crate::hook::{self, CrashPoint};
 use crate::ring::layout::{BUS_LOCK_OFFSET, SLOT_FREE};
 use crate::ring::position::to_index;
 use crate::sync::Ordering;
@@ -214,7 +214,7 @@ impl Cleaner {
         if !directory.is_still_named() {
             return Ok(());
         }
-        crash::point(CrashPoint::CleanerHasBus);
+        hook::point(CrashPoint::CleanerHasBus);
         match rustix::fs::renameat_with(
             root,
             directory.name(),
@@ -223,7 +223,7 @@ impl Cleaner {
             RenameFlags::NOREPLACE,
         ) {
             Ok(()) => {
-                crash::point(CrashPoint::MidClean);
+                hook::point(CrashPoint::MidClean);
                 remove_content(directory).map_err(|errno| explain("remove", errno))?;
                 remove_empty(directory, &leftover)
             }
@@ -294,7 +294,7 @@ impl Cleaner {
             }
             if !self.dry_run {
                 let Some(lease) = Lease::try_claim(directory, file, slot)? else { continue };
-                crash::point(CrashPoint::MidFreeSlot);
+                hook::point(CrashPoint::MidFreeSlot);
                 // Only the owner of the lease writes the state. That is this process now, so check again.
                 if state.load(Ordering::Acquire) == SLOT_FREE {
                     continue;

@@ -23,8 +23,8 @@ use super::ring_file::RingFile;
 use super::staging::{
     StagedBus, StagedFile, available, longest_file, mode_of_new_files, part, reserve,
 };
-use crate::crash::{self, CrashPoint};
 use crate::error::{FileError, OpenError};
+use crate::hook::{self, CrashPoint};
 use crate::ring::layout::{BUS_LOCK_OFFSET, CONTROL_OFFSET, Control, PAGE};
 use crate::settings::{LockKind, Settings};
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
@@ -150,7 +150,7 @@ impl Order<'_> {
         let failed = |errno| self.failed("create", errno, root);
         let staged = StagedBus::new(root, name).map_err(failed)?;
         let fd = staged.fd().map_err(failed)?;
-        crash::point(CrashPoint::CreatorBegan);
+        hook::point(CrashPoint::CreatorBegan);
         let mode = self.mode_by_umask(fd)?;
         let header = Header::new(self.settings, self.permissions);
         let new_file = |file: BusFile| {
@@ -159,13 +159,13 @@ impl Order<'_> {
         };
         let held = self.hold(root, || new_file(BusFile::Ring))?;
         self.fill(&held, BusFile::Ring, &header, mode)?;
-        crash::point(CrashPoint::MidCreation);
+        hook::point(CrashPoint::MidCreation);
         for file in [BusFile::Publishers, BusFile::Readers] {
             self.fill(&new_file(file).map_err(failed)?, file, &header, mode)?;
         }
         self.make_sockets(fd, SOCKETS, mode)?;
         self.set_permissions(fd, Part::Directory, mode)?;
-        crash::point(CrashPoint::BeforeRename);
+        hook::point(CrashPoint::BeforeRename);
 
         match staged.rename_to(name) {
             Ok(()) => Ok(held),
@@ -201,16 +201,16 @@ impl Order<'_> {
         let mode = self.mode_by_umask(directory.dirfd())?;
         let staged = StagedFile::new(directory.dirfd(), BusFile::Ring);
         let staged = staged.map_err(|errno| self.failed("create", errno, directory.dirfd()))?;
-        crash::point(CrashPoint::CreatorBegan);
+        hook::point(CrashPoint::CreatorBegan);
         let held = self.hold(directory.dirfd(), || staged.reopen())?;
         self.fill(&held, BusFile::Ring, &header, mode)?;
-        crash::point(CrashPoint::MidCreation);
+        hook::point(CrashPoint::MidCreation);
         match staged.link() {
             Ok(()) => {}
             Err(Errno::EXIST) => return Err(OpenError::AlreadyExists { path }),
             Err(errno) => return Err(self.failed("create", errno, directory.dirfd())),
         }
-        crash::point(CrashPoint::BeforeRename);
+        hook::point(CrashPoint::BeforeRename);
         self.make_missing(directory, &header, mode)?;
         Ok(held)
     }
@@ -310,7 +310,7 @@ impl Order<'_> {
         } else {
             &header.encode_file(file)
         };
-        crash::point(CrashPoint::MidFill);
+        hook::point(CrashPoint::MidFill);
         match rustix::io::pwrite(fd, bytes, 0) {
             Ok(length) if length == bytes.len() => Ok(()),
             Ok(_) => Err(os(io::ErrorKind::WriteZero.into()).into()),
@@ -328,7 +328,7 @@ impl Order<'_> {
         rustix::fs::mkdirat(directory, name, Part::Sockets.first_mode())
             .and_then(|()| rustix::fs::openat(directory, name, flags, Mode::empty()))
             .map_err(|errno| self.failed("create", errno, directory))
-            .inspect(|_| crash::point(CrashPoint::MidSockets))
+            .inspect(|_| hook::point(CrashPoint::MidSockets))
             .and_then(|sockets| self.set_permissions(sockets.as_fd(), Part::Sockets, mode))
     }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::crash::rehearsal;
+use crate::hook::rehearsal;
 use crate::shm::participants::{read_publishers, read_readers};
 #[cfg(feature = "crash-points")]
 use crate::shm::testing::child_task;

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use crate::bus::{Bus, BusConfig, Publisher};
-use crate::crash::{CrashPoint, rehearsal};
 use crate::error::PublishError;
+use crate::hook::{CrashPoint, rehearsal};
 use crate::ring::gate::{Suspect, Unowned};
 use crate::ring::layout::{READER_GATES, ReaderSlot, SLOT_ACTIVE};
 use crate::settings::Policy;

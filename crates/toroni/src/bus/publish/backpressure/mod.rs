@@ -28,8 +28,8 @@ use super::terms::Terms;
 use super::wake::Wake;
 use crate::bus::views::{PUBLISHERS_TRUNCATED, RING_REWRITTEN, RING_TRUNCATED, check_whole};
 use crate::bus::{clock, local};
-use crate::crash::{self, CrashPoint};
 use crate::error::{Corrupt, PublishError};
+use crate::hook::{self, CrashPoint};
 use crate::ring::gate::{self, Proposal, Readers, Suspect, Unowned};
 use crate::ring::position::to_index;
 use crate::ring::slots::SlotView;
@@ -131,7 +131,7 @@ impl Backpressure {
                 }
                 // The subscribers that this publisher waits for may sleep, and not know of its messages.
                 wake.sleepers(participant);
-                crash::point(CrashPoint::WaitingForSpace);
+                hook::point(CrashPoint::WaitingForSpace);
             }
             // Counted from here: the subscribers woken above may have had the processor meanwhile.
             let slice_ns = wait.map_or(SLICE_NS, |(slice_ns, _)| slice_ns);
@@ -145,7 +145,7 @@ impl Backpressure {
                 }
                 let left_ns = deadline_ns.saturating_sub(clock::monotonic_ns());
                 self.backoff.wait(&participant.readers.control().space.0, token, left_ns);
-                crash::point(CrashPoint::WokenForSpace);
+                hook::point(CrashPoint::WokenForSpace);
                 let waited_ns = clock::monotonic_ns().saturating_sub(now_ns);
                 counts.waited_ns.fetch_add(waited_ns, Ordering::Relaxed);
             }
