@@ -73,8 +73,8 @@ impl Jitter {
     }
 }
 
-/// Returns `usual`, or for ever if no check is to hide a lost wake-up.
-pub(super) fn longest_sleep(usual: Duration) -> Duration {
+/// Returns `usual`, or the longest time there is if no check is to hide a lost wake-up.
+pub(super) fn recheck_interval(usual: Duration) -> Duration {
     let unaided = UNAIDED
         .get_or_init(|| std::env::var_os("TORONI_SLEEP").is_some_and(|way| way == "unaided"));
     if *unaided { Duration::MAX } else { usual }

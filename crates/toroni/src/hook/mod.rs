@@ -3,9 +3,10 @@
 //!
 //! - `point` names a step at which a process can die, a [`CrashPoint`]. It is compiled in unit tests and models,
 //!   where a test lets a thread die at a step (`rehearsal.rs`), and with the feature `crash-points`, where the
-//!   environment can also have the process killed (`environment.rs`). `is_armed` and `is_dead` belong to it.
+//!   environment can also have the process killed (`environment.rs`). Code asks `can_die` before it skips a
+//!   point, and `is_dead` before it gives anything back.
 //!
-//! - `longest_sleep` is a safety net's interval. With the feature `crash-points` the environment can switch the
+//! - `recheck_interval` is a safety net's interval. With the feature `crash-points` the environment can switch the
 //!   net off, so that a lost wake-up is a hang and not a delay.
 //!
 //! - `mutant` is a known mistake beside the right code, and `weakened` is one of a memory ordering. The mistake
@@ -38,7 +39,7 @@ pub(crate) fn point(here: CrashPoint) {
 
 /// Returns whether the caller can die at a [`point`]. If so, paths that pass points take no short cut.
 #[inline(always)]
-pub(crate) fn is_armed() -> bool {
+pub(crate) fn can_die() -> bool {
     // In models, the threads that do not die take it.
     #[cfg(all(test, loom))]
     return rehearsal::is_on_stage();
@@ -57,11 +58,11 @@ pub(crate) fn is_dead() -> bool {
     return false;
 }
 
-/// Returns how long to sleep at the most if a wake-up should come before `usual` is over.
+/// Returns after how long a sleeping subscriber checks for what no wake-up reported.
 #[inline(always)]
-pub(crate) fn longest_sleep(usual: Duration) -> Duration {
+pub(crate) fn recheck_interval(usual: Duration) -> Duration {
     #[cfg(feature = "crash-points")]
-    return environment::longest_sleep(usual);
+    return environment::recheck_interval(usual);
     #[cfg(not(feature = "crash-points"))]
     usual
 }

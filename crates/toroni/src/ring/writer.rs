@@ -163,7 +163,7 @@ impl<'a> Appender<'a> {
         self.fence_reserved();
         match self.ring.run(self.tail, end + 1) {
             // The common case: the words are contiguous, so the position is converted only once.
-            Some(run) if record.extensions.is_empty() && !hook::is_armed() => {
+            Some(run) if record.extensions.is_empty() && !hook::can_die() => {
                 bulk::prefetch_to_write(run.as_ptr().wrapping_byte_add(WRITTEN_AHEAD).cast());
                 copy::store_in_row(&run[1..end], record.payload);
                 run[end].store(0, Ordering::Relaxed);
@@ -242,7 +242,7 @@ impl<'a> Appender<'a> {
         let end = to_index(bytes / ALIGNMENT);
         let result = match self.ring.run(self.tail, end + 1) {
             // The common case, as in `write`.
-            Some(run) if extensions.is_empty() && !hook::is_armed() => {
+            Some(run) if extensions.is_empty() && !hook::can_die() => {
                 bulk::prefetch_to_write(run.as_ptr().wrapping_byte_add(WRITTEN_AHEAD).cast());
                 if !length.is_multiple_of(8) {
                     // The padding that `fill` does not write must not be left over from an older
@@ -298,7 +298,7 @@ impl<'a> Appender<'a> {
             let split = rest.and_then(|rest| rest.split_at_checked(to_index(bytes / ALIGNMENT)));
             let header_word = match split {
                 // The common case, as in `write`.
-                Some((run, after)) if record.extensions.is_empty() && !hook::is_armed() => {
+                Some((run, after)) if record.extensions.is_empty() && !hook::can_die() => {
                     copy::store_in_row(&run[1..], record.payload);
                     rest = Some(after);
                     &run[0]
@@ -332,7 +332,7 @@ impl<'a> Appender<'a> {
             self.ring.store(at, record.extensions);
             at += record.extensions.len() as u64;
         }
-        if hook::is_armed() {
+        if hook::can_die() {
             let half = record.payload.len() / 2;
             self.ring.store(at, &record.payload[..half]);
             hook::point(CrashPoint::MidCopy);

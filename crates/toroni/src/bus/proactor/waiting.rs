@@ -121,7 +121,7 @@ impl Rechecks {
         if self == Self::Never {
             return None;
         }
-        let period = hook::longest_sleep(if is_long(in_vain) { LONG_SLEEP } else { SLEEP });
+        let period = hook::recheck_interval(if is_long(in_vain) { LONG_SLEEP } else { SLEEP });
         IS_BEGUN.call(|| _ = BEGINNING.set(Instant::now()));
         let now = Instant::now();
         let begun = BEGINNING.get().copied().unwrap_or(now);

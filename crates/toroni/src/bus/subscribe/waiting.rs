@@ -119,7 +119,7 @@ impl Waiting {
         is_drained: impl FnOnce() -> bool,
     ) -> io::Result<bool> {
         let slice = if self.backoff.sleeps() < SLEEPS_UNTIL_LONG { SLEEP } else { LONG_SLEEP };
-        let slice = hook::longest_sleep(slice);
+        let slice = hook::recheck_interval(slice);
         self.sleep_unless(claim, self.by_descriptor, || {
             is_drained().then(|| match deadline {
                 None => slice,
