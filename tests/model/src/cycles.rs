@@ -12,7 +12,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Whether a state is on the current path, or everything reachable from it was visited.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Mark {
+enum Visit {
     OnTheWay,
     Done,
 }
@@ -23,32 +23,32 @@ enum Mark {
 /// # Errors
 pub fn seek(setup: &Setup) -> Result<usize, Vec<Action>> {
     let model = Protocol::new(setup.clone());
-    let mut marks = HashMap::new();
+    let mut visits = HashMap::new();
     let mut way: Vec<(u64, State, Vec<Action>, Action)> = Vec::new();
     let first = model.init_states().remove(0);
-    enter(&model, &mut marks, &mut way, first, Action::Publisher(0, 0));
+    enter(&model, &mut visits, &mut way, first, Action::Publisher(0, 0));
     while let Some((_, state, left, _)) = way.last_mut() {
         let Some(action) = left.pop() else {
             let (number, ..) = way.pop().expect("it is the last");
-            marks.insert(number, Mark::Done);
+            visits.insert(number, Visit::Done);
             continue;
         };
         let Some(next) = model.next_state(state, action) else { continue };
-        match marks.get(&number_of(&next)) {
-            Some(Mark::Done) => {}
-            None => enter(&model, &mut marks, &mut way, next, action),
-            Some(Mark::OnTheWay) => {
+        match visits.get(&number_of(&next)) {
+            Some(Visit::Done) => {}
+            None => enter(&model, &mut visits, &mut way, next, action),
+            Some(Visit::OnTheWay) => {
                 let taken = way.iter().skip(1).map(|(.., action)| *action);
                 return Err(taken.chain([action]).collect());
             }
         }
     }
-    Ok(marks.len())
+    Ok(visits.len())
 }
 
 fn enter(
     model: &Protocol,
-    marks: &mut HashMap<u64, Mark>,
+    visits: &mut HashMap<u64, Visit>,
     way: &mut Vec<(u64, State, Vec<Action>, Action)>,
     state: State,
     by: Action,
@@ -56,7 +56,7 @@ fn enter(
     let mut actions = Vec::new();
     model.actions(&state, &mut actions);
     let number = number_of(&state);
-    marks.insert(number, Mark::OnTheWay);
+    visits.insert(number, Visit::OnTheWay);
     way.push((number, state, actions, by));
 }
 

@@ -7,7 +7,7 @@
 use crate::mistakes::Mistake;
 use crate::publisher::Doing;
 use crate::setup::Start;
-use crate::state::{Fault, Life, Mark, NO_ENTRY, Publisher};
+use crate::state::{Fault, Life, NO_ENTRY, Publisher, RecordStart};
 use crate::subscriber::{After, Reading, Turn};
 use crate::{word, writing};
 
@@ -133,13 +133,14 @@ impl Turn<'_> {
         let oldest = reserved.saturating_sub(capacity);
         let entry = self.state.ring.index[usize::from(next)];
         let is_of_use = entry.position != NO_ENTRY && (oldest..=tail).contains(&entry.position);
-        let mark = is_of_use.then_some(entry);
-        let newest = newest.max(mark);
+        let entry = is_of_use.then_some(entry);
+        let newest = newest.max(entry);
         // A reader that comes back keeps a distance, and a greater one at each attempt.
         let distance = if back { capacity / 8 } else { 0 };
         let margin = distance + attempt * (capacity / self.setup.blocks);
         let safe = (oldest + margin).min(tail);
-        let first = [first, mark.filter(|mark| mark.position >= safe)].into_iter().flatten().min();
+        let first =
+            [first, entry.filter(|entry| entry.position >= safe)].into_iter().flatten().min();
         if next + 1 < self.setup.blocks {
             let next = next + 1;
             return self.go(Reading::FindMarks {
@@ -164,7 +165,7 @@ impl Turn<'_> {
         }
     }
 
-    fn walk(&mut self, attempt: u8, tail: u8, at: Mark, word: u8) -> bool {
+    fn walk(&mut self, attempt: u8, tail: u8, at: RecordStart, word: u8) -> bool {
         let words = word::record_words(word);
         let is_record = word::is_header(word) && at.position + words <= tail;
         if !self.is_intact(at.position) {
@@ -174,7 +175,7 @@ impl Turn<'_> {
             self.state.fail(Fault::Corrupt);
             return self.try_again(attempt, false);
         }
-        let at = Mark { position: at.position + words, sequence: at.sequence + 1 };
+        let at = RecordStart { position: at.position + words, sequence: at.sequence + 1 };
         self.go(if at.position < tail {
             Reading::WalkLoad { attempt, tail, at }
         } else {
@@ -182,14 +183,14 @@ impl Turn<'_> {
         })
     }
 
-    fn arrive(&mut self, attempt: u8, back: bool, to: Mark) -> bool {
+    fn arrive(&mut self, attempt: u8, back: bool, to: RecordStart) -> bool {
         if !self.is_intact(to.position) {
             return self.try_again(attempt, back);
         }
         if back && self.has(Mistake::LossGuessed) {
             let skipped = to.position.saturating_sub(self.at().position);
             let sequence = self.at().sequence + skipped / 2;
-            self.mine().at = Mark { position: to.position, sequence };
+            self.mine().at = RecordStart { position: to.position, sequence };
         } else {
             self.mine().at = to;
         }

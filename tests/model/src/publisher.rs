@@ -4,7 +4,7 @@
 
 use crate::mistakes::Mistake;
 use crate::setup::{Lock, Policy, Setup, Work, small};
-use crate::state::{Fault, Life, LockWord, MOST_SUBSCRIBERS, Mark, Slot, State};
+use crate::state::{Fault, Life, LockWord, MOST_SUBSCRIBERS, RecordStart, Slot, State};
 use crate::writing::{self, Message, Store};
 
 /// The slots as a scan found them.
@@ -26,7 +26,7 @@ pub enum Doing {
     Seize(LockWord),
     /// Recovery: stores the sequence that it counted.
     RecoverSequence {
-        to: Mark,
+        to: RecordStart,
         /// For a publisher that has just claimed its slot, and has nothing to write yet.
         inherits: bool,
     },
@@ -81,7 +81,7 @@ pub enum Doing {
         /// Stores that are done.
         done: u8,
         /// Where the commit begins.
-        from: Mark,
+        from: RecordStart,
     },
     /// Gives the lock back, to return, or to wait for space.
     Unlock {
@@ -353,7 +353,7 @@ impl Turn<'_> {
         let tail = self.state.ring.tail;
         let bytes = writing::bytes(&self.messages());
         if tail + bytes < self.state.ring.reserved || self.has(Mistake::ReservedAfterCopy) {
-            let from = Mark { position: tail, sequence: self.state.ring.sequence };
+            let from = RecordStart { position: tail, sequence: self.state.ring.sequence };
             let me = self.mine();
             (me.joins_known, me.excused) = (false, false);
             return self.go(Doing::Write { done: 0, from });
@@ -364,7 +364,7 @@ impl Turn<'_> {
         }
     }
 
-    fn write(&mut self, done: u8, from: Mark) -> bool {
+    fn write(&mut self, done: u8, from: RecordStart) -> bool {
         let messages = self.messages();
         let stores = writing::stores(self.setup, self.state, from, &messages);
         let store = stores[usize::from(done)];

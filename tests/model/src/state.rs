@@ -25,7 +25,7 @@ pub const NO_ENTRY: u8 = u8::MAX;
 
 /// A place in the stream: before the record at `position` (in words), which has number `sequence`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Mark {
+pub struct RecordStart {
     /// Words of the stream before it.
     pub position: u8,
     pub sequence: u8,
@@ -92,7 +92,7 @@ pub struct Ring {
     /// The position that subscribers should reach before they wake a waiting publisher.
     pub until: u8,
     pub words: Row<u8, MOST_WORDS>,
-    pub index: Row<Mark, MOST_BLOCKS>,
+    pub index: Row<RecordStart, MOST_BLOCKS>,
 }
 
 /// A slot of the file `readers`.
@@ -168,7 +168,7 @@ pub struct Subscriber {
     /// The step that it takes next.
     pub reading: Reading,
     /// Its cursor: after all that it has delivered or reported as lost.
-    pub at: Mark,
+    pub at: RecordStart,
     /// The position that it wrote to its slot last.
     pub published: u8,
     /// `wake` was not raised since it loaded it.
@@ -251,7 +251,7 @@ pub struct State {
 impl State {
     pub(crate) fn new(setup: &Setup) -> Self {
         let mut index =
-            Row::new(Mark { position: NO_ENTRY, sequence: 0 }, usize::from(setup.blocks));
+            Row::new(RecordStart { position: NO_ENTRY, sequence: 0 }, usize::from(setup.blocks));
         index[0].position = 0;
         let joined = setup.joined.min(setup.subscribers);
         let mut slots = Row::new(Slot::default(), setup.subscribers);
@@ -398,8 +398,12 @@ impl Subscriber {
     fn new(joined: bool) -> Self {
         Self {
             life: Life::Running,
-            reading: if joined { Reading::Scan(Mark::default()) } else { Reading::ClaimState },
-            at: Mark::default(),
+            reading: if joined {
+                Reading::Scan(RecordStart::default())
+            } else {
+                Reading::ClaimState
+            },
+            at: RecordStart::default(),
             published: 0,
             token: false,
             // Of a bus on which nobody has waited yet.

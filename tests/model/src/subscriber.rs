@@ -3,7 +3,7 @@
 
 use crate::mistakes::Mistake;
 use crate::setup::{Setup, small};
-use crate::state::{Fault, Life, Mark, State};
+use crate::state::{Fault, Life, RecordStart, State};
 use crate::word;
 
 /// Words of the longest record that is read ahead.
@@ -53,8 +53,8 @@ pub enum Reading {
         /// The entry that is read next.
         next: u8,
         /// The oldest that is far enough from being overwritten.
-        first: Option<Mark>,
-        newest: Option<Mark>,
+        first: Option<RecordStart>,
+        newest: Option<RecordStart>,
     },
     /// Joining at the end: counts records from an entry on. Loads a header.
     WalkLoad {
@@ -62,7 +62,7 @@ pub enum Reading {
         attempt: u8,
         tail: u8,
         /// How far it has come.
-        at: Mark,
+        at: RecordStart,
     },
     /// Asks whether what it loaded is intact.
     WalkCheck {
@@ -70,7 +70,7 @@ pub enum Reading {
         attempt: u8,
         tail: u8,
         /// How far it has come.
-        at: Mark,
+        at: RecordStart,
         word: u8,
     },
     /// Asks whether the place that it found is intact.
@@ -79,7 +79,7 @@ pub enum Reading {
         attempt: u8,
         /// As in [`Reading::FindTail`].
         back: bool,
-        to: Mark,
+        to: RecordStart,
     },
     /// Writes the position of its slot.
     JoinPosition,
@@ -94,11 +94,11 @@ pub enum Reading {
     /// Checks whether a writer has lapped it in the meantime.
     JoinCheck,
     /// Reads ahead: seeks the end of the records that fit, and is here so far.
-    Scan(Mark),
+    Scan(RecordStart),
     /// Copies them, word by word.
     Copy {
         /// The position after the last of them.
-        end: Mark,
+        end: RecordStart,
         /// Words that are copied.
         done: u8,
         copied: Copied,
@@ -106,13 +106,13 @@ pub enum Reading {
     /// Asks whether they are intact, and hands them out.
     Validate {
         /// The position after the last of them.
-        end: Mark,
+        end: RecordStart,
         copied: Copied,
     },
     /// A mistake: writes its position before it copies.
     PositionFirst {
         /// After the last record that was read ahead.
-        end: Mark,
+        end: RecordStart,
     },
     /// Peeks at a single record: loads its header.
     Look,
@@ -348,7 +348,7 @@ impl Turn<'_> {
         &mut self.state.subscribers[self.me]
     }
 
-    pub(crate) fn at(&self) -> Mark {
+    pub(crate) fn at(&self) -> RecordStart {
         self.state.subscribers[self.me].at
     }
 
@@ -369,14 +369,14 @@ impl Turn<'_> {
         self.has(Mistake::ZeroBeforeValidation) || self.is_intact(position)
     }
 
-    fn scan(&mut self, end: Mark) -> bool {
+    fn scan(&mut self, end: RecordStart) -> bool {
         let at = self.at();
         let word = self.state.word(end.position);
         let words = word::record_words(word);
         let behind = end.position + words;
         if word != 0 && words <= LONGEST_READ_AHEAD && behind <= at.position + self.setup.read_ahead
         {
-            let end = Mark { position: behind, sequence: end.sequence.wrapping_add(1) };
+            let end = RecordStart { position: behind, sequence: end.sequence.wrapping_add(1) };
             return self.go(Reading::Scan(end));
         }
         if end != at {
@@ -396,7 +396,7 @@ impl Turn<'_> {
         self.go(Reading::Look)
     }
 
-    fn validate(&mut self, end: Mark, copied: &Copied) -> bool {
+    fn validate(&mut self, end: RecordStart, copied: &Copied) -> bool {
         let at = self.at();
         if !self.is_intact(at.position) && !self.has(Mistake::ReadAheadNotValidated) {
             return self.lapped();
@@ -516,7 +516,7 @@ impl Turn<'_> {
     }
 
     /// Hands a message out, and compares it with the truth.
-    fn deliver(&mut self, at: Mark, header: u8, payload: &[u8]) {
+    fn deliver(&mut self, at: RecordStart, header: u8, payload: &[u8]) {
         let committed = &self.state.truth.committed;
         let length = word::length_of(header);
         let told = match committed.get(usize::from(at.sequence)) {

@@ -4,7 +4,7 @@
 
 use crate::mistakes::Mistake;
 use crate::setup::{Setup, Work};
-use crate::state::{Committed, Fault, Mark, NO_ENTRY, State};
+use crate::state::{Committed, Fault, NO_ENTRY, RecordStart, State};
 use crate::word;
 
 /// One store to shared memory.
@@ -56,7 +56,12 @@ pub(crate) fn bytes(messages: &[Message]) -> u8 {
 }
 
 /// All stores of a commit from `from` on, in order.
-pub(crate) fn stores(setup: &Setup, state: &State, from: Mark, messages: &[Message]) -> Vec<Store> {
+pub(crate) fn stores(
+    setup: &Setup,
+    state: &State,
+    from: RecordStart,
+    messages: &[Message],
+) -> Vec<Store> {
     let has = |mistake| setup.mistake == Some(mistake);
     let mut stores = Vec::with_capacity(16);
     let mut at = from;
@@ -74,7 +79,8 @@ pub(crate) fn stores(setup: &Setup, state: &State, from: Mark, messages: &[Messa
             }
             Some(_) => stores.push(Store::Header(at.position, header)),
         }
-        let next = Mark { position: at.position + 1 + message.length, sequence: at.sequence + 1 };
+        let next =
+            RecordStart { position: at.position + 1 + message.length, sequence: at.sequence + 1 };
         let is_last = next.position == from.position + bytes(messages);
         // `write` ends the stream before it marks blocks, `write_batch` after all records.
         if messages.len() == 1 {
@@ -103,7 +109,7 @@ fn mark_blocks(
     setup: &Setup,
     state: &State,
     position: u8,
-    next: Mark,
+    next: RecordStart,
     tail: u8,
     stores: &mut Vec<Store>,
 ) {
@@ -176,14 +182,14 @@ pub(crate) fn carry_out(state: &mut State, store: Store, messages: &[Message]) {
 }
 
 /// Counts records from the newest entry of the index that is not beyond the stored tail to the first 0.
-pub(crate) fn find_end(setup: &Setup, state: &State) -> Option<Mark> {
+pub(crate) fn find_end(setup: &Setup, state: &State) -> Option<RecordStart> {
     let ring = &state.ring;
     let valid = state.oldest()..=ring.tail;
     let newest = ring
         .index
         .iter()
-        .filter(|mark| mark.position != NO_ENTRY && valid.contains(&mark.position))
-        .max_by_key(|mark| mark.position);
+        .filter(|entry| entry.position != NO_ENTRY && valid.contains(&entry.position))
+        .max_by_key(|entry| entry.position);
     let mut at = *newest?;
     loop {
         let word = state.word(at.position);
@@ -197,7 +203,7 @@ pub(crate) fn find_end(setup: &Setup, state: &State) -> Option<Mark> {
         {
             return None;
         }
-        at = Mark { position: at.position + words, sequence: at.sequence + 1 };
+        at = RecordStart { position: at.position + words, sequence: at.sequence + 1 };
     }
     if at.position < ring.tail {
         return None;

@@ -15,5 +15,5 @@ mod model;
 mod operations;
 pub mod topics;
 
-pub use model::{Mark, Message, Model, NoSuchStart, body, record_bytes};
+pub use model::{Message, Model, NoSuchStart, RecordStart, body, record_bytes};
 pub use operations::{BYTES, By, Operation, Policy, Scenario, Setup, Size, Start, Work};

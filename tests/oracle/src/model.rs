@@ -7,7 +7,7 @@ const BLOCKS: u64 = 64;
 
 /// A place where a message begins, or the stream ends, and the number of the message there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mark {
+pub struct RecordStart {
     /// In bytes since the bus was created.
     pub position: u64,
     pub sequence: u64,
@@ -85,8 +85,8 @@ impl Model {
 
     /// Returns the end of the stream according to the stored tail.
     #[must_use]
-    pub fn stored_end(&self) -> Mark {
-        self.mark(self.stored)
+    pub fn stored_end(&self) -> RecordStart {
+        self.record_start(self.stored)
     }
 
     pub fn commit(&mut self, length: u32, stamp: u64) {
@@ -122,12 +122,12 @@ impl Model {
 
     /// The first message, or the end, at or after `position`.
     #[must_use]
-    pub fn first_from(&self, position: u64) -> Mark {
-        self.mark(self.messages.partition_point(|message| message.start < position))
+    pub fn first_from(&self, position: u64) -> RecordStart {
+        self.record_start(self.messages.partition_point(|message| message.start < position))
     }
 
     /// What the blocks index has to say, block by block, oldest first.
-    pub fn entries(&self) -> impl Iterator<Item = (u64, Mark)> {
+    pub fn entries(&self) -> impl Iterator<Item = (u64, RecordStart)> {
         let first = self.oldest().div_ceil(self.block_bytes());
         (first..=self.end / self.block_bytes())
             .map(|block| (block, self.first_from(block * self.block_bytes())))
@@ -135,18 +135,19 @@ impl Model {
 
     /// Returns where a lapped reader continues: at the oldest entry not before the margin, or else at the newest.
     #[must_use]
-    pub fn resumption(&self, margin: u64) -> Mark {
+    pub fn resumption(&self, margin: u64) -> RecordStart {
         let newest = self.stored_end().position;
         let safe = (self.oldest() + margin).min(newest);
-        let known = || self.entries().map(|(_, mark)| mark).filter(|mark| mark.position <= newest);
-        known().find(|mark| mark.position >= safe).or_else(|| known().last()).unwrap()
+        let known =
+            || self.entries().map(|(_, start)| start).filter(|start| start.position <= newest);
+        known().find(|start| start.position >= safe).or_else(|| known().last()).unwrap()
     }
 
     /// Where a reader that asks for this position starts, or why it cannot.
     ///
     /// # Errors
     /// See [`NoSuchStart`].
-    pub fn start_at(&self, position: u64) -> Result<Mark, NoSuchStart> {
+    pub fn start_at(&self, position: u64) -> Result<RecordStart, NoSuchStart> {
         let first = self.first_from(position);
         let oldest = self.first_from(self.oldest()).position;
         if !position.is_multiple_of(WORD) {
@@ -162,9 +163,9 @@ impl Model {
         }
     }
 
-    fn mark(&self, number: usize) -> Mark {
+    fn record_start(&self, number: usize) -> RecordStart {
         let sequence = number as u64;
-        Mark { position: self.start(sequence), sequence }
+        RecordStart { position: self.start(sequence), sequence }
     }
 }
 

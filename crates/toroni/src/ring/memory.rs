@@ -15,9 +15,9 @@ pub(crate) struct Ring<'a> {
     shape: Shape,
 }
 
-/// A consistent copy of a block's entry.
+/// A place in the stream: where the record with this sequence starts, or will start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct RecordStart {
     pub(crate) position: u64,
     pub(crate) sequence: u64,
 }
@@ -113,13 +113,13 @@ impl<'a> Ring<'a> {
         (reserved <= position.saturating_add(self.shape.capacity())).then_some(reserved)
     }
 
-    /// Returns the entry of block `number` modulo [`BLOCKS`], or `None` if it is being changed or
+    /// Returns a consistent copy of the entry of block `number` modulo [`BLOCKS`], or `None` if it is being changed or
     /// was never set. The caller decides whether its position is useful.
     ///
     /// An old entry may still be in use when it is replaced: if a record is longer than a block,
     /// the entry of the next block points to the far end of the record. The two words are therefore
     /// read like a seqlock. The writer first replaces `position` with [`NO_ENTRY`].
-    pub(crate) fn mark(&self, number: u64) -> Option<Mark> {
+    pub(crate) fn read_entry(&self, number: u64) -> Option<RecordStart> {
         let entry = self.entry(number);
         // INDEX
         let position = entry.position.load(Ordering::Acquire);
@@ -129,7 +129,7 @@ impl<'a> Ring<'a> {
         let unchanged =
             mutant("index_read_once") || entry.position.load(Ordering::Relaxed) == position;
         (unchanged && position != NO_ENTRY && position.is_multiple_of(8))
-            .then_some(Mark { position, sequence })
+            .then_some(RecordStart { position, sequence })
     }
 
     pub(crate) fn entry(&self, number: u64) -> &'a BlockEntry {

@@ -15,9 +15,9 @@
 
 use super::copy::Scratch;
 use super::layout::{ALIGNMENT, BLOCKS};
-use super::memory::{Mark, Ring};
+use super::memory::{RecordStart, Ring};
 use super::position::{LARGEST_POSITION, record_bytes, to_index};
-use super::writer::{length_of, newest_mark, tag_of};
+use super::writer::{length_of, newest_entry, tag_of};
 use crate::error::Corrupt;
 use crate::hook::{self, CrashPoint, mutant};
 use crate::sync::Ordering;
@@ -158,7 +158,7 @@ impl Cursor {
     /// and bytes that were skipped.
     pub(crate) fn resume(&mut self, ring: Ring<'_>, margin: u64) -> Result<(u64, u64), Corrupt> {
         let to = find(ring, |tail, reserved, haste| {
-            first_mark(ring, margin.saturating_add(haste), tail, reserved)
+            first_entry(ring, margin.saturating_add(haste), tail, reserved)
         })?;
         // A cursor never moves back: `find` returns a position at or after what has just been
         // overwritten.
@@ -174,15 +174,15 @@ impl Cursor {
             let sequence = commit.sequence.load(Ordering::Relaxed);
             return Ok(Self { position: commit.tail.load(Ordering::Acquire), sequence });
         }
-        let mark = find(ring, |tail, reserved, _| {
-            walk(ring, newest_mark(ring, tail, reserved)?, tail).ok()
+        let start = find(ring, |tail, reserved, _| {
+            walk(ring, newest_entry(ring, tail, reserved)?, tail).ok()
         })?;
-        Ok(Self { position: mark.position, sequence: mark.sequence })
+        Ok(Self { position: start.position, sequence: start.sequence })
     }
 
     pub(crate) fn at_oldest(ring: Ring<'_>) -> Result<Self, Corrupt> {
-        let mark = find(ring, |tail, reserved, haste| first_mark(ring, haste, tail, reserved))?;
-        Ok(Self { position: mark.position, sequence: mark.sequence })
+        let start = find(ring, |tail, reserved, haste| first_entry(ring, haste, tail, reserved))?;
+        Ok(Self { position: start.position, sequence: start.sequence })
     }
 
     /// Returns a cursor at the record at `position`, or at the end of the stream.
@@ -202,7 +202,7 @@ impl Cursor {
             }
             // The stream may continue past `tail`. A message can be read before its writer has
             // moved `tail`, and a writer that dies in between never does.
-            let Some(mark) = newest_mark(ring, position.min(tail), reserved) else {
+            let Some(entry) = newest_entry(ring, position.min(tail), reserved) else {
                 // Before the oldest entry, there may be whole records, but they cannot be found.
                 let oldest = Self::at_oldest(ring).map_err(NoSuchStart::Corrupt)?;
                 if oldest.position <= position {
@@ -210,7 +210,7 @@ impl Cursor {
                 }
                 return Err(NoSuchStart::Lost { oldest: oldest.position });
             };
-            match walk(ring, mark, position) {
+            match walk(ring, entry, position) {
                 Ok(at) => return Ok(Self { position: at.position, sequence: at.sequence }),
                 Err(Astray::Lapped) => {}
                 Err(Astray::Passed) => return Err(NoSuchStart::NotAPosition),
@@ -246,13 +246,16 @@ pub(crate) enum NoSuchStart {
 /// searches in a row fail, the words are wrong.
 const ATTEMPTS: u32 = 1000;
 
-/// Repeats `look` until it returns a mark that is still intact afterwards. `look` receives a tail,
+/// Repeats `look` until it returns a start that is still intact afterwards. `look` receives a tail,
 /// the `reserved` of that time, and haste.
 ///
 /// Haste is a number of bytes to stay away from what is overwritten next. It is 0 at first. In a
 /// small ring, a fast writer may overwrite the oldest block during every search. With one more
 /// block of haste per attempt, the reader gets ahead of it.
-fn find(ring: Ring<'_>, look: impl Fn(u64, u64, u64) -> Option<Mark>) -> Result<Mark, Corrupt> {
+fn find(
+    ring: Ring<'_>,
+    look: impl Fn(u64, u64, u64) -> Option<RecordStart>,
+) -> Result<RecordStart, Corrupt> {
     for attempt in 0..ATTEMPTS {
         // TAIL: the entries up to this tail are visible.
         let tail = ring.control.commit.0.tail.load(Ordering::Acquire);
@@ -264,10 +267,10 @@ fn find(ring: Ring<'_>, look: impl Fn(u64, u64, u64) -> Option<Mark>) -> Result<
             break;
         }
         let haste = u64::from(attempt) * ring.shape().block_bytes();
-        if let Some(mark) = look(tail, reserved, haste)
-            && (ring.is_intact(mark.position) || mutant("start_where_overwritten"))
+        if let Some(start) = look(tail, reserved, haste)
+            && (ring.is_intact(start.position) || mutant("start_where_overwritten"))
         {
-            return Ok(mark);
+            return Ok(start);
         }
         crate::sync::pause();
     }
@@ -283,13 +286,13 @@ fn unstable(ring: Ring<'_>) -> Corrupt {
 
 /// Returns the oldest entry that is at least `margin` bytes away from being overwritten, or the
 /// newest entry if the margin is larger than the available history.
-fn first_mark(ring: Ring<'_>, margin: u64, tail: u64, reserved: u64) -> Option<Mark> {
+fn first_entry(ring: Ring<'_>, margin: u64, tail: u64, reserved: u64) -> Option<RecordStart> {
     let safe = ring.shape().oldest(reserved).saturating_add(margin).min(tail);
     (0..BLOCKS)
-        .filter_map(|block| ring.mark(block))
-        .filter(|mark| (safe..=tail).contains(&mark.position))
-        .min_by_key(|mark| mark.position)
-        .or_else(|| newest_mark(ring, tail, reserved))
+        .filter_map(|block| ring.read_entry(block))
+        .filter(|entry| (safe..=tail).contains(&entry.position))
+        .min_by_key(|entry| entry.position)
+        .or_else(|| newest_entry(ring, tail, reserved))
 }
 
 /// Why walking from record to record did not reach a position.
@@ -301,13 +304,13 @@ enum Astray {
     Corrupt(Corrupt),
 }
 
-/// Walks from `mark` to `target`, counting records.
-fn walk(ring: Ring<'_>, mark: Mark, target: u64) -> Result<Mark, Astray> {
-    let mut cursor = Cursor { position: mark.position, sequence: mark.sequence };
+/// Walks from `from` to `target`, counting records.
+fn walk(ring: Ring<'_>, from: RecordStart, target: u64) -> Result<RecordStart, Astray> {
+    let mut cursor = Cursor { position: from.position, sequence: from.sequence };
     while cursor.position < target {
         // The loop is bounded: each step is at least a word, and two intact records are at most one
         // capacity apart.
-        if cursor.position - mark.position > ring.shape().capacity() {
+        if cursor.position - from.position > ring.shape().capacity() {
             return Err(Astray::Lapped);
         }
         match cursor.peek(ring) {
@@ -320,5 +323,5 @@ fn walk(ring: Ring<'_>, mark: Mark, target: u64) -> Result<Mark, Astray> {
     if cursor.position != target {
         return Err(Astray::Passed);
     }
-    Ok(Mark { position: cursor.position, sequence: cursor.sequence })
+    Ok(RecordStart { position: cursor.position, sequence: cursor.sequence })
 }

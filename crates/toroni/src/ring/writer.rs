@@ -19,7 +19,7 @@ use super::bulk;
 use super::copy;
 use super::gate;
 use super::layout::{ALIGNMENT, NO_ENTRY};
-use super::memory::{Mark, Ring};
+use super::memory::{RecordStart, Ring};
 use super::position::{MISPLACED, record_bytes, to_index};
 use crate::error::Corrupt;
 use crate::hook::{self, CrashPoint, mutant, weakened};
@@ -369,7 +369,7 @@ impl<'a> Appender<'a> {
             {
                 continue;
             }
-            // See `Ring::mark`: a reader must not combine half of the old pair with half of the new
+            // See `Ring::read_entry`: a reader must not combine half of the old pair with half of the new
             // one.
             if !mutant("index_without_seqlock") {
                 entry.position.store(NO_ENTRY, Ordering::Relaxed);
@@ -445,14 +445,14 @@ impl<'a> Appender<'a> {
     }
 
     /// Finds the end of the stream: counts records from the newest index entry to the first 0.
-    fn find_end(&self) -> Result<Mark, Corrupt> {
+    fn find_end(&self) -> Result<RecordStart, Corrupt> {
         let shape = self.ring.shape();
         let reserved = self.ring.control.reserved.0.load(Ordering::Relaxed);
         let corrupt = |what, value, position| Err(Corrupt { what, value, position });
         if self.tail & MISPLACED != 0 || self.tail + ALIGNMENT > reserved {
             return corrupt("tail", self.tail, reserved);
         }
-        let Some(mut at) = newest_mark(self.ring, self.tail, reserved) else {
+        let Some(mut at) = newest_entry(self.ring, self.tail, reserved) else {
             return corrupt("blocks index", 0, self.tail);
         };
         // The loop is bounded: each step is at least a word, and no step goes beyond `reserved`,
@@ -469,7 +469,10 @@ impl<'a> Appender<'a> {
             {
                 return corrupt("record header", word, at.position);
             }
-            at = Mark { position: at.position + bytes, sequence: at.sequence.wrapping_add(1) };
+            at = RecordStart {
+                position: at.position + bytes,
+                sequence: at.sequence.wrapping_add(1),
+            };
         }
         if at.position < self.tail {
             return corrupt("end of the stream", at.position, self.tail);
@@ -494,10 +497,10 @@ pub(crate) const fn tag_of(word: u64) -> u32 {
 
 /// Returns the newest entry of the index that is not beyond `target` and whose record is intact,
 /// given `reserved`. If `target` is a tail, there always is one: the entry of its block.
-pub(crate) fn newest_mark(ring: Ring<'_>, target: u64, reserved: u64) -> Option<Mark> {
+pub(crate) fn newest_entry(ring: Ring<'_>, target: u64, reserved: u64) -> Option<RecordStart> {
     let oldest = ring.shape().oldest(reserved);
     (0..super::layout::BLOCKS)
-        .filter_map(|block| ring.mark(block))
-        .filter(|mark| (oldest..=target).contains(&mark.position))
-        .max_by_key(|mark| mark.position)
+        .filter_map(|block| ring.read_entry(block))
+        .filter(|entry| (oldest..=target).contains(&entry.position))
+        .max_by_key(|entry| entry.position)
 }

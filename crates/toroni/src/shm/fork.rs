@@ -13,7 +13,7 @@
 //! A child made by a raw `clone` runs no handlers and keeps the leases alive. This cannot be detected here; it is
 //! documented.
 
-use super::description::Mark;
+use super::description::DescriptionId;
 use super::ofd;
 use super::registry::{Entry, Registry};
 use crate::error::Forked;
@@ -65,9 +65,9 @@ impl ParentOnlyFd {
         let registered = {
             let _no_fork = NoFork::enter();
             open().and_then(|fd| {
-                let mark = Mark::put(&fd)?;
+                let id = DescriptionId::assign(&fd)?;
                 let fd = fd.into_raw_fd();
-                entry.value.set_mark(mark);
+                entry.value.set_id(id);
                 entry.value.fd.store(fd, Ordering::Release);
                 Ok(fd)
             })
@@ -120,7 +120,7 @@ impl Drop for ParentOnlyFd {
         self.entry.value.fd.store(NONE, Ordering::Release);
         // Otherwise other code closed it, and the number stands for nothing or for something else.
         if is_ours {
-            // SAFETY: by its mark it is the description that `open` made, or its replacement. Nothing uses it after
+            // SAFETY: by its id it is the description that `open` made, or its replacement. Nothing uses it after
             // this.
             unsafe { libc::close(self.fd) };
         }
@@ -166,22 +166,22 @@ impl Default for Descriptor {
 }
 
 impl Descriptor {
-    fn set_mark(&self, mark: Mark) {
-        self.device.store(mark.device, Ordering::Relaxed);
-        self.inode.store(mark.inode, Ordering::Relaxed);
-        self.offset.store(mark.offset, Ordering::Relaxed);
+    fn set_id(&self, id: DescriptionId) {
+        self.device.store(id.device, Ordering::Relaxed);
+        self.inode.store(id.inode, Ordering::Relaxed);
+        self.offset.store(id.offset, Ordering::Relaxed);
     }
 
     /// Async-signal-safe.
     fn matches(&self, fd: RawFd) -> bool {
-        let mark = Mark {
+        let id = DescriptionId {
             device: self.device.load(Ordering::Relaxed),
             inode: self.inode.load(Ordering::Relaxed),
             offset: self.offset.load(Ordering::Relaxed),
         };
         // SAFETY: this only queries the identity and the offset of the file, which changes nothing, whatever the
         // number stands for. If it stands for nothing, the result is an error.
-        mark.is_on(unsafe { BorrowedFd::borrow_raw(fd) })
+        id.is_of(unsafe { BorrowedFd::borrow_raw(fd) })
     }
 }
 
@@ -276,17 +276,17 @@ extern "C" fn in_child() {
         let fd = entry.value.fd.load(Ordering::Acquire);
         // If other code closed it and its number is used again, it is not ours any more.
         if fd != NONE && entry.value.matches(fd) {
-            // If there is no replacement, set a mark that no description has, and leave the number alone.
-            entry.value.set_mark(replace(fd).unwrap_or_default());
+            // If there is no replacement, set an id that no description has, and leave the number alone.
+            entry.value.set_id(replace(fd).unwrap_or_default());
         }
     }
     IS_CLOSED_BY_FORK.store(false, Ordering::Relaxed);
     GATE.store(NOBODY, Ordering::Release);
 }
 
-/// Replaces `fd` by a descriptor of nothing, and returns its mark. That is a memory file, because it can be marked:
+/// Replaces `fd` by a descriptor of nothing, and returns its id. That is a memory file, because it can be numbered:
 /// an eventfd has neither an inode nor an offset of its own.
-fn replace(fd: RawFd) -> Option<Mark> {
+fn replace(fd: RawFd) -> Option<DescriptionId> {
     let create = || rustix::fs::memfd_create(c"toroni-forked", MemfdFlags::CLOEXEC);
     let nothing = create().or_else(|_| {
         // No descriptor is left, so close this one first.
@@ -295,14 +295,14 @@ fn replace(fd: RawFd) -> Option<Mark> {
         create()
     });
     let nothing = nothing.ok()?;
-    let mark = Mark::put(&nothing).ok();
+    let id = DescriptionId::assign(&nothing).ok();
     if nothing.as_raw_fd() == fd {
         let _ = nothing.into_raw_fd();
     } else {
         // SAFETY: `fd` is registered, so it is ours. `nothing` was created above, and its drop closes it.
         unsafe { libc::dup3(nothing.as_raw_fd(), fd, libc::O_CLOEXEC) };
     }
-    mark
+    id
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@
 //!   of a gigabyte, because the kernel tears down the memory before it closes files. A core dump comes before both.
 //!   So a process that waits for a held lease also asks [`dumping`](super::dumping).
 
-use super::description::MarkedFd;
+use super::description::CheckedFd;
 use super::directory::{BusDirectory, BusFile, failed};
 use super::fork::{ForkStamp, ParentOnlyFd};
 use super::mapping::Protection;
@@ -95,7 +95,7 @@ impl Lease {
 
 /// Tests the leases of a file. Read permission is enough.
 #[derive(Debug)]
-pub(crate) struct LeaseTester(MarkedFd);
+pub(crate) struct LeaseTester(CheckedFd);
 
 impl LeaseTester {
     /// Opens a tester for `publishers` or `readers`.
@@ -200,13 +200,13 @@ fn description_for_lease(
     directory.open_for_locks(file, Protection::Write)
 }
 
-fn description_for_tester(directory: &BusDirectory, file: BusFile) -> Result<MarkedFd, FileError> {
+fn description_for_tester(directory: &BusDirectory, file: BusFile) -> Result<CheckedFd, FileError> {
     #[cfg(toroni_mutants)]
     if crate::hook::mutant("lease_through_own_description") {
         return shared_description::for_tester(directory, file)
-            .map(|fd| MarkedFd::new(fd).expect("a mutant in a test"));
+            .map(|fd| CheckedFd::new(fd).expect("a mutant in a test"));
     }
-    MarkedFd::new(directory.open_file(file, Protection::Read)?)
+    CheckedFd::new(directory.open_file(file, Protection::Read)?)
         .map_err(|errno| failed("open", &directory.path().join(file.name()), errno))
 }
 

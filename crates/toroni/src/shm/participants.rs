@@ -1,6 +1,6 @@
 //! The files `publishers` and `readers`: their slots, and the words beside the slots.
 
-use super::description::MarkedFd;
+use super::description::CheckedFd;
 use super::directory::{BusDirectory, BusFile, failed};
 use super::header::{FILE_HEADER_BYTES, Header};
 use super::mapping::{MappedSlice, Mapping, Protection};
@@ -24,7 +24,7 @@ use std::os::fd::{AsFd, OwnedFd};
 pub(crate) struct ReadersSegment {
     mapping: Mapping,
     control: MappedSlice<ReadersControl>,
-    file: MarkedFd,
+    file: CheckedFd,
     slots: u32,
     was_damaged_before: bool,
     /// 1 once a scan found it, see [`Self::is_blind`].
@@ -53,7 +53,7 @@ impl ReadersSegment {
         let mapping = Mapping::file(&file, length, protection)
             .map_err(|error| failed("map", &path, error))?;
         let slots = header.slots(BusFile::Readers);
-        let file = MarkedFd::new(file).map_err(|errno| failed("open", &path, errno))?;
+        let file = CheckedFd::new(file).map_err(|errno| failed("open", &path, errno))?;
         let control =
             mapping.mapped_slice(READERS_CONTROL_OFFSET, 1).expect("the first page is mapped");
         let is_blind = AtomicU32::new(0);

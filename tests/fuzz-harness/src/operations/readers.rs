@@ -97,9 +97,9 @@ impl State {
             return;
         };
         let subscriber = match (built, expected) {
-            (Ok(subscriber), Ok(mark)) => {
-                assert_eq!(subscriber.position(), mark.position, "{start:?}");
-                let (next, told) = (mark.sequence, mark.position..=mark.position);
+            (Ok(subscriber), Ok(first)) => {
+                assert_eq!(subscriber.position(), first.position, "{start:?}");
+                let (next, told) = (first.sequence, first.position..=first.position);
                 Some(Reader {
                     subscriber,
                     patterns,

@@ -109,7 +109,7 @@ impl<R, F: FnOnce(&[AtomicU64]) -> R> Commit for Filled<'_, F> {
     ) -> Result<R, PublishError> {
         // If `fill` panics, this gives the lock back, and nothing is visible.
         let lock = participant.lock_guard(waited);
-        let _mark = self.permit.mark(&participant.bus_id);
+        let _entered = self.permit.enter(&participant.bus_id);
         let result = appender.write_with(self.tag, self.extensions, self.length, |words| {
             let result = (self.fill)(words);
             // `fill` may have forked: then it returns twice, and the lock is the parent's.

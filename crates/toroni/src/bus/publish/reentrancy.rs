@@ -25,22 +25,23 @@ pub(super) fn permit() -> Option<Permit> {
 pub(super) struct Permit(());
 
 impl Permit {
-    /// Marks the bus until the result is dropped, also if the closure unwinds.
+    /// Records that the closure runs under the lock of this bus, until the result is dropped, also if the
+    /// closure unwinds.
     #[inline]
-    pub(super) fn mark(self, bus_id: &[u8; 16]) -> Mark {
+    pub(super) fn enter(self, bus_id: &[u8; 16]) -> Entered {
         let count = COUNT.get();
         BUSES.with(|buses| buses[count].set(*bus_id));
         COUNT.set(count + 1);
-        Mark
+        Entered
     }
 }
 
-pub(super) struct Mark;
+pub(super) struct Entered;
 
-impl Drop for Mark {
+impl Drop for Entered {
     #[inline]
     fn drop(&mut self) {
-        // Closures nest, so the last mark is this one.
+        // Closures nest, so the last entry is this one.
         COUNT.set(COUNT.get() - 1);
     }
 }
@@ -56,17 +57,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_nest_to_their_bound() {
+    fn closures_nest_to_their_bound() {
         assert!(
             !std::mem::needs_drop::<[Cell<[u8; 16]>; MOST]>(),
             "it would vanish before others do"
         );
-        let mut marks: Vec<Mark> = (0..16).map(|bus| permit().unwrap().mark(&[bus; 16])).collect();
+        let mut entered: Vec<Entered> =
+            (0..16).map(|bus| permit().unwrap().enter(&[bus; 16])).collect();
         assert!(permit().is_none());
         assert!(by_this_thread(&[15; 16]) && !by_this_thread(&[16; 16]));
-        marks.pop();
+        entered.pop();
         assert!(!by_this_thread(&[15; 16]) && by_this_thread(&[14; 16]));
-        drop(marks);
+        drop(entered);
         assert!(!by_this_thread(&[0; 16]));
     }
 }

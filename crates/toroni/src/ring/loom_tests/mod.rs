@@ -16,7 +16,7 @@ mod deaths;
 mod space;
 
 use super::copy::Scratch;
-use super::memory::{Mark, Ring};
+use super::memory::{RecordStart, Ring};
 use super::read_ahead::ReadAhead;
 use super::reader::{Cursor, Interrupted};
 use super::run::Run;
@@ -273,15 +273,15 @@ fn loom_an_index_entry_is_read_consistently() {
         let memory = Arc::new(laid());
         // Message 0 starts in the first block; a lap later message 4 does.
         let block = memory.shape().block(START);
-        let old = Mark { position: START, sequence: 0 };
-        let new = Mark { position: START + CAPACITY, sequence: 4 };
-        assert_eq!(memory.ring().mark(block), Some(old));
+        let old = RecordStart { position: START, sequence: 0 };
+        let new = RecordStart { position: START + CAPACITY, sequence: 4 };
+        assert_eq!(memory.ring().read_entry(block), Some(old));
         let reader = reader(&memory, move |ring| {
-            let mark = ring.mark(block);
-            assert!(mark.is_none_or(|mark| mark == old || mark == new), "{mark:?}");
+            let entry = ring.read_entry(block);
+            assert!(entry.is_none_or(|entry| entry == old || entry == new), "{entry:?}");
         });
         write_one(memory.ring(), false);
-        assert_eq!(memory.ring().mark(block), Some(new));
+        assert_eq!(memory.ring().read_entry(block), Some(new));
         reader.join().unwrap();
     });
 }

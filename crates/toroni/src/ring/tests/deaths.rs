@@ -1,7 +1,7 @@
 //! Writers that die at every step, within one process: a thread stops by unwinding, and what it
 //! wrote stays. `Fixture` compares everything with the model after each death.
 
-use super::super::memory::Mark;
+use super::super::memory::RecordStart;
 use super::fixture::{Fixture, Reading, Work, at_step, never};
 use crate::hook::CrashPoint;
 use crate::sync::Ordering;
@@ -158,16 +158,19 @@ fn an_entry_that_a_dead_writer_left_is_overwritten_by_the_record_that_spans_its_
     fixture.write(&Work::One(40));
     assert_eq!(fixture.model.end(), 48);
     fixture.die_at(&Work::One(40), false, CrashPoint::AfterIndex);
-    let stale = Mark { position: 96, sequence: 2 };
+    let stale = RecordStart { position: 96, sequence: 2 };
     for block in 4..=6 {
-        assert_eq!(fixture.ring().mark(block), Some(stale));
+        assert_eq!(fixture.ring().read_entry(block), Some(stale));
     }
     fixture.write(&Work::One(0));
     assert_eq!(fixture.model.end(), 56, "still in block 3");
-    assert_eq!(fixture.ring().mark(6), Some(stale));
+    assert_eq!(fixture.ring().read_entry(6), Some(stale));
     fixture.write(&Work::One(100));
     for block in 4..=10 {
-        assert_eq!(fixture.ring().mark(block), Some(Mark { position: 168, sequence: 3 }));
+        assert_eq!(
+            fixture.ring().read_entry(block),
+            Some(RecordStart { position: 168, sequence: 3 })
+        );
     }
     fixture.fill(24, 1024 - 168 + 32);
     // Now the oldest start is in or after the record that the stale entry pointed into.
@@ -183,7 +186,7 @@ fn a_half_written_entry_of_a_dead_writer_is_ignored() {
     fixture.write(&Work::One(40));
     fixture.write(&Work::One(40));
     fixture.die_at(&Work::One(100), false, CrashPoint::MidIndex);
-    assert_eq!(fixture.ring().mark(7), None);
+    assert_eq!(fixture.ring().read_entry(7), None);
     survives(&mut fixture, &mut reader, false);
 }
 
@@ -197,7 +200,10 @@ fn an_entry_in_use_is_not_half_replaced() {
     fixture.write(&Work::One(40));
     assert_eq!(fixture.model.end(), 56);
     for block in 2..=7 {
-        assert_eq!(fixture.ring().mark(block), Some(Mark { position: 56, sequence: 2 }));
+        assert_eq!(
+            fixture.ring().read_entry(block),
+            Some(RecordStart { position: 56, sequence: 2 })
+        );
     }
     fixture.fill(8, 512 - 56);
     assert_eq!(fixture.model.end(), 520);

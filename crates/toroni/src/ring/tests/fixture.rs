@@ -10,7 +10,7 @@ use super::super::writer::{Appender, Record};
 use crate::hook::{self, CrashPoint, rehearsal};
 use crate::sync::Ordering;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use toroni_oracle::{Mark, Model};
+use toroni_oracle::{Model, RecordStart};
 
 pub(super) struct Fixture {
     pub(super) memory: Memory,
@@ -195,12 +195,12 @@ impl Fixture {
         assert_eq!(control.commit.0.tail.load(Ordering::Relaxed), self.model.stored_end().position);
         assert_eq!(ring.word(self.model.end()).load(Ordering::Relaxed), 0, "the end of the stream");
         for (block, expected) in self.model.entries() {
-            assert_eq!(ring.mark(block).map(of), Some(expected), "entry of block {block}");
+            assert_eq!(ring.read_entry(block).map(of), Some(expected), "entry of block {block}");
         }
         // The other entries are out of reach or correct.
-        for mark in (0..BLOCKS).filter_map(|block| ring.mark(block)).map(of) {
-            if (self.model.oldest()..=self.model.end()).contains(&mark.position) {
-                assert_eq!(mark, self.model.first_from(mark.position));
+        for entry in (0..BLOCKS).filter_map(|block| ring.read_entry(block)).map(of) {
+            if (self.model.oldest()..=self.model.end()).contains(&entry.position) {
+                assert_eq!(entry, self.model.first_from(entry.position));
             }
         }
     }
@@ -258,7 +258,7 @@ impl Fixture {
 
     pub(super) fn join_at(&self, position: u64) -> Option<Reader> {
         let expected = match self.model.start_at(position) {
-            Ok(Mark { position, sequence }) => Ok(Cursor { position, sequence }),
+            Ok(RecordStart { position, sequence }) => Ok(Cursor { position, sequence }),
             Err(toroni_oracle::NoSuchStart::NotAPosition) => Err(NoSuchStart::NotAPosition),
             Err(toroni_oracle::NoSuchStart::Ahead { end }) => Err(NoSuchStart::Ahead { end }),
             Err(toroni_oracle::NoSuchStart::Lost { oldest }) => Err(NoSuchStart::Lost { oldest }),
@@ -269,8 +269,8 @@ impl Fixture {
     }
 }
 
-fn of(memory::Mark { position, sequence }: memory::Mark) -> Mark {
-    Mark { position, sequence }
+fn of(memory::RecordStart { position, sequence }: memory::RecordStart) -> RecordStart {
+    RecordStart { position, sequence }
 }
 
 pub(super) fn never(_: &[CrashPoint]) -> bool {

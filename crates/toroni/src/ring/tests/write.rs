@@ -79,7 +79,11 @@ fn records_in_a_block_are_as_if_written_alone() {
     };
     assert!(words(&together) == words(&alone), "the same bytes");
     for block in 0..64 {
-        assert_eq!(together.ring().mark(block), alone.ring().mark(block), "block {block}");
+        assert_eq!(
+            together.ring().read_entry(block),
+            alone.ring().read_entry(block),
+            "block {block}"
+        );
     }
     let end = |memory: &Memory| {
         let commit = &memory.control.commit.0;
@@ -142,11 +146,11 @@ fn a_record_over_many_blocks_is_the_entry_of_all_of_them() {
     let end = fixture.model.end();
     assert_eq!(end, 16 + 512);
     for block in 2..=end / 16 {
-        let mark = fixture.ring().mark(block).unwrap();
-        assert_eq!((mark.position, mark.sequence), (end, 2), "block {block}");
+        let entry = fixture.ring().read_entry(block).unwrap();
+        assert_eq!((entry.position, entry.sequence), (end, 2), "block {block}");
     }
-    assert_eq!(fixture.ring().mark(1).unwrap().position, 16);
-    assert_eq!(fixture.ring().mark(end / 16 + 1), None);
+    assert_eq!(fixture.ring().read_entry(1).unwrap().position, 16);
+    assert_eq!(fixture.ring().read_entry(end / 16 + 1), None);
 }
 
 #[test]
@@ -156,8 +160,8 @@ fn each_message_of_a_batch_may_be_an_entry() {
     let starts = [0, 16, 40, 64, 72, 120, 136];
     let entries = [0, 1, 2, 3, 3, 5, 5, 5, 6];
     for (block, number) in (0..).zip(entries) {
-        let mark = fixture.ring().mark(block).unwrap();
-        assert_eq!((mark.position, mark.sequence), (starts[number], number as u64));
+        let entry = fixture.ring().read_entry(block).unwrap();
+        assert_eq!((entry.position, entry.sequence), (starts[number], number as u64));
     }
 }
 
