@@ -145,7 +145,7 @@ impl Cursor {
     ///
     /// A writer that has scanned the slots but not raised `reserved` yet holds the lock, and can
     /// reserve at most the largest record after the tail. Call this after the fence of
-    /// `slots::activate` or `slots::bump_version` (JOIN).
+    /// `slots::activate` or `slots::count_join` (JOIN).
     pub(crate) fn is_out_of_reach(&self, ring: Ring<'_>) -> bool {
         let shape = ring.shape();
         let tail = ring.control.commit.0.tail.load(Ordering::Acquire);

@@ -70,13 +70,13 @@ pub(crate) fn activate(
     slot.state.store(SLOT_ACTIVE, Ordering::Release);
     hook::point(CrashPoint::ReaderMidActivate);
     control.slots_used.0.fetch_max(number + 1, Ordering::Release);
-    bump_version(control);
+    count_join(control);
     hook::point(CrashPoint::ReaderAfterClaim);
 }
 
-/// Makes writers scan the slots again, because a reader joined, or came back after it was lapped,
-/// and now gates at a position that is older than what they know.
-pub(crate) fn bump_version(control: &ReadersControl) {
+/// Counts a join, so that writers scan the slots again: a reader joined, or came back after it was
+/// lapped, and now gates at a position that is older than what they know.
+pub(crate) fn count_join(control: &ReadersControl) {
     if !mutant("join_not_counted") {
         control.joins.0.fetch_add(1, Ordering::Release);
     }

@@ -98,7 +98,7 @@ impl Progress {
         // A position that was lapped gated no publisher, even if this reader had got further and has lost
         // nothing. Publishers that checked meanwhile do not know that they have to wait for it again.
         if !ring.is_intact(before) {
-            slots::bump_version(subscribing.readers.control());
+            slots::count_join(subscribing.readers.control());
         }
         if let Some(registered) = registered {
             self.wake_publisher(claim, registered);
