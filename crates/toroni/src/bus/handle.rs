@@ -9,7 +9,7 @@ use crate::ring::slots::Identity;
 use crate::shm::directory::BusDirectory;
 use crate::shm::fork::ForkStamp;
 use crate::shm::mapping::MapOptions;
-use crate::shm::platform::Home;
+use crate::shm::platform::KernelContext;
 use crate::shm::ring_file::RingFile;
 use crate::topic::Topic;
 use std::fmt;
@@ -32,7 +32,7 @@ struct Opened {
     file: RingFile,
     reopened: Option<Reopened>,
     stamp: ForkStamp,
-    home: Home,
+    kernel_context: KernelContext,
     options: MapOptions,
     participant_name: String,
     timestamps: bool,
@@ -70,7 +70,7 @@ impl Bus {
             file,
             reopened,
             stamp: ForkStamp::now(),
-            home: Home::here(),
+            kernel_context: KernelContext::current(),
             options,
             participant_name: config.participant_name.clone().unwrap_or_else(program_name),
             timestamps: config.timestamps,
@@ -174,7 +174,7 @@ impl Bus {
     pub(super) fn identity(&self) -> Identity {
         Identity {
             pid: std::process::id(),
-            pid_namespace: self.0.home.pid_namespace,
+            pid_namespace: self.0.kernel_context.pid_namespace,
             started_ns: clock::realtime_ns(),
             name: self.0.participant_name.clone(),
         }

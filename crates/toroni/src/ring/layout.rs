@@ -118,12 +118,12 @@ pub(crate) struct RawFileHeader {
     pub(crate) slots: u32,
     /// Random, and the same in the three files of a bus.
     pub(crate) bus_id: [u8; 16],
-    /// 64-bit FNV-1a hash of the header without this field and without `home`.
+    /// 64-bit FNV-1a hash of the header without this field and without `kernel_context`.
     pub(crate) checksum: u64,
     pub(crate) _unused: u64,
 }
 
-/// The start of `ring`. Only `home` ever changes.
+/// The start of `ring`. Only `kernel_context` ever changes.
 #[repr(C)]
 pub(crate) struct RawHeader {
     pub(crate) file: RawFileHeader,
@@ -155,12 +155,12 @@ pub(crate) struct RawHeader {
     pub(crate) created_ns: u64,
     /// The creator's C library, such as `glibc 2.36`, padded with 0.
     pub(crate) libc: [u8; 32],
-    pub(crate) home: RawHome,
+    pub(crate) kernel_context: RawKernelContext,
 }
 
 /// The boot and the namespaces that the bus belongs to. Rewritten, in one write, after a reboot.
 #[repr(C)]
-pub(crate) struct RawHome {
+pub(crate) struct RawKernelContext {
     pub(crate) boot_id: [u8; 16],
     /// Inodes of the creator's namespaces, or 0 if unknown.
     pub(crate) pid_namespace: u64,
@@ -384,7 +384,7 @@ const _: () = {
     assert!(size_of::<RawFileHeader>() == 64);
     assert!(offset_of!(RawFileHeader, endianness) == 8 && offset_of!(RawFileHeader, version) == 12);
     assert!(size_of::<RawFileHeader>() <= READERS_CONTROL_OFFSET);
-    assert!(size_of::<RawHeader>() == 232 && offset_of!(RawHeader, home) == 200);
+    assert!(size_of::<RawHeader>() == 232 && offset_of!(RawHeader, kernel_context) == 200);
     assert!(size_of::<Control>() <= PAGE);
     assert!(offset_of!(Control, commit) == 0);
     assert!(offset_of!(Control, reserved) == 128);

@@ -27,7 +27,7 @@
 //!
 //! If anything cannot be read (no `/proc`, or one with `hidepid`), no process is taken for dead.
 
-use super::platform::Home;
+use super::platform::KernelContext;
 use crate::hook::mutant;
 use crate::sync::{AtomicU64, Ordering};
 
@@ -69,7 +69,7 @@ pub(crate) fn has_stopped_for_good(pid: u32, pid_namespace: u64, most_threads: u
     if before.namespaces != 1
         || near.is_none_or(|near| near.namespaces != 1)
         || pid_namespace == 0
-        || pid_namespace != Home::here().pid_namespace
+        || pid_namespace != KernelContext::current().pid_namespace
         || before.threads > most_threads
     {
         return false;
@@ -190,7 +190,7 @@ mod tests {
     fn the_living_have_not_stopped() {
         let us = std::process::id();
         assert!(!is_dumping(us));
-        let here = Home::here().pid_namespace;
+        let here = KernelContext::current().pid_namespace;
         assert!(!has_stopped_for_good(us, here, usize::MAX));
         assert!(!has_stopped_for_good(u32::MAX, here, usize::MAX), "no such process");
     }

@@ -8,11 +8,11 @@ use super::encoding::{
     policy_from_words, policy_to_words, put_u32, put_u64,
 };
 use super::mapping::HUGE_PAGE;
-use super::platform::{self, Home};
 use crate::error::FileError;
+use super::platform::{self, KernelContext};
 use crate::ring::layout::{
     ENDIANNESS, FLAG_HUGE_PAGES, FLAG_PERSISTENT, KIND_PUBLISHERS, KIND_READERS, KIND_RING,
-    LAYOUT_VERSION, MAGIC, PATTERNS_BYTES, RawFileHeader, RawHeader, RawHome, SLOT_BYTES,
+    LAYOUT_VERSION, MAGIC, PATTERNS_BYTES, RawFileHeader, RawHeader, RawKernelContext, SLOT_BYTES,
     SLOTS_OFFSET, TABLE_OFFSET, UNSET,
 };
 use crate::settings::{LockKind, NotifyKind, Settings};
@@ -37,7 +37,7 @@ pub(crate) struct Header {
     /// The creator's C library.
     pub(crate) libc: String,
     /// The creator's boot and namespaces.
-    pub(crate) home: Home,
+    pub(crate) kernel_context: KernelContext,
 }
 
 impl Header {
@@ -49,7 +49,7 @@ impl Header {
             bus_id: random(),
             created_ns: platform::realtime_ns(),
             libc: platform::libc_name(),
-            home: Home::here(),
+            kernel_context: KernelContext::current(),
         }
     }
 
@@ -90,7 +90,9 @@ impl Header {
         let refused =
             |boundary| Err(FileError::RobustLockRefused { path: path.to_owned(), boundary });
         // 0 means "unknown", because /proc is missing, and matches nothing.
-        if self.home.pid_namespace == 0 || self.home.pid_namespace != Home::here().pid_namespace {
+        if self.kernel_context.pid_namespace == 0
+            || self.kernel_context.pid_namespace != KernelContext::current().pid_namespace
+        {
             return refused("PID namespaces");
         }
         if self.libc != platform::libc_name() {
@@ -102,7 +104,7 @@ impl Header {
     /// If the bus has the multicast notifier, checks that it reaches this process. `path` is that of the directory.
     pub(crate) fn check_network(&self, path: &Path) -> Result<(), FileError> {
         if matches!(self.settings.notify, NotifyKind::Multicast { .. })
-            && self.home.net_namespace != Home::here().net_namespace
+            && self.kernel_context.net_namespace != KernelContext::current().net_namespace
         {
             return Err(FileError::NetworkNamespace { path: path.to_owned() });
         }
@@ -144,8 +146,8 @@ impl Header {
         {
             *place = byte;
         }
-        bytes[HOME_OFFSET..].copy_from_slice(&self.home.encode());
-        put_checksum(&mut bytes[..HOME_OFFSET]);
+        bytes[KERNEL_CONTEXT_OFFSET..].copy_from_slice(&self.kernel_context.encode());
+        put_checksum(&mut bytes[..KERNEL_CONTEXT_OFFSET]);
         bytes
     }
 
@@ -160,7 +162,7 @@ impl Header {
     /// Decodes and checks the first bytes of `ring`, which is `file_bytes` long. `path` is that of the file.
     pub(crate) fn decode(bytes: &[u8], file_bytes: u64, path: &Path) -> Result<Self, FileError> {
         check_common(bytes, file_bytes, HEADER_BYTES, KIND_RING, path)?;
-        check_checksum(&bytes[..HOME_OFFSET], path)?;
+        check_checksum(&bytes[..KERNEL_CONTEXT_OFFSET], path)?;
         let damaged = |what: String| FileError::HeaderDamaged { path: path.to_owned(), what };
         let word = |offset| get_u32(bytes, offset);
         let unless_unset = |offset| Some(word(offset)).filter(|value| *value != UNSET);
@@ -190,7 +192,7 @@ impl Header {
             bus_id: array(bytes, offset_of!(RawFileHeader, bus_id)),
             created_ns: get_u64(bytes, offset_of!(RawHeader, created_ns)),
             libc: String::from_utf8_lossy(libc).trim_end_matches('\0').to_owned(),
-            home: Home::decode(&array(bytes, HOME_OFFSET)),
+            kernel_context: KernelContext::decode(&array(bytes, KERNEL_CONTEXT_OFFSET)),
         };
         for (what, offset, wanted) in [
             ("start of the stream", offset_of!(RawHeader, data_offset), header.data_offset()),
@@ -259,9 +261,9 @@ fn slots_bytes(slots: u32, bytes_each: usize) -> u64 {
 }
 
 /// Offset in `ring` of the part that is rewritten after a reboot.
-pub(super) const HOME_OFFSET: usize = offset_of!(RawHeader, home);
+pub(super) const KERNEL_CONTEXT_OFFSET: usize = offset_of!(RawHeader, kernel_context);
 
-const LIBC_BYTES: usize = offset_of!(RawHeader, home) - offset_of!(RawHeader, libc);
+const LIBC_BYTES: usize = offset_of!(RawHeader, kernel_context) - offset_of!(RawHeader, libc);
 const CHECKSUM_OFFSET: usize = offset_of!(RawFileHeader, checksum);
 
 fn data_offset(settings: &Settings) -> u64 {
@@ -361,21 +363,21 @@ fn checksum(bytes: &[u8]) -> u64 {
         })
 }
 
-impl Home {
-    /// Returns the bytes at [`HOME_OFFSET`].
-    pub(super) fn encode(&self) -> [u8; size_of::<RawHome>()] {
-        let mut bytes = [0; size_of::<RawHome>()];
+impl KernelContext {
+    /// Returns the bytes at [`KERNEL_CONTEXT_OFFSET`].
+    pub(super) fn encode(&self) -> [u8; size_of::<RawKernelContext>()] {
+        let mut bytes = [0; size_of::<RawKernelContext>()];
         bytes[..16].copy_from_slice(&self.boot_id);
-        put_u64(&mut bytes, offset_of!(RawHome, pid_namespace), self.pid_namespace);
-        put_u64(&mut bytes, offset_of!(RawHome, net_namespace), self.net_namespace);
+        put_u64(&mut bytes, offset_of!(RawKernelContext, pid_namespace), self.pid_namespace);
+        put_u64(&mut bytes, offset_of!(RawKernelContext, net_namespace), self.net_namespace);
         bytes
     }
 
-    fn decode(bytes: &[u8; size_of::<RawHome>()]) -> Self {
+    fn decode(bytes: &[u8; size_of::<RawKernelContext>()]) -> Self {
         Self {
-            boot_id: array(bytes, offset_of!(RawHome, boot_id)),
-            pid_namespace: get_u64(bytes, offset_of!(RawHome, pid_namespace)),
-            net_namespace: get_u64(bytes, offset_of!(RawHome, net_namespace)),
+            boot_id: array(bytes, offset_of!(RawKernelContext, boot_id)),
+            pid_namespace: get_u64(bytes, offset_of!(RawKernelContext, pid_namespace)),
+            net_namespace: get_u64(bytes, offset_of!(RawKernelContext, net_namespace)),
         }
     }
 }
@@ -479,15 +481,15 @@ mod tests {
     fn any_value_is_survived() {
         let good = header(small()).encode();
         let hostile = [0, 1, 2, 3, 4, 255, 1 << 16, 1 << 31, u32::MAX - 7, u32::MAX];
-        for offset in (0..HOME_OFFSET).step_by(4) {
+        for offset in (0..KERNEL_CONTEXT_OFFSET).step_by(4) {
             for low in hostile {
                 for high in hostile {
                     let mut bytes = good;
                     put_u32(&mut bytes, offset, low);
-                    if offset + 8 <= HOME_OFFSET {
+                    if offset + 8 <= KERNEL_CONTEXT_OFFSET {
                         put_u32(&mut bytes, offset + 4, high);
                     }
-                    put_checksum(&mut bytes[..HOME_OFFSET]);
+                    put_checksum(&mut bytes[..KERNEL_CONTEXT_OFFSET]);
                     for file_bytes in [0, 4096, u64::MAX] {
                         if let Ok(header) = Header::decode(&bytes, file_bytes, Path::new("ring")) {
                             header.settings.validate().unwrap();
@@ -521,10 +523,10 @@ mod tests {
         let refused = |header: &Header| header.check_robust(path).is_err();
         let robust = header(Settings { lock: LockKind::Robust, ..small() });
         assert!(!refused(&robust));
-        let other = Home { pid_namespace: 1, ..robust.home };
-        assert!(refused(&Header { home: other, ..robust.clone() }));
+        let other = KernelContext { pid_namespace: 1, ..robust.kernel_context };
+        assert!(refused(&Header { kernel_context: other, ..robust.clone() }));
         assert!(refused(&Header { libc: "glibc 2.0".to_owned(), ..robust.clone() }));
-        assert!(!refused(&Header { home: other, ..header(small()) }));
+        assert!(!refused(&Header { kernel_context: other, ..header(small()) }));
     }
 
     #[test]
@@ -533,9 +535,9 @@ mod tests {
         let notify = NotifyKind::Multicast { group: None };
         let header = header(Settings { notify, ..small() });
         header.check_network(path).unwrap();
-        let home = Home { net_namespace: 1, ..header.home };
+        let kernel_context = KernelContext { net_namespace: 1, ..header.kernel_context };
         assert!(matches!(
-            Header { home, ..header }.check_network(path),
+            Header { kernel_context, ..header }.check_network(path),
             Err(FileError::NetworkNamespace { .. })
         ));
     }

@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt;
 
 /// The boot and the namespaces in which a bus was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Home {
+pub(crate) struct KernelContext {
     /// Different after each boot; zeros if unknown.
     pub(crate) boot_id: [u8; 16],
     /// Inode of the PID namespace; 0 if unknown because /proc is missing.
@@ -13,9 +13,9 @@ pub(crate) struct Home {
     pub(crate) net_namespace: u64,
 }
 
-impl Home {
+impl KernelContext {
     /// Returns those of this process. They are not cached, because `unshare` and `setns` change them.
-    pub(crate) fn here() -> Self {
+    pub(crate) fn current() -> Self {
         Self {
             boot_id: boot_id().unwrap_or_default(),
             pid_namespace: namespace("/proc/self/ns/pid"),
@@ -101,11 +101,11 @@ mod tests {
 
     #[test]
     fn this_process_has_a_home() {
-        let home = Home::here();
-        assert_ne!(home.boot_id, [0; 16]);
-        assert_ne!(home.pid_namespace, 0);
-        assert_ne!(home.net_namespace, 0);
-        assert_eq!(home, Home::here());
+        let kernel_context = KernelContext::current();
+        assert_ne!(kernel_context.boot_id, [0; 16]);
+        assert_ne!(kernel_context.pid_namespace, 0);
+        assert_ne!(kernel_context.net_namespace, 0);
+        assert_eq!(kernel_context, KernelContext::current());
     }
 
     #[test]

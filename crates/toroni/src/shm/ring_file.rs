@@ -2,10 +2,10 @@
 
 use super::directory::{self, BusDirectory, BusFile, failed, identity, still_names};
 use super::fork::ParentOnlyFd;
-use super::header::{HEADER_BYTES, HOME_OFFSET, Header};
+use super::header::{HEADER_BYTES, Header, KERNEL_CONTEXT_OFFSET};
 use super::mapping::Protection;
 use super::ofd::{self, Kind};
-use super::platform::Home;
+use super::platform::KernelContext;
 use super::staging::longest_file;
 use crate::error::FileError;
 use crate::ring::layout::BUS_LOCK_OFFSET;
@@ -111,16 +111,17 @@ impl RingFile {
     /// Writes boot and namespaces of this process into the header. Only with the exclusive lock, and for a file
     /// opened with [`Protection::Write`].
     pub(super) fn adopt(&mut self) -> io::Result<()> {
-        let home = Home::here();
-        let bytes = home.encode();
-        if longest_file().is_some_and(|limit| (HOME_OFFSET + bytes.len()) as u64 > limit) {
+        let kernel_context = KernelContext::current();
+        let bytes = kernel_context.encode();
+        if longest_file().is_some_and(|limit| (KERNEL_CONTEXT_OFFSET + bytes.len()) as u64 > limit)
+        {
             return Err(rustix::io::Errno::FBIG.into());
         }
-        if rustix::io::pwrite(&self.file, &bytes, HOME_OFFSET as u64)? != bytes.len() {
+        if rustix::io::pwrite(&self.file, &bytes, KERNEL_CONTEXT_OFFSET as u64)? != bytes.len() {
             return Err(io::ErrorKind::WriteZero.into());
         }
         rustix::fs::fsync(&self.file)?;
-        self.header.home = home;
+        self.header.kernel_context = kernel_context;
         Ok(())
     }
 }

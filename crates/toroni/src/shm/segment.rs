@@ -151,7 +151,8 @@ impl RingSegment {
     /// and called [`adopt`](Self::adopt).
     pub(crate) fn boot_changed(&self) -> bool {
         self.file.is_on_disk()
-            && self.header().home.boot_id != super::platform::Home::here().boot_id
+            && self.header().kernel_context.boot_id
+                != super::platform::KernelContext::current().boot_id
     }
 
     /// Returns position and sequence at the end of the stream, if everything was written back and nothing has been
@@ -207,7 +208,7 @@ mod tests {
     use crate::settings::Settings;
     use crate::shm::acl::Permissions;
     use crate::shm::create;
-    use crate::shm::header::HOME_OFFSET;
+    use crate::shm::header::KERNEL_CONTEXT_OFFSET;
     use crate::shm::testing::{TempDir, small};
     use std::os::unix::fs::FileExt;
 
@@ -285,7 +286,7 @@ mod tests {
         assert_eq!(segment.clean_close(), None);
         assert!(!segment.boot_changed());
         let file = std::fs::File::options().write(true).open(bus.path().join("ring")).unwrap();
-        file.write_all_at(&[7; 16], HOME_OFFSET as u64).unwrap();
+        file.write_all_at(&[7; 16], KERNEL_CONTEXT_OFFSET as u64).unwrap();
         segment = open(&bus, Protection::Write);
         assert!(segment.boot_changed());
         assert!(segment.file().try_exclusive().unwrap());

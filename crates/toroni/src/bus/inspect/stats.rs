@@ -13,7 +13,7 @@ use crate::shm::lease::LeaseTester;
 use crate::shm::lock;
 use crate::shm::mapping::{MapOptions, Protection};
 use crate::shm::participants::{ReaderView, read_publishers, read_readers};
-use crate::shm::platform::Home;
+use crate::shm::platform::KernelContext;
 use crate::shm::segment::RingSegment;
 use crate::shm::snapshot::PatternsSnapshot;
 use crate::sync::Ordering;
@@ -249,7 +249,7 @@ impl Bus {
         let control = ring.control();
         let tail = control.commit.0.tail.load(Ordering::Acquire);
         let reserved = control.reserved.0.load(Ordering::Relaxed);
-        let here = Home::here().pid_namespace;
+        let here = KernelContext::current().pid_namespace;
         let publishers = visible(read_participating_publishers(directory, header, here))?;
         let limits = Limits { tail, reserved, capacity: settings.capacity };
         let subscribers = visible(read_subscribers(directory, header, here, &limits))?;

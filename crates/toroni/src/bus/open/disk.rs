@@ -11,7 +11,7 @@ use crate::ring::memory::Ring;
 use crate::ring::reader::Cursor;
 use crate::shm::directory::BusDirectory;
 use crate::shm::mapping::{MapOptions, Protection};
-use crate::shm::platform::Home;
+use crate::shm::platform::KernelContext;
 use crate::shm::ring_file::RingFile;
 use crate::shm::segment::RingSegment;
 use crate::sync::Ordering;
@@ -41,7 +41,9 @@ pub(super) fn check(
     directory: &BusDirectory,
     file: RingFile,
 ) -> Result<(RingFile, Option<Reopened>), OpenError> {
-    if !file.is_on_disk() || file.header().home.boot_id == Home::here().boot_id {
+    if !file.is_on_disk()
+        || file.header().kernel_context.boot_id == KernelContext::current().boot_id
+    {
         return Ok((file, None));
     }
     // Its lock would keep the one below from becoming exclusive.
