@@ -478,9 +478,9 @@ impl Fixture {
 
     fn wakers(&self) -> Wakers {
         if self.kind == Kind::Multicast {
-            Wakers::with_group(MulticastSender::connect(self.group).unwrap())
+            Wakers::with_multicast(MulticastWaker::connect(self.group).unwrap())
         } else {
-            Wakers::with_sockets(Post::new(self.sockets.as_fd(), 16).unwrap())
+            Wakers::with_datagrams(DatagramWaker::new(self.sockets.as_fd(), 16).unwrap())
         }
     }
 
@@ -491,9 +491,11 @@ impl Fixture {
             Kind::Futex => Box::new(FutexWaiter::default()),
             Kind::Datagram => {
                 let mode = Mode::from_raw_mode(0o666);
-                Box::new(Mailbox::bind(self.sockets.as_fd(), slot, generation, mode).unwrap())
+                Box::new(
+                    DatagramWaiter::bind(self.sockets.as_fd(), slot, generation, mode).unwrap(),
+                )
             }
-            Kind::Multicast => Box::new(MulticastReceiver::join(self.group).unwrap()),
+            Kind::Multicast => Box::new(MulticastWaiter::join(self.group).unwrap()),
         };
         assert_eq!(waiter.fd().is_some(), self.kind != Kind::Futex);
         if self.kind == Kind::Datagram {

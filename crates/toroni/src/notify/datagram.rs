@@ -21,14 +21,14 @@ use std::time::Duration;
 
 /// A subscriber's socket. Dropping it removes its file.
 #[derive(Debug)]
-pub(crate) struct Mailbox {
+pub(crate) struct DatagramWaiter {
     socket: OwnedFd,
     directory: OwnedFd,
     name: String,
     abandoned: bool,
 }
 
-impl Mailbox {
+impl DatagramWaiter {
     /// Binds the socket of a slot whose lease the caller holds. `mode` says who may wake it.
     ///
     /// Because the caller holds the lease, this may remove what it finds under the slot's names: sockets of dead
@@ -45,10 +45,10 @@ impl Mailbox {
         let socket = unix_socket()?;
         let address = SocketAddrUnix::new(format!("{}/{name}", path_of(&directory)))?;
         bind(&socket, &address).map_err(|error| explain("bind", &name, error))?;
-        let mailbox = Self { socket, directory, name, abandoned: false };
+        let waiter = Self { socket, directory, name, abandoned: false };
         // After `bind`, because that applies the umask, which also masks the entries of an access control list.
-        mailbox.set_mode(mode)?;
-        Ok(mailbox)
+        waiter.set_mode(mode)?;
+        Ok(waiter)
     }
 
     /// Makes the drop keep the file. For the child of a `fork`, whose parent continues to use it.
@@ -83,7 +83,7 @@ impl Mailbox {
     }
 }
 
-impl Waiter for Mailbox {
+impl Waiter for DatagramWaiter {
     fn arm(&mut self, eventcount: EventCount<'_>, slot_arms: &AtomicU32) {
         drain(self.socket.as_fd());
         // Before the common count: a publisher that acquires the count reads this word.
@@ -103,7 +103,7 @@ impl Waiter for Mailbox {
     }
 }
 
-impl Drop for Mailbox {
+impl Drop for DatagramWaiter {
     fn drop(&mut self) {
         if !self.abandoned {
             // It does not matter if the file is already gone.
@@ -123,7 +123,7 @@ pub(crate) struct ArmedSlot {
 
 /// A publisher's connections to the sockets of subscribers.
 #[derive(Debug)]
-pub(crate) struct Post {
+pub(crate) struct DatagramWaker {
     directory: OwnedFd,
     /// Slots from this number on do not exist, whatever was read from `readers`.
     max_subscribers: u32,
@@ -160,7 +160,7 @@ enum Outcome {
     Postponed,
 }
 
-impl Post {
+impl DatagramWaker {
     /// Sends to sockets in `sockets_dir`, and keeps at most `max_subscribers` connections.
     pub(crate) fn new(sockets_dir: BorrowedFd<'_>, max_subscribers: u32) -> io::Result<Self> {
         Ok(Self { directory: reopen(sockets_dir)?, max_subscribers, round: Mutex::default() })
@@ -373,24 +373,24 @@ mod tests {
 
     const MODE: Mode = Mode::from_bits_retain(0o666);
 
-    fn arm_of(mailbox: &mut Mailbox, arms: &AtomicU32) {
+    fn arm_of(waiter: &mut DatagramWaiter, arms: &AtomicU32) {
         let (wake, sleeps, all) = (AtomicU32::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        mailbox.arm(EventCount { wake: &wake, sleeps: &sleeps, arms: &all }, arms);
+        waiter.arm(EventCount { wake: &wake, sleeps: &sleeps, arms: &all }, arms);
     }
 
-    fn is_woken(mailbox: &Mailbox) -> bool {
+    fn is_woken(waiter: &DatagramWaiter) -> bool {
         let (wake, count) = (AtomicU32::new(0), AtomicU64::new(0));
         let mut byte = [0];
-        mailbox
+        waiter
             .wait(EventCount { wake: &wake, sleeps: &count, arms: &count }, Some(Duration::ZERO))
             .unwrap();
-        rustix::net::recv(&mailbox.socket, &mut byte, rustix::net::RecvFlags::DONTWAIT).is_ok()
+        rustix::net::recv(&waiter.socket, &mut byte, rustix::net::RecvFlags::DONTWAIT).is_ok()
     }
 
     /// Delivers to `slots` as if each had just been armed.
-    fn deliver(post: &Post, slots: &[ArmedSlot]) -> usize {
+    fn deliver(waker: &DatagramWaker, slots: &[ArmedSlot]) -> usize {
         let (last_notified, arms) = (LastNotified::none(), AtomicU64::new(1));
-        let sent = post.deliver(&last_notified, &arms, &mut |armed| {
+        let sent = waker.deliver(&last_notified, &arms, &mut |armed| {
             armed.extend_from_slice(slots);
             Ok(())
         });
@@ -412,15 +412,15 @@ mod tests {
         let root = TestDirectory::new();
         let directory = open_directory(&root.path);
         let path = root.path.join("3.9");
-        let mailbox = Mailbox::bind(directory.as_fd(), 3, 9, MODE).unwrap();
+        let waiter = DatagramWaiter::bind(directory.as_fd(), 3, 9, MODE).unwrap();
         let metadata = fs::metadata(&path).unwrap();
         assert!(metadata.file_type().is_socket());
         assert_eq!(metadata.mode() & 0o7777, 0o666);
-        drop(mailbox);
+        drop(waiter);
         assert!(!path.exists());
-        let mut mailbox = Mailbox::bind(directory.as_fd(), 3, 9, MODE).unwrap();
-        mailbox.abandon();
-        drop(mailbox);
+        let mut waiter = DatagramWaiter::bind(directory.as_fd(), 3, 9, MODE).unwrap();
+        waiter.abandon();
+        drop(waiter);
         assert!(path.exists());
     }
 
@@ -441,10 +441,10 @@ mod tests {
         ];
         for plant in plants {
             plant();
-            let mailbox = Mailbox::bind(directory.as_fd(), 0, 1, MODE).unwrap();
-            let post = Post::new(directory.as_fd(), 1).unwrap();
-            assert_eq!(deliver(&post, &[armed(0, 1, 1)]), 1);
-            assert!(is_woken(&mailbox));
+            let waiter = DatagramWaiter::bind(directory.as_fd(), 0, 1, MODE).unwrap();
+            let waker = DatagramWaker::new(directory.as_fd(), 1).unwrap();
+            assert_eq!(deliver(&waker, &[armed(0, 1, 1)]), 1);
+            assert!(is_woken(&waiter));
         }
         assert_eq!(fs::metadata(&victim).unwrap().mode() & 0o7777, 0o600);
         assert_eq!(fs::read(&victim).unwrap(), b"secret");
@@ -455,7 +455,7 @@ mod tests {
         let root = TestDirectory::new();
         let directory = open_directory(&root.path);
         fs::create_dir_all(root.path.join("0.1/full")).unwrap();
-        let error = Mailbox::bind(directory.as_fd(), 0, 1, MODE).unwrap_err().to_string();
+        let error = DatagramWaiter::bind(directory.as_fd(), 0, 1, MODE).unwrap_err().to_string();
         assert!(error.contains("sockets/0.1") && error.contains("remove it by hand"), "{error}");
     }
 
@@ -466,7 +466,7 @@ mod tests {
         for name in ["1.1", "1.2", "11.1", "2.1"] {
             drop(UnixDatagram::bind(root.path.join(name)).unwrap());
         }
-        let _mailbox = Mailbox::bind(directory.as_fd(), 1, 3, MODE).unwrap();
+        let _waiter = DatagramWaiter::bind(directory.as_fd(), 1, 3, MODE).unwrap();
         let mut names: Vec<_> =
             fs::read_dir(&root.path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         names.sort();
@@ -480,19 +480,19 @@ mod tests {
         let victim = root.path.join("victim");
         fs::write(&victim, b"").unwrap();
         fs::set_permissions(&victim, fs::Permissions::from_mode(0o600)).unwrap();
-        let mailbox = Mailbox::bind(directory.as_fd(), 0, 1, MODE).unwrap();
+        let waiter = DatagramWaiter::bind(directory.as_fd(), 0, 1, MODE).unwrap();
         let name = root.path.join("0.1");
         fs::remove_file(&name).unwrap();
         symlink(&victim, &name).unwrap();
-        mailbox.set_mode(MODE).unwrap_err();
+        waiter.set_mode(MODE).unwrap_err();
         fs::remove_file(&name).unwrap();
         fs::hard_link(&victim, &name).unwrap();
-        mailbox.set_mode(MODE).unwrap_err();
+        waiter.set_mode(MODE).unwrap_err();
         assert_eq!(fs::metadata(&victim).unwrap().mode() & 0o7777, 0o600);
     }
 
     #[test]
-    fn the_post_passes_by_what_is_no_mailbox() {
+    fn a_waker_ignores_what_is_no_socket_of_a_subscriber() {
         let root = TestDirectory::new();
         let directory = open_directory(&root.path);
         let at = |name: &str| root.path.join(name);
@@ -504,66 +504,66 @@ mod tests {
         fs::write(at("4.1"), b"").unwrap();
         drop(UnixDatagram::bind(at("5.1")).unwrap());
         fs::hard_link(at("elsewhere"), at("6.1")).unwrap();
-        let mailbox = Mailbox::bind(directory.as_fd(), 7, 1, MODE).unwrap();
-        let post = Post::new(directory.as_fd(), 8).unwrap();
+        let waiter = DatagramWaiter::bind(directory.as_fd(), 7, 1, MODE).unwrap();
+        let waker = DatagramWaker::new(directory.as_fd(), 8).unwrap();
         // Slot 8 and the last one exceed the limit.
         let slots: Vec<_> = (0..=8).chain([u32::MAX]).map(|slot| armed(slot, 1, 1)).collect();
-        assert_eq!(deliver(&post, &slots), 1);
-        assert!(is_woken(&mailbox));
+        assert_eq!(deliver(&waker, &slots), 1);
+        assert!(is_woken(&waiter));
         elsewhere.set_nonblocking(true).unwrap();
         elsewhere.recv(&mut [0]).unwrap_err();
-        assert!(post.round.lock().unwrap().addressees.len() <= 8);
+        assert!(waker.round.lock().unwrap().addressees.len() <= 8);
     }
 
     #[test]
     fn one_datagram_for_each_arming() {
         let root = TestDirectory::new();
         let directory = open_directory(&root.path);
-        let mut mailbox = Mailbox::bind(directory.as_fd(), 0, 1, MODE).unwrap();
-        let post = Post::new(directory.as_fd(), 1).unwrap();
-        assert_eq!(deliver(&post, &[armed(0, 1, 1)]), 1);
-        assert_eq!(deliver(&post, &[armed(0, 1, 1)]), 0);
-        assert_eq!(deliver(&post, &[armed(0, 1, 2)]), 1);
+        let mut waiter = DatagramWaiter::bind(directory.as_fd(), 0, 1, MODE).unwrap();
+        let waker = DatagramWaker::new(directory.as_fd(), 1).unwrap();
+        assert_eq!(deliver(&waker, &[armed(0, 1, 1)]), 1);
+        assert_eq!(deliver(&waker, &[armed(0, 1, 1)]), 0);
+        assert_eq!(deliver(&waker, &[armed(0, 1, 2)]), 1);
         let arms = AtomicU32::new(2);
-        arm_of(&mut mailbox, &arms);
+        arm_of(&mut waiter, &arms);
         assert_eq!(arms.load(Ordering::Relaxed), 3);
-        assert!(!is_woken(&mailbox), "arming emptied the queue");
-        assert_eq!(deliver(&post, &[armed(0, 1, 3)]), 1);
-        assert!(is_woken(&mailbox));
+        assert!(!is_woken(&waiter), "arming emptied the queue");
+        assert_eq!(deliver(&waker, &[armed(0, 1, 3)]), 1);
+        assert!(is_woken(&waiter));
     }
 
     #[test]
     fn a_full_queue_needs_nothing_and_holds_up_nobody() {
         let root = TestDirectory::new();
         let directory = open_directory(&root.path);
-        let mut stuck = Mailbox::bind(directory.as_fd(), 0, 1, MODE).unwrap();
-        let other = Mailbox::bind(directory.as_fd(), 1, 1, MODE).unwrap();
-        let post = Post::new(directory.as_fd(), 2).unwrap();
+        let mut stuck = DatagramWaiter::bind(directory.as_fd(), 0, 1, MODE).unwrap();
+        let other = DatagramWaiter::bind(directory.as_fd(), 1, 1, MODE).unwrap();
+        let waker = DatagramWaker::new(directory.as_fd(), 2).unwrap();
         // Far more than net.unix.max_dgram_qlen and the buffer of a socket allow.
         for arms in 0..5000 {
-            let sent = deliver(&post, &[armed(0, 1, arms), armed(1, 1, arms)]);
+            let sent = deliver(&waker, &[armed(0, 1, arms), armed(1, 1, arms)]);
             assert!(is_woken(&other));
             assert!(sent == 2 || (sent == 1 && arms > 0), "{sent} at {arms}");
         }
         arm_of(&mut stuck, &AtomicU32::new(0));
-        assert_eq!(deliver(&post, &[armed(0, 1, 6000)]), 1);
+        assert_eq!(deliver(&waker, &[armed(0, 1, 6000)]), 1);
     }
 
     #[test]
     fn the_next_owner_of_a_slot_is_reached() {
         let root = TestDirectory::new();
         let directory = open_directory(&root.path);
-        let post = Post::new(directory.as_fd(), 1).unwrap();
-        let first = Mailbox::bind(directory.as_fd(), 0, 1, MODE).unwrap();
-        assert_eq!(deliver(&post, &[armed(0, 1, 1)]), 1);
+        let waker = DatagramWaker::new(directory.as_fd(), 1).unwrap();
+        let first = DatagramWaiter::bind(directory.as_fd(), 0, 1, MODE).unwrap();
+        assert_eq!(deliver(&waker, &[armed(0, 1, 1)]), 1);
         drop(first);
         // Even with the same count of armings, and even if bound again under the same generation.
-        let second = Mailbox::bind(directory.as_fd(), 0, 2, MODE).unwrap();
-        assert_eq!(deliver(&post, &[armed(0, 2, 1)]), 1);
+        let second = DatagramWaiter::bind(directory.as_fd(), 0, 2, MODE).unwrap();
+        assert_eq!(deliver(&waker, &[armed(0, 2, 1)]), 1);
         assert!(is_woken(&second));
         drop(second);
-        let third = Mailbox::bind(directory.as_fd(), 0, 2, MODE).unwrap();
-        assert_eq!(deliver(&post, &[armed(0, 2, 2)]), 1);
+        let third = DatagramWaiter::bind(directory.as_fd(), 0, 2, MODE).unwrap();
+        assert_eq!(deliver(&waker, &[armed(0, 2, 2)]), 1);
         assert!(is_woken(&third));
     }
 
@@ -571,11 +571,12 @@ mod tests {
     fn connections_to_those_who_left_are_closed() {
         let root = TestDirectory::new();
         let directory = open_directory(&root.path);
-        let post = Post::new(directory.as_fd(), 2).unwrap();
-        let _both = [0, 1].map(|slot| Mailbox::bind(directory.as_fd(), slot, 1, MODE).unwrap());
-        assert_eq!(deliver(&post, &[armed(0, 1, 1), armed(1, 1, 1)]), 2);
-        assert_eq!(deliver(&post, &[armed(1, 1, 2)]), 1);
-        let round = post.round.lock().unwrap();
+        let waker = DatagramWaker::new(directory.as_fd(), 2).unwrap();
+        let _both =
+            [0, 1].map(|slot| DatagramWaiter::bind(directory.as_fd(), slot, 1, MODE).unwrap());
+        assert_eq!(deliver(&waker, &[armed(0, 1, 1), armed(1, 1, 1)]), 2);
+        assert_eq!(deliver(&waker, &[armed(1, 1, 2)]), 1);
+        let round = waker.round.lock().unwrap();
         assert!(round.addressees[0].is_none() && round.addressees[1].is_some());
     }
 
@@ -583,9 +584,9 @@ mod tests {
     fn a_list_that_cannot_be_read_is_asked_for_again() {
         let root = TestDirectory::new();
         let directory = open_directory(&root.path);
-        let post = Post::new(directory.as_fd(), 1).unwrap();
+        let waker = DatagramWaker::new(directory.as_fd(), 1).unwrap();
         let (last_notified, arms) = (LastNotified::none(), AtomicU64::new(1));
-        let sent = post.deliver(&last_notified, &arms, &mut |_| Err(Errno::IO.into()));
+        let sent = waker.deliver(&last_notified, &arms, &mut |_| Err(Errno::IO.into()));
         assert_eq!((sent, last_notified.not_yet_notified(&arms)), (0, Some(1)));
     }
 
@@ -595,9 +596,9 @@ mod tests {
         let deep = root.path.join("d".repeat(200));
         fs::create_dir(&deep).unwrap();
         let directory = open_directory(&deep);
-        let mailbox = Mailbox::bind(directory.as_fd(), 0, 1, MODE).unwrap();
-        let post = Post::new(directory.as_fd(), 1).unwrap();
-        assert_eq!(deliver(&post, &[armed(0, 1, 1)]), 1);
-        assert!(is_woken(&mailbox));
+        let waiter = DatagramWaiter::bind(directory.as_fd(), 0, 1, MODE).unwrap();
+        let waker = DatagramWaker::new(directory.as_fd(), 1).unwrap();
+        assert_eq!(deliver(&waker, &[armed(0, 1, 1)]), 1);
+        assert!(is_woken(&waiter));
     }
 }

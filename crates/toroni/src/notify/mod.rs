@@ -33,12 +33,12 @@ mod wakers;
 mod word;
 
 #[cfg(not(loom))]
-pub(crate) use datagram::{ArmedSlot, Mailbox, Post};
+pub(crate) use datagram::{ArmedSlot, DatagramWaiter, DatagramWaker};
 pub(crate) use eventcount::{EventCount, LastNotified};
 #[cfg(not(loom))]
 pub(crate) use futex::FutexWaiter;
 #[cfg(not(loom))]
-pub(crate) use multicast::{MulticastReceiver, MulticastSender};
+pub(crate) use multicast::{MulticastWaiter, MulticastWaker};
 #[cfg(not(loom))]
 pub(crate) use wakers::Wakers;
 #[cfg(all(feature = "proactor", not(loom)))]

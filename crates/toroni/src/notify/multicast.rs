@@ -17,12 +17,12 @@ use std::time::Duration;
 
 /// A subscriber's membership in the group.
 #[derive(Debug)]
-pub(crate) struct MulticastReceiver {
+pub(crate) struct MulticastWaiter {
     socket: OwnedFd,
     group: SocketAddrV4,
 }
 
-impl MulticastReceiver {
+impl MulticastWaiter {
     /// Joins `group` on the loopback interface.
     pub(crate) fn join(group: SocketAddrV4) -> io::Result<Self> {
         let socket = udp_socket().map_err(|error| explain("open a UDP socket", group, error))?;
@@ -41,21 +41,21 @@ impl MulticastReceiver {
 
     /// Makes this socket and those of all other subscribers readable, as a publisher would.
     pub(crate) fn nudge(&self) {
-        if let Ok(sender) = MulticastSender::connect(self.group) {
+        if let Ok(waker) = MulticastWaker::connect(self.group) {
             // If the queue is full, the socket is readable already.
-            let _ = send(&sender.socket, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+            let _ = send(&waker.socket, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
         }
     }
 }
 
-impl MulticastReceiver {
+impl MulticastWaiter {
     /// Returns a socket that is connected to the group.
     pub(crate) fn sender(&self) -> io::Result<OwnedFd> {
-        MulticastSender::connect(self.group).map(|sender| sender.socket)
+        MulticastWaker::connect(self.group).map(|waker| waker.socket)
     }
 }
 
-impl Waiter for MulticastReceiver {
+impl Waiter for MulticastWaiter {
     fn arm(&mut self, eventcount: EventCount<'_>, _slot_arms: &AtomicU32) {
         drain(self.socket.as_fd());
         eventcount.arm_descriptor();
@@ -75,11 +75,11 @@ impl Waiter for MulticastReceiver {
 
 /// A publisher's socket, connected to the group.
 #[derive(Debug)]
-pub(crate) struct MulticastSender {
+pub(crate) struct MulticastWaker {
     socket: OwnedFd,
 }
 
-impl MulticastSender {
+impl MulticastWaker {
     /// Opens a socket that sends to `group` on the loopback interface only.
     pub(crate) fn connect(group: SocketAddrV4) -> io::Result<Self> {
         let socket = udp_socket().map_err(|error| explain("open a UDP socket", group, error))?;
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn an_address_that_is_no_group_is_refused_with_the_reason() {
         let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 50_000);
-        let error = MulticastReceiver::join(address).unwrap_err().to_string();
+        let error = MulticastWaiter::join(address).unwrap_err().to_string();
         assert!(error.contains("cannot join 127.0.0.1:50000"), "{error}");
     }
 

@@ -1,6 +1,6 @@
 //! The publisher's side of all notifiers: a test that costs two loads, and if it finds sleepers, the wake-ups.
 
-use super::{ArmedSlot, EventCount, LastNotified, MulticastSender, Post, futex};
+use super::{ArmedSlot, DatagramWaker, EventCount, LastNotified, MulticastWaker, futex};
 use std::io;
 
 /// Wakes subscribers, however they sleep. Each publishing participant has one, which its threads share.
@@ -17,19 +17,19 @@ pub(crate) struct Wakers {
 /// How to reach subscribers that poll a descriptor.
 #[derive(Debug)]
 enum Descriptors {
-    Sockets(Post),
-    Group(MulticastSender),
+    Datagram(DatagramWaker),
+    Multicast(MulticastWaker),
 }
 
 impl Wakers {
     /// Returns wakers for the notifiers `Futex` and `Datagram`, which differ only in how subscribers wait.
-    pub(crate) fn with_sockets(post: Post) -> Self {
-        Self::new(Descriptors::Sockets(post))
+    pub(crate) fn with_datagrams(waker: DatagramWaker) -> Self {
+        Self::new(Descriptors::Datagram(waker))
     }
 
     /// Returns wakers for the notifier `Multicast`.
-    pub(crate) fn with_group(sender: MulticastSender) -> Self {
-        Self::new(Descriptors::Group(sender))
+    pub(crate) fn with_multicast(waker: MulticastWaker) -> Self {
+        Self::new(Descriptors::Multicast(waker))
     }
 
     fn new(descriptors: Descriptors) -> Self {
@@ -67,8 +67,8 @@ impl Wakers {
         let woken = eventcount.wake_sleepers(&self.sleeps, futex::wake_all);
         woken
             + match &self.descriptors {
-                Descriptors::Sockets(post) => post.deliver(&self.arms, eventcount.arms, armed),
-                Descriptors::Group(sender) => sender.deliver(&self.arms, eventcount.arms),
+                Descriptors::Datagram(waker) => waker.deliver(&self.arms, eventcount.arms, armed),
+                Descriptors::Multicast(waker) => waker.deliver(&self.arms, eventcount.arms),
             }
     }
 }

@@ -19,7 +19,7 @@ use super::reader_slots::views;
 use crate::bus::views::eventcount_of;
 use crate::error::FileError;
 use crate::hook::{self, CrashPoint};
-use crate::notify::{ArmedSlot, MulticastSender, Post, Wakers};
+use crate::notify::{ArmedSlot, DatagramWaker, MulticastWaker, Wakers};
 use crate::ring::layout::{READER_HAS_SOCKET, SLOT_ACTIVE};
 use crate::settings::LockKind;
 use crate::shm::directory::BusDirectory;
@@ -41,15 +41,15 @@ impl Wake {
             |action, source| FileError::Os { action, path: directory.path().to_owned(), source };
         let settings = &header.settings;
         let wakers = match settings.notify.multicast_group(&header.bus_id) {
-            Some(group) => Wakers::with_group(
-                MulticastSender::connect(group)
+            Some(group) => Wakers::with_multicast(
+                MulticastWaker::connect(group)
                     .map_err(|error| failed("reach the multicast group of", error))?,
             ),
             None => {
                 let sockets = directory.open_sockets()?;
-                let post = Post::new(sockets.as_fd(), settings.max_subscribers)
+                let waker = DatagramWaker::new(sockets.as_fd(), settings.max_subscribers)
                     .map_err(|error| failed("open the sockets of", error))?;
-                Wakers::with_sockets(post)
+                Wakers::with_datagrams(waker)
             }
         };
         Ok(Self { wakers, lock: settings.lock })

@@ -4,7 +4,7 @@ use super::descriptor::Descriptor;
 use crate::bus::views::eventcount_of;
 use crate::error::{FileError, SubscriberError};
 use crate::hook::{self, CrashPoint};
-use crate::notify::{EventCount, Mailbox, MulticastReceiver};
+use crate::notify::{DatagramWaiter, EventCount, MulticastWaiter};
 use crate::ring::layout::{READER_GATES, READER_HAS_SOCKET, ReaderSlot};
 use crate::ring::slots::{self, Identity};
 use crate::shm::directory::{BusDirectory, BusFile};
@@ -48,20 +48,21 @@ impl Subscribing {
         let header = self.ring.header();
         let failed = |action, source| self.os_error(action, source);
         if let Some(group) = header.settings.notify.multicast_group(&header.bus_id) {
-            return MulticastReceiver::join(group)
+            return MulticastWaiter::join(group)
                 .inspect(|_| hook::point(CrashPoint::ReaderMidSocket))
-                .map(Descriptor::Group)
+                .map(Descriptor::Multicast)
                 .map_err(|error| failed("join the multicast group of", error));
         }
         let sockets = self.directory.open_sockets()?;
         // For every process that may enter the directory of the sockets.
         let mode = Mode::from_raw_mode(0o666);
-        let mailbox = Mailbox::bind(sockets.as_fd(), claim.number(), claim.generation(), mode)
-            .map_err(|error| failed("make a socket in", error))?;
+        let waiter =
+            DatagramWaiter::bind(sockets.as_fd(), claim.number(), claim.generation(), mode)
+                .map_err(|error| failed("make a socket in", error))?;
         hook::point(CrashPoint::ReaderMidSocket);
         // After the bind: a publisher that sees the flag finds the socket.
         claim.slot().flags.fetch_or(READER_HAS_SOCKET, Ordering::Release);
-        Ok(Descriptor::Mailbox(mailbox))
+        Ok(Descriptor::Datagram(waiter))
     }
 
     pub(in crate::bus) fn os_error(&self, action: &'static str, source: io::Error) -> FileError {

@@ -8,8 +8,8 @@ use tokio::net::{UdpSocket, UnixDatagram};
 /// A duplicate of the subscriber's descriptor that is registered with the runtime, which may close it at
 /// any time.
 pub(super) enum Readiness {
-    Mailbox(UnixDatagram),
-    Group(UdpSocket),
+    Datagram(UnixDatagram),
+    Multicast(UdpSocket),
 }
 
 /// More than a queue holds.
@@ -19,8 +19,8 @@ impl Readiness {
     /// Registers a duplicate of a subscriber's descriptor.
     pub(super) fn register(of: &Descriptor, duplicate: OwnedFd) -> io::Result<Self> {
         match of {
-            Descriptor::Group(_) => UdpSocket::from_std(duplicate.into()).map(Self::Group),
-            Descriptor::Mailbox(_) => UnixDatagram::from_std(duplicate.into()).map(Self::Mailbox),
+            Descriptor::Multicast(_) => UdpSocket::from_std(duplicate.into()).map(Self::Multicast),
+            Descriptor::Datagram(_) => UnixDatagram::from_std(duplicate.into()).map(Self::Datagram),
         }
     }
 
@@ -30,11 +30,11 @@ impl Readiness {
         let mut byte = [0];
         // At most that many: a flood must not keep the task here. What is left wakes it once more.
         match self {
-            Self::Mailbox(socket) => {
+            Self::Datagram(socket) => {
                 socket.readable().await?;
                 let _ = (0..MOST_DATAGRAMS).find(|_| socket.try_recv(&mut byte).is_err());
             }
-            Self::Group(socket) => {
+            Self::Multicast(socket) => {
                 socket.readable().await?;
                 let _ = (0..MOST_DATAGRAMS).find(|_| socket.try_recv(&mut byte).is_err());
             }
