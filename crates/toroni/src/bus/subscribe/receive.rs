@@ -98,7 +98,7 @@ impl Subscriber {
                 Err(interrupted) => return Err(self.interrupted(interrupted)),
             }
         }
-        self.count_position();
+        self.publish_position_if_due();
         Ok(None)
     }
 
@@ -109,9 +109,9 @@ impl Subscriber {
         }
         self.reading.cursor.advance(&seen);
         self.progress.counts.received += 1;
-        // A copy no longer needs the ring; what is read in place is counted with the next call.
+        // A copy no longer needs the ring. If the message is read in place, the next call publishes the position.
         if matches!(body, Body::Whole) {
-            self.count_position();
+            self.publish_position_if_due();
         }
         Ok(())
     }
@@ -170,7 +170,7 @@ impl Subscriber {
 
     /// Publishes the position, once a block.
     #[inline]
-    pub(super) fn count_position(&mut self) {
+    pub(super) fn publish_position_if_due(&mut self) {
         self.progress.publish_if_due(&self.claim, self.reading.cursor.position);
     }
 

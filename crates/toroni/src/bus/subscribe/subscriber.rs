@@ -205,7 +205,7 @@ impl Subscriber {
     /// See [`ReceiveError`]. After [`ReceiveError::Lapped`], the next call continues after the loss.
     pub fn receive_in_place(&mut self) -> Result<InPlace<'_>, ReceiveError> {
         // What the previous call returned may have been in place; now it is no longer needed.
-        self.count_position();
+        self.publish_position_if_due();
         while !self.next(Body::InPlace)? {
             self.wait(None)?;
         }
@@ -219,7 +219,7 @@ impl Subscriber {
     /// See [`ReceiveError`].
     #[inline]
     pub fn try_receive_in_place(&mut self) -> Result<Option<InPlace<'_>>, ReceiveError> {
-        self.count_position();
+        self.publish_position_if_due();
         if !self.try_next(Body::InPlace)? {
             return Ok(None);
         }
@@ -238,7 +238,7 @@ impl Subscriber {
         let Some(deadline) = Instant::now().checked_add(timeout) else {
             return self.receive_in_place().map(Some);
         };
-        self.count_position();
+        self.publish_position_if_due();
         while !self.next(Body::InPlace)? {
             if Instant::now() >= deadline {
                 return Ok(None);
@@ -276,7 +276,7 @@ impl Subscriber {
     /// See [`ReceiveError`].
     #[inline]
     pub fn borrow(&mut self) -> Result<Option<Borrowed<'_>>, ReceiveError> {
-        self.count_position();
+        self.publish_position_if_due();
         if !self.try_next(Body::InPlace)? {
             return Ok(None);
         }
