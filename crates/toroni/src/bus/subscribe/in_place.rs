@@ -1,6 +1,6 @@
 //! Messages that are read where they lie in the ring, one by one or in runs.
 
-use super::message::{Received, is_told_by_tag, timestamp_of, topic_of};
+use super::message::{Received, tag_locates_payload, timestamp_of, topic_of};
 use crate::error::{Corrupt, ReceiveError};
 use crate::ring::memory::Ring;
 use crate::ring::racy::RacyBytes;
@@ -211,7 +211,7 @@ impl<'a> Borrowed<'a> {
     #[inline]
     pub(super) fn received(ring: Ring<'a>, received: &'a Received) -> Result<Self, Corrupt> {
         let seen = received.read_ahead.last();
-        if received.in_place && is_told_by_tag(&seen) {
+        if received.in_place && tag_locates_payload(&seen) {
             let length =
                 Corrupt { what: "length", value: seen.length.into(), position: seen.position };
             return Self::in_ring(ring, &received.topic_cache, seen).ok_or(length);

@@ -171,7 +171,7 @@ pub(super) fn timestamp_of(timestamp_ns: Option<u64>) -> Option<SystemTime> {
 /// Returns whether the tag of a record says where its payload begins, and the record is long enough for
 /// that. Of other records the front is copied and decoded.
 #[inline]
-pub(super) fn is_told_by_tag(seen: &Seen) -> bool {
+pub(super) fn tag_locates_payload(seen: &Seen) -> bool {
     let extensions = Tag::from_raw(seen.tag).extensions_bytes();
     extensions.is_some_and(|extensions| extensions <= seen.length as usize)
 }

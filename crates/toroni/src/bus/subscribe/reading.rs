@@ -1,6 +1,6 @@
 //! Where a subscriber stands in the stream, and how it gets the next message that is for it.
 
-use super::message::{Received, is_told_by_tag};
+use super::message::{Received, tag_locates_payload};
 use crate::bus::views::{ring_of, table_of};
 use crate::error::Corrupt;
 use crate::hook::mutant;
@@ -118,7 +118,7 @@ impl Reading {
         self.received.in_place = matches!(body, Body::InPlace);
         match body {
             Body::Whole => self.cursor.copy(ring, seen, scratch),
-            Body::InPlace if is_told_by_tag(seen) => Ok(()),
+            Body::InPlace if tag_locates_payload(seen) => Ok(()),
             Body::InPlace => self.cursor.copy_front(ring, seen, MAX_EXTENSIONS_BYTES, scratch),
         }
     }
