@@ -14,8 +14,8 @@ use std::cell::Cell;
 use std::time::Duration;
 
 thread_local! {
-    /// Passes over the slots, each with the writer lock.
-    pub(super) static PASSES: Cell<u32> = const { Cell::new(0) };
+    /// Scans of the slots, each with the writer lock.
+    pub(super) static SCANS: Cell<u32> = const { Cell::new(0) };
     /// Rounds in which leases are asked for, each without the lock.
     pub(super) static ROUNDS: Cell<u32> = const { Cell::new(0) };
 }
@@ -51,12 +51,12 @@ fn joined(bus: &Bus) {
     subscribing.readers.control().joins.0.fetch_add(1, Ordering::Release);
 }
 
-/// Returns what `work` costs this thread: passes, and rounds in which leases are asked for.
+/// Returns what `work` costs this thread: scans, and rounds in which leases are asked for.
 fn cost(work: impl FnOnce()) -> (u32, u32) {
-    PASSES.set(0);
+    SCANS.set(0);
     ROUNDS.set(0);
     work();
-    (PASSES.get(), ROUNDS.get())
+    (SCANS.get(), ROUNDS.get())
 }
 
 /// The first publish of a full ring costs each publisher one round, and the next ones cost none.
@@ -78,7 +78,7 @@ fn a_thousand_dead_subscribers_cost_each_publisher_one_round() {
                 "publish" => publisher.publish([7; LENGTH]).unwrap(),
                 _ => publisher.try_publish([7; LENGTH]).unwrap(),
             });
-            assert!(costs.0 <= 3 && costs.1 == 1, "{call}: {costs:?} passes and rounds");
+            assert!(costs.0 <= 3 && costs.1 == 1, "{call}: {costs:?} scans and rounds");
             let costs = cost(|| publisher.publish([7; LENGTH]).unwrap());
             assert!(costs.0 <= 1 && costs.1 == 0, "{call}, again: {costs:?}");
         }
@@ -100,11 +100,11 @@ const CALLS: [Call; 8] = [
     ("burst", |publisher| publisher.burst(&[[7; LENGTH]]).map_err(|error| error.source)),
 ];
 
-/// Before each pass all slots get a new generation at the position that is overwritten next, and none has
+/// Before each scan all slots get a new generation at the position that is overwritten next, and none has
 /// a lease. So what a publisher has learned of them is out of date each time. A call makes at most two
-/// passes each time that it has the lock, and gives up after a number of rounds, whatever its limit.
+/// scans each time that it has the lock, and gives up after a number of rounds, whatever its limit.
 #[test]
-fn slots_that_change_without_end_cost_a_bounded_number_of_passes() {
+fn slots_that_change_without_end_cost_a_bounded_number_of_scans() {
     let none = Policy::Wait { limit: None };
     let limit = Policy::Wait { limit: Some(5 * MS) };
     let bounded = Policy::Bounded { budget: 5 * MS, per: 50 * MS };
@@ -127,14 +127,14 @@ fn slots_that_change_without_end_cost_a_bounded_number_of_passes() {
             };
             joined(&bus);
             let mut result = None;
-            let (passes, rounds) = cost(|| result = rehearsal::act(attack, || call(&publisher)).1);
+            let (scans, rounds) = cost(|| result = rehearsal::act(attack, || call(&publisher)).1);
             match result.unwrap() {
                 Ok(()) => {}
                 Err(PublishError::Full) => assert_eq!((name, rounds), ("try_publish", 1)),
                 Err(PublishError::Timeout) => assert!(name.ends_with("timeout"), "{name}"),
                 Err(error) => panic!("{name}: {error}"),
             }
-            assert!(passes <= 2 * rounds + 2, "{name} under {policy:?}: {passes}, {rounds}");
+            assert!(scans <= 2 * rounds + 2, "{name} under {policy:?}: {scans}, {rounds}");
             assert!(rounds <= Unowned::MOST, "{name} under {policy:?}: {rounds} rounds");
             if policy == none && !name.ends_with("timeout") && name != "try_publish" {
                 assert_eq!(rounds, Unowned::MOST, "{name} goes on for no other reason");

@@ -231,7 +231,7 @@ impl Backpressure {
         };
         let mut known = participant.reader_slots.lock().unwrap_or_else(PoisonError::into_inner);
         let ReaderSlots { slots, dead } = &mut *known;
-        let mut readers = Pass { participant, slots };
+        let mut readers = Scan { participant, slots };
         gate::in_the_way(&mut readers, dead, unowned, &self.gating_cache, joins, waits, proposal)
     }
 
@@ -315,13 +315,13 @@ fn check_bus(participant: &Participant, held: &Held<'_>) -> Result<(), PublishEr
     Ok(())
 }
 
-/// One pass over the slots of the subscribers.
-struct Pass<'a> {
+/// One scan of the slots of the subscribers.
+struct Scan<'a> {
     participant: &'a Participant,
     slots: &'a mut Vec<ReaderSnapshot>,
 }
 
-impl Readers for Pass<'_> {
+impl Readers for Scan<'_> {
     type Failure = PublishError;
 
     fn read(&mut self) -> Result<(), PublishError> {
@@ -341,7 +341,7 @@ impl Readers for Pass<'_> {
             }
         }
         #[cfg(all(test, not(loom)))]
-        attacks::PASSES.set(attacks::PASSES.get() + 1);
+        attacks::SCANS.set(attacks::SCANS.get() + 1);
         Ok(())
     }
 
