@@ -137,7 +137,7 @@ impl Participant {
         if !self.ring.file().is_on_disk() {
             return Ok(());
         }
-        let _held = self.hold(&self.patient_terms())?;
+        let _held = self.hold(&self.terms_without_deadline())?;
         self.ring
             .mark_in_use()
             .map_err(|source| PublishError::Os { action: "write the bus back to the disk", source })
@@ -165,7 +165,7 @@ impl Participant {
     }
 
     /// Returns the terms of a call without a time limit.
-    pub(super) fn patient_terms(&self) -> Terms {
+    pub(super) fn terms_without_deadline(&self) -> Terms {
         Terms { policy: self.policy, attempt: LockAttempt::Until(None) }
     }
 

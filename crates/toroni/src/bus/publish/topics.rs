@@ -32,7 +32,7 @@ impl Topics {
         if let Some(id) = topic_cache.lookup(topic.as_str()) {
             return Ok(Some(id));
         }
-        let held = participant.hold(&participant.patient_terms())?;
+        let held = participant.hold(&participant.terms_without_deadline())?;
         let appended = topic_cache.append(table_of(&participant.ring), topic);
         drop(held);
         match appended.map_err(Corrupt::from)? {
