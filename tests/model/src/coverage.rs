@@ -19,13 +19,13 @@ macro_rules! steps {
 }
 
 steps! { PUBLISHER_STEPS, number_of_doing, Doing, 0;
-    Claim, Inherit, InheritSeize, Release, Lock, Seize, RecoverSequence, RecoverTail, RecoverWanted, Announce, LoadJoins, TakeBack, ReadSlots,
+    Claim, Inherit, InheritSeize, Release, Lock, Seize, RecoverSequence, RecoverTail, RecoverProposal, Announce, LoadJoins, TakeBack, ReadSlots,
     AskLeases, LoadSpace, StoreUntil, RaiseWaits, Reserve, Write, Unlock, LoadSleeps, RaiseWake,
     WakeAll, WaitForSpace, Done, Gone,
 }
 steps! { SUBSCRIBER_STEPS, number_of_reading, Reading, PUBLISHER_STEPS.len();
     ClaimState, ClaimGeneration, FindTail, FindReserved, FindMarks, WalkLoad, WalkCheck, FindCheck,
-    JoinPosition, JoinState, JoinAnnounce, JoinWanted, JoinCheck, JoinTail, Scan, Copy, Validate, PositionFirst, Look, LookCheck,
+    JoinPosition, JoinState, JoinAnnounce, JoinProposal, JoinCheck, JoinTail, Scan, Copy, Validate, PositionFirst, Look, LookCheck,
     CopyLong, ValidateLong, StorePosition, AskLapse, AnnounceReturn, LoadWaits, LoadUntil, AnswerUntil, AnswerReserved, AnswerSlots,
     RaiseSpace, Token, Announce, LookAgain, LookAgainCheck, Sleep, Asleep, LeaveAnnounce,
     Gone,

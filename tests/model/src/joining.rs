@@ -52,9 +52,9 @@ impl Turn<'_> {
             }
             Reading::JoinAnnounce => {
                 self.state.raise_joins();
-                self.go(if self.is_near() { Reading::JoinCheck } else { Reading::JoinWanted })
+                self.go(if self.is_near() { Reading::JoinCheck } else { Reading::JoinProposal })
             }
-            Reading::JoinWanted => self.await_decision(),
+            Reading::JoinProposal => self.await_decision(),
             Reading::JoinCheck => {
                 let at = self.at();
                 if !self.is_intact(at.position) {
@@ -88,10 +88,10 @@ impl Turn<'_> {
     /// time limit ends the wait, which is a step here.
     fn await_decision(&mut self) -> bool {
         let position = self.at().position;
-        let floor = self.state.ring.wanted.saturating_sub(self.setup.words);
+        let floor = self.state.ring.proposed.saturating_sub(self.setup.words);
         // No writer proposes to overwrite what is not written yet.
-        let is_wanted = position < floor && floor <= self.state.ring.tail;
-        if is_wanted && self.has(Mistake::AnnouncementTakenForAFact) {
+        let would_be_overwritten = position < floor && floor <= self.state.ring.tail;
+        if would_be_overwritten && self.has(Mistake::AnnouncementTakenForAFact) {
             return self.go(Reading::FindTail { attempt: 1, back: false });
         }
         let decides = |publisher: &Publisher| {
@@ -102,12 +102,12 @@ impl Turn<'_> {
                         | Doing::ReadSlots { .. }
                         | Doing::TakeBack { .. }
                         | Doing::Reserve
-                        | Doing::RecoverWanted { .. }
+                        | Doing::RecoverProposal { .. }
                 )
         };
         let will_be_decided = self.state.publishers.iter().any(decides)
             || self.has(Mistake::DecisionOfTheDeadAwaited);
-        if is_wanted && self.is_intact(position) && will_be_decided {
+        if would_be_overwritten && self.is_intact(position) && will_be_decided {
             return false;
         }
         self.go(Reading::JoinCheck)

@@ -58,7 +58,7 @@ impl Protocol {
         let idles = |reading: &Reading| {
             matches!(
                 reading,
-                Reading::Scan(_) | Reading::Asleep | Reading::JoinWanted | Reading::Gone
+                Reading::Scan(_) | Reading::Asleep | Reading::JoinProposal | Reading::Gone
             )
         };
         let runs = |life: Life| life == Life::Running;

@@ -61,7 +61,7 @@ pub const POINTS: &[(&str, Place)] = &[
         LeftOut("nobody on the bus decides anything by the patterns of another"),
     ),
     ("reader-mid-activate", Subscriber("JoinAnnounce")),
-    ("reader-after-claim", Subscriber("JoinWanted")),
+    ("reader-after-claim", Subscriber("JoinProposal")),
     ("reader-mid-socket", NO_SOCKETS),
     ("reader-leaving", NO_SOCKETS),
     ("reader-mid-leave", Subscriber("LeaveAnnounce")),

@@ -38,7 +38,7 @@ pub enum Doing {
         inherits: bool,
     },
     /// Recovery: withdraws the proposal of the dead owner.
-    RecoverWanted {
+    RecoverProposal {
         /// As in [`Doing::RecoverSequence`].
         inherits: bool,
     },
@@ -119,7 +119,7 @@ impl Doing {
             | Self::LoadJoins { .. }
             | Self::TakeBack { .. }
             | Self::ReadSlots { .. }
-            | Self::RecoverWanted { .. }
+            | Self::RecoverProposal { .. }
             | Self::LoadSpace
             | Self::StoreUntil
             | Self::RaiseWaits
@@ -197,10 +197,10 @@ impl Turn<'_> {
             }
             Doing::RecoverTail { to, inherits } => {
                 self.state.ring.tail = to;
-                self.go(Doing::RecoverWanted { inherits })
+                self.go(Doing::RecoverProposal { inherits })
             }
-            Doing::RecoverWanted { inherits } => {
-                self.state.ring.wanted = self.state.ring.reserved;
+            Doing::RecoverProposal { inherits } => {
+                self.state.ring.proposed = self.state.ring.reserved;
                 if inherits { self.go(Doing::Release) } else { self.seek_space() }
             }
             Doing::Release => {
@@ -208,7 +208,7 @@ impl Turn<'_> {
                 self.begin_call()
             }
             Doing::Announce { again } => {
-                self.state.ring.wanted = self.wanted();
+                self.state.ring.proposed = self.wanted();
                 self.go(Doing::LoadJoins { again })
             }
             Doing::TakeBack { again } => self.take_back(again),

@@ -92,7 +92,7 @@ impl Turn<'_> {
     }
 
     pub(crate) fn take_back(&mut self, again: bool) -> bool {
-        self.state.ring.wanted = self.state.ring.reserved;
+        self.state.ring.proposed = self.state.ring.reserved;
         let me = self.mine();
         (me.joins_known, me.excused) = (false, false);
         if again {
@@ -191,7 +191,7 @@ impl Reading {
                 | Self::JoinPosition
                 | Self::JoinState
                 | Self::JoinAnnounce
-                | Self::JoinWanted
+                | Self::JoinProposal
                 | Self::JoinTail
                 | Self::JoinCheck
                 | Self::AskLapse(..)

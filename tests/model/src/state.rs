@@ -88,7 +88,7 @@ pub struct Ring {
     /// Up to where writers may have begun to write.
     pub reserved: u8,
     /// The latest proposal of a writer.
-    pub wanted: u8,
+    pub proposed: u8,
     /// The position that subscribers should reach before they wake a waiting publisher.
     pub until: u8,
     pub words: Row<u8, MOST_WORDS>,
@@ -272,7 +272,7 @@ impl State {
                 tail: 0,
                 sequence: 0,
                 reserved: 1,
-                wanted: 0,
+                proposed: 0,
                 until: 0,
                 words: Row::new(0, usize::from(setup.words)),
                 index,

@@ -88,7 +88,7 @@ pub enum Reading {
     /// Raises `joins`.
     JoinAnnounce,
     /// Loads a writer's proposal: is the writer about to overtake it?
-    JoinWanted,
+    JoinProposal,
     /// Loads `tail`: is it far enough from a writer that scanned before this slot was active?
     JoinTail,
     /// Checks whether a writer has lapped it in the meantime.

@@ -3,9 +3,9 @@
 //!
 //! # Why a joined reader is not overtaken
 //!
-//! 1. A writer stores how far it proposes to reserve (`wanted`), executes a fence, and scans the
+//! 1. A writer stores how far it proposes to reserve (`proposed`), executes a fence, and scans the
 //!    slots.
-//! 2. A joining reader writes its slot, executes a fence, and loads `wanted` (JOIN).
+//! 2. A joining reader writes its slot, executes a fence, and loads `proposed` (JOIN).
 //! 3. At least one of the two sees the other. If the writer sees the reader, it waits for it. If
 //!    the reader sees a proposal that would overwrite its start, it does not know yet whether the
 //!    writer has seen its slot. So it waits until the writer has decided.
@@ -58,7 +58,7 @@ pub(crate) struct Proposal {
     pub(crate) tail: u64,
     pub(crate) reserved: u64,
     /// The proposed value of `reserved`.
-    pub(crate) wanted: u64,
+    pub(crate) proposed: u64,
     pub(crate) capacity: u64,
 }
 
@@ -69,12 +69,12 @@ pub(crate) struct Suspect {
     pub(crate) generation: u32,
 }
 
-/// Proposes to raise `reserved` to `wanted`. Returns the number of joins so far. A reader that
+/// Proposes to raise `reserved` to `proposed`. Returns the number of joins so far. A reader that
 /// joins from now on is counted later, or sees the proposal.
-pub(crate) fn propose(waits: &Waits, control: &ReadersControl, wanted: u64) -> u64 {
+pub(crate) fn propose(waits: &Waits, control: &ReadersControl, proposed: u64) -> u64 {
     if !mutant("join_sees_only_reserved") {
         // Release: a reader that sees the proposal also sees a tail close to it.
-        waits.wanted.store(wanted, Ordering::Release);
+        waits.proposed.store(proposed, Ordering::Release);
     }
     // JOIN
     if !mutant("scan_without_fence") {
@@ -194,7 +194,7 @@ pub(crate) fn in_the_way<R: Readers>(
     waits: &Waits,
     proposal: Proposal,
 ) -> Result<Vec<Suspect>, R::Failure> {
-    let Proposal { tail, reserved, wanted, capacity } = proposal;
+    let Proposal { tail, reserved, proposed, capacity } = proposal;
     read(readers).inspect_err(|_| withdraw(waits, reserved))?;
     if !mutant("dead_slots_without_generation") {
         dead.forget_others(readers);
@@ -204,7 +204,7 @@ pub(crate) fn in_the_way<R: Readers>(
     let mut suspects = Vec::new();
     for view in gating(counts, tail, reserved, capacity) {
         minimum = minimum.min(view.position);
-        if wanted > view.position.saturating_add(capacity) {
+        if proposed > view.position.saturating_add(capacity) {
             suspects.push(Suspect { number: view.number, generation: view.generation });
         }
     }
@@ -217,9 +217,9 @@ pub(crate) fn in_the_way<R: Readers>(
     Ok(suspects)
 }
 
-/// Withdraws a proposal: nothing beyond `reserved` is wanted any more.
+/// Withdraws a proposal: no writer proposes more than `reserved` any more.
 pub(crate) fn withdraw(waits: &Waits, reserved: u64) {
-    waits.wanted.store(reserved, Ordering::Release);
+    waits.proposed.store(reserved, Ordering::Release);
 }
 
 /// LEASE: orders the scan before the check of the leases. If the scan sees a slot that was written
@@ -263,7 +263,10 @@ pub(crate) fn join<E>(
         let cursor = find()?;
         slots::activate(control, claimed.number, claimed.slot, cursor.position, claimed.flags);
         if claimed.flags & READER_GATES != 0 {
-            while is_wanted(ring, cursor.position) && ring.is_intact(cursor.position) && wait() {
+            while would_be_overwritten(ring, cursor.position)
+                && ring.is_intact(cursor.position)
+                && wait()
+            {
                 if mutant("proposal_taken_for_a_fact") {
                     return Ok(None);
                 }
@@ -277,11 +280,11 @@ pub(crate) fn join<E>(
 }
 
 /// Returns whether a writer proposes to overwrite `position`.
-fn is_wanted(ring: Ring<'_>, position: u64) -> bool {
+fn would_be_overwritten(ring: Ring<'_>, position: u64) -> bool {
     // JOIN
-    let wanted = ring.control.waits.0.wanted.load(Ordering::Acquire);
+    let proposed = ring.control.waits.0.proposed.load(Ordering::Acquire);
     let tail = ring.control.commit.0.tail.load(Ordering::Acquire);
-    let floor = wanted.saturating_sub(ring.shape().capacity());
+    let floor = proposed.saturating_sub(ring.shape().capacity());
     // No writer proposes to overwrite what is not written yet.
     position < floor && floor <= tail
 }

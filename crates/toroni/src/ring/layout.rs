@@ -30,7 +30,7 @@
 //! | LOCK | unlock, or the death of the owner | lock, or takeover | everything that the previous owner wrote |
 //! | JOIN | reader: fence after `joins` | writer: fence before its scan | the new reader's slot |
 //! | JOIN | writer: fence before its scan | reader: fence after `joins` | the tail of a writer that does not see the slot |
-//! | JOIN | writer: fence after `wanted` | reader: fence after `joins` | what is about to be overwritten |
+//! | JOIN | writer: fence after `proposed` | reader: fence after `joins` | what is about to be overwritten |
 //! | LEASE | reader: `generation` and `state` of its slot | writer: fence after its scan | that the reader holds its lease |
 //! | SLEEP | reader: fence after `sleeps`/`arms` | writer: fence after unlock | that a reader must be woken |
 //! | SPACE | publisher: fence after `waits` | reader: fence after its position | that a publisher waits for space |
@@ -219,7 +219,7 @@ pub(crate) struct Waits {
     /// The latest proposal for `reserved`. The owner of the writer lock stores it before it checks
     /// whether a reader is in the way. If one is, the owner lowers it to `reserved` again. If the
     /// owner dies before that, the next owner does so.
-    pub(crate) wanted: AtomicU64,
+    pub(crate) proposed: AtomicU64,
 }
 
 /// The writer lock and what only its owner changes.
@@ -420,7 +420,7 @@ impl Control {
         wake.0.store(0, Relaxed);
         waits.0.count.store(0, Relaxed);
         waits.0.until.store(0, Relaxed);
-        waits.0.wanted.store(0, Relaxed);
+        waits.0.proposed.store(0, Relaxed);
         budget.0.interval_start_ns.store(0, Relaxed);
         budget.0.spent_ns.store(0, Relaxed);
         budget.0.charged_until_ns.store(0, Relaxed);

@@ -251,7 +251,7 @@ mod tests {
             let control = bus.subscribing().unwrap();
             let control = control.ring.control();
             let reserved = control.reserved.0.load(Ordering::Relaxed);
-            assert!(control.waits.0.wanted.load(Ordering::Relaxed) > reserved, "it stands");
+            assert!(control.waits.0.proposed.load(Ordering::Relaxed) > reserved, "it stands");
             let began = Instant::now();
             let at_oldest = bus.subscriber().start(Start::Oldest).build().unwrap();
             assert!(began.elapsed() >= LONGEST_DECISION, "it waits for a decision");
@@ -261,7 +261,7 @@ mod tests {
             // The next publisher, which needs no space, decides.
             let last = bus.publisher("a").unwrap();
             last.publish_timeout([], Duration::from_secs(60)).unwrap();
-            assert_eq!(control.waits.0.wanted.load(Ordering::Relaxed), reserved);
+            assert_eq!(control.waits.0.proposed.load(Ordering::Relaxed), reserved);
             let started = bus.subscriber().start(Start::Position(first.position())).build();
             assert_eq!(started.unwrap().position(), first.position(), "{fatal:?}");
         }

@@ -167,7 +167,7 @@ impl Publisher {
                 return None;
             }
             let reserved = control.reserved.0.load(Ordering::Relaxed);
-            let proposal = Proposal { tail, reserved, wanted, capacity: CAPACITY };
+            let proposal = Proposal { tail, reserved, proposed: wanted, capacity: CAPACITY };
             let (mut pass, unowned) = (Pass { bus, views: Vec::new() }, Unowned::default());
             let (dead, gating_cache) = (&mut self.dead, &self.gating_cache);
             let Ok(suspects) =

@@ -21,9 +21,9 @@ fn a_new_bus_has_one_start() {
 fn an_empty_bus_has_no_proposal() {
     let fixture = Fixture::new(512);
     let control = fixture.ring().control;
-    control.waits.0.wanted.store(4096, Ordering::Relaxed);
+    control.waits.0.proposed.store(4096, Ordering::Relaxed);
     control.reset();
-    assert_eq!(control.waits.0.wanted.load(Ordering::Relaxed), 0);
+    assert_eq!(control.waits.0.proposed.load(Ordering::Relaxed), 0);
 }
 
 /// `Fixture::join_at` compares the result with the model: a reader, or the reason why there is

@@ -226,7 +226,7 @@ impl Backpressure {
         let proposal = Proposal {
             tail: held.appender.tail(),
             reserved: participant.ring.control().reserved.0.load(Ordering::Relaxed),
-            wanted,
+            proposed: wanted,
             capacity,
         };
         let mut known = participant.reader_slots.lock().unwrap_or_else(PoisonError::into_inner);
