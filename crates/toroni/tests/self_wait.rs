@@ -13,7 +13,7 @@ use toroni::{Bus, Policy, PublishError, Publisher, Subscriber};
 /// Longer than anything here takes on a busy machine. Only a test that hangs reaches it.
 const LIMIT: Duration = Duration::from_secs(60);
 /// How long a publisher waits for another thread to start reading.
-const HOPE: Duration = Duration::from_secs(1);
+const READER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Runs `work` in a thread. If it hangs, the thread is left running and the test fails.
 fn in_time(work: impl FnOnce() + Send + 'static) {
@@ -114,7 +114,7 @@ fn a_thread_that_has_never_read_gets_the_error_if_no_other_thread_reads() {
         let mut subscriber = bus.subscribe("t").unwrap();
         let began = Instant::now();
         assert_would_wait_for_itself(&publisher);
-        assert!(began.elapsed() >= HOPE);
+        assert!(began.elapsed() >= READER_TIMEOUT);
         // Calls that do not wait, or not that long, are not affected.
         let tried = publisher.try_publish([7; 100]);
         assert!(matches!(tried, Err(PublishError::Full)), "{tried:?}");
@@ -130,7 +130,7 @@ fn a_wait_of_many_calls_ends_as_well() {
         let (bus, publisher) = lossless(&fixture);
         let _subscriber = bus.subscribe("t").unwrap();
         let error = loop {
-            match publisher.publish_timeout([7; 100], HOPE / 100) {
+            match publisher.publish_timeout([7; 100], READER_TIMEOUT / 100) {
                 Ok(()) | Err(PublishError::Timeout) => {}
                 Err(error) => break error,
             }

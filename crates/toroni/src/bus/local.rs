@@ -7,7 +7,7 @@
 //! - While the thread that took messages last lives, it is the one that reads.
 //! - If nobody has read yet, or the last reader has ended, the maker may read, or may have handed the
 //!   subscriber to a thread that has not begun. The maker waits for that thread, but not for ever:
-//!   [`LONGEST_HOPE`].
+//!   [`READER_TIMEOUT`].
 //!
 //! The list is walked under the writer lock, and in the child of a `fork` of a busy process, so it has no
 //! lock that the child could find locked. A child ignores the entries of its parent, whose positions no
@@ -18,8 +18,8 @@ use crate::shm::registry::{Entry, Registry};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
-/// How long a thread waits for another one to begin to read a subscriber that it has made itself.
-const LONGEST_HOPE: Duration = Duration::from_secs(1);
+/// How long the maker of a subscriber without a reader waits for another thread to begin to read it.
+const READER_TIMEOUT: Duration = Duration::from_secs(1);
 
 static READERS: Registry<Reader> = Registry::new();
 
@@ -44,8 +44,8 @@ struct Reader {
     position: AtomicU64,
     /// The living thread that took messages out of the ring last, or [`NONE`].
     thread: AtomicU64,
-    /// Since when the maker has to wait for another thread to begin reading, or 0.
-    hoping_since_ns: AtomicU64,
+    /// Since when its maker has waited for another thread to begin to read, or 0.
+    awaiting_reader_since_ns: AtomicU64,
 }
 
 /// The entry of a subscriber, until dropped.
@@ -68,7 +68,7 @@ impl LocalReader {
         reader.maker.store(this_thread(), Ordering::Relaxed);
         reader.position.store(position, Ordering::Relaxed);
         reader.thread.store(NONE, Ordering::Relaxed);
-        reader.hoping_since_ns.store(0, Ordering::Relaxed);
+        reader.awaiting_reader_since_ns.store(0, Ordering::Relaxed);
         reader.incarnation.store(NEXT.fetch_add(1, Ordering::Relaxed), Ordering::Release);
         Self(entry)
     }
@@ -112,20 +112,20 @@ impl Reader {
             && self.generation.load(Ordering::Relaxed) == generation
     }
 
-    /// Returns whether its maker has waited for another thread for [`LONGEST_HOPE`]. A wait may consist of
+    /// Returns whether its maker has waited for another thread for [`READER_TIMEOUT`]. A wait may consist of
     /// many calls with a limit each.
-    fn has_hoped_enough(&self, now_ns: u64) -> bool {
-        let since_ns = &self.hoping_since_ns;
+    fn has_timed_out(&self, now_ns: u64) -> bool {
+        let since_ns = &self.awaiting_reader_since_ns;
         let since_ns = since_ns
             .compare_exchange(0, now_ns, Ordering::Relaxed, Ordering::Relaxed)
             .unwrap_or_else(|ns| ns);
-        since_ns != 0 && u128::from(now_ns.saturating_sub(since_ns)) >= LONGEST_HOPE.as_nanos()
+        since_ns != 0 && u128::from(now_ns.saturating_sub(since_ns)) >= READER_TIMEOUT.as_nanos()
     }
 
     /// Notes that this thread reads from now on, until another one does or it ends.
     fn take_over(&self, thread: u64) {
         if self.thread.load(Ordering::Relaxed) != thread {
-            self.hoping_since_ns.store(0, Ordering::Relaxed);
+            self.awaiting_reader_since_ns.store(0, Ordering::Relaxed);
             self.thread.store(thread, Ordering::Relaxed);
             // A thread that has already run its destructors does not note its end, and is waited for.
             let _ = ENDING.try_with(|_| ());
@@ -161,11 +161,11 @@ pub(super) fn would_wait_for_itself(
         }
         match reader.thread.load(Ordering::Relaxed) {
             NONE if reader.maker.load(Ordering::Relaxed) == me => {
-                let is_over = reader.has_hoped_enough(now_ns);
-                if is_over {
+                let has_timed_out = reader.has_timed_out(now_ns);
+                if has_timed_out {
                     reader.take_over(me);
                 }
-                Some(is_over)
+                Some(has_timed_out)
             }
             thread => Some(thread == me),
         }
@@ -210,12 +210,12 @@ mod tests {
     use super::*;
     use crate::shm::testing::{in_fork, in_own_process};
 
-    const LONGEST_HOPE_NS: u64 = 1_000_000_000;
+    const READER_TIMEOUT_NS: u64 = 1_000_000_000;
 
     /// Returns whether a publisher of this thread that waits from 5 ns on would wait for itself, at the start of its
     /// wait and a second later.
-    fn is_told(bus_id: &[u8; 16]) -> [bool; 2] {
-        [5, 5 + LONGEST_HOPE_NS].map(|now_ns| would_wait_for_itself(bus_id, 3, 7, now_ns))
+    fn would_wait(bus_id: &[u8; 16]) -> [bool; 2] {
+        [5, 5 + READER_TIMEOUT_NS].map(|now_ns| would_wait_for_itself(bus_id, 3, 7, now_ns))
     }
 
     fn in_another_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
@@ -223,55 +223,55 @@ mod tests {
     }
 
     #[test]
-    fn its_reader_would_wait_for_itself_and_nobody_else() {
+    fn only_its_reader_would_wait_for_itself() {
         let bus_id = [1; 16];
         let reader = LocalReader::register(bus_id, 3, 7, 0);
         reader.note_thread();
-        assert_eq!(is_told(&bus_id), [true, true]);
-        assert_eq!(is_told(&[9; 16]), [false, false], "another bus");
-        assert_eq!(in_another_thread(|| is_told(&bus_id)), [false, false]);
+        assert_eq!(would_wait(&bus_id), [true, true]);
+        assert_eq!(would_wait(&[9; 16]), [false, false], "another bus");
+        assert_eq!(in_another_thread(|| would_wait(&bus_id)), [false, false]);
         drop(reader);
-        assert_eq!(is_told(&bus_id), [false, false]);
+        assert_eq!(would_wait(&bus_id), [false, false]);
     }
 
     #[test]
-    fn its_maker_hopes_for_another_thread_for_a_while() {
+    fn its_maker_waits_for_another_thread_for_a_while() {
         let bus_id = [2; 16];
         // Slots of other buses have the same numbers.
         let elsewhere = [8; 16];
         let _elsewhere = LocalReader::register(elsewhere, 3, 7, 0);
         let reader = LocalReader::register(bus_id, 3, 7, 0);
-        assert_eq!(in_another_thread(|| is_told(&bus_id)), [false, false], "it has not made it");
+        assert_eq!(in_another_thread(|| would_wait(&bus_id)), [false, false], "it has not made it");
         assert!(!would_wait_for_itself(&bus_id, 3, 7, 5));
-        assert!(!would_wait_for_itself(&bus_id, 3, 7, 4 + LONGEST_HOPE_NS));
-        assert_eq!(is_told(&bus_id), [false, true]);
-        assert_eq!(is_told(&bus_id), [true, true], "it has learned");
-        assert_eq!(is_told(&elsewhere), [false, true], "of this bus alone");
+        assert!(!would_wait_for_itself(&bus_id, 3, 7, 4 + READER_TIMEOUT_NS));
+        assert_eq!(would_wait(&bus_id), [false, true]);
+        assert_eq!(would_wait(&bus_id), [true, true], "it has learned");
+        assert_eq!(would_wait(&elsewhere), [false, true], "of this bus alone");
         drop(reader);
     }
 
     #[test]
-    fn a_wait_for_a_thread_that_begins_to_read_goes_on() {
+    fn a_wait_for_a_thread_that_begins_to_read_continues() {
         let bus_id = [3; 16];
         let reader = LocalReader::register(bus_id, 3, 7, 0);
         let (read, has_read) = std::sync::mpsc::channel();
-        let (go_on, told) = std::sync::mpsc::channel::<()>();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
         assert!(!would_wait_for_itself(&bus_id, 3, 7, 5));
         std::thread::scope(|scope| {
             let reader = &reader;
             let thread = scope.spawn(move || {
                 reader.note_thread();
                 read.send(()).unwrap();
-                let _ = told.recv();
+                let _ = ended.recv();
             });
             has_read.recv().unwrap();
-            assert_eq!(is_told(&bus_id), [false, false]);
-            drop(go_on);
+            assert_eq!(would_wait(&bus_id), [false, false]);
+            drop(end);
             // Not by the end of the scope, which does not wait for destructors.
             thread.join().unwrap();
         });
-        // The maker may have the subscriber back, and hopes from the beginning.
-        assert_eq!(is_told(&bus_id), [false, true]);
+        // The maker may have the subscriber back, and its wait begins again.
+        assert_eq!(would_wait(&bus_id), [false, true]);
     }
 
     #[test]
@@ -299,7 +299,7 @@ mod tests {
             reader.note_thread();
             in_fork(|| {
                 assert_eq!(positions(&bus_id), []);
-                assert_eq!(is_told(&bus_id), [false, false]);
+                assert_eq!(would_wait(&bus_id), [false, false]);
                 let _ours = LocalReader::register(bus_id, 3, 8, 96);
                 assert_eq!(positions(&bus_id), [(3, 8, 96)]);
             });
