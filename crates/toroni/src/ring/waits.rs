@@ -56,7 +56,7 @@ pub(crate) fn pass_on(waited: bool, wake_one: impl FnOnce()) {
 /// position: the caller then wakes it. `served` is the number of the last registration that the
 /// caller handled.
 #[inline]
-pub(crate) fn show(
+pub(crate) fn publish_position(
     slot: &ReaderSlot,
     position: u64,
     waits: &Waits,

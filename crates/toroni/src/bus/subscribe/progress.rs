@@ -94,7 +94,7 @@ impl Progress {
             local.note_position(position);
         }
         let waits = &ring.control.waits.0;
-        let registered = waits::show(slot, position, waits, self.served_waits);
+        let registered = waits::publish_position(slot, position, waits, self.served_waits);
         // A position that was lapped gated no publisher, even if this reader had got further and has lost
         // nothing. Publishers that checked meanwhile do not know that they have to wait for it again.
         if !ring.is_intact(before) {

@@ -109,7 +109,9 @@ impl Bus {
     /// Publishes a position as a subscriber does.
     fn show(&self, number: usize, position: u64, served: &mut u64) {
         let waits = &self.ring().control.waits.0;
-        let Some(registered) = waits::show(&self.slots[number], position, waits, *served) else {
+        let Some(registered) =
+            waits::publish_position(&self.slots[number], position, waits, *served)
+        else {
             return;
         };
         *served = registered.count;
