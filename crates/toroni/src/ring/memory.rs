@@ -66,7 +66,7 @@ impl<'a> Ring<'a> {
     /// Returns `count` words from `position` on, if they are contiguous. In a double mapping, all
     /// words of a record are.
     #[inline]
-    pub(crate) fn run(&self, position: u64, count: usize) -> Option<&'a [AtomicU64]> {
+    pub(crate) fn contiguous_words(&self, position: u64, count: usize) -> Option<&'a [AtomicU64]> {
         let first = self.index(position);
         self.words.get(first..first + count)
     }

@@ -161,12 +161,12 @@ impl<'a> Appender<'a> {
         let bytes = record.bytes();
         let end = to_index(bytes / ALIGNMENT);
         self.fence_reserved();
-        match self.ring.run(self.tail, end + 1) {
+        match self.ring.contiguous_words(self.tail, end + 1) {
             // The common case: the words are contiguous, so the position is converted only once.
-            Some(run) if record.extensions.is_empty() && !hook::can_die() => {
-                bulk::prefetch_to_write(run.as_ptr().wrapping_byte_add(WRITTEN_AHEAD).cast());
-                copy::store_in_row(&run[1..end], record.payload);
-                run[end].store(0, Ordering::Relaxed);
+            Some(span) if record.extensions.is_empty() && !hook::can_die() => {
+                bulk::prefetch_to_write(span.as_ptr().wrapping_byte_add(WRITTEN_AHEAD).cast());
+                copy::store_in_row(&span[1..end], record.payload);
+                span[end].store(0, Ordering::Relaxed);
             }
             _ => {
                 self.write_parts(self.tail, &record);
@@ -186,14 +186,16 @@ impl<'a> Appender<'a> {
         let reserved = self.ring.control.reserved.0.load(Ordering::Relaxed);
         // The word after the last record is the end of the stream. It is in the same block.
         let available = end_of_block.min(reserved).saturating_sub(self.tail) / ALIGNMENT;
-        let Some(run) = self.ring.run(self.tail, to_index(available)) else { return 0 };
+        let Some(span) = self.ring.contiguous_words(self.tail, to_index(available)) else {
+            return 0;
+        };
         self.fence_reserved();
         let commit = &self.ring.control.commit.0;
         let (mut at, mut tail, mut sequence) = (0, self.tail, self.sequence);
         for (count, payload) in payloads.iter().enumerate() {
             // The words to be written: the record and the new end of the stream.
             let words = 1 + payload.len().div_ceil(8);
-            let Some(record) = run.get(at..).and_then(|rest| rest.get(..=words)) else {
+            let Some(record) = span.get(at..).and_then(|rest| rest.get(..=words)) else {
                 return count;
             };
             bulk::prefetch_to_write(record.as_ptr().wrapping_byte_add(WRITTEN_AHEAD).cast());
@@ -240,17 +242,17 @@ impl<'a> Appender<'a> {
         let bytes = record_bytes(whole);
         self.fence_reserved();
         let end = to_index(bytes / ALIGNMENT);
-        let result = match self.ring.run(self.tail, end + 1) {
+        let result = match self.ring.contiguous_words(self.tail, end + 1) {
             // The common case, as in `write`.
-            Some(run) if extensions.is_empty() && !hook::can_die() => {
-                bulk::prefetch_to_write(run.as_ptr().wrapping_byte_add(WRITTEN_AHEAD).cast());
+            Some(span) if extensions.is_empty() && !hook::can_die() => {
+                bulk::prefetch_to_write(span.as_ptr().wrapping_byte_add(WRITTEN_AHEAD).cast());
                 if !length.is_multiple_of(8) {
                     // The padding that `fill` does not write must not be left over from an older
                     // message.
-                    run[end - 1].store(0, Ordering::Relaxed);
+                    span[end - 1].store(0, Ordering::Relaxed);
                 }
-                let result = fill(&run[1..end])?;
-                run[end].store(0, Ordering::Relaxed);
+                let result = fill(&span[1..end])?;
+                span[end].store(0, Ordering::Relaxed);
                 result
             }
             _ => self.write_extended_with(extensions, length, bytes, fill)?,
@@ -291,17 +293,17 @@ impl<'a> Appender<'a> {
         let mut first = 0;
         let mut position = self.tail;
         let mut count = 0;
-        let mut rest = self.ring.run(self.tail, to_index(bytes / ALIGNMENT));
+        let mut rest = self.ring.contiguous_words(self.tail, to_index(bytes / ALIGNMENT));
         for record in records {
             let word = header(record.length(), record.tag);
             let bytes = record.bytes();
             let split = rest.and_then(|rest| rest.split_at_checked(to_index(bytes / ALIGNMENT)));
             let header_word = match split {
                 // The common case, as in `write`.
-                Some((run, after)) if record.extensions.is_empty() && !hook::can_die() => {
-                    copy::store_in_row(&run[1..], record.payload);
+                Some((span, after)) if record.extensions.is_empty() && !hook::can_die() => {
+                    copy::store_in_row(&span[1..], record.payload);
                     rest = Some(after);
-                    &run[0]
+                    &span[0]
                 }
                 _ => {
                     self.write_parts(position, &record);

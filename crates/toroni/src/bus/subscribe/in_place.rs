@@ -186,7 +186,7 @@ impl<'a> Borrowed<'a> {
     #[inline(always)]
     fn plain(ring: Ring<'a>, topic_cache: &'a TopicCache, seen: Seen) -> Option<Self> {
         let length = seen.length as usize;
-        let words = ring.run(seen.body(), length.div_ceil(8))?;
+        let words = ring.contiguous_words(seen.body(), length.div_ceil(8))?;
         let payload = RacyBytes::new(words, length)?;
         Some(Self { ring, topic_cache, seen, inline_topic: None, timestamp_ns: None, payload })
     }
@@ -197,7 +197,7 @@ impl<'a> Borrowed<'a> {
         let tag = Tag::from_raw(seen.tag);
         let extensions = tag.extensions_bytes()?;
         let length = (seen.length as usize).checked_sub(extensions)?;
-        let words = ring.run(seen.body() + extensions as u64, length.div_ceil(8))?;
+        let words = ring.contiguous_words(seen.body() + extensions as u64, length.div_ceil(8))?;
         // As the payload, this counts only after the validation.
         let timestamp_ns = tag.has_timestamp().then(|| {
             let word = ring.word(seen.body()).load(Ordering::Relaxed);
