@@ -82,11 +82,11 @@ pub(crate) fn stores(
         let next =
             RecordStart { position: at.position + 1 + message.length, sequence: at.sequence + 1 };
         let is_last = next.position == from.position + bytes(messages);
-        // `write` ends the stream before it marks blocks, `write_batch` after all records.
+        // `write` ends the stream before it indexes blocks, `write_batch` after all records.
         if messages.len() == 1 {
             stores.push(Store::End(next.position));
         }
-        mark_blocks(setup, state, at.position, next, from.position, &mut stores);
+        index_blocks(setup, state, at.position, next, from.position, &mut stores);
         if messages.len() > 1 && is_last {
             stores.push(Store::End(next.position));
         }
@@ -105,7 +105,7 @@ pub(crate) fn stores(
     stores
 }
 
-fn mark_blocks(
+fn index_blocks(
     setup: &Setup,
     state: &State,
     position: u8,

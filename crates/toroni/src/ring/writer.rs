@@ -173,7 +173,7 @@ impl<'a> Appender<'a> {
                 self.end_stream_at(self.tail + bytes);
             }
         }
-        self.mark_blocks(self.tail, bytes, self.sequence.wrapping_add(1));
+        self.index_blocks(self.tail, bytes, self.sequence.wrapping_add(1));
         self.commit(header(record.length(), record.tag), bytes, 1);
     }
 
@@ -257,7 +257,7 @@ impl<'a> Appender<'a> {
             }
             _ => self.write_extended_with(extensions, length, bytes, fill)?,
         };
-        self.mark_blocks(self.tail, bytes, self.sequence.wrapping_add(1));
+        self.index_blocks(self.tail, bytes, self.sequence.wrapping_add(1));
         self.commit(header(whole, tag), bytes, 1);
         Ok(result)
     }
@@ -317,7 +317,7 @@ impl<'a> Appender<'a> {
                 header_word.store(word, Ordering::Relaxed);
             }
             count += 1;
-            self.mark_blocks(position, bytes, self.sequence.wrapping_add(count));
+            self.index_blocks(position, bytes, self.sequence.wrapping_add(count));
             position += bytes;
         }
         assert_eq!(position, self.tail + bytes, "the batch is as long as stated");
@@ -353,16 +353,16 @@ impl<'a> Appender<'a> {
     /// `position`, or right after it. They then point to the next record, which has number
     /// `next_sequence`.
     #[inline]
-    fn mark_blocks(&self, position: u64, bytes: u64, next_sequence: u64) {
+    fn index_blocks(&self, position: u64, bytes: u64, next_sequence: u64) {
         let shape = self.ring.shape();
         if shape.block(position ^ (position + bytes)) != 0 {
             let (first, last) = (shape.block(position), shape.block(position + bytes));
-            self.mark_each_block(first, last, position + bytes, next_sequence);
+            self.index_each_block(first, last, position + bytes, next_sequence);
         }
     }
 
     #[cold]
-    fn mark_each_block(&self, first: u64, last: u64, position: u64, sequence: u64) {
+    fn index_each_block(&self, first: u64, last: u64, position: u64, sequence: u64) {
         for block in first + 1..=last {
             let entry = self.ring.entry(block);
             // This mutant trusts an entry that a writer left when it died before its commit.
