@@ -19,15 +19,15 @@ macro_rules! steps {
 }
 
 steps! { PUBLISHER_STEPS, number_of_doing, Doing, 0;
-    Claim, Inherit, InheritSeize, Release, Lock, Seize, RecoverSequence, RecoverTail, RecoverProposal, Announce, LoadJoins, TakeBack, ReadSlots,
+    Claim, Inherit, InheritSeize, Release, Lock, Seize, RecoverSequence, RecoverTail, RecoverProposal, Propose, LoadJoins, Withdraw, ReadSlots,
     AskLeases, LoadSpace, StoreUntil, RaiseWaits, Reserve, Write, Unlock, LoadSleeps, RaiseWake,
     WakeAll, WaitForSpace, Done, Gone,
 }
 steps! { SUBSCRIBER_STEPS, number_of_reading, Reading, PUBLISHER_STEPS.len();
-    ClaimState, ClaimGeneration, FindTail, FindReserved, FindMarks, WalkLoad, WalkCheck, FindCheck,
-    JoinPosition, JoinState, JoinAnnounce, JoinProposal, JoinCheck, JoinTail, Scan, Copy, Validate, PositionFirst, Look, LookCheck,
-    CopyLong, ValidateLong, StorePosition, AskLapse, AnnounceReturn, LoadWaits, LoadUntil, AnswerUntil, AnswerReserved, AnswerSlots,
-    RaiseSpace, Token, Announce, LookAgain, LookAgainCheck, Sleep, Asleep, LeaveAnnounce,
+    ClaimState, ClaimGeneration, FindTail, FindReserved, FindEntries, WalkLoad, WalkCheck, FindCheck,
+    JoinPosition, JoinState, CountJoin, JoinProposal, JoinCheck, JoinTail, Scan, Copy, Validate, PositionFirst, Peek, PeekCheck,
+    CopyLong, ValidateLong, StorePosition, AskLapse, CountReturn, LoadWaits, LoadUntil, AnswerUntil, AnswerReserved, AnswerSlots,
+    RaiseSpace, Token, Arm, Recheck, RecheckValidate, Sleep, Asleep, CountLeave,
     Gone,
 }
 

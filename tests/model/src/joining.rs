@@ -32,9 +32,9 @@ impl Turn<'_> {
             Reading::FindReserved { attempt, back, tail } => {
                 let reserved = self.state.ring.reserved;
                 let (next, first, newest) = (0, None, None);
-                self.go(Reading::FindMarks { attempt, back, tail, reserved, next, first, newest })
+                self.go(Reading::FindEntries { attempt, back, tail, reserved, next, first, newest })
             }
-            Reading::FindMarks { .. } => self.read_entry(),
+            Reading::FindEntries { .. } => self.read_entry(),
             Reading::WalkLoad { attempt, tail, at } => {
                 let word = self.state.word(at.position);
                 self.go(Reading::WalkCheck { attempt, tail, at, word })
@@ -48,9 +48,9 @@ impl Turn<'_> {
             }
             Reading::JoinState => {
                 self.state.slots[self.me].active = true;
-                self.go(Reading::JoinAnnounce)
+                self.go(Reading::CountJoin)
             }
-            Reading::JoinAnnounce => {
+            Reading::CountJoin => {
                 self.state.raise_joins();
                 self.go(if self.is_near() { Reading::JoinCheck } else { Reading::JoinProposal })
             }
@@ -91,7 +91,7 @@ impl Turn<'_> {
         let floor = self.state.ring.proposed.saturating_sub(self.setup.words);
         // No writer proposes to overwrite what is not written yet.
         let would_be_overwritten = position < floor && floor <= self.state.ring.tail;
-        if would_be_overwritten && self.has(Mistake::AnnouncementTakenForAFact) {
+        if would_be_overwritten && self.has(Mistake::ProposalTakenForAFact) {
             return self.go(Reading::FindTail { attempt: 1, back: false });
         }
         let decides = |publisher: &Publisher| {
@@ -100,7 +100,7 @@ impl Turn<'_> {
                     publisher.doing,
                     Doing::LoadJoins { .. }
                         | Doing::ReadSlots { .. }
-                        | Doing::TakeBack { .. }
+                        | Doing::Withdraw { .. }
                         | Doing::Reserve
                         | Doing::RecoverProposal { .. }
                 )
@@ -125,7 +125,7 @@ impl Turn<'_> {
 
     fn read_entry(&mut self) -> bool {
         let reading = self.state.subscribers[self.me].reading;
-        let Reading::FindMarks { attempt, back, tail, reserved, next, first, newest } = reading
+        let Reading::FindEntries { attempt, back, tail, reserved, next, first, newest } = reading
         else {
             unreachable!("called for this step only")
         };
@@ -143,7 +143,7 @@ impl Turn<'_> {
             [first, entry.filter(|entry| entry.position >= safe)].into_iter().flatten().min();
         if next + 1 < self.setup.blocks {
             let next = next + 1;
-            return self.go(Reading::FindMarks {
+            return self.go(Reading::FindEntries {
                 attempt,
                 back,
                 tail,

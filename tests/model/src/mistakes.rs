@@ -35,24 +35,24 @@ pub enum Mistake {
     PositionBeforeCopy,
     /// A writer does not scan the slots again after a reader joined.
     JoinsIgnored,
-    /// A reader that was lapped does not announce that it is back.
-    ReturnNotAnnounced,
-    /// A reader does not announce that it is back if the position in its slot was lapped, but not its cursor.
+    /// A reader that was lapped does not count its return as a join.
+    ReturnNotCounted,
+    /// A reader does not count its return if the position in its slot was lapped, but not its cursor.
     LapseOfSlotUnnoticed,
     /// A joining reader does not recheck `reserved` after it activated its slot.
     JoinNotChecked,
     /// A joining reader may start where a writer that scanned before can still overrun it.
     JoinNearAWriter,
     /// A joining reader gives up a start that a writer proposes to overwrite, before the writer has decided.
-    AnnouncementTakenForAFact,
+    ProposalTakenForAFact,
     /// A joining reader waits for the decision of a writer that died.
     DecisionOfTheDeadAwaited,
-    /// A reader that announced its sleep does not recheck.
-    NoLookBeforeSleep,
-    /// A reader takes its token after it announced the sleep.
-    TokenAfterAnnouncement,
+    /// A reader that has armed does not recheck.
+    SleepWithoutARecheck,
+    /// A reader takes its token after it has armed.
+    TokenAfterArming,
     /// A publisher counts sleepers as notified that came after its wake.
-    AnswerOfNewerCount,
+    NotifiedUpToANewerCount,
     /// A publisher that begins to wait for space does not wake the readers of what it has published.
     WaitsWithoutWaking,
     /// A loss is not counted by sequences, but guessed from the bytes that were skipped.
@@ -99,15 +99,15 @@ table! {
     DeadReaderBlocks: "dead-reader-blocks" in "gating" breaks NOBODY_STUCK;
     PositionBeforeCopy: "position-before-copy" in "gating" breaks NOBODY_OVERRUN;
     JoinsIgnored: "joins-ignored" in "first-reader" breaks NOBODY_OVERRUN;
-    ReturnNotAnnounced: "return-not-announced" in "limit" breaks NOBODY_OVERRUN;
+    ReturnNotCounted: "return-not-counted" in "limit" breaks NOBODY_OVERRUN;
     LapseOfSlotUnnoticed: "lapse-of-slot-unnoticed" in "limit" breaks NOBODY_OVERRUN;
     JoinNotChecked: "join-not-checked" in "joining" breaks NOBODY_OVERRUN;
     JoinNearAWriter: "join-near-a-writer" in "joining" breaks NOBODY_OVERRUN;
-    AnnouncementTakenForAFact: "announcement-taken-for-a-fact" in "joining-at-oldest" breaks START_KEPT;
+    ProposalTakenForAFact: "proposal-taken-for-a-fact" in "joining-at-oldest" breaks START_KEPT;
     DecisionOfTheDeadAwaited: "decision-of-the-dead-awaited" in "joining-and-deaths" breaks NOBODY_STUCK;
-    NoLookBeforeSleep: "no-look-before-sleep" in "sleeping" breaks NOBODY_STUCK;
-    TokenAfterAnnouncement: "token-after-announcement" in "sleeping" breaks NOBODY_STUCK;
-    AnswerOfNewerCount: "answer-of-newer-count" in "sleeping" breaks NOBODY_STUCK;
+    SleepWithoutARecheck: "sleep-without-a-recheck" in "sleeping" breaks NOBODY_STUCK;
+    TokenAfterArming: "token-after-arming" in "sleeping" breaks NOBODY_STUCK;
+    NotifiedUpToANewerCount: "notified-up-to-a-newer-count" in "sleeping" breaks NOBODY_STUCK;
     WaitsWithoutWaking: "waits-without-waking" in "gating-asleep" breaks NOBODY_STUCK;
     LossGuessed: "loss-guessed" in "lap" breaks ONE_ORDER;
 }

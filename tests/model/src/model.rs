@@ -159,7 +159,7 @@ impl Protocol {
             Action::SubscriberLeaves(me) => {
                 state.budget.leaves -= 1;
                 state.slots[usize::from(me)].active = false;
-                state.subscribers[usize::from(me)].reading = Reading::LeaveAnnounce;
+                state.subscribers[usize::from(me)].reading = Reading::CountLeave;
                 true
             }
         }
@@ -262,9 +262,11 @@ impl Model for Protocol {
         self.coverage.note(state, action);
         forget(&mut next);
         if self.setup.mistake != Some(Mistake::JoinsIgnored) {
-            for publisher in next.publishers.iter_mut().filter(|publisher| !publisher.horizon.1) {
+            for publisher in
+                next.publishers.iter_mut().filter(|publisher| !publisher.gating_cache.1)
+            {
                 // It is not used before the next scan sets it.
-                publisher.horizon.0 = 0;
+                publisher.gating_cache.0 = 0;
             }
         }
         Some(next)

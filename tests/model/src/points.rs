@@ -9,36 +9,36 @@ pub enum Place {
     /// As above, a subscriber.
     Subscriber(&'static str),
     /// Within [`crate::writing`]: the last store was this one.
-    BehindStore(&'static str),
+    AfterStore(&'static str),
     /// Not in the model, and why.
     LeftOut(&'static str),
 }
 
-use Place::{BehindStore, LeftOut, Publisher, Subscriber};
+use Place::{AfterStore, LeftOut, Publisher, Subscriber};
 
 const NO_CREATION: Place = LeftOut("the bus is there");
 const NO_REMOVAL: Place = LeftOut("nobody removes the bus");
 const NO_DISK: Place = LeftOut("the bus is in memory");
 const NO_SOCKETS: Place = LeftOut("subscribers sleep on the futex");
-const NO_WAITERS: Place = LeftOut("waiters of the lock look again by themselves");
+const NO_WAITERS: Place = LeftOut("waiters of the lock recheck by themselves");
 
 /// Each crash point by its name, in the order of `crash_point.rs`.
 pub const POINTS: &[(&str, Place)] = &[
-    ("after-lock", Publisher("Announce")),
+    ("after-lock", Publisher("Propose")),
     ("after-reserve", Publisher("Write")),
-    ("mid-copy", BehindStore("Payload")),
-    ("after-end-word", BehindStore("End")),
-    ("mid-index", BehindStore("EntrySequence")),
-    ("after-index", BehindStore("EntryPosition")),
-    ("after-commit", BehindStore("Commit")),
-    ("between-sequence-and-tail", BehindStore("Sequence")),
+    ("mid-copy", AfterStore("Payload")),
+    ("after-end-word", AfterStore("End")),
+    ("mid-index", AfterStore("EntrySequence")),
+    ("after-index", AfterStore("EntryPosition")),
+    ("after-commit", AfterStore("Commit")),
+    ("between-sequence-and-tail", AfterStore("Sequence")),
     ("before-unlock", Publisher("Unlock")),
     ("before-wake", Publisher("LoadSleeps")),
     ("topic-append", LeftOut("the model has no topics")),
-    ("mid-burst", BehindStore("Tail")),
+    ("mid-burst", AfterStore("Tail")),
     ("proposing", Publisher("LoadJoins")),
-    ("before-withdrawing", Publisher("TakeBack")),
-    ("registering-wait", Publisher("Announce")),
+    ("before-withdrawing", Publisher("Withdraw")),
+    ("registering-wait", Publisher("Propose")),
     ("waiting-for-space", Publisher("WaitForSpace")),
     ("woken-for-space", Publisher("Lock")),
     ("before-passing-on", LeftOut("a publisher that waits for space checks again by itself")),
@@ -60,11 +60,11 @@ pub const POINTS: &[(&str, Place)] = &[
         "reader-mid-patterns",
         LeftOut("nobody on the bus decides anything by the patterns of another"),
     ),
-    ("reader-mid-activate", Subscriber("JoinAnnounce")),
+    ("reader-mid-activate", Subscriber("CountJoin")),
     ("reader-after-claim", Subscriber("JoinProposal")),
     ("reader-mid-socket", NO_SOCKETS),
     ("reader-leaving", NO_SOCKETS),
-    ("reader-mid-leave", Subscriber("LeaveAnnounce")),
+    ("reader-mid-leave", Subscriber("CountLeave")),
     ("reader-mid-copy", Subscriber("Validate")),
     ("reader-has-run", Subscriber("StorePosition")),
     ("reader-mid-position", Subscriber("AskLapse")),
@@ -72,8 +72,8 @@ pub const POINTS: &[(&str, Place)] = &[
         "reader-before-space-wake",
         LeftOut("a publisher that waits for space checks again by itself"),
     ),
-    ("reader-mid-arm", Subscriber("LookAgain")),
-    ("reader-before-sleep", Subscriber("LookAgain")),
+    ("reader-mid-arm", Subscriber("Recheck")),
+    ("reader-before-sleep", Subscriber("Recheck")),
     ("reader-awake", Subscriber("Scan")),
     ("takeover", Publisher("RecoverSequence")),
     ("mid-recovery", Publisher("RecoverTail")),
@@ -115,7 +115,7 @@ mod tests {
             let is_there = match place {
                 Publisher(step) => PUBLISHER_STEPS.contains(step),
                 Subscriber(step) => SUBSCRIBER_STEPS.contains(step),
-                BehindStore(store) => stores.contains(&format!("    {store}(u8")),
+                AfterStore(store) => stores.contains(&format!("    {store}(u8")),
                 LeftOut(why) => !why.is_empty(),
             };
             assert!(is_there, "{name}: {place:?}");

@@ -45,22 +45,22 @@ pub enum Doing {
     /// Gives the lock back that it inherited.
     Release,
     /// Checks for slow readers: proposes what it wants to reserve. `again` is the recheck after it registered a wait.
-    Announce {
+    Propose {
         again: bool,
     },
     /// Loads `joins`.
     LoadJoins {
-        /// As in [`Doing::Announce`].
+        /// As in [`Doing::Propose`].
         again: bool,
     },
     /// A reader is in the way: withdraws the proposal.
-    TakeBack {
-        /// As in [`Doing::Announce`].
+    Withdraw {
+        /// As in [`Doing::Propose`].
         again: bool,
     },
     /// Reads the slots, in any order.
     ReadSlots {
-        /// As in [`Doing::Announce`].
+        /// As in [`Doing::Propose`].
         again: bool,
         /// Bits of slots that are not read yet.
         left: u8,
@@ -115,9 +115,9 @@ impl Doing {
             Self::RecoverSequence { .. }
             | Self::RecoverTail { .. }
             | Self::Release
-            | Self::Announce { .. }
+            | Self::Propose { .. }
             | Self::LoadJoins { .. }
-            | Self::TakeBack { .. }
+            | Self::Withdraw { .. }
             | Self::ReadSlots { .. }
             | Self::RecoverProposal { .. }
             | Self::LoadSpace
@@ -207,11 +207,11 @@ impl Turn<'_> {
                 self.give_back();
                 self.begin_call()
             }
-            Doing::Announce { again } => {
+            Doing::Propose { again } => {
                 self.state.ring.proposed = self.wanted();
                 self.go(Doing::LoadJoins { again })
             }
-            Doing::TakeBack { again } => self.take_back(again),
+            Doing::Withdraw { again } => self.withdraw(again),
             Doing::LoadJoins { again } => self.load_joins(again),
             Doing::ReadSlots { again, left, seen } => self.read_slot(way, again, left, seen),
             Doing::AskLeases => self.ask_leases(),
@@ -222,7 +222,7 @@ impl Turn<'_> {
             Doing::StoreUntil => self.store_until(),
             Doing::RaiseWaits => {
                 self.state.raise_waits();
-                self.go(Doing::Announce { again: true })
+                self.go(Doing::Propose { again: true })
             }
             Doing::Reserve => self.reserve(),
             Doing::Write { done, from } => self.write(done, from),
@@ -235,7 +235,7 @@ impl Turn<'_> {
             }
             Doing::LoadSleeps { wait } => {
                 if self.mine().answered {
-                    return self.behind_wake(wait);
+                    return self.after_wake(wait);
                 }
                 self.mine().counted = true;
                 self.go(Doing::RaiseWake { wait })
@@ -248,11 +248,11 @@ impl Turn<'_> {
                 for subscriber in self.state.subscribers.iter_mut() {
                     subscriber.wake_up();
                 }
-                let newer = self.has(Mistake::AnswerOfNewerCount);
+                let newer = self.has(Mistake::NotifiedUpToANewerCount);
                 let me = self.mine();
                 me.answered = me.counted || newer;
                 me.counted = false;
-                self.behind_wake(wait)
+                self.after_wake(wait)
             }
             Doing::WaitForSpace => self.wait_for_space(way),
             Doing::Done | Doing::Gone => false,
@@ -322,8 +322,8 @@ impl Turn<'_> {
 
     /// Returns false if there is nothing to repair.
     fn repair(&mut self, owner_died: bool, inherits: bool) -> bool {
-        let is_behind = self.state.word(self.state.ring.tail) != 0;
-        if !owner_died && !is_behind {
+        let is_stale = self.state.word(self.state.ring.tail) != 0;
+        if !owner_died && !is_stale {
             return false;
         }
         if self.has(Mistake::RecoveryLowersReserved) {
@@ -360,7 +360,7 @@ impl Turn<'_> {
         }
         match self.setup.policy {
             Policy::Overwrite => self.go(Doing::Reserve),
-            Policy::Wait | Policy::Limit => self.go(Doing::Announce { again: false }),
+            Policy::Wait | Policy::Limit => self.go(Doing::Propose { again: false }),
         }
     }
 
@@ -389,7 +389,7 @@ impl Turn<'_> {
         self.go(Doing::Unlock { wait: false })
     }
 
-    fn behind_wake(&mut self, wait: bool) -> bool {
+    fn after_wake(&mut self, wait: bool) -> bool {
         self.mine().owes = false;
         if wait {
             return self.go(Doing::AskLeases);

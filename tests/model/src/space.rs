@@ -22,14 +22,14 @@ impl Turn<'_> {
         let ignores = self.has(Mistake::JoinsIgnored);
         let me = self.mine();
         (me.joins_known, me.excused) = (true, false);
-        let (minimum, is_current) = me.horizon;
+        let (minimum, is_current) = me.gating_cache;
         if (is_current || ignores) && wanted <= minimum + capacity {
             return self.nobody_in_the_way(again);
         }
         let left = all_slots(self.setup.subscribers);
         let seen = Seen::default();
         if left == 0 {
-            return self.judge_pass(again, seen);
+            return self.judge_scan(again, seen);
         }
         self.go(Doing::ReadSlots { again, left, seen })
     }
@@ -43,11 +43,11 @@ impl Turn<'_> {
         if left != 0 {
             return self.go(Doing::ReadSlots { again, left, seen });
         }
-        self.judge_pass(again, seen)
+        self.judge_scan(again, seen)
     }
 
     /// Returns which of the slots that were read are in the way. Remembers a scan that found none.
-    fn judge_pass(&mut self, again: bool, seen: Seen) -> bool {
+    fn judge_scan(&mut self, again: bool, seen: Seen) -> bool {
         let wanted = self.wanted();
         let (tail, reserved) = (self.state.ring.tail, self.state.ring.reserved);
         let capacity = self.setup.words;
@@ -61,11 +61,11 @@ impl Turn<'_> {
             }
         }
         if suspects == [0; MOST_SUBSCRIBERS] {
-            me.horizon = (minimum, me.joins_known);
+            me.gating_cache = (minimum, me.joins_known);
             return self.nobody_in_the_way(again);
         }
         me.suspects = suspects;
-        self.go(Doing::TakeBack { again })
+        self.go(Doing::Withdraw { again })
     }
 
     /// Waits for the first that is alive. If all are dead, there is nothing to wait for.
@@ -91,7 +91,7 @@ impl Turn<'_> {
         self.go(Doing::Reserve)
     }
 
-    pub(crate) fn take_back(&mut self, again: bool) -> bool {
+    pub(crate) fn withdraw(&mut self, again: bool) -> bool {
         self.state.ring.proposed = self.state.ring.reserved;
         let me = self.mine();
         (me.joins_known, me.excused) = (false, false);
@@ -175,7 +175,7 @@ impl Turn<'_> {
 
 impl Reading {
     /// Whether the protocol promises that publishers wait for it: from the end of its join until it leaves, except while
-    /// it notices a lapse and announces that it is back.
+    /// it notices a lapse and counts its return.
     #[must_use]
     pub fn gates(&self) -> bool {
         !matches!(
@@ -184,19 +184,19 @@ impl Reading {
                 | Self::ClaimGeneration
                 | Self::FindTail { .. }
                 | Self::FindReserved { .. }
-                | Self::FindMarks { .. }
+                | Self::FindEntries { .. }
                 | Self::WalkLoad { .. }
                 | Self::WalkCheck { .. }
                 | Self::FindCheck { .. }
                 | Self::JoinPosition
                 | Self::JoinState
-                | Self::JoinAnnounce
+                | Self::CountJoin
                 | Self::JoinProposal
                 | Self::JoinTail
                 | Self::JoinCheck
                 | Self::AskLapse(..)
-                | Self::AnnounceReturn(_)
-                | Self::LeaveAnnounce
+                | Self::CountReturn(_)
+                | Self::CountLeave
                 | Self::Gone
         )
     }

@@ -152,7 +152,7 @@ pub struct Publisher {
     /// need not have seen it.
     pub excused: bool,
     /// The cached gating position, and whether it is current: no subscriber has joined since.
-    pub horizon: (u8, bool),
+    pub gating_cache: (u8, bool),
     /// `space` was not raised since it loaded it.
     pub token: bool,
     /// Generations of the slots that its last scan found in the way, until it has asked for their leases; 0 is none.
@@ -308,7 +308,7 @@ impl State {
     pub(crate) fn raise_joins(&mut self) {
         for publisher in self.publishers.iter_mut() {
             publisher.joins_known = false;
-            publisher.horizon.1 = false;
+            publisher.gating_cache.1 = false;
         }
     }
 
@@ -380,7 +380,7 @@ impl Publisher {
             counted: false,
             joins_known: false,
             excused: false,
-            horizon: (0, false),
+            gating_cache: (0, false),
             token: false,
             suspects: [0; MOST_SUBSCRIBERS],
             dead: [0; MOST_SUBSCRIBERS],

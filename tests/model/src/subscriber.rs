@@ -43,7 +43,7 @@ pub enum Reading {
         tail: u8,
     },
     /// Reads the entries of the blocks index, one by one.
-    FindMarks {
+    FindEntries {
         /// As in [`Reading::FindTail`].
         attempt: u8,
         /// As in [`Reading::FindTail`].
@@ -86,7 +86,7 @@ pub enum Reading {
     /// Activates the slot.
     JoinState,
     /// Raises `joins`.
-    JoinAnnounce,
+    CountJoin,
     /// Loads a writer's proposal: is the writer about to overtake it?
     JoinProposal,
     /// Loads `tail`: is it far enough from a writer that scanned before this slot was active?
@@ -115,9 +115,9 @@ pub enum Reading {
         end: RecordStart,
     },
     /// Peeks at a single record: loads its header.
-    Look,
+    Peek,
     /// Asks whether it is intact.
-    LookCheck {
+    PeekCheck {
         word: u8,
     },
     /// Copies a long record by itself.
@@ -137,7 +137,7 @@ pub enum Reading {
     /// Asks whether the position that it replaced, here, was lapped.
     AskLapse(After, u8),
     /// It was, so that writers did not wait for it: raises `joins`.
-    AnnounceReturn(After),
+    CountReturn(After),
     /// Loads `waits.count`.
     LoadWaits(After),
     /// Loads `waits.until`.
@@ -160,18 +160,18 @@ pub enum Reading {
     /// Before a sleep: loads `wake`.
     Token,
     /// Raises `sleeps`.
-    Announce,
+    Arm,
     /// Rechecks: loads the header.
-    LookAgain,
+    Recheck,
     /// Asks whether that is intact.
-    LookAgainCheck {
+    RecheckValidate {
         word: u8,
     },
     /// Sleeps, if `wake` is what it loaded.
     Sleep,
     Asleep,
     /// Leaves: its slot is free; raises `joins`.
-    LeaveAnnounce,
+    CountLeave,
     Gone,
 }
 
@@ -220,11 +220,11 @@ impl Turn<'_> {
                 })
             }
             Reading::Validate { end, copied } => self.validate(end, &copied),
-            Reading::Look => {
+            Reading::Peek => {
                 let word = self.state.word(at.position);
-                self.go(Reading::LookCheck { word })
+                self.go(Reading::PeekCheck { word })
             }
-            Reading::LookCheck { word } => self.look(word),
+            Reading::PeekCheck { word } => self.peek(word),
             Reading::CopyLong { word, done, mut copied } => {
                 copied[usize::from(done)] = self.state.word(at.position + 1 + done);
                 let done = done + 1;
@@ -248,25 +248,25 @@ impl Turn<'_> {
                 self.go(Reading::AskLapse(after, before))
             }
             Reading::AskLapse(after, before) => {
-                let announces = match self.setup.mistake {
-                    Some(Mistake::ReturnNotAnnounced) => false,
+                let has_lapsed = match self.setup.mistake {
+                    Some(Mistake::ReturnNotCounted) => false,
                     Some(Mistake::LapseOfSlotUnnoticed) => after == After::ReadBack,
                     _ => !self.state.is_intact(before),
                 };
-                self.go(if announces {
-                    Reading::AnnounceReturn(after)
+                self.go(if has_lapsed {
+                    Reading::CountReturn(after)
                 } else {
                     Reading::LoadWaits(after)
                 })
             }
-            Reading::AnnounceReturn(after) => {
+            Reading::CountReturn(after) => {
                 self.state.raise_joins_on_return();
                 self.go(Reading::LoadWaits(after))
             }
             Reading::LoadWaits(after) => {
                 let me = self.mine();
                 if me.answered {
-                    return self.behind_position(after);
+                    return self.after_position(after);
                 }
                 me.counted = true;
                 self.go(Reading::LoadUntil(after))
@@ -276,7 +276,7 @@ impl Turn<'_> {
                 let me = self.mine();
                 let counted = std::mem::take(&mut me.counted);
                 if at.position < until {
-                    return self.behind_position(after);
+                    return self.after_position(after);
                 }
                 me.answered = counted;
                 self.go(Reading::AnswerUntil(after))
@@ -295,26 +295,26 @@ impl Turn<'_> {
             }
             Reading::RaiseSpace(after) => {
                 self.state.raise_space();
-                self.behind_position(after)
+                self.after_position(after)
             }
             Reading::Token => {
                 self.mine().token = true;
-                let late = self.has(Mistake::TokenAfterAnnouncement);
-                self.go(if late { Reading::LookAgain } else { Reading::Announce })
+                let late = self.has(Mistake::TokenAfterArming);
+                self.go(if late { Reading::Recheck } else { Reading::Arm })
             }
-            Reading::Announce => {
+            Reading::Arm => {
                 self.state.raise_sleeps();
                 self.go(match self.setup.mistake {
-                    Some(Mistake::TokenAfterAnnouncement) => Reading::Token,
-                    Some(Mistake::NoLookBeforeSleep) => Reading::Sleep,
-                    _ => Reading::LookAgain,
+                    Some(Mistake::TokenAfterArming) => Reading::Token,
+                    Some(Mistake::SleepWithoutARecheck) => Reading::Sleep,
+                    _ => Reading::Recheck,
                 })
             }
-            Reading::LookAgain => {
+            Reading::Recheck => {
                 let word = self.state.word(at.position);
-                self.go(Reading::LookAgainCheck { word })
+                self.go(Reading::RecheckValidate { word })
             }
-            Reading::LookAgainCheck { word } => {
+            Reading::RecheckValidate { word } => {
                 let is_drained = word == 0 && self.is_intact_or_believed(at.position);
                 if !is_drained {
                     self.mine().token = false;
@@ -327,7 +327,7 @@ impl Turn<'_> {
                 self.go(if sleeps { Reading::Asleep } else { Reading::Scan(at) })
             }
             Reading::Asleep => self.time_out(),
-            Reading::LeaveAnnounce => {
+            Reading::CountLeave => {
                 self.state.raise_joins();
                 let me = self.mine();
                 me.forget();
@@ -373,10 +373,10 @@ impl Turn<'_> {
         let at = self.at();
         let word = self.state.word(end.position);
         let words = word::record_words(word);
-        let behind = end.position + words;
-        if word != 0 && words <= LONGEST_READ_AHEAD && behind <= at.position + self.setup.read_ahead
+        let after = end.position + words;
+        if word != 0 && words <= LONGEST_READ_AHEAD && after <= at.position + self.setup.read_ahead
         {
-            let end = RecordStart { position: behind, sequence: end.sequence.wrapping_add(1) };
+            let end = RecordStart { position: after, sequence: end.sequence.wrapping_add(1) };
             return self.go(Reading::Scan(end));
         }
         if end != at {
@@ -393,7 +393,7 @@ impl Turn<'_> {
             // It polls: the next check is the same as this one.
             return false;
         }
-        self.go(Reading::Look)
+        self.go(Reading::Peek)
     }
 
     fn validate(&mut self, end: RecordStart, copied: &Copied) -> bool {
@@ -402,26 +402,26 @@ impl Turn<'_> {
             return self.lapped();
         }
         if end.position >= self.state.ring.reserved && !self.has(Mistake::TailForReserved) {
-            return self.go(Reading::Look);
+            return self.go(Reading::Peek);
         }
         let words = &copied[..usize::from(end.position - at.position)];
         let mut next = 0;
         while next < words.len() {
             let header = words[next];
-            let behind = next + usize::from(word::record_words(header));
-            if behind > words.len() || !word::is_header(header) {
+            let after = next + usize::from(word::record_words(header));
+            if after > words.len() || !word::is_header(header) {
                 // `ReadAhead::give_up`: the remaining records are read again.
-                return self.go(Reading::Look);
+                return self.go(Reading::Peek);
             }
             let place = self.at();
-            self.deliver(place, header, &words[next + 1..behind]);
+            self.deliver(place, header, &words[next + 1..after]);
             self.advance(header);
-            next = behind;
+            next = after;
         }
         self.read_on()
     }
 
-    fn look(&mut self, word: u8) -> bool {
+    fn peek(&mut self, word: u8) -> bool {
         let at = self.at();
         if word == 0 && self.has(Mistake::ZeroBeforeValidation) {
             return self.caught_up();
@@ -477,11 +477,11 @@ impl Turn<'_> {
         self.go(if is_due { Reading::StorePosition(After::Read) } else { Reading::Scan(at) })
     }
 
-    fn behind_position(&mut self, after: After) -> bool {
+    fn after_position(&mut self, after: After) -> bool {
         let at = self.at();
         self.go(match after {
             After::Read | After::ReadBack => Reading::Scan(at),
-            After::Sleep if self.has(Mistake::TokenAfterAnnouncement) => Reading::Announce,
+            After::Sleep if self.has(Mistake::TokenAfterArming) => Reading::Arm,
             After::Sleep => Reading::Token,
         })
     }
@@ -495,7 +495,7 @@ impl Turn<'_> {
             slot.active && slot.position < until && slot.position + self.setup.words >= reserved;
         let left = left & !(1 << way);
         if is_before {
-            self.behind_position(after)
+            self.after_position(after)
         } else if left == 0 {
             self.go(Reading::RaiseSpace(after))
         } else {
