@@ -91,7 +91,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Loom("loom_a_burst_dies_at_any_step")],
     },
     Mutant {
-        name: "burst_ends_behind_its_commit",
+        name: "burst_ends_after_its_commit",
         mistake: "a burst commits a message before the 0 after it is in place",
         noticed_by: &[Loom("loom_a_burst_dies_at_any_step")],
     },

@@ -201,7 +201,7 @@ impl<'a> Appender<'a> {
             bulk::prefetch_to_write(record.as_ptr().wrapping_byte_add(WRITTEN_AHEAD).cast());
             copy::store_in_row(&record[1..], payload);
             hook::point(CrashPoint::MidCopy);
-            if !mutant("burst_ends_behind_its_commit") {
+            if !mutant("burst_ends_after_its_commit") {
                 record[words].store(0, Ordering::Relaxed);
             }
             hook::point(CrashPoint::AfterEndWord);
@@ -210,7 +210,7 @@ impl<'a> Appender<'a> {
             // COMMIT
             record[0]
                 .store(header(length, tag), weakened("burst_commit_relaxed", Ordering::Release));
-            if mutant("burst_ends_behind_its_commit") {
+            if mutant("burst_ends_after_its_commit") {
                 record[words].store(0, Ordering::Relaxed);
             }
             hook::point(CrashPoint::AfterCommit);
