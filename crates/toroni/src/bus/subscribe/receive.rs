@@ -235,8 +235,10 @@ impl Subscriber {
         let (claim, reading) = (&self.claim, &self.reading);
         let is_drained = || reading.is_drained(&claim.subscribing.ring);
         let token = self.waiting.arm(claim, by_descriptor, is_drained);
-        let token =
-            token.map_err(|source| ReceiveError::Os { action: "announce a sleep", source })?;
+        let token = token.map_err(|source| ReceiveError::Os {
+            action: "prepare to wait for a message",
+            source,
+        })?;
         // If the file was truncated, this process reads zeros, which look like the end of the stream.
         self.check_files()?;
         Ok(token)
