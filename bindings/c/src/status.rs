@@ -89,7 +89,7 @@ impl Failure {
         Self { status: Status::InvalidArgument, text: Some(text.into()) }
     }
 
-    fn told(status: Status, error: &impl ToString) -> Self {
+    fn with_text_of(status: Status, error: &impl ToString) -> Self {
         Self { status, text: Some(error.to_string()) }
     }
 }
@@ -181,7 +181,7 @@ impl From<SubscriberError> for Failure {
             | SubscriberError::PositionLost { .. } => Status::PositionUnavailable,
             _ => Status::Other,
         };
-        Self::told(status, &error)
+        Self::with_text_of(status, &error)
     }
 }
 
@@ -202,7 +202,7 @@ impl From<PublishError> for Failure {
             PublishError::Os { .. } => Status::Os,
             _ => Status::Other,
         };
-        Self::told(status, &error)
+        Self::with_text_of(status, &error)
     }
 }
 
@@ -224,7 +224,7 @@ impl From<ReceiveError> for Failure {
             ReceiveError::Os { .. } => Status::Os,
             _ => Status::Other,
         };
-        Self::told(status, &error)
+        Self::with_text_of(status, &error)
     }
 }
 
