@@ -357,7 +357,7 @@ impl Turn<'_> {
         true
     }
 
-    /// I3, as readers ask for it.
+    /// I2, as readers ask for it.
     pub(crate) fn is_intact(&self, position: u8) -> bool {
         if self.has(Mistake::TailForReserved) {
             return self.state.ring.tail <= position + self.setup.words;

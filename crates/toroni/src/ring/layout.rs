@@ -44,9 +44,9 @@
 //! These hold for the stream as long as every process that may write `ring` follows the protocol:
 //!
 //! - **I1** The end of the stream is below `reserved`: `tail` plus one word is at most `reserved`.
-//! - **I3** If a reader reads at position `p`, then loads `reserved` and finds
+//! - **I2** If a reader reads at position `p`, then loads `reserved` and finds
 //!   `reserved <= p + capacity`, it has read what was committed at `p`.
-//! - **I4** Records lie without gaps from each valid index entry up to the first word that is 0. That
+//! - **I3** Records lie without gaps from each valid index entry up to the first word that is 0. That
 //!   word is the end of the stream, even if the owner of the lock died before it stored `tail`.
 
 use super::position::to_index;

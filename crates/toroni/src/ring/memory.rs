@@ -84,7 +84,7 @@ impl<'a> Ring<'a> {
     }
 
     /// Returns whether what was read at `position` before this call is what a writer committed
-    /// there (invariant I3). Call it after reading, and before trusting anything that was read.
+    /// there (invariant I2). Call it after reading, and before trusting anything that was read.
     ///
     /// RESERVE pairs this with the writer's release fence:
     ///

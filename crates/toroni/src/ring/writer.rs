@@ -13,7 +13,7 @@
 //! If the owner dies before its commit, nothing has changed for readers, and the next record
 //! overwrites its bytes. If it dies after its commit, `sequence` and `tail` are outdated. The next
 //! owner detects that, because the word at `tail` is not 0, and **recovers**: it counts records up
-//! to the first 0 and sets both (I4).
+//! to the first 0 and sets both (I3).
 
 use super::bulk;
 use super::copy;
@@ -415,7 +415,7 @@ impl<'a> Appender<'a> {
         }
     }
 
-    /// Rolls the end of the stream forward over what a dead owner committed (invariant I4).
+    /// Rolls the end of the stream forward over what a dead owner committed (invariant I3).
     ///
     /// - Sequence and tail may be a half-updated pair, so both are counted again from the newest
     ///   entry of the index.
