@@ -208,7 +208,7 @@ const ENGINES: &[&str] = &[
 
 const SKIPPED: &[&str] = &[
     // Runs under a system call filter, and the sanitizer makes calls that the filter does not allow.
-    "nobody_asleep_no_system_call",
+    "no_sleeper_no_system_call",
     // Measures processor time, which the sanitizer changes.
     "idle_costs_no_processor",
     // Tens of thousands of rounds that test timing, not memory.

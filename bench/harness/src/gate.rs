@@ -118,7 +118,7 @@ mod tests {
     use toroni_testkit::Directory;
 
     #[test]
-    fn nobody_passes_before_it_opens_and_all_pass_then() {
+    fn no_child_passes_before_it_opens_and_all_pass_then() {
         let root = Directory::new();
         let owner = RunDirectoryOwner::create(root.path()).unwrap();
         let gate = Gate::create(owner.directory()).unwrap();

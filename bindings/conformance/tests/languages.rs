@@ -100,7 +100,7 @@ fn all_languages_at_once_see_one_order() {
 }
 
 #[test]
-fn losses_are_told_alike() {
+fn all_languages_report_losses_alike() {
     const COUNT: u64 = 400;
     let fixture = Fixture::new();
     for publisher in process::languages() {
@@ -134,7 +134,7 @@ fn losses_are_told_alike() {
 }
 
 #[test]
-fn whoever_is_killed_harms_nobody() {
+fn a_killed_process_harms_no_other() {
     let fixture = Fixture::new();
     for victim in process::languages() {
         for (mode, publish) in PUBLISH.iter().enumerate() {

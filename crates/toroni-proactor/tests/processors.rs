@@ -184,7 +184,7 @@ fn a_dedicated_leader_calls_no_handler() {
 }
 
 #[test]
-fn a_wait_that_the_provider_has_not_is_replaced_and_told() {
+fn a_wait_that_the_provider_lacks_is_replaced_and_reported() {
     for provider in [ProviderType::Auto, ProviderType::Combined] {
         let wait = WaitType::LinuxRt;
         let config = ProcessorConfig { provider, wait, ..ProcessorConfig::default() };

@@ -208,7 +208,7 @@ fn a_leader_that_waits_submits_what_others_may_not() {
 
 /// The kernel refuses one more watch, which is requested when a part has been sent already.
 #[test]
-fn a_part_that_was_sent_is_told() {
+fn a_part_that_was_sent_is_reported() {
     let config = ProcessorConfig { provider: ProviderType::Select, ..ProcessorConfig::default() };
     let config = ProcessorConfig { wait: WaitType::Epoll, ..config };
     let proactor = Proactor::new(&Config::one(config)).unwrap();

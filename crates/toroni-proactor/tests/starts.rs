@@ -63,7 +63,7 @@ fn a_start_that_fails_at_once_gives_everything_back() {
 /// `START_ERROR` of a deferred start goes to the completed queue: the handler receives the error, and the next
 /// deferred operation is started.
 #[test]
-fn a_deferred_start_that_fails_is_told() {
+fn a_deferred_start_that_fails_is_reported() {
     let by_the_leader = proactor(false, None);
     let beyond_the_limit = proactor(true, Some(1));
     for proactor in [by_the_leader, beyond_the_limit] {

@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_told_lines_and_its_lines_are_read() {
+    fn a_program_gets_lines_and_its_lines_are_read() {
         let mut program = shell("read a; echo \"got $a\"; echo more; printf rest; echo why >&2");
         program.tell("this");
         assert_eq!(program.expect("got"), "this");

@@ -24,7 +24,7 @@ impl Turn<'_> {
         (me.joins_known, me.excused) = (true, false);
         let (minimum, is_current) = me.gating_cache;
         if (is_current || ignores) && wanted <= minimum + capacity {
-            return self.nobody_in_the_way(again);
+            return self.no_reader_in_the_way(again);
         }
         let left = all_slots(self.setup.subscribers);
         let seen = Seen::default();
@@ -62,7 +62,7 @@ impl Turn<'_> {
         }
         if suspects == [0; MOST_SUBSCRIBERS] {
             me.gating_cache = (minimum, me.joins_known);
-            return self.nobody_in_the_way(again);
+            return self.no_reader_in_the_way(again);
         }
         me.suspects = suspects;
         self.go(Doing::Withdraw { again })
@@ -84,7 +84,7 @@ impl Turn<'_> {
         self.go(Doing::AskLeases)
     }
 
-    fn nobody_in_the_way(&mut self, again: bool) -> bool {
+    fn no_reader_in_the_way(&mut self, again: bool) -> bool {
         if again {
             self.mine().token = false;
         }

@@ -387,9 +387,9 @@ impl Turn<'_> {
                 Reading::Copy { end, done: 0, copied: [0; 4] }
             });
         }
-        let is_told = self.state.subscribers[self.me].published == at.position;
+        let is_published = self.state.subscribers[self.me].published == at.position;
         let finds_nothing = word == 0 && self.is_intact_or_believed(at.position);
-        if finds_nothing && is_told && !self.setup.sleep {
+        if finds_nothing && is_published && !self.setup.sleep {
             // It polls: the next check is the same as this one.
             return false;
         }

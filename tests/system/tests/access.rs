@@ -317,8 +317,8 @@ fn a_publisher_cannot_receive_unless_it_may() {
 }
 
 #[test]
-fn a_stranger_is_told_what_to_do() {
-    if !is_root("a_stranger_is_told_what_to_do") {
+fn a_stranger_learns_what_to_do() {
+    if !is_root("a_stranger_learns_what_to_do") {
         return;
     }
     let fixture = Fixture::new();

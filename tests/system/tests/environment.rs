@@ -348,7 +348,7 @@ fn create_small(root: &TempRoot, notify: &str) {
 }
 
 #[test]
-fn a_bus_removed_under_its_users_is_an_end_that_is_told() {
+fn a_bus_removed_under_its_users_is_a_reported_end() {
     for notify in ["futex", "datagram"] {
         let (_watchdog, root) = (watchdog(), TempRoot::new());
         create_small(&root, notify);

@@ -81,7 +81,7 @@ impl Drop for Orphan {
 }
 
 #[test]
-fn whoever_closes_all_descriptors_is_told_that_its_lease_is_lost() {
+fn a_process_that_closes_all_descriptors_learns_that_its_lease_is_lost() {
     let _watchdog = Watchdog::start("fork", Duration::from_secs(300));
     let mut fixture = fixture(NotifyKind::Futex);
     let mut worker = fixture.start("fork", &["case=daemon", "capacity=65536"]);
@@ -95,7 +95,7 @@ fn whoever_closes_all_descriptors_is_told_that_its_lease_is_lost() {
 }
 
 #[test]
-fn whoever_closes_all_descriptors_takes_no_lock_from_the_living() {
+fn a_process_that_closes_all_descriptors_takes_no_lock_from_the_living() {
     let _watchdog = Watchdog::start("fork", Duration::from_secs(300));
     let mut fixture = fixture(NotifyKind::Futex);
     let bus = fixture.bus();
@@ -119,7 +119,7 @@ fn whoever_closes_all_descriptors_takes_no_lock_from_the_living() {
 }
 
 #[test]
-fn whoever_closes_all_descriptors_overwrites_no_living_subscriber() {
+fn a_process_that_closes_all_descriptors_overwrites_no_living_subscriber() {
     let _watchdog = Watchdog::start("fork", Duration::from_secs(300));
     let wait = Policy::Wait { limit: None };
     let mut fixture = Fixture::new(|config| config.capacity(64 << 10).policy(wait));
@@ -137,7 +137,7 @@ fn whoever_closes_all_descriptors_overwrites_no_living_subscriber() {
 }
 
 #[test]
-fn whoever_closes_all_descriptors_leaves_its_slot_to_the_next_subscriber() {
+fn a_process_that_closes_all_descriptors_leaves_its_slot_to_the_next_subscriber() {
     let _watchdog = Watchdog::start("fork", Duration::from_secs(300));
     let mut fixture = Fixture::new(|config| config.capacity(64 << 10));
     let mut worker = fixture.start("fork", &["case=careless", "against=successor"]);

@@ -247,8 +247,8 @@ fn a_bus_in_a_directory_for_all_is_its_owners() {
 
 /// Who may read `ring` reads all that is in it, subscribed or not, and without leaving a trace.
 #[test]
-fn payloads_are_seen_by_whoever_may_read_the_ring() {
-    if !is_root("payloads_are_seen_by_whoever_may_read_the_ring") {
+fn payloads_are_visible_to_users_that_may_read_the_ring() {
+    if !is_root("payloads_are_visible_to_users_that_may_read_the_ring") {
         return;
     }
     let _watchdog = watchdog();
@@ -271,8 +271,8 @@ fn payloads_are_seen_by_whoever_may_read_the_ring() {
 /// Without a mode or groups, a user who cannot subscribe cannot read payloads either, whatever the umask, and whoever
 /// creates the bus again.
 #[test]
-fn without_a_mode_whoever_cannot_subscribe_cannot_read() {
-    if !is_root("without_a_mode_whoever_cannot_subscribe_cannot_read") {
+fn without_a_mode_users_that_cannot_subscribe_cannot_read() {
+    if !is_root("without_a_mode_users_that_cannot_subscribe_cannot_read") {
         return;
     }
     let (_watchdog, program) = (watchdog(), ProgramForAll::new());

@@ -65,12 +65,12 @@ fn a_message_that_is_torn_is_noticed() {
 }
 
 #[test]
-fn a_loss_that_is_not_told_is_noticed() {
+fn a_loss_that_is_not_reported_is_noticed() {
     must_be_noticed("subscriber:swallow", &["lost-without-report"]);
 }
 
 #[test]
-fn a_loss_that_is_told_as_larger_than_it_was_is_noticed() {
+fn a_loss_that_is_reported_as_larger_than_it_was_is_noticed() {
     must_be_noticed("subscriber:overcount", &["miscounted-loss"]);
 }
 

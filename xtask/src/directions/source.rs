@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_macro_is_told_from_an_item() {
+    fn a_macro_is_distinguished_from_an_item() {
         let text = "fn f() { crate::crash_point!(AfterLock); crate::bus::x() }";
         let source = read(text, "ring");
         let macros: Vec<bool> = source.paths.iter().map(|named| named.is_macro).collect();
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn lifetimes_raw_words_and_numbers_are_told_apart() {
+    fn lifetimes_raw_words_and_numbers_are_distinguished() {
         let text = "fn f<'a>(x: &'a a::str, r#type: r#mod::u8) -> impl T + use<'a> { 0x1F_u32 }";
         assert_eq!(paths(text, ""), ["a::str", "mod::u8"]);
     }

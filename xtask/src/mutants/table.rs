@@ -225,7 +225,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         mistake: "a stopped reader delays publishers by the policy's limit at each block, not once",
         noticed_by: &[
             Tests("a_stopped_subscriber_costs_the_limit_once"),
-            Tests("lapped_free_and_non_gating_readers_gate_nobody"),
+            Tests("lapped_free_and_non_gating_readers_gate_no_writer"),
         ],
     },
     Mutant {
@@ -375,8 +375,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "finish_forgets_starts",
         mistake: "threads leave while an operation starts whose bytes have been transferred already",
         noticed_by: &[
-            Proactor("finishing::what_was_transferred_is_told"),
-            Proactor("finishing::a_part_that_was_transferred_is_told"),
+            Proactor("finishing::what_was_transferred_is_reported"),
+            Proactor("finishing::a_part_that_was_transferred_is_reported"),
         ],
     },
 ];

@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_broken_promise_is_told_from_no_promise() {
+    fn a_broken_promise_differs_from_no_promise() {
         let order = |promised, runs, common| Order { promised, runs, common };
         assert!(order(true, 5, 4).is_broken());
         assert!(order(true, 5, 4).text().contains("BROKEN in 1 of 5"));

@@ -84,7 +84,7 @@ fn the_state_follows_from_the_counts() {
 }
 
 #[test]
-fn a_level_of_none_tells_nobody() {
+fn a_level_of_none_wakes_no_thread() {
     for (followers, is_led) in [(2, true), (0, true), (1, false)] {
         let mut core = with(followers, is_led);
         post(&mut core, Notify::None);

@@ -50,33 +50,33 @@ fn each(test: impl Fn(&Proactor, Crew)) {
 
 /// Waits until the threads have left. By then the handler has been called.
 #[track_caller]
-fn told<T>(proactor: &Proactor, crew: Crew, results: &Receiver<T>) -> T {
+fn reported<T>(proactor: &Proactor, crew: Crew, results: &Receiver<T>) -> T {
     crew.join();
     assert_eq!(proactor.outstanding(), 0);
-    results.try_recv().expect("told before the last thread left")
+    results.try_recv().expect("reported before the last thread left")
 }
 
 #[test]
-fn what_was_transferred_is_told() {
+fn what_was_transferred_is_reported() {
     each(|proactor, crew| {
         let (stream, mut peer) = stream_and_peer(proactor);
         let (done, results) = channel();
         finish_amid_the_next_start(proactor);
         stream.write("x", move |BufResult(result, _)| done.send(result).unwrap()).unwrap();
-        assert_eq!(told(proactor, crew, &results), Ok(1));
+        assert_eq!(reported(proactor, crew, &results), Ok(1));
         peer.read_exact(&mut [0]).unwrap();
     });
 }
 
 #[test]
-fn a_part_that_was_transferred_is_told() {
+fn a_part_that_was_transferred_is_reported() {
     each(|proactor, crew| {
         let (stream, mut peer) = stream_and_peer(proactor);
         let (done, results) = channel();
         finish_amid_the_next_start(proactor);
         let much = vec![0; 64 << 20];
         stream.write_all(much, move |BufResult(result, _)| done.send(result).unwrap()).unwrap();
-        assert!(told(proactor, crew, &results).unwrap_err().is_cancelled());
+        assert!(reported(proactor, crew, &results).unwrap_err().is_cancelled());
         peer.read_exact(&mut [0]).unwrap();
     });
 }
@@ -96,7 +96,7 @@ fn what_was_not_is_refused() {
 
 /// A handler is outstanding itself, so nothing finishes between its starts.
 #[test]
-fn what_a_handler_transferred_is_told() {
+fn what_a_handler_transferred_is_reported() {
     each(|proactor, crew| {
         let (stream, mut peer) = stream_and_peer(proactor);
         let (again, (done, results)) = (proactor.clone(), channel());
@@ -105,7 +105,7 @@ fn what_a_handler_transferred_is_told() {
             stream.write("x", move |BufResult(result, _)| done.send(result).unwrap()).unwrap();
         });
         posted.unwrap();
-        assert_eq!(told(proactor, crew, &results), Ok(1));
+        assert_eq!(reported(proactor, crew, &results), Ok(1));
         peer.read_exact(&mut [0]).unwrap();
     });
 }
@@ -117,7 +117,7 @@ fn a_proactor_that_finished_while_one_started_can_be_used_again() {
         finish_amid_the_next_start(proactor);
         let (done, results) = channel();
         write(&stream, done.clone());
-        told(proactor, crew, &results).unwrap();
+        reported(proactor, crew, &results).unwrap();
         proactor.restart();
         let crew = Crew::new(proactor, 1);
         write(&stream, done);

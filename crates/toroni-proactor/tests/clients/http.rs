@@ -250,7 +250,7 @@ pub(crate) fn aborted_clients_leak_nothing(engine: Engine) {
     assert_eq!(fixture.connect().get("/1").status, 200);
 }
 
-pub(crate) fn too_many_are_told_so(engine: Engine) {
+pub(crate) fn too_many_connections_are_refused_with_an_answer(engine: Engine) {
     let fixture = Fixture::with(engine, &["--connections", "3"]);
     let mut connections: Vec<_> = (0..3).map(|_| fixture.connect()).collect();
     for connection in &mut connections {

@@ -21,11 +21,11 @@ macro_rules! clients {
     (@http) => {
         clients!(@tests http: curl_gets_the_same_bytes requests_in_a_row_and_in_pieces
             a_half_closed_client_is_answered what_is_refused_and_how aborted_clients_leak_nothing
-            too_many_are_told_so who_takes_too_long_is_left
+            too_many_connections_are_refused_with_an_answer who_takes_too_long_is_left
             wrk_and_ab_have_no_complaints);
     };
     (@proxy) => {
-        clients!(@tests proxy: both_directions_end_by_themselves nobody_behind_it
+        clients!(@tests proxy: both_directions_end_by_themselves no_server_behind_it
             slow_readers_make_writers_wait one_too_many_is_closed silence_ends_a_connection
             iperf3_sessions_pass);
     };

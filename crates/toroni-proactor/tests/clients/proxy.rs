@@ -77,7 +77,7 @@ pub(crate) fn both_directions_end_by_themselves(engine: Engine) {
     server.closes_all_but(before);
 }
 
-pub(crate) fn nobody_behind_it(engine: Engine) {
+pub(crate) fn no_server_behind_it(engine: Engine) {
     let nobody = Nobody::new();
     let server = proxy(engine, &nobody.address.to_string());
     for _ in 0..5 {

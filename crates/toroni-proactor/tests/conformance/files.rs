@@ -64,7 +64,7 @@ pub(crate) fn many_files_at_once(kind: Kind) {
 }
 
 /// However far each has come, it succeeds or is cancelled, and its buffer comes back.
-pub(crate) fn cancelled_transfers_are_told_once(kind: Kind) {
+pub(crate) fn cancelled_transfers_are_reported_once(kind: Kind) {
     const READS: usize = 60;
     kind.each_limited(Some(20), |proactor| {
         let _crew = Crew::new(proactor, 2);

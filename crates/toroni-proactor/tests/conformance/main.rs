@@ -33,17 +33,17 @@ macro_rules! conformance {
                     datagrams_echo files_are_written_and_read futures_are_driven
                     reads_are_done_in_order reads_of_handlers_are_done_in_order
                     hundreds_of_descriptors both_directions_up_to_the_limit;
-                files: many_files_at_once cancelled_transfers_are_told_once
+                files: many_files_at_once cancelled_transfers_are_reported_once
                     transfers_beyond_the_limit transfers_outlive_their_threads
                     a_handler_blocks_no_transfer a_proactor_is_dropped_amid_transfers
                     what_has_no_positions_is_no_file positions_have_63_bits non_blocking_files_are_read
                     thousands_of_transfers_at_once;
                 many: posts_from_many_threads timers_come_in_order_and_not_early
-                    a_cancelled_timer_is_told an_accept_storm_beyond_the_backlog
+                    a_cancelled_timer_is_reported an_accept_storm_beyond_the_backlog
                     leadership_is_handed_over a_thread_that_leaves_hands_over
                     operations_outlive_their_threads
-                    work_in_parts_starves_nobody a_busy_stream_starves_nobody
-                    a_busy_stream_starves_no_reader a_handler_that_blocks_holds_up_nobody
+                    work_in_parts_starves_no_other a_busy_stream_starves_no_other
+                    a_busy_stream_starves_no_reader a_handler_that_blocks_holds_up_no_other
                     a_timer_is_due_amid_long_handlers a_handler_may_handle_events the_limit_defers
                     what_was_deferred_has_its_turn a_handler_may_panic;
                 stopping: a_stop_may_become_a_graceful_one cancel_of_started cancel_of_what_is_ready
@@ -51,8 +51,8 @@ macro_rules! conformance {
                     cancelled_accepts_leak_nothing failing_connects_leak_nothing
                     a_client_is_destroyed_with_operations_outstanding
                     graceful_stop_calls_every_handler immediate_stop_loses_nothing
-                    a_dropped_proactor_lets_go what_nobody_took_is_closed
-                    a_slow_close_holds_up_nobody;
+                    a_dropped_proactor_lets_go what_was_not_taken_is_closed
+                    a_slow_close_holds_up_no_other;
                 waits: descriptors_of_others_become_readable words_are_waited_for
                     a_dropped_proactor_lets_go_of_words;
                 tasks: tasks_serve_connections a_graceful_stop_ends_tasks

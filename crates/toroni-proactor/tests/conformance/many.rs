@@ -73,7 +73,7 @@ pub(crate) fn timers_come_in_order_and_not_early(kind: Kind) {
     });
 }
 
-pub(crate) fn a_cancelled_timer_is_told(kind: Kind) {
+pub(crate) fn a_cancelled_timer_is_reported(kind: Kind) {
     kind.each(|proactor| {
         let _crew = Crew::new(proactor, 1);
         let (done, results) = channel();
@@ -229,7 +229,7 @@ fn write(stream: &Arc<Stream>, count: &Arc<AtomicU32>) {
 }
 
 /// A post gets its turn, although a session never pauses.
-pub(crate) fn a_busy_stream_starves_nobody(kind: Kind) {
+pub(crate) fn a_busy_stream_starves_no_other(kind: Kind) {
     kind.each(|proactor| {
         let (stream, mut peer) = stream_and_peer(proactor);
         let reader = thread::spawn(move || peer.read_to_end(&mut Vec::new()));
@@ -312,7 +312,7 @@ pub(crate) fn a_handler_may_handle_events(kind: Kind) {
 
 /// Short handlers need no second thread. Then a handler blocks until others have been called: of operations
 /// that it started, of its posts, and of results that arrive meanwhile.
-pub(crate) fn a_handler_that_blocks_holds_up_nobody(kind: Kind) {
+pub(crate) fn a_handler_that_blocks_holds_up_no_other(kind: Kind) {
     fn chain(proactor: &WeakProactor, left: u32, done: std::sync::mpsc::Sender<()>) {
         let again = proactor.clone();
         let next = move || match left {
@@ -397,7 +397,7 @@ pub(crate) fn a_busy_stream_starves_no_reader(kind: Kind) {
 }
 
 /// Work that posts its next part for ever, and a future that wakes itself for ever, starve no read.
-pub(crate) fn work_in_parts_starves_nobody(kind: Kind) {
+pub(crate) fn work_in_parts_starves_no_other(kind: Kind) {
     /// This many before another operation gets its turn are starvation.
     const MOST: u32 = 1_000_000;
 

@@ -425,7 +425,7 @@ pub(crate) fn a_dropped_proactor_lets_go(kind: Kind) {
 
 /// A connection that was accepted, but never passed to a handler, ends with the proactor, not with the last
 /// handle of the listener.
-pub(crate) fn what_nobody_took_is_closed(kind: Kind) {
+pub(crate) fn what_was_not_taken_is_closed(kind: Kind) {
     kind.each(|other| {
         let proactor = Proactor::new(&same_as(other)).unwrap();
         let (listener, address) = listener(&proactor);
@@ -457,7 +457,7 @@ pub(crate) fn what_nobody_took_is_closed(kind: Kind) {
 }
 
 /// Closing a socket may take as long as its linger time; only the thread that closes it waits.
-pub(crate) fn a_slow_close_holds_up_nobody(kind: Kind) {
+pub(crate) fn a_slow_close_holds_up_no_other(kind: Kind) {
     kind.each(|proactor| {
         let _crew = Crew::new(proactor, 2);
         let (stream, mut peer) = stream_and_peer(proactor);

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_advised_to_remove_what_is_not_a_bus() {
+    fn no_error_advises_to_remove_what_is_not_a_bus() {
         let path = || PathBuf::from("/dev/shm/toroni/b");
         let what = || "so".to_owned();
         for error in [

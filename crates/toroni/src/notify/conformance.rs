@@ -50,7 +50,7 @@ macro_rules! conformance {
                 a_killed_sleeper_costs_one_wake
                 needless_wakes_do_no_harm
                 a_signal_ends_the_wait
-                nobody_asleep_no_system_call
+                no_sleeper_no_system_call
                 idle_costs_no_processor
             );
         })*
@@ -291,7 +291,7 @@ fn a_signal_ends_the_wait(kind: Kind) {
     });
 }
 
-fn nobody_asleep_no_system_call(kind: Kind) {
+fn no_sleeper_no_system_call(kind: Kind) {
     let fixture = Fixture::new(kind);
     fixture.spawn("silent", 0).succeeds();
 }

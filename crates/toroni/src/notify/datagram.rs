@@ -533,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_needs_nothing_and_holds_up_nobody() {
+    fn a_full_queue_needs_nothing_and_holds_up_no_other() {
         let root = TestDirectory::new();
         let directory = open_directory(&root.path);
         let mut stuck = DatagramWaiter::bind(directory.as_fd(), 0, 1, MODE).unwrap();

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn lapped_free_and_non_gating_readers_gate_nobody() {
+    fn lapped_free_and_non_gating_readers_gate_no_writer() {
         let lapped = view(0, 160);
         let free = SlotView { state: SLOT_FREE, ..view(1, 800) };
         let observer = SlotView { flags: 0, ..view(2, 800) };

@@ -725,7 +725,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_frees_nobody_elses_lock() {
+    fn a_release_frees_no_other_owners_lock() {
         let (control, one, two) = locks(LockKind::Lease);
         let _ = one.try_acquire(&control).unwrap();
         let _ = two.acquire(&control, patiently(), &Dead(vec![one.me])).unwrap();

@@ -187,7 +187,7 @@ fn on_a_disk_a_publisher_dies_as_it_opens_or_closes_the_bus() {
 }
 
 #[test]
-fn on_a_disk_whoever_checks_the_bus_after_a_boot_dies() {
+fn on_a_disk_the_process_that_checks_the_bus_after_a_boot_dies() {
     use CrashPoint as P;
     let _watchdog = Watchdog::start("crash", Duration::from_secs(900));
     for point in points(|point| matches!(point, P::MidReopen | P::AfterReopen)) {

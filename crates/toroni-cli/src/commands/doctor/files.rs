@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_told_from_a_disk() {
+    fn memory_is_distinguished_from_a_disk() {
         assert!(on_memory(Path::new("/dev/shm")));
         assert!(!on_memory(Path::new("/proc")));
     }

@@ -14,7 +14,7 @@ fn a_handler_of_which_nothing_is_known_may_sleep() {
 }
 
 #[test]
-fn short_handlers_need_nobody_for_little() {
+fn a_few_short_handlers_need_no_second_thread() {
     let policy = policy(2, 2000, false);
     assert!(policy.finish_sooner(1, 3));
     assert!(!policy.finish_sooner(1, 30));

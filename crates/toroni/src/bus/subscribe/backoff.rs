@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_polls_for_hours_still_asks_whether_the_bus_is_there() {
+    fn polling_for_hours_still_checks_that_the_bus_is_there() {
         let mut backoff =
             Backoff { checks: u32::MAX - 300, empty_checks: u32::MAX - 300, ..Backoff::default() };
         let due = (0..2048).filter(|_| {

@@ -62,7 +62,7 @@ fn a_missing_directory_has_no_bus_of_any_name() {
 }
 
 #[test]
-fn buses_that_nobody_uses_are_removed() {
+fn unused_buses_are_removed() {
     let root = TempDir::new();
     make(&root, "idle", &small());
     make(&root, "used", &small());

@@ -87,7 +87,7 @@ fn a_sound_stream_is_sound_for_every_filter_from_any_place_on() {
 }
 
 #[test]
-fn a_message_that_is_missing_is_noticed_by_whoever_asked_for_it() {
+fn a_missing_message_is_noticed_by_a_subscriber_that_asked_for_it() {
     // After each index come more of its publisher and lane.
     let whole = stream(500);
     for index in 0..100 {
@@ -169,7 +169,7 @@ fn watch_all(stream: &[Made]) -> Option<Kind> {
 }
 
 #[test]
-fn a_loss_must_be_told_as_it_was() {
+fn a_loss_must_be_reported_as_it_was() {
     let stream = stream(3000);
     let (from, to) = (700, 900);
     let bytes = stream[to].position - stream[from].position;
@@ -266,7 +266,7 @@ fn another_order_is_noticed_where_two_tell_theirs() {
 }
 
 #[test]
-fn what_a_publisher_was_told_must_be_there() {
+fn what_was_confirmed_to_a_publisher_must_be_there() {
     let whole = stream(4 * STRETCH);
     let mut verifier = watch(Filter::ALL, &whole).unwrap();
     let (progress, stretches) = (verifier.take_progress(), verifier.take_stretches());

@@ -78,7 +78,7 @@ mod tests {
     use std::cell::Cell;
 
     #[test]
-    fn whoever_lets_others_run_for_a_slice_has_waited_for_a_slice() {
+    fn letting_others_run_for_a_slice_counts_as_a_wait_of_a_slice() {
         let (backoff, space) = (SpaceBackoff::default(), AtomicU32::new(7));
         let (now_ns, turns) = (Cell::new(5), Cell::new(0));
         let poll = |turn_ns: u64| {
