@@ -277,7 +277,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Tests("a_lease_is_seen_within_its_own_process")],
     },
     Mutant {
-        name: "try_takes_over_from_nobody",
+        name: "try_never_takes_over",
         mistake: "the death of the lock's owner is never noticed if publishers only try the lock",
         noticed_by: &[Tests("a_try_takes_over_at_the_second_check")],
     },

@@ -226,7 +226,7 @@ impl WriterLock {
                 before & OWNER == owner.0
                     && owner != self.me
                     && liveness.is_dead(owner)?
-                    && !mutant("try_takes_over_from_nobody")
+                    && !mutant("try_never_takes_over")
             }
         };
         if died && self.seize(lock, word, word & WAITERS) {
