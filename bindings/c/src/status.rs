@@ -124,7 +124,7 @@ fn of_file(error: &FileError) -> Status {
 
 impl From<FileError> for Failure {
     fn from(error: FileError) -> Self {
-        Self::told(of_file(&error), &error)
+        Self::with_text_of(of_file(&error), &error)
     }
 }
 
@@ -147,7 +147,7 @@ impl From<OpenError> for Failure {
             OpenError::NotCheckedSinceBoot { .. } => Status::NotCheckedSinceBoot,
             _ => Status::Other,
         };
-        Self::told(status, &error)
+        Self::with_text_of(status, &error)
     }
 }
 
@@ -166,7 +166,7 @@ impl From<PublisherError> for Failure {
             PublisherError::Reentrant => Status::Reentrant,
             _ => Status::Other,
         };
-        Self::told(status, &error)
+        Self::with_text_of(status, &error)
     }
 }
 
