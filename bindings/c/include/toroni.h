@@ -108,7 +108,7 @@ typedef enum toroni_status TORONI_ANY_INT {
     TORONI_NOT_FOUND = 30,            /* the bus does not exist */
     TORONI_ALREADY_EXISTS = 31,       /* the bus exists, but was to be new */
     TORONI_PERMISSION_DENIED = 32,
-    TORONI_NO_SPACE = 33,             /* not enough bytes, files, or permitted file size */
+    TORONI_NO_SPACE = 33,             /* not enough bytes, inodes, or permitted file size */
     TORONI_BAD_DIRECTORY = 34,        /* of buses: missing, read-only, not a directory, a link, or not trustworthy */
     TORONI_FOREIGN_OWNER = 35,        /* the bus is not as TORONI_REQUIRE_OWNER demands */
     TORONI_UNSUPPORTED = 36,          /* by the file system, the machine or its limits */

@@ -65,7 +65,7 @@ fn a_full_file_system_is_named_with_numbers() {
     for way in &[WAYS[0], WAYS[1], &["create", "b"]] {
         let outcome = on_a_mount(&root, "tmpfs", "size=1m", &[&["--bus", "b"], *way].concat());
         // 4 MiB, 1 MiB of topics, slots and headers.
-        outcome.refused(&["no room in", "needs 5357568 bytes", "1048576 are available"]);
+        outcome.refused(&["not enough space in", "needs 5357568 bytes", "1048576 are available"]);
         outcome.refused(&["smaller capacity", "--shm-size"]);
         assert_eq!(outcome.stdout, "left: \n");
     }
@@ -75,7 +75,8 @@ fn a_full_file_system_is_named_with_numbers() {
     for kilobytes in (4..=100).step_by(8) {
         let outcome = on_a_mount(&root, "tmpfs", &format!("size={kilobytes}k"), &small);
         if kilobytes < 88 {
-            outcome.refused(&["no room in", &format!("{} are available", kilobytes * 1024)]);
+            outcome
+                .refused(&["not enough space in", &format!("{} are available", kilobytes * 1024)]);
             assert_eq!(outcome.stdout, "left: \n");
         } else {
             assert!(outcome.succeeded().ends_with("left: b\n"), "{outcome:?}");
@@ -84,7 +85,7 @@ fn a_full_file_system_is_named_with_numbers() {
     for inodes in 1..=6 {
         let outcome = on_a_mount(&root, "tmpfs", &format!("nr_inodes={inodes}"), &small);
         if inodes < 6 {
-            outcome.refused(&["no room for more files", "inodes"]);
+            outcome.refused(&["the file system of", "no free inodes", "nr_inodes="]);
             assert_eq!(outcome.stdout, "left: \n");
         } else {
             assert!(outcome.succeeded().ends_with("left: b\n"), "{outcome:?}");

@@ -89,4 +89,4 @@ class System(Error, OSError):
 
 
 class NoSpace(System):
-    """The file system has no room for the bus, or the process may not write files that long."""
+    """Too little space or too few inodes for the bus, or its files are longer than the process may write."""

@@ -10,7 +10,7 @@ use crate::provider::{InProgress, Start, Started};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How soon to retry an engine that had no room or no memory, also for the read of the interrupts.
+/// How soon to retry an engine whose queue was full or that had no memory, also for the read of the interrupts.
 const AGAIN: Duration = Duration::from_millis(1);
 
 impl Locked<'_> {

@@ -22,7 +22,7 @@ pub enum OpenError {
     },
     /// The file system has too little space for the bus.
     #[error(
-        "no room in {path}: the bus needs {wanted} bytes, {available} are available: choose a smaller capacity, or enlarge the file system (Docker: --shm-size)"
+        "not enough space in {path}: the bus needs {wanted} bytes, {available} are available: choose a smaller capacity, or enlarge the file system (Docker: --shm-size)"
     )]
     NoSpace {
         /// Bytes the bus needs.
@@ -34,7 +34,7 @@ pub enum OpenError {
     },
     /// The file system has no inode for another file.
     #[error(
-        "no room for more files in {path}: its file system has no inodes left: mount it with more of them (nr_inodes=), or set TORONI_DIR to another directory"
+        "the file system of {path} has no free inodes: mount it with more of them (nr_inodes=), or set TORONI_DIR to another directory"
     )]
     NoInodes {
         /// Directory of the bus.
