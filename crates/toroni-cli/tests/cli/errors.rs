@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 const SETTINGS: [&str; 3] = ["max_publishers", "max_subscribers", "topic_table"];
 
 /// Arguments, the exit code, and a part of the error message.
-const WRONG: [(&[&str], i32, &str); 35] = [
+const WRONG: [(&[&str], i32, &str); 37] = [
     (&["create", "there"], 1, "there is already a bus at "),
     (&["info", "nosuch"], 1, "in this directory: odd, other, there"),
     (&["topics", "--bus", "nosuch"], 1, "in this directory: odd, other, there"),
@@ -18,7 +18,9 @@ const WRONG: [(&[&str], i32, &str); 35] = [
     (&["hz", "--interval", "0"], 2, "'--interval <S>': 0 is too short"),
     (&["pub", "a//b", "x"], 2, "empty segment"),
     (&["pub", "a/*", "x"], 2, "reserved character"),
-    (&["pub"], 2, "required arguments"),
+    (&["pub"], 2, "`toroni pub TOPIC`"),
+    (&["pub"], 2, "with --json, each message on standard input names its own"),
+    (&["pub", "--size", "8", "--repeat", "5"], 2, "`toroni pub TOPIC`"),
     (&["pub", "a", "--size", "3MiB"], 1, "--capacity"),
     (&["pub", "a", "--repeat", "5"], 2, "--repeat needs"),
     (&["pub", "a", "--file", "/no/such/file"], 1, "/no/such/file"),

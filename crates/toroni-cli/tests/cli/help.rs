@@ -49,6 +49,16 @@ fn every_command_explains_itself() {
     assert!(buses.succeed(&["--version"]).starts_with("toroni "));
 }
 
+/// The input of `pub --json` names the topics, so there are two ways to use `pub`.
+#[test]
+fn the_help_of_pub_shows_both_kinds_of_input() {
+    let buses = Buses::new();
+    let help = buses.succeed(&["pub", "--help"]);
+    let usage =
+        "\nUsage: toroni pub [OPTIONS] <TOPIC> [MESSAGE]\n       toroni pub [OPTIONS] --json\n";
+    assert!(help.contains(usage), "{help}");
+}
+
 #[test]
 fn without_a_command_there_is_help_without_hidden_commands() {
     let buses = Buses::new();

@@ -26,6 +26,13 @@ const LINE_BYTES: u64 = 4096;
 
 /// Publishes all messages of the input.
 pub(crate) fn run(location: &BusLocation, arguments: Publish) -> Result<(), Failure> {
+    if arguments.topic.is_none() && !arguments.json {
+        return Err(Failure::Usage(
+            "the topic is missing: name it, as in `toroni pub TOPIC`; with --json, each message on standard input \
+             names its own"
+                .to_owned(),
+        ));
+    }
     if arguments.repeat.is_some() && arguments.message.is_none() && arguments.size.is_none() {
         return Err(Failure::Usage("--repeat needs a MESSAGE or --size".to_owned()));
     }

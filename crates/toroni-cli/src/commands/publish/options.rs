@@ -8,6 +8,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 #[derive(Args)]
+#[command(override_usage = "toroni pub [OPTIONS] <TOPIC> [MESSAGE]
+       toroni pub [OPTIONS] --json")]
 #[command(after_help = "Examples:
   toroni pub plant/boiler/temperature 351.2
   vmstat 1 | toroni pub host/vmstat                  publish each line as a message
@@ -22,7 +24,8 @@ With --json, pub reads what sub --json writes: one object per line with topic, p
 absent for text) and to_descendants. It ignores other fields, and reports losses in the input on standard error.")]
 pub(crate) struct Publish {
     /// Topic, such as plant/boiler/temperature; not with --json, whose input names the topics
-    #[arg(required_unless_present = "json", add = ArgValueCompleter::new(complete::topics))]
+    // Not `required_unless_present`, whose error does not mention --json.
+    #[arg(add = ArgValueCompleter::new(complete::topics))]
     pub(crate) topic: Option<String>,
     /// The message. Without it, and without --size, --raw, --file or --json, publish each line of standard input
     #[arg(allow_negative_numbers = true, conflicts_with_all = ["size", "raw", "file"])]
