@@ -29,8 +29,9 @@ pub(crate) enum Command {
         /// Finish in a few seconds
         #[arg(long)]
         quick: bool,
-        #[command(flatten)]
-        output: Output,
+        /// Print JSON, one object per line: the report, each cell
+        #[arg(long)]
+        json: bool,
     },
     /// Measure Toroni and its peers, in turn in one run
     Peers(Peers),
@@ -89,7 +90,7 @@ pub(crate) enum Workload {
     Throughput,
     /// A message there and back
     Latency,
-    /// 4 → 4, with a check of the common order
+    /// 4 → 4, with a check of the common order; its report has no chart
     Many,
 }
 
@@ -99,6 +100,28 @@ pub(crate) enum WaitKind {
     Busy,
     /// Each transport's own blocking call
     Blocking,
+}
+
+impl Peers {
+    /// Returns the workloads to be measured.
+    pub(crate) fn wanted(&self) -> &[Workload] {
+        if self.workloads.is_empty() { Workload::value_variants() } else { &self.workloads }
+    }
+}
+
+impl Workload {
+    /// Names its report.
+    pub(crate) fn report(self) -> &'static str {
+        match self {
+            Self::Throughput => "peers-throughput",
+            Self::Latency => "peers-latency",
+            Self::Many => "peers-many",
+        }
+    }
+
+    pub(crate) fn has_chart(self) -> bool {
+        self != Self::Many
+    }
 }
 
 /// A payload contains its number in its first 8 bytes.

@@ -21,29 +21,31 @@ mod peers;
 mod proactor;
 
 use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use toroni_bench_harness::options::Output;
+use toroni_bench_harness::options::{Output, check_writable, write_chart};
 use toroni_bench_harness::report::Report;
 use toroni_bench_harness::{Failure, child, transports};
 
-use cli::{Arguments, Command};
+use cli::{Arguments, Command, Peers};
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
-        Command::Floors { quick, output } => {
+        Command::Floors { quick, json } => {
             let length = if quick { floors::RunLength::QUICK } else { floors::RunLength::FULL };
             floors::report(length)
                 .map_err(|error| Failure::new(error.to_string()))
-                .and_then(|report| print(&[report], &output))
+                .and_then(|report| print(&[report], &Output { json, plot: None }))
         }
-        Command::Peers(options) => {
-            peers::run(&options).and_then(|reports| print(&reports, &options.output))
-        }
-        Command::Proactor(options) => {
-            proactor::run(&options).and_then(|report| print(&[report], &options.output))
-        }
+        Command::Peers(options) => plots_of_peers(&options)
+            .and_then(|plots| check_plots(&plots))
+            .and_then(|()| peers::run(&options))
+            .and_then(|reports| print(&reports, &options.output)),
+        Command::Proactor(options) => check_plots(options.output.plot.as_slice())
+            .and_then(|()| proactor::run(&options))
+            .and_then(|report| print(&[report], &options.output)),
         Command::Child => {
             // The child has reported the error to its parent, which reports it to the user.
             let done = child::run(transports::perform).is_ok();
@@ -61,7 +63,36 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints the reports and draws their charts, in one file for each report. If there are several, files are named after them.
+/// Returns the files of the charts that `--plot` asks for.
+fn plots_of_peers(options: &Peers) -> Result<Vec<PathBuf>, Failure> {
+    let Some(plot) = &options.output.plot else { return Ok(Vec::new()) };
+    let wanted = options.wanted();
+    let charts = wanted.iter().filter(|workload| workload.has_chart());
+    let paths: Vec<_> =
+        charts.map(|workload| plot_path(plot, workload.report(), wanted.len())).collect();
+    if paths.is_empty() {
+        return Err(Failure::new(
+            "the report of many has no chart: leave out --plot, or also measure throughput or latency",
+        ));
+    }
+    Ok(paths)
+}
+
+/// Checks before the measurement, which may take an hour, that the charts can be written.
+fn check_plots(paths: &[PathBuf]) -> Result<(), Failure> {
+    paths.iter().try_for_each(|path| check_writable(path))
+}
+
+/// Returns the file of the chart of one of so many reports. If there are several, files are named after them.
+fn plot_path(plot: &Path, report: &str, reports: usize) -> PathBuf {
+    if reports == 1 {
+        return plot.to_owned();
+    }
+    let stem = plot.file_stem().unwrap_or_default().to_string_lossy();
+    plot.with_file_name(format!("{stem}-{report}.svg"))
+}
+
+/// Prints the reports, and then draws their charts, in one file for each report.
 fn print(reports: &[Report], output: &Output) -> Result<(), Failure> {
     let mut text = String::new();
     for report in reports {
@@ -71,20 +102,15 @@ fn print(reports: &[Report], output: &Output) -> Result<(), Failure> {
             text.push_str(&report.human());
             text.push('\n');
         }
-        if let Some(path) = &output.plot
-            && !report.charts.is_empty()
-        {
-            let path = match reports {
-                [_] => path.clone(),
-                _ => {
-                    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-                    path.with_file_name(format!("{stem}-{}.svg", report.name))
-                }
-            };
-            std::fs::write(&path, report.svg()?)
-                .map_err(Failure::of(format!("write {}", path.display())))?;
-        }
     }
-    let mut output = std::io::stdout().lock();
-    output.write_all(text.as_bytes()).and_then(|()| output.flush()).map_err(Failure::of("print"))
+    let mut printed = std::io::stdout().lock();
+    printed
+        .write_all(text.as_bytes())
+        .and_then(|()| printed.flush())
+        .map_err(Failure::of("print"))?;
+    let Some(plot) = &output.plot else { return Ok(()) };
+    for report in reports.iter().filter(|report| !report.charts.is_empty()) {
+        write_chart(&plot_path(plot, &report.name, reports.len()), &report.svg()?)?;
+    }
+    Ok(())
 }

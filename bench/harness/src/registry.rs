@@ -34,6 +34,8 @@ pub trait Workload: Args {
     const NAME: &'static str;
     /// Says in one line of help what it measures.
     const SUMMARY: &'static str;
+    /// Whether its report has a chart. If not, the command line has no `--plot`.
+    const HAS_CHART: bool = true;
     /// What the processes of its runs do.
     type Work: Work;
 
@@ -76,12 +78,18 @@ impl Entry {
             name: W::NAME,
             command: || {
                 let command = Output::augment_args(W::augment_args(Command::new(W::NAME)));
+                let command = command.mut_arg("plot", |plot| plot.hide(!W::HAS_CHART));
                 // After the arguments: each flattened group of them would bring a summary of its own.
                 command.about(W::SUMMARY).long_about(None)
             },
             select: |matches| {
                 let workload = W::from_arg_matches(matches)?;
                 let output = Output::from_arg_matches(matches)?;
+                if output.plot.is_some() && !W::HAS_CHART {
+                    let text =
+                        format!("the report of {} has no chart: leave out --plot\n", W::NAME);
+                    return Err(clap::Error::raw(ErrorKind::ArgumentConflict, text));
+                }
                 Ok(Selected { run: Box::new(move |launch| workload.run(launch)), output })
             },
         }
@@ -179,6 +187,39 @@ mod tests {
             let help = (entry.command)().render_help().to_string();
             assert!(help.contains("Example") && help.contains("--repetitions"), "{help}");
         }
+    }
+
+    /// A workload whose report has no chart.
+    #[derive(Args, Debug)]
+    struct Uncharted {
+        #[command(flatten)]
+        _run: crate::options::RunOptions,
+    }
+
+    impl Workload for Uncharted {
+        const NAME: &'static str = "uncharted";
+        const SUMMARY: &'static str = "Nothing";
+        const HAS_CHART: bool = false;
+        type Work = PingPong;
+
+        fn run(&self, _: &Launch<'_>) -> Result<Report, Failure> {
+            Ok(Report::default())
+        }
+    }
+
+    #[test]
+    fn a_workload_without_a_chart_refuses_to_plot() {
+        let entry = Entry::of::<Uncharted>();
+        let select = |arguments: &[&str]| {
+            let command = (entry.command)().no_binary_name(true);
+            (entry.select)(&command.try_get_matches_from(arguments).unwrap())
+        };
+        assert!(select(&["--json"]).is_ok());
+        let refused = select(&["--plot", "x.svg"]).err().unwrap();
+        assert_eq!(refused.exit_code(), 2);
+        assert!(refused.to_string().contains("uncharted has no chart: leave out --plot"));
+        assert!(!(entry.command)().render_help().to_string().contains("--plot"));
+        assert!((all()[0].command)().render_help().to_string().contains("--plot"));
     }
 
     #[test]

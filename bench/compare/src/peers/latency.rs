@@ -10,6 +10,7 @@ use super::contender::{self, Contender};
 use super::field::Field;
 use super::presenting::{self, Samples, best, complaint, ratio, size_name};
 use super::{CAPACITY_BYTES, Plan, wait_name};
+use crate::cli::Workload;
 use crate::floors::{self, Floor, RunLength};
 
 /// Nanoseconds one way by contender, for one size and one way to wait.
@@ -30,7 +31,7 @@ struct Row {
 /// Measures and compares. Fails only if Toroni itself, or a floor, cannot be measured.
 pub(super) fn run(field: &mut Field, plan: &Plan) -> Result<Report, Failure> {
     let title = "Latency of Toroni and its peers: half of a round trip between two processes";
-    let mut report = presenting::begin("peers-latency", title, plan);
+    let mut report = presenting::begin(Workload::Latency.report(), title, plan);
     report.condition(
         "runs",
         format!(

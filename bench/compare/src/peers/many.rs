@@ -12,6 +12,7 @@ use super::presenting::{self, Samples, best, complaint, ratio, size_name};
 use super::rate::LearnedRate;
 use super::throughput::{rate, wrong};
 use super::{CAPACITY_BYTES, Plan, wait_name};
+use crate::cli::Workload;
 
 const SENDERS: u16 = 4;
 const RECEIVERS: u16 = 4;
@@ -34,7 +35,7 @@ struct Order {
 /// Measures and compares. Fails only if Toroni itself cannot be measured.
 pub(super) fn run(field: &mut Field, plan: &Plan) -> Result<Report, Failure> {
     let title = "Four senders and four receivers: Toroni and its peers";
-    let mut report = presenting::begin("peers-many", title, plan);
+    let mut report = presenting::begin(Workload::Many.report(), title, plan);
     report.condition(
         "runs",
         format!(

@@ -42,9 +42,8 @@ const CAPACITY_BYTES: u64 = 4 << 20;
 pub(crate) fn run(options: &Peers) -> Result<Vec<Report>, Failure> {
     let plan = Plan::of(options);
     let mut field = Field::gather(&options.peers, &options.peers_directory)?;
-    let all = [Workload::Throughput, Workload::Latency, Workload::Many];
-    let wanted = if options.workloads.is_empty() { &all[..] } else { &options.workloads };
-    wanted
+    options
+        .wanted()
         .iter()
         .map(|workload| match workload {
             Workload::Throughput => throughput::run(&mut field, &plan),

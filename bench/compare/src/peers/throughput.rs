@@ -11,6 +11,7 @@ use super::field::Field;
 use super::presenting::{self, Samples, best, complaint, ratio, size_name};
 use super::rate::LearnedRate;
 use super::{CAPACITY_BYTES, Plan, wait_name};
+use crate::cli::Workload;
 
 /// Millions of messages per second, by contender and size.
 struct Grid {
@@ -22,7 +23,7 @@ struct Grid {
 /// Measures and compares. Fails only if Toroni itself cannot be measured.
 pub(super) fn run(field: &mut Field, plan: &Plan) -> Result<Report, Failure> {
     let title = "Throughput of Toroni and its peers: messages per second that each receiver gets";
-    let mut report = presenting::begin("peers-throughput", title, plan);
+    let mut report = presenting::begin(Workload::Throughput.report(), title, plan);
     report.condition(
         "runs",
         format!(

@@ -23,7 +23,8 @@ const THROUGHPUT: [&str; 12] = [
 #[test]
 fn throughput_prints_the_papers_table() {
     let buses = Buses::new();
-    let text = buses.succeed(&THROUGHPUT);
+    let chart = buses.path().join("throughput.svg");
+    let text = buses.succeed(&[&THROUGHPUT[..], &["--plot", chart.to_str().unwrap()]].concat());
     let table = text.split("Throughput, M msg/s").nth(1).unwrap();
     let rows: Vec<Vec<&str>> =
         table.lines().skip(2).take(3).map(|line| line.split_whitespace().collect()).collect();
@@ -33,7 +34,8 @@ fn throughput_prints_the_papers_table() {
     for part in ["W × R", "WT ms", "WN  ", "lost = 0", "prototype", "kernel", "one burst of all"] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    assert!(buses.entries().is_empty());
+    assert_is_svg(&chart, &["2 writers", "readers", "M msg/s"]);
+    assert_eq!(buses.entries(), ["throughput.svg"]);
 }
 
 fn number(text: &str) -> f64 {
@@ -143,6 +145,18 @@ fn stress_loses_nothing() {
     assert_eq!(buses.entries(), ["stress.svg"]);
 }
 
+#[test]
+fn a_chart_that_cannot_be_written_does_not_cost_the_report() {
+    let buses = Buses::new();
+    // It can be opened, but every write to it fails, as on a file system that became full.
+    let output = buses.run(&[&THROUGHPUT[..], &["--plot", "/dev/full"]].concat());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("cannot write /dev/full"), "{said}");
+    let report = String::from_utf8_lossy(&output.stdout);
+    assert!(report.contains("Throughput, M msg/s") && report.contains("lost = 0"), "{report}");
+}
+
 /// The first run has a host, a writer and a reader, and is idle for ten minutes.
 const IDLE: [&str; 6] = ["bench", "latency", "--idle", "600", "--readers", "1"];
 
@@ -150,7 +164,8 @@ const IDLE: [&str; 6] = ["bench", "latency", "--idle", "600", "--readers", "1"];
 fn ctrl_c_leaves_nothing_behind() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let buses = Buses::new();
-        let bench = buses.start(&IDLE);
+        let plot = buses.path().join("plot.svg");
+        let bench = buses.start(&[&IDLE[..], &["--plot", plot.to_str().unwrap()]].concat());
         wait_until("the children run", || children(bench.id()).len() >= 3);
         bench.signal(signal);
         let output = bench.finish();

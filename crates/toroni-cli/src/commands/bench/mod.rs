@@ -10,9 +10,10 @@ use crate::progress::Progress;
 use crate::stop::{GracePeriod, Stop};
 use options::Bench;
 use std::cell::RefCell;
-use std::path::Path;
 use std::process::ExitCode;
+use toroni_bench_harness::options::{check_writable, write_chart};
 use toroni_bench_harness::process_group::{Launch, Observer, Program};
+use toroni_bench_harness::report::Report;
 use toroni_bench_harness::transports::{self, Toroni};
 use toroni_bench_harness::{cache_line, child, transport::Transport};
 
@@ -37,8 +38,9 @@ pub(crate) fn run_child() -> ExitCode {
 /// Runs a benchmark and prints its report.
 pub(crate) fn run(location: &BusLocation, arguments: &Bench) -> Result<(), Failure> {
     let workload = &arguments.workload;
+    let failed = |failure: toroni_bench_harness::Failure| Failure::Failed(failure.to_string());
     if let Some(path) = &workload.output.plot {
-        check_writable(path)?;
+        check_writable(path).map_err(failed)?;
     }
     let path = std::env::current_exe()
         .map_err(|error| Failure::Failed(format!("cannot find this program: {error}")))?;
@@ -52,19 +54,25 @@ pub(crate) fn run(location: &BusLocation, arguments: &Bench) -> Result<(), Failu
     let before = cache_line::one_way_ns();
     let mut report = workload.run(&launch).map_err(|failure| match failure {
         toroni_bench_harness::Failure::Interrupted => observer.stop.interrupted("interrupted"),
-        other => Failure::Failed(other.to_string()),
+        other => failed(other),
     })?;
     let cache_line = cache_line::describe(before, cache_line::one_way_ns());
     report.conditions.push(("cache line".to_owned(), cache_line));
     // Remove the bar before the report is printed.
     observer.bar.take();
 
+    let printed = print(&report, workload.output.json);
+    // After the report, which is not lost if the chart cannot be written. A reader that has left does not cost the
+    // chart either.
     if let Some(path) = &workload.output.plot {
-        let svg = report.svg().map_err(|failure| Failure::Failed(failure.to_string()))?;
-        std::fs::write(path, svg).map_err(|error| cannot_write(path, &error))?;
+        report.svg().and_then(|svg| write_chart(path, &svg)).map_err(failed)?;
     }
+    printed
+}
+
+fn print(report: &Report, json: bool) -> Result<(), Failure> {
     let mut output = Output::new()?;
-    if workload.output.json {
+    if json {
         for line in report.json() {
             output.json(&line)?;
         }
@@ -72,16 +80,6 @@ pub(crate) fn run(location: &BusLocation, arguments: &Bench) -> Result<(), Failu
         output.bytes(report.human().as_bytes())?;
     }
     output.flush()
-}
-
-/// Fails before the benchmark, not after minutes of measuring.
-fn check_writable(path: &Path) -> Result<(), Failure> {
-    let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
-    file.map(drop).map_err(|error| cannot_write(path, &error))
-}
-
-fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::Failed(format!("cannot write {}: {error}", path.display()))
 }
 
 /// Handles signals and shows the progress bar.

@@ -1,0 +1,57 @@
+//! `--plot` is refused before the measurement if no chart can come of it.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Runs the program, and returns its exit code and what it said. None of these runs measures anything.
+fn refused(arguments: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_toroni-bench")).args(arguments).output().unwrap();
+    assert!(output.stdout.is_empty(), "{arguments:?} measured");
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+fn in_temporary_directory(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("toroni-bench-{}-{name}", std::process::id()))
+}
+
+#[test]
+fn reports_without_a_chart_are_not_plotted() {
+    let plot = in_temporary_directory("chart.svg");
+    let (code, said) = refused(&["floors", "--quick", "--plot", text(&plot)]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("unexpected argument '--plot'"), "{said}");
+    // The unknown peer would end the program, too, but only once it begins to measure.
+    let peers = ["peers", "many", "--peer", "nonsense", "--plot", text(&plot)];
+    let (code, said) = refused(&peers);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("the report of many has no chart: leave out --plot"), "{said}");
+    assert!(!plot.exists());
+}
+
+#[test]
+fn the_files_of_all_charts_are_checked_first() {
+    for workloads in [&["throughput"][..], &["latency"], &[]] {
+        let options = ["--peer", "nonsense", "--plot", "/nonexistent/chart.svg"];
+        let (code, said) = refused(&[&["peers"], workloads, &options].concat());
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains("cannot write /nonexistent/chart"), "{said}");
+    }
+    // If there are several reports, each has a file of its own.
+    let directory = in_temporary_directory("several");
+    std::fs::create_dir_all(directory.join("chart-peers-latency.svg")).unwrap();
+    let plot = directory.join("chart.svg");
+    let (code, said) = refused(&["peers", "--peer", "nonsense", "--plot", text(&plot)]);
+    let left = std::fs::read_dir(&directory).unwrap().count();
+    std::fs::remove_dir_all(&directory).unwrap();
+    assert_eq!((code, left), (Some(1), 1), "{said}");
+    assert!(said.contains("chart-peers-latency.svg: "), "{said}");
+    let (code, said) = refused(&["proactor", "--rows", "99", "--plot", "/nonexistent/chart.svg"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("cannot write /nonexistent/chart.svg"), "{said}");
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
