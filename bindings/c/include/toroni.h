@@ -27,8 +27,10 @@
  *   - A burst leaves as many messages published as it reports.
  *   - A router has handled the messages before the error.
  *
- * A function writes its result through its last argument, and only on success. On failure it sets a handle to NULL, a
- * descriptor to -1, and the count of a burst to the number of messages that were published.
+ * Results. A function writes its result through its last argument. If it does not return TORONI_OK, it clears the
+ * result: it sets a descriptor to -1, and everything else to zeros, so a pointer is NULL. TORONI_NO_MESSAGE clears the
+ * message, too. The only exception is a count, which says how many messages a burst published, or toroni_router_poll
+ * handled, before the failure.
  *
  * TORONI_INVALID_ARGUMENT means that a required pointer is NULL, that a string is not UTF-8, or that this release
  * does not know a value. Functions that return a number or a pointer return 0 or NULL instead.
@@ -551,7 +553,7 @@ int toroni_router_on(toroni_router *router, const char *pattern, toroni_handler 
 int toroni_router_on_lapped(toroni_router *router, toroni_loss_handler handler, void *context);
 
 /* Handles all messages that are available, and writes their number to `handled`, which may be NULL. Errors are those
- * of toroni_receive. On an error, `handled` is not changed, although the messages before the error were handled. */
+ * of toroni_receive. On an error, `handled` is the number of messages that were handled before it. */
 int toroni_router_poll(toroni_router *router, size_t *handled);
 
 /* Waits for the next message for at most `timeout_ns`, and handles it. Returns TORONI_NO_MESSAGE if none arrived.

@@ -1,7 +1,7 @@
 //! Checks pointers, strings and lengths that come from C.
 
 use crate::status::{Failure, Outcome};
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
@@ -17,33 +17,69 @@ pub(crate) unsafe fn handle<'a, T>(pointer: *const T, what: &str) -> Outcome<&'a
     unsafe { pointer.as_ref() }.ok_or_else(|| null(what))
 }
 
-/// Writes a result to the caller's variable.
+/// Writes what `make` returns to the caller's variable, or zeros if it fails. Checks `to` before it calls `make`, which
+/// may receive a message that would be lost.
 ///
 /// # Safety
-/// `to` is null or writable.
-pub(crate) unsafe fn put<T>(to: *mut T, what: &str, value: T) -> Outcome {
+/// `to` is null or writable. All zeros are a valid `T`.
+#[inline]
+pub(crate) unsafe fn put<T>(to: *mut T, what: &str, make: impl FnOnce() -> Outcome<T>) -> Outcome {
     if to.is_null() {
         return Err(null(what));
     }
-    // SAFETY: not null, and so writable; the old value needs no drop.
-    unsafe { to.write(value) };
-    Ok(())
-}
-
-/// Makes a handle and writes it to the caller's variable, or NULL on an error. Checks `to` before it calls `make`.
-///
-/// # Safety
-/// As [`put`].
-pub(crate) unsafe fn put_handle<T>(to: *mut *mut T, make: impl FnOnce() -> Outcome<T>) -> Outcome {
-    if to.is_null() {
-        return Err(null("the pointer to the handle"));
-    }
-    // SAFETY: as in `put`.
-    unsafe { to.write(std::ptr::null_mut()) };
-    let made = Box::into_raw(Box::new(make()?));
+    // SAFETY: not null, and so writable; the caller guarantees that zeros are valid, and the old value needs no drop.
+    let clear = OnFailure(|| unsafe { to.write_bytes(0, 1) });
+    let made = make()?;
+    std::mem::forget(clear);
     // SAFETY: as above.
     unsafe { to.write(made) };
     Ok(())
+}
+
+/// Calls its function when it is dropped, also by a panic. Storing a result beforehand would cost each message that is
+/// received.
+struct OnFailure<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for OnFailure<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// Makes a handle and writes it to the caller's variable, or NULL if that fails.
+///
+/// # Safety
+/// `to` is null or writable.
+pub(crate) unsafe fn put_handle<T>(to: *mut *mut T, make: impl FnOnce() -> Outcome<T>) -> Outcome {
+    // SAFETY: the caller guarantees it; zeros are a null pointer.
+    unsafe { put(to, "the pointer to the handle", || Ok(Box::into_raw(Box::new(make()?)))) }
+}
+
+/// Writes a descriptor to the caller's variable, or -1 if `make` fails.
+///
+/// # Safety
+/// `to` is null or writable.
+pub(crate) unsafe fn put_fd(to: *mut c_int, make: impl FnOnce() -> Outcome<c_int>) -> Outcome {
+    if to.is_null() {
+        return Err(null("the pointer to the descriptor"));
+    }
+    // SAFETY: not null, and so writable.
+    unsafe { to.write(-1) };
+    let made = make()?;
+    // SAFETY: as above.
+    unsafe { to.write(made) };
+    Ok(())
+}
+
+/// Writes a count to the caller's variable, if there is one.
+///
+/// # Safety
+/// `to` is null or writable.
+pub(crate) unsafe fn put_count(to: *mut usize, count: usize) {
+    if !to.is_null() {
+        // SAFETY: not null, and so writable.
+        unsafe { to.write(count) };
+    }
 }
 
 /// Drops a handle.

@@ -83,16 +83,16 @@ pub unsafe extern "C" fn toroni_bus_reopened(
     bus: *const toroni_bus,
     result: *mut toroni_reopened,
 ) -> c_int {
-    catch_panics(|| {
-        // SAFETY: toroni.h requires it of callers.
-        let (outcome, messages) = match unsafe { self::bus(bus) }?.bus.reopened() {
-            None => (0, 0),
-            Some(Reopened::Kept { messages }) => (1, messages),
-            Some(Reopened::Emptied) => (2, 0),
-            Some(_) => (-1, 0),
-        };
-        let reopened = toroni_reopened { outcome, reserved: 0, messages };
-        // SAFETY: as above.
-        unsafe { put(result, "the pointer to the result", reopened) }
+    // SAFETY: toroni.h requires it of callers; zeros are valid numbers.
+    catch_panics(|| unsafe {
+        put(result, "the pointer to the result", || {
+            let (outcome, messages) = match self::bus(bus)?.bus.reopened() {
+                None => (0, 0),
+                Some(Reopened::Kept { messages }) => (1, messages),
+                Some(Reopened::Emptied) => (2, 0),
+                Some(_) => (-1, 0),
+            };
+            Ok(toroni_reopened { outcome, reserved: 0, messages })
+        })
     })
 }

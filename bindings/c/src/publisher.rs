@@ -1,7 +1,8 @@
 //! Publishers.
 
 use crate::arguments::{
-    self, FOREVER, Options, close, handle, null, payload, put, put_handle, slice, string, timeout,
+    self, FOREVER, Options, close, handle, null, payload, put_count, put_handle, slice, string,
+    timeout,
 };
 use crate::bus::{bus, toroni_bus};
 use crate::options::{policy, toroni_policy, unknown};
@@ -236,9 +237,7 @@ pub unsafe extern "C" fn toroni_publish_burst_timeout(
 ) -> c_int {
     // SAFETY: toroni.h requires it of callers.
     catch_panics(|| unsafe {
-        if !published.is_null() {
-            published.write(0);
-        }
+        put_count(published, 0);
         let publisher = &self::publisher(publisher)?.publisher;
         let payloads = self::payloads(payloads, count)?;
         let outcome = match timeout(timeout_ns) {
@@ -246,9 +245,7 @@ pub unsafe extern "C" fn toroni_publish_burst_timeout(
             Some(timeout) => publisher.burst_timeout(payloads, timeout),
         };
         let done = outcome.as_ref().err().map_or(count, |error| error.published);
-        if !published.is_null() {
-            put(published, "published", done)?;
-        }
+        put_count(published, done);
         Ok(outcome?)
     })
 }

@@ -1,6 +1,6 @@
 //! Routers.
 
-use crate::arguments::{FOREVER, close, handle, null, put, put_handle, string};
+use crate::arguments::{FOREVER, close, handle, null, put, put_count, put_fd, put_handle, string};
 use crate::bus::{bus, toroni_bus};
 use crate::message::toroni_message;
 use crate::stats::NO_SLOT;
@@ -152,8 +152,17 @@ pub unsafe extern "C" fn toroni_router_poll(
 ) -> c_int {
     // SAFETY: toroni.h requires it of callers.
     catch_panics(|| unsafe {
-        let count = with(router, |router, loss| router.poll().map_err(|error| note(loss, error)))?;
-        if handled.is_null() { Ok(()) } else { put(handled, "handled", count) }
+        put_count(handled, 0);
+        let count = with(router, |router, loss| {
+            let before = router.subscriber().stats().received;
+            router.poll().map_err(|error| {
+                let received = router.subscriber().stats().received - before;
+                put_count(handled, usize::try_from(received).unwrap_or(usize::MAX));
+                note(loss, error)
+            })
+        })?;
+        put_count(handled, count);
+        Ok(())
     })
 }
 
@@ -189,9 +198,9 @@ pub unsafe extern "C" fn toroni_router_last_loss(
     router: *const toroni_router,
     loss: *mut toroni_loss,
 ) -> c_int {
-    // SAFETY: toroni.h requires it of callers.
+    // SAFETY: toroni.h requires it of callers; zeros are valid numbers.
     catch_panics(|| unsafe {
-        put(loss, "the pointer to the loss", handle(router, "the router")?.loss.get())
+        put(loss, "the pointer to the loss", || Ok(handle(router, "the router")?.loss.get()))
     })
 }
 
@@ -208,9 +217,7 @@ pub unsafe extern "C" fn toroni_router_interrupt(router: *const toroni_router) {
 pub unsafe extern "C" fn toroni_router_fd(router: *mut toroni_router, fd: *mut c_int) -> c_int {
     // SAFETY: toroni.h requires it of callers.
     catch_panics(|| unsafe {
-        put(fd, "the pointer to the descriptor", -1)?;
-        let descriptor = with(router, |router, _| Ok(router.fd()?.as_raw_fd()))?;
-        put(fd, "the pointer to the descriptor", descriptor)
+        put_fd(fd, || with(router, |router, _| Ok(router.fd()?.as_raw_fd())))
     })
 }
 
@@ -237,9 +244,10 @@ pub unsafe extern "C" fn toroni_router_get_stats(
     router: *const toroni_router,
     stats: *mut toroni_subscriber_stats,
 ) -> c_int {
-    // SAFETY: toroni.h requires it of callers.
+    // SAFETY: toroni.h requires it of callers; zeros are valid numbers.
     catch_panics(|| unsafe {
-        let seen = with(router, |router, _| Ok(router.subscriber().stats()))?;
-        put(stats, "the pointer to the statistics", seen.into())
+        put(stats, "the pointer to the statistics", || {
+            with(router, |router, _| Ok(router.subscriber().stats().into()))
+        })
     })
 }

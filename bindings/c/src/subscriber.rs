@@ -1,7 +1,7 @@
 //! Subscribers.
 
 use crate::arguments::{self, FOREVER, Options, optional_string};
-use crate::arguments::{close, handle, null, put, put_handle, slice, string, timeout};
+use crate::arguments::{close, handle, put, put_fd, put_handle, slice, string, timeout};
 use crate::bus::{bus, toroni_bus};
 use crate::message::toroni_message;
 use crate::options::unknown;
@@ -115,28 +115,36 @@ unsafe fn state<'a>(pointer: *const toroni_subscriber) -> Outcome<&'a mut State>
     Ok(unsafe { &mut *handle(pointer, "the subscriber")?.state.get() })
 }
 
+/// Writes a message to the caller's variable, or zeros if `make` fails.
+///
+/// # Safety
+/// `to` is null or writable.
+#[inline]
+unsafe fn put_message(
+    to: *mut toroni_message,
+    make: impl FnOnce() -> Outcome<toroni_message>,
+) -> Outcome {
+    // SAFETY: the caller guarantees it; zeros are valid numbers and null pointers.
+    unsafe { put(to, "the pointer to the message", make) }
+}
+
 /// Calls `receive` and writes its message to `message`.
 ///
 /// # Safety
-/// As [`state`], and [`put`].
+/// As [`state`], and [`put_message`].
 #[inline]
 unsafe fn receive(
     subscriber: *const toroni_subscriber,
     message: *mut toroni_message,
     receive: impl FnOnce(&mut Subscriber) -> Result<Option<toroni_message>, ReceiveError>,
 ) -> c_int {
-    catch_panics(|| {
-        // Checked first: a message that is received now would be lost.
-        if message.is_null() {
-            return Err(null("the pointer to the message"));
-        }
-        // SAFETY: the caller guarantees it.
-        let (subscriber, loss) = unsafe { state(subscriber) }?.open();
-        let received = receive(subscriber).map_err(|error| loss.note(error))?;
-        let received = received.ok_or(Failure::plain(Status::NoMessage))?;
-        // SAFETY: not null; the caller guarantees the rest.
-        unsafe { message.write(received) };
-        Ok(())
+    // SAFETY: the caller guarantees it.
+    catch_panics(|| unsafe {
+        put_message(message, || {
+            let (subscriber, loss) = state(subscriber)?.open();
+            let received = receive(subscriber).map_err(|error| loss.note(error))?;
+            received.ok_or(Failure::plain(Status::NoMessage))
+        })
     })
 }
 
@@ -273,10 +281,7 @@ pub unsafe extern "C" fn toroni_receive_in_place(
     timeout_ns: u64,
     message: *mut toroni_message,
 ) -> c_int {
-    catch_panics(|| {
-        if message.is_null() {
-            return Err(null("the pointer to the message"));
-        }
+    let receive = || {
         // SAFETY: toroni.h requires it of callers.
         let state = unsafe { state(subscriber) }?;
         let (subscriber, loss) = state.open();
@@ -291,9 +296,10 @@ pub unsafe extern "C" fn toroni_receive_in_place(
         // use the subscriber.
         state.run = Some(unsafe { std::mem::transmute::<InPlace<'_>, InPlace<'static>>(run) });
         state.runs += 1;
-        // SAFETY: not null; toroni.h requires the rest of callers.
-        unsafe { next(state, message) }
-    })
+        next(state)
+    };
+    // SAFETY: toroni.h requires it of callers.
+    catch_panics(|| unsafe { put_message(message, receive) })
 }
 
 #[unsafe(no_mangle)]
@@ -301,23 +307,13 @@ pub unsafe extern "C" fn toroni_next_in_place(
     subscriber: *mut toroni_subscriber,
     message: *mut toroni_message,
 ) -> c_int {
-    catch_panics(|| {
-        if message.is_null() {
-            return Err(null("the pointer to the message"));
-        }
-        // SAFETY: toroni.h requires it of callers, and not null.
-        unsafe { next(state(subscriber)?, message) }
-    })
+    // SAFETY: toroni.h requires it of callers.
+    catch_panics(|| unsafe { put_message(message, || next(state(subscriber)?)) })
 }
 
-/// # Safety
-/// `message` is writable.
-unsafe fn next(state: &mut State, message: *mut toroni_message) -> Outcome {
+fn next(state: &mut State) -> Outcome<toroni_message> {
     let next = state.run.as_mut().and_then(Iterator::next);
-    let next = next.ok_or(Failure::plain(Status::NoMessage))?;
-    // SAFETY: the caller guarantees it.
-    unsafe { message.write(toroni_message::in_place(&next)) };
-    Ok(())
+    next.map(|next| toroni_message::in_place(&next)).ok_or(Failure::plain(Status::NoMessage))
 }
 
 #[unsafe(no_mangle)]
@@ -348,8 +344,8 @@ pub unsafe extern "C" fn toroni_subscriber_last_loss(
     subscriber: *const toroni_subscriber,
     loss: *mut toroni_loss,
 ) -> c_int {
-    // SAFETY: toroni.h requires it of callers.
-    catch_panics(|| unsafe { put(loss, "the pointer to the loss", state(subscriber)?.loss) })
+    // SAFETY: toroni.h requires it of callers; zeros are valid numbers.
+    catch_panics(|| unsafe { put(loss, "the pointer to the loss", || Ok(state(subscriber)?.loss)) })
 }
 
 #[unsafe(no_mangle)]
@@ -367,12 +363,7 @@ pub unsafe extern "C" fn toroni_subscriber_fd(
     fd: *mut c_int,
 ) -> c_int {
     // SAFETY: toroni.h requires it of callers.
-    catch_panics(|| unsafe {
-        let (subscriber, _) = state(subscriber)?.open();
-        put(fd, "the pointer to the descriptor", -1)?;
-        let descriptor = subscriber.fd()?;
-        put(fd, "the pointer to the descriptor", descriptor.as_raw_fd())
-    })
+    catch_panics(|| unsafe { put_fd(fd, || Ok(state(subscriber)?.open().0.fd()?.as_raw_fd())) })
 }
 
 #[unsafe(no_mangle)]
@@ -402,9 +393,10 @@ pub unsafe extern "C" fn toroni_subscriber_get_stats(
     subscriber: *mut toroni_subscriber,
     stats: *mut toroni_subscriber_stats,
 ) -> c_int {
-    // SAFETY: toroni.h requires it of callers.
+    // SAFETY: toroni.h requires it of callers; zeros are valid numbers.
     catch_panics(|| unsafe {
-        let seen = state(subscriber)?.open().0.stats();
-        put(stats, "the pointer to the statistics", seen.into())
+        put(stats, "the pointer to the statistics", || {
+            Ok(state(subscriber)?.open().0.stats().into())
+        })
     })
 }

@@ -40,12 +40,14 @@ unsafe fn matches(
     result: *mut c_int,
     does_match: fn(&Pattern, &str) -> bool,
 ) -> c_int {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the caller guarantees it; zero is a valid number.
     catch_panics(|| unsafe {
-        let pattern =
-            Pattern::new(string(pattern, "the pattern")?).map_err(SubscriberError::from)?;
-        let topic = Topic::new(string(topic, "the topic")?).map_err(PublisherError::from)?;
-        put(result, "the pointer to the result", does_match(&pattern, topic.as_str()).into())
+        put(result, "the pointer to the result", || {
+            let pattern =
+                Pattern::new(string(pattern, "the pattern")?).map_err(SubscriberError::from)?;
+            let topic = Topic::new(string(topic, "the topic")?).map_err(PublisherError::from)?;
+            Ok(does_match(&pattern, topic.as_str()).into())
+        })
     })
 }
 

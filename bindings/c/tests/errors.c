@@ -162,6 +162,118 @@ void null_is_an_error_everywhere(void) {
     toroni_bus_close(bus);
 }
 
+static int is_zero(const void *bytes, size_t length) {
+    const unsigned char *byte = bytes;
+    while (length > 0 && *byte == 0) byte++, length--;
+    return length == 0;
+}
+
+/* Checks that a call which does not return TORONI_OK sets its result to zeros, whatever it held before. */
+#define CLEARS(status, call, result)                                   \
+    do {                                                               \
+        memset(&(result), 0xa5, sizeof(result));                       \
+        RETURNS(status, call);                                         \
+        CHECK(is_zero(&(result), sizeof(result)));                     \
+    } while (0)
+
+/* The same for a descriptor, which is set to -1. */
+#define CLEARS_FD(status, call, fd)                                    \
+    do {                                                               \
+        (fd) = 7;                                                      \
+        RETURNS(status, call);                                         \
+        CHECK((fd) == -1);                                             \
+    } while (0)
+
+/* Makes the router lose messages after the first one. */
+static void overtake(const toroni_message *message, void *publisher) {
+    static const char payload[1024];
+    int i;
+    (void)message;
+    for (i = 0; i < 200; i++) OK(toroni_publish(publisher, payload, sizeof payload));
+}
+
+void a_call_that_fails_clears_its_result(void) {
+    toroni_open_options options = TORONI_OPEN_OPTIONS_INIT;
+    toroni_subscriber_options subscribing = TORONI_SUBSCRIBER_OPTIONS_INIT;
+    const toroni_bytes payloads[2] = {{"1", 1}, {"", 1 << 20}};
+    toroni_bus *bus, *no_bus;
+    toroni_publisher *publisher, *no_publisher;
+    toroni_subscriber *subscriber, *no_subscriber;
+    toroni_router *router, *no_router;
+    toroni_stats *stats;
+    toroni_topics *topics;
+    toroni_bus_list *buses;
+    toroni_clean_report *report;
+    toroni_reopened reopened;
+    toroni_message message;
+    toroni_loss loss;
+    toroni_subscriber_stats seen;
+    size_t count;
+    int fd, matched;
+
+    options.capacity = 1 << 16;
+    options.policy.kind = TORONI_POLICY_OVERWRITE;
+    bus = open_bus(&options);
+    OK(toroni_bus_publisher(bus, "t", NULL, &publisher));
+    OK(toroni_bus_subscribe(bus, "t", &subscriber));
+    OK(toroni_bus_router(bus, &router));
+
+    /* Handles are set to NULL. */
+    CLEARS(TORONI_INVALID_NAME, toroni_bus_open("a/b", &options, &no_bus), no_bus);
+    CLEARS(TORONI_INVALID_ARGUMENT, toroni_bus_open(NULL, NULL, &no_bus), no_bus);
+    CLEARS(TORONI_INVALID_TOPIC, toroni_bus_publisher(bus, "//", NULL, &no_publisher), no_publisher);
+    CLEARS(TORONI_INVALID_ARGUMENT, toroni_bus_publisher(NULL, "t", NULL, &no_publisher), no_publisher);
+    CLEARS(TORONI_INVALID_PATTERN, toroni_bus_subscribe(bus, "//", &no_subscriber), no_subscriber);
+    CLEARS(TORONI_INVALID_ARGUMENT, toroni_bus_subscribe(NULL, "t", &no_subscriber), no_subscriber);
+    CLEARS(TORONI_INVALID_ARGUMENT, toroni_bus_subscribe_with(bus, NULL, &no_subscriber), no_subscriber);
+    CLEARS(TORONI_INVALID_ARGUMENT, toroni_bus_subscribe_with(NULL, &subscribing, &no_subscriber), no_subscriber);
+    CLEARS(TORONI_INVALID_ARGUMENT, toroni_bus_router(NULL, &no_router), no_router);
+    CLEARS(TORONI_INVALID_ARGUMENT, toroni_bus_take_stats(NULL, &stats), stats);
+    CLEARS(TORONI_INVALID_ARGUMENT, toroni_bus_take_topics(NULL, &topics), topics);
+    CLEARS(TORONI_INVALID_SETTING, toroni_list_buses("", &buses), buses);
+    CLEARS(TORONI_NOT_FOUND, toroni_clean(directory, "no-such-bus", 0, &report), report);
+
+    /* Descriptors are set to -1. */
+    CLEARS_FD(TORONI_INVALID_ARGUMENT, toroni_subscriber_fd(NULL, &fd), fd);
+    CLEARS_FD(TORONI_INVALID_ARGUMENT, toroni_router_fd(NULL, &fd), fd);
+
+    /* Everything else is set to zeros. */
+    CLEARS(TORONI_INVALID_ARGUMENT, toroni_bus_reopened(NULL, &reopened), reopened);
+    CLEARS(TORONI_INVALID_PATTERN, toroni_matches("//", "t", &matched), matched);
+    CLEARS(TORONI_INVALID_ARGUMENT, toroni_matches(NULL, "t", &matched), matched);
+    CLEARS(TORONI_INVALID_TOPIC, toroni_matches_descendants("t", "//", &matched), matched);
+    CLEARS(TORONI_INVALID_ARGUMENT, toroni_receive(NULL, &message), message);
+    CLEARS(TORONI_INVALID_ARGUMENT, toroni_try_receive(NULL, &message), message);
+    CLEARS(TORONI_NO_MESSAGE, toroni_try_receive(subscriber, &message), message);
+    CLEARS(TORONI_INVALID_ARGUMENT, toroni_receive_timeout(NULL, 0, &message), message);
+    CLEARS(TORONI_NO_MESSAGE, toroni_receive_timeout(subscriber, 1000, &message), message);
+    CLEARS(TORONI_INVALID_ARGUMENT, toroni_receive_in_place(NULL, 0, &message), message);
+    CLEARS(TORONI_NO_MESSAGE, toroni_receive_in_place(subscriber, 0, &message), message);
+    CLEARS(TORONI_INVALID_ARGUMENT, toroni_next_in_place(NULL, &message), message);
+    CLEARS(TORONI_NO_MESSAGE, toroni_next_in_place(subscriber, &message), message);
+    CLEARS(TORONI_INVALID_ARGUMENT, toroni_subscriber_last_loss(NULL, &loss), loss);
+    CLEARS(TORONI_INVALID_ARGUMENT, toroni_subscriber_get_stats(NULL, &seen), seen);
+    CLEARS(TORONI_INVALID_ARGUMENT, toroni_router_last_loss(NULL, &loss), loss);
+    CLEARS(TORONI_INVALID_ARGUMENT, toroni_router_get_stats(NULL, &seen), seen);
+
+    /* A count says how much was done before the failure. */
+    CLEARS(TORONI_INVALID_ARGUMENT, toroni_publish_burst(NULL, payloads, 1, &count), count);
+    CLEARS(TORONI_INVALID_ARGUMENT, toroni_publish_burst_timeout(NULL, payloads, 1, 0, &count), count);
+    CLEARS(TORONI_TOO_LONG, toroni_publish_burst(publisher, payloads, 2, &count), count);
+    CLEARS(TORONI_INVALID_ARGUMENT, toroni_router_poll(NULL, &count), count);
+    OK(toroni_router_on(router, "t", overtake, publisher));
+    OK(toroni_publish(publisher, "1", 1));
+    count = 99;
+    RETURNS(TORONI_LAPPED, toroni_router_poll(router, &count));
+    CHECK(count == 1);
+    CLEARS(TORONI_LAPPED, toroni_try_receive(subscriber, &message), message);
+
+    toroni_router_close(router);
+    toroni_subscriber_close(subscriber);
+    toroni_publisher_close(publisher);
+    toroni_bus_close(bus);
+}
+
 void invalid_texts_and_values_are_errors(void) {
     toroni_open_options options = TORONI_OPEN_OPTIONS_INIT, other;
     toroni_subscriber_options subscribing = TORONI_SUBSCRIBER_OPTIONS_INIT;

@@ -100,6 +100,18 @@ fn no_function_lets_a_panic_through() {
     assert_eq!(seen, names(&header(), '(').len());
 }
 
+/// Only the functions of `arguments.rs` write to callers' variables. They clear them on failure.
+#[test]
+fn every_result_is_cleared_on_failure() {
+    for file in std::fs::read_dir(here().join("src")).unwrap() {
+        let path = file.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        if !path.ends_with("arguments.rs") {
+            assert!(!text.contains(".write(") && !text.contains("write_bytes"), "{path:?}");
+        }
+    }
+}
+
 #[test]
 fn every_declaration_has_a_comment() {
     let text = read("include/toroni.h");

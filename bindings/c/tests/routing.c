@@ -53,7 +53,7 @@ void handlers_are_called_in_order(void) {
     for (i = 0; i < 200; i++) OK(toroni_publish(publisher, payload, sizeof payload));
     handled = 99;
     RETURNS(TORONI_LAPPED, toroni_router_poll(router, &handled));
-    CHECK(handled == 99);
+    CHECK(handled == 0);
     OK(toroni_router_last_loss(router, &loss));
     CHECK(loss.messages > 100);
     OK(toroni_router_on_lapped(router, lost, &missed));

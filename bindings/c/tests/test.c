@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 void null_is_an_error_everywhere(void);
+void a_call_that_fails_clears_its_result(void);
 void invalid_texts_and_values_are_errors(void);
 void programs_of_other_releases_are_understood(void);
 void each_error_has_its_status_and_says_what_to_do(void);
@@ -43,6 +44,7 @@ static const struct {
     void (*run)(void);
 } tests[] = {
     TEST(null_is_an_error_everywhere),
+    TEST(a_call_that_fails_clears_its_result),
     TEST(invalid_texts_and_values_are_errors),
     TEST(programs_of_other_releases_are_understood),
     TEST(each_error_has_its_status_and_says_what_to_do),

@@ -8,8 +8,8 @@ use super::encoding::{
     policy_from_words, policy_to_words, put_u32, put_u64,
 };
 use super::mapping::HUGE_PAGE;
-use crate::error::FileError;
 use super::platform::{self, KernelContext};
+use crate::error::FileError;
 use crate::ring::layout::{
     ENDIANNESS, FLAG_HUGE_PAGES, FLAG_PERSISTENT, KIND_PUBLISHERS, KIND_READERS, KIND_RING,
     LAYOUT_VERSION, MAGIC, PATTERNS_BYTES, RawFileHeader, RawHeader, RawKernelContext, SLOT_BYTES,
