@@ -8,6 +8,7 @@
 //! - [`worker`]: starts processes of `src/bin/worker`, which publish and receive as fast as they can;
 //!   [`counters`]: numbers that they share with the test.
 //! - [`soak`]: all of that for hours, with each message checked.
+//! - [`core_dump`]: holds core dumps up.
 //! - [`options`]: the arguments of the workers.
 //! - [`wake`]: time stamps in messages to sleeping subscribers.
 //!
@@ -19,6 +20,7 @@
 #![allow(missing_docs, reason = "nobody outside of the repository uses this crate")]
 
 pub mod check;
+pub mod core_dump;
 pub mod counters;
 pub mod info;
 pub mod options;

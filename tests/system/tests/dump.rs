@@ -1,121 +1,29 @@
 //! A process that crashes and dumps core: the kernel frees its leases when the dump is written. Nobody waits for
 //! that who can know better.
-//!
-//! The dumps last as long as the tests want: the kernel asks them (fanotify(7)) before it opens the core file, when
-//! it has stopped all threads of the process. At the end they refuse, so that no core is written.
 
-use rustix::event::{PollFd, PollFlags, poll};
-use std::fs::File;
-use std::io::{Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use system_tests::LIMIT;
+use system_tests::core_dump::{self, Morgue};
 use system_tests::worker::{BUS, Fixture, Worker};
 use system_tests::{Watchdog, wait_until};
 use toroni::{LockKind, Policy, PublishError};
 
 const CAPACITY: u64 = 64 << 10;
 
-/// Where a process may dump core, when it is allowed to.
-struct Morgue {
-    directory: PathBuf,
-    questions: File,
+fn morgue(fixture: &Fixture) -> Option<Morgue> {
+    Morgue::open(fixture.root.file("cores"))
 }
 
-impl Morgue {
-    /// `None` where this machine dumps no cores into a process's directory, or does not ask this one.
-    fn open(fixture: &Fixture) -> Option<Self> {
-        let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").expect("a pattern");
-        if pattern.starts_with(['|', '/', '@']) || pattern.trim().is_empty() {
-            eprintln!("skipped: cores go to {pattern:?}, not to the directory of the process");
-            return None;
-        }
-        if rustix::process::getrlimit(rustix::process::Resource::Core).maximum == Some(0) {
-            eprintln!("skipped: this process may dump no core");
-            return None;
-        }
-        let directory = fixture.root.file("cores");
-        std::fs::create_dir(&directory).expect("a directory");
-        match ask_before_opening(&directory) {
-            Ok(questions) => Some(Self { directory, questions }),
-            Err(error) => {
-                eprintln!("skipped: a dump cannot be held up here (fanotify): {error}");
-                None
-            }
-        }
-    }
-
-    /// Starts a worker of the role `dump`, with its case.
-    fn start(&self, fixture: &mut Fixture, case: &str) -> Worker {
-        let cwd = format!("cwd={}", self.directory.display());
-        fixture.start_ready("dump", &[case, &cwd])
-    }
-
-    /// Waits until a process is about to write its core. It waits until the answer is dropped.
-    fn hold(&mut self, worker: &Worker) -> Answer {
-        let mut fds = [PollFd::new(&self.questions, PollFlags::IN)];
-        let limit = rustix::event::Timespec {
-            tv_sec: LIMIT.as_secs().try_into().expect("short"),
-            tv_nsec: 0,
-        };
-        assert_eq!(poll(&mut fds, Some(&limit)), Ok(1), "no core dump{}", worker.running.errors());
-        // SAFETY: zeros are a valid event.
-        let mut event: libc::fanotify_event_metadata = unsafe { std::mem::zeroed() };
-        // SAFETY: the bytes of an event, which may have any value.
-        let bytes = unsafe {
-            std::slice::from_raw_parts_mut((&raw mut event).cast::<u8>(), size_of_val(&event))
-        };
-        self.questions.read_exact(bytes).expect("an event");
-        // SAFETY: the kernel opened it for this process.
-        let file = unsafe { OwnedFd::from_raw_fd(event.fd) };
-        assert_eq!(event.pid.unsigned_abs(), worker.running.id(), "somebody else's file");
-        assert!(is_dumping(worker));
-        Answer { questions: self.questions.try_clone().expect("a descriptor"), file }
-    }
-}
-
-/// The answer that lets a process continue to die.
-struct Answer {
-    questions: File,
-    file: OwnedFd,
-}
-
-impl Drop for Answer {
-    fn drop(&mut self) {
-        let response =
-            libc::fanotify_response { fd: self.file.as_raw_fd(), response: libc::FAN_DENY };
-        // SAFETY: the bytes of two numbers.
-        let bytes = unsafe {
-            std::slice::from_raw_parts((&raw const response).cast::<u8>(), size_of_val(&response))
-        };
-        self.questions.write_all(bytes).expect("an answer");
-    }
-}
-
-fn ask_before_opening(directory: &Path) -> std::io::Result<File> {
-    let flags = libc::FAN_CLASS_CONTENT | libc::FAN_CLOEXEC;
-    // SAFETY: creates a descriptor.
-    let fd = unsafe { libc::fanotify_init(flags, libc::O_RDONLY.unsigned_abs()) };
-    if fd < 0 {
-        return Err(std::io::Error::last_os_error());
-    }
-    // SAFETY: made just now, and nobody else's.
-    let questions = unsafe { File::from_raw_fd(fd) };
-    let path = std::ffi::CString::new(directory.as_os_str().as_bytes()).expect("a path");
-    let mask = libc::FAN_OPEN_PERM | libc::FAN_EVENT_ON_CHILD;
-    // SAFETY: a string that lives until the call returns.
-    let answer =
-        unsafe { libc::fanotify_mark(fd, libc::FAN_MARK_ADD, mask, libc::AT_FDCWD, path.as_ptr()) };
-    if answer == 0 { Ok(questions) } else { Err(std::io::Error::last_os_error()) }
+/// Starts a worker of the role `dump`, with its case.
+fn start(morgue: &Morgue, fixture: &mut Fixture, case: &str) -> Worker {
+    let cwd = format!("cwd={}", morgue.directory().display());
+    fixture.start_ready("dump", &[case, &cwd])
 }
 
 fn is_dumping(worker: &Worker) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", worker.running.id()));
-    status.is_ok_and(|status| status.contains("CoreDumping:\t1"))
+    core_dump::is_dumping(worker.running.id())
 }
 
 /// It has crashed, and its slots are given back by `clean`.
@@ -129,14 +37,14 @@ fn assert_over(fixture: &Fixture, mut worker: Worker) {
 fn publishers_do_not_wait_for_a_core_dump_with_the_lock_lease() {
     let _watchdog = Watchdog::start("dump", Duration::from_secs(300));
     let mut fixture = Fixture::new(|config| config.capacity(CAPACITY).policy(Policy::Overwrite));
-    let Some(mut morgue) = Morgue::open(&fixture) else { return };
+    let Some(mut morgue) = morgue(&fixture) else { return };
     let bus = fixture.bus();
     let publisher = bus.publisher("dump/survivor").expect("a publisher");
     let waiting = bus.publisher("dump/waiting").expect("a publisher");
-    let mut worker = morgue.start(&mut fixture, "case=publisher");
+    let mut worker = start(&morgue, &mut fixture, "case=publisher");
     wait_until("its threads publish", || fixture.messages() > 1000);
     worker.running.tell("crash");
-    let dump = morgue.hold(&worker);
+    let dump = morgue.hold(worker.running.id());
     let mut subscriber = bus.subscribe("dump/**").expect("a subscriber");
 
     let info = fixture.root.info(BUS);
@@ -167,12 +75,12 @@ fn nothing_is_torn_by_a_process_that_begins_to_dump() {
     for _ in 0..rounds {
         let wait = Policy::Wait { limit: None };
         let mut fixture = Fixture::new(|config| config.capacity(CAPACITY).policy(wait));
-        let Some(mut morgue) = Morgue::open(&fixture) else { return };
+        let Some(mut morgue) = morgue(&fixture) else { return };
         let bus = fixture.bus();
         let is_over = AtomicBool::new(false);
         let survived: [AtomicU64; SURVIVORS] = std::array::from_fn(|_| AtomicU64::new(0));
         let mut subscriber = bus.subscribe("dump/**").expect("a subscriber");
-        let mut worker = morgue.start(&mut fixture, "case=publisher");
+        let mut worker = start(&morgue, &mut fixture, "case=publisher");
         std::thread::scope(|scope| {
             for count in &survived {
                 let publisher = fixture.bus().publisher("dump/survivor").expect("a publisher");
@@ -205,7 +113,7 @@ fn nothing_is_torn_by_a_process_that_begins_to_dump() {
                 }
             });
             worker.running.tell("crash");
-            let dump = morgue.hold(&worker);
+            let dump = morgue.hold(worker.running.id());
             for count in &survived {
                 let before = count.load(Relaxed);
                 wait_until("a survivor continues", || count.load(Relaxed) > before + 200);
@@ -229,12 +137,12 @@ fn publishers_wait_for_a_core_dump_with_the_lock_robust_and_it_is_named() {
     let _watchdog = Watchdog::start("dump", Duration::from_secs(300));
     let configure = |config: toroni::BusConfig| config.capacity(CAPACITY).policy(Policy::Overwrite);
     let mut fixture = Fixture::new(|config| configure(config).lock(LockKind::Robust));
-    let Some(mut morgue) = Morgue::open(&fixture) else { return };
+    let Some(mut morgue) = morgue(&fixture) else { return };
     let bus = fixture.bus();
     let publisher = bus.publisher("dump/survivor").expect("a publisher");
-    let mut worker = morgue.start(&mut fixture, "case=publisher");
+    let mut worker = start(&morgue, &mut fixture, "case=publisher");
     worker.running.tell("crash");
-    let dump = morgue.hold(&worker);
+    let dump = morgue.hold(worker.running.id());
     let timed = publisher.publish_timeout(b"early", Duration::from_millis(20));
     assert!(matches!(timed, Err(PublishError::Timeout)), "{timed:?}");
     if cfg!(target_env = "gnu") {
@@ -253,14 +161,14 @@ fn publishers_do_not_wait_for_a_subscriber_that_dumps_core() {
     let _watchdog = Watchdog::start("dump", Duration::from_secs(300));
     let wait = Policy::Wait { limit: None };
     let mut fixture = Fixture::new(|config| config.capacity(CAPACITY).policy(wait));
-    let Some(mut morgue) = Morgue::open(&fixture) else { return };
+    let Some(mut morgue) = morgue(&fixture) else { return };
     let bus = fixture.bus();
     let mut publishers =
         ["publish", "try"].map(|topic| fixture.bus().publisher(topic).expect("a publisher"));
-    let mut worker = morgue.start(&mut fixture, "case=subscriber");
+    let mut worker = start(&morgue, &mut fixture, "case=subscriber");
     while publishers[0].try_publish([7; 1000]).is_ok() {}
     worker.running.tell("crash");
-    let dump = morgue.hold(&worker);
+    let dump = morgue.hold(worker.running.id());
 
     let info = fixture.root.info(BUS);
     assert_eq!(info.subscribers()[0]["dumping"], true, "{info:?}");
